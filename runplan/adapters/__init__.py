@@ -1,0 +1,1 @@
+"""The world: one room per outside thing."""

@@ -1,0 +1,1 @@
+"""The loop, its actions, and the views of what it recorded."""

@@ -1,0 +1,1 @@
+"""Faces: parse words, print facts. No decisions."""

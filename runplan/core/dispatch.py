@@ -1,0 +1,132 @@
+"""What is asked of an agent's process and what came of it, as plain values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TypeAlias
+
+
+class Role(StrEnum):
+    """What an agent is asked to be."""
+
+    IMPLEMENT = "implement"
+    FIX = "fix"
+    VERIFY = "verify"
+    GATE = "gate"  #: not an agent: a command runplan runs itself, supervised the same way
+    SETUP = "setup"  #: likewise
+
+
+class Ending(StrEnum):
+    """How a process came to its end."""
+
+    EXITED = "exited"  #: by itself; the exit code says no more than that
+    SIGNALLED = "signalled"  #: died by a signal that was not ours
+    TIMEOUT = "timeout"  #: ran longer than its wall limit and was ended
+    SILENT = "silent"  #: gave no sign of life for its silence limit and was ended
+    ENDED = "ended"  #: ended by us, on request
+    LOST = "lost"  #: its shim died with it; nothing is known
+    MISSING = "missing"  #: the program could not be started
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """One process to start under a shim."""
+
+    id: str  #: unique; also the mark that descendants carry in RUNPLAN_DISPATCH
+    argv: tuple[str, ...]
+    cwd: str
+    env: dict[str, str]
+    stdin: str  #: path of the file given as standard input; "" for none
+    reader: str  #: which module of adapters/agents reads the output lines; "" for none
+    wall_s: float
+    silence_s: float  #: 0 = no silence limit
+    log_cap: int = 16 * 1024 * 1024  #: bytes of output kept; the rest is counted and dropped
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What a dispatch has cost."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    usd: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolUsed:
+    """The agent says it used a tool; the only ground on which a changed file is laid at its door."""
+
+    tool: str
+    path: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """A piece of the agent's message."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spent:
+    """Usage so far."""
+
+    usage: Usage
+
+
+AgentEvent: TypeAlias = ToolUsed | Message | Spent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What an agent's process did: read back from what its shim wrote."""
+
+    ending: Ending
+    code: int | None  #: exit code, None when it died by a signal or was lost
+    signal: int | None
+    message: str  #: the end of the agent's message, bounded
+    events: tuple[AgentEvent, ...] = field(default=())  #: tool events and usage, bounded
+    output_bytes: int = 0
+    leftovers: int = 0  #: descendants that had to be ended after it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """The dispatch is alive: its lock is held by its shim."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NeverStarted:
+    """No shim took the dispatch up."""
+
+
+DispatchStanding: TypeAlias = Running | NeverStarted | Outcome
+
+
+class ReturnStatus(StrEnum):
+    """What an agent says of its own work."""
+
+    DONE = "done"
+    PARTIAL = "partial"
+    BLOCKED = "blocked"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemResult:
+    """One line of evidence."""
+
+    item: str
+    passed: bool
+    evidence: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Return:
+    """The structured return of an agent (docs/agents.md)."""
+
+    status: ReturnStatus
+    summary: str
+    items: tuple[ItemResult, ...] = ()
+    usage: Usage = field(default_factory=Usage)

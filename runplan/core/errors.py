@@ -1,0 +1,79 @@
+"""The error tree and the exit codes: the one table of how a command can end.
+
+RunplanError            one line for people: what happened, where, what helps
+├── UsageError          2  words, options or settings that mean nothing
+│   └── SettingsError   2  a configuration file that cannot be used
+├── PlanUnreadable      2  a plan file that cannot be understood
+├── RefusedEarly        2  understood, but refused before any work
+├── NotFound            3  no such plan, phase or run; or more than one
+├── WaitsForPerson      4  approval, sign-off, a dirty checkout
+├── Unreachable         5  git, disk, daemon or forge does not answer
+│   └── GitFailed       5  git ended in a way nobody expected
+└── Interrupted       130  the person pressed Ctrl-C
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class Exit(IntEnum):
+    """What a script may rely on (docs/exit-codes.md)."""
+
+    DONE = 0
+    FAILED = 1
+    USAGE = 2
+    NOT_FOUND = 3
+    WAITING = 4
+    UNREACHABLE = 5
+    INTERRUPTED = 130
+
+
+class RunplanError(Exception):
+    """Anything a person is told in one line."""
+
+    exit = Exit.USAGE
+
+
+class UsageError(RunplanError):
+    """The words of the command mean nothing."""
+
+
+class SettingsError(UsageError):
+    """A configuration file cannot be used."""
+
+
+class PlanUnreadable(RunplanError):
+    """The plan file cannot be understood."""
+
+
+class RefusedEarly(RunplanError):
+    """Understood, but refused before any work was done."""
+
+
+class NotFound(RunplanError):
+    """There is no such plan, phase or run, or there is more than one."""
+
+    exit = Exit.NOT_FOUND
+
+
+class WaitsForPerson(RunplanError):
+    """Only a person can take the next step."""
+
+    exit = Exit.WAITING
+
+
+class Unreachable(RunplanError):
+    """Something outside that must answer does not."""
+
+    exit = Exit.UNREACHABLE
+
+
+class GitFailed(Unreachable):
+    """Git ended in a way nobody expected."""
+
+
+class Interrupted(RunplanError):
+    """The person pressed Ctrl-C."""
+
+    exit = Exit.INTERRUPTED

@@ -1,0 +1,197 @@
+"""What git tells us and what we ask of it, as plain values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+Oid: TypeAlias = str  #: a full object id, 40 or 64 hex digits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """Who a commit is by."""
+
+    name: str
+    email: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commit:
+    """One commit as it is stored."""
+
+    oid: Oid
+    tree: Oid
+    parents: tuple[Oid, ...]
+    author: Identity
+    authored: str  #: git's own form: "<seconds> <zone>"
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One path that differs between two trees."""
+
+    path: str
+    kind: str  #: A added, M modified, D deleted, T type changed
+    old_mode: str
+    new_mode: str
+    old: Oid
+    new: Oid
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Untracked:
+    """A file in a worktree that git does not know."""
+
+    path: str
+    size: int  #: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorktreeState:
+    """One status of a worktree."""
+
+    head: Oid
+    branch: str | None  #: full ref name; None when detached
+    changed: tuple[str, ...]  #: tracked paths that differ from HEAD, staged or not
+    untracked: tuple[Untracked, ...]
+    ignored: bool  #: whether ignored files lie about
+
+    @property
+    def clean(self) -> bool:
+        return not self.changed and not self.untracked
+
+
+# --- branches -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Absent:
+    """There is no such branch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stale:
+    """The branch holds nothing of its own and sits on the base: safe to make anew."""
+
+    tip: Oid
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Poisoned:
+    """Nothing of its own, but behind the base: somebody's leftover; refused."""
+
+    tip: Oid
+    behind: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ahead:
+    """The branch holds commits of its own."""
+
+    tip: Oid
+    ahead: int
+
+
+BranchStanding: TypeAlias = Absent | Stale | Poisoned | Ahead
+
+
+# --- candidate ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Built:
+    """The phase's commits, replayed on the target tip."""
+
+    commits: tuple[Oid, ...]  #: oldest first; the last one's tree is the code tree
+    tree: Oid
+    patch: str  #: patch id of the net diff; equal patches carry a verdict over
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conflicted:
+    """The commits do not apply on the target tip."""
+
+    paths: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NothingLeft:
+    """Every commit became empty: the target already holds the work."""
+
+
+Replayed: TypeAlias = Built | Conflicted | NothingLeft
+
+
+# --- landing ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Landing:
+    """The intent: move `ref` from `old` to `new`, once."""
+
+    id: str  #: stands in the Runplan-Landing trailer of every landed commit
+    ref: str  #: full ref name of the target
+    old: Oid
+    new: Oid
+    locks: tuple[str, ...]  #: lock files git may leave behind when it is killed in the middle
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Landed:
+    """The target holds the landing."""
+
+    tip: Oid  #: where the target stood when this was seen
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """Nothing was changed: the checkout of the target is in use. `why` is a sentence for people."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moved:
+    """The swap failed: the target is no longer where the candidate was built."""
+
+    tip: Oid
+
+
+LandingAnswer: TypeAlias = Landed | Held | Moved
+
+
+# --- guard --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """Something of the main repository that changed while an agent ran."""
+
+    kind: str  #: ref, head, stash, config, hook, file
+    name: str
+    old: str
+    new: str
+    by_agent: bool  #: attributed by reflog identity or the agent's own tool events; else the user's
+    restored: bool = False
+    parked: str = ""  #: ref that keeps the new value when it was restored
+
+
+# --- removal ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Removed:
+    """It is gone, and its content is elsewhere; `parked` names where, when it had to be kept aside."""
+
+    what: str
+    parked: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """It was left alone, and why."""
+
+    what: str
+    why: str

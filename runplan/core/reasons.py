@@ -1,0 +1,73 @@
+"""The closed list of reasons a run can fail for, each with what to do next."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Reason(StrEnum):
+    """Why a run failed; part of the public contract (docs/exit-codes.md)."""
+
+    NO_COMMITS = "no-commits"
+    VERIFICATION_FAILED = "verification-failed"
+    INVALID_VERDICT = "invalid-verdict"
+    TESTS_FAILED = "tests-failed"
+    TESTS_UNFINISHED = "tests-unfinished"
+    TAMPERED = "tampered"
+    OUT_OF_SCOPE = "out-of-scope"
+    GUARD_VIOLATED = "guard-violated"
+    READONLY_VIOLATED = "readonly-violated"
+    CONFLICT = "conflict"
+    TARGET_MOVING = "target-moving"
+    PROTECTED = "protected"
+    DRIFT = "drift"
+    TIMEOUT = "timeout"
+    SILENT = "silent"
+    NO_PROGRESS = "no-progress"
+    BUDGET = "budget"
+    AGENT_FAILED = "agent-failed"
+    AGENT_MISSING = "agent-missing"
+    BLOCKED = "blocked"
+    BASELINE_RED = "baseline-red"
+    SETUP_FAILED = "setup-failed"
+    ALREADY_ON_TARGET = "already-on-target"
+    PLAN_NOT_COMMITTED = "plan-not-committed"
+    CI_FAILED = "ci-failed"
+    PR_CLOSED = "pr-closed"
+    FORGE_UNREACHABLE = "forge-unreachable"
+    STOPPED = "stopped"
+    CRASHED = "crashed"
+
+
+#: What a person does about it, in one sentence. Shown with the failure and in docs/exit-codes.md.
+NEXT: dict[Reason, str] = {
+    Reason.NO_COMMITS: "Read the agent's log; make the phase's work items concrete, then start it again.",
+    Reason.VERIFICATION_FAILED: "Read the failed items in the report; mend the branch or the plan, then start again.",
+    Reason.INVALID_VERDICT: "The verifier gave no usable verdict; read its log, then start the phase again.",
+    Reason.TESTS_FAILED: "Read the gate's output; the branch holds the work, start again when the cause is clear.",
+    Reason.TESTS_UNFINISHED: "The test command did not finish; raise tests.timeout or mend the suite.",
+    Reason.TAMPERED: "The agent changed files it may not; review the branch, allow it in the plan, or start again.",
+    Reason.OUT_OF_SCOPE: "Files outside the phase's Touches: changed; widen Touches: or start again.",
+    Reason.GUARD_VIOLATED: "The agent moved refs, config or hooks; they were restored, review the report.",
+    Reason.READONLY_VIOLATED: "The verifier changed files; use another verifier, then start again.",
+    Reason.CONFLICT: "Rebase the kept branch on the target by hand, or start the phase again.",
+    Reason.TARGET_MOVING: "The target kept moving; start again when it is quiet.",
+    Reason.PROTECTED: "The target refuses pushes; land by pr.",
+    Reason.DRIFT: "The plan's numbers do not fit the code; correct the plan, then start again.",
+    Reason.TIMEOUT: "The agent ran longer than limits.wall; raise it or make the phase smaller.",
+    Reason.SILENT: "The agent said nothing for limits.silence; read its log, then start again.",
+    Reason.NO_PROGRESS: "Two passes gave the same tree and the same failure; a person must look.",
+    Reason.BUDGET: "The budget is used up; raise it to go on.",
+    Reason.AGENT_FAILED: "The agent failed; read its log, then start the phase again.",
+    Reason.AGENT_MISSING: "Install the agent or name another one under [agents].",
+    Reason.BLOCKED: "Answer the blocker the report names, then start the phase again.",
+    Reason.BASELINE_RED: "The tests fail before any work; mend them or set tests.allow_red_baseline.",
+    Reason.SETUP_FAILED: "run.setup failed in the fresh worktree; mend the command.",
+    Reason.ALREADY_ON_TARGET: "The target already holds this work; mark the phase done in the plan.",
+    Reason.PLAN_NOT_COMMITTED: "Commit the plan on the target branch.",
+    Reason.CI_FAILED: "Read the failed checks on the pull request.",
+    Reason.PR_CLOSED: "Reopen the pull request or start again.",
+    Reason.FORGE_UNREACHABLE: "Check the network and the token, then retry.",
+    Reason.STOPPED: "Start the plan again to go on.",
+    Reason.CRASHED: "Start the plan again; it goes on from the last recorded fact.",
+}
