@@ -1,0 +1,208 @@
+"""The one place that runs git.
+
+Every command gets a scrubbed environment, plumbing output and full ref names. Objects are read through one
+kept `cat-file --batch` process, so that a phase costs a dozen processes and not fifty.
+Why this is not GitPython: docs/adr/0004-where-gitpython-ends.md.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from runplan.core.errors import GitFailed
+from runplan.core.gitfacts import Commit, Identity
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+    from pathlib import Path
+    from types import TracebackType
+
+    from runplan.core.gitfacts import Oid
+
+#: Loose objects and refs reach the disk before anything is recorded as done; no hook, editor, pager or prompt.
+SETTINGS = (
+    "core.fsync=committed,loose-object",
+    "core.hooksPath=/dev/null",
+    "core.quotePath=false",
+    "advice.detachedHead=false",
+    "gc.auto=0",
+    "maintenance.auto=false",
+)
+TIMEOUT_S = 600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ran:
+    """How one git command ended."""
+
+    code: int
+    out: bytes
+    err: str
+
+    @property
+    def text(self) -> str:
+        return os.fsdecode(self.out).rstrip("\n")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """One object as git stores it."""
+
+    oid: Oid
+    kind: str
+    content: bytes
+
+
+def scrubbed(env: Mapping[str, str]) -> dict[str, str]:
+    """The caller's environment without what would turn git to another repository, editor or language."""
+    kept = {name: value for name, value in env.items() if not name.startswith("GIT_")}
+    # Tests and packagers isolate git with these two; they choose configuration, never a repository.
+    kept |= {name: env[name] for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM") if name in env}
+    return kept | {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "GIT_EDITOR": "true"}
+
+
+class Git:
+    """Git, in one directory."""
+
+    def __init__(self, cwd: Path, *, env: Mapping[str, str]) -> None:
+        self.cwd = cwd
+        self._env = env
+        self._base = ["git", *(word for pair in SETTINGS for word in ("-c", pair))]
+        self._reader: subprocess.Popen[bytes] | None = None
+
+    def at(self, cwd: Path) -> Git:
+        """The same git in another worktree."""
+        return Git(cwd, env=self._env)
+
+    def run(
+        self,
+        *args: str,
+        stdin: bytes = b"",
+        env: Mapping[str, str] | None = None,
+        ok: Collection[int] = (0,),
+        timeout_s: float = TIMEOUT_S,
+    ) -> Ran:
+        """Run one command; a code outside `ok` is `GitFailed`, told in one line."""
+        try:
+            done = subprocess.run(
+                [*self._base, *args],
+                cwd=self.cwd,
+                input=stdin,
+                env=scrubbed(self._env) | dict(env or {}),
+                capture_output=True,
+                timeout=timeout_s,
+                check=False,
+            )
+        except FileNotFoundError as error:
+            raise GitFailed(_missing(error, self.cwd)) from error
+        except subprocess.TimeoutExpired as error:
+            raise GitFailed(f"git {args[0]} did not finish within {timeout_s:.0f} s in {self.cwd}") from error
+        ran = Ran(code=done.returncode, out=done.stdout, err=os.fsdecode(done.stderr).strip())
+        if ran.code not in ok:
+            raise GitFailed(failure(args, ran, self.cwd))
+        return ran
+
+    def text(self, *args: str) -> str:
+        """The output of one command that must succeed."""
+        return self.run(*args).text
+
+    def start(self, *args: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
+        """A command that is spoken to while it runs; the caller ends it."""
+        return subprocess.Popen(
+            [*self._base, *args],
+            cwd=self.cwd,
+            env=scrubbed(self._env) | dict(env or {}),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+
+    # --- objects ---------------------------------------------------------------------------------------
+
+    def object(self, name: str) -> Stored | None:
+        """The object `name` stands for (`refs/heads/main`, `<commit>:path`, an id), or None."""
+        if "\n" in name:
+            return None
+        if self._reader is None or self._reader.poll() is not None:
+            self._reader = self.start("cat-file", "--batch")
+        assert self._reader.stdin is not None
+        assert self._reader.stdout is not None
+        self._reader.stdin.write(os.fsencode(name) + b"\n")
+        self._reader.stdin.flush()
+        head = self._reader.stdout.readline()
+        if not head:
+            raise GitFailed(f"git cat-file ended unexpectedly in {self.cwd}")
+        words = head.split()
+        if len(words) != 3 or not words[2].isdigit():
+            return None
+        content = self._reader.stdout.read(int(words[2]) + 1)[:-1]
+        return Stored(oid=words[0].decode(), kind=words[1].decode(), content=content)
+
+    def tip(self, ref: str) -> Oid | None:
+        """The commit a full ref name stands for now."""
+        found = self.object(ref)
+        return found.oid if found is not None and found.kind == "commit" else None
+
+    def blob(self, commit: Oid, path: str) -> bytes | None:
+        """The content of a file in a commit."""
+        found = self.object(f"{commit}:{path}")
+        return found.content if found is not None and found.kind == "blob" else None
+
+    def commit(self, oid: Oid) -> Commit:
+        """One commit, read whole."""
+        found = self.object(oid)
+        if found is None or found.kind != "commit":
+            raise GitFailed(f"{oid} is not a commit in {self.cwd}")
+        return read_commit(found.oid, found.content)
+
+    def close(self) -> None:
+        if self._reader is not None:
+            for pipe in (self._reader.stdin, self._reader.stdout, self._reader.stderr):
+                if pipe is not None:
+                    pipe.close()
+            self._reader.wait()
+            self._reader = None
+
+    def __enter__(self) -> Git:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def read_commit(oid: Oid, content: bytes) -> Commit:
+    """A raw commit object as a value."""
+    head, _, message = content.partition(b"\n\n")
+    fields: list[tuple[str, str]] = []
+    for line in head.decode("utf-8", "surrogateescape").split("\n"):
+        name, _, value = line.partition(" ")
+        if name:  # continuation lines of a signature start with a blank
+            fields.append((name, value))
+    values = dict(reversed(fields))
+    person, _, when = values["author"].partition("> ")
+    name, _, email = person.partition(" <")
+    return Commit(
+        oid=oid,
+        tree=values["tree"],
+        parents=tuple(value for key, value in fields if key == "parent"),
+        author=Identity(name=name, email=email),
+        authored=when,
+        message=message.decode("utf-8", "surrogateescape"),
+    )
+
+
+def failure(args: Sequence[str], ran: Ran, cwd: Path) -> str:
+    """What git said, in one line."""
+    said = " / ".join(line for line in ran.err.splitlines() if line.strip()) or f"exit code {ran.code}"
+    return f"git {args[0]} failed in {cwd}: {said}"
+
+
+def _missing(error: FileNotFoundError, cwd: Path) -> str:
+    if error.filename == "git":
+        return "git is not installed or not on PATH; install git 2.38 or newer"
+    return f"the directory {cwd} is gone"
