@@ -1,0 +1,206 @@
+"""Finds the repository a command is about and says early why it cannot be worked in."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from runplan.adapters.git import Git, failure
+from runplan.core.errors import GitFailed, RefusedEarly
+from runplan.core.gitfacts import Identity
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+
+    from runplan.core.gitfacts import Oid
+
+OLDEST_GIT = (2, 38)
+HEADS = "refs/heads/"
+_OID = re.compile(rb"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_PERSON = re.compile(r"(.*) <(.*)> \d+ [+-]\d{4}", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repository:
+    """A repository that has a checkout."""
+
+    root: Path  #: the main checkout; the checkout at hand when the repository behind it is bare
+    common_dir: Path  #: shared by all worktrees; refs, objects and our journal live here
+    git: Git
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkout:
+    """One entry of git's list of worktrees; the first one is the main checkout."""
+
+    path: Path
+    head: Oid | None
+    branch: str | None  #: full ref name; None when detached
+    bare: bool
+    prunable: bool  #: the directory is gone, the entry is left
+
+
+def open_repository(start: Path, *, env: Mapping[str, str]) -> Repository:
+    """The repository around `start`, seen from any directory of any of its worktrees; costs one process."""
+    here = start if start.is_dir() else start.parent
+    if not here.is_dir():
+        raise RefusedEarly(f"{start} does not exist")
+    asked = ("rev-parse", "--path-format=absolute", "--is-bare-repository", "--git-common-dir", "--git-dir")
+    git = Git(here, env=env)
+    # --show-toplevel comes last: outside of a checkout git answers the others and then fails.
+    ran = git.run(*asked, "--show-toplevel", ok=(0, 128))
+    answers = [os.fsdecode(line) for line in ran.out.splitlines()]
+    if len(answers) < 3:
+        if "not a git repository" in ran.err:
+            raise RefusedEarly(f"{here} is not in a git repository; run git init, or go to one")
+        raise GitFailed(failure(asked, ran, here))
+    if answers[0] == "true":
+        raise RefusedEarly(
+            f"{answers[1]} is a bare repository, without a checkout; go to a clone or to a worktree of it"
+        )
+    common, own = Path(answers[1]), Path(answers[2])
+    top = Path(answers[3]) if len(answers) > 3 else None
+    root = top if top is not None and own == common else _main_checkout(git, common, top)
+    return Repository(root=root, common_dir=common, git=git.at(root if root.is_dir() else common))
+
+
+def _main_checkout(git: Git, common: Path, top: Path | None) -> Path:
+    if common.name == ".git":
+        return common.parent
+    # A submodule or a separate git directory names its checkout; a bare one behind worktrees has none.
+    named = git.run("config", "--file", str(common / "config"), "core.worktree", ok=(0, 1))
+    if named.code == 0:
+        return Path(os.path.normpath(common / named.text))
+    return top if top is not None else common
+
+
+# --- refusals before any work -------------------------------------------------------------------------
+
+
+def require_workable(repository: Repository, *, target: str, prefix: str) -> Identity:
+    """Refuse, with the remedy, what no run could end well in; the identity that landed commits will carry."""
+    require_git(repository.git)
+    refs = refs_snapshot(repository.common_dir, repository.git)
+    branches = sorted(ref.removeprefix(HEADS) for ref in refs if ref.startswith(HEADS))
+    if not branches:
+        raise RefusedEarly(
+            f"{repository.root} has no commit yet; make one: git commit --allow-empty -m Start"
+        )
+    if target not in branches:
+        raise RefusedEarly(
+            f"the target branch {target} does not exist; set run.target to one of: {_some(branches)}"
+        )
+    if blocking := blocking_branch(branches, prefix):
+        raise RefusedEarly(
+            f"the branch {blocking} leaves no room for branches under {prefix}; "
+            f"set run.branch_prefix to another prefix, or rename it: git branch -m {blocking} {blocking}-old"
+        )
+    return identity(repository.git)
+
+
+def require_git(git: Git) -> None:
+    """Refuse a git that lacks `merge-tree --write-tree`."""
+    told = git.text("--version")
+    found = re.search(r"(\d+)\.(\d+)", told)
+    if found is None or (int(found[1]), int(found[2])) < OLDEST_GIT:
+        oldest = ".".join(map(str, OLDEST_GIT))
+        raise RefusedEarly(f"{told} is too old; install git {oldest} or newer")
+
+
+def blocking_branch(branches: Collection[str], prefix: str) -> str | None:
+    """The branch that stands where the prefix needs a directory (git keeps refs as files)."""
+    parts = prefix.split("/")[:-1]
+    needed = ("/".join(parts[:count]) for count in range(1, len(parts) + 1))
+    return next((name for name in needed if name in branches), None)
+
+
+def identity(git: Git) -> Identity:
+    """Who the user is, as configured; git's guess from the host name does not count."""
+    ran = git.run("-c", "user.useConfigOnly=true", "var", "GIT_COMMITTER_IDENT", ok=(0, 1, 128))
+    found = _PERSON.fullmatch(ran.text) if ran.code == 0 else None
+    if found is None:
+        raise RefusedEarly(
+            "git does not know who you are; "
+            'run: git config user.name "Your Name" && git config user.email you@example.org'
+        )
+    return Identity(name=found[1], email=found[2])
+
+
+def signing(git: Git) -> bool:
+    """Whether the user wants commits signed."""
+    return git.run("config", "--type=bool", "--get", "commit.gpgsign", ok=(0, 1)).text == "true"
+
+
+def _some(names: list[str], most: int = 8) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+# --- refs and checkouts -------------------------------------------------------------------------------
+
+
+def refs_snapshot(common_dir: Path, git: Git) -> dict[str, Oid]:
+    """Every ref and its object, read from the files; git is asked only where refs are no files."""
+    if (common_dir / "reftable").is_dir():
+        lines = git.run("for-each-ref", "--format=%(objectname) %(refname)").out.splitlines()
+        return {os.fsdecode(name): oid.decode() for oid, _, name in (line.partition(b" ") for line in lines)}
+    # Loose first, as git does: a ref that is packed in between is then found in the packed file.
+    loose = dict(_loose_refs(os.fspath(common_dir)))
+    stored = dict(_packed_refs(common_dir)) | loose
+    resolved = ((name, _resolve(stored, name)) for name in stored)
+    return {name: oid for name, oid in sorted(resolved) if oid is not None}
+
+
+def _loose_refs(top: str) -> Iterator[tuple[str, str]]:
+    for directory, _, files in os.walk(os.path.join(top, "refs")):
+        for file in files:
+            if file.endswith(".lock"):
+                continue
+            path = os.path.join(directory, file)
+            try:
+                content = Path(path).read_bytes().strip()
+            except FileNotFoundError:
+                continue  # deleted or packed while we look
+            if content.startswith(b"ref: ") or _OID.fullmatch(content):
+                yield path[len(top) + 1 :], os.fsdecode(content)
+
+
+def _packed_refs(common_dir: Path) -> Iterator[tuple[str, str]]:
+    try:
+        content = (common_dir / "packed-refs").read_bytes()
+    except FileNotFoundError:
+        return
+    for line in content.splitlines():
+        oid, _, name = line.partition(b" ")
+        if _OID.fullmatch(oid):
+            yield os.fsdecode(name), oid.decode()
+
+
+def _resolve(stored: Mapping[str, str], name: str) -> Oid | None:
+    for _ in range(5):  # git's own limit on chains of symbolic refs
+        value = stored.get(name)
+        if value is None or not value.startswith("ref: "):
+            return value
+        name = value.removeprefix("ref: ").strip()
+    return None
+
+
+def checkouts(git: Git) -> tuple[Checkout, ...]:
+    """Every worktree git knows of, the main one first."""
+    entries = git.run("worktree", "list", "--porcelain", "-z").out.split(b"\0\0")
+    return tuple(_checkout(entry) for entry in entries if entry.strip(b"\0"))
+
+
+def _checkout(entry: bytes) -> Checkout:
+    pairs = (os.fsdecode(line).partition(" ") for line in entry.strip(b"\0").split(b"\0"))
+    fields = {name: value for name, _, value in pairs}
+    return Checkout(
+        path=Path(fields["worktree"]),
+        head=fields.get("HEAD"),
+        branch=fields.get("branch"),
+        bare="bare" in fields,
+        prunable="prunable" in fields,
+    )

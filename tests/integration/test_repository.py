@@ -1,0 +1,170 @@
+"""Finding a repository, and refusing early what cannot be worked in."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from runplan.adapters.git import Git
+from runplan.adapters.repository import (
+    checkouts,
+    identity,
+    open_repository,
+    refs_snapshot,
+    require_git,
+    require_workable,
+    signing,
+)
+from runplan.core.errors import Exit, RefusedEarly
+from runplan.core.gitfacts import Identity
+from tests.support.repos import USER_EMAIL, USER_NAME, Repo, init_repo, isolated_env, make_repo
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+def test_a_repository_is_found_from_a_subdirectory_and_from_a_linked_worktree(tmp_path: Path) -> None:
+    repo = make_repo(tmp_path / "a b", **{"deep/er/file": "x"})
+    repo.git("worktree", "add", "-q", str(tmp_path / "linked"))
+    for start in (
+        repo.path,
+        repo.path / "deep/er",
+        repo.path / "deep/er/file",
+        tmp_path / "linked",
+        tmp_path / "linked/deep",
+        repo.path / ".git",
+    ):
+        found = open_repository(start, env=repo.env)
+        assert (found.root, found.common_dir, found.git.cwd) == (repo.path, repo.path / ".git", repo.path)
+
+
+def test_a_separate_git_directory_names_its_checkout(tmp_path: Path) -> None:
+    repo = init_repo(tmp_path / "plain")
+    repo.git("init", "-q", "--separate-git-dir", str(tmp_path / "store"))
+    repo.commit("Start", a="1")
+    repo.git("worktree", "add", "-q", str(tmp_path / "linked"))
+    repo.git("config", "core.worktree", "../plain")
+    assert open_repository(repo.path, env=repo.env).root == repo.path
+    assert open_repository(tmp_path / "linked", env=repo.env).root == repo.path
+
+
+def test_a_worktree_of_a_bare_repository_is_its_own_root(tmp_path: Path) -> None:
+    make_repo(tmp_path / "a").git("clone", "-q", "--bare", ".", str(tmp_path / "store.git"))
+    bare = Repo(path=tmp_path / "store.git")
+    bare.git("worktree", "add", "-q", str(tmp_path / "tree"))
+    found = open_repository(tmp_path / "tree", env=bare.env)
+    assert (found.root, found.common_dir) == (tmp_path / "tree", bare.path)
+
+
+def test_a_place_without_a_repository_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RefusedEarly, match="not in a git repository; run git init") as refused:
+        open_repository(tmp_path, env=isolated_env())
+    assert refused.value.exit is Exit.USAGE
+
+
+def test_a_bare_repository_is_refused(tmp_path: Path) -> None:
+    repo = init_repo(tmp_path / "b.git", "--bare")
+    with pytest.raises(RefusedEarly, match="bare repository"):
+        open_repository(repo.path, env=repo.env)
+
+
+def _empty(repo: Repo) -> None:
+    repo.git("update-ref", "-d", "refs/heads/main")
+
+
+def _anonymous(repo: Repo) -> None:
+    repo.git("config", "--remove-section", "user")
+
+
+def _renamed(repo: Repo) -> None:
+    repo.git("branch", "-m", "main", "trunk")
+    repo.git("branch", "old")
+
+
+def _blocked(repo: Repo) -> None:
+    repo.git("branch", "runplan")
+
+
+@pytest.mark.parametrize(
+    ("prepare", "said"),
+    [
+        pytest.param(_empty, "has no commit yet; make one: git commit --allow-empty", id="empty"),
+        pytest.param(
+            _anonymous, 'git config user.name "Your Name" && git config user.email', id="no identity"
+        ),
+        pytest.param(
+            _renamed, "target branch main does not exist; set run.target to one of: old, trunk", id="target"
+        ),
+        pytest.param(_blocked, "the branch runplan leaves no room .* run.branch_prefix", id="prefix"),
+    ],
+)
+def test_what_no_run_could_end_well_in_is_refused_with_the_remedy(
+    tmp_path: Path, prepare: Callable[[Repo], None], said: str
+) -> None:
+    repo = make_repo(tmp_path / "r")
+    prepare(repo)
+    found = open_repository(repo.path, env={k: v for k, v in repo.env.items() if k != "EMAIL"})
+    before = repo.refs()
+    with pytest.raises(RefusedEarly, match=said):
+        require_workable(found, target="main", prefix="runplan/")
+    assert repo.refs() == before
+
+
+@pytest.mark.parametrize("prefix", ["", "rp-", "other/deep/"])
+def test_a_prefix_that_nothing_blocks_is_workable(tmp_path: Path, prefix: str) -> None:
+    repo = make_repo(tmp_path / "r")
+    repo.git("branch", "runplan")
+    found = open_repository(repo.path, env=repo.env)
+    me = Identity(name=USER_NAME, email=USER_EMAIL)
+    assert require_workable(found, target="main", prefix=prefix) == me == identity(found.git)
+
+
+def test_an_old_git_is_refused(tmp_path: Path) -> None:
+    fake = tmp_path / "bin/git"
+    fake.parent.mkdir()
+    fake.write_text("#!/bin/sh\necho git version 2.30.2\n")
+    fake.chmod(0o755)
+    with pytest.raises(RefusedEarly, match=r"git version 2\.30\.2 is too old; install git 2\.38"):
+        require_git(Git(tmp_path, env=isolated_env(PATH=str(fake.parent))))
+
+
+def test_signing_follows_the_users_setting(tmp_path: Path) -> None:
+    repo = make_repo(tmp_path / "r")
+    assert not signing(repo.adapter())
+    repo.git("config", "commit.gpgsign", "yes")
+    assert signing(repo.adapter())
+
+
+def test_the_snapshot_of_refs_is_what_git_lists(tmp_path: Path) -> None:
+    """Packed, loose, both, symbolic, tags, odd names; nothing but files is read."""
+    repo = make_repo(tmp_path / "r")
+    repo.git("branch", "feat/ünï")
+    repo.git("tag", "-a", "-m", "t", "v1")
+    repo.git("update-ref", "refs/remotes/origin/main", "HEAD")
+    repo.git("symbolic-ref", "refs/remotes/origin/HEAD", "refs/remotes/origin/main")
+    repo.git("pack-refs", "--all")
+    repo.commit("newer than the packed ref", b="2")
+    repo.git("branch", "late")
+    (repo.path / ".git/refs/heads/late.lock").write_text("x")
+    found = open_repository(repo.path, env=repo.env)
+    assert refs_snapshot(found.common_dir, found.git) == repo.refs()
+    assert len(repo.refs()) == 6
+
+
+def test_checkouts_name_branch_detachment_and_missing_directories(tmp_path: Path) -> None:
+    repo = make_repo(tmp_path / "r")
+    gone, detached = tmp_path / "gone", tmp_path / "new\nline"
+    repo.git("worktree", "add", "-q", "-b", "side", str(gone))
+    repo.git("worktree", "add", "-q", "--detach", str(detached))
+    (gone / ".git").unlink()
+    main, *others = checkouts(repo.adapter())
+    assert (main.path, main.branch, main.head, main.bare) == (
+        repo.path,
+        "refs/heads/main",
+        repo.head(),
+        False,
+    )
+    seen = {(one.path, one.branch, one.prunable) for one in others}
+    assert seen == {(gone, "refs/heads/side", True), (detached, None, False)}
