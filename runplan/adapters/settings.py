@@ -1,0 +1,142 @@
+"""Finds and reads settings: user file, repository file, environment, flags."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from runplan.core.config import Layer, Settled, settle
+from runplan.core.errors import SettingsError
+from runplan.core.keys import BY_PATH, KEYS, nearest
+from runplan.core.values import from_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from runplan.core.config import Settings
+
+#: Where a repository keeps its settings; the first that exists is read.
+FILES = ("runplan.toml", "config/runplan.toml")
+
+#: What runplan itself sets for agents (docs/agents.md) or reads in tests; these are no settings.
+OURS = frozenset(
+    f"RUNPLAN_{name}"
+    for name in ("ROLE", "PLAN", "PHASE", "RUN", "ATTEMPT", "PROMPT", "RETURN", "AGENT", "DISPATCH", "CYCLE")
+)
+OUR_PREFIX = "RUNPLAN_TEST_"
+
+_VARIABLES = {f"RUNPLAN_{key.section}_{key.name}".upper(): key for key in KEYS}
+
+
+def environment() -> dict[str, str]:
+    """The environment of this process: the one place it is asked."""
+    return dict(os.environ)
+
+
+def load(root: Path, *, env: Mapping[str, str], flags: Mapping[str, object]) -> Settled:
+    """The settings for the repository at `root`; `flags` by dotted key, text or typed, None for not given."""
+    layers = [*_files(root, env), *_from_environment(env), *_from_flags(flags)]
+    settled = settle(layers)
+    _check_zone(settled)
+    return settled
+
+
+def user_file(env: Mapping[str, str]) -> Path:
+    """The file that holds for every repository of this user; it need not exist."""
+    if base := env.get("XDG_CONFIG_HOME"):
+        return Path(base) / "runplan" / "runplan.toml"
+    below = "Library/Application Support" if sys.platform == "darwin" else ".config"
+    return _home(env) / below / "runplan" / "runplan.toml"
+
+
+def repository_file(root: Path) -> Path | None:
+    """The settings file of the repository, when it has one."""
+    return next((path for name in FILES if (path := root / name).is_file()), None)
+
+
+def worktree_root(root: Path, settings: Settings, env: Mapping[str, str]) -> Path:
+    """The directory worktrees are made in: `~` is the home, a relative one begins at `root`."""
+    written = settings.run.worktrees
+    if written == "~" or written.startswith("~/"):
+        return _home(env) / written[2:]
+    return root / written
+
+
+def _home(env: Mapping[str, str]) -> Path:
+    home = env.get("HOME")
+    return Path(home) if home else Path.home()
+
+
+def _files(root: Path, env: Mapping[str, str]) -> list[Layer]:
+    layers = []
+    if (user := user_file(env)).is_file():
+        layers.append(Layer(origin=str(user), values=_toml(user, str(user))))
+    if (own := repository_file(root)) is not None:
+        origin = own.relative_to(root).as_posix()
+        layers.append(Layer(origin=origin, values=_toml(own, origin)))
+    return layers
+
+
+def _toml(path: Path, origin: str) -> dict[str, object]:
+    import tomllib  # only where there is a file to read
+
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError(_located(origin, str(error))) from None
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"{origin}: not UTF-8 text (byte {error.start})") from None
+    except OSError as error:
+        raise SettingsError(f"{origin}: cannot be read: {error.strerror}") from None
+
+
+def _located(origin: str, said: str) -> str:
+    """What the TOML reader said, with its line where an editor looks for it."""
+    found = re.fullmatch(r"(.*) \(at (?:line (\d+), column \d+|end of document)\)", said, re.DOTALL)
+    if found is None:
+        return f"{origin}: invalid TOML: {said}"
+    where = f"{origin}:{found[2]}" if found[2] else origin
+    return f"{where}: invalid TOML: {found[1]}" + ("" if found[2] else " at the end of the file")
+
+
+def _from_environment(env: Mapping[str, str]) -> list[Layer]:
+    layers = []
+    for name, text in sorted(env.items()):
+        if not name.startswith("RUNPLAN_") or name in OURS or name.startswith(OUR_PREFIX):
+            continue
+        key = _VARIABLES.get(name)
+        if key is None:
+            hint = nearest(name.lower(), tuple(known.lower() for known in _VARIABLES)).upper()
+            raise SettingsError(f"{name}: names no setting; did you mean {hint}?")
+        layers.append(Layer(origin=name, values={key.section: {key.name: from_text(key.shape, text)}}))
+    return layers
+
+
+def _from_flags(flags: Mapping[str, object]) -> list[Layer]:
+    layers = []
+    for path, value in flags.items():
+        if value is None:
+            continue
+        section, _, name = path.partition(".")
+        if isinstance(value, str) and path in BY_PATH:
+            value = from_text(BY_PATH[path].shape, value)
+        layers.append(Layer(origin="command line", values={section: {name: value}}))
+    return layers
+
+
+def _check_zone(settled: Settled) -> None:
+    zone = settled.settings.run.timezone
+    if zone == "UTC":
+        return
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+    try:
+        ZoneInfo(zone)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        origin = settled.origins["run.timezone"]
+        raise SettingsError(
+            f"{origin}: [run] timezone: no zone {zone!r}; say one like Europe/Berlin"
+        ) from None

@@ -1,0 +1,258 @@
+"""Settings: layered tables from files, environment and flags, settled into one typed, frozen value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from runplan.core.errors import SettingsError
+from runplan.core.keys import AGENT_KEYS, BY_PATH, KEYS, KINDS, SECTIONS, Key, nearest, read
+from runplan.core.values import Unfit
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+#: The origin of a value nobody set.
+DEFAULT = "default"
+
+_ROLES = ("implementer", "verifier", "planner")
+_AGENT_KEYS = {key.name: key for key in AGENT_KEYS}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSettings:
+    """How phases are worked on and landed."""
+
+    landing: str
+    target: str
+    remote: str
+    main_protected: bool
+    branch_prefix: str
+    author: str
+    worktrees: str  #: as written; adapters.settings.worktree_root gives the directory
+    max_fix_cycles: int
+    setup: str
+    copy: tuple[str, ...]
+    clean: str
+    timezone: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentTable:
+    """One agent that can be dispatched."""
+
+    name: str
+    kind: str
+    argv: tuple[str, ...] = ()
+    script: str = ""
+    env: tuple[str, ...] = ()  #: names of further environment variables it is given
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentsSettings:
+    """Who does what."""
+
+    implementer: str
+    verifier: str
+    planner: str
+    tables: dict[str, AgentTable] = field(default_factory=dict)
+
+    def agent(self, name: str) -> AgentTable:
+        """The agent of that name; a built-in kind needs no table."""
+        return self.tables.get(name) or AgentTable(name=name, kind=name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TestSettings:
+    """The project's own checks."""
+
+    __test__ = False  # pytest would take the name for a test
+
+    command: str
+    timeout_s: float
+    allow_red_baseline: bool
+    summary: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitSettings:
+    """Where an agent is stopped; 0 is no limit, except for wall_s."""
+
+    wall_s: float
+    silence_s: float
+    tokens: int
+    usd: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PathSettings:
+    """Where things lie, relative to the repository."""
+
+    plans: str
+    reports: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Everything that can be set."""
+
+    run: RunSettings
+    agents: AgentsSettings
+    tests: TestSettings
+    limits: LimitSettings
+    paths: PathSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layer:
+    """Values from one place; `origin` names it in errors and in `runplan config`."""
+
+    origin: str
+    values: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled:
+    """The settings, and for each dotted key what was written and where."""
+
+    settings: Settings
+    values: dict[str, object]
+    origins: dict[str, str]
+
+
+def settle(layers: Sequence[Layer]) -> Settled:
+    """Lay `layers` over the defaults, the weakest first; a value that cannot be used is a SettingsError."""
+    values: dict[str, object] = {key.path: key.default for key in KEYS}
+    origins = dict.fromkeys(values, DEFAULT)
+    typed: dict[str, Any] = {key.path: read(key, key.default) for key in KEYS}
+    for layer in layers:
+        for path, value, checked in _entries(layer):
+            values[path], typed[path], origins[path] = value, checked, layer.origin
+    fields = {
+        section: {key.field: typed[key.path] for key in KEYS if key.section == section}
+        for section in SECTIONS
+    }
+    tables = _tables(typed, origins)
+    _check_roles(typed, origins, tables)
+    settings = Settings(
+        run=RunSettings(**fields["run"]),
+        agents=AgentsSettings(**fields["agents"], tables=tables),
+        tests=TestSettings(**fields["tests"]),
+        limits=LimitSettings(**fields["limits"]),
+        paths=PathSettings(**fields["paths"]),
+    )
+    return Settled(settings=settings, values=values, origins=origins)
+
+
+def _entries(layer: Layer) -> list[tuple[str, object, Any]]:
+    """Every value of a layer as (dotted key, as written, typed)."""
+    found: list[tuple[str, object, Any]] = []
+    for section, table in layer.values.items():
+        if section not in SECTIONS:
+            raise SettingsError(f"{layer.origin}: {_stray(section)}")
+        if not isinstance(table, dict):
+            raise SettingsError(
+                f"{layer.origin}: {section}: must be a table; write [{section}] above its keys"
+            )
+        for name, value in table.items():
+            if section == "agents" and isinstance(value, dict):
+                found += _agent_entries(layer.origin, name, value)
+            else:
+                found.append((f"{section}.{name}", value, _checked(layer.origin, section, name, value)))
+    return found
+
+
+def _stray(section: str) -> str:
+    """What to say of a word at the top of the file that is no section."""
+    if home := _home(section):
+        return f"{section}: stands above every section; it belongs to [{home}]"
+    return f"[{section}]: unknown section; did you mean [{nearest(section, SECTIONS)}]?"
+
+
+def _home(name: str) -> str:
+    """The section that knows `name`, when there is one."""
+    return next((key.section for key in KEYS if key.name == name), "")
+
+
+def _checked(origin: str, section: str, name: str, value: object) -> Any:
+    key = BY_PATH.get(f"{section}.{name}")
+    if key is None:
+        home = _home(name)
+        valid = tuple(key.name for key in KEYS if key.section == section)
+        hint = f"it belongs to [{home}]" if home else f"did you mean {nearest(name, valid)!r}?"
+        raise SettingsError(f"{origin}: [{section}] {name}: unknown key; {hint}")
+    return _read(origin, section, key, value)
+
+
+def _agent_entries(origin: str, agent: str, table: dict[str, object]) -> list[tuple[str, object, Any]]:
+    if agent in _ROLES:
+        raise SettingsError(
+            f'{origin}: [agents.{agent}]: a role, not an agent; write {agent} = "NAME" under [agents]'
+        )
+    section = f"agents.{agent}"
+    found: list[tuple[str, object, Any]] = []
+    for name, value in table.items():
+        key = _AGENT_KEYS.get(name)
+        if key is None:
+            hint = nearest(name, tuple(_AGENT_KEYS))
+            raise SettingsError(f"{origin}: [{section}] {name}: unknown key; did you mean {hint!r}?")
+        found.append((f"{section}.{name}", value, _read(origin, section, key, value)))
+    return found
+
+
+def _read(origin: str, section: str, key: Key, value: object) -> Any:
+    typed = read(key, value)
+    if isinstance(typed, Unfit):
+        raise SettingsError(f"{origin}: [{section}] {key.name}: {typed.why}")
+    return typed
+
+
+def _tables(typed: Mapping[str, Any], origins: Mapping[str, str]) -> dict[str, AgentTable]:
+    """The agents that have a table, each whole."""
+    written: dict[str, dict[str, Any]] = {}
+    origin: dict[str, str] = {}
+    for path, value in typed.items():
+        if path not in BY_PATH:
+            agent, _, name = path.removeprefix("agents.").rpartition(".")
+            written.setdefault(agent, {})[name] = value
+            origin[agent] = origins[path]
+    return {agent: _table(origin[agent], agent, values) for agent, values in written.items()}
+
+
+def _table(origin: str, agent: str, values: dict[str, Any]) -> AgentTable:
+    kind = values.pop("kind", agent)
+    if kind not in KINDS:
+        raise SettingsError(
+            f'{origin}: [agents.{agent}]: no kind; add kind = "command" (or {", ".join(KINDS)})'
+        )
+    table = AgentTable(name=agent, kind=kind, **values)
+    if missing := _missing(table):
+        raise SettingsError(f"{origin}: [agents.{agent}]: {missing}")
+    return table
+
+
+def _missing(table: AgentTable) -> str:
+    """What a table of this kind still needs."""
+    if table.kind == "command" and not table.argv:
+        return 'a command needs argv = ["program", "argument"]'
+    if table.kind == "script" and not table.script:
+        return 'a script needs script = "file.toml"'
+    return ""
+
+
+def _check_roles(typed: Mapping[str, Any], origins: Mapping[str, str], tables: dict[str, AgentTable]) -> None:
+    """Every role must name an agent that can be dispatched."""
+    for role in _ROLES:
+        path = f"agents.{role}"
+        name = typed[path]
+        if name in tables:
+            continue
+        if name not in KINDS:
+            known = ", ".join(dict.fromkeys((*tables, *KINDS)))
+            raise SettingsError(
+                f"{origins[path]}: [agents] {role}: unknown agent {name!r}; there are {known}"
+            )
+        if missing := _missing(AgentTable(name=name, kind=name)):
+            raise SettingsError(
+                f"{origins[path]}: [agents] {role}: {name!r} needs a table [agents.{name}]: {missing}"
+            )

@@ -1,0 +1,250 @@
+"""The table of settings: every key with its shape, its default and one line why.
+
+Defaults, checks, suggestions, `runplan config`, `runplan init` and config/runplan.toml are derived from it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from runplan.core import values
+from runplan.core.values import Shape, Unfit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+#: The built-in agents: what a table's `kind` may say, and what may be named without a table.
+KINDS = ("claude", "codex", "gemini", "opencode", "qwen", "aider", "mini", "command", "script")
+
+LANDINGS = ("cherry-pick", "pr", "direct")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Key:
+    """One setting."""
+
+    section: str
+    name: str
+    shape: Shape = Shape.TEXT
+    default: str | bool | int | float | tuple[str, ...]
+    why: str
+    choices: tuple[str, ...] = ()
+    rule: Callable[[Any], str] | None = None  #: what is wrong with a well-shaped value; "" for nothing
+
+    @property
+    def path(self) -> str:
+        return f"{self.section}.{self.name}"
+
+    @property
+    def field(self) -> str:
+        """The attribute that holds it: durations say their unit."""
+        return f"{self.name}_s" if self.shape is Shape.DURATION else self.name
+
+
+def read(key: Key, value: object) -> Any:
+    """The typed value of `key`, as its attribute holds it, or Unfit."""
+    typed = values.shaped(key.shape, value)
+    if isinstance(typed, Unfit):
+        return typed
+    if key.choices and typed not in key.choices:
+        return Unfit(why=f"must be one of {', '.join(key.choices)}, not {value!r}")
+    if key.rule and (wrong := key.rule(typed)):
+        return Unfit(why=wrong)
+    return typed
+
+
+def nearest(word: str, valid: tuple[str, ...]) -> str:
+    """The valid word that resembles `word` most."""
+    from difflib import get_close_matches  # only an error needs it
+
+    return get_close_matches(word.lower(), valid, n=1, cutoff=0.0)[0]
+
+
+KEYS: tuple[Key, ...] = (
+    Key(
+        section="run",
+        name="landing",
+        default="cherry-pick",
+        choices=LANDINGS,
+        why="how a verified phase reaches the target: cherry-pick, pr or direct",
+    ),
+    Key(
+        section="run",
+        name="target",
+        default="main",
+        rule=values.branch,
+        why="the branch that receives landings",
+    ),
+    Key(
+        section="run",
+        name="remote",
+        default="origin",
+        rule=values.not_empty,
+        why="where pr and direct push to",
+    ),
+    Key(
+        section="run",
+        name="main_protected",
+        shape=Shape.FLAG,
+        default=False,
+        why="the target takes no pushes: direct is refused before any work",
+    ),
+    Key(
+        section="run",
+        name="branch_prefix",
+        default="runplan/",
+        rule=values.prefix,
+        why="work branches are <prefix><plan>/<phase>",
+    ),
+    Key(
+        section="run",
+        name="author",
+        default="user",
+        choices=("user", "agent"),
+        why="author of landed commits: user or agent; the committer is always the user",
+    ),
+    Key(
+        section="run",
+        name="worktrees",
+        default="~/.cache/runplan/worktrees",
+        rule=values.not_empty,
+        why="where agents work, outside of your checkout",
+    ),
+    Key(
+        section="run",
+        name="max_fix_cycles",
+        shape=Shape.COUNT,
+        default=2,
+        rule=values.not_negative,
+        why="how often a fresh agent may mend a phase that failed its checks",
+    ),
+    Key(section="run", name="setup", default="", why="command that prepares a fresh worktree, e.g. npm ci"),
+    Key(
+        section="run",
+        name="copy",
+        shape=Shape.LIST,
+        default=(),
+        rule=values.all_inside,
+        why='files taken over from your checkout into a fresh worktree, e.g. [".env"]',
+    ),
+    Key(
+        section="run",
+        name="clean",
+        default="ignored",
+        choices=("ignored", "untracked"),
+        why="what is removed before gates, so that leftovers cannot fake a green: ignored or untracked",
+    ),
+    Key(
+        section="run",
+        name="timezone",
+        default="UTC",
+        rule=values.not_empty,
+        why="zone of schedules, e.g. Europe/Berlin",
+    ),
+    Key(
+        section="agents",
+        name="implementer",
+        default="claude",
+        rule=values.not_empty,
+        why="who does the work: a built-in kind or the name of an [agents.<name>] table",
+    ),
+    Key(
+        section="agents",
+        name="verifier",
+        default="codex",
+        rule=values.not_empty,
+        why="who judges it, preferably somebody else",
+    ),
+    Key(section="agents", name="planner", default="claude", rule=values.not_empty, why="who writes plans"),
+    Key(
+        section="tests",
+        name="command",
+        default="",
+        why="the command that proves a phase, taken verbatim, e.g. make test; it is never guessed",
+    ),
+    Key(
+        section="tests",
+        name="timeout",
+        shape=Shape.DURATION,
+        default="30m",
+        rule=values.some_time,
+        why="a test command that runs longer has not passed",
+    ),
+    Key(
+        section="tests",
+        name="allow_red_baseline",
+        shape=Shape.FLAG,
+        default=False,
+        why="start although the tests already fail before any work",
+    ),
+    Key(
+        section="tests",
+        name="summary",
+        default="",
+        rule=values.pattern,
+        why="regular expression the output must contain to count as finished; empty for none",
+    ),
+    Key(
+        section="limits",
+        name="wall",
+        shape=Shape.DURATION,
+        default="2h",
+        rule=values.some_time,
+        why="the longest an agent may run per dispatch",
+    ),
+    Key(
+        section="limits",
+        name="silence",
+        shape=Shape.DURATION,
+        default="15m",
+        why="the longest an agent may give no sign of life; 0s for no limit",
+    ),
+    Key(
+        section="limits",
+        name="tokens",
+        shape=Shape.COUNT,
+        default=0,
+        rule=values.not_negative,
+        why="tokens a run may use; 0 for no limit",
+    ),
+    Key(
+        section="limits",
+        name="usd",
+        shape=Shape.MONEY,
+        default=0.0,
+        rule=values.not_negative,
+        why="dollars a run may cost; 0 for no limit",
+    ),
+    Key(section="paths", name="plans", default="plans", rule=values.inside, why="where plans lie"),
+    Key(
+        section="paths",
+        name="reports",
+        default="reports",
+        rule=values.inside,
+        why="where reports are written",
+    ),
+)
+
+#: What an [agents.<name>] table may hold.
+AGENT_KEYS: tuple[Key, ...] = (
+    Key(section="agents.*", name="kind", default="", choices=KINDS, why="which built-in kind it is"),
+    Key(section="agents.*", name="argv", shape=Shape.LIST, default=(), why="the program and its arguments"),
+    Key(
+        section="agents.*",
+        name="script",
+        default="",
+        rule=values.not_empty,
+        why="the file a script agent plays",
+    ),
+    Key(
+        section="agents.*",
+        name="env",
+        shape=Shape.LIST,
+        default=(),
+        why="names of further environment variables it is given",
+    ),
+)
+
+BY_PATH: dict[str, Key] = {key.path: key for key in KEYS}
+SECTIONS: tuple[str, ...] = tuple(dict.fromkeys(key.section for key in KEYS))

@@ -1,0 +1,87 @@
+"""Names: what a plan, its branches, its worktree and its report are called."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from runplan.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
+_NOT_IN_SLUG = re.compile(r"[^a-z0-9]+")
+_NOT_IN_REF = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//")
+_LONGEST = 128  # bytes; a file name may have 255, and names are put together
+_LONGEST_SLUG = 80
+
+
+def slug(path: str) -> str:
+    """What a plan is called in branches and reports: its file name, lower case, words joined by dashes."""
+    name = PurePosixPath(path).name
+    stem = name[:-3] if name.lower().endswith(".md") else name
+    made = _NOT_IN_SLUG.sub("-", stem.lower()).strip("-")
+    if made and len(made) <= _LONGEST_SLUG:
+        return made
+    # Nothing, or too much, is left of the name: its hash keeps it apart from its like.
+    return f"{made[:_LONGEST_SLUG].rstrip('-') or 'plan'}-{_hash(stem)}"
+
+
+def plan_key(path: str, others: Iterable[str]) -> str:
+    """The plan's slug; with a short hash of its path when another known plan has the same one."""
+    mine = slug(path)
+    here = PurePosixPath(path)
+    if any(PurePosixPath(other) != here and slug(other) == mine for other in others):
+        return f"{mine}-{_hash(str(here))}"
+    return mine
+
+
+def branch(prefix: str, slug: str, phase: str) -> str:
+    """The short name of the branch a phase is worked on."""
+    return f"{prefix}{slug}/{_ref_part(phase)}"
+
+
+def report_path(reports_dir: str, slug: str) -> str:
+    """Where the plan's report lies, relative to the repository."""
+    return str(PurePosixPath(reports_dir) / f"plan-{slug}.md")
+
+
+def worktree_name(root: str, slug: str, *, number: int = 1) -> str:
+    """The directory of a run's worktree; repositories of one name share the place it is made in."""
+    project = sanitise(PurePosixPath(root).name or "repository")[:40]
+    name = f"{project}-{slug}-{_hash(root)}"
+    return name if number == 1 else f"{name}-{number}"
+
+
+def sanitise(text: str) -> str:
+    """`text` as one safe file name: everything unusual becomes an underscore; at most 128 characters."""
+    if not text:
+        raise UsageError("a name must not be empty")
+    return _UNSAFE.sub("_", text)[:_LONGEST]
+
+
+def valid_ref(name: str) -> bool:
+    """Whether git takes `name` for a branch (the rules of git check-ref-format --branch)."""
+    parts = name.split("/")
+    return (
+        not _NOT_IN_REF.search(name)
+        and all(part and not part.startswith(".") and not part.endswith(".lock") for part in parts)
+        and not name.startswith("-")
+        and not name.endswith(".")
+        and name not in ("@", "HEAD")
+    )
+
+
+def _ref_part(phase: str) -> str:
+    """A phase id as one part of a ref; one that had to be changed carries its hash, to stay distinct."""
+    safe = sanitise(phase)
+    if safe == phase and valid_ref(safe):
+        return safe
+    return f"{safe.replace('.', '_').strip('-')}-{_hash(phase)}"
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:8]

@@ -1,0 +1,174 @@
+"""The words after PLAN, and the options they mean together with the settings."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from runplan.core.errors import RefusedEarly, UsageError
+from runplan.core.keys import LANDINGS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from runplan.core.config import Settings
+
+_DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_INTERVAL = re.compile(r"0*[1-9]\d*[mhd]")
+_TIME = re.compile(r"(\d{1,2})(?::([0-5]\d))?(am|pm)?")
+_NAME = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|mon|tue|wed|thu|fri|sat|sun)"
+_CRON_FIELD = re.compile(rf"(?:[\d*/,-]|{_NAME})+")
+_SCHEDULES = "4h, hour, day at 9am, weekday at 14:00, monday at 8, or five cron fields"
+_VERBS = ("stop", "next", "status")
+
+
+class Mode(StrEnum):
+    """How much of the plan a start is about."""
+
+    NEXT = "next"  #: the first phase that is not done
+    PHASE = "phase"  #: the one named
+    FINISH = "finish"  #: all that are left
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Words:
+    """What the words say, before settings are asked."""
+
+    phase: str | None = None  #: set exactly when mode is PHASE
+    mode: Mode = Mode.NEXT
+    auto: bool = False
+    landing: str | None = None
+    every: str | None = None  #: the schedule, lower case, words joined by single blanks
+    now: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolved:
+    """The options of a run, settled once and stored with it."""
+
+    mode: Mode
+    phase: str | None
+    auto: bool
+    landing: str
+    target: str
+    every: str | None
+    now: bool
+
+
+def parse_words(words: Sequence[str], *, phases: Sequence[str] | None) -> Words:
+    """Read the words in any order; while `phases` is unknown (None), any one word may be the phase."""
+    left = deque(" ".join(words).split())
+    flags: set[str] = set()
+    landings: dict[str, None] = {}
+    named: list[str] = []
+    every: str | None = None
+    while left:
+        token = left.popleft()
+        match token.lower():
+            case "finish" | "auto" | "now" as flag:
+                flags.add(flag)
+            case landing if landing in LANDINGS:
+                landings[landing] = None
+            case "every" if every is None:
+                every = _schedule(left)
+            case "every":
+                raise UsageError("every: a plan has one schedule; say it once")
+            case _:
+                named.append(_phase(token, phases))
+    _refuse_contradictions(flags, tuple(landings), named, every)
+    phase = named[0] if named and every is None else None
+    return Words(
+        phase=phase,
+        mode=Mode.FINISH if "finish" in flags else Mode.PHASE if phase else Mode.NEXT,
+        auto="auto" in flags or every is not None,
+        landing=next(iter(landings), None),
+        every=every,
+        now="now" in flags,
+    )
+
+
+def resolve(words: Words, settings: Settings) -> Resolved:
+    """Words, else settings; what the settings forbid is refused before any work."""
+    landing = words.landing or settings.run.landing
+    if landing == "direct" and settings.run.main_protected:
+        raise RefusedEarly(
+            f"direct: {settings.run.target} is protected (run.main_protected); land by pr or cherry-pick"
+        )
+    return Resolved(
+        mode=words.mode,
+        phase=words.phase,
+        auto=words.auto,
+        landing=landing,
+        target=settings.run.target,
+        every=words.every,
+        now=words.now,
+    )
+
+
+def _refuse_contradictions(
+    flags: set[str], landings: tuple[str, ...], named: list[str], every: str | None
+) -> None:
+    if "finish" in flags and every is not None:
+        raise UsageError("finish with every: a schedule works one phase at a time; leave out one of them")
+    if len(landings) > 1:
+        raise UsageError(f"{' and '.join(landings)}: a run lands one way; leave out one of them")
+    if len(set(named)) > 1:
+        raise UsageError(f"{' and '.join(named)}: name one phase, or say finish")
+    if named and "finish" in flags:
+        raise UsageError(f"{named[0]} with finish: finish works all phases; leave out one of them")
+
+
+def _phase(token: str, phases: Sequence[str] | None) -> str:
+    """The phase `token` means: exactly, else but for upper and lower case."""
+    if token.lower() in _VERBS and token not in (phases or ()):
+        raise UsageError(f"{token}: a command of its own; say runplan {token.lower()}")
+    if phases is None or token in phases:
+        return token
+    alike = [phase for phase in phases if phase.lower() == token.lower()]
+    if len(alike) != 1:
+        raise UsageError(f"{token}: no such word or phase; the phases are {', '.join(phases) or 'none'}")
+    return alike[0]
+
+
+# --- schedules -----------------------------------------------------------------------------------------
+
+
+def _schedule(left: deque[str]) -> str:
+    """Take the words of a schedule from the left of what follows `every`."""
+    if not left:
+        raise UsageError(f"every: when? Say {_SCHEDULES}")
+    if cron := _cron(left):
+        return cron
+    first = left.popleft().lower()
+    if first == "hour" or _INTERVAL.fullmatch(first):
+        return first
+    if first in ("day", "weekday", *_DAYS):
+        return f"{first} at {_at(first, left)}"
+    raise UsageError(f"every {first}: unsupported schedule; say {_SCHEDULES}")
+
+
+def _cron(left: deque[str]) -> str:
+    fields = [field.lower() for field in list(left)[:5]]
+    if len(fields) < 5 or not all(_CRON_FIELD.fullmatch(field) for field in fields):
+        return ""
+    for _ in fields:
+        left.popleft()
+    return " ".join(fields)
+
+
+def _at(day: str, left: deque[str]) -> str:
+    """The time after `at`, such as 9am, 14:00 or 8."""
+    if len(left) < 2 or left[0].lower() != "at":
+        raise UsageError(f"every {day}: at what time? Say every {day} at 9am")
+    left.popleft()
+    said = left.popleft().lower()
+    if left and left[0].lower() in ("am", "pm"):
+        said += left.popleft().lower()
+    found = _TIME.fullmatch(said)
+    hours = range(1, 13) if found and found.group(3) else range(24)
+    if not found or int(found.group(1)) not in hours:
+        raise UsageError(f"every {day} at {said}: no time of day; say 9am or 14:00")
+    return said
