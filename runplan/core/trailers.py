@@ -1,0 +1,86 @@
+"""Reads and writes the trailers of a commit message, by git's own rules."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+PLAN = "Runplan-Plan"
+PHASE = "Runplan-Phase"
+RUN = "Runplan-Run"
+LANDING = "Runplan-Landing"
+
+_TRAILER = re.compile(r"^([A-Za-z0-9][A-Za-z0-9-]*)[ \t]*:[ \t]*(.*)$")
+_PICKED = "(cherry picked from commit "  # git counts this line into the block
+_OURS = re.compile(r"^runplan-[a-z0-9-]*[ \t]*:", re.IGNORECASE)
+
+
+def add_trailers(message: str, trailers: Sequence[tuple[str, str]]) -> str:
+    """The message with the trailers at its end; Runplan-* lines somebody else wrote are taken out first.
+
+    They join the block of trailers that is there, or become a paragraph of their own.
+    """
+    paragraphs = _paragraphs(_without_ours(message)) or [["(no message)"]]
+    added = [f"{key}: {' '.join(value.split())}" for key, value in trailers]
+    if not added:
+        return _joined(paragraphs)
+    if len(paragraphs) > 1 and _is_block(paragraphs[-1]):
+        return _joined([*paragraphs[:-1], [*paragraphs[-1], *added]])
+    return _joined([*paragraphs, added])
+
+
+def read_trailers(message: str) -> dict[str, str]:
+    """The trailers of the message by their keys as written; of two with one key the last counts."""
+    paragraphs = _paragraphs(message)
+    if len(paragraphs) < 2 or not _is_block(paragraphs[-1]):
+        return {}
+    found = (_TRAILER.match(line) for line in _unfolded(paragraphs[-1]))
+    return {match.group(1): match.group(2).strip() for match in found if match}
+
+
+def _without_ours(message: str) -> str:
+    """The message without Runplan-* lines, wherever they stand, and without their continuation lines."""
+    kept: list[str] = []
+    dropping = False
+    for line in message.split("\n"):
+        dropping = bool(_OURS.match(line)) or (
+            dropping and line.startswith((" ", "\t")) and bool(line.strip())
+        )
+        if not dropping:
+            kept.append(line)
+    return "\n".join(kept)
+
+
+def _paragraphs(message: str) -> list[list[str]]:
+    """The message cut at blank lines; runs of them count once at the cut, as git's own clean-up does."""
+    paragraphs: list[list[str]] = [[]]
+    for line in message.split("\n"):
+        if line.strip():
+            paragraphs[-1].append(line.rstrip())
+        elif paragraphs[-1]:
+            paragraphs.append([])
+    return [paragraph for paragraph in paragraphs if paragraph]
+
+
+def _joined(paragraphs: list[list[str]]) -> str:
+    return "\n\n".join("\n".join(paragraph) for paragraph in paragraphs) + "\n"
+
+
+def _is_block(paragraph: list[str]) -> bool:
+    """Whether every line is a trailer or goes on with one."""
+    if paragraph[0].startswith((" ", "\t")):
+        return False
+    return all(_TRAILER.match(line) or line.startswith(_PICKED) for line in _unfolded(paragraph))
+
+
+def _unfolded(paragraph: list[str]) -> list[str]:
+    lines: list[str] = []
+    for line in paragraph:
+        if line.startswith((" ", "\t")) and lines:
+            lines[-1] += " " + line.strip()
+        else:
+            lines.append(line)
+    return lines
