@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from runplan.core.gitfacts import Oid
 
-#: Loose objects and refs reach the disk before anything is recorded as done; no hook, editor, pager or prompt.
+#: Loose objects reach the disk before anything is recorded as done; no hook, no editor, no prompt, no gc.
 SETTINGS = (
     "core.fsync=committed,loose-object",
     "core.hooksPath=/dev/null",

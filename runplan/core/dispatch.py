@@ -14,7 +14,8 @@ class Role(StrEnum):
     FIX = "fix"
     VERIFY = "verify"
     GATE = "gate"  #: not an agent: a command runplan runs itself, supervised the same way
-    SETUP = "setup"  #: likewise
+    BASELINE = "baseline"  #: likewise: the same command on the base
+    SETUP = "setup"  #: likewise: what prepares a fresh worktree
 
 
 class Ending(StrEnum):
@@ -42,6 +43,7 @@ class Launch:
     wall_s: float
     silence_s: float  #: 0 = no silence limit
     log_cap: int = 16 * 1024 * 1024  #: bytes of output kept; the rest is counted and dropped
+    grace_s: float = 5.0  #: between asking the process to end and killing it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +89,7 @@ class Outcome:
     signal: int | None
     message: str  #: the end of the agent's message, bounded
     events: tuple[AgentEvent, ...] = field(default=())  #: tool events and usage, bounded
+    events_left_out: int = 0  #: tool events beyond that bound
     output_bytes: int = 0
     leftovers: int = 0  #: descendants that had to be ended after it
 

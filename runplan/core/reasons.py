@@ -42,11 +42,11 @@ class Reason(StrEnum):
 #: What a person does about it, in one sentence. Shown with the failure and in docs/exit-codes.md.
 NEXT: dict[Reason, str] = {
     Reason.NO_COMMITS: "Read the agent's log; make the phase's work items concrete, then start it again.",
-    Reason.VERIFICATION_FAILED: "Read the failed items in the report; mend the branch or the plan, then start again.",
+    Reason.VERIFICATION_FAILED: "Read the failed items in the report; mend the plan, then start again.",
     Reason.INVALID_VERDICT: "The verifier gave no usable verdict; read its log, then start the phase again.",
-    Reason.TESTS_FAILED: "Read the gate's output; the branch holds the work, start again when the cause is clear.",
+    Reason.TESTS_FAILED: "Read the gate's output; the branch holds the work, start again when it is clear.",
     Reason.TESTS_UNFINISHED: "The test command did not finish; raise tests.timeout or mend the suite.",
-    Reason.TAMPERED: "The agent changed files it may not; review the branch, allow it in the plan, or start again.",
+    Reason.TAMPERED: "The agent changed what it may not; review the branch or allow it in the plan.",
     Reason.OUT_OF_SCOPE: "Files outside the phase's Touches: changed; widen Touches: or start again.",
     Reason.GUARD_VIOLATED: "The agent moved refs, config or hooks; they were restored, review the report.",
     Reason.READONLY_VIOLATED: "The verifier changed files; use another verifier, then start again.",

@@ -1,0 +1,126 @@
+"""The things the machine can want done: plain data, decided in decide.py and done in the app."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadPlan:
+    """Read the plan from the target's tip and choose the next phase."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """Get the run's worktree onto the phase's branch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """Start a process and return at once."""
+
+    role: str  #: a Role
+    cycle: int
+    tree: str = ""  #: what a gate or verifier looks at; for a fixer, the tree that failed
+    complaint: str = ""  #: what a fixer is told
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Await:
+    """See whether the process has ended."""
+
+    id: str
+    role: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakeWork:
+    """Commit what the agent left and look at what it changed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeBaseline:
+    """Read the results of the checks on the base."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeGate:
+    """Read the results of the checks on the candidate; without a command, record that they were skipped."""
+
+    tree: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeVerdict:
+    """Read the verifier's reply, and see that it changed nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildCandidate:
+    """Replay the phase's commits on the target's tip."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RebuildBranch:
+    """Begin the branch anew on the target's tip, keeping the earlier work aside."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """Ask a person whether the candidate may land."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Land:
+    """Move the target, once: code, tracker and report together."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class End:
+    """End a running process on request."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fail:
+    """Record that the phase ends here, and why."""
+
+    reason: str
+    step: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanUp:
+    """Take back what the phase no longer needs; keep what is not on the target."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finish:
+    """Give back the worktree and the claim, and end the run."""
+
+    outcome: str
+    reason: str = ""
+    detail: str = ""
+
+
+Action: TypeAlias = (
+    ReadPlan
+    | Lease
+    | Start
+    | Await
+    | TakeWork
+    | JudgeBaseline
+    | JudgeGate
+    | JudgeVerdict
+    | BuildCandidate
+    | RebuildBranch
+    | Ask
+    | Land
+    | End
+    | Fail
+    | CleanUp
+    | Finish
+)

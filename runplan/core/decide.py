@@ -1,0 +1,258 @@
+"""What next? The one function that answers, for start, resume, recovery and schedule alike.
+
+`decide` looks only at recorded facts. Its answer carries the reason in words, so that `explain` tells what
+the machine does from the same lines that make it do so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from runplan.core import actions as a
+from runplan.core.reasons import Reason
+
+if TYPE_CHECKING:
+    from runplan.core.events import DispatchEnded, GateJudged, RunStarted
+    from runplan.core.run import PhaseRun, RunState
+
+MAX_MOVES = 5  #: how often a candidate is rebuilt because the target moved
+MAX_LOST = 3  #: how often a process may vanish without a trace
+GATE_RUNS = 2  #: a red gate is run once more before it is believed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What to do, and why; nothing to do means ended or waiting."""
+
+    actions: tuple[a.Action, ...]
+    why: str
+    waiting: str = ""  #: approval, checkout: what only a person can bring about
+
+
+def decide(state: RunState) -> Decision:
+    """The actions that are due in this state."""
+    if state.started is None:
+        return Decision(actions=(), why="nothing has been started")
+    if state.ended is not None:
+        return Decision(actions=(), why=_ended(state))
+    phase = state.phase
+    if phase is None or phase.cleaned:
+        return _between_phases(state, state.started, phase)
+    if phase.dispatch is not None:
+        return _while_running(state, phase)
+    if phase.failure is not None:
+        return _do(a.CleanUp(), f"the phase failed ({phase.failure.reason}); its work is kept by name")
+    if phase.landed is not None:
+        return _do(a.CleanUp(), "the phase has landed; its branch is no longer needed")
+    if phase.landing is not None:
+        return _do(a.Land(), "a landing was begun; whether it happened is asked of git")
+    if state.stop:
+        return _fail(Reason.STOPPED, "stop", f"stopped by {state.stop}")
+    if phase.refusal is not None:
+        reason, detail = phase.refusal
+        return _fail(Reason(reason), step_of(phase), detail)
+    return _work(state, state.started, phase)
+
+
+def _between_phases(state: RunState, started: RunStarted, phase: PhaseRun | None) -> Decision:
+    if phase is not None and phase.failure is not None:
+        outcome = "refused" if phase.failure.reason == Reason.BASELINE_RED else "failed"
+        finish = a.Finish(outcome=outcome, reason=phase.failure.reason, detail=phase.failure.detail)
+        return _do(finish, "the failed phase is cleaned up")
+    if state.stop:
+        return _do(a.Finish(outcome="stopped", reason=Reason.STOPPED), f"stopped by {state.stop}")
+    if phase is not None and (started.mode != "finish" or phase.read.final):
+        return _do(a.Finish(outcome="done"), "everything that was asked for has landed")
+    if state.plan is None:
+        return _do(a.ReadPlan(), "the next phase is chosen from the plan on the target")
+    return _do(_no_phase(state.plan.choice, state.plan.detail), f"no phase is due: {state.plan.detail}")
+
+
+def _no_phase(choice: str, detail: str) -> a.Finish:
+    match choice:
+        case "complete" | "phase-done":
+            return a.Finish(outcome="nothing-to-do", detail=detail)
+        case _:
+            return a.Finish(outcome="refused", reason=Reason.BLOCKED, detail=detail)
+
+
+def _while_running(state: RunState, phase: PhaseRun) -> Decision:
+    running = phase.dispatch
+    assert running is not None
+    if state.stop:
+        return _do(a.End(id=running.id), f"stopped by {state.stop}; the {running.role} process is ended")
+    return _do(a.Await(id=running.id, role=running.role), f"the {running.role} process is running")
+
+
+def _work(state: RunState, started: RunStarted, phase: PhaseRun) -> Decision:
+    if phase.read.choice == "all-done":
+        return _land(state, phase)
+    if phase.lost >= MAX_LOST:
+        return _fail(
+            Reason.CRASHED, step_of(phase), f"{phase.lost} processes in a row vanished without a trace"
+        )
+    if phase.lease is None:
+        return _do(a.Lease(), "the phase needs a worktree on a branch of its own")
+    if phase.ended is not None:
+        return _judge(phase, phase.ended)
+    if not phase.set_up and started.setup:
+        return _do(a.Start(role="setup", cycle=phase.cycle), "the worktree is fresh; run.setup prepares it")
+    if phase.baseline is None and started.test_command:
+        start = a.Start(role="baseline", cycle=phase.cycle, tree=phase.base_tree)
+        return _do(start, "the checks are run on the base first, so that old failures are known")
+    if phase.work is None:
+        return _write(phase)
+    return _prove(state, started, phase)
+
+
+def _write(phase: PhaseRun) -> Decision:
+    if phase.cycle > 1:
+        fix = a.Start(role="fix", cycle=phase.cycle, tree=phase.failed_tree, complaint=phase.errand)
+        return _do(fix, "a fresh fixer is sent")
+    return _do(a.Start(role="implement", cycle=1), f"phase {phase.read.phase} is to be implemented")
+
+
+def _judge(phase: PhaseRun, ended: DispatchEnded) -> Decision:
+    """A process has ended: what is to be made of it?"""
+    match ended.role:
+        case "baseline":
+            return _do(a.JudgeBaseline(), "the checks on the base have ended")
+        case "gate":
+            return _do(
+                a.JudgeGate(tree=phase.candidate.tree if phase.candidate else ""), "the checks have ended"
+            )
+        case "setup":
+            return _fail(Reason.SETUP_FAILED, "setup", _how(ended))
+        case _:
+            pass
+    endings = {"timeout": Reason.TIMEOUT, "silent": Reason.SILENT, "missing": Reason.AGENT_MISSING}
+    if ended.ending in endings:
+        return _fail(endings[ended.ending], ended.role, _how(ended))
+    if ended.role == "verify":
+        return _do(a.JudgeVerdict(), "the verifier has answered")
+    if ended.said == "blocked":
+        return _fail(Reason.BLOCKED, ended.role, ended.detail)
+    if ended.ending != "exited" or ended.code != 0 or ended.said == "failed":
+        return _fail(Reason.AGENT_FAILED, ended.role, _how(ended))
+    return _do(a.TakeWork(), f"the {ended.role} agent has ended; its words count for nothing, its tree does")
+
+
+def _prove(state: RunState, started: RunStarted, phase: PhaseRun) -> Decision:
+    assert phase.work is not None
+    if phase.work.commits == 0:
+        return _fail(Reason.NO_COMMITS, step_of(phase), "the agent left no change")
+    if phase.conflict is not None and phase.rebuilt:
+        return _fail(Reason.CONFLICT, "land", _conflict(phase))
+    if phase.conflict is not None:
+        return _do(a.RebuildBranch(), f"the work conflicts with the target in {_conflict(phase)}")
+    if phase.moves > MAX_MOVES:
+        return _fail(Reason.TARGET_MOVING, "land", f"the target moved {phase.moves} times while landing")
+    if phase.candidate is None:
+        return _do(a.BuildCandidate(), "the work is replayed on the target's tip")
+    if phase.candidate.tree == phase.failed_tree:
+        return _fail(Reason.NO_PROGRESS, "fix", "the fixer changed nothing")
+    return _gate(state, started, phase, phase.candidate.tree)
+
+
+def _gate(state: RunState, started: RunStarted, phase: PhaseRun, tree: str) -> Decision:
+    last = phase.gates[-1] if phase.gates else None
+    if last is None and not started.test_command:
+        return _do(a.JudgeGate(tree=tree), "there is no test command; that is recorded")
+    if last is None:
+        return _do(a.Start(role="gate", cycle=phase.cycle, tree=tree), "the checks are run on the exact tree")
+    if last.answer == "unfinished":
+        return _fail(Reason.TESTS_UNFINISHED, "gate", last.line)
+    if last.answer == "failed" and last.run < GATE_RUNS:
+        return _do(
+            a.Start(role="gate", cycle=phase.cycle, tree=tree),
+            "the checks failed; once more, in case one is flaky",
+        )
+    if last.answer == "failed":
+        return _fix(started, phase, Reason.TESTS_FAILED, last.line)
+    if phase.verdict is None:
+        return _do(
+            a.Start(role="verify", cycle=phase.cycle, tree=tree),
+            "an independent verifier judges the exact tree",
+        )
+    if not phase.verdict.passed:
+        failed = ", ".join(item for item, passed, _ in phase.verdict.items if not passed)
+        return _fix(started, phase, Reason.VERIFICATION_FAILED, f"failed items: {failed}")
+    return _land(state, phase)
+
+
+def _fix(started: RunStarted, phase: PhaseRun, reason: Reason, detail: str) -> Decision:
+    if phase.cycle > started.max_fix_cycles:
+        return _fail(reason, "verify" if reason is Reason.VERIFICATION_FAILED else "gate", detail)
+    assert phase.candidate is not None
+    fix = a.Start(role="fix", cycle=phase.cycle + 1, tree=phase.candidate.tree, complaint=complaint_of(phase))
+    return _do(fix, f"{detail}; fix cycle {phase.cycle} of {started.max_fix_cycles}")
+
+
+def _land(state: RunState, phase: PhaseRun) -> Decision:
+    tree = phase.candidate.tree if phase.candidate else ""
+    if phase.held:
+        return Decision(actions=(), why=f"the landing waits: {phase.held}", waiting="checkout")
+    if not state.auto and tree and phase.approved != tree:
+        if phase.asked == tree:
+            return Decision(
+                actions=(), why="the candidate is proven and waits for a person", waiting="approval"
+            )
+        return _do(a.Ask(), "without `auto` a person says yes before anything lands")
+    return _do(a.Land(), "the candidate is proven; code, tracker and report land in one step")
+
+
+# --- words --------------------------------------------------------------------------------------------
+
+
+def complaint_of(phase: PhaseRun) -> str:
+    """What a fixer is told: the failed items with their evidence, or the end of the gate's output."""
+    last: GateJudged | None = phase.gates[-1] if phase.gates else None
+    if last is not None and last.answer == "failed":
+        return f"The checks failed: {last.line}\n\n{last.output}".strip()
+    if phase.verdict is None:
+        return ""
+    return "\n".join(f"- {item}: {evidence}" for item, passed, evidence in phase.verdict.items if not passed)
+
+
+def step_of(phase: PhaseRun) -> str:
+    """Where the phase is, in one word."""
+    if phase.dispatch is not None:
+        return phase.dispatch.role
+    if phase.ended is not None:
+        return phase.ended.role
+    if phase.lease is None:
+        return "land" if phase.read.choice == "all-done" else "lease"
+    if phase.work is None:
+        return "implement"
+    if phase.verdict is not None and phase.verdict.passed:
+        return "land"
+    return "verify" if phase.gates and phase.gates[-1].answer != "failed" else "gate"
+
+
+def _conflict(phase: PhaseRun) -> str:
+    return ", ".join(phase.conflict.paths) if phase.conflict else ""
+
+
+def _how(ended: DispatchEnded) -> str:
+    how = {
+        "timeout": "it ran longer than its limit and was ended",
+        "silent": "it gave no sign of life and was ended",
+        "missing": "it could not be started",
+        "signalled": f"it died by signal {ended.signal}",
+    }.get(ended.ending, f"it exited with code {ended.code}")
+    return f"the {ended.role} process: {how}" + (f" ({ended.detail})" if ended.detail else "")
+
+
+def _ended(state: RunState) -> str:
+    assert state.ended is not None
+    told = f"the run ended: {state.ended.outcome}"
+    return told + (f" ({state.ended.reason}: {state.ended.detail})" if state.ended.reason else "")
+
+
+def _do(action: a.Action, why: str) -> Decision:
+    return Decision(actions=(action,), why=why)
+
+
+def _fail(reason: Reason, step: str, detail: str) -> Decision:
+    return _do(a.Fail(reason=reason, step=step, detail=detail), f"{reason}: {detail}")

@@ -1,0 +1,370 @@
+"""The facts of a run: one value per thing that happened, and how each is written down.
+
+An event says what was true when it was recorded; nothing else is remembered anywhere. Fields may be added
+with a default, never renamed or removed: journals outlive versions.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any, TypeAlias
+
+Rows: TypeAlias = tuple[tuple[str, str], ...]  #: (id, text) pairs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunStarted:
+    """A run of a plan began, with every option resolved."""
+
+    plan: str  #: repository-relative path
+    title: str
+    mode: str  #: next, phase, finish
+    wanted: str  #: phase id for mode phase, else ""
+    auto: bool
+    landing: str
+    target: str  #: branch name
+    slug: str
+    max_fix_cycles: int
+    test_command: str
+    setup: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimTaken:
+    """This process owns the plan now."""
+
+    owner: str
+    fence: int
+    took_over: str = ""  #: the dead owner, if there was one
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunResumed:
+    """Somebody called the run on: whatever it waited for is looked at again."""
+
+    auto: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanRead:
+    """The plan was read from the target's tip, and this is what it asks for."""
+
+    tip: str
+    choice: str  #: next, all-done, complete, phase-done, needs, blocked
+    phase: str = ""
+    title: str = ""
+    text: str = ""  #: the phase, verbatim
+    items: Rows = ()
+    touches: tuple[str, ...] = ()
+    final: bool = False  #: no other phase remains after this one
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leased:
+    """A worktree stands on the phase's branch."""
+
+    phase: str
+    branch: str  #: full ref name
+    base: str  #: the target tip it began at
+    base_tree: str
+    worktree: str  #: its name under the worktree root
+    attempt: int  #: from 1, over all runs of the plan
+    fresh: bool  #: newly made, so that setup has to run
+    parked: str = ""  #: where the work of an earlier attempt was kept aside
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaselineKnown:
+    """The checks on the base: run now, or known for this very code from before."""
+
+    key: str
+    results: str  #: JSON of the results, "" when there is no command
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DispatchStarted:
+    """A process is about to be started; its lock is its proof of life."""
+
+    id: str
+    role: str
+    agent: str
+    cycle: int
+    tree: str = ""  #: the tree it looks at, for gates and verifiers
+    head: str = ""  #: where the worktree stood
+    complaint: str = ""  #: what a fixer is told
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DispatchEnded:
+    """The process ended, one way or another."""
+
+    id: str
+    role: str
+    ending: str
+    code: int | None
+    signal: int | None = None
+    output_bytes: int = 0
+    leftovers: int = 0
+    said: str = ""  #: what the agent's return says of itself: done, partial, blocked, failed, none
+    detail: str = ""  #: blockers, or the last words of one that failed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuardFound:
+    """Things of the main repository changed while an agent ran."""
+
+    violated: bool  #: at least one is laid at the agent's door
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkTaken:
+    """What the agent left is committed on its branch."""
+
+    head: str
+    tree: str
+    commits: int
+    pristine: bool  #: the worktree holds exactly that tree and nothing else
+    files: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkRefused:
+    """What the agent left cannot become a candidate."""
+
+    reason: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CandidateBuilt:
+    """The phase's commits stand on the target's tip, in memory."""
+
+    onto: str
+    commits: tuple[str, ...]
+    tree: str
+    patch: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CandidateConflicted:
+    """The commits do not apply on the target's tip."""
+
+    onto: str
+    paths: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CandidateEmpty:
+    """The target already holds everything the phase did."""
+
+    onto: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BranchRebuilt:
+    """The branch begins anew on the target's tip; the earlier work is kept aside for the fixer to read."""
+
+    base: str
+    base_tree: str
+    parked: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateJudged:
+    """The checks on a tree: passed, failed, unfinished or skipped, and why."""
+
+    tree: str
+    answer: str  #: passed, failed, unfinished, skipped, baseline-red
+    code: int | None
+    line: str  #: one line for people
+    run: int  #: 1, or 2 when it was tried again
+    output: str = ""  #: the end of what it printed, for the fixer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerdictGiven:
+    """The verifier's answer, bound to a tree."""
+
+    tree: str
+    patch: str
+    passed: bool
+    items: tuple[tuple[str, bool, str], ...]  #: id, passed, evidence
+    agent: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerdictInvalid:
+    """The verifier's reply is no verdict."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadonlyViolated:
+    """The verifier changed what it was to judge."""
+
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalAsked:
+    """The candidate is proven; a person is asked whether it may land."""
+
+    tree: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Approved:
+    """A person said yes to exactly this tree."""
+
+    tree: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rejected:
+    """A person said no."""
+
+    tree: str
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LandingStarted:
+    """The intent: recorded before the swap, so that a crash in between can be seen."""
+
+    id: str
+    ref: str
+    old: str
+    new: str
+    code: str  #: the last code commit
+    locks: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LandingHeld:
+    """The checkout of the target is in use; nothing was changed."""
+
+    id: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LandingMoved:
+    """The target moved meanwhile; the candidate is built again."""
+
+    id: str
+    tip: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Landed:
+    """The target holds the phase: code, tracker and report in one step."""
+
+    id: str
+    phase: str
+    tip: str
+    code: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhaseFailed:
+    """The phase ends here, and everything it made is kept."""
+
+    phase: str
+    reason: str
+    step: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanedUp:
+    """Branch and candidate are gone (landed) or kept by name (failed)."""
+
+    phase: str
+    kept: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopRequested:
+    """The run is to end as soon as nothing is half done."""
+
+    by: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunEnded:
+    """The run is over, in a named outcome."""
+
+    outcome: str  #: done, failed, stopped, nothing-to-do, refused
+    reason: str = ""
+    detail: str = ""
+
+
+Event: TypeAlias = (
+    RunStarted
+    | ClaimTaken
+    | RunResumed
+    | PlanRead
+    | Leased
+    | BaselineKnown
+    | DispatchStarted
+    | DispatchEnded
+    | GuardFound
+    | WorkTaken
+    | WorkRefused
+    | CandidateBuilt
+    | CandidateConflicted
+    | CandidateEmpty
+    | BranchRebuilt
+    | GateJudged
+    | VerdictGiven
+    | VerdictInvalid
+    | ReadonlyViolated
+    | ApprovalAsked
+    | Approved
+    | Rejected
+    | LandingStarted
+    | LandingHeld
+    | LandingMoved
+    | Landed
+    | PhaseFailed
+    | CleanedUp
+    | StopRequested
+    | RunEnded
+)
+
+_KINDS: dict[str, type[Event]] = {kind.__name__: kind for kind in Event.__args__}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """An event with its place in the journal."""
+
+    seq: int
+    at: str  #: UTC ISO-8601 with Z
+    event: Event
+
+
+def name_of(event: Event) -> str:
+    return type(event).__name__
+
+
+def to_json(event: Event) -> str:
+    return json.dumps(asdict(event), ensure_ascii=False, separators=(",", ":"))
+
+
+def from_json(name: str, body: str) -> Event | None:
+    """The event as it was recorded; None for a kind this version does not know."""
+    kind = _KINDS.get(name)
+    if kind is None:
+        return None
+    known = kind.__dataclass_fields__
+    fields = {key: _frozen(value) for key, value in json.loads(body).items() if key in known}
+    return kind(**fields)
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(_frozen(item) for item in value) if isinstance(value, list) else value

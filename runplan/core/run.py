@@ -1,0 +1,212 @@
+"""The state of a run, folded from its journal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from runplan.core import events as e
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhaseRun:
+    """One attempt at one phase, as far as it has come."""
+
+    read: e.PlanRead
+    lease: e.Leased | None = None
+    base: str = ""  #: where the branch begins; moves when it is rebuilt after a conflict
+    base_tree: str = ""
+    set_up: bool = False
+    baseline: e.BaselineKnown | None = None
+    cycle: int = 1  #: 1 is the implementer's, each fix adds one
+    dispatch: e.DispatchStarted | None = None  #: alive, or not yet seen to have ended
+    ended: e.DispatchEnded | None = None  #: ended, and not yet judged
+    lost: int = 0  #: dispatches that vanished without a trace, in a row
+    failed_tree: str = ""  #: the tree the fixer was sent to mend
+    errand: str = ""  #: what the fixer is told
+    work: e.WorkTaken | None = None
+    candidate: e.CandidateBuilt | None = None
+    gates: tuple[e.GateJudged, ...] = ()  #: on the candidate's tree
+    verdict: e.VerdictGiven | None = None
+    conflict: e.CandidateConflicted | None = None
+    rebuilt: int = 0
+    asked: str = ""  #: the tree a person was asked about
+    approved: str = ""  #: the tree a person said yes to
+    landing: e.LandingStarted | None = None
+    held: str = ""
+    moves: int = 0
+    landed: e.Landed | None = None
+    failure: e.PhaseFailed | None = None
+    refusal: tuple[str, str] | None = None  #: a reason found and its detail, not yet recorded as the failure
+    warnings: tuple[str, ...] = ()
+    cleaned: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunState:
+    """Everything the machine knows of a run."""
+
+    started: e.RunStarted | None = None
+    auto: bool = False
+    plan: e.PlanRead | None = None  #: the newest reading not yet acted upon
+    phase: PhaseRun | None = None
+    dispatches: int = 0  #: processes started so far; numbers their ids
+    landed: tuple[e.Landed, ...] = ()
+    leased: bool = False  #: the run has a worktree
+    stop: str = ""
+    ended: e.RunEnded | None = None
+
+
+def fold(recorded: Iterable[e.Event]) -> RunState:
+    """The state after these events, in order."""
+    state = RunState()
+    for event in recorded:
+        state = apply(state, event)
+    return state
+
+
+def apply(state: RunState, event: e.Event) -> RunState:
+    """The state after one more event."""
+    match event:
+        case e.RunStarted():
+            return replace(state, started=event, auto=event.auto)
+        case e.RunResumed():
+            phase = replace(state.phase, held="", asked="") if state.phase else None
+            return replace(state, auto=event.auto, phase=phase)
+        case e.PlanRead(choice="next" | "all-done"):
+            return replace(state, plan=event, phase=PhaseRun(read=event))
+        case e.PlanRead():
+            return replace(state, plan=event, phase=None)
+        case e.StopRequested():
+            return replace(state, stop=event.by)
+        case e.RunEnded():
+            return replace(state, ended=event)
+        case e.Landed():
+            state = replace(state, landed=(*state.landed, event), plan=None)
+        case e.Leased():
+            state = replace(state, leased=True)
+        case e.DispatchStarted():
+            state = replace(state, dispatches=state.dispatches + 1)
+        case _:
+            pass
+    if state.phase is None:
+        return state
+    return replace(state, phase=_apply(state.phase, event))
+
+
+def _apply(phase: PhaseRun, event: e.Event) -> PhaseRun:
+    match event:
+        case e.Leased():
+            return replace(
+                phase, lease=event, base=event.base, base_tree=event.base_tree, set_up=not event.fresh
+            )
+        case e.BaselineKnown():
+            return replace(phase, baseline=event)
+        case e.DispatchStarted():
+            return _started(phase, event)
+        case e.DispatchEnded():
+            return _ended(phase, event)
+        case e.GuardFound():
+            worse = ("guard-violated", "; ".join(event.lines)) if event.violated else phase.refusal
+            return replace(phase, refusal=worse, warnings=(*phase.warnings, *event.lines))
+        case e.WorkTaken():
+            return replace(phase, work=event, ended=None, candidate=None)
+        case e.WorkRefused():
+            return replace(phase, refusal=phase.refusal or (event.reason, event.detail), ended=None)
+        case e.GateJudged():
+            return replace(phase, gates=(*phase.gates, event), ended=None)
+        case e.VerdictGiven():
+            return replace(phase, verdict=event, ended=None)
+        case e.VerdictInvalid():
+            return replace(phase, refusal=("invalid-verdict", event.why), ended=None)
+        case e.ReadonlyViolated():
+            return replace(phase, refusal=("readonly-violated", event.detail), ended=None)
+        case _:
+            return _apply_landing(phase, event)
+
+
+def _apply_landing(phase: PhaseRun, event: e.Event) -> PhaseRun:
+    match event:
+        case e.CandidateBuilt():
+            return _built(phase, event)
+        case e.CandidateConflicted():
+            return replace(phase, conflict=event)
+        case e.CandidateEmpty():
+            return replace(phase, refusal=("already-on-target", "every change of the phase is on the target"))
+        case e.BranchRebuilt():
+            return replace(
+                phase,
+                base=event.base,
+                base_tree=event.base_tree,
+                errand=f"The work does not apply on the target any more. It is kept at {event.parked}: "
+                "bring it onto this branch.",
+                rebuilt=phase.rebuilt + 1,
+                cycle=phase.cycle + 1,
+                failed_tree="",
+                conflict=None,
+                work=None,
+                candidate=None,
+                gates=(),
+                verdict=None,
+            )
+        case e.ApprovalAsked():
+            return replace(phase, asked=event.tree)
+        case e.Approved():
+            return replace(phase, approved=event.tree, asked="")
+        case e.Rejected():
+            return replace(phase, refusal=("stopped", event.why or "the candidate was rejected"), asked="")
+        case e.LandingStarted():
+            return replace(phase, landing=event, held="")
+        case e.LandingHeld():
+            return replace(phase, landing=None, held=event.why)
+        case e.LandingMoved():
+            return replace(phase, landing=None, candidate=None, moves=phase.moves + 1)
+        case e.Landed():
+            return replace(phase, landing=None, landed=event)
+        case e.PhaseFailed():
+            return replace(phase, failure=event)
+        case e.CleanedUp():
+            return replace(phase, cleaned=True)
+        case _:
+            return phase
+
+
+def _started(phase: PhaseRun, event: e.DispatchStarted) -> PhaseRun:
+    if event.role != "fix":
+        return replace(phase, dispatch=event)
+    return replace(
+        phase,
+        dispatch=event,
+        cycle=event.cycle,
+        failed_tree=event.tree,
+        errand=event.complaint,
+        work=None,
+        candidate=None,
+    )
+
+
+def _ended(phase: PhaseRun, event: e.DispatchEnded) -> PhaseRun:
+    if event.ending in ("lost", "ended"):
+        # Nobody's fault and nobody's work: the same dispatch is due again.
+        return replace(phase, dispatch=None, lost=phase.lost + (event.ending == "lost"))
+    if event.role == "setup" and event.ending == "exited" and event.code == 0:
+        return replace(phase, dispatch=None, set_up=True, lost=0)
+    return replace(phase, dispatch=None, ended=event, lost=0)
+
+
+def _built(phase: PhaseRun, event: e.CandidateBuilt) -> PhaseRun:
+    """A verdict carries over to another tree when the phase's own change is the same; gates never do."""
+    gates = phase.gates if phase.gates and phase.gates[-1].tree == event.tree else ()
+    keeps = phase.verdict is not None and phase.verdict.patch == event.patch
+    return replace(
+        phase,
+        candidate=event,
+        conflict=None,
+        gates=gates,
+        verdict=phase.verdict if keeps else None,
+        asked="",
+        approved=phase.approved if phase.approved == event.tree else "",
+    )
