@@ -1,0 +1,215 @@
+"""Settings: layers over defaults, every fault named with its place and what would be right."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+import pytest
+
+from runplan.core import config
+from runplan.core.config import AgentTable, Layer, Settings, settle
+from runplan.core.errors import SettingsError
+from runplan.core.keys import KEYS, SECTIONS
+from runplan.core.values import Shape, from_text, seconds
+
+
+def settled(**values: Any) -> Settings:
+    return settle([Layer(origin="runplan.toml", values=values)]).settings
+
+
+def refusal(**values: Any) -> str:
+    with pytest.raises(SettingsError) as told:
+        settled(**values)
+    return str(told.value)
+
+
+def test_without_any_layer_every_key_has_its_default() -> None:
+    """The defaults are part of the public contract."""
+    settings = settle([]).settings
+    assert settings.run == config.RunSettings(
+        landing="cherry-pick",
+        target="main",
+        remote="origin",
+        main_protected=False,
+        branch_prefix="runplan/",
+        author="user",
+        worktrees="~/.cache/runplan/worktrees",
+        max_fix_cycles=2,
+        setup="",
+        copy=(),
+        clean="ignored",
+        timezone="UTC",
+    )
+    assert settings.agents == config.AgentsSettings(implementer="claude", verifier="codex", planner="claude")
+    assert settings.tests == config.TestSettings(
+        command="", timeout_s=1800.0, allow_red_baseline=False, summary=""
+    )
+    assert settings.limits == config.LimitSettings(wall_s=7200.0, silence_s=900.0, tokens=0, usd=0.0)
+    assert settings.paths == config.PathSettings(plans="plans", reports="reports")
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_the_table_of_keys_and_the_typed_settings_have_the_same_fields(section: str) -> None:
+    """A key cannot be declared without an attribute, nor the other way round."""
+    table = {key.field for key in KEYS if key.section == section}
+    assert table == {each.name for each in fields(getattr(settle([]).settings, section))} - {"tables"}
+
+
+def test_a_stronger_layer_wins_and_origins_say_which_one() -> None:
+    """Layers come weakest first."""
+    found = settle(
+        [
+            Layer(origin="user", values={"run": {"landing": "pr", "target": "trunk"}}),
+            Layer(origin="runplan.toml", values={"run": {"landing": "direct"}, "limits": {"wall": "3h"}}),
+        ]
+    )
+    assert (found.settings.run.landing, found.settings.run.target) == ("direct", "trunk")
+    assert found.origins["run.landing"] == "runplan.toml"
+    assert found.origins["run.target"] == "user"
+    assert found.origins["run.remote"] == "default"
+    assert found.values["limits.wall"] == "3h"
+    assert set(found.origins) == set(found.values)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"run": {"landin": "pr"}}, "runplan.toml: [run] landin: unknown key; did you mean 'landing'?"),
+        ({"run": {"Target": "x"}}, "runplan.toml: [run] Target: unknown key; did you mean 'target'?"),
+        ({"run": {"timeout": "5m"}}, "runplan.toml: [run] timeout: unknown key; it belongs to [tests]"),
+        ({"runs": {}}, "runplan.toml: [runs]: unknown section; did you mean [run]?"),
+        ({"landing": "pr"}, "runplan.toml: landing: stands above every section; it belongs to [run]"),
+        ({"run": "pr"}, "runplan.toml: run: must be a table; write [run] above its keys"),
+        ({"run": {"landing": "merge"}}, "must be one of cherry-pick, pr, direct, not 'merge'"),
+        ({"run": {"clean": "all"}}, "must be one of ignored, untracked, not 'all'"),
+        ({"run": {"author": "me"}}, "must be one of user, agent, not 'me'"),
+        ({"run": {"landing": 1}}, "[run] landing: must be text in quotes, not 1"),
+        ({"run": {"main_protected": "yes"}}, "must be true or false, not 'yes'"),
+        ({"run": {"max_fix_cycles": -1}}, "[run] max_fix_cycles: must be 0 or more, not -1"),
+        ({"run": {"max_fix_cycles": True}}, "must be a whole number, not True"),
+        ({"run": {"max_fix_cycles": 1.5}}, "must be a whole number, not 1.5"),
+        ({"run": {"copy": ".env"}}, "must be a list of texts"),
+        ({"run": {"copy": [1]}}, "must be a list of texts"),
+        ({"run": {"copy": ["../x"]}}, "must be a path inside the repository, not '../x'"),
+        ({"run": {"target": "a b"}}, "[run] target: 'a b' cannot be the name of a branch"),
+        ({"run": {"target": ""}}, "[run] target: '' cannot be the name of a branch"),
+        ({"run": {"branch_prefix": "a..b/"}}, "cannot begin the name of a branch"),
+        ({"run": {"remote": " "}}, "[run] remote: must not be empty"),
+        ({"limits": {"wall": 7200}}, 'must be a duration like "90s", "15m" or "1h30m", not 7200'),
+        ({"limits": {"wall": "soon"}}, "must be a duration"),
+        ({"limits": {"wall": "0s"}}, "[limits] wall: must be longer than nothing"),
+        ({"limits": {"usd": "1"}}, "[limits] usd: must be a number, not '1'"),
+        ({"limits": {"usd": -0.5}}, "must be 0 or more"),
+        ({"limits": {"usd": float("nan")}}, "must be 0 or more"),
+        ({"limits": {"tokens": -1}}, "must be 0 or more"),
+        ({"tests": {"summary": "("}}, "[tests] summary: is no regular expression"),
+        ({"paths": {"plans": "/abs"}}, "must be a path inside the repository, not '/abs'"),
+        ({"paths": {"reports": ""}}, "must be a path inside the repository"),
+    ],
+)
+def test_a_value_that_cannot_be_used_is_refused_by_name(values: dict[str, Any], message: str) -> None:
+    """Every message begins with the file and says what would be right."""
+    told = refusal(**values)
+    assert told.startswith("runplan.toml: ")
+    assert message in told
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("90s", 90), ("15m", 900), ("2h", 7200), ("1h30m", 5400), ("1d", 86400), (" 2H ", 7200), ("0s", 0)],
+)
+def test_durations_are_read_in_seconds(text: str, expected: float) -> None:
+    assert seconds(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", " ", "15", "m", "-5m", "1.5h", "30m1h", "1h 30m", "soon"])
+def test_what_is_no_duration_is_none(text: str) -> None:
+    assert seconds(text) is None
+
+
+def test_a_silence_of_nothing_means_no_limit() -> None:
+    assert settled(limits={"silence": "0s"}).limits.silence_s == 0
+
+
+def test_a_whole_number_of_dollars_is_money() -> None:
+    assert settled(limits={"usd": 5}).limits.usd == 5.0
+
+
+@pytest.mark.parametrize(
+    ("shape", "text", "expected"),
+    [
+        (Shape.FLAG, "True", True),
+        (Shape.FLAG, "0", False),
+        (Shape.FLAG, "maybe", "maybe"),
+        (Shape.COUNT, "3", 3),
+        (Shape.COUNT, "three", "three"),
+        (Shape.MONEY, "2.5", 2.5),
+        (Shape.LIST, ".env, a/b ,", [".env", "a/b"]),
+        (Shape.TEXT, "make test", "make test"),
+        (Shape.DURATION, "5m", "5m"),
+    ],
+)
+def test_text_from_outside_becomes_what_its_key_takes(shape: Shape, text: str, expected: object) -> None:
+    """Text that does not fit is left for the check to refuse."""
+    assert from_text(shape, text) == expected
+
+
+# --- agents --------------------------------------------------------------------------------------------
+
+
+def test_a_table_makes_an_agent_that_roles_may_name() -> None:
+    agents = settled(
+        agents={
+            "implementer": "local",
+            "local": {"kind": "command", "argv": ["python3", "agent.py"], "env": ["API_KEY"]},
+        }
+    ).agents
+    expected = AgentTable(name="local", kind="command", argv=("python3", "agent.py"), env=("API_KEY",))
+    assert agents.agent("local") == agents.tables["local"] == expected
+
+
+def test_a_built_in_kind_needs_no_table_and_a_table_of_its_name_needs_no_kind() -> None:
+    agents = settled(agents={"claude": {"env": ["ANTHROPIC_MODEL"]}}).agents
+    assert agents.agent("codex") == AgentTable(name="codex", kind="codex")
+    assert agents.agent("claude") == AgentTable(name="claude", kind="claude", env=("ANTHROPIC_MODEL",))
+
+
+def test_layers_complete_one_agent_together() -> None:
+    found = settle(
+        [
+            Layer(origin="user", values={"agents": {"local": {"kind": "command", "argv": ["a"]}}}),
+            Layer(origin="runplan.toml", values={"agents": {"local": {"argv": ["b"]}}}),
+        ]
+    )
+    assert found.settings.agents.tables["local"].argv == ("b",)
+    assert found.origins["agents.local.kind"] == "user"
+
+
+@pytest.mark.parametrize(
+    ("agents", "message"),
+    [
+        (
+            {"implementer": "hal"},
+            "runplan.toml: [agents] implementer: unknown agent 'hal'; there are claude, codex, gemini, "
+            "opencode, qwen, aider, mini, command, script",
+        ),
+        (
+            {"verifier": "hal", "own": {"kind": "command", "argv": ["x"]}},
+            "[agents] verifier: unknown agent 'hal'; there are own, claude,",
+        ),
+        ({"planner": ""}, "[agents] planner: must not be empty"),
+        ({"implementr": "claude"}, "[agents] implementr: unknown key; did you mean 'implementer'?"),
+        ({"own": {"kind": "command", "args": ["x"]}}, "[agents.own] args: unknown key; did you mean 'argv'?"),
+        ({"own": {"kind": "magic"}}, "[agents.own] kind: must be one of claude,"),
+        ({"own": {"argv": ["x"]}}, '[agents.own]: no kind; add kind = "command"'),
+        ({"own": {"kind": "command"}}, "[agents.own]: a command needs argv"),
+        ({"own": {"kind": "command", "argv": "x y"}}, "[agents.own] argv: must be a list of texts"),
+        ({"own": {"kind": "script"}}, "[agents.own]: a script needs script"),
+        ({"implementer": "command"}, "'command' needs a table [agents.command]: a command needs argv"),
+        ({"implementer": "script"}, "'script' needs a table [agents.script]"),
+        ({"verifier": {"kind": "codex"}}, "[agents.verifier]: a role, not an agent"),
+    ],
+)
+def test_an_agent_that_cannot_be_dispatched_is_refused(agents: dict[str, Any], message: str) -> None:
+    assert message in refusal(agents=agents)

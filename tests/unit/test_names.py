@@ -1,0 +1,144 @@
+"""Names of plans, branches, worktrees and reports: always valid, never shared by two plans."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from runplan.core.errors import UsageError
+from runplan.core.names import branch, plan_key, report_path, sanitise, slug, valid_ref, worktree_name
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        pytest.param("plans/THERMAL_DOMAIN.md", "thermal-domain", id="B1"),
+        pytest.param("plans/ADD_FILTER_BLOCK.md", "add-filter-block", id="B2a"),
+        pytest.param("FIX_MAIN_LOOP.md", "fix-main-loop", id="B2b"),
+        pytest.param("plans/MY_PLAN_FILE.md", "my-plan-file", id="B2c"),
+        pytest.param("plans/my.plan.md", "my-plan", id="B14a"),
+        pytest.param("plans/_x.md", "x", id="B14b"),
+        pytest.param("plans/-x.md", "x", id="B14c"),
+        pytest.param("plans/X.md", "x", id="B14d"),
+        pytest.param("plans/my plan (2).MD", "my-plan-2", id="blanks"),
+        pytest.param("plans/notes", "notes", id="no-suffix"),
+    ],
+)
+def test_a_slug_is_made_from_the_file_name(path: str, expected: str) -> None:
+    assert slug(path) == expected
+
+
+@pytest.mark.parametrize("name", ["план", "___", "計画", "a" * 300, "...", "x/.md"])
+def test_a_slug_is_valid_whatever_the_name(name: str) -> None:
+    """Names that leave nothing or too much are told apart by their hash."""
+    made = slug(f"plans/{name}.md")
+    assert re.fullmatch(r"[a-z0-9][a-z0-9-]*", made)
+    assert len(made) <= 100
+    assert made != slug("plans/другой.md")
+
+
+def test_two_plans_of_one_name_have_different_keys() -> None:
+    """B16: each carries a short hash of its path."""
+    known = ["a/X.md", "b/X.md", "plans/Y.md"]
+    a, b = plan_key("a/X.md", known), plan_key("b/X.md", known)
+    assert a != b
+    assert all(re.fullmatch(r"x-[0-9a-f]{8}", key) for key in (a, b))
+    assert plan_key("plans/Y.md", known) == "y"
+
+
+def test_a_plan_alone_keeps_its_slug_however_its_path_is_written() -> None:
+    assert plan_key("plans/X.md", ["plans/X.md", "./plans//X.md"]) == "x"
+
+
+def test_names_that_only_differ_in_writing_count_as_one() -> None:
+    assert plan_key("plans/MY_PLAN.md", ["plans/my plan.md"]) != "my-plan"
+
+
+@pytest.mark.parametrize(
+    ("phase", "expected"),
+    [("1", "runplan/x/1"), ("4b", "runplan/x/4b"), ("3b-i", "runplan/x/3b-i"), ("P1.A", "runplan/x/P1.A")],
+)
+def test_a_branch_is_prefix_slug_and_phase(phase: str, expected: str) -> None:
+    assert branch("runplan/", "x", phase) == expected
+
+
+def test_another_prefix_is_taken_as_it_is() -> None:
+    """B4."""
+    assert branch("fix/", "thermal-domain", "1") == "fix/thermal-domain/1"
+    assert branch("", "thermal-domain", "1") == "thermal-domain/1"
+
+
+@pytest.mark.parametrize(
+    "phase", ["1 a", "1..2", ".1", "1.", "a/b", "x.lock", "-1", "@{", "ä", "1~2", "HEAD"]
+)
+def test_any_phase_id_gives_a_valid_branch_of_its_own(phase: str) -> None:
+    made = branch("runplan/", "x", phase)
+    assert valid_ref(made)
+    assert made.count("/") == 2
+    assert made != branch("runplan/", "x", phase + "!")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(
+            "",
+            "a b",
+            "a..b",
+            ".a",
+            "a/.b",
+            "a.",
+            "a.lock",
+            "a.lock/b",
+            "a//b",
+            "/a",
+            "a/",
+            "a~1",
+            "a^",
+            "a:b",
+        ),
+        *("a?", "a*", "a[", "a\\b", "@", "HEAD", "-a", "a@{b", "a\x7f", "a\n"),
+    ],
+)
+def test_what_git_refuses_as_a_branch_is_no_valid_ref(name: str) -> None:
+    assert not valid_ref(name)
+
+
+@pytest.mark.parametrize("name", ["main", "runplan/x/P1.A", "a@b", "feature/ä", "a-b_c"])
+def test_what_git_takes_as_a_branch_is_a_valid_ref(name: str) -> None:
+    assert valid_ref(name)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("has space*?[abc]", "has_space___abc_", id="B7"),
+        pytest.param("feat/x@y", "feat_x_y", id="B8a"),
+        pytest.param("run-plan.my plan", "run-plan.my_plan", id="B8b"),
+        pytest.param("a\nb", "a_b", id="B8c"),
+        pytest.param("a" * 200, "a" * 128, id="B10"),
+        pytest.param("run-plan.a.b.c", "run-plan.a.b.c", id="B13"),
+    ],
+)
+def test_sanitise_leaves_only_what_any_file_system_takes(text: str, expected: str) -> None:
+    assert sanitise(text) == expected
+
+
+def test_an_empty_name_is_refused() -> None:
+    """B11."""
+    with pytest.raises(UsageError, match="must not be empty"):
+        sanitise("")
+
+
+def test_the_report_lies_under_the_plans_slug() -> None:
+    assert report_path("reports", "thermal-domain") == "reports/plan-thermal-domain.md"
+    assert report_path("docs/reports/", "x") == "docs/reports/plan-x.md"
+
+
+def test_worktrees_of_equally_named_repositories_do_not_meet() -> None:
+    one, two = worktree_name("/home/a/my app", "x"), worktree_name("/home/b/my app", "x")
+    assert one != two
+    assert one.startswith("my_app-x-")
+    assert worktree_name("/home/a/my app", "x", number=2) == f"{one}-2"
+    assert worktree_name("/", "x")

@@ -1,0 +1,152 @@
+"""The words after PLAN: whole tokens, any case, any order, and what settings make of them."""
+
+from __future__ import annotations
+
+from itertools import permutations
+from typing import Any
+
+import pytest
+
+from runplan.core.config import Layer, settle
+from runplan.core.errors import RefusedEarly, UsageError
+from runplan.core.options import Mode, Resolved, Words, parse_words, resolve
+
+PHASES = ("1", "4a", "4b", "P1.A")
+
+
+def parsed(words: str) -> Words:
+    return parse_words(words.split(), phases=PHASES)
+
+
+def refusal(*words: str, phases: tuple[str, ...] | None = PHASES) -> str:
+    with pytest.raises(UsageError) as told:
+        parse_words(words, phases=phases)
+    return str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        pytest.param("finish auto pr", Words(mode=Mode.FINISH, auto=True, landing="pr"), id="A1"),
+        pytest.param("PR auto", Words(auto=True, landing="pr"), id="A2"),
+        pytest.param("finish", Words(mode=Mode.FINISH), id="A4-A5-A10"),
+        pytest.param("FiNiSh AuTo", Words(mode=Mode.FINISH, auto=True), id="A11"),
+        pytest.param("4b every 4h now", Words(auto=True, every="4h", now=True), id="A13"),
+        pytest.param("", Words(), id="nothing"),
+        pytest.param("4b", Words(phase="4b", mode=Mode.PHASE), id="phase"),
+        pytest.param("p1.a direct", Words(phase="P1.A", mode=Mode.PHASE, landing="direct"), id="phase-case"),
+        pytest.param("Cherry-Pick", Words(landing="cherry-pick"), id="cherry-pick"),
+        pytest.param(
+            "auto auto pr pr 1 1", Words(phase="1", mode=Mode.PHASE, auto=True, landing="pr"), id="twice"
+        ),
+        pytest.param("now", Words(now=True), id="now"),
+    ],
+)
+def test_words_mean_what_they_say(words: str, expected: Words) -> None:
+    assert parsed(words) == expected
+
+
+def test_the_order_of_words_does_not_matter() -> None:
+    chunks = ("4b", "auto", "pr", "every day at 9am", "now")
+    read = {parsed(" ".join(order)) for order in permutations(chunks)}
+    assert read == {Words(auto=True, landing="pr", every="day at 9am", now=True)}
+
+
+@pytest.mark.parametrize(
+    ("words", "every"),
+    [
+        (("every", "4h"), "4h"),
+        (("every", "30M"), "30m"),
+        (("every", "2d"), "2d"),
+        (("every", "hour"), "hour"),
+        (("every", "day", "at", "9am"), "day at 9am"),
+        (("every", "day at 9am"), "day at 9am"),
+        (("every", "Day", "AT", "9", "AM", "auto"), "day at 9am"),
+        (("every weekday at 14:00",), "weekday at 14:00"),
+        (("every", "monday", "at", "8", "4b"), "monday at 8"),
+        (("every", "0", "14", "*", "*", "1-5"), "0 14 * * 1-5"),
+        (("every", "*/5 * * * MON-FRI", "now"), "*/5 * * * mon-fri"),
+    ],
+)
+def test_every_takes_the_words_of_its_schedule_quoted_or_not(words: tuple[str, ...], every: str) -> None:
+    """A schedule implies auto and drops the phase."""
+    found = parse_words(words, phases=PHASES)
+    assert (found.every, found.auto, found.phase, found.mode) == (every, True, None, Mode.NEXT)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        pytest.param("every", "every: when? Say 4h, hour, day at 9am", id="no-schedule"),
+        pytest.param("every fortnight", "every fortnight: unsupported schedule", id="F25"),
+        pytest.param("every 0m", "every 0m: unsupported schedule", id="F26a"),
+        pytest.param("every day at 25:00", "every day at 25:00: no time of day", id="F26b"),
+        pytest.param("every day at 13pm", "every day at 13pm: no time of day", id="13pm"),
+        pytest.param("every day at noon", "every day at noon: no time of day", id="noon"),
+        pytest.param("every day", "every day: at what time?", id="day-alone"),
+        pytest.param("every day auto now", "every day: at what time?", id="day-without-at"),
+        pytest.param("every 4h every 2h", "one schedule", id="two-schedules"),
+        pytest.param("finish every 4h", "finish with every", id="A17"),
+        pytest.param("every 4h finish", "finish with every", id="A17-turned"),
+        pytest.param("pr direct", "pr and direct: a run lands one way", id="pr-direct"),
+        pytest.param("cherry-pick pr", "cherry-pick and pr: a run lands one way", id="pick-pr"),
+        pytest.param("4a 4b", "4a and 4b: name one phase", id="two-phases"),
+        pytest.param("4a finish", "4a with finish", id="phase-finish"),
+        pytest.param("9", "9: no such word or phase; the phases are 1, 4a, 4b, P1.A", id="D37"),
+        pytest.param("fnish", "fnish: no such word or phase; the phases are 1,", id="misspelt"),
+        pytest.param("9 every 4h", "9: no such word or phase", id="unknown-with-every"),
+        pytest.param("Stop", "Stop: a command of its own; say runplan stop", id="A14"),
+    ],
+)
+def test_words_that_mean_nothing_are_refused(words: str, message: str) -> None:
+    assert message in refusal(*words.split())
+
+
+def test_a_plan_name_that_contains_a_word_is_no_word() -> None:
+    """Whole tokens only: SPRINT does not contain pr."""
+    assert "SPRINT: no such word" in refusal("SPRINT")
+
+
+def test_before_the_plan_is_read_one_word_may_be_the_phase() -> None:
+    assert parse_words(["9z"], phases=None) == Words(phase="9z", mode=Mode.PHASE)
+    assert "9z and 8: name one phase" in refusal("9z", "8", phases=None)
+    assert "status: a command of its own" in refusal("status", phases=None)
+
+
+def test_ids_that_differ_only_in_case_must_be_written_exactly() -> None:
+    assert parse_words(["1A"], phases=["1a", "1A"]).phase == "1A"
+    assert "no such word or phase" in refusal("ab", phases=("aB", "Ab"))
+
+
+# --- with settings -------------------------------------------------------------------------------------
+
+
+def resolved(words: str, **run: Any) -> Resolved:
+    return resolve(parsed(words), settle([Layer(origin="runplan.toml", values={"run": run})]).settings)
+
+
+@pytest.mark.parametrize(
+    ("words", "configured", "landing"),
+    [
+        pytest.param("", "pr", "pr", id="A8"),
+        pytest.param("", "cherry-pick", "cherry-pick", id="default"),
+        pytest.param("cherry-pick", "pr", "cherry-pick", id="word-over-settings"),
+        pytest.param("direct", "pr", "direct", id="direct"),
+    ],
+)
+def test_landing_is_the_word_else_the_setting(words: str, configured: str, landing: str) -> None:
+    assert resolved(words, landing=configured).landing == landing
+
+
+def test_options_are_resolved_once_and_whole() -> None:
+    assert resolved("4b auto", target="trunk") == Resolved(
+        mode=Mode.PHASE, phase="4b", auto=True, landing="cherry-pick", target="trunk", every=None, now=False
+    )
+
+
+@pytest.mark.parametrize(("words", "landing"), [("direct", "cherry-pick"), ("", "direct")])
+def test_direct_is_refused_when_the_target_is_protected(words: str, landing: str) -> None:
+    """A7, by word or by setting."""
+    with pytest.raises(RefusedEarly, match=r"direct: main is protected .*; land by pr or cherry-pick"):
+        resolved(words, landing=landing, main_protected=True)
+    assert resolved("pr", landing=landing, main_protected=True).landing == "pr"
