@@ -1,0 +1,95 @@
+"""Exclusive ownership of a plan, and courteous ownership of an issue.
+
+A plan's claim is a row with an owner and a fence that grows at each take-over, and beside it a kernel lock that
+belongs to this process alone and dies with it. The lock says whether the owner lives; the row says who it was.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from typing import TYPE_CHECKING
+
+from filelock import FileLock, Timeout
+
+from runplan.adapters import processes
+from runplan.core.claims import Mine, Taken, Theirs
+from runplan.core.errors import Unreachable
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from runplan.adapters.store.sqlite import Store
+    from runplan.core.claims import Standing
+
+OWNER = re.compile(r"\d+:[^:\s]+:\S+")
+
+
+class Claims:
+    """The claims of this process."""
+
+    def __init__(self, store: Store, locks: Path) -> None:
+        self._store = store
+        self._locks = locks
+        self._held: dict[str, FileLock] = {}
+        self.me = processes.identity(os.getpid()) or f"{os.getpid()}:0:unknown"
+
+    def take_plan(self, plan: str, *, run: str, at: str) -> Standing:
+        """Own the plan, or learn who does. Own re-entry succeeds with the same fence."""
+        mine = self._store.claim("plan", plan)
+        if plan in self._held and mine is not None and mine[1] == self.me:
+            return Mine(fence=mine[2])
+        lock = self._lock(plan)
+        try:
+            lock.acquire(blocking=False)
+        except Timeout:
+            holder = self._store.claim("plan", plan)
+            return Theirs(owner=holder[1] if holder else "a process that is just starting", why="it is alive")
+        standing = self._take_row("plan", plan, run=run, at=at)
+        if isinstance(standing, Theirs):
+            lock.release()
+        else:
+            self._held[plan] = lock
+        return standing
+
+    def take_issue(self, number: int, *, run: str, at: str) -> Standing:
+        """Own an issue, if nobody else alive does; a foreign owner is only a warning to the caller."""
+        return self._take_row("issue", str(number), run=run, at=at)
+
+    def _take_row(self, kind: str, key: str, *, run: str, at: str) -> Standing:
+        with self._store.transaction():
+            found = self._store.claim(kind, key)
+            if found is not None:
+                _, owner, fence = found
+                if owner == self.me:
+                    return Mine(fence=fence)
+                if not OWNER.fullmatch(owner):
+                    # Never steal what cannot be read: it may belong to a version that writes it differently.
+                    return Theirs(owner=owner, why="its claim cannot be read")
+                if processes.alive(owner):
+                    return Theirs(owner=owner, why="it is alive")
+            fence = self._store.set_claim(kind, key, run=run, owner=self.me, at=at)
+        return Taken(fence=fence, took_over=found[1] if found else "")
+
+    def release(self, plan: str, *, run: str) -> None:
+        """Give back everything this run owns."""
+        for kind, key, of, _ in self._store.claims():
+            if of == run:
+                self._store.drop_claim(kind, key, run=run)
+        if (lock := self._held.pop(plan, None)) is not None:
+            lock.release()
+
+    def landing_lock(self) -> FileLock:
+        """One landing at a time per repository."""
+        return self._file_lock("landing")
+
+    def _lock(self, plan: str) -> FileLock:
+        return self._file_lock(f"plan-{hashlib.sha256(plan.encode()).hexdigest()[:16]}")
+
+    def _file_lock(self, name: str) -> FileLock:
+        try:
+            self._locks.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise Unreachable(f"{self._locks} cannot be made: {error.strerror}") from error
+        return FileLock(self._locks / f"{name}.lock", thread_local=False, fallback_to_soft=False)

@@ -1,0 +1,1 @@
+"""Where the journal and the claims are kept."""

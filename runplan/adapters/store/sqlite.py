@@ -1,0 +1,215 @@
+"""The journal on disk: one SQLite file under the repository's common git directory.
+
+Events are only ever appended. The row of the run (what `status` reads) and the claim's fence change in the same
+transaction as the events that changed them, so that none can disagree with the others after a crash.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from typing import TYPE_CHECKING
+
+from runplan.core.errors import RefusedEarly, Unreachable
+from runplan.core.rows import EventRow, RunRow
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+SCHEMA_VERSION = 1
+SCHEMA = """
+CREATE TABLE runs (
+    id TEXT PRIMARY KEY, number INTEGER NOT NULL, plan TEXT NOT NULL, started TEXT NOT NULL,
+    state TEXT NOT NULL, phase TEXT, step TEXT, since TEXT NOT NULL, attempt INTEGER NOT NULL,
+    outcome TEXT, reason TEXT, waiting_for TEXT, landing TEXT NOT NULL
+);
+CREATE UNIQUE INDEX runs_by_number ON runs (number);
+CREATE INDEX runs_by_plan ON runs (plan, number);
+CREATE INDEX runs_by_state ON runs (state);
+CREATE TABLE events (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT, run TEXT NOT NULL, at TEXT NOT NULL,
+    type TEXT NOT NULL, body TEXT NOT NULL
+);
+CREATE INDEX events_by_run ON events (run, seq);
+CREATE TABLE claims (
+    kind TEXT NOT NULL, key TEXT NOT NULL, run TEXT NOT NULL, owner TEXT NOT NULL,
+    fence INTEGER NOT NULL, taken TEXT NOT NULL, PRIMARY KEY (kind, key)
+);
+CREATE TABLE fences (kind TEXT NOT NULL, key TEXT NOT NULL, fence INTEGER NOT NULL, PRIMARY KEY (kind, key));
+CREATE TABLE baselines (key TEXT PRIMARY KEY, results TEXT NOT NULL, at TEXT NOT NULL);
+"""
+
+
+class Fenced(Unreachable):
+    """Another process has taken the plan over; this one must not touch anything any more."""
+
+
+class Store:
+    """One open connection; use it in one thread."""
+
+    def __init__(self, directory: Path, *, writable: bool = True) -> None:
+        self.path = directory / "journal.db"
+        if writable:
+            directory.mkdir(parents=True, exist_ok=True)
+        uri = f"file:{_quoted(self.path)}" + ("" if writable else "?mode=ro")
+        with self._told():
+            self._db = sqlite3.connect(uri, uri=True, timeout=30, isolation_level=None)
+            self._db.execute("PRAGMA busy_timeout=30000")
+            if writable:
+                self._db.execute("PRAGMA journal_mode=WAL")
+                self._db.execute("PRAGMA synchronous=FULL")
+                self._migrate()
+            self._check_version()
+
+    @classmethod
+    def exists(cls, directory: Path) -> bool:
+        return (directory / "journal.db").exists()
+
+    def _migrate(self) -> None:
+        if self._version():
+            return
+        with self.transaction():
+            if not self._version():  # another process may have made it meanwhile
+                for statement in SCHEMA.split(";"):
+                    self._db.execute(statement)
+                self._db.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+
+    def _version(self) -> int:
+        return int(self._db.execute("PRAGMA user_version").fetchone()[0])
+
+    def _check_version(self) -> None:
+        if self._version() > SCHEMA_VERSION:
+            raise RefusedEarly(f"{self.path} was written by a newer runplan; install that version to go on")
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Everything inside happens, or nothing."""
+        with self._told():
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+            except BaseException:
+                self._db.execute("ROLLBACK")
+                raise
+            self._db.execute("COMMIT")
+
+    @contextlib.contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise Unreachable(f"{self.path}: {error}; nothing was recorded") from error
+
+    def close(self) -> None:
+        self._db.close()
+
+    # --- runs and events -------------------------------------------------------------------------------
+
+    def append(self, events: Sequence[tuple[str, str, str]], row: RunRow, *, fence: int) -> None:
+        """Record (at, type, body) facts of a run and its row, unless the plan was taken over."""
+        with self.transaction():
+            held = self._db.execute("SELECT fence FROM claims WHERE kind='plan' AND key=?", (row.plan,)).fetchone()
+            if held is None or held[0] != fence:
+                raise Fenced(f"another process has taken {row.plan} over; this one stops")
+            self._db.executemany(
+                "INSERT INTO events (run, at, type, body) VALUES (?,?,?,?)",
+                [(row.id, at, kind, body) for at, kind, body in events],
+            )
+            self._db.execute(
+                "INSERT INTO runs (id, number, plan, started, state, phase, step, since, attempt, outcome, reason,"
+                " waiting_for, landing) VALUES (?, (SELECT coalesce(max(number),0)+1 FROM runs),"
+                " ?,?,?,?,?,?,?,?,?,?,?)"
+                " ON CONFLICT (id) DO UPDATE SET state=excluded.state, phase=excluded.phase, step=excluded.step,"
+                " since=excluded.since, attempt=excluded.attempt, outcome=excluded.outcome,"
+                " reason=excluded.reason, waiting_for=excluded.waiting_for",
+                _values(row),
+            )
+
+    def events(self, run: str, *, after: int = 0) -> list[EventRow]:
+        query = "SELECT seq, run, at, type, body FROM events WHERE run=? AND seq>? ORDER BY seq"
+        with self._told():
+            found = self._db.execute(query, (run, after)).fetchall()
+        return [EventRow(seq=seq, run=of, at=at, type=kind, body=body) for seq, of, at, kind, body in found]
+
+    def runs(self, plan: str | None = None, *, limit: int = 50) -> list[RunRow]:
+        """The newest runs first."""
+        where, values = ("WHERE plan=?", [plan]) if plan is not None else ("", [])
+        query = f"SELECT {COLUMNS} FROM runs {where} ORDER BY number DESC LIMIT ?"
+        with self._told():
+            return [_row(found) for found in self._db.execute(query, (*values, limit))]
+
+    def newest(self, plan: str) -> RunRow | None:
+        return next(iter(self.runs(plan, limit=1)), None)
+
+    def plans(self) -> list[str]:
+        with self._told():
+            return [plan for (plan,) in self._db.execute("SELECT DISTINCT plan FROM runs ORDER BY plan")]
+
+    def unfinished(self) -> list[RunRow]:
+        query = f"SELECT {COLUMNS} FROM runs WHERE state IN ('queued','running','waiting') ORDER BY number"
+        with self._told():
+            return [_row(found) for found in self._db.execute(query)]
+
+    def bodies(self, plan: str, kind: str) -> list[str]:
+        """The bodies of one kind of event over all runs of a plan, oldest first."""
+        query = "SELECT body FROM events WHERE type=? AND run IN (SELECT id FROM runs WHERE plan=?) ORDER BY seq"
+        with self._told():
+            return [body for (body,) in self._db.execute(query, (kind, plan))]
+
+    # --- claims ----------------------------------------------------------------------------------------
+
+    def claim(self, kind: str, key: str) -> tuple[str, str, int] | None:
+        """(run, owner, fence) of the claim as it stands."""
+        query = "SELECT run, owner, fence FROM claims WHERE kind=? AND key=?"
+        with self._told():
+            found = self._db.execute(query, (kind, key)).fetchone()
+        return (str(found[0]), str(found[1]), int(found[2])) if found else None
+
+    def set_claim(self, kind: str, key: str, *, run: str, owner: str, at: str) -> int:
+        """Write the claim with a fence higher than any before; inside a transaction."""
+        self._db.execute(
+            "INSERT INTO fences VALUES (?,?,1) ON CONFLICT (kind, key) DO UPDATE SET fence=fence+1",
+            (kind, key),
+        )
+        found = self._db.execute("SELECT fence FROM fences WHERE kind=? AND key=?", (kind, key)).fetchone()
+        self._db.execute("INSERT OR REPLACE INTO claims VALUES (?,?,?,?,?,?)", (kind, key, run, owner, found[0], at))
+        return int(found[0])
+
+    def drop_claim(self, kind: str, key: str, *, run: str) -> bool:
+        """Release a claim of this run; somebody else's stays."""
+        with self.transaction():
+            gone = self._db.execute("DELETE FROM claims WHERE kind=? AND key=? AND run=?", (kind, key, run))
+            return gone.rowcount > 0
+
+    def claims(self) -> list[tuple[str, str, str, str]]:
+        """(kind, key, run, owner) of all claims."""
+        with self._told():
+            return [tuple(row) for row in self._db.execute("SELECT kind, key, run, owner FROM claims")]
+
+    # --- baselines -------------------------------------------------------------------------------------
+
+    def baseline(self, key: str) -> str | None:
+        with self._told():
+            found = self._db.execute("SELECT results FROM baselines WHERE key=?", (key,)).fetchone()
+        return str(found[0]) if found else None
+
+    def keep_baseline(self, key: str, results: str, *, at: str) -> None:
+        with self.transaction():
+            self._db.execute("INSERT OR REPLACE INTO baselines VALUES (?,?,?)", (key, results, at))
+
+
+COLUMNS = "id, plan, started, state, phase, step, since, attempt, outcome, reason, waiting_for, landing"
+
+
+def _row(found: Sequence[str]) -> RunRow:
+    names = [name.strip() for name in COLUMNS.split(",")]
+    return RunRow(**dict(zip(names, found, strict=True)))  # type: ignore[arg-type]
+
+
+def _values(row: RunRow) -> tuple[object, ...]:
+    return tuple(getattr(row, name.strip()) for name in COLUMNS.split(","))
+
+
+def _quoted(path: Path) -> str:
+    return str(path).replace("%", "%25").replace("?", "%3f").replace("#", "%23")

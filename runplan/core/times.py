@@ -1,0 +1,17 @@
+"""How moments are written: UTC ISO-8601 with Z for people and scripts, seconds and zone for git."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+
+def iso(moment: datetime) -> str:
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def parse_iso(text: str) -> datetime:
+    return datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
+
+
+def git_date(moment: datetime) -> str:
+    return f"{int(moment.timestamp())} +0000"
