@@ -1,0 +1,100 @@
+"""The `script` agent: plays the steps a TOML file gives for a phase and a role (docs/script-agent.md).
+
+The file is read here and the steps are handed to a small player: the player is started for every dispatch, and
+reading TOML would take it three times as long as starting.
+"""
+
+from __future__ import annotations
+
+import json
+import marshal
+import sys
+import tomllib
+from typing import TYPE_CHECKING, TypeAlias
+
+from runplan.adapters.agents import script_player
+from runplan.core.dispatch import AgentEvent, Message, Role, ToolUsed
+from runplan.core.errors import SettingsError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from runplan.adapters.agents.task import Task
+    from runplan.core.config import AgentTable
+
+Step: TypeAlias = dict[str, object]
+
+#: Keys whose value is a path; "main:" before it means the main checkout.
+PATHS = ("write", "append", "delete", "mkdir", "wait_for")
+
+#: What is played for a role that the script does not mention.
+DEFAULTS: dict[Role, list[Step]] = {Role.VERIFY: [{"pass_all": True}]}
+
+_EVENT = b'{"runplan":'
+
+
+def launch(table: AgentTable, task: Task) -> tuple[str, ...]:
+    """The player with the steps of this dispatch, which are written beside its other files."""
+    path = task.root / table.script
+    steps = [_resolved(step, task.root) for step in steps_for(_parsed(path), task, origin=str(path))]
+    chosen = task.directory / "steps"
+    chosen.write_bytes(marshal.dumps(steps))
+    # Neither site-packages nor the environment concern the player: -I -S saves a third of its start.
+    return (sys.executable, "-I", "-S", script_player.__file__, str(chosen))
+
+
+def steps_for(script: dict[str, object], task: Task, *, origin: str) -> list[Step]:
+    """The steps for the phase and the role: `verify2` before `verify` in cycle 2, the phase before "*"."""
+    phases = script.get("phase", {})
+    if not isinstance(phases, dict) or set(script) - {"phase"}:
+        raise SettingsError(f'{origin}: a script holds [[phase."<id>".<role>]] tables only')
+    for phase in (task.phase, "*"):
+        roles = phases.get(phase, {})
+        for role in (f"{task.role}{task.cycle}", str(task.role)):
+            if role in roles:
+                return _checked(roles[role], f'{origin}: [[phase."{phase}".{role}]]')
+    return DEFAULTS.get(task.role, [])
+
+
+def read(line: bytes) -> tuple[AgentEvent, ...]:
+    """The player's tool events; every other line is a piece of the message."""
+    if line.startswith(_EVENT):
+        try:
+            event = json.loads(line)
+            return (ToolUsed(tool=str(event["tool"]), path=str(event["path"])),)
+        except (ValueError, KeyError, TypeError):
+            pass
+    return (Message(text=line.decode(errors="replace") + "\n"),)
+
+
+def _parsed(path: Path) -> dict[str, object]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise SettingsError(f"{path}: no such script; see [agents] in runplan.toml") from None
+    except (OSError, ValueError) as error:
+        raise SettingsError(f"{path}: {error}") from None
+
+
+def _checked(steps: object, origin: str) -> list[Step]:
+    if not isinstance(steps, list) or not all(isinstance(step, dict) for step in steps):
+        raise SettingsError(f"{origin}: steps are written as [[double brackets]]")
+    for number, step in enumerate(steps, 1):
+        if len(set(step) & set(script_player.STEPS)) != 1:
+            known = ", ".join(sorted(script_player.STEPS))
+            raise SettingsError(f"{origin}: step {number} ({', '.join(step)}): needs exactly one of {known}")
+        if unknown := set(step) - set(script_player.STEPS) - script_player.MODIFIERS:
+            known = ", ".join(sorted(script_player.MODIFIERS))
+            raise SettingsError(f"{origin}: step {number}: unknown {', '.join(sorted(unknown))}; there are {known}")
+    return steps
+
+
+def _resolved(step: Step, root: Path) -> Step:
+    resolved = {key: _in_main(value, root) if key in PATHS else value for key, value in step.items()}
+    return {**resolved, "in_main": str(root)} if step.get("in_main") else resolved
+
+
+def _in_main(value: object, root: Path) -> object:
+    if isinstance(value, str) and value.startswith("main:"):
+        return str(root / value.removeprefix("main:"))
+    return value

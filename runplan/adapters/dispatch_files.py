@@ -1,0 +1,135 @@
+"""Keeps what is known of a dispatch in a directory of its own, and reads its standing from there.
+
+lock       held by the shim, and by nothing else, for as long as it lives
+shim.json  who the shim is; written before the agent is started
+out.log    what the agent said, capped; err.log likewise
+exit.json  how it ended; the shim's last deed
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import re
+from typing import TYPE_CHECKING
+
+from runplan.core.dispatch import Ending, NeverStarted, Outcome, Running, Spent, ToolUsed, Usage
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from runplan.core.dispatch import DispatchStanding
+
+_LONGEST_NAME = 120
+
+
+def directory_name(dispatch: str) -> str:
+    """A file name that no other id gets; the id itself where that is harmless."""
+    plain = re.sub(r"[^A-Za-z0-9._-]", "_", dispatch)
+    if plain == dispatch and len(dispatch) <= _LONGEST_NAME and not dispatch.startswith("."):
+        return dispatch
+    # "~" stands in no plain name, so the two kinds cannot meet.
+    return f"{plain[:_LONGEST_NAME].lstrip('.')}~{hashlib.sha256(dispatch.encode()).hexdigest()[:12]}"
+
+
+class DispatchFiles:
+    """The directory of one dispatch."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.lock = directory / "lock"
+        self.shim = directory / "shim.json"
+        self.out = directory / "out.log"
+        self.err = directory / "err.log"
+        self.exit = directory / "exit.json"
+
+    def standing(self) -> DispatchStanding:
+        """What has become of the dispatch, asked of the kernel's lock first and of the files after it."""
+        # In this order: the shim writes exit.json before it lets go of the lock.
+        return Running() if self.locked() else self.standing_unlocked()
+
+    def standing_unlocked(self) -> Outcome | NeverStarted:
+        """The same for somebody who knows that no shim holds the lock."""
+        if outcome := self._outcome():
+            return outcome
+        if self.shim.exists():
+            return Outcome(ending=Ending.LOST, code=None, signal=None, message="")
+        return NeverStarted()
+
+    def locked(self) -> bool:
+        """Tell whether somebody holds the lock."""
+        try:
+            descriptor = os.open(self.lock, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        try:
+            # Shared, so that two who ask at the same time do not take each other for the holder.
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(descriptor)
+        return False
+
+    def shim_identity(self) -> str | None:
+        """The identity of the shim's process, once it has written it."""
+        with contextlib.suppress(FileNotFoundError, ValueError):
+            return str(json.loads(self.shim.read_bytes())["identity"])
+        return None
+
+    def write_shim(self, identity: str) -> None:
+        """Say who the shim is."""
+        _publish(self.shim, {"identity": identity}, sync=False)
+
+    def write_exit(self, outcome: Outcome) -> None:
+        """Say how the dispatch ended; on the disk before it returns."""
+        tools = [[event.tool, event.path] for event in outcome.events if isinstance(event, ToolUsed)]
+        spent = [event.usage for event in outcome.events if isinstance(event, Spent)]
+        record = {
+            "ending": outcome.ending.value,
+            "code": outcome.code,
+            "signal": outcome.signal,
+            "message": outcome.message,
+            "tools": tools,
+            "tools_left_out": outcome.events_left_out,
+            "usage": [[usage.input_tokens, usage.output_tokens, usage.usd] for usage in spent],
+            "output_bytes": outcome.output_bytes,
+            "leftovers": outcome.leftovers,
+        }
+        _publish(self.exit, record, sync=True)
+
+    def _outcome(self) -> Outcome | None:
+        try:
+            record = json.loads(self.exit.read_bytes())
+        except FileNotFoundError:
+            return None
+        tools = tuple(ToolUsed(tool=tool, path=path) for tool, path in record["tools"])
+        spent = tuple(
+            Spent(usage=Usage(input_tokens=taken, output_tokens=given, usd=usd))
+            for taken, given, usd in record["usage"]
+        )
+        return Outcome(
+            ending=Ending(record["ending"]),
+            code=record["code"],
+            signal=record["signal"],
+            message=record["message"],
+            events=tools + spent,
+            events_left_out=record["tools_left_out"],
+            output_bytes=record["output_bytes"],
+            leftovers=record["leftovers"],
+        )
+
+
+def _publish(path: Path, record: Mapping[str, object], *, sync: bool) -> None:
+    """Write the file whole or not at all."""
+    draft = path.with_suffix(".new")
+    with draft.open("wb") as file:
+        file.write(json.dumps(record).encode())
+        if sync:
+            file.flush()
+            os.fsync(file.fileno())
+    draft.replace(path)

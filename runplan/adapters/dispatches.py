@@ -1,0 +1,210 @@
+"""Starts dispatches, follows them to their end, ends them, and takes up those of a runner that died."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from runplan.adapters import processes
+from runplan.adapters.dispatch_files import DispatchFiles, directory_name
+from runplan.core.dispatch import NeverStarted, Running
+from runplan.core.errors import Unreachable
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from pathlib import Path
+
+    from runplan.adapters.processtable import Process
+    from runplan.core.dispatch import DispatchStanding, Launch
+
+#: A spawner that has not answered after this has to be called dead.
+ANSWER_S = 30.0
+
+#: A reader that asks whether a lock is held holds it itself for some microseconds.
+LOCK_TRIES = 5
+
+#: Between the hand-over of a lock and the shim's first word there is nothing to wait on but time.
+UNBORN_POLL_S = 0.005
+
+#: What a shim gets to write its exit after it was told to kill at once.
+FORCED_S = 2.0
+
+_HEADER = struct.Struct("!I")
+
+
+class Dispatches:
+    """The dispatches of one repository, as one runner sees them; close it and they live on."""
+
+    def __init__(self, directory: Path, *, wakeup: int | None = None) -> None:
+        """`wakeup` is a descriptor that interrupts `wait` when it becomes readable."""
+        self._directory = directory
+        self._wakeup = wakeup
+        self._spawner: subprocess.Popen[bytes] | None = None
+        self._socket: socket.socket | None = None
+
+    def __enter__(self) -> Dispatches:
+        self._start_spawner()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let the spawner go; shims and agents are not touched."""
+        if self._socket:
+            self._socket.close()
+        if self._spawner:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._spawner.wait(timeout=ANSWER_S)
+        self._socket = self._spawner = None
+
+    def directory(self, dispatch: str) -> Path:
+        """The directory of the dispatch; made when there is none."""
+        path = self._directory / directory_name(dispatch)
+        path.mkdir(parents=True, exist_ok=True)
+        return path
+
+    # --- starting -----------------------------------------------------------------------------------
+
+    def start(self, launch: Launch) -> None:
+        """Start the process under a shim and return as soon as that runs; an id is started once."""
+        files = DispatchFiles(self.directory(launch.id))
+        text = json.dumps({"launch": asdict(launch), "directory": str(files.directory)}).encode()
+        for _ in range(2):
+            lock = _take_lock(files, launch.id)
+            try:
+                if files.standing_unlocked() != NeverStarted():
+                    raise Unreachable(f"dispatch {launch.id} has already been started; see {files.directory}")
+                started = self._ask(text, lock)
+            finally:
+                # Closed, not unlocked: the shim holds the same lock through its own descriptor.
+                os.close(lock)
+            # A spawner that died without an answer may have forked the shim before that.
+            if started or files.locked():
+                return
+        raise Unreachable(f"no shim could be started; see {self._spawner_log}")
+
+    def _ask(self, text: bytes, lock: int) -> bool:
+        if self._socket is None:
+            self._start_spawner()
+        assert self._socket is not None
+        try:
+            socket.send_fds(self._socket, [_HEADER.pack(len(text))], [lock])
+            self._socket.sendall(text)
+            if self._socket.recv(_HEADER.size):
+                return True
+        except OSError:
+            pass
+        self.close()
+        return False
+
+    def _start_spawner(self) -> None:
+        self._directory.mkdir(parents=True, exist_ok=True)
+        ours, theirs = socket.socketpair()
+        ours.settimeout(ANSWER_S)
+        with theirs, self._spawner_log.open("ab") as log:
+            self._spawner = subprocess.Popen(
+                # -P: a repository's own json.py must not be taken for the library's.
+                [sys.executable, "-P", "-m", "runplan.adapters.spawner", str(theirs.fileno())],
+                pass_fds=(theirs.fileno(),),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+                cwd="/",
+                start_new_session=True,
+            )
+        self._socket = ours
+
+    @property
+    def _spawner_log(self) -> Path:
+        return self._directory / "spawner.log"
+
+    # --- following ----------------------------------------------------------------------------------
+
+    def standing(self, dispatch: str) -> DispatchStanding:
+        """Whether the dispatch runs, never started, or how it ended."""
+        return self._files(dispatch).standing()
+
+    def wait(self, ids: Collection[str], *, timeout_s: float | None) -> None:
+        """Return when one of them is not running any more, on a wakeup, or when the time is up."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        while True:
+            rest = None if deadline is None else max(0.0, deadline - time.monotonic())
+            if self._settled(ids, rest) or (deadline is not None and time.monotonic() >= deadline):
+                return
+
+    def _settled(self, ids: Collection[str], timeout_s: float | None) -> bool:
+        """Wait once; False when it has to be looked at again."""
+        with contextlib.ExitStack() as stack:
+            selector = stack.enter_context(selectors.DefaultSelector())
+            if self._wakeup is not None:
+                selector.register(self._wakeup, selectors.EVENT_READ)
+            patient = True
+            for dispatch in ids:
+                if self.standing(dispatch) != Running():
+                    return True
+                shim = self._shim(dispatch)
+                if shim and (handle := processes.descriptor(shim)):
+                    stack.callback(os.close, handle)
+                    selector.register(handle, selectors.EVENT_READ)
+                else:
+                    patient = False
+            if not patient:
+                timeout_s = min(UNBORN_POLL_S, UNBORN_POLL_S if timeout_s is None else timeout_s)
+            return bool(selector.select(timeout_s))
+
+    # --- ending -------------------------------------------------------------------------------------
+
+    def end(self, dispatch: str, *, grace_s: float) -> None:
+        """End the dispatch with all it started: asked first, forced after the grace; harmless when it is over."""
+        self._ask_shim(dispatch, signal.SIGTERM, patience_s=grace_s)
+        self._ask_shim(dispatch, signal.SIGTERM, patience_s=FORCED_S)
+        self._ask_shim(dispatch, signal.SIGKILL, patience_s=processes.KILLED_S)
+        self.sweep(dispatch)
+
+    def _ask_shim(self, dispatch: str, number: signal.Signals, *, patience_s: float) -> None:
+        deadline = time.monotonic() + patience_s
+        while self.standing(dispatch) == Running():
+            if shim := self._shim(dispatch):
+                processes.send(shim, number)
+                processes.await_gone([shim], timeout_s=deadline - time.monotonic())
+                return
+            if time.monotonic() >= deadline:
+                return
+            time.sleep(UNBORN_POLL_S)
+
+    def sweep(self, dispatch: str) -> int:
+        """End the processes that a dispatch left when its shim died; says how many there were."""
+        if self.standing(dispatch) == Running():
+            return 0
+        return processes.end_all(processes.marked(dispatch), grace_s=0.5)
+
+    def _shim(self, dispatch: str) -> Process | None:
+        identity = self._files(dispatch).shim_identity()
+        return processes.living(identity) if identity else None
+
+    def _files(self, dispatch: str) -> DispatchFiles:
+        return DispatchFiles(self._directory / directory_name(dispatch))
+
+
+def _take_lock(files: DispatchFiles, dispatch: str) -> int:
+    from filelock import lock_descriptor  # 60 ms, and only those who start something need it
+
+    descriptor = os.open(files.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    for _ in range(LOCK_TRIES):
+        # On a descriptor of our own, because it is handed over: FileLock would unlock it when it is dropped.
+        if lock_descriptor(descriptor, blocking=False):
+            return descriptor
+        time.sleep(0.001)
+    os.close(descriptor)
+    raise Unreachable(f"dispatch {dispatch} is already running; see {files.directory}")

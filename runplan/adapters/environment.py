@@ -1,0 +1,82 @@
+"""Makes the environment of an agent: a few names from the caller's, an identity for git, and the task's own words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from runplan.adapters.processtable import MARK
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from runplan.core.dispatch import Role
+
+ALLOWED = frozenset(("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TERM", "TZ", "TMPDIR"))
+ALLOWED_PREFIXES = ("LC_", "XDG_")
+
+#: Keys to the forge and to other machines. An agent never gets them, whatever a setting says should be kept.
+NEVER = frozenset(
+    (
+        "BITBUCKET_TOKEN",
+        "CI_JOB_TOKEN",
+        "FORGEJO_TOKEN",
+        "GH_ENTERPRISE_TOKEN",
+        "GH_TOKEN",
+        "GIT_ASKPASS",
+        "GITEA_TOKEN",
+        "GITHUB_ENTERPRISE_TOKEN",
+        "GITHUB_TOKEN",
+        "GITLAB_TOKEN",
+        "GL_TOKEN",
+        "SSH_AGENT_PID",
+        "SSH_ASKPASS",
+        "SSH_AUTH_SOCK",
+    )
+)
+
+AGENT_NAME = "runplan agent"
+AGENT_EMAIL = "agent@runplan.invalid"
+
+#: By this identity a reflog entry says that it was an agent who moved a ref.
+AGENT_GIT = {
+    "GIT_AUTHOR_NAME": AGENT_NAME,
+    "GIT_AUTHOR_EMAIL": AGENT_EMAIL,
+    "GIT_COMMITTER_NAME": AGENT_NAME,
+    "GIT_COMMITTER_EMAIL": AGENT_EMAIL,
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_EDITOR": "true",
+}
+
+
+def agent_environment(caller: Mapping[str, str], *, keep: Sequence[str], settings: Mapping[str, str]) -> dict[str, str]:
+    """What an agent sees of the caller's environment, `keep` and `settings` added, and its identity for git."""
+    allowed = ALLOWED.union(keep) - NEVER
+    passed = {name: value for name, value in caller.items() if name in allowed or name.startswith(ALLOWED_PREFIXES)}
+    return {**passed, **settings, **AGENT_GIT}
+
+
+def task_environment(
+    *,
+    dispatch: str,
+    role: Role,
+    plan: str,
+    phase: str,
+    run: str,
+    attempt: int,
+    cycle: int,
+    prompt: str,
+    return_file: str,
+) -> dict[str, str]:
+    """The variables that tell an agent its task (docs/agents.md)."""
+    return {
+        MARK: dispatch,
+        "RUNPLAN_AGENT": "1",
+        "RUNPLAN_ROLE": role.value,
+        "RUNPLAN_PLAN": plan,
+        "RUNPLAN_PHASE": phase,
+        "RUNPLAN_RUN": run,
+        "RUNPLAN_ATTEMPT": str(attempt),
+        "RUNPLAN_CYCLE": str(cycle),
+        "RUNPLAN_PROMPT": prompt,
+        "RUNPLAN_RETURN": return_file,
+    }

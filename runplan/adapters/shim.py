@@ -1,0 +1,298 @@
+"""Supervises one agent from its start to the end of its last descendant, whether or not the runner lives on.
+
+The shim reads the agent's pipes, writes the capped logs, keeps the limits, waits on the agent's pid (a
+grandchild may hold the pipe open for ever), ends whatever the agent left behind, writes exit.json and is gone.
+SIGTERM asks it to end the agent; a second one, to kill at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import importlib
+import os
+import selectors
+import signal
+import subprocess
+import time
+from typing import TYPE_CHECKING
+
+from runplan.adapters import processes
+from runplan.adapters.processtable import MARK
+from runplan.adapters.shim_output import CappedLog, Harvest, Lines
+from runplan.core.dispatch import Ending, Outcome
+
+if TYPE_CHECKING:
+    from runplan.adapters.dispatch_files import DispatchFiles
+    from runplan.adapters.processtable import Process
+    from runplan.adapters.shim_output import Reader
+    from runplan.core.dispatch import AgentEvent, Launch
+
+CHUNK = 256 * 1024
+PIPE_SIZE = 1024 * 1024
+
+#: For what an agent leaves behind when it ends by itself.
+LEFTOVER_GRACE_S = 1.0
+
+#: Processes that are ended may still start others; after so many rounds the rest is left to a later sweep.
+ROUNDS = 10
+
+#: Processor time in a silence that counts as a sign of life: this much, and this share of the time.
+BUSY_S = 0.02
+BUSY_SHARE = 0.01
+
+
+def supervise(launch: Launch, files: DispatchFiles, *, subreaper: bool) -> None:
+    """Start the process, see it through, and write how it ended."""
+    with _Signals() as signals:
+        me = processes.identity(os.getpid())
+        assert me is not None
+        files.write_shim(me)
+        try:
+            agent, pipes = _start(launch)
+        except OSError as error:
+            message = f"cannot start {launch.argv[0]!r}: {error.strerror}: {error.filename or launch.cwd}"
+            files.write_exit(Outcome(ending=Ending.MISSING, code=None, signal=None, message=message))
+            return
+        outcome = _Supervision(launch, files, agent, pipes, signals, subreaper=subreaper).see_through()
+    files.write_exit(outcome)
+
+
+def _start(launch: Launch) -> tuple[subprocess.Popen[bytes], tuple[int, int]]:
+    with contextlib.ExitStack() as stack:
+        stdin = os.open(launch.stdin or os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        stack.callback(os.close, stdin)
+        (out, out_end), (err, err_end) = _pipe(), _pipe()
+        stack.callback(os.close, out_end)
+        stack.callback(os.close, err_end)
+        agent = subprocess.Popen(
+            launch.argv,
+            stdin=stdin,
+            stdout=out_end,
+            stderr=err_end,
+            cwd=launch.cwd,
+            env={**launch.env, MARK: launch.id},
+            start_new_session=True,
+        )
+    return agent, (out, err)
+
+
+def _pipe() -> tuple[int, int]:
+    read_end, write_end = os.pipe2(os.O_CLOEXEC) if hasattr(os, "pipe2") else os.pipe()
+    os.set_blocking(read_end, False)
+    with contextlib.suppress(AttributeError, OSError):  # only faster; a user may have used up the kernel's allowance
+        fcntl.fcntl(write_end, fcntl.F_SETPIPE_SZ, PIPE_SIZE)
+    return read_end, write_end
+
+
+def _reader(name: str) -> Reader:
+    if not name:
+        return _tells_nothing
+    reader: Reader = importlib.import_module(f"runplan.adapters.agents.{name}").read
+    return reader
+
+
+def _tells_nothing(line: bytes) -> tuple[AgentEvent, ...]:  # noqa: ARG001
+    return ()
+
+
+class _Signals:
+    """Turns SIGTERM and SIGCHLD into a readable descriptor."""
+
+    def __init__(self) -> None:
+        self.asked = 0  #: how often we were asked to end
+        self.descriptor, self._write_end = os.pipe()
+        os.set_blocking(self.descriptor, False)
+        os.set_blocking(self._write_end, False)
+
+    def __enter__(self) -> _Signals:
+        signal.set_wakeup_fd(self._write_end, warn_on_full_buffer=False)
+        signal.signal(signal.SIGTERM, self._on_term)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        signal.set_wakeup_fd(-1)
+
+    def clear(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while os.read(self.descriptor, 4096):
+                pass
+
+    def _on_term(self, *_: object) -> None:
+        self.asked += 1
+
+
+class _Supervision:
+    """One agent while it runs."""
+
+    def __init__(
+        self,
+        launch: Launch,
+        files: DispatchFiles,
+        agent: subprocess.Popen[bytes],
+        pipes: tuple[int, int],
+        signals: _Signals,
+        *,
+        subreaper: bool,
+    ) -> None:
+        self._launch = launch
+        self._agent = agent.pid
+        self._status: int | None = None
+        self._signals = signals
+        self._subreaper = subreaper
+        self._ending: Ending | None = None
+        self._kill_at = 0.0
+        self._started = self._heard = time.monotonic()
+        self._sample: tuple[float, float] | None = None
+        self._harvest = Harvest(_reader(launch.reader))
+        self._lines = Lines(self._harvest.take)
+        self._logs = tuple(CappedLog(path, cap=launch.log_cap) for path in (files.out, files.err))
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(signals.descriptor, selectors.EVENT_READ, None)
+        for pipe, log in zip(pipes, self._logs, strict=True):
+            self._selector.register(pipe, selectors.EVENT_READ, log)
+
+    def see_through(self) -> Outcome:
+        while self._status is None:
+            for key, _ in self._selector.select(self._until_next()):
+                if key.data is None:
+                    self._signals.clear()
+                    self._reap()
+                else:
+                    self._take(key)
+            if self._status is None:
+                self._judge(time.monotonic())
+        self._drain()
+        leftovers = self._end_leftovers()
+        return self._outcome(os.waitstatus_to_exitcode(self._status), leftovers)
+
+    # --- output -------------------------------------------------------------------------------------
+
+    def _take(self, key: selectors.SelectorKey) -> int:
+        try:
+            chunk = os.read(key.fd, CHUNK)
+        except BlockingIOError:
+            return 0
+        if not chunk:
+            self._selector.unregister(key.fd)
+            os.close(key.fd)
+            return 0
+        self._heard = time.monotonic()
+        key.data.write(chunk)
+        if key.data is self._logs[0]:
+            self._lines.feed(chunk)
+        return len(chunk)
+
+    def _drain(self) -> None:
+        """Take what the agent had written; it fits into the pipe, so a chattering grandchild cannot hold us."""
+        for key in [key for key in self._selector.get_map().values() if key.data is not None]:
+            rest = PIPE_SIZE
+            while rest > 0 and (got := self._take(key)):
+                rest -= got
+            if key.fd in self._selector.get_map():
+                self._selector.unregister(key.fd)
+                os.close(key.fd)
+        self._lines.finish()
+        for log in self._logs:
+            log.close()
+
+    # --- limits -------------------------------------------------------------------------------------
+
+    def _until_next(self) -> float | None:
+        return max(0.0, min(self._moments()) - time.monotonic())
+
+    def _moments(self) -> list[float]:
+        if self._ending:
+            return [self._kill_at]
+        moments = [self._started + self._launch.wall_s]
+        if self._launch.silence_s:
+            share = 1.0 if self._sampled() else 0.5
+            moments.append(self._heard + share * self._launch.silence_s)
+        return moments
+
+    def _judge(self, now: float) -> None:
+        if self._ending:
+            if now >= self._kill_at or self._signals.asked > 1:
+                self._signals.asked = 1
+                self._kill_at = now + processes.KILLED_S
+                self._signal_family(signal.SIGKILL)
+        elif self._signals.asked:
+            self._stop(Ending.ENDED, now)
+        elif now >= self._started + self._launch.wall_s:
+            self._stop(Ending.TIMEOUT, now)
+        elif self._launch.silence_s and now >= self._heard + self._launch.silence_s / 2:
+            self._judge_silence(now)
+
+    def _judge_silence(self, now: float) -> None:
+        """Compare the family's processor time at the middle and the end of the silence: work is a sign of life."""
+        if not self._sampled():
+            self._sample = (now, self._cpu_s())
+            return
+        assert self._sample is not None
+        since, before = self._sample
+        if now < self._heard + self._launch.silence_s:
+            return
+        if self._cpu_s() - before >= max(BUSY_S, BUSY_SHARE * (now - since)):
+            self._heard = now
+        else:
+            self._stop(Ending.SILENT, now)
+
+    def _sampled(self) -> bool:
+        return self._sample is not None and self._sample[0] > self._heard
+
+    def _cpu_s(self) -> float:
+        return sum(process.cpu_s for process in self._family())
+
+    # --- the end ------------------------------------------------------------------------------------
+
+    def _stop(self, ending: Ending, now: float) -> None:
+        self._ending = ending
+        self._kill_at = now + self._launch.grace_s
+        self._signal_family(signal.SIGTERM)
+
+    def _signal_family(self, number: signal.Signals) -> None:
+        for process in self._family():
+            processes.send(process, number)
+
+    def _family(self) -> list[Process]:
+        return processes.family(self._launch.id, root=os.getpid(), session=self._agent)
+
+    def _reap(self) -> bool:
+        """Take leave of every child that ended; False when there is no child left."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return False
+            if pid == 0:
+                return True
+            if pid == self._agent:
+                self._status = status
+
+    def _end_leftovers(self) -> int:
+        asked_s = self._launch.grace_s if self._ending is None else self._kill_at - time.monotonic()
+        grace_s = max(0.0, min(LEFTOVER_GRACE_S, asked_s))
+        count = 0
+        for _ in range(ROUNDS):
+            childless = not self._reap()
+            # Orphans become children of a subreaper, so without children there is no descendant left.
+            if childless and self._subreaper:
+                break
+            if not (found := self._family()):
+                break
+            count += processes.end_all(found, grace_s=grace_s)
+        return count
+
+    def _outcome(self, exit_code: int, leftovers: int) -> Outcome:
+        by_signal = exit_code < 0
+        return Outcome(
+            ending=self._ending or (Ending.SIGNALLED if by_signal else Ending.EXITED),
+            code=None if by_signal else exit_code,
+            signal=-exit_code if by_signal else None,
+            message=self._harvest.message,
+            events=self._harvest.events,
+            events_left_out=self._harvest.left_out,
+            output_bytes=sum(log.size for log in self._logs),
+            leftovers=leftovers,
+        )
