@@ -1,0 +1,114 @@
+"""Keeps work aside under refs/runplan/parked/, so that nothing has to be lost to make room."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from runplan.adapters.repository import refs_snapshot
+from runplan.core.gitfacts import Identity
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from runplan.adapters.git import Git
+    from runplan.adapters.registry import Entry
+    from runplan.core.gitfacts import Oid
+
+PARKED = "refs/runplan/parked/"
+#: Commits we make only to keep something; nobody wrote them.
+KEEPER = Identity(name="runplan", email="runplan@runplan.invalid")
+_TRIES = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parked:
+    """One thing kept aside."""
+
+    ref: str
+    oid: Oid
+    date: str  #: ISO-8601
+    subject: str
+
+
+class Parking:
+    """The parked refs of one repository."""
+
+    def __init__(self, git: Git, common_dir: Path) -> None:
+        self._git = git
+        self._common_dir = common_dir
+
+    def park(self, oid: Oid, *, slug: str, phase: str) -> str:
+        """Keep `oid` under the next free number; parking the same thing again gives the same ref."""
+        home = f"{PARKED}{_word(slug)}/{_word(phase)}/"
+        for _ in range(_TRIES):
+            kept = {
+                ref: held for ref, held in refs_snapshot(self._common_dir, self._git).items() if ref.startswith(home)
+            }
+            if oid in kept.values():
+                return next(ref for ref, held in kept.items() if held == oid)
+            numbers = [int(ref.removeprefix(home)) for ref in kept if ref.removeprefix(home).isdigit()]
+            ref = f"{home}{max(numbers, default=0) + 1}"
+            # An empty old value means "must not exist": of two that park at once, one takes the next number.
+            if self._git.run("update-ref", ref, oid, "", ok=(0, 128)).code == 0:
+                return ref
+        self._git.run("update-ref", ref, oid, "")  # tells what is wrong
+        return ref
+
+    def park_branch(self, oid: Oid, branch: str) -> str:
+        """Keep a commit of `branch` (a full ref name) under the plan and phase the name ends with."""
+        *_, slug, phase = ("branch", *branch.removeprefix("refs/").split("/"))
+        return self.park(oid, slug=slug, phase=phase)
+
+    def parked(self) -> list[Parked]:
+        """Everything kept aside, with what a person recognises it by."""
+        form = "--format=%(refname)%00%(objectname)%00%(creatordate:iso-strict)%00%(contents:subject)"
+        lines = self._git.text("for-each-ref", form, PARKED).splitlines()
+        fields = (line.split("\0") for line in lines)
+        return [Parked(ref=ref, oid=oid, date=date, subject=subject) for ref, oid, date, subject in fields]
+
+    def snapshot(self, entry: Entry, *, reason: str) -> Oid | None:
+        """The uncommitted work of a worktree as a commit on its HEAD; nothing there is touched. None when clean.
+
+        As with a stash, staged content that the files no longer show is a second parent. Ignored files are no work.
+        """
+        git = self._git.at(entry.worktree)
+        draft = entry.directory / "runplan-snapshot"
+        env = {"GIT_INDEX_FILE": str(draft)}
+        parent = git.run("rev-parse", "--quiet", "--verify", "HEAD^{commit}", ok=(0, 1)).text
+        base = git.text("rev-parse", f"{parent}^{{tree}}") if parent else ""
+        try:
+            if (entry.directory / "index").exists():
+                # The copy keeps its time: git takes entries as young as their index for possibly changed.
+                shutil.copy2(entry.directory / "index", draft)
+            elif parent:
+                git.run("read-tree", parent, env=env)
+            staged = git.run("write-tree", env=env, ok=(0, 128)).text  # fails on unmerged paths
+            git.run("add", "--all", "--ignore-errors", "--", ":/", env=env)
+            files = git.run("write-tree", env=env).text
+        finally:
+            draft.unlink(missing_ok=True)
+            draft.with_name(f"{draft.name}.lock").unlink(missing_ok=True)
+        if files == base and staged in ("", base):
+            return None
+        parents = [parent] if parent else []
+        if staged not in ("", base, files):
+            parents.append(self._commit(git, staged, parents, f"Staged: {reason}"))
+        return self._commit(git, files, parents, reason)
+
+    def _commit(self, git: Git, tree: Oid, parents: list[Oid], message: str) -> Oid:
+        env = {
+            f"GIT_{who}_{what}": value
+            for who in ("AUTHOR", "COMMITTER")
+            for what, value in (("NAME", KEEPER.name), ("EMAIL", KEEPER.email))
+        }
+        above = [word for parent in parents for word in ("-p", parent)]
+        return git.run("commit-tree", "--no-gpg-sign", *above, "-m", message, tree, env=env).text
+
+
+def _word(name: str) -> str:
+    """One component of a ref name."""
+    safe = re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-")
+    return safe or "unnamed"

@@ -1,0 +1,280 @@
+"""Leases one kept worktree per run and puts it on the branch or commit that is wanted."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from runplan.adapters.parking import Parking
+from runplan.adapters.registry import (
+    Entry,
+    calm,
+    entries,
+    entry_of,
+    link,
+    linked_to,
+    worktrees_locked,
+    write_entry,
+)
+from runplan.adapters.status import status_of
+from runplan.adapters.trash import Trash, make_writable
+from runplan.core.errors import GitFailed, RefusedEarly, SettingsError
+from runplan.core.gitfacts import Absent, Ahead, Poisoned, Stale
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from runplan.adapters.git import Git
+    from runplan.core.gitfacts import BranchStanding, Identity, Oid, WorktreeState
+
+HEADS = "refs/heads/"
+#: Our own copy of the index. An agent can tell git to overlook changes (`update-index --assume-unchanged`);
+#: with an index from our own hands the tree that is gated is the tree that was committed.
+OWN_INDEX = "runplan-index"
+_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
+
+
+class Worktrees:
+    """The worktrees of one repository under one root. Agents must have ended before any of its calls."""
+
+    def __init__(self, git: Git, *, root: Path, common_dir: Path, lock_dir: Path) -> None:
+        self._git = git
+        # Git records real paths; `root` may be relative to the checkout or lie behind a link.
+        self.root = (git.cwd / root.expanduser()).resolve()
+        self._common_dir = common_dir
+        self._lock_dir = lock_dir
+        self._parking = Parking(git, common_dir)
+        self._trash = Trash(self.root)
+
+    def close(self) -> None:
+        """Wait for what is deleted in the background."""
+        self._trash.close()
+
+    def path(self, name: str) -> Path:
+        """Where the worktree `name` is or would be."""
+        if not _NAME.fullmatch(name):
+            raise RefusedEarly(f"{name!r} is no name for a worktree; use letters, digits, dot, dash, underscore")
+        return self.root / name
+
+    def standing(self, branch: str, base: Oid) -> BranchStanding:
+        """What a branch (a full ref name) holds compared with `base`."""
+        tip = self._git.tip(branch)
+        if tip is None:
+            return Absent()
+        if tip == base:
+            return Stale(tip=tip)
+        counts = self._git.text("rev-list", "--left-right", "--count", f"{base}...{tip}")
+        behind, ahead = map(int, counts.split())
+        return Ahead(tip=tip, ahead=ahead) if ahead else Poisoned(tip=tip, behind=behind)
+
+    # --- taking a worktree ---------------------------------------------------------------------------
+
+    def lease(self, name: str, *, branch: str, base: Oid, clean: str = "ignored", keep: Sequence[str] = ()) -> Path:
+        """The worktree `name` with a new `branch` (a full ref name) at `base`, its files exactly those of `base`.
+
+        Uncommitted work found there is parked first. A branch that holds anything else than `base` is refused.
+        """
+        path = self.path(name)
+        with worktrees_locked(self._lock_dir):
+            tip = self._git.tip(branch)
+            if tip not in (None, base):
+                raise RefusedEarly(
+                    f"the branch {_short(branch)} already holds {tip}; look at it, then: "
+                    f"git branch -m {_short(branch)} {_short(branch)}-kept"
+                )
+            self._require_free(branch, path)
+            entry = self._mended(path, head=base)
+            if entry is None:
+                self._add(path, "--no-track", "-B", _short(branch), str(path), base)
+            else:
+                self._salvage(entry)
+                self._put(entry, "--no-track", "-B", _short(branch), base)
+                self._clean(path, clean, keep)
+        return path
+
+    def attach(self, name: str, *, branch: str) -> Path:
+        """The worktree `name` on `branch` at its tip, with whatever uncommitted work lies in it."""
+        path = self.path(name)
+        with worktrees_locked(self._lock_dir):
+            if self._git.tip(branch) is None:
+                raise RefusedEarly(f"the branch {_short(branch)} is gone; start the phase again")
+            self._require_free(branch, path)
+            entry = self._mended(path, head=branch)
+            if entry is None:
+                self._add(path, str(path), _short(branch))
+            elif entry.attached != branch:
+                self._take_up(entry, branch)
+        return path
+
+    def _take_up(self, entry: Entry, branch: str) -> None:
+        # Without force git carries uncommitted work over, or refuses when it is in the way.
+        moved = self._git.at(entry.worktree).run("checkout", "-q", _short(branch), "--", ok=(0, 1, 128))
+        if moved.code != 0:
+            self._salvage(entry)
+            self._put(entry, _short(branch))
+
+    def _require_free(self, branch: str, path: Path) -> None:
+        """Refuse a branch that a person has checked out: it would move under them."""
+        places = [Entry(directory=self._common_dir, worktree=self._git.cwd), *entries(self._common_dir)]
+        for place in places:
+            if place.worktree != path and place.attached == branch and place.worktree.is_dir():
+                raise RefusedEarly(
+                    f"the branch {_short(branch)} is checked out in {place.worktree}; switch that to another branch"
+                )
+
+    def _mended(self, path: Path, *, head: str) -> Entry | None:
+        """The entry of our worktree at `path`, put right where needed; None when there is nothing to go on with."""
+        entry = entry_of(self._common_dir, path)
+        if entry is not None and (entry.half_made or not path.is_dir()):
+            self._forget(path)
+            return None
+        if not path.is_dir() and not path.is_symlink() and not path.exists():
+            return None
+        if entry is None:
+            return self._adopted(path, head)
+        if linked_to(path) != entry.directory:
+            if (path / ".git").is_dir():
+                raise _foreign(path)
+            link(path, entry.directory)
+        calm(entry)
+        return entry
+
+    def _adopted(self, path: Path, head: str) -> Entry | None:
+        """A directory whose entry is gone, on record again; its files stay as they are."""
+        directory = linked_to(path) if _is_directory(path) else None
+        if directory is None or directory.parent != self._common_dir / "worktrees" or directory.exists():
+            if _is_directory(path) and not any(path.iterdir()):
+                return None
+            raise _foreign(path)
+        entry = write_entry(directory, path, head=head)
+        self._git.at(path).run("read-tree", "HEAD")
+        return entry
+
+    def _forget(self, path: Path) -> None:
+        if path.is_dir():
+            self._trash.take(path)
+        self._git.run("worktree", "remove", "--force", "--force", str(path))
+
+    def _add(self, path: Path, *args: str) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._git.run("worktree", "add", "-q", *args)
+        entry = entry_of(self._common_dir, path)
+        if entry is None:
+            raise GitFailed(f"git made no worktree at {path}")
+        _keep_index(entry)
+
+    def _salvage(self, entry: Entry) -> None:
+        """Park what an interrupted attempt left. A detached worktree was shown a commit: it holds no work."""
+        branch = entry.attached
+        if branch is None:
+            return
+        state = self.state(entry.worktree)
+        if nested := [one.path for one in state.untracked if one.path.endswith("/")]:
+            raise RefusedEarly(
+                f"{entry.worktree / nested[0]} is a git repository inside a worktree; move it somewhere else"
+            )
+        if not state.clean:
+            kept = self._parking.snapshot(entry, reason=f"Uncommitted work found on {_short(branch)}")
+            if kept is not None:
+                self._parking.park_branch(kept, branch)
+
+    # --- using it ------------------------------------------------------------------------------------
+
+    def state(self, path: Path) -> WorktreeState:
+        """One status of a worktree; costs one scan of its files."""
+        return status_of(self._git.at(path))
+
+    def commit_leftovers(self, path: Path, paths: Sequence[str], *, message: str, identity: Identity, when: str) -> Oid:
+        """Commit exactly the named files, as they are in the worktree (also their deletion)."""
+        entry = self._entry(path)
+        calm(entry)
+        git = self._git.at(path)
+        names = b"\0".join(os.fsencode(name) for name in paths)
+        git.run("update-index", "--add", "--remove", "--replace", "-z", "--stdin", stdin=names)
+        who = ("AUTHOR", "COMMITTER")
+        env = {f"GIT_{one}_NAME": identity.name for one in who}
+        env |= {f"GIT_{one}_EMAIL": identity.email for one in who}
+        env |= {f"GIT_{one}_DATE": when for one in who}
+        git.run(
+            *("--literal-pathspecs", "commit", "-q", "--no-verify", "--no-gpg-sign", "--cleanup=verbatim"),
+            *("-m", message, "--only", "--pathspec-from-file=-", "--pathspec-file-nul"),
+            # A file that became a directory goes with the first file inside; as a pathspec it would mean them all.
+            stdin=b"\0".join(os.fsencode(name) for name in paths if not _is_directory(path / name)),
+            env=env,
+        )
+        made = self._git.tip(f"worktrees/{entry.directory.name}/HEAD")
+        if made is None:
+            raise GitFailed(f"{path} has no HEAD after a commit")
+        return made
+
+    def show(self, path: Path, commit: Oid, *, clean: str, keep: Sequence[str] = ()) -> None:
+        """Make the worktree exactly `commit`, detached; what is uncommitted there is thrown away."""
+        entry = self._entry(path)
+        calm(entry)
+        if (entry.directory / OWN_INDEX).exists():
+            shutil.copy2(entry.directory / OWN_INDEX, entry.directory / "index")
+        self._put(entry, "--detach", commit)
+        self._clean(path, clean, keep)
+
+    def copy(self, path: Path, names: Sequence[str], from_root: Path) -> None:
+        """Take the files of run.copy over from the main checkout."""
+        for name in names:
+            source, goal = from_root / name, path / name
+            if Path(name).is_absolute() or ".." in Path(name).parts or ".git" in Path(name).parts[:1]:
+                raise SettingsError(f"run.copy: {name} is not inside the repository; name files of the checkout")
+            if not source.is_file():
+                raise SettingsError(f"run.copy: there is no file {source}; make it, or take it out of run.copy")
+            if not goal.parent.resolve().is_relative_to(path.resolve()):
+                raise SettingsError(f"run.copy: {goal} leads out of the worktree; take it out of run.copy")
+            goal.parent.mkdir(parents=True, exist_ok=True)
+            goal.unlink(missing_ok=True)
+            shutil.copy2(source, goal)
+
+    def _entry(self, path: Path) -> Entry:
+        entry = entry_of(self._common_dir, path)
+        if entry is None:
+            raise GitFailed(f"{path} is not a worktree of this repository any more")
+        return entry
+
+    def _put(self, entry: Entry, *args: str) -> None:
+        """Check out by force; when something is in the way even of that, clear the way first."""
+        git = self._git.at(entry.worktree)
+        checkout = ("checkout", "-q", "--force", *args, "--")
+        if git.run(*checkout, ok=(0, 1, 128)).code != 0:
+            self._clean(entry.worktree, "ignored", ())
+            (entry.directory / "index").unlink(missing_ok=True)
+            git.run(*checkout)
+        _keep_index(entry)
+
+    def _clean(self, path: Path, clean: str, keep: Sequence[str]) -> None:
+        words = ["clean", "-ffdq", *(["-x"] if clean == "ignored" else [])]
+        words += [f"--exclude=/{_literal(name)}" for name in keep]
+        git = self._git.at(path)
+        if git.run(*words, ok=(0, 1, 128)).code != 0:
+            make_writable(path)
+            git.run(*words)
+
+
+def _keep_index(entry: Entry) -> None:
+    # With its time: git looks twice at entries as young as their index.
+    shutil.copy2(entry.directory / "index", entry.directory / OWN_INDEX)
+
+
+def _is_directory(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
+
+
+def _literal(name: str) -> str:
+    """A name as an ignore pattern that means only itself."""
+    return re.sub(r"([\\*?[ ])", r"\\\1", name)
+
+
+def _short(branch: str) -> str:
+    return branch.removeprefix(HEADS)
+
+
+def _foreign(path: Path) -> RefusedEarly:
+    return RefusedEarly(f"{path} is not a worktree of this repository; move it away, or set run.worktrees")
