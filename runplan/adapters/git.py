@@ -84,8 +84,9 @@ class Git:
         env: Mapping[str, str] | None = None,
         ok: Collection[int] = (0,),
         timeout_s: float = TIMEOUT_S,
+        fds: Collection[int] = (),
     ) -> Ran:
-        """Run one command; a code outside `ok` is `GitFailed`, told in one line."""
+        """Run one command; a code outside `ok` is `GitFailed`, told in one line; `fds` are left open for it."""
         try:
             done = subprocess.run(
                 [*self._base, *args],
@@ -95,6 +96,7 @@ class Git:
                 capture_output=True,
                 timeout=timeout_s,
                 check=False,
+                pass_fds=tuple(fds),
             )
         except FileNotFoundError as error:
             raise GitFailed(_missing(error, self.cwd)) from error
@@ -109,7 +111,9 @@ class Git:
         """The output of one command that must succeed."""
         return self.run(*args).text
 
-    def start(self, *args: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
+    def start(
+        self, *args: str, env: Mapping[str, str] | None = None, fds: Collection[int] = ()
+    ) -> subprocess.Popen[bytes]:
         """A command that is spoken to while it runs; the caller ends it."""
         return subprocess.Popen(
             [*self._base, *args],
@@ -118,6 +122,7 @@ class Git:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
+            pass_fds=tuple(fds),
         )
 
     # --- objects ---------------------------------------------------------------------------------------

@@ -1,0 +1,229 @@
+"""Builds the candidate: a phase's commits and the bookkeeping, on the target's tip, without a checkout."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import TYPE_CHECKING, TypeAlias
+
+from runplan.adapters import trees
+from runplan.adapters.fastimport import File, NewCommit, stream
+from runplan.core.errors import GitFailed, RefusedEarly
+from runplan.core.gitfacts import Built, Conflicted, Identity, NothingLeft
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from runplan.adapters.git import Git
+    from runplan.core.gitfacts import Change, Commit, Oid, Replayed
+
+    Dress: TypeAlias = Callable[[Commit], tuple[str, Identity, str]]
+
+#: A phase is never longer; a base that is no ancestor is found out after as many steps.
+LONGEST = 10_000
+_NOBODY = Identity(name="runplan", email="runplan@localhost")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Hand:
+    """Whose hand writes the commits, and when."""
+
+    committer: Identity
+    when: str
+    sign: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Pick:
+    """One step to replay: what `tree` changes against the commit `base`."""
+
+    base: Oid
+    tree: Oid
+    source: Commit  #: dressed to become the landed commit
+    whole: bool  #: a net diff, where `source` is no child of `base`
+
+
+class Candidates:
+    """Makes commits out of objects; the only refs it moves are `refs/runplan/candidate/*`."""
+
+    def __init__(self, git: Git) -> None:
+        self._git = git
+
+    # --- reading ----------------------------------------------------------------------------------------
+
+    def commits(self, base: Oid, head: Oid) -> tuple[Commit, ...] | None:
+        """What lies between, oldest first; None when it is not one line from `base`."""
+        line: list[Commit] = []
+        at = head
+        while at != base:
+            commit = self._git.commit(at)
+            if len(commit.parents) != 1 or len(line) == LONGEST:
+                return None
+            line.append(commit)
+            at = commit.parents[0]
+        return tuple(reversed(line))
+
+    def changes(self, base: Oid, head: Oid) -> tuple[Change, ...]:
+        """The net diff of two commits, without renames."""
+        return trees.changes(self._git, self._tree(base), self._tree(head))
+
+    def code_key(self, tree: Oid, without: Sequence[str]) -> str:
+        """A hash that two trees share when they differ in the paths `without` only."""
+        return trees.key_without(self._git, tree, without)
+
+    def _tree(self, commit: Oid) -> Oid:
+        return self._git.commit(commit).tree
+
+    # --- replaying --------------------------------------------------------------------------------------
+
+    def replay(
+        self,
+        *,
+        base: Oid,
+        head: Oid,
+        onto: Oid,
+        dress: Dress,
+        committer: Identity,
+        when: str,
+        sign: bool,
+    ) -> Replayed:
+        """Replay base..head on `onto`; what is not one line becomes one commit of its net diff."""
+        hand = _Hand(committer=committer, when=when, sign=sign)
+        start = tree = self._tree(onto)
+        tip = onto
+        made: list[Oid] = []
+        for pick in self._picks(base, head):
+            merged = self._apply(pick, tree)
+            if isinstance(merged, Conflicted):
+                return merged
+            if merged == tree:
+                continue
+            tree, tip = merged, self._dressed(pick, merged, tip, dress, hand)
+            made.append(tip)
+        if not made or tree == start:
+            return NothingLeft()
+        patch = patch_of(trees.changes(self._git, start, tree))
+        return Built(commits=tuple(made), tree=tree, patch=patch)
+
+    def _picks(self, base: Oid, head: Oid) -> list[_Pick]:
+        line = self.commits(base, head)
+        if line is None:
+            source = self._git.commit(head)
+            return [_Pick(base=base, tree=source.tree, source=source, whole=True)]
+        return [_Pick(base=one.parents[0], tree=one.tree, source=one, whole=False) for one in line]
+
+    def _apply(self, pick: _Pick, onto: Oid) -> Oid | Conflicted:
+        """The tree `onto` with the pick's changes."""
+        before = self._tree(pick.base)
+        if before == onto or before == pick.tree:
+            return pick.tree if before == onto else onto
+        # A commit that is thrown away, with the tree we stand on and the picked commit's parent, makes that
+        # parent the merge base; `merge-tree --merge-base` would say it plainly, but came with git 2.40.
+        ours = self._throw_away(onto, pick.base)
+        theirs = self._throw_away(pick.tree, pick.base) if pick.whole else pick.source.oid
+        ran = self._git.run("merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", ours, theirs, ok=(0, 1))
+        tree, *paths = os.fsdecode(ran.out).rstrip("\0").split("\0")
+        return Conflicted(paths=tuple(sorted(set(paths)))) if ran.code else tree
+
+    def _throw_away(self, tree: Oid, parent: Oid) -> Oid:
+        hand = _Hand(committer=_NOBODY, when="0 +0000", sign=False)
+        return self._commit_tree(tree, parent, ("throw-away", _NOBODY, hand.when), hand)
+
+    def _dressed(self, pick: _Pick, tree: Oid, parent: Oid, dress: Dress, hand: _Hand) -> Oid:
+        return self._commit_tree(tree, parent, dress(pick.source), hand)
+
+    def _commit_tree(self, tree: Oid, parent: Oid, dressed: tuple[str, Identity, str], hand: _Hand) -> Oid:
+        message, author, authored = dressed
+        who = {
+            "GIT_AUTHOR_NAME": author.name,
+            "GIT_AUTHOR_EMAIL": author.email,
+            "GIT_AUTHOR_DATE": f"@{authored}",  # without the sign git takes small numbers for years
+            "GIT_COMMITTER_NAME": hand.committer.name,
+            "GIT_COMMITTER_EMAIL": hand.committer.email,
+            "GIT_COMMITTER_DATE": f"@{hand.when}",
+        }
+        args = ["commit-tree", tree, "-p", parent, *(["-S"] if hand.sign else [])]
+        return self._git.run(*args, stdin=message.encode("utf-8", "surrogateescape"), env=who).text
+
+    # --- bookkeeping ------------------------------------------------------------------------------------
+
+    def anchor(self, run: str, oid: Oid) -> None:
+        """Keep the candidate from `git gc`."""
+        self._git.run("update-ref", candidate_ref(run), oid)
+
+    def drop(self, run: str) -> None:
+        """Let the candidate go; harmless when it is gone."""
+        self._git.run("update-ref", "-d", candidate_ref(run))
+
+    def bookkeep(
+        self,
+        *,
+        code: Oid,
+        files: Mapping[str, bytes],
+        message: str,
+        author: Identity,
+        committer: Identity,
+        when: str,
+        sign: bool,
+        run: str,
+    ) -> Oid:
+        """One commit on `code` that changes `files` and, proven afterwards, nothing else; anchored."""
+        tree = self._tree(code)
+        commit = NewCommit(
+            ref=candidate_ref(run),
+            parent=code,
+            message=message if message.endswith("\n") else f"{message}\n",
+            author=author,
+            committer=committer,
+            when=when,
+            files={path: File(mode=self._mode(tree, path), content=files[path]) for path in files},
+        )
+        made = self._git.run("fast-import", "--quiet", "--force", stdin=stream(commit)).text
+        self._prove(tree, made, files)
+        if sign:
+            hand = _Hand(committer=committer, when=when, sign=True)
+            made = self._commit_tree(self._tree(made), code, (commit.message, author, when), hand)
+            self.anchor(run, made)
+        return made
+
+    def _mode(self, tree: Oid, path: str) -> str:
+        """The mode the file has; a new file is a plain one."""
+        where, entry = trees.find(self._git, tree, path)
+        if entry is None:
+            return "100644"
+        if where == path and entry.mode.startswith("100"):
+            return entry.mode
+        raise RefusedEarly(
+            f"{where} is {_kind(entry.mode)} on the target, so {path} cannot be written; "
+            "make it a plain file, or set [paths] to another place"
+        )
+
+    def _prove(self, tree: Oid, made: Oid, files: Mapping[str, bytes]) -> None:
+        changed = {change.path for change in trees.changes(self._git, tree, self._tree(made))}
+        if stray := sorted(changed - files.keys()):
+            raise GitFailed(f"the bookkeeping commit {made} changed {', '.join(stray)}; nothing was landed")
+        for path, content in files.items():
+            if self._git.blob(made, path) != content:
+                raise GitFailed(f"the bookkeeping commit {made} does not hold {path} as written")
+
+
+def candidate_ref(run: str) -> str:
+    return f"refs/runplan/candidate/{run}"
+
+
+def patch_of(changes: Iterable[Change]) -> str:
+    """What a verdict is bound to besides the tree: the same paths go from the same to the same content.
+
+    Stricter than git's patch id, which forgives moved lines, and costs no process.
+    """
+    digest = sha256()
+    for change in changes:
+        digest.update(f"{change.old_mode} {change.new_mode} {change.old} {change.new} ".encode())
+        digest.update(os.fsencode(change.path) + b"\0")
+    return digest.hexdigest()
+
+
+def _kind(mode: str) -> str:
+    kinds = {trees.SYMLINK: "a symbolic link", trees.SUBMODULE: "a submodule", trees.TREE: "a directory"}
+    return kinds.get(mode, "a file")

@@ -1,0 +1,284 @@
+"""The candidate: commits replayed on the target and bookkeeping on top, all without a checkout."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from runplan.adapters.candidate import Candidates, candidate_ref
+from runplan.core.errors import RefusedEarly
+from runplan.core.gitfacts import Built, Conflicted, Identity, NothingLeft
+from tests.support.repos import Repo, make_repo
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from runplan.core.gitfacts import Commit, Replayed
+
+USER = Identity(name="Uma User", email="uma@example.org")
+WHEN = "1700000000 +0000"
+FILES = {"a.txt": "a1\na2\na3\n", "b.txt": "b\n", "dir/c.txt": "c\n"}
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Repo:
+    return make_repo(tmp_path / "repo", **FILES)
+
+
+@pytest.fixture
+def candidates(repo: Repo) -> Iterator[Candidates]:
+    with repo.adapter() as git:
+        yield Candidates(git)
+
+
+def dressed(commit: Commit) -> tuple[str, Identity, str]:
+    return f"{commit.message}\nRunplan-Run: r1\n", commit.author, commit.authored
+
+
+def replay(candidates: Candidates, base: str, head: str, onto: str) -> Replayed:
+    return candidates.replay(base=base, head=head, onto=onto, dress=dressed, committer=USER, when=WHEN, sign=False)
+
+
+def built(answer: Replayed) -> Built:
+    assert isinstance(answer, Built)
+    return answer
+
+
+def on_branch(repo: Repo, *changes: dict[str, str]) -> tuple[str, str]:
+    """Base and head of a branch `work` with one commit for each of `changes`; main is checked out again."""
+    base = repo.head()
+    repo.git("switch", "-qc", "work")
+    for number, files in enumerate(changes, start=1):
+        repo.commit(f"Work {number}", **files)
+    head = repo.head()
+    repo.git("switch", "-q", "main")
+    return base, head
+
+
+# --- commits and changes ------------------------------------------------------------------------------
+
+
+def test_commits_between_two_points_come_oldest_first(repo: Repo, candidates: Candidates) -> None:
+    base, head = on_branch(repo, {"a.txt": "1\n"}, {"b.txt": "2\n"})
+    line = candidates.commits(base, head)
+    assert line is not None
+    assert [commit.message for commit in line] == ["Work 1\n", "Work 2\n"]
+    assert candidates.commits(base, base) == ()
+
+
+def test_a_merge_or_a_foreign_base_is_no_line(repo: Repo, candidates: Candidates) -> None:
+    base, head = on_branch(repo, {"a.txt": "1\n"})
+    elsewhere = repo.commit("Elsewhere", **{"b.txt": "other\n"})
+    repo.git("switch", "-q", "work")
+    repo.git("merge", "-q", "--no-ff", "-m", "Merge", "main")
+    assert candidates.commits(base, repo.head()) is None
+    assert candidates.commits(elsewhere, head) is None
+
+
+def test_changes_name_each_path_with_both_modes_and_contents(repo: Repo, candidates: Candidates) -> None:
+    base = repo.head()
+    repo.git("rm", "-q", "b.txt")
+    repo.write("dir/c.txt", "c\n").chmod(0o755)
+    (repo.path / "a.txt").unlink()
+    (repo.path / "a.txt").symlink_to("dir")
+    head = repo.commit("All kinds", **{"dir/new/d.txt": "d\n"})
+    found = candidates.changes(base, head)
+    raw = repo.git("diff-tree", "-r", "--raw", "--no-renames", "--no-abbrev", base, head)
+    ours = [
+        f":{one.old_mode} {one.new_mode} {one.old} {one.new} {one.kind}\t{one.path}" for one in found
+    ]  # fmt: skip
+    assert ours == raw.splitlines()
+
+
+def test_a_file_that_becomes_a_directory_is_one_path_less_and_one_more(repo: Repo, candidates: Candidates) -> None:
+    base = repo.head()
+    repo.git("rm", "-q", "b.txt")
+    head = repo.commit("File to directory", **{"b.txt/inner": "x\n"})
+    assert [(one.kind, one.path) for one in candidates.changes(base, head)] == [
+        ("D", "b.txt"),
+        ("A", "b.txt/inner"),
+    ]
+
+
+# --- replay -------------------------------------------------------------------------------------------
+
+
+def test_on_an_unmoved_target_the_trees_stay_and_the_messages_are_dressed(repo: Repo, candidates: Candidates) -> None:
+    base, head = on_branch(repo, {"a.txt": "1\n"}, {"b.txt": "2\n"})
+    answer = built(replay(candidates, base, head, base))
+    assert answer.tree == repo.tree("work")
+    assert len(answer.commits) == 2
+    assert repo.git("rev-parse", f"{answer.commits[0]}^") == base
+    assert repo.git("log", "-1", "--format=%B|%cn|%cd", "--date=raw", answer.commits[1]) == (
+        f"Work 2\n\nRunplan-Run: r1\n|Uma User|{WHEN}"
+    )
+
+
+def test_on_a_moved_target_both_sides_are_in_the_tree(repo: Repo, candidates: Candidates) -> None:
+    base, head = on_branch(repo, {"a.txt": "a1\na2\nmine\n"}, {"new.txt": "n\n"}, {"new.txt": "n2\n"})
+    onto = repo.commit("Theirs", **{"a.txt": "theirs\na1\na2\na3\n", "b.txt": "b2\n"})
+    answer = built(replay(candidates, base, head, onto))
+    assert repo.show(f"{answer.tree}:a.txt") == "theirs\na1\na2\nmine"
+    assert repo.show(f"{answer.tree}:b.txt") == "b2"
+    assert repo.git("log", "--format=%s", f"{onto}..{answer.commits[-1]}").split("\n") == [
+        "Work 3",
+        "Work 2",
+        "Work 1",
+    ]
+
+
+def test_a_conflict_names_its_paths_and_makes_nothing(repo: Repo, candidates: Candidates) -> None:
+    base, head = on_branch(repo, {"a.txt": "mine\n", "dir/ü b.txt": "mine\n"})
+    onto = repo.commit("Theirs", **{"a.txt": "theirs\n", "dir/ü b.txt": "theirs\n"})
+    refs = repo.refs()
+    assert replay(candidates, base, head, onto) == Conflicted(paths=("a.txt", "dir/ü b.txt"))
+    assert repo.refs() == refs
+
+
+def test_commits_that_become_empty_are_dropped(repo: Repo, candidates: Candidates) -> None:
+    base, head = on_branch(repo, {"a.txt": "same\n"}, {}, {"b.txt": "more\n"})
+    onto = repo.commit("Theirs", **{"a.txt": "same\n"})
+    answer = built(replay(candidates, base, head, onto))
+    assert [repo.git("log", "-1", "--format=%s", oid) for oid in answer.commits] == ["Work 3"]
+
+
+def test_nothing_is_left_when_the_target_holds_it_all(repo: Repo, candidates: Candidates) -> None:
+    base, head = on_branch(repo, {"a.txt": "same\n"}, {"b.txt": "more\n"})
+    onto = repo.commit("Theirs", **{"a.txt": "same\n", "b.txt": "more\n"})
+    assert replay(candidates, base, head, onto) == NothingLeft()
+    assert replay(candidates, base, base, onto) == NothingLeft()
+
+
+@pytest.mark.parametrize("moved", [False, True])
+def test_a_branch_with_a_merge_lands_as_one_commit_of_its_net_diff(
+    repo: Repo, candidates: Candidates, moved: bool
+) -> None:
+    base, _ = on_branch(repo, {"a.txt": "a1\na2\nmine\n"})
+    repo.commit("Theirs", **{"b.txt": "b2\n"})
+    repo.git("switch", "-q", "work")
+    repo.git("merge", "-q", "--no-ff", "-m", "Merge and more", "main")
+    head = repo.commit("Last", **{"last.txt": "l\n"})
+    onto = repo.head("main") if moved else base
+    answer = built(replay(candidates, base, head, onto))
+    assert len(answer.commits) == 1
+    assert answer.tree == repo.tree("work")
+    assert repo.git("log", "-1", "--format=%s %p", answer.commits[0]).startswith("Last ")
+
+
+def test_a_branch_set_back_behind_its_base_lands_as_its_net_diff(repo: Repo, candidates: Candidates) -> None:
+    start = repo.head()
+    base = repo.commit("Base", **{"b.txt": "b2\n"})
+    repo.git("switch", "-qc", "work", start)
+    head = repo.commit("Work", **{"a.txt": "mine\n"})
+    repo.git("switch", "-q", "main")
+    onto = repo.commit("Theirs", **{"dir/c.txt": "c2\n"})
+    answer = built(replay(candidates, base, head, onto))
+    assert repo.show(f"{answer.tree}:b.txt") == "b"
+    assert repo.show(f"{answer.tree}:dir/c.txt") == "c2"
+
+
+def test_the_patch_stays_when_others_change_other_files_only(repo: Repo, candidates: Candidates) -> None:
+    base, head = on_branch(repo, {"a.txt": "a1\na2\nmine\n"})
+    first = built(replay(candidates, base, head, base))
+    elsewhere = built(replay(candidates, base, head, repo.commit("B", **{"b.txt": "b2\n"})))
+    same_file = built(replay(candidates, base, head, repo.commit("A", **{"a.txt": "0\na1\na2\na3\n"})))
+    assert first.patch == elsewhere.patch
+    assert first.tree != elsewhere.tree
+    assert first.patch != same_file.patch
+
+
+def test_odd_authors_dates_and_bytes_come_through(repo: Repo, candidates: Candidates) -> None:
+    base = repo.head()
+    repo.git("switch", "-qc", "work")
+    env = {"GIT_AUTHOR_NAME": "Jörg <x>", "GIT_AUTHOR_EMAIL": "j@x", "GIT_AUTHOR_DATE": "@99 +0130"}
+    repo.write("a.txt", "1\n")
+    repo.git("commit", "-qa", "-F", "-", env=env, stdin="caf\udce9\n")
+    answer = built(replay(candidates, base, repo.head(), base))
+    raw = repo.git("cat-file", "commit", answer.commits[0])
+    assert "author Jörg x <j@x> 99 +0130" in raw
+    assert "café" in raw  # git itself takes such bytes for Latin-1
+
+
+# --- bookkeeping --------------------------------------------------------------------------------------
+
+
+def bookkeep(candidates: Candidates, code: str, files: dict[str, bytes]) -> str:
+    return candidates.bookkeep(
+        code=code, files=files, message="Mark", author=USER, committer=USER, when=WHEN, sign=False, run="r1"
+    )
+
+
+def test_bookkeeping_changes_its_files_keeps_their_modes_and_is_anchored(repo: Repo, candidates: Candidates) -> None:
+    repo.write("b.txt", "b\n").chmod(0o755)
+    code = repo.commit("Executable")
+    odd = 'reports/odd "näme"\\.md'
+    made = bookkeep(candidates, code, {"b.txt": b"\xff\x00done", odd: b"new\n"})
+    assert [(one.path, one.new_mode) for one in candidates.changes(code, made)] == [
+        ("b.txt", "100755"),
+        (odd, "100644"),
+    ]
+    assert repo.refs()[candidate_ref("r1")] == made
+    assert repo.git("log", "-1", "--format=%P %s %an %cd", "--date=raw", made) == (f"{code} Mark Uma User {WHEN}")
+    assert repo.status() == ""
+
+
+def test_bookkeeping_again_moves_the_anchor_and_dropping_it_is_harmless_twice(
+    repo: Repo, candidates: Candidates
+) -> None:
+    first = bookkeep(candidates, repo.head(), {"b.txt": b"1"})
+    candidates.anchor("r1", first)
+    second = bookkeep(candidates, repo.head(), {"b.txt": b"2"})
+    assert repo.refs()[candidate_ref("r1")] == second
+    candidates.drop("r1")
+    candidates.drop("r1")
+    assert candidate_ref("r1") not in repo.refs()
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("link", "link is a symbolic link"),
+        ("link/report.md", "link is a symbolic link"),
+        ("dir", "dir is a directory"),
+        ("b.txt/report.md", "b.txt is a file"),
+    ],
+)
+def test_bookkeeping_refuses_to_replace_what_is_no_plain_file(
+    repo: Repo, candidates: Candidates, path: str, said: str
+) -> None:
+    (repo.path / "link").symlink_to("dir")
+    code = repo.commit("Link")
+    with pytest.raises(RefusedEarly, match=said):
+        bookkeep(candidates, code, {path: b"x"})
+
+
+# --- the key of a tree without our own files ----------------------------------------------------------
+
+
+def test_the_code_key_ignores_the_named_paths_and_nothing_else(repo: Repo, candidates: Candidates) -> None:
+    ours = ["plans/p.md", "reports/plan-p.md"]
+    plain = candidates.code_key(repo.tree(), ours)
+    repo.commit("Ours", **{"plans/p.md": "1\n", "reports/plan-p.md": "r\n"})
+    assert candidates.code_key(repo.tree(), ours) == plain
+    repo.commit("Beside ours", **{"plans/q.md": "1\n"})
+    beside = candidates.code_key(repo.tree(), ours)
+    assert beside != plain
+    repo.commit("Ours again", **{"plans/p.md": "2\n"})
+    assert candidates.code_key(repo.tree(), ours) == beside
+    repo.commit("Code", **{"dir/c.txt": "c2\n"})
+    assert candidates.code_key(repo.tree(), ours) != beside
+
+
+def test_building_a_candidate_touches_no_checkout_and_no_other_ref(repo: Repo, candidates: Candidates) -> None:
+    base, head = on_branch(repo, {"a.txt": "mine\n"})
+    repo.write("a.txt", "edited by the user\n")
+    index = (repo.path / ".git/index").read_bytes()
+    refs = repo.refs()
+    answer = built(replay(candidates, base, head, base))
+    made = bookkeep(candidates, answer.commits[-1], {"b.txt": b"x"})
+    assert repo.refs() == refs | {candidate_ref("r1"): made}
+    assert (repo.path / ".git/index").read_bytes() == index
+    assert (repo.path / "a.txt").read_text() == "edited by the user\n"
+    assert sorted(path.name for path in repo.path.iterdir()) == [".git", "a.txt", "b.txt", "dir"]
