@@ -138,5 +138,5 @@ def _check_zone(settled: Settled) -> None:
     except (ZoneInfoNotFoundError, ValueError, OSError):
         origin = settled.origins["run.timezone"]
         raise SettingsError(
-            f"{origin}: [run] timezone: no zone {zone!r}; say one like Europe/Berlin"
+            f"{origin}: [run] timezone: this machine knows no zone {zone!r}; say UTC, or one like Europe/Berlin"
         ) from None

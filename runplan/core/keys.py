@@ -133,7 +133,7 @@ KEYS: tuple[Key, ...] = (
         name="clean",
         default="ignored",
         choices=("ignored", "untracked"),
-        why="what is removed before gates, so that leftovers cannot fake a green: ignored or untracked",
+        why="removed before gates, lest leftovers fake a green: ignored or untracked files",
     ),
     Key(
         section="run",
@@ -161,7 +161,7 @@ KEYS: tuple[Key, ...] = (
         section="tests",
         name="command",
         default="",
-        why="the command that proves a phase, taken verbatim, e.g. make test; it is never guessed",
+        why="command that proves a phase, e.g. make test; taken verbatim, never guessed",
     ),
     Key(
         section="tests",
@@ -183,7 +183,7 @@ KEYS: tuple[Key, ...] = (
         name="summary",
         default="",
         rule=values.pattern,
-        why="regular expression the output must contain to count as finished; empty for none",
+        why="regular expression that the output of a finished run contains; empty for none",
     ),
     Key(
         section="limits",

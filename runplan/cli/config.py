@@ -1,0 +1,40 @@
+"""runplan config: every setting with its value and where it comes from."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from runplan.core.errors import Exit
+from runplan.core.settingstext import toml
+
+if TYPE_CHECKING:
+    import argparse
+
+HELP = "print every setting, its value and where it comes from"
+EXAMPLES = """\
+  runplan config                              every key, value and origin
+  RUNPLAN_RUN_LANDING=pr runplan config       what a variable changes
+  runplan config --json                       the same for a script"""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(args: argparse.Namespace) -> Exit:
+    from runplan.adapters.repository import open_repository
+    from runplan.adapters.settings import environment, load
+
+    env = environment()
+    settled = load(open_repository(Path.cwd(), env=env).root, env=env, flags={})
+    if args.json:
+        rows = [{"key": key, "value": value, "origin": settled.origins[key]} for key, value in settled.values.items()]
+        print(json.dumps(rows, indent=2, ensure_ascii=False))
+        return Exit.DONE
+    shown = {key: toml(value) for key, value in settled.values.items()}
+    keys, values = max(map(len, shown)), max(map(len, shown.values()))
+    for key, value in shown.items():
+        print(f"{key:<{keys}}  {value:<{values}}  {settled.origins[key]}")
+    return Exit.DONE

@@ -1,0 +1,114 @@
+"""The doctor's judgement: what stands in the way of a run, each with its remedy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from runplan.core.config import Settings
+    from runplan.core.facts import Cast, Facts, Place
+
+#: The first git with `merge-tree --write-tree`.
+OLDEST_GIT = (2, 38)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One thing that was looked at."""
+
+    name: str
+    ok: bool
+    detail: str
+    remedy: str = ""  #: what to do; empty when ok
+
+
+def check(
+    facts: Facts,
+    settings: Settings,
+    *,
+    place: Place,
+    cast: Sequence[Cast],
+    unusable: str = "",
+    leftovers: Sequence[str] = (),
+) -> tuple[Check, ...]:
+    """Every check in the order a run would meet them; `unusable` says why the settings cannot be read."""
+    return (
+        _git(facts),
+        _settings(unusable),
+        _identity(facts),
+        _target(facts, settings.run.target),
+        _worktrees(place),
+        *(_agent(each) for each in cast),
+        _tests(facts, settings.tests.command),
+        _leftovers(leftovers),
+    )
+
+
+def _git(facts: Facts) -> Check:
+    told = ".".join(map(str, facts.git_version))
+    oldest = ".".join(map(str, OLDEST_GIT))
+    return Check(
+        name="git",
+        ok=facts.git_version >= OLDEST_GIT,
+        detail=f"version {told}",
+        remedy="" if facts.git_version >= OLDEST_GIT else f"install git {oldest} or newer",
+    )
+
+
+def _settings(unusable: str) -> Check:
+    if unusable:
+        return Check(name="settings", ok=False, detail=unusable, remedy="correct it; see runplan config")
+    return Check(name="settings", ok=True, detail="every key is understood")
+
+
+def _identity(facts: Facts) -> Check:
+    if facts.identity is None:
+        remedy = 'git config user.name "Your Name" && git config user.email you@example.org'
+        return Check(name="identity", ok=False, detail="git does not know who you are", remedy=remedy)
+    signed = ", commits are signed" if facts.signs else ""
+    return Check(name="identity", ok=True, detail=f"{facts.identity.name} <{facts.identity.email}>{signed}")
+
+
+def _target(facts: Facts, target: str) -> Check:
+    if facts.empty:
+        remedy = "git commit --allow-empty -m Start"
+        return Check(name="target", ok=False, detail="the repository has no commit yet", remedy=remedy)
+    if target in facts.branches:
+        return Check(name="target", ok=True, detail=f"branch {target}")
+    remedy = f'set run.target = "{facts.default_branch}" in runplan.toml, or make it: git branch {target}'
+    return Check(name="target", ok=False, detail=f"there is no branch {target}", remedy=remedy)
+
+
+def _worktrees(place: Place) -> Check:
+    if place.writable:
+        return Check(name="worktrees", ok=True, detail=place.path)
+    remedy = "set run.worktrees to a directory you may write in"
+    return Check(name="worktrees", ok=False, detail=f"{place.path} cannot be written", remedy=remedy)
+
+
+def _agent(cast: Cast) -> Check:
+    if cast.found:
+        return Check(name=cast.role, ok=True, detail=f"{cast.agent} ({cast.program})")
+    remedy = f"install {cast.program}, or name another agent: agents.{cast.role}"
+    detail = f"{cast.agent}: {cast.program} was not found"
+    return Check(name=cast.role, ok=False, detail=detail, remedy=remedy)
+
+
+def _tests(facts: Facts, command: str) -> Check:
+    if command:
+        return Check(name="tests", ok=True, detail=command)
+    if facts.tests.present:
+        remedy = f'add to runplan.toml, under [tests]: command = "{facts.tests.command}"'
+        detail = f"there are tests ({facts.tests.found}) but no test command"
+        return Check(name="tests", ok=False, detail=detail, remedy=remedy)
+    return Check(name="tests", ok=True, detail="none found: gates are skipped, and every report says so")
+
+
+def _leftovers(leftovers: Sequence[str]) -> Check:
+    if not leftovers:
+        return Check(name="leftovers", ok=True, detail="none")
+    shown = ", ".join(leftovers[:5]) + (f" and {len(leftovers) - 5} more" if len(leftovers) > 5 else "")
+    return Check(name="leftovers", ok=False, detail=shown, remedy="runplan gc")

@@ -1,0 +1,50 @@
+"""What was found around a repository, for `init` and `doctor`: plain values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from runplan.core.gitfacts import Identity
+    from runplan.core.testinfra import Infrastructure
+
+#: The agents that can be looked for by name, in the order they are suggested.
+PROGRAMS = ("claude", "codex", "gemini", "opencode", "qwen", "aider", "mini")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """A repository and the machine it lies on."""
+
+    root: str  #: the main checkout
+    git_version: tuple[int, ...]
+    branches: tuple[str, ...]  #: short names; none while there is no commit
+    default_branch: str  #: what the remote calls its own, else main, master or the current one; "" for none
+    identity: Identity | None
+    signs: bool  #: commit.gpgsign
+    remotes: tuple[str, ...]
+    installed: tuple[str, ...]  #: of PROGRAMS, those on PATH
+    tests: Infrastructure
+
+    @property
+    def empty(self) -> bool:
+        return not self.branches
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """The directory worktrees are made in."""
+
+    path: str
+    writable: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cast:
+    """Who plays a role, and whether their program is there."""
+
+    role: str
+    agent: str
+    program: str  #: the program or script file that was looked for
+    found: bool

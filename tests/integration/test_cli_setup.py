@@ -1,0 +1,228 @@
+"""The verbs around a start: init, doctor and config, in real repositories."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tomllib
+from argparse import ArgumentParser, Namespace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from runplan.cli import config, doctor, init
+from runplan.core.errors import Exit, RefusedEarly, SettingsError
+from runplan.core.keys import KEYS
+from tests.support.repos import init_repo, make_repo
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from types import ModuleType
+
+
+@pytest.fixture(autouse=True)
+def _at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine with git and nothing else, a user without settings."""
+    (tmp_path / "bin").mkdir()
+    for name, value in {
+        "GIT_CONFIG_GLOBAL": "/dev/null",
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "HOME": str(tmp_path / "home"),
+        "XDG_CONFIG_HOME": str(tmp_path / "home/config"),
+    }.items():
+        monkeypatch.setenv(name, value)
+    git = shutil.which("git")
+    assert git is not None
+    (tmp_path / "bin/git").symlink_to(git)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+
+
+def install(tmp_path: Path, *names: str) -> None:
+    for name in names:
+        path = tmp_path / "bin" / name
+        path.write_text("#!/bin/sh\n", encoding="utf-8")
+        path.chmod(0o755)
+
+
+def call(verb: ModuleType, *words: str) -> Exit:
+    parser = ArgumentParser()
+    verb.arguments(parser)
+    outcome: Exit = verb.run(parser.parse_args(words))
+    return outcome
+
+
+# --- init ----------------------------------------------------------------------------------------------
+
+
+def test_init_writes_what_it_found_and_names_the_next_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install(tmp_path, "claude", "codex")
+    repo = make_repo(tmp_path / "app", **{"Makefile": "test:\n\ttrue\n", "src/x.py": ""})
+    monkeypatch.chdir(repo.path / "src")
+    assert call(init) is Exit.DONE
+    values = tomllib.loads((repo.path / "runplan.toml").read_text(encoding="utf-8"))
+    assert values["run"] == {"target": "main"}
+    assert values["tests"] == {"command": "make test"}
+    assert values["agents"] == {"implementer": "claude", "verifier": "codex", "planner": "claude"}
+    told = capsys.readouterr().out
+    assert "claude implements, codex verifies" in told
+    assert str(repo.path / "runplan.toml") in told
+    assert told.endswith("Next: runplan doctor\n")
+
+
+def test_after_init_the_doctor_is_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(tmp_path, "claude")
+    repo = make_repo(tmp_path / "app", **{"tests/x.py": ""})
+    monkeypatch.chdir(repo.path)
+    assert call(doctor) is Exit.USAGE
+    call(init)
+    assert call(doctor) is Exit.DONE
+
+
+@pytest.mark.parametrize("name", ["runplan.toml", "config/runplan.toml"])
+def test_init_never_overwrites(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    repo = make_repo(tmp_path / "app")
+    mine = repo.write(name, "mine")
+    monkeypatch.chdir(repo.path)
+    with pytest.raises(RefusedEarly, match=f"{name} exists and is left as it is"):
+        call(init)
+    assert mine.read_text(encoding="utf-8") == "mine"
+    assert repo.status().splitlines() == [f"?? {name}"]
+
+
+def test_init_does_not_write_through_a_dangling_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    repo = make_repo(tmp_path / "app")
+    (repo.path / "runplan.toml").symlink_to(tmp_path / "elsewhere")
+    monkeypatch.chdir(repo.path)
+    with pytest.raises(RefusedEarly, match="exists"):
+        call(init)
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_init_without_agents_says_so_and_keeps_the_roles_as_hints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    repo = make_repo(tmp_path / "app")
+    monkeypatch.chdir(repo.path)
+    call(init)
+    assert "none of the known agents is installed" in capsys.readouterr().out
+    text = (repo.path / "runplan.toml").read_text(encoding="utf-8")
+    assert '# verifier = "codex"' in text
+    assert '# kind = "command"' in text
+
+
+def test_init_works_in_an_empty_repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    repo = init_repo(tmp_path / "app")
+    monkeypatch.chdir(repo.path)
+    assert call(init) is Exit.DONE
+    assert tomllib.loads((repo.path / "runplan.toml").read_text(encoding="utf-8"))["run"] == {"target": "main"}
+
+
+@pytest.mark.parametrize("verb", [init, doctor, config])
+def test_outside_of_a_repository_every_verb_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: ModuleType
+) -> None:
+    (tmp_path / "new").mkdir()
+    monkeypatch.chdir(tmp_path / "new")
+    with pytest.raises(RefusedEarly, match="is not in a git repository; run git init"):
+        call(verb)
+    assert list((tmp_path / "new").iterdir()) == []
+
+
+@pytest.mark.parametrize("verb", [init, doctor, config])
+def test_in_a_bare_repository_every_verb_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: ModuleType
+) -> None:
+    monkeypatch.chdir(init_repo(tmp_path / "bare", "--bare").path)
+    with pytest.raises(RefusedEarly, match="bare repository"):
+        call(verb)
+
+
+# --- doctor --------------------------------------------------------------------------------------------
+
+
+def test_the_doctor_names_every_fault_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    repo = init_repo(tmp_path / "app")
+    repo.git("config", "--remove-section", "user")
+    repo.write("tests/x.py", "")
+    repo.write("blocked", "a file")
+    repo.write("runplan.toml", '[run]\nworktrees = "blocked/wt"\n')
+    monkeypatch.chdir(repo.path)
+    assert call(doctor, "--json") is Exit.USAGE
+    checks = {each["name"]: each for each in json.loads(capsys.readouterr().out)}
+    assert [name for name, each in checks.items() if not each["ok"]] == [
+        *("identity", "target", "worktrees", "implementer", "verifier", "tests")
+    ]
+    assert all(each["remedy"] for each in checks.values() if not each["ok"])
+    assert set(checks["git"]) == {"name", "ok", "detail", "remedy"}
+
+
+def test_the_doctor_goes_on_when_the_settings_cannot_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install(tmp_path, "claude", "codex")
+    repo = make_repo(tmp_path / "app", **{"runplan.toml": "[run\n"})
+    monkeypatch.chdir(repo.path)
+    assert call(doctor) is Exit.USAGE
+    told = capsys.readouterr().out.splitlines()
+    assert [line for line in told if line.startswith("FAIL")] == [
+        "FAIL  settings    runplan.toml:1: invalid TOML: Expected ']' at the end of a table declaration"
+    ]
+    assert "-> " in told[2]
+
+
+def test_the_doctor_tells_of_leftovers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install(tmp_path, "claude", "codex")
+    monkeypatch.chdir(make_repo(tmp_path / "app").path)
+    assert doctor.run(Namespace(json=False)) is Exit.DONE
+    assert doctor.run(Namespace(json=False), ["worktree app-x"]) is Exit.USAGE
+    assert "worktree app-x\n                  -> runplan gc" in capsys.readouterr().out
+
+
+# --- config --------------------------------------------------------------------------------------------
+
+
+def test_config_prints_every_key_with_value_and_origin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    repo = make_repo(
+        tmp_path / "app",
+        **{"runplan.toml": '[run]\ntarget = "trunk"\n[agents.local]\nkind = "command"\nargv = ["a", "b"]\n'},
+    )
+    monkeypatch.chdir(repo.path)
+    monkeypatch.setenv("RUNPLAN_LIMITS_WALL", "3h")
+    assert call(config) is Exit.DONE
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert 'run.target "trunk" runplan.toml' in lines
+    assert 'limits.wall "3h" RUNPLAN_LIMITS_WALL' in lines
+    assert "run.copy [] default" in lines
+    assert 'agents.local.argv ["a", "b"] runplan.toml' in lines
+    assert [line.split()[0] for line in lines[: len(KEYS)]] == [key.path for key in KEYS]
+
+
+def test_config_as_json_holds_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(make_repo(tmp_path / "app").path)
+    call(config, "--json")
+    rows = json.loads(capsys.readouterr().out)
+    assert {"key": "limits.wall", "value": "2h", "origin": "default"} in rows
+    assert [row["key"] for row in rows] == [key.path for key in KEYS]
+
+
+def test_config_refuses_what_it_cannot_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(make_repo(tmp_path / "app", **{"runplan.toml": "[rum]\n"}).path)
+    with pytest.raises(SettingsError, match=r"runplan.toml: \[rum\]: unknown section; did you mean \[run\]\?"):
+        call(config)
+
+
+@pytest.mark.parametrize("verb", [init, doctor, config])
+def test_every_verb_says_in_one_line_what_it_is_for_and_shows_itself(verb: ModuleType) -> None:
+    assert verb.HELP
+    assert "\n" not in verb.HELP
+    assert f"runplan {verb.__name__.rpartition('.')[2]}" in verb.EXAMPLES

@@ -1,0 +1,192 @@
+"""Looking around real repositories."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+
+from runplan.adapters.discovery import cast, look_around, worktree_place
+from runplan.adapters.repository import OLDEST_GIT
+from runplan.core import doctor
+from runplan.core.config import Layer, settle
+from runplan.core.errors import RefusedEarly
+from runplan.core.gitfacts import Identity
+from tests.support.repos import USER_EMAIL, USER_NAME, Repo, init_repo, isolated_env, make_repo
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from runplan.core.facts import Facts
+
+
+def seen(path: Path, **env: str) -> Facts:
+    return look_around(path, env=isolated_env(**env))
+
+
+def program(directory: Path, name: str) -> Path:
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / name
+    path.write_text("#!/bin/sh\n", encoding="utf-8")
+    path.chmod(0o755)
+    return path
+
+
+def test_a_repository_is_seen_whole_from_any_directory_in_it(tmp_path: Path) -> None:
+    repo = make_repo(tmp_path / "app", **{"Makefile": "test:\n\ttrue\n", "src/deep/x.py": ""})
+    facts = seen(tmp_path / "app" / "src" / "deep")
+    assert facts.root == str(repo.path)
+    assert facts.branches == ("main",)
+    assert facts.default_branch == "main"
+    assert facts.identity == Identity(name=USER_NAME, email=USER_EMAIL)
+    assert facts.git_version >= OLDEST_GIT
+    assert facts.tests.command == "make test"
+    assert (facts.signs, facts.remotes, facts.empty) == (False, (), False)
+
+
+def test_a_linked_worktree_belongs_to_its_main_checkout(tmp_path: Path) -> None:
+    repo = make_repo(tmp_path / "app")
+    repo.git("worktree", "add", "-q", "-b", "side", str(tmp_path / "side"))
+    assert seen(tmp_path / "side").root == str(repo.path)
+
+
+def test_no_repository_and_a_bare_one_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(RefusedEarly, match="is not in a git repository; run git init, or go to one"):
+        seen(tmp_path)
+    with pytest.raises(RefusedEarly, match="is not in a git repository"):
+        seen(tmp_path / "absent")
+    init_repo(tmp_path / "bare", "--bare")
+    with pytest.raises(RefusedEarly, match="is a bare repository, without a checkout"):
+        seen(tmp_path / "bare")
+
+
+def test_an_empty_repository_has_no_branches_but_a_name_for_the_first(tmp_path: Path) -> None:
+    init_repo(tmp_path / "app")
+    facts = seen(tmp_path / "app")
+    assert (facts.empty, facts.branches, facts.default_branch) == (True, (), "main")
+
+
+@pytest.mark.parametrize(
+    ("branches", "remote_head", "expected"),
+    [
+        (("work", "main"), "", "main"),
+        (("work", "master"), "", "master"),
+        (("work", "main", "dev"), "dev", "dev"),
+        (("work", "main"), "gone", "main"),
+        (("work",), "", "work"),
+    ],
+)
+def test_the_default_branch_is_the_remotes_else_the_usual_else_the_current(
+    tmp_path: Path, branches: tuple[str, ...], remote_head: str, expected: str
+) -> None:
+    repo = make_repo(tmp_path / "app")
+    repo.git("branch", "-m", branches[0])
+    for name in branches[1:]:
+        repo.git("branch", name)
+    if remote_head:
+        repo.git("symbolic-ref", "refs/remotes/origin/HEAD", f"refs/remotes/origin/{remote_head}")
+    assert seen(repo.path).default_branch == expected
+
+
+def test_a_detached_head_has_a_default_branch_all_the_same(tmp_path: Path) -> None:
+    repo = make_repo(tmp_path / "app")
+    repo.git("branch", "-m", "odd")
+    repo.git("checkout", "-q", "--detach")
+    assert seen(repo.path).default_branch == "odd"
+
+
+def test_an_identity_that_git_would_only_guess_is_none(tmp_path: Path) -> None:
+    repo = make_repo(tmp_path / "app")
+    repo.git("config", "--remove-section", "user")
+    assert seen(repo.path).identity is None
+    named = {"GIT_COMMITTER_NAME": "Env", "GIT_COMMITTER_EMAIL": "env@example.org"}
+    assert seen(repo.path, **named).identity == Identity(name="Env", email="env@example.org")
+
+
+def test_signing_and_remotes_are_read(tmp_path: Path) -> None:
+    repo = make_repo(tmp_path / "app")
+    repo.git("config", "commit.gpgsign", "yes")
+    repo.git("remote", "add", "upstream", "https://example.org/x.git")
+    facts = seen(repo.path)
+    assert (facts.signs, facts.remotes) == (True, ("upstream",))
+
+
+def test_variables_of_a_hook_do_not_lead_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Inside a hook git sets GIT_DIR and its like for everything below."""
+    make_repo(tmp_path / "other").git("branch", "elsewhere")
+    make_repo(tmp_path / "app", **{"tests/x.py": ""})
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "other/.git"))
+    monkeypatch.setenv("GIT_WORK_TREE", str(tmp_path / "other"))
+    monkeypatch.setenv("GIT_INDEX_FILE", str(tmp_path / "other/.git/index"))
+    facts = look_around(tmp_path / "app", env=dict(os.environ))
+    assert facts.branches == ("main",)
+    assert facts.tests.found == "tests/x.py"
+
+
+def test_looking_leaves_no_process_and_no_change(tmp_path: Path) -> None:
+    repo = make_repo(tmp_path / "app")
+    before = (repo.refs(), repo.status(), sorted(repo.path.glob(".git/*")))
+    children = set(psutil.Process().children())
+    seen(repo.path)
+    assert set(psutil.Process().children()) == children
+    assert (repo.refs(), repo.status(), sorted(repo.path.glob(".git/*"))) == before
+
+
+def test_agents_on_the_path_are_found_in_the_order_they_are_suggested(tmp_path: Path) -> None:
+    make_repo(tmp_path / "app")
+    for name in ("aider", "claude", "git-not"):
+        program(tmp_path / "bin", name)
+    assert seen(tmp_path / "app", PATH=str(tmp_path / "bin")).installed == ("claude", "aider")
+    assert seen(tmp_path / "app", PATH="").installed == ()
+
+
+def test_files_not_yet_committed_count_and_ignored_ones_do_not(tmp_path: Path) -> None:
+    repo: Repo = make_repo(tmp_path / "app", **{".gitignore": "tests/ignored.py\n"})
+    repo.write("tests/ignored.py", "")
+    assert not seen(repo.path).tests.present
+    repo.write("tests/new.py", "")
+    assert seen(repo.path).tests.found == "tests/new.py"
+
+
+def test_the_doctor_asks_for_the_git_a_run_asks_for() -> None:
+    assert doctor.OLDEST_GIT == OLDEST_GIT
+
+
+# --- places and agents ---------------------------------------------------------------------------------
+
+
+def test_a_place_that_does_not_exist_yet_is_judged_by_what_does(tmp_path: Path) -> None:
+    assert worktree_place(tmp_path / "a/b/c").writable
+    assert not (tmp_path / "a").exists()
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    assert not worktree_place(tmp_path / "file/wt").writable
+
+
+def test_each_role_is_looked_for_where_its_kind_lies(tmp_path: Path) -> None:
+    program(tmp_path / "bin", "codex")
+    program(tmp_path / "root/tools", "agent")
+    (tmp_path / "root/play.toml").write_text("", encoding="utf-8")
+
+    def found(implementer: str) -> tuple[str, bool]:
+        tables = {
+            "own": {"kind": "command", "argv": ["tools/agent", "-x"]},
+            "gone": {"kind": "command", "argv": ["tools/gone"]},
+            "named": {"kind": "command", "argv": ["codex"]},
+            "play": {"kind": "script", "script": "play.toml"},
+            "lost": {"kind": "script", "script": "lost.toml"},
+        }
+        values = {"agents": {"implementer": implementer, "verifier": "codex", **tables}}
+        agents = settle([Layer(origin="x", values=values)]).settings.agents
+        first, second = cast(tmp_path / "root", agents, env={"PATH": str(tmp_path / "bin")})
+        assert (second.role, second.found) == ("verifier", True)
+        return first.program, first.found
+
+    assert found("codex") == ("codex", True)
+    assert found("claude") == ("claude", False)
+    assert found("own") == ("tools/agent", True)
+    assert found("gone") == ("tools/gone", False)
+    assert found("named") == ("codex", True)
+    assert found("play") == ("play.toml", True)
+    assert found("lost") == ("lost.toml", False)

@@ -1,0 +1,183 @@
+"""Settings from real files, the environment and flags."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from zoneinfo import available_timezones
+
+import pytest
+
+from runplan.adapters.settings import load, repository_file, user_file, worktree_root
+from runplan.core.errors import SettingsError
+
+
+@pytest.fixture
+def env(tmp_path: Path) -> dict[str, str]:
+    """A user without any settings."""
+    return {"XDG_CONFIG_HOME": str(tmp_path / "config-home"), "HOME": str(tmp_path / "home")}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    root = tmp_path / "repository"
+    root.mkdir()
+    return root
+
+
+def write(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def refusal(root: Path, env: dict[str, str], **flags: object) -> str:
+    with pytest.raises(SettingsError) as told:
+        load(root, env=env, flags=flags)
+    return str(told.value)
+
+
+def test_without_any_file_the_defaults_hold(root: Path, env: dict[str, str]) -> None:
+    settled = load(root, env=env, flags={})
+    assert settled.settings.run.landing == "cherry-pick"
+    assert set(settled.origins.values()) == {"default"}
+
+
+def test_flag_beats_environment_beats_repository_beats_user_beats_default(root: Path, env: dict[str, str]) -> None:
+    """The order of the public contract, one key per step."""
+    user = write(
+        user_file(env),
+        '[run]\nlanding = "pr"\ntarget = "u"\nremote = "u"\nauthor = "agent"\n',
+    )
+    write(root / "runplan.toml", '[run]\nlanding = "pr"\ntarget = "r"\nremote = "r"\n')
+    env |= {"RUNPLAN_RUN_LANDING": "pr", "RUNPLAN_RUN_TARGET": "e"}
+    settled = load(root, env=env, flags={"run.landing": "direct", "run.target": None})
+
+    def seen(key: str) -> tuple[object, str]:
+        return settled.values[f"run.{key}"], settled.origins[f"run.{key}"]
+
+    assert seen("landing") == ("direct", "command line")
+    assert seen("target") == ("e", "RUNPLAN_RUN_TARGET")
+    assert seen("remote") == ("r", "runplan.toml")
+    assert seen("author") == ("agent", str(user))
+    assert seen("clean") == ("ignored", "default")
+
+
+def test_the_file_at_the_top_hides_the_one_under_config(root: Path, env: dict[str, str]) -> None:
+    below = write(root / "config/runplan.toml", '[run]\ntarget = "below"\n')
+    assert repository_file(root) == below
+    assert load(root, env=env, flags={}).origins["run.target"] == "config/runplan.toml"
+    write(root / "runplan.toml", "[run]\n")
+    assert load(root, env=env, flags={}).settings.run.target == "main"
+
+
+def test_the_users_file_lies_where_the_platform_keeps_settings(tmp_path: Path) -> None:
+    assert user_file({"XDG_CONFIG_HOME": "/x"}) == Path("/x/runplan/runplan.toml")
+    below = "Library/Application Support" if sys.platform == "darwin" else ".config"
+    assert user_file({"HOME": str(tmp_path)}) == tmp_path / below / "runplan" / "runplan.toml"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[run]\nlanding = \n", "runplan.toml:2: invalid TOML: Invalid value"),
+        ("[run\n", "runplan.toml:1: invalid TOML: Expected ']' at the end of a table declaration"),
+        ('[run]\nsetup = """', "runplan.toml: invalid TOML: Unterminated string at the end of the file"),
+        ("[run]\ntarget = 'a'\ntarget = 'b'\n", "runplan.toml:3: invalid TOML: Cannot overwrite a value"),
+        ("[run]\nlandin = 'pr'\n", "runplan.toml: [run] landin: unknown key; did you mean 'landing'?"),
+        ("[run]\ntimezone = 'Mars/Base'\n", "runplan.toml: [run] timezone: this machine knows no zone 'Mars/Base'"),
+        ("[run]\ntimezone = '../x'\n", "runplan.toml: [run] timezone: this machine knows no zone '../x'"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_named_with_its_line(
+    root: Path, env: dict[str, str], text: str, message: str
+) -> None:
+    write(root / "runplan.toml", text)
+    assert refusal(root, env).startswith(message)
+
+
+def test_a_file_that_is_no_text_is_named(root: Path, env: dict[str, str]) -> None:
+    (root / "runplan.toml").write_bytes(b"[run]\n# \xff\n")
+    assert refusal(root, env) == "runplan.toml: not UTF-8 text (byte 8)"
+
+
+def test_a_byte_order_mark_and_windows_line_ends_do_no_harm(root: Path, env: dict[str, str]) -> None:
+    (root / "runplan.toml").write_bytes(b'\xef\xbb\xbf[run]\r\ntarget = "trunk"\r\n')
+    assert load(root, env=env, flags={}).settings.run.target == "trunk"
+
+
+def test_a_zone_that_exists_is_taken(root: Path, env: dict[str, str]) -> None:
+    if "Europe/Berlin" not in available_timezones():
+        pytest.skip("this machine has no zone database")
+    env["RUNPLAN_RUN_TIMEZONE"] = "Europe/Berlin"
+    assert load(root, env=env, flags={}).settings.run.timezone == "Europe/Berlin"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "section", "field", "expected"),
+    [
+        ("RUNPLAN_TESTS_COMMAND", "make test", "tests", "command", "make test"),
+        ("RUNPLAN_TESTS_TIMEOUT", "90s", "tests", "timeout_s", 90.0),
+        ("RUNPLAN_RUN_MAIN_PROTECTED", "yes", "run", "main_protected", True),
+        ("RUNPLAN_RUN_MAX_FIX_CYCLES", "0", "run", "max_fix_cycles", 0),
+        ("RUNPLAN_RUN_COPY", ".env, b", "run", "copy", (".env", "b")),
+        ("RUNPLAN_LIMITS_USD", "2.5", "limits", "usd", 2.5),
+    ],
+)
+def test_a_variable_sets_its_key(
+    root: Path, env: dict[str, str], name: str, text: str, section: str, field: str, expected: object
+) -> None:
+    settled = load(root, env=env | {name: text}, flags={})
+    assert getattr(getattr(settled.settings, section), field) == expected
+    assert name in settled.origins.values()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        (
+            "RUNPLAN_RUN_LANDIN",
+            "pr",
+            "RUNPLAN_RUN_LANDIN: names no setting; did you mean RUNPLAN_RUN_LANDING?",
+        ),
+        ("RUNPLAN_TEST", "x", "RUNPLAN_TEST: names no setting; did you mean RUNPLAN_"),
+        ("RUNPLAN_LIMITS_TOKENS", "many", "RUNPLAN_LIMITS_TOKENS: [limits] tokens: must be a whole number"),
+        ("RUNPLAN_LIMITS_USD", "nan", "RUNPLAN_LIMITS_USD: [limits] usd: must be 0 or more"),
+        ("RUNPLAN_RUN_MAIN_PROTECTED", "perhaps", "RUNPLAN_RUN_MAIN_PROTECTED: [run] main_protected: must be"),
+    ],
+)
+def test_a_variable_that_cannot_be_used_is_named(
+    root: Path, env: dict[str, str], name: str, text: str, message: str
+) -> None:
+    assert refusal(root, env | {name: text}).startswith(message)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("ROLE", "PLAN", "PHASE", "RUN", "ATTEMPT", "PROMPT", "RETURN", "AGENT", "DISPATCH", "CYCLE"),
+        "TEST_CRASH_AT",
+    ],
+)
+def test_what_runplan_tells_its_agents_is_no_setting(root: Path, env: dict[str, str], name: str) -> None:
+    settled = load(root, env=env | {f"RUNPLAN_{name}": "1"}, flags={})
+    assert set(settled.origins.values()) == {"default"}
+
+
+def test_flags_may_be_text_or_typed_and_are_checked_like_any_value(root: Path, env: dict[str, str]) -> None:
+    flags = {"limits.tokens": "5", "run.copy": ["a"]}
+    settings = load(root, env=env, flags=flags).settings
+    assert (settings.limits.tokens, settings.run.copy) == (5, ("a",))
+    assert refusal(root, env, **{"limits.wall": "x"}).startswith("command line: [limits] wall: must be")
+    assert "unknown key" in refusal(root, env, **{"run.mode": "x"})
+
+
+@pytest.mark.parametrize(
+    ("written", "below"),
+    [("~/.cache/wt", "home/.cache/wt"), ("~", "home"), ("../wt", "repository/../wt"), ("/abs/wt", "/abs/wt")],
+)
+def test_the_worktree_root_is_found_from_home_or_repository(
+    root: Path, env: dict[str, str], tmp_path: Path, written: str, below: str
+) -> None:
+    settings = load(root, env=env, flags={"run.worktrees": written}).settings
+    assert worktree_root(root, settings, env) == tmp_path / below

@@ -1,0 +1,144 @@
+"""The doctor's judgement: each fault by name, with the remedy that helps."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from runplan.core.config import Layer, Settings, settle
+from runplan.core.doctor import Check, check
+from runplan.core.facts import Cast, Facts, Place
+from runplan.core.gitfacts import Identity
+from runplan.core.testinfra import Infrastructure
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+HEALTHY = Facts(
+    root="/home/uma/app",
+    git_version=(2, 39, 5),
+    branches=("main", "next"),
+    default_branch="main",
+    identity=Identity(name="Uma", email="uma@example.org"),
+    signs=False,
+    remotes=("origin",),
+    installed=("claude",),
+    tests=Infrastructure(found="Makefile", command="make test"),
+)
+PLACE = Place(path="/home/uma/worktrees", writable=True)
+CAST = (Cast(role="implementer", agent="claude", program="claude", found=True),)
+
+
+def settings(**values: dict[str, str]) -> Settings:
+    return settle([Layer(origin="runplan.toml", values=values)]).settings
+
+
+TESTED = settings(tests={"command": "make test"})
+
+
+def faults(
+    facts: Facts = HEALTHY,
+    settings: Settings = TESTED,
+    *,
+    place: Place = PLACE,
+    cast: Sequence[Cast] = CAST,
+    unusable: str = "",
+    leftovers: Sequence[str] = (),
+) -> list[Check]:
+    found = check(facts, settings, place=place, cast=cast, unusable=unusable, leftovers=leftovers)
+    assert all(bool(each.remedy) is not each.ok for each in found)
+    return [each for each in found if not each.ok]
+
+
+def test_a_healthy_place_has_no_fault_and_every_check_says_what_it_saw() -> None:
+    assert faults() == []
+    names = [each.name for each in check(HEALTHY, TESTED, place=PLACE, cast=CAST)]
+    assert names == ["git", "settings", "identity", "target", "worktrees", "implementer", "tests", "leftovers"]
+
+
+def test_the_oldest_git_that_can_merge_without_a_checkout_is_enough() -> None:
+    assert faults(replace(HEALTHY, git_version=(2, 38))) == []
+
+
+@pytest.mark.parametrize(
+    ("facts", "expected"),
+    [
+        (
+            replace(HEALTHY, git_version=(2, 37, 9)),
+            Check(name="git", ok=False, detail="version 2.37.9", remedy="install git 2.38 or newer"),
+        ),
+        (
+            replace(HEALTHY, identity=None),
+            Check(
+                name="identity",
+                ok=False,
+                detail="git does not know who you are",
+                remedy='git config user.name "Your Name" && git config user.email you@example.org',
+            ),
+        ),
+        (
+            replace(HEALTHY, branches=()),
+            Check(
+                name="target",
+                ok=False,
+                detail="the repository has no commit yet",
+                remedy="git commit --allow-empty -m Start",
+            ),
+        ),
+        (
+            replace(HEALTHY, branches=("master",), default_branch="master"),
+            Check(
+                name="target",
+                ok=False,
+                detail="there is no branch main",
+                remedy='set run.target = "master" in runplan.toml, or make it: git branch main',
+            ),
+        ),
+    ],
+)
+def test_a_repository_that_cannot_be_worked_in_is_named_with_its_remedy(facts: Facts, expected: Check) -> None:
+    assert faults(facts) == [expected]
+
+
+def test_tests_without_a_command_are_a_fault() -> None:
+    """N7: the command is never guessed, only suggested."""
+    (fault,) = faults(settings=settings())
+    assert fault.detail == "there are tests (Makefile) but no test command"
+    assert fault.remedy == 'add to runplan.toml, under [tests]: command = "make test"'
+
+
+def test_no_tests_at_all_is_no_fault_but_said() -> None:
+    """N8."""
+    bare = replace(HEALTHY, tests=Infrastructure(found="", command=""))
+    assert faults(bare, settings()) == []
+    assert "gates are skipped" in check(bare, settings(), place=PLACE, cast=CAST)[-2].detail
+
+
+def test_a_missing_agent_is_named_with_its_role() -> None:
+    (fault,) = faults(cast=[Cast(role="verifier", agent="local", program="tools/agent", found=False)])
+    assert fault.name == "verifier"
+    assert fault.detail == "local: tools/agent was not found"
+    assert fault.remedy == "install tools/agent, or name another agent: agents.verifier"
+
+
+def test_a_worktree_root_that_cannot_be_written_is_a_fault() -> None:
+    (fault,) = faults(place=Place(path="/nope", writable=False))
+    assert (fault.name, fault.detail) == ("worktrees", "/nope cannot be written")
+
+
+def test_settings_that_cannot_be_read_are_a_fault() -> None:
+    (fault,) = faults(unusable="runplan.toml:3: invalid TOML: Invalid value")
+    assert fault.detail == "runplan.toml:3: invalid TOML: Invalid value"
+
+
+def test_leftovers_are_counted_and_swept_by_gc() -> None:
+    (fault,) = faults(leftovers=[f"wt-{number}" for number in range(7)])
+    assert fault.detail == "wt-0, wt-1, wt-2, wt-3, wt-4 and 2 more"
+    assert fault.remedy == "runplan gc"
+
+
+def test_signing_is_mentioned_where_it_is_wanted() -> None:
+    identity = check(replace(HEALTHY, signs=True), TESTED, place=PLACE, cast=CAST)[2]
+    assert identity.detail == "Uma <uma@example.org>, commits are signed"

@@ -1,0 +1,88 @@
+"""Settings as text: what is written can be read back, and the shipped file equals the code."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from runplan.core.config import Layer, settle
+from runplan.core.facts import Facts
+from runplan.core.gitfacts import Identity
+from runplan.core.keys import KEYS
+from runplan.core.settingstext import defaults_text, init_text, toml
+from runplan.core.testinfra import Infrastructure
+
+SHIPPED = Path(__file__).parents[2] / "config" / "runplan.toml"
+FOUND = Facts(
+    root="/home/uma/app",
+    git_version=(2, 39, 5),
+    branches=("trunk",),
+    default_branch="trunk",
+    identity=Identity(name="Uma", email="uma@example.org"),
+    signs=False,
+    remotes=("upstream", "fork"),
+    installed=("codex", "aider"),
+    tests=Infrastructure(found="Makefile", command="make test"),
+)
+
+
+def test_the_shipped_settings_file_is_the_one_the_code_writes() -> None:
+    """Write it anew with: python -c 'from runplan.core.settingstext import *; print(defaults_text(), end="")'."""
+    assert SHIPPED.read_text(encoding="utf-8") == defaults_text()
+
+
+def test_the_shipped_settings_file_sets_every_key_to_its_default_and_says_why() -> None:
+    values = tomllib.loads(SHIPPED.read_text(encoding="utf-8"))
+    assert {f"{section}.{name}" for section, table in values.items() for name in table} == {key.path for key in KEYS}
+    assert settle([Layer(origin="shipped", values=values)]).settings == settle([]).settings
+    assert all(f"# {key.why}\n" in defaults_text() for key in KEYS)
+
+
+def test_init_sets_what_was_found_and_leaves_the_rest_commented() -> None:
+    text = init_text(FOUND)
+    assert tomllib.loads(text) == {
+        "run": {"target": "trunk", "remote": "upstream"},
+        "agents": {"implementer": "codex", "verifier": "aider", "planner": "codex"},
+        "tests": {"command": "make test"},
+        "limits": {},
+        "paths": {},
+    }
+    assert '# landing = "cherry-pick"' in text
+    settle([Layer(origin="runplan.toml", values=tomllib.loads(text))])
+
+
+def test_init_text_means_the_defaults_when_its_comments_are_taken_away() -> None:
+    """Every commented line is a line that could be set."""
+    lines = [
+        line.removeprefix("# ") if line.startswith("# ") and " = " in line and "  # " in line else line
+        for line in init_text(replace(FOUND, installed=())).splitlines()
+    ]
+    values = tomllib.loads("\n".join(lines))
+    assert settle([Layer(origin="all", values=values)]).settings.limits == settle([]).settings.limits
+    assert values["agents"]["implementer"] == "claude"
+
+
+def test_one_agent_alone_plays_every_role() -> None:
+    agents = tomllib.loads(init_text(replace(FOUND, installed=("claude",))))["agents"]
+    assert set(agents.values()) == {"claude"}
+
+
+def test_without_any_agent_init_says_so_and_shows_a_command() -> None:
+    text = init_text(replace(FOUND, installed=()))
+    assert tomllib.loads(text)["agents"] == {}
+    assert "None of the known agents (claude, codex, gemini, opencode, qwen, aider, mini)" in text
+    assert '# kind = "command"' in text
+    assert '# implementer = "claude"' in text
+
+
+def test_what_was_not_found_is_not_set() -> None:
+    nothing = replace(FOUND, default_branch="", remotes=(), installed=(), tests=Infrastructure(found="", command=""))
+    assert not any(tomllib.loads(init_text(nothing)).values())
+
+
+@pytest.mark.parametrize("value", ['a"b\\c\n\x7fä', True, 0, 0.5, "", ["a", "b c"], []])
+def test_any_value_survives_being_written(value: object) -> None:
+    assert tomllib.loads(f"x = {toml(value)}")["x"] == value
