@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
@@ -84,4 +83,6 @@ def _ref_part(phase: str) -> str:
 
 
 def _hash(text: str) -> str:
+    import hashlib  # dear, and most names need none
+
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:8]

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
 import pytest
 
+from runplan.adapters import discovery
 from runplan.adapters.discovery import cast, look_around, worktree_place
 from runplan.adapters.repository import OLDEST_GIT
 from runplan.core import doctor
@@ -17,8 +20,6 @@ from runplan.core.gitfacts import Identity
 from tests.support.repos import USER_EMAIL, USER_NAME, Repo, init_repo, isolated_env, make_repo
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from runplan.core.facts import Facts
 
 
@@ -148,6 +149,14 @@ def test_files_not_yet_committed_count_and_ignored_ones_do_not(tmp_path: Path) -
     assert not seen(repo.path).tests.present
     repo.write("tests/new.py", "")
     assert seen(repo.path).tests.found == "tests/new.py"
+
+
+def test_nothing_else_uses_gitpython() -> None:
+    """Where it ends is written down in docs/adr/0004."""
+    imports = re.compile(r"^\s*(?:import git\b|from git[. ])", re.MULTILINE)
+    package = Path(discovery.__file__).parents[1]
+    users = [path.name for path in package.rglob("*.py") if imports.search(path.read_text(encoding="utf-8"))]
+    assert users == ["discovery.py"]
 
 
 def test_the_doctor_asks_for_the_git_a_run_asks_for() -> None:

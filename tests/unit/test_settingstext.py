@@ -15,7 +15,8 @@ from runplan.core.keys import KEYS
 from runplan.core.settingstext import defaults_text, init_text, toml
 from runplan.core.testinfra import Infrastructure
 
-SHIPPED = Path(__file__).parents[2] / "config" / "runplan.toml"
+ROOT = Path(__file__).parents[2]
+SHIPPED = ROOT / "config" / "runplan.toml"
 FOUND = Facts(
     root="/home/uma/app",
     git_version=(2, 39, 5),
@@ -39,6 +40,12 @@ def test_the_shipped_settings_file_sets_every_key_to_its_default_and_says_why() 
     assert {f"{section}.{name}" for section, table in values.items() for name in table} == {key.path for key in KEYS}
     assert settle([Layer(origin="shipped", values=values)]).settings == settle([]).settings
     assert all(f"# {key.why}\n" in defaults_text() for key in KEYS)
+
+
+def test_the_manual_lists_every_key_with_its_default() -> None:
+    manual = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
+    rows = [line for line in manual.splitlines() if line.startswith("| `") and "." in line.split("`")[1]]
+    assert rows == [f"| `{key.path}` | `{toml(key.default)}` | {key.why} |" for key in KEYS]
 
 
 def test_init_sets_what_was_found_and_leaves_the_rest_commented() -> None:
