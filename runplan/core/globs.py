@@ -1,0 +1,64 @@
+"""Matches repository paths against patterns with `*`, `?`, `[…]` and `**`, from the root of the repository."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_WILD = re.compile(r"[*?\[]")
+_PIECES = re.compile(r"\*\*/|\*\*|\*|\?|\[!?\]?[^\]/]*\]|.", re.DOTALL)
+
+
+def covers(patterns: Iterable[str], path: str) -> bool:
+    """Whether any pattern covers the path."""
+    return any(matches(pattern, path) for pattern in patterns)
+
+
+def matches(pattern: str, path: str) -> bool:
+    """Whether the pattern covers the path; one that names a directory covers all that is in it."""
+    return _compiled(pattern).fullmatch(path) is not None
+
+
+def literal(pattern: str) -> str:
+    """The part of the pattern before its first wildcard; all of it when it has none."""
+    return _WILD.split(_plain(pattern), maxsplit=1)[0]
+
+
+def _plain(pattern: str) -> str:
+    return pattern.strip().removeprefix("./").lstrip("/")
+
+
+@lru_cache(maxsize=1024)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    plain = _plain(pattern)
+    parts = [_translated(piece) for piece in _PIECES.findall(plain.rstrip("/"))]
+    try:
+        return re.compile("".join(parts) + _below(plain), re.DOTALL)
+    except re.error:  # a range such as [z-a]: no path is meant
+        return re.compile(re.escape(plain))
+
+
+def _below(plain: str) -> str:
+    """What may follow: a name without wildcards may be a folder's; `src/*` means its files alone."""
+    if plain.endswith("/"):
+        return "/.*"
+    return "" if _WILD.search(plain.rpartition("/")[2]) else "(?:/.*)?"
+
+
+def _translated(piece: str) -> str:
+    if piece == "**/":
+        return "(?:.*/)?"
+    if piece == "**":
+        return ".*"
+    if piece == "*":
+        return "[^/]*"
+    if piece == "?":
+        return "[^/]"
+    if piece.startswith("[") and len(piece) > 1:
+        inside = piece[1:-1].replace("\\", r"\\").replace("[", r"\[")
+        return f"[^/{inside[1:]}]" if inside.startswith("!") else f"[{inside}]"
+    return re.escape(piece)

@@ -1,0 +1,205 @@
+"""Finds what an agent changed and may not: the plan, the checks it is judged by, files beyond its phase.
+
+The plan permits by naming: a path that stands in the text of the phase, or a pattern of its Touches: line.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from runplan.core import testfiles
+from runplan.core.globs import covers, literal, matches
+from runplan.core.reasons import Reason
+from runplan.core.secrets import holds_secret, named_like_secret
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from runplan.core.gitfacts import Untracked
+
+#: An untracked file larger than this is not committed for an agent.
+LARGEST_UNTRACKED = 5_000_000  # bytes
+
+#: What runplan or an agent leaves lying about for itself; never committed.
+LIFECYCLE = (".runplan/**", ".runplan-*")
+
+_REMOVES = re.compile(r"\b(?:remov|delet|drop|retir|mov|renam|replac|merg)\w*", re.IGNORECASE)
+
+
+class TamperKind(StrEnum):
+    """What was done."""
+
+    BOOKKEEPING = "bookkeeping"  #: the plan, its report or runplan's settings
+    REMOVED_TEST = "removed-test"
+    WEAKENED_TEST = "weakened-test"
+    NEW_SKIP = "new-skip"
+    LOWERED_THRESHOLD = "lowered-threshold"
+    CHANGED_CI = "changed-ci"
+    OUT_OF_SCOPE = "out-of-scope"
+    SECRET = "secret"  # noqa: S105 - the name of a finding
+    TOO_LARGE = "too-large"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tampering:
+    """One thing that blocks the attempt."""
+
+    kind: TamperKind
+    path: str
+    detail: str  #: for people, one line
+
+    @property
+    def reason(self) -> Reason:
+        return Reason.OUT_OF_SCOPE if self.kind is TamperKind.OUT_OF_SCOPE else Reason.TAMPERED
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.detail}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileChange:
+    """One changed file; the texts are needed only where `wants_text` says so."""
+
+    path: str
+    before: str | None  #: None when it was not there, or not text
+    after: str | None  #: None when it is gone, or not text
+    deleted: bool = False
+    added: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Permit:
+    """What the plan lets a phase change."""
+
+    text: str  #: the phase's section
+    touches: tuple[str, ...] = ()  #: patterns; empty permits every path
+    bookkeeping: tuple[str, ...] = field(default=())  #: plan, report, runplan.toml: never permitted
+
+    def names(self, path: str) -> bool:
+        """Whether the phase speaks of this very path, or of removing a folder it is in."""
+        if path in (literal(pattern) for pattern in self.touches) or _stands_in(self.text, path):
+            return True
+        return any(_removes_folder(line, path) for line in self.text.splitlines())
+
+    def covers(self, path: str) -> bool:
+        """Whether the path is within the phase's Touches:, or named."""
+        return not self.touches or covers(self.touches, path) or self.names(path)
+
+    def permits_ci(self, path: str) -> bool:
+        """Whether the phase means the CI: it names the path, or a pattern begins with the CI's own folder."""
+        top = path.partition("/")[0]
+        meant = (p for p in self.touches if literal(p) == path or literal(p).partition("/")[0] == top)
+        return self.names(path) or any(matches(pattern, path) for pattern in meant)
+
+
+def wants_text(path: str) -> bool:
+    """Whether `examine` looks into this file."""
+    return testfiles.may_hold_tests(path) or testfiles.sets_checks(path)
+
+
+def is_lifecycle(path: str) -> bool:
+    """Whether the file is never committed."""
+    return covers(LIFECYCLE, path)
+
+
+def examine(changes: Sequence[FileChange], permit: Permit) -> tuple[Tampering, ...]:
+    """Everything in the changes that the plan does not permit."""
+    names_now = frozenset[str]().union(
+        *(testfiles.test_names(c.after) for c in changes if c.after and testfiles.may_hold_tests(c.path))
+    )
+    found: list[Tampering] = []
+    for change in changes:
+        found += _scope(change.path, permit)
+        if change.path in permit.bookkeeping or permit.names(change.path):
+            continue
+        if change.added and named_like_secret(change.path):
+            found.append(_found(TamperKind.SECRET, change.path, "looks like a secret"))
+        found += _ci(change, permit)
+        found += _tests(change, names_now, permit)
+        found += _settings(change)
+    return tuple(found)
+
+
+def unwanted(
+    untracked: Sequence[Untracked], permit: Permit, *, texts: Mapping[str, str] | None = None
+) -> tuple[Tampering, ...]:
+    """The untracked files that may not be committed; `texts` holds the beginnings of those that were read."""
+    found: list[Tampering] = []
+    for file in untracked:
+        if is_lifecycle(file.path):
+            continue
+        found += _scope(file.path, permit)
+        if permit.names(file.path):
+            continue
+        if file.size > LARGEST_UNTRACKED:
+            found.append(_found(TamperKind.TOO_LARGE, file.path, f"{file.size} bytes, untracked and over 5 MB"))
+        if named_like_secret(file.path) or holds_secret((texts or {}).get(file.path, "")):
+            found.append(_found(TamperKind.SECRET, file.path, "looks like a secret"))
+    return tuple(found)
+
+
+def _found(kind: TamperKind, path: str, detail: str) -> Tampering:
+    return Tampering(kind=kind, path=path, detail=detail)
+
+
+def _scope(path: str, permit: Permit) -> Iterator[Tampering]:
+    if path in permit.bookkeeping:
+        yield _found(TamperKind.BOOKKEEPING, path, "belongs to runplan, no agent may change it")
+    elif not permit.covers(path):
+        yield _found(TamperKind.OUT_OF_SCOPE, path, f"outside Touches: {', '.join(permit.touches)}")
+
+
+def _ci(change: FileChange, permit: Permit) -> Iterator[Tampering]:
+    if testfiles.is_ci(change.path) and not permit.permits_ci(change.path):
+        yield _found(TamperKind.CHANGED_CI, change.path, "the CI was changed, and the phase does not say so")
+
+
+def _tests(change: FileChange, names_now: frozenset[str], permit: Permit) -> Iterator[Tampering]:
+    if not testfiles.may_hold_tests(change.path):
+        return
+    before, after = change.before or "", change.after or ""
+    had = testfiles.test_names(before)
+    gone = sorted(name for name in had - names_now if not _stands_in(permit.text, name))
+    if gone:
+        yield _found(TamperKind.REMOVED_TEST, change.path, f"tests removed: {', '.join(gone)}")
+    elif change.deleted and not had and testfiles.is_test(change.path):
+        yield _found(TamperKind.REMOVED_TEST, change.path, "the test file was removed")
+    elif not change.deleted:
+        yield from _weakened(change.path, before, after)
+    if testfiles.skips(after) > testfiles.skips(before):
+        yield _found(TamperKind.NEW_SKIP, change.path, "tests are skipped that were not, or new ones are")
+
+
+def _weakened(path: str, before: str, after: str) -> Iterator[Tampering]:
+    if emptied := sorted(testfiles.gutted(before, after)):
+        yield _found(TamperKind.WEAKENED_TEST, path, f"assert nothing any more: {', '.join(emptied)}")
+        return
+    kept = testfiles.test_names(before) <= testfiles.test_names(after)
+    lost = testfiles.assertions(before) - testfiles.assertions(after)
+    if kept and lost > 0 and testfiles.is_test(path):
+        yield _found(TamperKind.WEAKENED_TEST, path, f"{lost} fewer assertions in the same tests")
+
+
+def _settings(change: FileChange) -> Iterator[Tampering]:
+    if not testfiles.sets_checks(change.path) or change.before is None:
+        return
+    after = change.after or ""
+    if keys := testfiles.lowered(change.before, after):
+        yield _found(TamperKind.LOWERED_THRESHOLD, change.path, f"thresholds changed: {', '.join(keys)}")
+    if testfiles.left_out(after) > testfiles.left_out(change.before):
+        yield _found(TamperKind.NEW_SKIP, change.path, "the settings leave tests out that ran before")
+
+
+def _stands_in(text: str, word: str) -> bool:
+    """Whether the word stands in the text by itself, not as a part of a longer path or name."""
+    return re.search(rf"(?<![\w./-]){re.escape(word)}(?!\.?[\w/-])", text) is not None
+
+
+def _removes_folder(line: str, path: str) -> bool:
+    if not _REMOVES.search(line):
+        return False
+    folders = re.findall(r"(?<![\w.-])([\w.][\w./-]*/)(?:\*\*)?(?![\w.*-])", line)
+    return any(path.startswith(folder) for folder in folders)
