@@ -1,0 +1,44 @@
+"""Gives a plan of bare phase sections the tracker it lacks."""
+
+from __future__ import annotations
+
+from runplan.core.errors import PlanUnreadable
+from runplan.core.layout import lay_out
+from runplan.core.marks import WRITTEN, Status
+from runplan.core.scan import Lines, scan
+from runplan.core.sections import Section, find_sections
+
+
+def add_tracker(text: bytes, *, path: str) -> bytes:
+    """The plan with a tracker above its first phase; a plan that keeps its statuses somewhere comes back as it is.
+
+    Raises PlanUnreadable when a tracker would not help: no phase sections, or two of one name.
+    """
+    lines = scan(text, path=path)
+    sections = find_sections(lines)
+    try:
+        lay_out(lines, path=path)
+    except PlanUnreadable:
+        if not sections:
+            raise
+    else:
+        return text
+    fixed = _with_tracker(lines, sections)
+    lay_out(scan(fixed, path=path), path=path)  # a fault that a tracker does not mend is told, not written
+    return fixed
+
+
+def _with_tracker(lines: Lines, sections: tuple[Section, ...]) -> bytes:
+    rows = ["## Progress Tracker", "", "| Phase | Status | Commit | Notes |", "|-------|--------|--------|-------|"]
+    for section in sections:
+        title = section.title.replace("\\|", "|").replace("|", "\\|")
+        rows.append(f"| {section.id}{' — ' if title else ''}{title} | {WRITTEN[Status.TODO]} | | |")
+    at = lines.start(_above(lines, sections[0]))
+    tracker = lines.eol.join(row.encode() for row in [*rows, "", ""])
+    return lines.raw[:at] + tracker + lines.raw[at:]
+
+
+def _above(lines: Lines, first: Section) -> int:
+    """The line to put the tracker on: before the first phase, or before the level 2 heading that holds it."""
+    holders = [h.index for h in lines.headings if h.level == 2 and h.index < first.index]
+    return holders[-1] if first.level > 2 and holders else first.index

@@ -1,0 +1,113 @@
+"""Which phases a phase waits for: its own `Depends:` line, else the prose of its Dependencies."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from runplan.core.body import unbulleted
+from runplan.core.prose import first_sentence, read_prose, resolve, says_none
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from runplan.core.body import Body
+
+_ENTRY = re.compile(r"[,;]| and | & ")
+_PHASE = re.compile(r"phases? ", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """Something the Dependencies say and the line they say it on."""
+
+    line: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Depends:
+    """What a phase waits for."""
+
+    hard: tuple[str, ...] = ()
+    soft: tuple[str, ...] = ()
+    outside: tuple[Told, ...] = ()  #: sentences about what is no phase of this plan
+    unknown: tuple[Told, ...] = ()  #: ids of phases the plan does not have
+
+
+def read_depends(body: Body, *, own: str, known: Mapping[str, str]) -> Depends:
+    """What the phase `own` waits for, in a plan with the phases `known` (key to id, in tracker order)."""
+    for label in ("depends", "depends on"):
+        if label in body.labels:
+            index, value = body.labels[label]
+            return _explicit(value, index + 1, known)
+    hard: list[str] = []
+    soft: list[str] = []
+    outside: list[Told] = []
+    unknown: list[Told] = []
+    for number, (index, text) in enumerate(_paragraphs(body)):
+        if says_none(text):
+            if number == 0:
+                return Depends()
+            continue
+        said = read_prose(text, known=known)
+        hard += said.hard
+        soft += said.soft
+        unknown += [Told(line=index + 1, text=id_) for id_ in said.unknown]
+        if not said.phases and not said.unknown:
+            outside.append(Told(line=index + 1, text=first_sentence(text)[:200]))
+    waits = [id_ for id_ in dict.fromkeys(hard) if id_ != own]
+    return Depends(
+        hard=tuple(waits),
+        soft=tuple(id_ for id_ in dict.fromkeys(soft) if id_ != own and id_ not in waits),
+        outside=tuple(outside),
+        unknown=tuple(unknown),
+    )
+
+
+def _explicit(value: str, line: int, known: Mapping[str, str]) -> Depends:
+    """A `Depends:` line: a list of ids and ranges, taken at its word."""
+    value = " ".join(value.replace("`", "").replace("*", "").split()).rstrip(".")
+    if says_none(value) or not value.strip("-–—"):
+        return Depends()
+    hard: list[str] = []
+    unknown: list[Told] = []
+    for entry in _ENTRY.split(value):
+        words = _PHASE.sub("", entry.partition("(")[0].strip(), count=1)
+        ids, strangers = resolve(words, known)
+        hard += ids
+        if words and (strangers or not ids):
+            unknown.append(Told(line=line, text=words[:80]))
+    return Depends(hard=tuple(dict.fromkeys(hard)), unknown=tuple(unknown))
+
+
+def _paragraphs(body: Body) -> Iterator[tuple[int, str]]:
+    """The paragraphs and list items of the Dependencies, with the line each begins on."""
+    parts = [part.direct for part in body.parts("dependenc")]
+    if not parts and "dependencies" in body.labels:
+        index, value = body.labels["dependencies"]
+        if value:
+            yield index, value
+        parts = [_below(body, index)]
+    for part in parts:
+        begin, block = 0, list[str]()
+        for i in part:
+            bullet, text = unbulleted(body.lines.texts[i])
+            if block and (bullet or not text or body.lines.inert[i]):
+                yield begin, " ".join(block)
+                block = []
+            if text and not body.lines.inert[i] and text.strip("-*_ "):
+                begin = begin if block else i
+                block.append(text)
+        if block:
+            yield begin, " ".join(block)
+
+
+def _below(body: Body, index: int) -> range:
+    """The lines of a label's paragraph below its own line."""
+    texts = body.lines.texts
+    end = index + 1
+    while end < body.end and texts[end].strip() and texts[end][0] not in "#*":
+        end += 1
+    return range(index + 1, end)

@@ -1,0 +1,164 @@
+"""Front matter: the `key: value` block between two `---` lines, read and set without touching other bytes.
+
+A small part of YAML: scalars plain or quoted, comments, nested blocks (`metadata.version`) and block
+scalars, which are read but never written.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from runplan.core.errors import PlanUnreadable
+from runplan.core.scan import Lines, scan
+
+_KEY = re.compile(r"([ \t]*)([A-Za-z_][\w-]*)[ \t]*:(?=[ \t]|\Z)[ \t]*")
+_COMMENT = re.compile(r"(?:\A|[ \t]+)#.*\Z")
+_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"|' r"'(?:[^']|'')*'")
+_BLOCK = re.compile(r"[|>][+-]?[0-9]?\Z")
+_PLAIN = re.compile(r"[A-Za-z0-9_./+][\w./+:-]*\Z")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One key with its value and where the value stands."""
+
+    key: str  #: dotted for nested keys
+    value: str
+    index: int  #: line
+    indent: int
+    span: tuple[int, int]  #: columns of the value as written, quotes included
+    block: bool  #: a block scalar
+    end: int  #: index of the first line after the key, its block or its children
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrontMatter:
+    """The entries of a front matter, in their order."""
+
+    entries: tuple[Entry, ...]
+
+    def entry(self, key: str) -> Entry | None:
+        return next((entry for entry in self.entries if entry.key == key), None)
+
+    def get(self, key: str) -> str | None:
+        """The value of a key; None when it is absent."""
+        entry = self.entry(key)
+        return entry.value if entry else None
+
+    def every(self, key: str) -> tuple[str, ...]:
+        """The values of a key that may be repeated."""
+        return tuple(entry.value for entry in self.entries if entry.key == key)
+
+
+def read(lines: Lines) -> FrontMatter | None:
+    """The front matter of a text; None when there is none or it is never closed."""
+    if not lines.front:
+        return None
+    entries: list[Entry] = []
+    parents: list[tuple[int, str]] = []
+    i = 1
+    while i < lines.front:
+        found = _KEY.match(lines.texts[i])
+        if found is None:
+            i += 1
+            continue
+        indent = len(found.group(1))
+        parents = [parent for parent in parents if parent[0] < indent]
+        name = ".".join([*(parent[1] for parent in parents), found.group(2)])
+        entry = _entry(lines, i, found, name)
+        entries.append(entry)
+        parents.append((indent, found.group(2)))
+        i = entry.end if entry.block else i + 1
+    return FrontMatter(entries=tuple(entries))
+
+
+def _entry(lines: Lines, i: int, found: re.Match[str], name: str) -> Entry:
+    text, begin, indent = lines.texts[i], found.end(), len(found.group(1))
+    written = text[begin:]
+    quoted = _QUOTED.match(written)
+    written = quoted.group() if quoted else _COMMENT.sub("", written).rstrip()
+    end = _end(lines, i, indent)
+    block = bool(_BLOCK.match(written))
+    return Entry(
+        key=name,
+        value=_block_value(lines.texts[i + 1 : end], written) if block else _unquoted(written),
+        index=i,
+        indent=indent,
+        span=(begin, begin + len(written)),
+        block=block,
+        end=end,
+    )
+
+
+def _end(lines: Lines, i: int, indent: int) -> int:
+    end = i + 1
+    for j in range(i + 1, lines.front):
+        text = lines.texts[j]
+        if text.strip() and len(text) - len(text.lstrip()) <= indent:
+            break
+        if text.strip():
+            end = j + 1
+    return end
+
+
+def _block_value(texts: list[str], style: str) -> str:
+    return (" " if style[0] == ">" else "\n").join(text.strip() for text in texts if text.strip())
+
+
+def _unquoted(written: str) -> str:
+    if len(written) >= 2 and written[0] == written[-1] == '"':
+        return re.sub(r"\\(.)", r"\1", written[1:-1])
+    if len(written) >= 2 and written[0] == written[-1] == "'":
+        return written[1:-1].replace("''", "'")
+    return written
+
+
+def _quoted(value: str) -> str:
+    if _PLAIN.match(value):
+        return value
+    return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def put(raw: bytes, *, path: str, key: str, value: str, after: str = "") -> bytes:
+    """The text with one key set; a new key goes below the entry `after`, else to the end of its block."""
+    lines = scan(raw, path=path)
+    front = read(lines)
+    if front is None:
+        raise PlanUnreadable(f"{path}:1: there is no front matter to set {key} in; begin the file with ---")
+    entry = front.entry(key)
+    if entry is None:
+        return _insert(lines, front, path=path, key=key, value=value, after=after)
+    if entry.block or entry.end > entry.index + 1:
+        line = entry.index + 1
+        raise PlanUnreadable(f"{path}:{line}: {key} holds a block; write it on one line so that it can be set")
+    begin, end = (lines.at(entry.index, column) for column in entry.span)
+    gap = b"" if lines.texts[entry.index][entry.span[0] - 1] in " \t" else b" "
+    return raw[:begin] + gap + _quoted(value).encode() + raw[end:]
+
+
+def _insert(lines: Lines, front: FrontMatter, *, path: str, key: str, value: str, after: str) -> bytes:
+    parts = key.split(".")
+    depth = len(parts) - 1
+    while depth and front.entry(".".join(parts[:depth])) is None:
+        depth -= 1
+    owner = front.entry(".".join(parts[:depth]))
+    if owner is not None and owner.value:
+        raise PlanUnreadable(f"{path}:{owner.index + 1}: {owner.key} has a value; {key} cannot stand below it")
+    sibling = owner or front.entry(after)
+    at = sibling.end if sibling else lines.front
+    indent = _indent_below(front, owner)
+    added = ""
+    for part in parts[depth:-1]:
+        added += f"{indent}{part}:\n"
+        indent += "  "
+    added += f"{indent}{parts[-1]}: {_quoted(value)}\n"
+    offset = lines.start(at)
+    return lines.raw[:offset] + added.encode().replace(b"\n", lines.eol) + lines.raw[offset:]
+
+
+def _indent_below(front: FrontMatter, owner: Entry | None) -> str:
+    if owner is None:
+        return ""
+    children = [entry.indent for entry in front.entries if entry.key.startswith(owner.key + ".")]
+    return " " * (children[0] if children else owner.indent + 2)

@@ -1,0 +1,52 @@
+"""The grammar of phase ids: `1`, `4a`, `1A`, `3b-i`, `P1.A`, `A`, and the names that begin with one."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+#: One id. Parts after a dot or a hyphen stay short, so that `1-Setup` is phase 1 and `3b-i` is itself.
+ID = (
+    r"(?:[A-Za-z]{0,3}[0-9]{1,4}[A-Za-z]{0,3}|[A-Za-z]{1,2}|[IVXivx]{1,4})"
+    r"(?:[.-](?:[A-Za-z]{1,4}|[0-9]{1,4}[A-Za-z]{0,2}))*(?![A-Za-z0-9])"
+)
+_ID = re.compile(ID)
+_PHASE = re.compile(r"phase[ \t]+", re.IGNORECASE)
+_SEPARATOR = re.compile(r"[*_`]*[ \t]*(?:—|–|-+|:|\.(?![0-9])|\))[*_`]*[ \t]*")
+_MARKS = "*_`~ \t\r"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Named:
+    """A phase's id and title as a heading, a row or an item gives them."""
+
+    id: str
+    title: str
+    strong: bool  #: the id stands alone or a separator follows it; else a title follows after a blank only
+    phase: bool  #: the word Phase stands before it
+
+
+def read_name(text: str) -> Named | None:
+    """The id and title a text begins with; None when it begins with no id."""
+    text = _without_link(text.strip(_MARKS)).strip(_MARKS)
+    word = _PHASE.match(text)
+    begin = word.end() if word else 0
+    found = _ID.match(text, begin)
+    if found is None:
+        return None
+    separator = _SEPARATOR.match(text, found.end())
+    strong = separator is not None or not text[found.end() :].strip(_MARKS)
+    if not strong and not (text[found.end()] in " \t" and any(c.isdigit() for c in found.group())):
+        return None
+    rest = text[separator.end() if separator else found.end() :]
+    return Named(id=found.group(), title=rest.strip(_MARKS), strong=strong, phase=word is not None)
+
+
+def _without_link(text: str) -> str:
+    end = text.find("](")
+    return text[1:end] if text.startswith("[") and end > 0 else text
+
+
+def key(id_: str) -> str:
+    """What two spellings of one id have in common: branches of some file systems know no case."""
+    return id_.casefold()

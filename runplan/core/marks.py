@@ -1,0 +1,66 @@
+"""The status vocabulary of plans: how a status is read from a cell, a line or a box, and how it is written."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Status(StrEnum):
+    """How far a phase is, as its plan says."""
+
+    TODO = "todo"
+    IN_PROGRESS = "in-progress"
+    BLOCKED = "blocked"
+    DONE = "done"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """A status as it was read."""
+
+    status: Status
+    known: bool = True  #: False when the text is no word of the vocabulary and was taken for todo
+
+
+_GLYPH = re.compile("✅|\\[[xX]\\]|🟡|⏳|⚙|🔴|⬚|⬜|\\[ ?\\]")
+_GLYPHS = {
+    "✅": Status.DONE,
+    "[x]": Status.DONE,
+    "🟡": Status.IN_PROGRESS,
+    "⏳": Status.IN_PROGRESS,
+    "⚙": Status.IN_PROGRESS,
+    "🔴": Status.BLOCKED,
+}
+_WORD = re.compile(r"\b(?:(?<!not )done|in[ -]progress|blocked)\b", re.IGNORECASE)
+_WORDS = {"done": Status.DONE, "blocked": Status.BLOCKED}
+_TODO = frozenset({"", "-", "–", "—", "not started", "not done", "ready", "todo", "to do", "pending", "planned"})
+_HASH = re.compile(r"`([0-9a-f]{7,40})`|(?<![\w`])(?=[a-f]*[0-9])([0-9a-f]{7,40})(?![\w`])")
+
+#: What is written for a status. Only a person writes the other two.
+WRITTEN = {Status.DONE: "✅ Done", Status.TODO: "⬚"}
+
+
+def read_mark(text: str) -> Mark:
+    """The status a cell or a status line states; the first glyph decides, else the first word."""
+    glyph = _GLYPH.search(text)
+    word = _WORD.search(text)
+    if glyph is not None and (status := _GLYPHS.get(glyph.group().lower())) is not None:
+        return Mark(status=status)
+    if word is None or (glyph is not None and word.group().lower() != "blocked"):
+        known = glyph is not None or _plain(text) in _TODO
+        return Mark(status=Status.TODO, known=known)
+    return Mark(status=_WORDS.get(word.group().lower(), Status.IN_PROGRESS))
+
+
+def _plain(text: str) -> str:
+    return text.strip(" \t\r*_`.").lower()
+
+
+def read_commit(text: str) -> str:
+    """The last commit hash a text names, or nothing."""
+    commit = ""
+    for found in _HASH.finditer(text):
+        commit = found.group(1) or found.group(2)
+    return commit

@@ -1,0 +1,185 @@
+"""Reads sentences about dependencies between phases.
+
+Read for safety: a phase named without a word to the contrary is waited for. Negatives ("independent of
+Phase 1"), onward mentions ("feeds Phase 3") and wishes ("Phase 2 should be complete") are told apart.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from runplan.core.ids import ID, key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """What a paragraph says about phases."""
+
+    hard: tuple[str, ...] = ()
+    soft: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()  #: ids the plan does not have
+    phases: bool = False  #: it speaks of phases of this plan, be it to deny a dependency
+
+
+_LINK = r"[ ]?(?:,[ ]?(?:and|or)?|\band\b|\bor\b|&|\+|/|–|-|\bto\b|\bthrough\b|\.\.)[ ]?"
+_MENTION = re.compile(
+    rf"\b(?:phases?|all of|both(?: of)?|depends on)[ ]({ID}(?:{_LINK}(?:phases?[ ])?{ID})*)", re.IGNORECASE
+)
+_TOKEN = re.compile(rf"\bphases?\b|{ID}|–|-|\.\.", re.IGNORECASE)
+_RANGE = frozenset({"–", "-", "to", "through", ".."})
+
+_NONE = re.compile(r"[*_ ]*(?:none|n/a|nothing|no dependenc(?:y|ies))\b", re.IGNORECASE)
+_CODE = re.compile(r"`[^`]*`")
+_PLAN_NAME = re.compile(r"`(?:[A-Z0-9]+_[A-Z0-9_]+|[^` ]+\.md)`")
+_SENTENCE = re.compile(r"[.!?](?= |\Z)|;")
+_CLAUSE = re.compile(
+    r",? but (?!is |are |was |were |not )|,? while |,? whereas |, (?=phases? [^ ]{1,20} (?:is|are|should|may|can) )",
+    re.IGNORECASE,
+)
+_EXPLAINED = re.compile(r" (?:—|--) ")
+_NOT = re.compile(
+    r"(?:\bnot|n't|\bnever|\bno) .{0,60}?\b(?:depend|requir|need|block|gate|prerequisite|wait)", re.IGNORECASE
+)
+_NOT_BEFORE = re.compile(r"(?:not|never|n't) (?:[a-z]{1,20} ){0,3}before ", re.IGNORECASE)
+_APART = re.compile(
+    r"\b(?:independent(?:ly)? (?:of|from)|in parallel|parallel (?:to|with)|alongside|in any order"
+    r"|regardless of|unrelated to|without waiting for)\b",
+    re.IGNORECASE,
+)
+_VERB = re.compile(r"\b(?:is|are|can|may|could|runs?)\b", re.IGNORECASE)
+_ONWARD = re.compile(
+    r"\b(?:before|feeds?|feeding|enables?|unblocks?|blocks|blocking|precedes?|prerequisite (?:for|of)"
+    r"|(?:consumed|used|needed|required|referenced|extended) by|for (?=phases? ))\b",
+    re.IGNORECASE,
+)
+_SOFT = re.compile(
+    r"\b(?:should|recommended|soft|ideally|prefer|preferably|preferred|optional|optionally|nice to have)\b",
+    re.IGNORECASE,
+)
+_SOFT_ASIDE = "\x01"  #: stands for "(optional …)" right after the phase it speaks of; no text holds it
+_MUST = re.compile(r"\bmust\b", re.IGNORECASE)
+_OTHER_PLAN = re.compile(r"(?:[A-Z0-9]+_[A-Z0-9_]+|[^ ]+\.md|\b[Pp]lan(?: [A-Z])?)(?:'s)? \Z")
+_OF_OTHER_PLAN = re.compile(r"(?:'s)? (?:of|in|from) (?!this\b|the plan\b)(?:[A-Z]|the other|another|[^ ]+\.md)")
+
+
+def says_none(text: str) -> bool:
+    """Whether a paragraph begins by saying that there is nothing to wait for."""
+    return _NONE.match(text) is not None
+
+
+def first_sentence(text: str) -> str:
+    return _SENTENCE.split(text, maxsplit=1)[0].strip()
+
+
+def read_prose(text: str, *, known: Mapping[str, str]) -> Said:
+    """What a paragraph says about the phases of a plan, given as key to id in tracker order."""
+    text = _CODE.sub(lambda code: code.group()[1:-1] if _PLAN_NAME.fullmatch(code.group()) else "", text)
+    text = " ".join(_without_asides(text.replace("*", "").replace(_SOFT_ASIDE, "")).split())
+    said = [_clause(clause, known) for part in _SENTENCE.split(text) for clause in _CLAUSE.split(part)]
+    return Said(
+        hard=tuple(id_ for one in said for id_ in one.hard),
+        soft=tuple(id_ for one in said for id_ in one.soft),
+        unknown=tuple(id_ for one in said for id_ in one.unknown),
+        phases=any(one.phases for one in said),
+    )
+
+
+def _without_asides(text: str) -> str:
+    """The text without what stands in parentheses; an aside that makes a wish of it leaves a mark."""
+    kept, depth, begin = [], 0, 0
+    for i, char in enumerate(text):
+        if char == "(":
+            depth += 1
+            if depth == 1:
+                kept.append(text[begin:i].rstrip())
+                begin = i + 1
+        elif char == ")" and depth:
+            depth -= 1
+            if not depth:
+                soft = _SOFT.match(text[begin : begin + 20].lstrip())
+                kept.append(_SOFT_ASIDE if soft else "")
+                begin = i + 1
+    return "".join(kept) if depth else "".join([*kept, text[begin:]])
+
+
+def _clause(clause: str, known: Mapping[str, str]) -> Said:
+    soft = bool(_SOFT.search(clause)) and not _MUST.search(clause)
+    if _NOT.search(clause) and not soft:
+        return Said(phases=bool(_MENTION.search(clause)))
+    named = _without_onward(clause)
+    head = _EXPLAINED.split(named, maxsplit=1)[0]
+    if _MENTION.search(head):
+        named = head
+    hard: list[str] = []
+    wished: list[str] = []
+    unknown: list[str] = []
+    for ids, strangers, aside in _mentions(named, known):
+        firm = len(ids) - 1 if aside else len(ids)
+        (wished if soft else hard).extend(ids[:firm])
+        wished.extend(ids[firm:])
+        unknown.extend(() if soft else strangers)
+    phases = bool(hard or wished) or len(named) < len(clause)
+    return Said(hard=tuple(hard), soft=tuple(wished), unknown=tuple(unknown), phases=phases)
+
+
+def _without_onward(clause: str) -> str:
+    """The clause up to where it says what does not hold back this phase."""
+    if (apart := _APART.search(clause)) is not None:
+        clause = "" if _VERB.search(clause[: apart.start()]) else clause[: apart.start()]
+    if _NOT_BEFORE.search(clause):
+        return clause
+    onward = _ONWARD.search(clause)
+    return clause[: onward.start()] if onward else clause
+
+
+def _mentions(clause: str, known: Mapping[str, str]) -> Iterator[tuple[list[str], list[str], bool]]:
+    """The phases each mention names, the ids nobody knows, and whether a softening aside follows."""
+    for mention in _MENTION.finditer(clause):
+        before = clause[max(0, mention.start() - 80) : mention.start()]
+        if _OTHER_PLAN.search(before) or _OF_OTHER_PLAN.match(clause, mention.end()):
+            continue
+        ids, unknown = resolve(mention.group(1), known)
+        yield ids, unknown, clause.startswith(_SOFT_ASIDE, mention.end())
+
+
+def resolve(listed: str, known: Mapping[str, str]) -> tuple[list[str], list[str]]:
+    """The ids of a list like `1, 2a and 4–6`, ranges by tracker order; and those that are no phase."""
+    ids: list[str] = []
+    unknown: list[str] = []
+    ranged = False
+    for token in _TOKEN.findall(listed):
+        if token.lower() in ("phase", "phases"):
+            continue
+        if token in _RANGE:
+            ranged = bool(ids)
+            continue
+        found = _known(token, known)
+        if ranged and len(found) == 1:
+            found = _between(ids[-1], found[0], known)
+        ranged = False
+        ids += found
+        if not found and any(char.isdigit() for char in token):
+            unknown.append(token)
+    return list(dict.fromkeys(ids)), unknown
+
+
+def _known(token: str, known: Mapping[str, str]) -> list[str]:
+    if (id_ := known.get(key(token))) is not None:
+        # Letters alone are words too: "Phase 1 and a test" names no phase A.
+        return [id_] if id_ == token or any(char.isdigit() for char in token) else []
+    first, _, last = token.partition("-")
+    if last and key(first) in known and key(last) in known:
+        return _between(known[key(first)], known[key(last)], known)
+    whole = token.rpartition(".")[0]  # "Phase 5c.3" is an item of phase 5c
+    return _known(whole, known) if whole else []
+
+
+def _between(first: str, last: str, known: Mapping[str, str]) -> list[str]:
+    order = list(known.values())
+    a, b = sorted((order.index(first), order.index(last)))
+    return order[a : b + 1]

@@ -1,0 +1,129 @@
+"""Pipe tables: their cells by column offsets, and the one table of a plan that is its tracker."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from runplan.core.ids import Named, read_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from runplan.core.scan import Lines
+
+_TRACKER_HEADINGS = frozenset({"tracker", "progress", "phase tracker", "status tracker", "phases", "status"})
+_COMMIT = frozenset({"commit", "commits", "hash", "sha"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """Where a cell's content stands in its line, blanks around it included."""
+
+    begin: int
+    end: int
+
+    def of(self, text: str) -> str:
+        return text[self.begin : self.end].strip()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A tracker row of one phase."""
+
+    index: int  #: line
+    name: Named
+    status: Cell | None  #: None when the row is too short to have one
+    commit: Cell | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """The tracker."""
+
+    index: int  #: line of the header row
+    rows: tuple[Row, ...]
+    nameless: tuple[int, ...]  #: lines of rows that begin with no phase id
+
+
+def cells(text: str) -> list[Cell]:
+    """The cells of a table row; outer pipes are optional, an escaped pipe is content."""
+    bounds = [-1]
+    escaped = False
+    for i, char in enumerate(text):
+        if char == "|" and not escaped:
+            bounds.append(i)
+        escaped = char == "\\" and not escaped
+    bounds.append(len(text))
+    found = [Cell(begin=a + 1, end=b) for a, b in pairwise(bounds)]
+    if len(found) > 1 and not found[0].of(text):
+        del found[0]
+    if len(found) > 1 and not found[-1].of(text):
+        del found[-1]
+    return found
+
+
+def find_tracker(lines: Lines, outside: Iterable[range]) -> Table | None:
+    """The tracker: the table with a Status column under a heading that says so, else with Phase and Status."""
+    for place, heading in enumerate(lines.headings):
+        if "progress tracker" in heading.text.lower() or heading.text.lower() in _TRACKER_HEADINGS:
+            for i in _under(lines, place):
+                if "status" in (names := _header(lines, i)):
+                    return _table(lines, i, names)
+    for part in outside:
+        for i in part:
+            names = _header(lines, i)
+            if "status" in names and "phase" in names:
+                return _table(lines, i, names)
+    return None
+
+
+def _under(lines: Lines, place: int) -> range:
+    borders = [heading.index for heading in lines.headings[place : place + 2]]
+    return range(borders[0] + 1, borders[1] if len(borders) == 2 else len(lines.texts))
+
+
+def _header(lines: Lines, index: int) -> list[str]:
+    text = lines.texts[index]
+    if lines.inert[index] or "|" not in text or "status" not in text.lower():
+        return []
+    return [cell.of(text).strip("*_`").lower() for cell in cells(text)]
+
+
+def _table(lines: Lines, header: int, names: list[str]) -> Table:
+    status = names.index("status")
+    commit = next((i for i, name in enumerate(names) if name in _COMMIT), -1)
+    phase = names.index("phase") if "phase" in names else 0
+    rows, nameless = [], []
+    for i in range(header + 1, len(lines.texts)):
+        text = lines.texts[i]
+        if lines.inert[i] or "|" not in text or text.startswith("#"):
+            break
+        if not text.strip("|-: \t\r"):
+            continue
+        found = cells(text)
+        name = _name(text, found, phase)
+        if name is not None:
+            rows.append(Row(index=i, name=name, status=_cell(found, status), commit=_cell(found, commit)))
+        elif text.lstrip().startswith("|"):
+            nameless.append(i)
+        else:
+            break
+    return Table(index=header, rows=tuple(rows), nameless=tuple(nameless))
+
+
+def _cell(found: list[Cell], column: int) -> Cell | None:
+    return found[column] if 0 <= column < len(found) else None
+
+
+def _name(text: str, found: list[Cell], phase: int) -> Named | None:
+    """The phase column's id; in a table that numbers its rows in a column before it, that number."""
+    cell = _cell(found, phase)
+    name = read_name(cell.of(text)) if cell else None
+    if name is not None or phase == 0:
+        return name
+    number = read_name(found[0].of(text))
+    if number is None or cell is None:
+        return None
+    return Named(id=number.id, title=cell.of(text), strong=True, phase=False)

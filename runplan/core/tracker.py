@@ -1,0 +1,113 @@
+"""Writes a phase's status back into its plan: one cell, line or key changes, every other byte stays."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from runplan.core import frontmatter
+from runplan.core.errors import PlanUnreadable
+from runplan.core.ids import key
+from runplan.core.layout import Format, Layout, Place, lay_out
+from runplan.core.marks import WRITTEN, Status
+from runplan.core.scan import Lines, scan
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_LANDED = re.compile(rb"[ \t]*\(`?[0-9a-f]{7,40}`?((?:,[^()]*)?)\)\Z")
+
+
+def set_status(text: bytes, *, path: str, phase: str, status: Status, commit: str = "") -> bytes:
+    """The plan with one phase set to done (with the commit that holds its work) or back to todo.
+
+    A plan that says so already comes back as it is. In progress and blocked are for people to write.
+    """
+    if status not in WRITTEN:
+        raise ValueError(f"{status} is never written to a plan")
+    lines = scan(text, path=path)
+    layout = lay_out(lines, path=path)
+    place = _place(layout, phase, path)
+    if place.mark.known and place.mark.status is status and commit in ("", place.commit):
+        return text
+    return _spliced(text, _edits(lines, layout.format, place, status, commit))
+
+
+def _place(layout: Layout, phase: str, path: str) -> Place:
+    for place in layout.places:
+        if key(place.id) == key(phase):
+            return place
+    ids = ", ".join(place.id for place in layout.places)
+    raise PlanUnreadable(f"{path}:1: there is no phase {phase}; the phases are {ids}")
+
+
+Edit = tuple[int, int, bytes]  #: bytes from, up to, and what stands there instead
+
+
+def _edits(lines: Lines, format_: Format, place: Place, status: Status, commit: str) -> list[Edit]:
+    words = WRITTEN[status]
+    match format_:
+        case Format.TRACKER:
+            return _row_edits(lines.raw, place, words, f"`{commit}`" if commit else "")
+        case Format.SECTIONS:
+            return [_line_edit(lines, place, f"{words} ({commit})" if commit else words)]
+        case Format.CHECKLIST:
+            return _box_edits(lines, place, status, commit)
+
+
+def _row_edits(raw: bytes, place: Place, words: str, commit: str) -> list[Edit]:
+    if commit and place.commit_at is None:
+        words = f"{words} ({commit})"
+    edits = [_cell_edit(raw, place.status_at, words)] if place.status_at else []
+    if commit and place.commit_at is not None:
+        edits.append(_cell_edit(raw, place.commit_at, commit))
+    return edits
+
+
+def _cell_edit(raw: bytes, at: tuple[int, int], words: str) -> Edit:
+    """Replaces a cell's content and keeps the blanks around it; an empty cell gets one on each side."""
+    begin, end = at
+    content = raw[begin:end]
+    if not content.strip():
+        return begin, end, f" {words} ".encode()
+    begin += len(content) - len(content.lstrip())
+    return begin, begin + len(content.strip()), words.encode()
+
+
+def _line_edit(lines: Lines, place: Place, words: str) -> Edit:
+    if place.status_at is not None:
+        begin, end = place.status_at
+        gap = b"" if lines.raw[begin - 1 : begin] in (b" ", b"\t") else b" "
+        return begin, end, gap + words.encode()
+    at = lines.start(place.first + 1)
+    added = f"**Status:** {words}".encode()
+    return at, at, added + lines.eol if lines.raw[:at].endswith(b"\n") else lines.eol + added
+
+
+def _box_edits(lines: Lines, place: Place, status: Status, commit: str) -> list[Edit]:
+    assert place.status_at is not None
+    box: Edit = (*place.status_at, b"x" if status is Status.DONE else b" ")
+    if not commit:
+        return [box]
+    begin = lines.starts[place.index]
+    content = lines.texts[place.index].encode().rstrip()
+    landed = _LANDED.search(content, max(content.rfind(b"("), 0))
+    note = landed.group(1) if landed else b""
+    at = begin + (landed.start() if landed else len(content))
+    gap = b"" if lines.raw[at - 1 : at] == b" " else b" "
+    return [box, (at, begin + len(content), gap + b"(" + commit.encode() + note + b")")]
+
+
+def _spliced(raw: bytes, edits: Iterable[Edit]) -> bytes:
+    for begin, end, words in sorted(edits, reverse=True):
+        raw = raw[:begin] + words + raw[end:]
+    return raw
+
+
+def complete(text: bytes, *, path: str, completed: str) -> bytes:
+    """The plan with `status: complete` and `completed:` in its front matter, both or neither."""
+    front = frontmatter.read(scan(text, path=path))
+    if front is None or (front.get("status") == "complete" and front.get("completed")):
+        return text
+    text = frontmatter.put(text, path=path, key="status", value="complete")
+    return frontmatter.put(text, path=path, key="completed", value=completed, after="status")
