@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from runplan.core.errors import SettingsError
 from runplan.core.keys import AGENT_KEYS, BY_PATH, KEYS, KINDS, SECTIONS, Key, nearest, read
@@ -103,16 +103,14 @@ class Settings:
     paths: PathSettings
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Layer:
+class Layer(NamedTuple):
     """Values from one place; `origin` names it in errors and in `runplan config`."""
 
     origin: str
     values: Mapping[str, object]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settled:
+class Settled(NamedTuple):
     """The settings, and for each dotted key what was written and where."""
 
     settings: Settings
@@ -128,10 +126,7 @@ def settle(layers: Sequence[Layer]) -> Settled:
     for layer in layers:
         for path, value, checked in _entries(layer):
             values[path], typed[path], origins[path] = value, checked, layer.origin
-    fields = {
-        section: {key.field: typed[key.path] for key in KEYS if key.section == section}
-        for section in SECTIONS
-    }
+    fields = {section: {key.field: typed[key.path] for key in KEYS if key.section == section} for section in SECTIONS}
     tables = _tables(typed, origins)
     _check_roles(typed, origins, tables)
     settings = Settings(
@@ -151,9 +146,7 @@ def _entries(layer: Layer) -> list[tuple[str, object, Any]]:
         if section not in SECTIONS:
             raise SettingsError(f"{layer.origin}: {_stray(section)}")
         if not isinstance(table, dict):
-            raise SettingsError(
-                f"{layer.origin}: {section}: must be a table; write [{section}] above its keys"
-            )
+            raise SettingsError(f"{layer.origin}: {section}: must be a table; write [{section}] above its keys")
         for name, value in table.items():
             if section == "agents" and isinstance(value, dict):
                 found += _agent_entries(layer.origin, name, value)
@@ -186,9 +179,7 @@ def _checked(origin: str, section: str, name: str, value: object) -> Any:
 
 def _agent_entries(origin: str, agent: str, table: dict[str, object]) -> list[tuple[str, object, Any]]:
     if agent in _ROLES:
-        raise SettingsError(
-            f'{origin}: [agents.{agent}]: a role, not an agent; write {agent} = "NAME" under [agents]'
-        )
+        raise SettingsError(f'{origin}: [agents.{agent}]: a role, not an agent; write {agent} = "NAME" under [agents]')
     section = f"agents.{agent}"
     found: list[tuple[str, object, Any]] = []
     for name, value in table.items():
@@ -222,9 +213,7 @@ def _tables(typed: Mapping[str, Any], origins: Mapping[str, str]) -> dict[str, A
 def _table(origin: str, agent: str, values: dict[str, Any]) -> AgentTable:
     kind = values.pop("kind", agent)
     if kind not in KINDS:
-        raise SettingsError(
-            f'{origin}: [agents.{agent}]: no kind; add kind = "command" (or {", ".join(KINDS)})'
-        )
+        raise SettingsError(f'{origin}: [agents.{agent}]: no kind; add kind = "command" (or {", ".join(KINDS)})')
     table = AgentTable(name=agent, kind=kind, **values)
     if missing := _missing(table):
         raise SettingsError(f"{origin}: [agents.{agent}]: {missing}")
@@ -249,10 +238,6 @@ def _check_roles(typed: Mapping[str, Any], origins: Mapping[str, str], tables: d
             continue
         if name not in KINDS:
             known = ", ".join(dict.fromkeys((*tables, *KINDS)))
-            raise SettingsError(
-                f"{origins[path]}: [agents] {role}: unknown agent {name!r}; there are {known}"
-            )
+            raise SettingsError(f"{origins[path]}: [agents] {role}: unknown agent {name!r}; there are {known}")
         if missing := _missing(AgentTable(name=name, kind=name)):
-            raise SettingsError(
-                f"{origins[path]}: [agents] {role}: {name!r} needs a table [agents.{name}]: {missing}"
-            )
+            raise SettingsError(f"{origins[path]}: [agents] {role}: {name!r} needs a table [agents.{name}]: {missing}")

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from runplan.core import names
 
@@ -28,8 +27,7 @@ class Shape(Enum):
     LIST = 'a list of texts like ["a", "b"]'
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unfit:
+class Unfit(NamedTuple):
     """A value that cannot be used, and why."""
 
     why: str
@@ -62,9 +60,7 @@ def seconds(text: str) -> float | None:
     found = _DURATION.fullmatch(text.strip().lower())
     if not found or not found.group(0):
         return None
-    return float(
-        sum(int(count) * unit for count, unit in zip(found.groups("0"), _UNITS.values(), strict=True))
-    )
+    return float(sum(int(count) * unit for count, unit in zip(found.groups("0"), _UNITS.values(), strict=True)))
 
 
 # --- shapes: the typed value, or None ------------------------------------------------------------------
