@@ -36,8 +36,14 @@ LOCK_TRIES = 5
 #: Between the hand-over of a lock and the shim's first word there is nothing to wait on but time.
 UNBORN_POLL_S = 0.005
 
+#: Where the kernel has no process descriptors, living shims are looked at this often.
+POLL_S = 0.05
+
 #: What a shim gets to write its exit after it was told to kill at once.
 FORCED_S = 2.0
+
+#: For processes whose shim is gone.
+SWEEP_GRACE_S = 0.5
 
 _HEADER = struct.Struct("!I")
 
@@ -149,7 +155,6 @@ class Dispatches:
             selector = stack.enter_context(selectors.DefaultSelector())
             if self._wakeup is not None:
                 selector.register(self._wakeup, selectors.EVENT_READ)
-            patient = True
             for dispatch in ids:
                 if self.standing(dispatch) != Running():
                     return True
@@ -158,9 +163,8 @@ class Dispatches:
                     stack.callback(os.close, handle)
                     selector.register(handle, selectors.EVENT_READ)
                 else:
-                    patient = False
-            if not patient:
-                timeout_s = min(UNBORN_POLL_S, UNBORN_POLL_S if timeout_s is None else timeout_s)
+                    look_again_s = POLL_S if shim else UNBORN_POLL_S
+                    timeout_s = look_again_s if timeout_s is None else min(look_again_s, timeout_s)
             return bool(selector.select(timeout_s))
 
     # --- ending -------------------------------------------------------------------------------------
@@ -187,7 +191,7 @@ class Dispatches:
         """End the processes that a dispatch left when its shim died; says how many there were."""
         if self.standing(dispatch) == Running():
             return 0
-        return processes.end_all(processes.marked(dispatch), grace_s=0.5)
+        return processes.end_found(lambda: processes.marked(dispatch), grace_s=SWEEP_GRACE_S)
 
     def _shim(self, dispatch: str) -> Process | None:
         identity = self._files(dispatch).shim_identity()

@@ -16,10 +16,13 @@ from typing import TYPE_CHECKING
 from runplan.adapters.processtable import Process, ProcessTable, this_table
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
 #: How long a killed process may take to leave the table (a disk that does not answer holds it longer).
 KILLED_S = 5.0
+
+#: Processes that are ended may still start others; after so many rounds the rest is left to a later sweep.
+ROUNDS = 20
 
 #: Kernels without process descriptors are asked again after this pause.
 POLL_S = 0.01
@@ -99,6 +102,16 @@ def end_all(found: Collection[Process], *, grace_s: float, table: ProcessTable |
     left = await_gone(left, timeout_s=grace_s, table=table)
     left = [process for process in left if send(process, signal.SIGKILL, table=table)]
     await_gone(left, timeout_s=KILLED_S, table=table)
+    return count
+
+
+def end_found(find: Callable[[], Collection[Process]], *, grace_s: float) -> int:
+    """End what `find` finds until it finds nothing more; says how many there were to end."""
+    count = 0
+    for _ in range(ROUNDS):
+        if not (found := find()):
+            break
+        count += end_all(found, grace_s=grace_s)
     return count
 
 

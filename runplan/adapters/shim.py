@@ -19,10 +19,12 @@ from typing import TYPE_CHECKING
 
 from runplan.adapters import processes
 from runplan.adapters.processtable import MARK
-from runplan.adapters.shim_output import CappedLog, Harvest, Lines
+from runplan.adapters.shim_output import Intake
 from runplan.core.dispatch import Ending, Outcome
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from runplan.adapters.dispatch_files import DispatchFiles
     from runplan.adapters.processtable import Process
     from runplan.adapters.shim_output import Reader
@@ -34,8 +36,8 @@ PIPE_SIZE = 1024 * 1024
 #: For what an agent leaves behind when it ends by itself.
 LEFTOVER_GRACE_S = 1.0
 
-#: Processes that are ended may still start others; after so many rounds the rest is left to a later sweep.
-ROUNDS = 10
+#: The kernel refuses to sleep for much longer at once.
+LONGEST_SLEEP_S = 86_400.0
 
 #: Processor time in a silence that counts as a sign of life: this much, and this share of the time.
 BUSY_S = 0.02
@@ -48,17 +50,20 @@ def supervise(launch: Launch, files: DispatchFiles, *, subreaper: bool) -> None:
         me = processes.identity(os.getpid())
         assert me is not None
         files.write_shim(me)
+        intake = Intake(out=files.out, err=files.err, cap=launch.log_cap, read=_reader(launch.reader))
         try:
-            agent, pipes = _start(launch)
-        except OSError as error:
-            message = f"cannot start {launch.argv[0]!r}: {error.strerror}: {error.filename or launch.cwd}"
+            agent, out, err = _start(launch)
+        except (OSError, ValueError) as error:
+            message = f"cannot start {launch.argv[0]!r}: {error}"
             files.write_exit(Outcome(ending=Ending.MISSING, code=None, signal=None, message=message))
             return
-        outcome = _Supervision(launch, files, agent, pipes, signals, subreaper=subreaper).see_through()
-    files.write_exit(outcome)
+        supervision = _Supervision(launch, agent, intake, signals, subreaper=subreaper)
+        supervision.listen(out, intake.take_out)
+        supervision.listen(err, intake.take_err)
+        files.write_exit(supervision.see_through())
 
 
-def _start(launch: Launch) -> tuple[subprocess.Popen[bytes], tuple[int, int]]:
+def _start(launch: Launch) -> tuple[int, int, int]:
     with contextlib.ExitStack() as stack:
         stdin = os.open(launch.stdin or os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         stack.callback(os.close, stdin)
@@ -74,7 +79,9 @@ def _start(launch: Launch) -> tuple[subprocess.Popen[bytes], tuple[int, int]]:
             env={**launch.env, MARK: launch.id},
             start_new_session=True,
         )
-    return agent, (out, err)
+    # We wait for every child ourselves; Popen must not think it has to.
+    agent.returncode = 0
+    return agent.pid, out, err
 
 
 def _pipe() -> tuple[int, int]:
@@ -126,32 +133,23 @@ class _Signals:
 class _Supervision:
     """One agent while it runs."""
 
-    def __init__(
-        self,
-        launch: Launch,
-        files: DispatchFiles,
-        agent: subprocess.Popen[bytes],
-        pipes: tuple[int, int],
-        signals: _Signals,
-        *,
-        subreaper: bool,
-    ) -> None:
+    def __init__(self, launch: Launch, agent: int, intake: Intake, signals: _Signals, *, subreaper: bool) -> None:
         self._launch = launch
-        self._agent = agent.pid
-        self._status: int | None = None
+        self._agent = agent
+        self._intake = intake
         self._signals = signals
         self._subreaper = subreaper
+        self._status: int | None = None
         self._ending: Ending | None = None
         self._kill_at = 0.0
         self._started = self._heard = time.monotonic()
-        self._sample: tuple[float, float] | None = None
-        self._harvest = Harvest(_reader(launch.reader))
-        self._lines = Lines(self._harvest.take)
-        self._logs = tuple(CappedLog(path, cap=launch.log_cap) for path in (files.out, files.err))
+        self._sample: tuple[float, float] | None = None  #: when, and the family's processor time
         self._selector = selectors.DefaultSelector()
         self._selector.register(signals.descriptor, selectors.EVENT_READ, None)
-        for pipe, log in zip(pipes, self._logs, strict=True):
-            self._selector.register(pipe, selectors.EVENT_READ, log)
+
+    def listen(self, pipe: int, take: Callable[[bytes], None]) -> None:
+        """Hand what comes through the pipe to `take`."""
+        self._selector.register(pipe, selectors.EVENT_READ, take)
 
     def see_through(self) -> Outcome:
         while self._status is None:
@@ -179,9 +177,7 @@ class _Supervision:
             os.close(key.fd)
             return 0
         self._heard = time.monotonic()
-        key.data.write(chunk)
-        if key.data is self._logs[0]:
-            self._lines.feed(chunk)
+        key.data(chunk)
         return len(chunk)
 
     def _drain(self) -> None:
@@ -193,14 +189,12 @@ class _Supervision:
             if key.fd in self._selector.get_map():
                 self._selector.unregister(key.fd)
                 os.close(key.fd)
-        self._lines.finish()
-        for log in self._logs:
-            log.close()
+        self._intake.finish()
 
     # --- limits -------------------------------------------------------------------------------------
 
-    def _until_next(self) -> float | None:
-        return max(0.0, min(self._moments()) - time.monotonic())
+    def _until_next(self) -> float:
+        return min(LONGEST_SLEEP_S, max(0.0, min(self._moments()) - time.monotonic()))
 
     def _moments(self) -> list[float]:
         if self._ending:
@@ -273,16 +267,12 @@ class _Supervision:
     def _end_leftovers(self) -> int:
         asked_s = self._launch.grace_s if self._ending is None else self._kill_at - time.monotonic()
         grace_s = max(0.0, min(LEFTOVER_GRACE_S, asked_s))
-        count = 0
-        for _ in range(ROUNDS):
-            childless = not self._reap()
-            # Orphans become children of a subreaper, so without children there is no descendant left.
-            if childless and self._subreaper:
-                break
-            if not (found := self._family()):
-                break
-            count += processes.end_all(found, grace_s=grace_s)
-        return count
+        return processes.end_found(self._leftovers, grace_s=grace_s)
+
+    def _leftovers(self) -> list[Process]:
+        childless = not self._reap()
+        # Orphans become children of a subreaper, so without children there is no descendant left.
+        return [] if childless and self._subreaper else self._family()
 
     def _outcome(self, exit_code: int, leftovers: int) -> Outcome:
         by_signal = exit_code < 0
@@ -290,9 +280,9 @@ class _Supervision:
             ending=self._ending or (Ending.SIGNALLED if by_signal else Ending.EXITED),
             code=None if by_signal else exit_code,
             signal=-exit_code if by_signal else None,
-            message=self._harvest.message,
-            events=self._harvest.events,
-            events_left_out=self._harvest.left_out,
-            output_bytes=sum(log.size for log in self._logs),
+            message=self._intake.harvest.message,
+            events=self._intake.harvest.events,
+            events_left_out=self._intake.harvest.left_out,
+            output_bytes=self._intake.size,
             leftovers=leftovers,
         )

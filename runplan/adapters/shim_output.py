@@ -144,3 +144,29 @@ class Harvest:
             self._tools[event] = None
         else:
             self.left_out += 1
+
+
+class Intake:
+    """All that comes out of one agent: standard output is logged and read, standard error is logged."""
+
+    def __init__(self, *, out: Path, err: Path, cap: int, read: Reader) -> None:
+        self.harvest = Harvest(read)
+        self._lines = Lines(self.harvest.take)
+        self._out = CappedLog(out, cap=cap)
+        self._err = CappedLog(err, cap=cap)
+
+    def take_out(self, chunk: bytes) -> None:
+        self._out.write(chunk)
+        self._lines.feed(chunk)
+
+    def take_err(self, chunk: bytes) -> None:
+        self._err.write(chunk)
+
+    def finish(self) -> None:
+        self._lines.finish()
+        self._out.close()
+        self._err.close()
+
+    @property
+    def size(self) -> int:
+        return self._out.size + self._err.size

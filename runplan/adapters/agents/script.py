@@ -10,6 +10,7 @@ import json
 import marshal
 import sys
 import tomllib
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from runplan.adapters.agents import script_player
@@ -17,8 +18,6 @@ from runplan.core.dispatch import AgentEvent, Message, Role, ToolUsed
 from runplan.core.errors import SettingsError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from runplan.adapters.agents.task import Task
     from runplan.core.config import AgentTable
 
@@ -30,6 +29,9 @@ PATHS = ("write", "append", "delete", "mkdir", "wait_for")
 #: What is played for a role that the script does not mention.
 DEFAULTS: dict[Role, list[Step]] = {Role.VERIFY: [{"pass_all": True}]}
 
+#: Imported, because a program that is run by path is compiled anew each time.
+_PLAY = "import sys; sys.path.append(sys.argv[1]); import script_player; script_player.main(sys.argv[2])"
+
 _EVENT = b'{"runplan":'
 
 
@@ -40,7 +42,7 @@ def launch(table: AgentTable, task: Task) -> tuple[str, ...]:
     chosen = task.directory / "steps"
     chosen.write_bytes(marshal.dumps(steps))
     # Neither site-packages nor the environment concern the player: -I -S saves a third of its start.
-    return (sys.executable, "-I", "-S", script_player.__file__, str(chosen))
+    return (sys.executable, "-I", "-S", "-c", _PLAY, str(Path(script_player.__file__).parent), str(chosen))
 
 
 def steps_for(script: dict[str, object], task: Task, *, origin: str) -> list[Step]:

@@ -1,6 +1,6 @@
 """Plays the steps of a scripted agent; a program of its own that imports next to nothing.
 
-It is run by path, without site-packages, so it uses nothing of runplan, and what few steps need is imported there.
+It is run without site-packages, so it uses nothing of runplan, and what few steps need is imported there.
 A step that cannot be played ends it with code 70 and the reason on standard error.
 """
 
@@ -97,7 +97,7 @@ def _commit(message: str, step: dict[str, Any]) -> None:
     paths = [] if step.get("all") else ["--", *_touched]
     _run_git(["add", "-A", *paths], step)
     dates = {"GIT_AUTHOR_DATE": step["date"], "GIT_COMMITTER_DATE": step["date"]} if "date" in step else {}
-    _run_git(["commit", "-q", "-m", message], step, answers=(0, 1), env=dates)
+    _run_git(["commit", "-q", "-m", message], step, answers=(0, 1), env=dates, quiet=True)
     _touched.clear()
 
 
@@ -128,10 +128,17 @@ def _hook(hook: dict[str, str], _: dict[str, Any]) -> None:
 
 
 def _run_git(
-    arguments: list[str], step: dict[str, Any], *, answers: tuple[int, ...] = (0,), env: dict[str, str] | None = None
+    arguments: list[str],
+    step: dict[str, Any],
+    *,
+    answers: tuple[int, ...] = (0,),
+    env: dict[str, str] | None = None,
+    quiet: bool = False,
 ) -> None:
     where = ["-C", step["in_main"]] if step.get("in_main") else []
-    git = os.posix_spawnp("git", ["git", *where, *arguments], {**os.environ, **(env or {})})
+    nowhere = [(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)] if quiet else []
+    environment = {**os.environ, **(env or {})}
+    git = os.posix_spawnp("git", ["git", *where, *arguments], environment, file_actions=nowhere)
     code = os.waitstatus_to_exitcode(os.waitpid(git, 0)[1])
     if code not in answers:
         raise ValueError(f"git {arguments[0]} ended with {code}")
@@ -308,6 +315,3 @@ STEPS: dict[str, Callable[[Any, dict[str, Any]], None]] = {
     "orphan_setsid": _orphan_setsid,
     "orphan_daemon": _orphan_daemon,
 }
-
-if __name__ == "__main__":
-    main(sys.argv[1])

@@ -1,0 +1,204 @@
+"""How dispatches are brought to an end: limits, requests, and what an agent leaves behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from runplan.adapters import processes
+from runplan.core.dispatch import Ending, Outcome
+from tests.support.dispatching import Stage, gone, pid_in, stage, until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture
+def on(tmp_path: Path) -> Iterator[Stage]:
+    with stage(tmp_path) as made:
+        yield made
+
+
+# --- limits -----------------------------------------------------------------------------------------------
+
+
+def test_the_wall_limit_ends_a_process_that_talks_on_and_on(on: Stage) -> None:
+    dispatch = on.sh("while :; do echo tick; sleep 0.01; done", wall_s=0.2, silence_s=0.1)
+
+    outcome = on.outcome(dispatch)
+
+    assert outcome.ending is Ending.TIMEOUT
+    assert outcome.signal == signal.SIGTERM
+    assert outcome.message.startswith("tick\n")
+
+
+def test_the_silence_limit_ends_a_process_that_gives_no_sign_of_life(on: Stage) -> None:
+    outcome = on.outcome(on.sh("echo once; sleep 30", silence_s=0.2))
+
+    assert outcome.ending is Ending.SILENT
+    assert outcome.message == "once\n"
+
+
+def test_output_on_standard_error_is_a_sign_of_life(on: Stage) -> None:
+    outcome = on.outcome(on.sh("for i in 1 2 3 4 5 6; do sleep 0.1; echo $i >&2; done", silence_s=0.4))
+
+    assert (outcome.ending, outcome.code) == (Ending.EXITED, 0)
+
+
+def test_work_without_a_word_is_a_sign_of_life_also_in_a_child(on: Stage) -> None:
+    busy = "import time\nend = time.monotonic() + 0.7\nwhile time.monotonic() < end: pass"
+    dispatch = on.python(
+        f"import os, sys; os.waitpid(os.posix_spawn(sys.executable, ['p', '-c', {busy!r}], os.environ), 0)",
+        silence_s=0.3,
+    )
+
+    assert on.outcome(dispatch).ending is Ending.EXITED
+
+
+def test_a_process_that_ignores_the_request_is_killed_after_the_grace(on: Stage) -> None:
+    outcome = on.outcome(on.sh("trap '' TERM; echo deaf; while :; do sleep 0.01; done", wall_s=0.2, grace_s=0.1))
+
+    assert (outcome.ending, outcome.signal) == (Ending.TIMEOUT, signal.SIGKILL)
+
+
+def test_last_words_within_the_grace_are_kept(on: Stage) -> None:
+    dispatch = on.sh("trap 'echo bye; exit 3' TERM; while :; do sleep 0.01; done", wall_s=0.2, grace_s=5.0)
+
+    outcome = on.outcome(dispatch)
+
+    assert (outcome.ending, outcome.code, outcome.message) == (Ending.TIMEOUT, 3, "bye\n")
+
+
+# --- requests ---------------------------------------------------------------------------------------------
+
+
+def test_a_dispatch_is_ended_on_request_and_a_second_request_changes_nothing(on: Stage) -> None:
+    dispatch = on.sh("sleep 30 & echo $! >child; sleep 30")
+    child = pid_in(on.path / "child")
+
+    on.dispatches.end(dispatch, grace_s=10)
+    first = on.dispatches.standing(dispatch)
+    on.dispatches.end(dispatch, grace_s=10)
+
+    assert isinstance(first, Outcome)
+    assert first.ending is Ending.ENDED
+    assert on.dispatches.standing(dispatch) == first
+    assert gone(child)
+
+
+def test_a_dispatch_that_does_not_listen_is_forced_when_the_grace_is_over(on: Stage) -> None:
+    dispatch = on.sh("trap '' TERM; echo $$ >agent; while :; do sleep 0.01; done", grace_s=60.0)
+    agent = pid_in(on.path / "agent")
+
+    on.dispatches.end(dispatch, grace_s=0.1)
+
+    outcome = on.dispatches.standing(dispatch)
+    assert isinstance(outcome, Outcome)
+    assert (outcome.ending, outcome.signal) == (Ending.ENDED, signal.SIGKILL)
+    assert gone(agent)
+
+
+def test_a_shim_that_does_not_answer_is_killed_with_all_it_watched(on: Stage) -> None:
+    dispatch = on.sh("echo $$ >agent; sleep 30")
+    agent = pid_in(on.path / "agent")
+    os.kill(on.shim(dispatch), signal.SIGSTOP)
+
+    on.dispatches.end(dispatch, grace_s=0.05)
+
+    assert on.outcome(dispatch).ending is Ending.LOST
+    assert gone(agent)
+
+
+def test_a_dispatch_is_ended_in_the_very_moment_of_its_start(on: Stage) -> None:
+    for _ in range(10):
+        dispatch = on.sh("sleep 30")
+        on.dispatches.end(dispatch, grace_s=5)
+        assert on.outcome(dispatch).ending is Ending.ENDED
+
+
+# --- leftovers --------------------------------------------------------------------------------------------
+
+LEAVE_BEHIND = {
+    "child": "sleep 30 & echo $! >child",
+    "child that holds the pipes": "(exec sleep 30) & echo $! >child; echo said",
+    "child in another session": "setsid sh -c 'echo $$ >child; exec sleep 30' &",
+    "daemon": "(setsid sh -c 'echo $$ >child; exec sleep 30' </dev/null >/dev/null 2>&1 &)",
+    "daemon without the mark": "(env -i setsid sh -c 'echo $$ >child; exec sleep 30' </dev/null >/dev/null 2>&1 &)",
+    "child that ignores the request": "sh -c 'trap \"\" TERM; echo $$ >child; while :; do sleep 0.01; done' &",
+}
+
+
+@pytest.mark.parametrize("leave", LEAVE_BEHIND.values(), ids=LEAVE_BEHIND.keys())
+def test_whatever_an_agent_leaves_behind_is_ended_and_counted(on: Stage, leave: str) -> None:
+    wait = "while test ! -s child; do sleep 0.005; done; echo end"
+    dispatch = on.sh(f"{leave}\n{wait}")
+
+    outcome = on.outcome(dispatch)
+
+    assert (outcome.ending, outcome.code) == (Ending.EXITED, 0)
+    assert outcome.message.endswith("end\n")
+    assert outcome.leftovers >= 1
+    assert gone(pid_in(on.path / "child"))
+
+
+def test_a_limit_ends_the_descendants_too(on: Stage) -> None:
+    dispatch = on.sh("setsid sh -c 'echo $$ >child; exec sleep 30' & sleep 30", wall_s=0.3)
+
+    assert on.outcome(dispatch).ending is Ending.TIMEOUT
+    assert gone(pid_in(on.path / "child"))
+
+
+def test_a_leftover_that_chatters_without_end_cannot_hold_the_dispatch(on: Stage) -> None:
+    dispatch = on.sh("trap '' TERM; yes & echo $! >child; sleep 0.05")
+
+    assert on.outcome(dispatch).ending is Ending.EXITED
+    assert gone(pid_in(on.path / "child"))
+
+
+def test_processes_of_strangers_are_not_touched(on: Stage) -> None:
+    strangers = [
+        subprocess.Popen(["sleep", "30"], env={"PATH": os.environ["PATH"], "RUNPLAN_DISPATCH": mark})
+        for mark in ("r0.1.1.implement.1", "")
+    ]
+    dispatch = on.sh("sleep 30 & exit 0", id="r0.1.1.implement.11-not-a-prefix-match")
+    try:
+        assert on.outcome(dispatch).leftovers == 1
+        on.dispatches.end(dispatch, grace_s=0)
+        on.dispatches.sweep(dispatch)
+        assert [stranger.poll() for stranger in strangers] == [None, None]
+    finally:
+        for stranger in strangers:
+            stranger.kill()
+            stranger.wait()
+
+
+def test_orphans_of_a_long_run_do_not_pile_up_as_zombies(on: Stage) -> None:
+    dispatch = on.sh("for i in 1 2 3 4 5; do (true &); done; while test ! -e go; do sleep 0.01; done")
+    shim = on.shim(dispatch)
+
+    def children() -> list[str]:
+        with open(f"/proc/{shim}/task/{shim}/children") as file:
+            return file.read().split()
+
+    until(lambda: len(children()) == 1)
+    (on.path / "go").touch()
+    assert on.outcome(dispatch).leftovers == 0
+
+
+def test_ending_all_waits_no_longer_than_it_has_to() -> None:
+    child = subprocess.Popen(["sleep", "30"])
+    found = processes.this_table().process(child.pid)
+    assert found
+
+    began = time.monotonic()
+    assert processes.end_all([found], grace_s=20) == 1
+
+    assert time.monotonic() - began < 5
+    assert child.wait() == -signal.SIGTERM
+    assert processes.end_all([found], grace_s=20) == 0

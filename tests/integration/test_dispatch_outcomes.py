@@ -1,0 +1,186 @@
+"""What a dispatch brings back: endings, message, logs."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from runplan.adapters.shim_output import LOG_TAIL, MESSAGE_TAIL
+from runplan.core.dispatch import Ending, NeverStarted, Running
+from runplan.core.errors import Unreachable
+from tests.support.dispatching import Stage, stage, until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture
+def on(tmp_path: Path) -> Iterator[Stage]:
+    with stage(tmp_path) as made:
+        yield made
+
+
+def test_exit_code_and_message_come_back_and_stderr_is_kept_apart(on: Stage) -> None:
+    dispatch = on.sh("echo one; echo two >&2; echo three; exit 7")
+
+    outcome = on.outcome(dispatch)
+
+    assert (outcome.ending, outcome.code, outcome.signal) == (Ending.EXITED, 7, None)
+    assert outcome.message == "one\nthree\n"
+    assert (on.out(dispatch), on.err(dispatch)) == (b"one\nthree\n", b"two\n")
+    assert outcome.output_bytes == 14
+    assert outcome.leftovers == 0
+
+
+def test_the_prompt_comes_on_standard_input_and_the_process_runs_where_and_as_it_was_told(on: Stage) -> None:
+    prompt = on.path / "prompt.md"
+    prompt.write_text("Do it.\n")
+    (on.path / "worktree").mkdir()
+    dispatch = on.sh(
+        'cat; pwd; echo "$WORD"; echo "$RUNPLAN_DISPATCH"; test -z "$HOME"',
+        stdin=str(prompt),
+        cwd=str(on.path / "worktree"),
+        env={"WORD": "allowed", "PATH": "/usr/bin:/bin"},
+    )
+
+    outcome = on.outcome(dispatch)
+
+    assert outcome.message.splitlines() == ["Do it.", str(on.path / "worktree"), "allowed", dispatch]
+    assert outcome.code == 0
+
+
+def test_without_a_prompt_standard_input_is_empty(on: Stage) -> None:
+    assert on.outcome(on.sh("cat; echo end")).message == "end\n"
+
+
+def test_a_process_that_dies_by_a_signal_says_by_which(on: Stage) -> None:
+    outcome = on.outcome(on.sh("kill -KILL $$"))
+
+    assert (outcome.ending, outcome.code, outcome.signal) == (Ending.SIGNALLED, None, signal.SIGKILL)
+
+
+@pytest.mark.parametrize(
+    ("argv", "cwd", "named"),
+    [
+        pytest.param(("no-such-agent", "-p"), "", "no-such-agent", id="no such program"),
+        pytest.param((".",), "", "Permission denied", id="not a program"),
+        pytest.param(("true",), "nowhere", "nowhere", id="no such directory"),
+        pytest.param(("true", "\0"), "", "null byte", id="an argument nobody can pass"),
+    ],
+)
+def test_a_program_that_cannot_be_started_is_missing_and_named(
+    on: Stage, argv: tuple[str, ...], cwd: str, named: str
+) -> None:
+    outcome = on.outcome(on.start(*argv, cwd=str(on.path / cwd)))
+
+    assert outcome.ending is Ending.MISSING
+    assert named in outcome.message
+
+
+def test_a_long_log_keeps_its_head_and_its_tail_and_says_what_was_left_out(on: Stage) -> None:
+    cap = 1024 * 1024
+    dispatch = on.python(
+        "import sys\nprint('first')\nfor _ in range(64 * 1024): sys.stdout.write('x' * 1023 + '\\n')\nprint('last')",
+        log_cap=cap,
+    )
+
+    outcome = on.outcome(dispatch)
+
+    log = on.out(dispatch)
+    total = 64 * 1024 * 1024 + len("first\nlast\n")
+    assert outcome.output_bytes == total
+    assert log.startswith(b"first\n")
+    assert log.endswith(b"x\nlast\n")
+    assert f"\n[runplan: {total - cap} bytes left out]\n".encode() in log
+    assert cap <= len(log) < cap + 100
+    assert outcome.message.endswith("x\nlast\n")
+    assert len(outcome.message) == MESSAGE_TAIL
+
+
+def test_64_megabytes_of_output_take_the_shim_less_than_60_megabytes_of_memory(on: Stage) -> None:
+    dispatch = on.python(
+        "import os, sys, time\n"
+        "for _ in range(64): sys.stdout.write(('x' * 1023 + '\\n') * 1024)\n"
+        "sys.stdout.write('y' * 10_000_000); sys.stdout.flush()\n"
+        "open('written', 'w').close()\n"
+        "while not os.path.exists('go'): time.sleep(0.005)"
+    )
+    until((on.path / "written").exists)
+
+    status = Path(f"/proc/{on.shim(dispatch)}/status").read_text()
+    (on.path / "go").touch()
+
+    peak_kb = int(status.partition("VmHWM:")[2].split()[0])
+    assert peak_kb < 60 * 1024
+    assert on.outcome(dispatch).code == 0
+
+
+def test_a_log_under_its_cap_is_whole_also_when_it_reaches_into_the_tail(on: Stage) -> None:
+    size = 3 * LOG_TAIL - 10
+    dispatch = on.python(f"print('x' * {size - 1})", log_cap=3 * LOG_TAIL)
+
+    on.outcome(dispatch)
+
+    assert on.out(dispatch) == b"x" * (size - 1) + b"\n"
+
+
+def test_a_line_of_12_megabytes_is_logged_whole_and_what_follows_is_read(on: Stage) -> None:
+    dispatch = on.python("print('x' * 12_000_000); print('after', end='')")
+
+    outcome = on.outcome(dispatch)
+
+    assert outcome.output_bytes == len(on.out(dispatch)) == 12_000_006
+    assert outcome.message.endswith("xxx\nafter\n")
+
+
+def test_bytes_that_are_no_text_come_through(on: Stage) -> None:
+    dispatch = on.python("import os; os.write(1, bytes(range(256)) + b'\\n'); os.write(2, b'\\xff\\x00')")
+
+    outcome = on.outcome(dispatch)
+
+    assert on.out(dispatch) == bytes(range(256)) + b"\n"
+    assert on.err(dispatch) == b"\xff\x00"
+    assert "�" in outcome.message
+
+
+def test_an_id_is_started_once(on: Stage) -> None:
+    running = on.launch("sh", "-c", "while test ! -e go; do sleep 0.01; done")
+    on.dispatches.start(running)
+
+    with pytest.raises(Unreachable, match="already running"):
+        on.dispatches.start(running)
+    assert on.dispatches.standing(running.id) == Running()
+
+    (on.path / "go").touch()
+    assert on.outcome(running.id).code == 0
+    with pytest.raises(Unreachable, match="already been started"):
+        on.dispatches.start(running)
+
+
+def test_what_was_never_started_says_so_and_leaves_nothing(on: Stage) -> None:
+    assert on.dispatches.standing("r0.1.1.implement.1") == NeverStarted()
+    on.dispatches.wait(["r0.1.1.implement.1"], timeout_s=None)
+    on.dispatches.end("r0.1.1.implement.1", grace_s=1)
+    assert not (on.path / "dispatch" / "r0.1.1.implement.1").exists()
+
+
+def test_ids_of_any_letters_get_directories_of_their_own(on: Stage) -> None:
+    odd = ["a/b", "a_b", "..", ".", "../x", "é", "x" * 500]
+
+    paths = [on.dispatches.directory(dispatch) for dispatch in odd]
+
+    assert len(set(paths)) == len(odd)
+    assert {path.parent for path in paths} == {on.path / "dispatch"}
+
+
+def test_modules_of_the_repository_are_not_taken_for_the_library(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "json.py").write_text("raise SystemExit('taken')")
+    monkeypatch.chdir(tmp_path)
+    with stage(tmp_path) as on:
+        assert on.outcome(on.start(sys.executable, "-I", "-S", "-c", "print(1)")).message == "1\n"
