@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from runplan.core.body import unbulleted
-from runplan.core.prose import first_sentence, read_prose, resolve, says_none
+from runplan.core.prose import condition, read_prose, resolve, says_none
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -51,12 +51,12 @@ def read_depends(body: Body, *, own: str, known: Mapping[str, str]) -> Depends:
             if number == 0:
                 return Depends()
             continue
-        said = read_prose(text, known=known)
+        said = read_prose(text, own=own, known=known)
         hard += said.hard
         soft += said.soft
         unknown += [Told(line=index + 1, text=id_) for id_ in said.unknown]
-        if not said.phases and not said.unknown:
-            outside.append(Told(line=index + 1, text=first_sentence(text)[:200]))
+        if not said.phases and (sentence := condition(text)):
+            outside.append(Told(line=index + 1, text=sentence))
     waits = [id_ for id_ in dict.fromkeys(hard) if id_ != own]
     return Depends(
         hard=tuple(waits),

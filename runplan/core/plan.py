@@ -226,7 +226,7 @@ def _about_phases(drafts: Sequence[_Draft]) -> Iterator[Remark]:
     for draft in drafts:
         id_ = draft.phase.id
         for told in draft.depends.outside:
-            yield Remark(line=told.line, text=f"phase {id_} names what is no phase of this plan: {told.text}")
+            yield Remark(line=told.line, text=f"phase {id_} waits for what is not checked: {told.text}")
         for told in draft.depends.unknown:
             yield Remark(line=told.line, text=f"phase {id_} depends on phase {told.text}, which the plan does not have")
         if draft.execution.unknown:

@@ -61,10 +61,24 @@ _SOFT = re.compile(
     r"\b(?:should|recommended|soft|ideally|prefer|preferably|preferred|optional|optionally|nice to have)\b",
     re.IGNORECASE,
 )
-_SOFT_ASIDE = "\x01"  #: stands for "(optional …)" right after the phase it speaks of; no text holds it
+_LANDED = re.compile(r"(?:already |has )?(?:landed|done|complete|completed|merged|shipped)\b", re.IGNORECASE)
+_SOFT_ASIDE = "\x01"  #: stands for "(optional …)" right after the phase it speaks of
+_LANDED_ASIDE = "\x02"  #: likewise for "(landed …)"
+_ASIDES = str.maketrans("", "", _SOFT_ASIDE + _LANDED_ASIDE + "*")
 _MUST = re.compile(r"\bmust\b", re.IGNORECASE)
+#: "Phase 6 reads this file": the other phase is the one that waits.
+_WAITING = re.compile(
+    r" (?:will|reads?|uses?|consumes?|needs?|requires?|relies|depends?|builds|extends?) ", re.IGNORECASE
+)
+_AFTER = r"\b(?:after|depends? on|needs?|requires?|relies on|builds on) (?:phases? )?{}(?![\w-])"
 _OTHER_PLAN = re.compile(r"(?:[A-Z0-9]+_[A-Z0-9_]+|[^ ]+\.md|\b[Pp]lan(?: [A-Z])?)(?:'s)? \Z")
 _OF_OTHER_PLAN = re.compile(r"(?:'s)? (?:of|in|from) (?!this\b|the plan\b)(?:[A-Z]|the other|another|[^ ]+\.md)")
+
+
+_CONDITION = re.compile(
+    r"\b(?:merge|land|complete|done|must|release|deploy|approv|branch|pr\b|issue|plan\b|decision|phase)|#[0-9]",
+    re.IGNORECASE,
+)
 
 
 def says_none(text: str) -> bool:
@@ -72,21 +86,30 @@ def says_none(text: str) -> bool:
     return _NONE.match(text) is not None
 
 
-def first_sentence(text: str) -> str:
-    return _SENTENCE.split(text, maxsplit=1)[0].strip()
+def condition(text: str) -> str:
+    """The first sentence of a paragraph that speaks of no phase, when it sounds like something to wait for."""
+    if not _CONDITION.search(_SENTENCE.split(_plain(text), maxsplit=1)[0]):
+        return ""
+    return _SENTENCE.split(text, maxsplit=1)[0].strip()[:200]
 
 
-def read_prose(text: str, *, known: Mapping[str, str]) -> Said:
-    """What a paragraph says about the phases of a plan, given as key to id in tracker order."""
-    text = _CODE.sub(lambda code: code.group()[1:-1] if _PLAN_NAME.fullmatch(code.group()) else "", text)
-    text = " ".join(_without_asides(text.replace("*", "").replace(_SOFT_ASIDE, "")).split())
-    said = [_clause(clause, known) for part in _SENTENCE.split(text) for clause in _CLAUSE.split(part)]
+def read_prose(text: str, *, own: str, known: Mapping[str, str]) -> Said:
+    """What a paragraph of phase `own` says about the phases of the plan, given as key to id in tracker order."""
+    clauses = [clause for sentence in _SENTENCE.split(_plain(text)) for clause in _CLAUSE.split(sentence)]
+    after_own = re.compile(_AFTER.format(re.escape(own)), re.IGNORECASE)
+    said = [Said(phases=True) if after_own.search(clause) else _clause(clause, own, known) for clause in clauses]
     return Said(
         hard=tuple(id_ for one in said for id_ in one.hard),
         soft=tuple(id_ for one in said for id_ in one.soft),
         unknown=tuple(id_ for one in said for id_ in one.unknown),
         phases=any(one.phases for one in said),
     )
+
+
+def _plain(text: str) -> str:
+    """The text without emphasis, asides and code, but for code that names a plan."""
+    text = _CODE.sub(lambda code: code.group()[1:-1] if _PLAN_NAME.fullmatch(code.group()) else "", text)
+    return " ".join(_without_asides(text.translate(_ASIDES)).split())
 
 
 def _without_asides(text: str) -> str:
@@ -101,13 +124,18 @@ def _without_asides(text: str) -> str:
         elif char == ")" and depth:
             depth -= 1
             if not depth:
-                soft = _SOFT.match(text[begin : begin + 20].lstrip())
-                kept.append(_SOFT_ASIDE if soft else "")
+                kept.append(_aside(text[begin : begin + 20].lstrip()))
                 begin = i + 1
     return "".join(kept) if depth else "".join([*kept, text[begin:]])
 
 
-def _clause(clause: str, known: Mapping[str, str]) -> Said:
+def _aside(text: str) -> str:
+    if _SOFT.match(text):
+        return _SOFT_ASIDE
+    return _LANDED_ASIDE if _LANDED.match(text) else ""
+
+
+def _clause(clause: str, own: str, known: Mapping[str, str]) -> Said:
     soft = bool(_SOFT.search(clause)) and not _MUST.search(clause)
     if _NOT.search(clause) and not soft:
         return Said(phases=bool(_MENTION.search(clause)))
@@ -118,12 +146,16 @@ def _clause(clause: str, known: Mapping[str, str]) -> Said:
     hard: list[str] = []
     wished: list[str] = []
     unknown: list[str] = []
-    for ids, strangers, aside in _mentions(named, known):
-        firm = len(ids) - 1 if aside else len(ids)
+    for mention in _mentions(named):
+        ids, strangers = resolve(mention.group(1), known)
+        if ids != [own] and _WAITING.match(named, mention.end()):
+            continue
+        aside = named[mention.end() : mention.end() + 1]
+        firm = len(ids) - (aside == _SOFT_ASIDE)
         (wished if soft else hard).extend(ids[:firm])
         wished.extend(ids[firm:])
-        unknown.extend(() if soft else strangers)
-    phases = bool(hard or wished) or len(named) < len(clause)
+        unknown.extend(() if soft or aside in (_SOFT_ASIDE, _LANDED_ASIDE) else strangers)
+    phases = any(_mentions(clause))
     return Said(hard=tuple(hard), soft=tuple(wished), unknown=tuple(unknown), phases=phases)
 
 
@@ -137,14 +169,12 @@ def _without_onward(clause: str) -> str:
     return clause[: onward.start()] if onward else clause
 
 
-def _mentions(clause: str, known: Mapping[str, str]) -> Iterator[tuple[list[str], list[str], bool]]:
-    """The phases each mention names, the ids nobody knows, and whether a softening aside follows."""
+def _mentions(clause: str) -> Iterator[re.Match[str]]:
+    """Where phases of this plan are named."""
     for mention in _MENTION.finditer(clause):
         before = clause[max(0, mention.start() - 80) : mention.start()]
-        if _OTHER_PLAN.search(before) or _OF_OTHER_PLAN.match(clause, mention.end()):
-            continue
-        ids, unknown = resolve(mention.group(1), known)
-        yield ids, unknown, clause.startswith(_SOFT_ASIDE, mention.end())
+        if not (_OTHER_PLAN.search(before) or _OF_OTHER_PLAN.match(clause, mention.end())):
+            yield mention
 
 
 def resolve(listed: str, known: Mapping[str, str]) -> tuple[list[str], list[str]]:
@@ -175,6 +205,8 @@ def _known(token: str, known: Mapping[str, str]) -> list[str]:
     first, _, last = token.partition("-")
     if last and key(first) in known and key(last) in known:
         return _between(known[key(first)], known[key(last)], known)
+    if parts := [id_ for id_ in known.values() if token.isdigit() and re.match(rf"{token}[A-Za-z]", id_)]:
+        return parts  # "Phase 1" of a plan with 1a and 1b is both
     whole = token.rpartition(".")[0]  # "Phase 5c.3" is an item of phase 5c
     return _known(whole, known) if whole else []
 
