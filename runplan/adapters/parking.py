@@ -57,10 +57,21 @@ class Parking:
         self._git.run("update-ref", ref, oid, "")  # tells what is wrong
         return ref
 
-    def park_branch(self, oid: Oid, branch: str) -> str:
-        """Keep a commit of `branch` (a full ref name) under the plan and phase the name ends with."""
-        *_, slug, phase = ("branch", *branch.removeprefix("refs/").split("/"))
+    def park_ref(self, oid: Oid, ref: str) -> str:
+        """Keep what a full ref name stood for under the plan and phase the name ends with."""
+        slug, phase = ref.split("/")[-2:]
         return self.park(oid, slug=slug, phase=phase)
+
+    def salvage(self, entry: Entry, *, uncommitted: bool) -> str:
+        """Park what only this worktree holds: uncommitted work, or commits on no branch. The ref, or nothing."""
+        where = entry.attached or f"worktree/{entry.worktree.name}"
+        kept = self.snapshot(entry, reason=f"Uncommitted work found in {where}") if uncommitted else None
+        if kept is None and entry.attached is None and not self._held(entry.head):
+            kept = entry.head
+        return self.park_ref(kept, where) if kept is not None else ""
+
+    def _held(self, oid: Oid) -> bool:
+        return self._git.text("for-each-ref", "--count=1", "--contains", oid) != ""
 
     def parked(self) -> list[Parked]:
         """Everything kept aside, with what a person recognises it by."""

@@ -25,6 +25,10 @@ UNDER_WAY = (
 )  # fmt: skip
 
 
+#: Names the commit a worktree was last put on for gates or a verifier.
+SHOWN = "runplan-shown"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
     """One linked worktree as git has it on record."""
@@ -40,6 +44,11 @@ class Entry:
     @property
     def attached(self) -> str | None:
         return self.head if self.head.startswith("refs/") else None
+
+    @property
+    def shown(self) -> bool:
+        """Whether it stands where we put it to be looked at: what lies about there is nobody's work."""
+        return bool(self.head) and _first_line(self.directory / SHOWN) == self.head
 
     @property
     def half_made(self) -> bool:

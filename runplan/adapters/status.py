@@ -27,6 +27,11 @@ def status_of(git: Git) -> WorktreeState:
     return read_status(git.run(*COMMAND, "--ignored=matching").out, git.cwd)
 
 
+def nested_repository(state: WorktreeState) -> str:
+    """A repository that lies inside, if there is one: git names it with a slash and looks no further."""
+    return next((one.path for one in state.untracked if one.path.endswith("/")), "")
+
+
 def read_status(output: bytes, top: Path) -> WorktreeState:
     """Read porcelain v2; sizes are taken from the files under `top`."""
     records = [record for record in output.split(b"\0") if record]

@@ -8,18 +8,10 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from runplan.adapters.mending import Mender
 from runplan.adapters.parking import Parking
-from runplan.adapters.registry import (
-    Entry,
-    calm,
-    entries,
-    entry_of,
-    link,
-    linked_to,
-    worktrees_locked,
-    write_entry,
-)
-from runplan.adapters.status import status_of
+from runplan.adapters.registry import SHOWN, Entry, calm, entries, entry_of, worktrees_locked
+from runplan.adapters.status import nested_repository, status_of
 from runplan.adapters.trash import Trash, make_writable
 from runplan.core.errors import GitFailed, RefusedEarly, SettingsError
 from runplan.core.gitfacts import Absent, Ahead, Poisoned, Stale
@@ -48,6 +40,7 @@ class Worktrees:
         self._lock_dir = lock_dir
         self._parking = Parking(git, common_dir)
         self._trash = Trash(self.root)
+        self._mender = Mender(git, common_dir, self._trash)
 
     def close(self) -> None:
         """Wait for what is deleted in the background."""
@@ -86,7 +79,7 @@ class Worktrees:
                     f"git branch -m {_short(branch)} {_short(branch)}-kept"
                 )
             self._require_free(branch, path)
-            entry = self._mended(path, head=base)
+            entry = self._mender.mended(path, head=base)
             if entry is None:
                 self._add(path, "--no-track", "-B", _short(branch), str(path), base)
             else:
@@ -102,7 +95,7 @@ class Worktrees:
             if self._git.tip(branch) is None:
                 raise RefusedEarly(f"the branch {_short(branch)} is gone; start the phase again")
             self._require_free(branch, path)
-            entry = self._mended(path, head=branch)
+            entry = self._mender.mended(path, head=branch)
             if entry is None:
                 self._add(path, str(path), _short(branch))
             elif entry.attached != branch:
@@ -125,39 +118,6 @@ class Worktrees:
                     f"the branch {_short(branch)} is checked out in {place.worktree}; switch that to another branch"
                 )
 
-    def _mended(self, path: Path, *, head: str) -> Entry | None:
-        """The entry of our worktree at `path`, put right where needed; None when there is nothing to go on with."""
-        entry = entry_of(self._common_dir, path)
-        if entry is not None and (entry.half_made or not path.is_dir()):
-            self._forget(path)
-            return None
-        if not path.is_dir() and not path.is_symlink() and not path.exists():
-            return None
-        if entry is None:
-            return self._adopted(path, head)
-        if linked_to(path) != entry.directory:
-            if (path / ".git").is_dir():
-                raise _foreign(path)
-            link(path, entry.directory)
-        calm(entry)
-        return entry
-
-    def _adopted(self, path: Path, head: str) -> Entry | None:
-        """A directory whose entry is gone, on record again; its files stay as they are."""
-        directory = linked_to(path) if _is_directory(path) else None
-        if directory is None or directory.parent != self._common_dir / "worktrees" or directory.exists():
-            if _is_directory(path) and not any(path.iterdir()):
-                return None
-            raise _foreign(path)
-        entry = write_entry(directory, path, head=head)
-        self._git.at(path).run("read-tree", "HEAD")
-        return entry
-
-    def _forget(self, path: Path) -> None:
-        if path.is_dir():
-            self._trash.take(path)
-        self._git.run("worktree", "remove", "--force", "--force", str(path))
-
     def _add(self, path: Path, *args: str) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._git.run("worktree", "add", "-q", *args)
@@ -167,19 +127,15 @@ class Worktrees:
         _keep_index(entry)
 
     def _salvage(self, entry: Entry) -> None:
-        """Park what an interrupted attempt left. A detached worktree was shown a commit: it holds no work."""
-        branch = entry.attached
-        if branch is None:
+        """Park what an interrupted attempt left."""
+        if entry.shown:
             return
         state = self.state(entry.worktree)
-        if nested := [one.path for one in state.untracked if one.path.endswith("/")]:
+        if nested := nested_repository(state):
             raise RefusedEarly(
-                f"{entry.worktree / nested[0]} is a git repository inside a worktree; move it somewhere else"
+                f"{entry.worktree / nested} is a git repository inside a worktree; move it somewhere else"
             )
-        if not state.clean:
-            kept = self._parking.snapshot(entry, reason=f"Uncommitted work found on {_short(branch)}")
-            if kept is not None:
-                self._parking.park_branch(kept, branch)
+        self._parking.salvage(entry, uncommitted=not state.clean)
 
     # --- using it ------------------------------------------------------------------------------------
 
@@ -217,6 +173,7 @@ class Worktrees:
         if (entry.directory / OWN_INDEX).exists():
             shutil.copy2(entry.directory / OWN_INDEX, entry.directory / "index")
         self._put(entry, "--detach", commit)
+        (entry.directory / SHOWN).write_text(f"{commit}\n", encoding="utf-8")
         self._clean(path, clean, keep)
 
     def copy(self, path: Path, names: Sequence[str], from_root: Path) -> None:
@@ -274,7 +231,3 @@ def _literal(name: str) -> str:
 
 def _short(branch: str) -> str:
     return branch.removeprefix(HEADS)
-
-
-def _foreign(path: Path) -> RefusedEarly:
-    return RefusedEarly(f"{path} is not a worktree of this repository; move it away, or set run.worktrees")

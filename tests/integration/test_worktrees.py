@@ -319,6 +319,7 @@ def test_a_killed_worktree_add_leaves_nothing_that_hinders(place: Place) -> None
     base = place.repo.commit("filtered", **{".gitattributes": "*.die filter=die\n", "x.die": "x\n"})
     done = place.repo.git("worktree", "add", "-b", "runplan/plan/1", str(place.trees.path("run")), ok=False)
     assert done == ""
+    assert (place.repo.path / ".git/worktrees/run/locked").exists()
     place.repo.git("config", "--remove-section", "filter.die")
     tree = place.repo.at(place.trees.lease("run", branch=BRANCH, base=base))
     assert (tree.head(), tree.status()) == (base, "")
@@ -456,6 +457,22 @@ def test_a_commit_is_shown_exactly_whatever_was_done_to_the_worktree(place: Plac
     del found[".git"]
     assert found == {"a.txt": "a\n", "c.txt": "c", "sub/d.txt": "d", "dir/b.txt": "b\n", ".gitignore": "*.o\n"}
     assert place.repo.head(BRANCH) == tip
+
+
+def test_commits_on_no_branch_are_parked_before_a_lease(place: Place) -> None:
+    tree = place.lease()
+    tree.git("checkout", "-q", "--detach")
+    lost = tree.commit("on no branch", **{"c.txt": "c"})
+    place.lease(NEXT)
+    assert place.repo.refs()["refs/runplan/parked/worktree/run/1"] == lost
+
+
+def test_what_gates_leave_in_a_shown_worktree_is_not_parked(place: Place) -> None:
+    tree = place.lease()
+    place.trees.show(tree.path, place.base, clean="ignored")
+    dirty(tree)
+    place.lease(NEXT)
+    assert not [ref for ref in place.repo.refs() if "parked" in ref]
 
 
 def test_a_broken_off_rebase_does_not_stop_showing(place: Place) -> None:

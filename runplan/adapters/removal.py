@@ -1,0 +1,199 @@
+"""Removes worktrees and branches, and nothing whose content is not provably elsewhere."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, assert_never
+
+from runplan.adapters.containment import on_target
+from runplan.adapters.mending import Mender
+from runplan.adapters.parking import PARKED, Parking
+from runplan.adapters.registry import Entry, entries, linked_to, worktrees_locked
+from runplan.adapters.repository import refs_snapshot
+from runplan.adapters.status import nested_repository, status_of
+from runplan.adapters.trash import Trash
+from runplan.core.errors import RefusedEarly
+from runplan.core.gitfacts import Kept, Removed
+from runplan.core.removal import Keep, OnTarget, ParkFirst, Remains, Remove, safe_to_remove
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from runplan.adapters.git import Git
+    from runplan.core.gitfacts import Oid
+
+CANDIDATES = "refs/runplan/candidate/"
+
+
+class Removal:
+    """What runplan made in one repository, taken away again; every call may be repeated."""
+
+    def __init__(self, git: Git, *, root: Path, common_dir: Path, lock_dir: Path, target: str) -> None:
+        self._git = git
+        self._root = (git.cwd / root.expanduser()).resolve()
+        self._common_dir = common_dir
+        self._lock_dir = lock_dir
+        self._target = target  #: full ref name
+        self._trash = Trash(self._root)
+        self._mender = Mender(git, common_dir, self._trash)
+        self.parking = Parking(git, common_dir)
+
+    def close(self) -> None:
+        """Wait for what is deleted in the background."""
+        self._trash.close()
+
+    def sweep_trash(self) -> None:
+        """Delete, in the background, what processes that died had moved aside."""
+        self._trash.sweep()
+
+    # --- worktrees -----------------------------------------------------------------------------------
+
+    def worktree(self, name: str) -> Removed | Kept:
+        """Take the worktree `name` away: directory, entry, everything; what only it holds is parked."""
+        path = self._root / name
+        with worktrees_locked(self._lock_dir):
+            try:
+                entry = self._mender.mended(path, head=self._git.tip(self._target) or self._git.tip("HEAD") or "")
+            except RefusedEarly as refused:
+                return Kept(what=str(path), why=str(refused))
+            if entry is None:
+                with suppress(FileNotFoundError):
+                    path.rmdir()  # an empty directory at most
+                return Removed(what=str(path))
+            remains = self._remains(entry)
+            match safe_to_remove(remains):
+                case Keep(why=why):
+                    return Kept(what=str(path), why=why)
+                case ParkFirst():
+                    parked = self.parking.salvage(entry, uncommitted=remains.uncommitted)
+                case Remove():
+                    parked = ""
+                case unreachable:
+                    assert_never(unreachable)
+            self._mender.forget(path)
+            return Removed(what=str(path), parked=parked)
+
+    def _remains(self, entry: Entry) -> Remains:
+        inside = processes_inside(entry.worktree)
+        if entry.shown or inside:
+            return Remains(on_target=OnTarget.REACHABLE, inside=inside)
+        state = status_of(self._git.at(entry.worktree))
+        return Remains(
+            # A branch keeps its commits itself; those of a detached HEAD are looked at when they are parked.
+            on_target=OnTarget.REACHABLE if entry.attached else OnTarget.NO,
+            uncommitted=not state.clean,
+            nested=nested_repository(state),
+        )
+
+    # --- branches and other refs ---------------------------------------------------------------------
+
+    def ref(self, ref: str) -> Removed | Kept:
+        """Take a branch or candidate (a full ref name) away; commits the target does not hold are parked."""
+        tip = self._git.tip(ref)
+        if tip is None:
+            return Removed(what=ref)
+        parked = ""
+        match safe_to_remove(self._ref_remains(ref, tip)):
+            case Keep(why=why):
+                return Kept(what=ref, why=why)
+            case ParkFirst():
+                parked = self.parking.park_ref(tip, ref)
+            case Remove():
+                pass
+            case unreachable:
+                assert_never(unreachable)
+        for entry in entries(self._common_dir):
+            if entry.attached == ref and entry.worktree.is_dir():  # ours, or it had been kept
+                self._git.at(entry.worktree).run("checkout", "-q", "--detach")
+        if self._git.run("update-ref", "-d", ref, tip, ok=(0, 1, 128)).code != 0:
+            return Kept(what=ref, why="it moved meanwhile")
+        return Removed(what=ref, parked=parked)
+
+    def _ref_remains(self, ref: str, tip: Oid) -> Remains:
+        main = Entry(directory=self._common_dir, worktree=self._git.cwd)
+        users = [
+            str(place.worktree)
+            for place in (main, *entries(self._common_dir))
+            if place.attached == ref and place.worktree.is_dir() and self._root not in place.worktree.parents
+        ]
+        held = on_target(self._git, tip, self._target)
+        if ref.startswith(PARKED) and held is not OnTarget.REACHABLE and len(self._git.commit(tip).parents) > 1:
+            held = OnTarget.NO  # staged content is kept beside the files; the target was compared with those only
+        return Remains(on_target=held, used_by=next(iter(users), ""))
+
+    # --- everything that is left over ----------------------------------------------------------------
+
+    def gc(self, *, dry_run: bool, prefix: str, active: Collection[str]) -> list[Removed | Kept]:
+        """What runs that have ended left behind: removed, or with `dry_run` only listed, or kept and why.
+
+        `active` names what live runs use: full ref names and worktree names. A parked ref goes only when the
+        target holds its content.
+        """
+        told = [
+            self._dry_worktree(name) if dry_run else self.worktree(name)
+            for name in self._worktree_names()
+            if name not in active
+        ]
+        told += [self._gc_ref(ref, dry_run=dry_run) for ref in self._own_refs(prefix) if ref not in active]
+        told += [Removed(what=str(left)) for left in self._trash.leftovers()] if dry_run else []
+        if not dry_run:
+            self.sweep_trash()
+        return told
+
+    def _worktree_names(self) -> list[str]:
+        ours = {entry.worktree for entry in entries(self._common_dir) if entry.worktree.parent == self._root}
+        found = self._root.iterdir() if self._root.is_dir() else ()
+        home = self._common_dir / "worktrees"
+        ours |= {path for path in found if (linked_to(path) or Path()).parent == home}
+        return sorted(path.name for path in ours)
+
+    def _own_refs(self, prefix: str) -> list[str]:
+        # A branch of ours has a plan and a phase after the prefix; without a prefix none can be told from others.
+        branches = f"refs/heads/{prefix}"
+        return [
+            ref
+            for ref in refs_snapshot(self._common_dir, self._git)
+            if ref.startswith((CANDIDATES, PARKED))
+            or (prefix and ref.startswith(branches) and "/" in ref.removeprefix(branches))
+        ]
+
+    def _dry_worktree(self, name: str) -> Removed | Kept:
+        path = self._root / name
+        entry = next((entry for entry in entries(self._common_dir) if entry.worktree == path), None)
+        if entry is None or entry.half_made or not path.is_dir():
+            return Removed(what=str(path))
+        remains = self._remains(entry)
+        decision = safe_to_remove(remains)
+        if isinstance(decision, Keep):
+            return Kept(what=str(path), why=decision.why)
+        return Removed(what=str(path), parked=PARKED if remains.uncommitted else "")
+
+    def _gc_ref(self, ref: str, *, dry_run: bool) -> Removed | Kept:
+        tip = self._git.tip(ref)
+        if tip is None:
+            return Kept(what=ref, why="it is no commit")
+        match safe_to_remove(self._ref_remains(ref, tip)):
+            case Keep(why=why):
+                return Kept(what=ref, why=why)
+            case ParkFirst():
+                return Kept(what=ref, why=self._told(tip))
+            case Remove():
+                return Removed(what=ref) if dry_run else self.ref(ref)
+            case unreachable:
+                assert_never(unreachable)
+
+    def _told(self, tip: Oid) -> str:
+        about = self._git.text("show", "-s", "--format=%cs %s", tip)
+        return f"{self._target.removeprefix('refs/heads/')} does not hold it: {about}"
+
+
+def processes_inside(path: Path) -> tuple[int, ...]:
+    """The processes whose working directory is `path` or below; none where the system does not tell."""
+    table = Path("/proc")
+    found: list[int] = []
+    for process in table.iterdir() if table.is_dir() else ():
+        with suppress(OSError):  # ended meanwhile, or not ours to look at
+            if process.name.isdigit() and (process / "cwd").readlink().is_relative_to(path):
+                found.append(int(process.name))
+    return tuple(sorted(found))
