@@ -13,7 +13,7 @@ from runplan.core import actions as a
 from runplan.core.reasons import Reason
 
 if TYPE_CHECKING:
-    from runplan.core.events import DispatchEnded, GateJudged, RunStarted
+    from runplan.core.events import DispatchEnded, RunStarted
     from runplan.core.run import PhaseRun, RunState
 
 MAX_MOVES = 5  #: how often a candidate is rebuilt because the target moved
@@ -89,9 +89,7 @@ def _work(state: RunState, started: RunStarted, phase: PhaseRun) -> Decision:
     if phase.read.choice == "all-done":
         return _land(state, phase)
     if phase.lost >= MAX_LOST:
-        return _fail(
-            Reason.CRASHED, step_of(phase), f"{phase.lost} processes in a row vanished without a trace"
-        )
+        return _fail(Reason.CRASHED, step_of(phase), f"{phase.lost} processes in a row vanished without a trace")
     if phase.lease is None:
         return _do(a.Lease(), "the phase needs a worktree on a branch of its own")
     if phase.ended is not None:
@@ -119,9 +117,7 @@ def _judge(phase: PhaseRun, ended: DispatchEnded) -> Decision:
         case "baseline":
             return _do(a.JudgeBaseline(), "the checks on the base have ended")
         case "gate":
-            return _do(
-                a.JudgeGate(tree=phase.candidate.tree if phase.candidate else ""), "the checks have ended"
-            )
+            return _do(a.JudgeGate(tree=phase.candidate.tree if phase.candidate else ""), "the checks have ended")
         case "setup":
             return _fail(Reason.SETUP_FAILED, "setup", _how(ended))
         case _:
@@ -185,7 +181,7 @@ def _fix(started: RunStarted, phase: PhaseRun, reason: Reason, detail: str) -> D
     if phase.cycle > started.max_fix_cycles:
         return _fail(reason, "verify" if reason is Reason.VERIFICATION_FAILED else "gate", detail)
     assert phase.candidate is not None
-    fix = a.Start(role="fix", cycle=phase.cycle + 1, tree=phase.candidate.tree, complaint=complaint_of(phase))
+    fix = a.Start(role="fix", cycle=phase.cycle + 1, tree=phase.candidate.tree, complaint=detail)
     return _do(fix, f"{detail}; fix cycle {phase.cycle} of {started.max_fix_cycles}")
 
 
@@ -195,24 +191,12 @@ def _land(state: RunState, phase: PhaseRun) -> Decision:
         return Decision(actions=(), why=f"the landing waits: {phase.held}", waiting="checkout")
     if not state.auto and tree and phase.approved != tree:
         if phase.asked == tree:
-            return Decision(
-                actions=(), why="the candidate is proven and waits for a person", waiting="approval"
-            )
+            return Decision(actions=(), why="the candidate is proven and waits for a person", waiting="approval")
         return _do(a.Ask(), "without `auto` a person says yes before anything lands")
     return _do(a.Land(), "the candidate is proven; code, tracker and report land in one step")
 
 
 # --- words --------------------------------------------------------------------------------------------
-
-
-def complaint_of(phase: PhaseRun) -> str:
-    """What a fixer is told: the failed items with their evidence, or the end of the gate's output."""
-    last: GateJudged | None = phase.gates[-1] if phase.gates else None
-    if last is not None and last.answer == "failed":
-        return f"The checks failed: {last.line}\n\n{last.output}".strip()
-    if phase.verdict is None:
-        return ""
-    return "\n".join(f"- {item}: {evidence}" for item, passed, evidence in phase.verdict.items if not passed)
 
 
 def step_of(phase: PhaseRun) -> str:

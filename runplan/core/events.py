@@ -41,8 +41,10 @@ class ClaimTaken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResumed:
-    """Somebody called the run on: whatever it waited for is looked at again."""
+    """Somebody called the run on: whatever it waited for is looked at again, with what is asked for now."""
 
+    mode: str
+    wanted: str
     auto: bool
 
 
@@ -277,6 +279,9 @@ class PhaseFailed:
     reason: str
     step: str
     detail: str
+    title: str = ""
+    attempt: int = 1
+    branch: str = ""  #: short name of the branch that keeps the work; "" when there is none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

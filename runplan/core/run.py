@@ -20,6 +20,7 @@ class PhaseRun:
     base: str = ""  #: where the branch begins; moves when it is rebuilt after a conflict
     base_tree: str = ""
     set_up: bool = False
+    first: str = ""  #: the first process that was started for the phase
     baseline: e.BaselineKnown | None = None
     cycle: int = 1  #: 1 is the implementer's, each fix adds one
     dispatch: e.DispatchStarted | None = None  #: alive, or not yet seen to have ended
@@ -75,7 +76,8 @@ def apply(state: RunState, event: e.Event) -> RunState:
             return replace(state, started=event, auto=event.auto)
         case e.RunResumed():
             phase = replace(state.phase, held="", asked="") if state.phase else None
-            return replace(state, auto=event.auto, phase=phase)
+            started = replace(state.started, mode=event.mode, wanted=event.wanted) if state.started else None
+            return replace(state, started=started, auto=event.auto, phase=phase)
         case e.PlanRead(choice="next" | "all-done"):
             return replace(state, plan=event, phase=PhaseRun(read=event))
         case e.PlanRead():
@@ -100,9 +102,7 @@ def apply(state: RunState, event: e.Event) -> RunState:
 def _apply(phase: PhaseRun, event: e.Event) -> PhaseRun:
     match event:
         case e.Leased():
-            return replace(
-                phase, lease=event, base=event.base, base_tree=event.base_tree, set_up=not event.fresh
-            )
+            return replace(phase, lease=event, base=event.base, base_tree=event.base_tree, set_up=not event.fresh)
         case e.BaselineKnown():
             return replace(phase, baseline=event)
         case e.DispatchStarted():
@@ -175,6 +175,7 @@ def _apply_landing(phase: PhaseRun, event: e.Event) -> PhaseRun:
 
 
 def _started(phase: PhaseRun, event: e.DispatchStarted) -> PhaseRun:
+    phase = replace(phase, first=phase.first or event.id)
     if event.role != "fix":
         return replace(phase, dispatch=event)
     return replace(

@@ -32,6 +32,7 @@ CREATE TABLE events (
     type TEXT NOT NULL, body TEXT NOT NULL
 );
 CREATE INDEX events_by_run ON events (run, seq);
+CREATE INDEX events_by_type ON events (type, run);
 CREATE TABLE claims (
     kind TEXT NOT NULL, key TEXT NOT NULL, run TEXT NOT NULL, owner TEXT NOT NULL,
     fence INTEGER NOT NULL, taken TEXT NOT NULL, PRIMARY KEY (kind, key)
@@ -107,7 +108,10 @@ class Store:
     # --- runs and events -------------------------------------------------------------------------------
 
     def append(self, events: Sequence[tuple[str, str, str]], row: RunRow, *, fence: int) -> None:
-        """Record (at, type, body) facts of a run and its row, unless the plan was taken over."""
+        """Record (at, type, body) facts of a run and its row, unless the plan was taken over.
+
+        A run that has ended owns nothing any more: its claims go in the same transaction.
+        """
         with self.transaction():
             held = self._db.execute("SELECT fence FROM claims WHERE kind='plan' AND key=?", (row.plan,)).fetchone()
             if held is None or held[0] != fence:
@@ -125,12 +129,13 @@ class Store:
                 " reason=excluded.reason, waiting_for=excluded.waiting_for",
                 _values(row),
             )
+            if row.outcome is not None:
+                self._db.execute("DELETE FROM claims WHERE run=?", (row.id,))
 
     def events(self, run: str, *, after: int = 0) -> list[EventRow]:
         query = "SELECT seq, run, at, type, body FROM events WHERE run=? AND seq>? ORDER BY seq"
         with self._told():
-            found = self._db.execute(query, (run, after)).fetchall()
-        return [EventRow(seq=seq, run=of, at=at, type=kind, body=body) for seq, of, at, kind, body in found]
+            return [_event(found) for found in self._db.execute(query, (run, after))]
 
     def runs(self, plan: str | None = None, *, limit: int = 50) -> list[RunRow]:
         """The newest runs first."""
@@ -151,11 +156,14 @@ class Store:
         with self._told():
             return [_row(found) for found in self._db.execute(query)]
 
-    def bodies(self, plan: str, kind: str) -> list[str]:
-        """The bodies of one kind of event over all runs of a plan, oldest first."""
-        query = "SELECT body FROM events WHERE type=? AND run IN (SELECT id FROM runs WHERE plan=?) ORDER BY seq"
+    def facts(self, plan: str, kind: str) -> list[EventRow]:
+        """The events of one kind over all runs of a plan, oldest first."""
+        query = (
+            "SELECT seq, run, at, type, body FROM events WHERE type=?"
+            " AND run IN (SELECT id FROM runs WHERE plan=?) ORDER BY seq"
+        )
         with self._told():
-            return [body for (body,) in self._db.execute(query, (kind, plan))]
+            return [_event(found) for found in self._db.execute(query, (kind, plan))]
 
     # --- claims ----------------------------------------------------------------------------------------
 
@@ -200,6 +208,11 @@ class Store:
 
 
 COLUMNS = "id, plan, started, state, phase, step, since, attempt, outcome, reason, waiting_for, landing"
+
+
+def _event(found: tuple[int, str, str, str, str]) -> EventRow:
+    seq, run, at, kind, body = found
+    return EventRow(seq=seq, run=run, at=at, type=kind, body=body)
 
 
 def _row(found: Sequence[str]) -> RunRow:

@@ -1,0 +1,104 @@
+"""Tells the story of a phase for the report: from the journal and from git, never from an agent's words."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from runplan.core import report
+from runplan.core.reasons import Reason
+from runplan.core.times import parse_iso
+
+if TYPE_CHECKING:
+    from runplan import ports
+    from runplan.app.world import World
+    from runplan.core.run import PhaseRun, RunState
+
+SHORT = 7
+
+
+def phase_account(state: RunState, world: World) -> report.PhaseAccount:
+    """A phase that is about to land."""
+    phase = state.phase
+    assert phase is not None
+    assert phase.lease is not None
+    assert phase.candidate is not None
+    assert phase.verdict is not None
+    texts = dict(phase.read.items)
+    return report.PhaseAccount(
+        plan=world.plan,
+        phase=phase.read.phase,
+        title=phase.read.title,
+        run=world.run,
+        status="Completed (verified, landed)",
+        branch=phase.lease.branch.removeprefix("refs/heads/"),
+        commits=tuple(_commit_line(world, oid) for oid in phase.candidate.commits),
+        items=tuple(
+            report.ItemLine(id=item, text=texts.get(item, ""), passed=passed, evidence=evidence)
+            for item, passed, evidence in phase.verdict.items
+        ),
+        gates=_gates(phase, world),
+        verdict=report.VerdictLine(
+            verifier=phase.verdict.agent, tree=phase.verdict.tree, landed_tree=phase.candidate.tree
+        ),
+        warnings=(*phase.warnings, *_checkout(phase, world)),
+    )
+
+
+def _commit_line(world: World, oid: str) -> report.CommitLine:
+    subject = world.objects.commit(oid).message.partition("\n")[0]
+    return report.CommitLine(short=oid[:SHORT], subject=subject)
+
+
+def _gates(phase: PhaseRun, world: World) -> tuple[report.GateLine, ...]:
+    command = world.settings.tests.command
+    lines = []
+    if phase.baseline is not None and phase.baseline.results:
+        before = json.loads(phase.baseline.results)
+        counted = f"{before['passed']} passed, {before['failed'] or 0} failed" if before["passed"] is not None else ""
+        lines.append(
+            report.GateLine(
+                name="Baseline",
+                command=command,
+                exit_code=before["exit_code"],
+                tree=phase.base_tree,
+                result=counted or ("passed" if before["exit_code"] == 0 else "failed"),
+            )
+        )
+    lines += [
+        report.GateLine(name="Gate", command=command, exit_code=gate.code, tree=gate.tree, result=gate.line)
+        for gate in phase.gates
+        if gate.answer != "skipped"
+    ]
+    return tuple(lines)
+
+
+def _checkout(phase: PhaseRun, world: World) -> tuple[str, ...]:
+    """Files of the user's checkout that changed meanwhile: named, never repaired, nobody accused."""
+    stamp = world.dispatches.directory(phase.first) / "guard.json"
+    changed = world.guard.checkout(since=stamp) if stamp.exists() else ()
+    return tuple(f"{path} changed in the checkout while the phase ran" for path in changed)
+
+
+def failure_sections(store: ports.Store, plan: str) -> list[str]:
+    """Every failure of the plan so far, oldest first; they reach the repository with the next landing."""
+    sections = []
+    for row in store.facts(plan, "PhaseFailed"):
+        body = json.loads(row.body)
+        phase = body["phase"]
+        kept = (f"The work is kept on the branch `{body['branch']}`",) if body.get("branch") else ()
+        account = report.FailureAccount(
+            at=parse_iso(row.at).strftime("%Y-%m-%d %H:%M"),
+            plan=plan,
+            phase=phase,
+            title=body.get("title", ""),
+            run=row.run,
+            attempt=body.get("attempt", 1),
+            step=body["step"],
+            reason=Reason(body["reason"]),
+            detail=body["detail"],
+            state=("Nothing landed; the target is as it was", *kept),
+            resume=f"runplan start {plan} {phase}".rstrip(),
+        )
+        sections.append(report.failure_section(account))
+    return sections

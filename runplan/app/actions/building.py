@@ -1,0 +1,67 @@
+"""Builds the candidate: the phase's commits on the target's tip, dressed as they will land."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, assert_never
+
+from runplan.app.actions.doing import phase_of
+from runplan.core.events import CandidateBuilt, CandidateConflicted, CandidateEmpty
+from runplan.core.gitfacts import Built, Conflicted, NothingLeft
+from runplan.core.trailers import add_trailers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from runplan.app.world import World
+    from runplan.core.actions import BuildCandidate
+    from runplan.core.events import Event
+    from runplan.core.gitfacts import Commit, Identity
+    from runplan.core.run import RunState
+
+
+def build_candidate(action: BuildCandidate, state: RunState, world: World) -> Iterator[Event]:  # noqa: ARG001
+    phase = phase_of(state)
+    assert phase.work is not None
+    onto = world.objects.tip(world.target) or ""
+    trailers = trailers_of(world, state)
+
+    def dress(commit: Commit) -> tuple[str, Identity, str]:
+        author = commit.author if world.settings.run.author == "agent" else world.user
+        return add_trailers(commit.message, trailers), author, commit.authored
+
+    replayed = world.candidates.replay(
+        base=phase.base,
+        head=phase.work.head,
+        onto=onto,
+        dress=dress,
+        committer=world.user,
+        when=world.git_date(),
+        sign=world.sign,
+    )
+    match replayed:
+        case Built(commits=commits, tree=tree, patch=patch):
+            world.candidates.anchor(world.run, commits[-1])
+            world.point("BuildCandidate.anchored")
+            yield CandidateBuilt(onto=onto, commits=commits, tree=tree, patch=patch)
+        case Conflicted(paths=paths):
+            yield CandidateConflicted(onto=onto, paths=paths)
+        case NothingLeft():
+            yield CandidateEmpty(onto=onto)
+        case unreachable:
+            assert_never(unreachable)
+
+
+def landing_id(world: World, state: RunState) -> str:
+    """One landing per phase of a run, however often its candidate is rebuilt: whichever lands first is the one."""
+    return f"{world.run}.{len(state.landed) + 1}"
+
+
+def trailers_of(world: World, state: RunState) -> tuple[tuple[str, str], ...]:
+    """What every landed commit says of where it comes from."""
+    phase = phase_of(state).read.phase
+    return (
+        ("Runplan-Plan", world.plan),
+        *((("Runplan-Phase", phase),) if phase else ()),
+        ("Runplan-Run", world.run),
+        ("Runplan-Landing", landing_id(world, state)),
+    )

@@ -1,0 +1,35 @@
+"""An action has two halves: has it happened already, and how is it done."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from runplan.app.world import World
+    from runplan.core.events import Event
+    from runplan.core.run import PhaseRun, RunState
+
+
+def unseen(action: Any, state: RunState, world: World) -> tuple[Event, ...]:  # noqa: ARG001 - the shape of an observer
+    """For actions that may simply be done again: their doing is idempotent and leaves the world as it finds it."""
+    return ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doing:
+    """`observe` answers from git, the process table or the store, never from memory; `do` yields facts as they come.
+
+    Every fact that `do` yields is on disk before it goes on, so an intent is recorded by yielding it.
+    """
+
+    do: Callable[[Any, RunState, World], Iterator[Event]]
+    observe: Callable[[Any, RunState, World], tuple[Event, ...]] = unseen
+
+
+def phase_of(state: RunState) -> PhaseRun:
+    """The phase at work; the machine asks for phase actions only while there is one."""
+    assert state.phase is not None
+    return state.phase

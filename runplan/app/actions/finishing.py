@@ -1,0 +1,69 @@
+"""Ends a phase and a run: nothing is left behind, and nothing that is not elsewhere is removed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from runplan.app.actions.doing import phase_of
+from runplan.core.events import CleanedUp, PhaseFailed, RunEnded
+from runplan.core.gitfacts import Kept
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from runplan.app.world import World
+    from runplan.core.actions import CleanUp, Fail, Finish
+    from runplan.core.events import Event
+    from runplan.core.run import RunState
+
+
+def fail(action: Fail, state: RunState, world: World) -> Iterator[Event]:
+    phase = phase_of(state)
+    branch = phase.lease.branch if phase.lease else ""
+    tip = world.objects.tip(branch) if branch else None
+    yield PhaseFailed(
+        phase=phase.read.phase,
+        reason=action.reason,
+        step=action.step,
+        detail=action.detail,
+        title=phase.read.title,
+        attempt=phase.lease.attempt if phase.lease else 1,
+        branch=branch.removeprefix("refs/heads/") if tip not in (None, phase.base) else "",
+    )
+
+
+def clean_up(action: CleanUp, state: RunState, world: World) -> Iterator[Event]:  # noqa: ARG001
+    phase = phase_of(state)
+    branch = phase.lease.branch if phase.lease else ""
+    tip = world.objects.tip(branch) if branch else None
+    kept: tuple[str, ...] = ()
+    if phase.landed is not None and phase.lease is not None and phase.work is not None and tip == phase.work.head:
+        refs = {branch: tip, world.candidate: world.objects.tip(world.candidate) or ""}
+        path = world.worktrees.path(phase.lease.worktree)
+        world.removal.landed({ref: oid for ref, oid in refs.items() if oid}, worktree=path, onto=phase.landed.tip)
+    else:
+        world.candidates.drop(world.run)
+        kept = _leave(world, branch, keep=tip is not None and tip != phase.base)
+    world.point("CleanUp.dropped")
+    yield CleanedUp(phase=phase.read.phase, kept=kept)
+
+
+def _leave(world: World, branch: str, *, keep: bool) -> tuple[str, ...]:
+    """A branch with work on it stays under its name; an empty one is no use to anybody."""
+    if keep:
+        return (branch.removeprefix("refs/heads/"),)
+    if branch:
+        world.removal.ref(branch)
+    return ()
+
+
+def finish(action: Finish, state: RunState, world: World) -> Iterator[Event]:
+    detail = action.detail
+    if state.leased:
+        answer = world.removal.worktree(world.worktree)
+        if isinstance(answer, Kept):
+            detail = f"{detail}; {answer.what} was kept: {answer.why}".lstrip("; ")
+        elif answer.parked:
+            detail = f"{detail}; uncommitted work is kept at {answer.parked}".lstrip("; ")
+        world.point("Finish.worktree")
+    yield RunEnded(outcome=action.outcome, reason=action.reason, detail=detail)

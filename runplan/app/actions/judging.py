@@ -1,0 +1,132 @@
+"""Reads what came of checks and verifiers; nothing is believed that a tree does not prove."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING, assert_never
+
+from runplan.app.actions.doing import phase_of
+from runplan.app.actions.starting import baseline_key
+from runplan.app.actions.watching import return_text
+from runplan.core import results, returns, verdict
+from runplan.core.dispatch import Outcome
+from runplan.core.events import (
+    BaselineKnown,
+    DispatchEnded,
+    GateJudged,
+    ReadonlyViolated,
+    VerdictGiven,
+    VerdictInvalid,
+    WorkRefused,
+)
+from runplan.core.reasons import Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from runplan.app.world import World
+    from runplan.core.actions import JudgeBaseline, JudgeGate, JudgeVerdict
+    from runplan.core.events import Event
+    from runplan.core.run import PhaseRun, RunState
+
+OUTPUT_READ = 1024 * 1024  #: bytes at the end of a gate's output that are looked at
+OUTPUT_TOLD = 6000  #: characters of it that the fixer is told
+
+
+def judge_baseline(action: JudgeBaseline, state: RunState, world: World) -> Iterator[Event]:  # noqa: ARG001
+    phase = phase_of(state)
+    assert phase.ended is not None
+    found = _results(phase.ended, world)
+    fault = results.baseline_fault(found)
+    if fault and not world.settings.tests.allow_red_baseline:
+        yield WorkRefused(reason=Reason.BASELINE_RED, detail=f"`{world.settings.tests.command}` on the base: {fault}")
+        return
+    text = json.dumps({**asdict(found), "failures": sorted(found.failures)})
+    key = baseline_key(world, phase.base_tree)
+    world.store.keep_baseline(key, text, at=world.iso())
+    yield BaselineKnown(key=key, results=text)
+
+
+def judge_gate(action: JudgeGate, state: RunState, world: World) -> Iterator[Event]:
+    phase = phase_of(state)
+    run = len(phase.gates) + 1
+    if phase.ended is None:
+        line = "Tests: skipped — no test infrastructure"
+        yield GateJudged(tree=action.tree, answer="skipped", code=None, line=line, run=run)
+        return
+    now = _results(phase.ended, world)
+    before = _baseline(phase)
+    judged = results.compare(before, now, allow_red_baseline=world.settings.tests.allow_red_baseline)
+    answer, line = _told(judged, now, run)
+    if answer == "passed":
+        # What passed on this code is the baseline of the next phase.
+        text = json.dumps({**asdict(now), "failures": sorted(now.failures)})
+        world.store.keep_baseline(baseline_key(world, action.tree), text, at=world.iso())
+    tail = "" if answer == "passed" else _output(phase.ended, world)[-OUTPUT_TOLD:]
+    yield GateJudged(tree=action.tree, answer=answer, code=now.exit_code, line=line, run=run, output=tail)
+
+
+def _told(judged: results.GateJudgement, now: results.Results, run: int) -> tuple[str, str]:
+    again = "; it failed the first time, so something is flaky" if run > 1 else ""
+    match judged:
+        case results.Green():
+            return "passed", now.line + again
+        case results.PreExisting():
+            return "passed", f"{now.line}; what fails failed before the work too" + again
+        case results.Regressed(why=why):
+            return "failed", why
+        case results.Unfinished(why=why):
+            return "unfinished", why
+        case results.BaselineRed(why=why):
+            return "failed", f"the checks on the base: {why}"
+        case unreachable:
+            assert_never(unreachable)
+
+
+def _baseline(phase: PhaseRun) -> results.Results | None:
+    if phase.baseline is None or not phase.baseline.results:
+        return None
+    fields = json.loads(phase.baseline.results)
+    return results.Results(**{**fields, "failures": frozenset(fields["failures"])})
+
+
+def _results(ended: DispatchEnded, world: World) -> results.Results:
+    code = ended.code if ended.ending == "exited" else None
+    return results.read_results(_output(ended, world), exit_code=code, summary_pattern=world.settings.tests.summary)
+
+
+def _output(ended: DispatchEnded, world: World) -> str:
+    path = world.dispatches.directory(ended.id) / "out.log"
+    try:
+        return path.read_bytes()[-OUTPUT_READ:].decode("utf-8", "replace")
+    except FileNotFoundError:
+        return ""
+
+
+def judge_verdict(action: JudgeVerdict, state: RunState, world: World) -> Iterator[Event]:  # noqa: ARG001
+    phase = phase_of(state)
+    assert phase.ended is not None
+    assert phase.lease is not None
+    assert phase.candidate is not None
+    left = world.worktrees.state(world.worktrees.path(phase.lease.worktree))
+    touched = [*left.changed, *(file.path for file in left.untracked)]
+    if touched or world.objects.commit(left.head).tree != phase.candidate.tree:
+        what = ", ".join(touched[:8]) or f"the branch, now at {left.head[:12]}"
+        yield ReadonlyViolated(detail=f"the verifier changed {what}")
+        return
+    outcome = world.dispatches.standing(phase.ended.id)
+    message = outcome.message if isinstance(outcome, Outcome) else ""
+    ids = [item for item, _ in phase.read.items]
+    answer = returns.parse_return(return_text(world, phase.ended.id), message)
+    judged = verdict.judge(answer, message, ids, gates_red=phase.gates[-1].answer == "failed")
+    if isinstance(judged, verdict.NoVerdict):
+        yield VerdictInvalid(why=judged.why)
+        return
+    yield VerdictGiven(
+        tree=phase.candidate.tree,
+        patch=phase.candidate.patch,
+        passed=isinstance(judged, verdict.Passed),
+        items=tuple((item.item, item.passed, item.evidence) for item in judged.items),
+        agent=world.settings.agents.verifier,
+    )

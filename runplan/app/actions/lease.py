@@ -1,0 +1,91 @@
+"""Gets the run's worktree onto the branch of a phase, and begins that branch anew after a conflict."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from runplan.app.actions.doing import phase_of
+from runplan.core.errors import RefusedEarly
+from runplan.core.events import BranchRebuilt, Leased, WorkRefused
+from runplan.core.gitfacts import Ahead, Kept, Poisoned
+from runplan.core.reasons import Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from runplan import ports
+    from runplan.app.world import World
+    from runplan.core.actions import Lease, RebuildBranch
+    from runplan.core.events import Event
+    from runplan.core.run import RunState
+
+
+def lease(action: Lease, state: RunState, world: World) -> Iterator[Event]:  # noqa: ARG001
+    phase = phase_of(state)
+    branch, base = world.branch(phase.read.phase), phase.read.tip
+    earlier = leased_before(world.store, world.plan, branch)
+    refusal = refused(world.worktrees, branch, base, known=bool(earlier))
+    if refusal:
+        yield WorkRefused(reason=Reason.BLOCKED, detail=refusal)
+        return
+    parked = _put_aside(world, branch, base)
+    fresh = not world.worktrees.path(world.worktree).exists()
+    run = world.settings.run
+    path = world.worktrees.lease(world.worktree, branch=branch, base=base, clean=run.clean, keep=run.copy)
+    world.point("Lease.worktree")
+    world.worktrees.copy(path, run.copy, world.root)
+    yield Leased(
+        phase=phase.read.phase,
+        branch=branch,
+        base=base,
+        base_tree=world.objects.commit(base).tree,
+        worktree=world.worktree,
+        attempt=earlier + 1,
+        fresh=fresh,
+        parked=parked,
+    )
+
+
+def leased_before(store: ports.Store, plan: str, branch: str) -> int:
+    """How many attempts of this plan have worked on the branch."""
+    return sum(json.loads(row.body)["branch"] == branch for row in store.facts(plan, "Leased"))
+
+
+def refused(worktrees: ports.Worktrees, branch: str, base: str, *, known: bool) -> str:
+    """Why the branch cannot be used: it is somebody else's. Ours, from an attempt before, is put aside instead."""
+    if known:
+        return ""
+    short = branch.removeprefix("refs/heads/")
+    rename = f"look at it, then: git branch -m {short} {short}-kept"
+    match worktrees.standing(branch, base):
+        case Poisoned(behind=behind):
+            return f"the branch {short} exists and is {behind} commits behind the target; {rename}"
+        case Ahead(ahead=ahead):
+            return f"the branch {short} exists and holds {ahead} commits that runplan did not make; {rename}"
+        case _:
+            return ""
+
+
+def _put_aside(world: World, branch: str, base: str) -> str:
+    """Keep what an earlier attempt left on the branch under a parked ref, and free the name."""
+    tip = world.objects.tip(branch)
+    if tip is None or tip == base:
+        return ""
+    answer = world.removal.ref(branch)
+    if isinstance(answer, Kept):
+        raise RefusedEarly(f"the branch {branch.removeprefix('refs/heads/')} cannot be begun anew: {answer.why}")
+    return answer.parked
+
+
+def rebuild_branch(action: RebuildBranch, state: RunState, world: World) -> Iterator[Event]:  # noqa: ARG001
+    """The fixer starts on the target's tip; what the phase has so far stays readable under a parked ref."""
+    phase = phase_of(state)
+    assert phase.lease is not None
+    assert phase.conflict is not None
+    onto = phase.conflict.onto
+    parked = _put_aside(world, phase.lease.branch, onto)
+    world.point("RebuildBranch.parked")
+    run = world.settings.run
+    world.worktrees.lease(world.worktree, branch=phase.lease.branch, base=onto, clean=run.clean, keep=run.copy)
+    yield BranchRebuilt(base=onto, base_tree=world.objects.commit(onto).tree, parked=parked)

@@ -1,0 +1,87 @@
+"""Reads the plan from the target's tip and writes down what it asks for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from runplan.core import plan as plans
+from runplan.core import target
+from runplan.core.errors import PlanUnreadable
+from runplan.core.events import PlanRead
+from runplan.core.tracker import complete
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from runplan.app.world import World
+    from runplan.core.actions import ReadPlan
+    from runplan.core.events import Event
+    from runplan.core.plan import Phase, Plan
+    from runplan.core.run import RunState
+
+
+def read_plan(action: ReadPlan, state: RunState, world: World) -> Iterator[Event]:  # noqa: ARG001
+    tip = world.objects.tip(world.target) or ""
+    text = world.objects.blob(tip, world.plan) if tip else None
+    if text is None:
+        yield PlanRead(tip=tip, choice="blocked", detail=f"{world.plan} is no longer on {world.settings.run.target}")
+        return
+    wanted = state.started.wanted if state.started and not state.landed else ""
+    try:
+        plan = plans.parse(text, path=world.plan)
+    except PlanUnreadable as error:
+        yield PlanRead(tip=tip, choice="blocked", detail=str(error))
+        return
+    yield reading(plan, text, tip=tip, wanted=wanted)
+
+
+def reading(plan: Plan, text: bytes, *, tip: str, wanted: str) -> PlanRead:
+    """What the plan asks for now."""
+    match target.choose(plan, wanted=wanted or None):
+        case target.Next(phase=phase):
+            return _next(plan, phase, tip)
+        case target.AllDone():
+            if complete(text, path=plan.path, completed="") != text:
+                return PlanRead(tip=tip, choice="all-done", title=plan.title, final=True)
+            return PlanRead(tip=tip, choice="complete", detail="every phase is done")
+        case target.AlreadyComplete():
+            return PlanRead(tip=tip, choice="complete", detail="the plan is already complete")
+        case target.PhaseDone(phase=phase):
+            commit = f" ({phase.commit})" if phase.commit else ""
+            return PlanRead(tip=tip, choice="phase-done", detail=f"phase {phase.id} is already done{commit}")
+        case target.NeedsPhases(phase=phase, missing=missing):
+            return PlanRead(tip=tip, choice="needs", detail=_needs(plan, phase, missing))
+        case target.NotFound(ids=ids):
+            return PlanRead(
+                tip=tip, choice="blocked", detail=f"there is no phase {wanted}; there are: {', '.join(ids)}"
+            )
+        case target.AllBlocked(why=why):
+            return PlanRead(tip=tip, choice="blocked", detail="; ".join(_obstacle(one) for one in why))
+
+
+def _next(plan: Plan, phase: Phase, tip: str) -> PlanRead:
+    if phase.execution != "worktree":
+        detail = (
+            f"{plan.path}:{phase.heading_line}: phase {phase.id} asks for `Execution: {phase.execution}`, "
+            "which runplan does not do; take the line out, or do the phase by hand and mark it done"
+        )
+        return PlanRead(tip=tip, choice="blocked", detail=detail)
+    return PlanRead(
+        tip=tip,
+        choice="next",
+        phase=phase.id,
+        title=phase.title,
+        text=phase.text,
+        items=tuple((item.id, item.text) for item in phase.items),
+        touches=phase.touches,
+        final=all(other.status is plans.Status.DONE for other in plan.phases if other.id != phase.id),
+    )
+
+
+def _needs(plan: Plan, phase: Phase, missing: tuple[str, ...]) -> str:
+    standing = ", ".join(f"{other} ({found.status})" for other in missing if (found := plan.phase(other)))
+    return f"phase {phase.id} depends on {standing}; first run: runplan start {plan.path} {missing[0]}"
+
+
+def _obstacle(one: target.Obstacle) -> str:
+    return f"phase {one.phase} waits for {', '.join(one.missing)}" if one.missing else f"phase {one.phase} is blocked"

@@ -1,0 +1,159 @@
+"""Starts a process: an agent with its prompt, or a command of the project's own."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from runplan.app.actions.doing import phase_of
+from runplan.core import prompts
+from runplan.core.dispatch import ItemResult, Launch, Role
+from runplan.core.events import BaselineKnown, DispatchStarted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from runplan.app.world import World
+    from runplan.core.actions import Start
+    from runplan.core.events import Event
+    from runplan.core.run import PhaseRun, RunState
+
+AGENT_ROLES = frozenset({"implement", "fix", "verify"})
+
+
+def observe(action: Start, state: RunState, world: World) -> tuple[Event, ...]:
+    """A baseline is known already when the same checks ran on the same code before."""
+    if action.role != "baseline":
+        return ()
+    key = baseline_key(world, phase_of(state).base_tree)
+    known = world.store.baseline(key)
+    return () if known is None else (BaselineKnown(key=key, results=known),)
+
+
+def baseline_key(world: World, tree: str) -> str:
+    """Names the code of a tree, the plan and its report left out, together with the command."""
+    return f"{world.candidates.code_key(tree, (world.plan, world.report))}:{world.settings.tests.command}"
+
+
+def start(action: Start, state: RunState, world: World) -> Iterator[Event]:
+    phase = phase_of(state)
+    name = f"{world.run}.{state.dispatches + 1}"
+    path = _prepare_worktree(action, phase, world)
+    make = _agent if action.role in AGENT_ROLES else _command
+    launch = make(action, phase, world, name, path)
+    yield DispatchStarted(
+        id=name,
+        role=action.role,
+        agent=agent_name(action.role, world),
+        cycle=action.cycle,
+        tree=action.tree,
+        head=world.worktrees.head(path),
+        complaint=action.complaint,
+    )
+    world.dispatches.start(launch)
+    world.point("Start.spawned")
+
+
+def _prepare_worktree(action: Start, phase: PhaseRun, world: World) -> Path:
+    """Writers work on the branch; judges see the exact tree and nothing else."""
+    assert phase.lease is not None
+    run = world.settings.run
+    if action.role in ("implement", "fix", "setup", "baseline"):
+        return world.worktrees.attach(phase.lease.worktree, branch=phase.lease.branch)
+    assert phase.work is not None
+    assert phase.candidate is not None
+    path = world.worktrees.path(phase.lease.worktree)
+    untouched = all(gate.answer == "skipped" for gate in phase.gates)
+    if not (phase.work.pristine and phase.work.tree == action.tree and untouched):
+        world.worktrees.show(path, phase.candidate.commits[-1], clean=run.clean, keep=run.copy)
+    return path
+
+
+def _agent(action: Start, phase: PhaseRun, world: World, id: str, path: Path) -> Launch:
+    directory = world.dispatches.directory(id)
+    prompt = directory / "prompt.md"
+    prompt.write_text(_prompt(action, phase, world, path), encoding="utf-8")
+    (directory / "guard.json").write_text(json.dumps(world.guard.stamp()), encoding="utf-8")
+    argv, env, reader = world.agents.launch(
+        agent_name(action.role, world),
+        dispatch=id,
+        role=Role(action.role),
+        phase=phase.read.phase,
+        attempt=phase.lease.attempt if phase.lease else 1,
+        cycle=action.cycle,
+        directory=directory,
+    )
+    limits = world.settings.limits
+    return Launch(
+        id=id,
+        argv=argv,
+        cwd=str(path),
+        env=env,
+        stdin=str(prompt),
+        reader=reader,
+        wall_s=limits.wall_s,
+        silence_s=limits.silence_s,
+    )
+
+
+def _command(action: Start, phase: PhaseRun, world: World, id: str, path: Path) -> Launch:
+    settings = world.settings
+    line = settings.run.setup if action.role == "setup" else settings.tests.command
+    argv, env = world.agents.command(line, dispatch=id, role=Role(action.role), phase=phase.read.phase)
+    return Launch(
+        id=id, argv=argv, cwd=str(path), env=env, stdin="", reader="", wall_s=settings.tests.timeout_s, silence_s=0
+    )
+
+
+def agent_name(role: str, world: World) -> str:
+    """Who is sent: the verifier is never the implementer's own process, and preferably another agent."""
+    agents = world.settings.agents
+    return {"verify": agents.verifier, "implement": agents.implementer, "fix": agents.implementer}.get(role, "")
+
+
+def _prompt(action: Start, phase: PhaseRun, world: World, path: Path) -> str:
+    assert phase.lease is not None
+    brief = prompts.Brief(
+        plan=world.plan,
+        phase=phase.read.phase,
+        title=phase.read.title,
+        text=phase.read.text,
+        items=phase.read.items,
+        touches=phase.read.touches,
+        worktree=str(path),
+        branch=phase.lease.branch.removeprefix("refs/heads/"),
+        test_command=world.settings.tests.command,
+    )
+    template = world.prompts[action.role]
+    if action.role == "implement":
+        return prompts.implement_prompt(template, brief)
+    if action.role == "fix":
+        return prompts.fix_prompt(template, brief, failed=_failed(phase), why=action.complaint, output=_output(phase))
+    assert phase.candidate is not None
+    assert phase.work is not None
+    gates = tuple(
+        prompts.GateEvidence(
+            command=world.settings.tests.command, exit_code=gate.code, tree=gate.tree, result=gate.line
+        )
+        for gate in phase.gates
+        if gate.answer != "skipped"
+    )
+    diff = f"git diff {phase.candidate.onto} {phase.candidate.commits[-1]}"
+    return prompts.verify_prompt(template, brief, diff_command=diff, changed=phase.work.files, gates=gates)
+
+
+def _failed(phase: PhaseRun) -> tuple[ItemResult, ...]:
+    """The items the verifier did not find proven."""
+    if phase.verdict is None:
+        return ()
+    return tuple(
+        ItemResult(item=item, passed=False, evidence=evidence)
+        for item, passed, evidence in phase.verdict.items
+        if not passed
+    )
+
+
+def _output(phase: PhaseRun) -> str:
+    """The end of what a red gate printed."""
+    return phase.gates[-1].output if phase.gates and phase.gates[-1].answer == "failed" else ""

@@ -1,0 +1,26 @@
+"""Which doing belongs to which action: the whole table."""
+
+from __future__ import annotations
+
+from runplan.app.actions import building, finishing, judging, landing, lease, reading, starting, watching, work
+from runplan.app.actions.doing import Doing
+from runplan.core import actions as a
+
+DOINGS: dict[type[a.Action], Doing] = {
+    a.ReadPlan: Doing(do=reading.read_plan),
+    a.Lease: Doing(do=lease.lease),
+    a.Start: Doing(do=starting.start, observe=starting.observe),
+    a.Await: Doing(do=watching.await_end),
+    a.TakeWork: Doing(do=work.take_work),
+    a.JudgeBaseline: Doing(do=judging.judge_baseline),
+    a.JudgeGate: Doing(do=judging.judge_gate),
+    a.JudgeVerdict: Doing(do=judging.judge_verdict),
+    a.BuildCandidate: Doing(do=building.build_candidate),
+    a.RebuildBranch: Doing(do=lease.rebuild_branch),
+    a.Ask: Doing(do=landing.ask),
+    a.Land: Doing(do=landing.land, observe=landing.observe),
+    a.End: Doing(do=watching.end),
+    a.Fail: Doing(do=finishing.fail),
+    a.CleanUp: Doing(do=finishing.clean_up),
+    a.Finish: Doing(do=finishing.finish),
+}

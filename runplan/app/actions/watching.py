@@ -1,0 +1,112 @@
+"""Sees whether a process has ended, what it did, and whether it touched what is not its own."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from runplan.app.actions.doing import phase_of
+from runplan.app.actions.starting import AGENT_ROLES
+from runplan.core import returns
+from runplan.core.dispatch import Ending, NeverStarted, Outcome, Return, ReturnStatus, Running, ToolUsed
+from runplan.core.events import DispatchEnded, GuardFound
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from runplan.app.world import World
+    from runplan.core.actions import Await, End
+    from runplan.core.events import Event
+    from runplan.core.gitfacts import Finding
+    from runplan.core.run import RunState
+
+GRACE_S = 10.0
+LAST_WORDS = 600  #: characters of a failed process's output that are carried into the report
+
+
+def await_end(action: Await, state: RunState, world: World) -> Iterator[Event]:
+    match world.dispatches.standing(action.id):
+        case Running():
+            return
+        case NeverStarted():
+            # The intent was recorded and we died before the process was there: nobody's loss, start again.
+            yield DispatchEnded(id=action.id, role=action.role, ending=Ending.ENDED, code=None)
+        case Outcome() as outcome:
+            yield from _ended(action, state, world, outcome)
+
+
+def _ended(action: Await, state: RunState, world: World, outcome: Outcome) -> Iterator[Event]:
+    if outcome.ending is Ending.LOST:
+        world.dispatches.sweep(action.id)
+    if action.role in AGENT_ROLES:
+        yield from _guard(action, state, world, outcome)
+    said, detail = _said(action, world, outcome)
+    yield DispatchEnded(
+        id=action.id,
+        role=action.role,
+        ending=outcome.ending,
+        code=outcome.code,
+        signal=outcome.signal,
+        output_bytes=outcome.output_bytes,
+        leftovers=outcome.leftovers,
+        said=said,
+        detail=detail,
+    )
+
+
+def _guard(action: Await, state: RunState, world: World, outcome: Outcome) -> Iterator[Event]:
+    """What changed is recorded first and restored after, so that a crash in between forgets nothing."""
+    phase = phase_of(state)
+    before = json.loads((world.dispatches.directory(action.id) / "guard.json").read_text(encoding="utf-8"))
+    branch = phase.lease.branch if phase.lease else ""
+    own = () if action.role == "verify" else (branch,)
+    tools = tuple(event for event in outcome.events if isinstance(event, ToolUsed))
+    findings = world.guard.compare(before, own=own, tools=tools)
+    if findings:
+        violated = any(finding.by_agent for finding in findings)
+        yield GuardFound(violated=violated, lines=tuple(line(finding) for finding in findings))
+        world.point("Await.restore")
+        world.guard.restore(findings)
+
+
+def line(finding: Finding) -> str:
+    """One sentence for the report."""
+    who = "the agent changed" if finding.by_agent else "while the agent ran, somebody changed"
+    return f"{who} the {finding.kind} {finding.name}"
+
+
+def _said(action: Await, world: World, outcome: Outcome) -> tuple[str, str]:
+    """What the agent says of itself; it counts only when it says that it could not go on."""
+    if action.role not in ("implement", "fix"):
+        return "", _last_words(outcome)
+    stuck = returns.blockers(outcome.message)
+    if stuck:
+        return ReturnStatus.BLOCKED, "; ".join(stuck)
+    match returns.parse_return(return_text(world, action.id), outcome.message):
+        case Return(status=status, summary=summary):
+            return status, summary if status in (ReturnStatus.BLOCKED, ReturnStatus.FAILED) else _last_words(outcome)
+        case _:
+            return "", _last_words(outcome)
+
+
+def return_text(world: World, id: str) -> str | None:
+    path = world.dispatches.directory(id) / "return.json"
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return None
+
+
+def _last_words(outcome: Outcome) -> str:
+    if outcome.ending is Ending.EXITED and outcome.code == 0:
+        return ""
+    return " ".join(outcome.message[-LAST_WORDS:].split())
+
+
+def end(action: End, state: RunState, world: World) -> Iterator[Event]:
+    """End the process and everything below it; what it has committed stays on its branch."""
+    phase = phase_of(state)
+    world.dispatches.end(action.id, grace_s=GRACE_S)
+    world.dispatches.sweep(action.id)
+    role = phase.dispatch.role if phase.dispatch else ""
+    yield DispatchEnded(id=action.id, role=role, ending=Ending.ENDED, code=None)

@@ -1,0 +1,40 @@
+"""The loop: fold, decide, observe, do, record. There is no other, not even for recovery."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from runplan.app.actions.table import DOINGS
+from runplan.core.decide import Decision, decide
+from runplan.core.events import name_of
+
+if TYPE_CHECKING:
+    from runplan.app.journal import Journal
+    from runplan.app.world import World
+    from runplan.core.actions import Action
+
+
+def advance(journal: Journal, world: World) -> Decision:
+    """Take every step that is due; return when the run has ended or waits for something outside.
+
+    Calling it late or twice is harmless: everything it knows it reads from the journal and from the world.
+    """
+    while (decision := decide(journal.state)).actions:
+        taken = [take(action, journal, world) for action in decision.actions]
+        if not any(taken):  # only processes that are still running
+            break
+    return decision
+
+
+def take(action: Action, journal: Journal, world: World) -> bool:
+    """One action: has it happened already? If not, do it. Every fact is on disk before the next is sought."""
+    name = type(action).__name__
+    doing = DOINGS[type(action)]
+    recorded = False
+    world.point(f"{name}.begin")
+    for event in doing.observe(action, journal.state, world) or doing.do(action, journal.state, world):
+        world.point(f"{name}.{name_of(event)}.before")
+        journal.append(event)
+        world.point(f"{name}.{name_of(event)}.after")
+        recorded = True
+    return recorded

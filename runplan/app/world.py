@@ -1,0 +1,69 @@
+"""Everything an action may ask of or do to the world, handed in by the wiring."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from runplan.core import names
+from runplan.core.times import git_date, iso
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from runplan import ports
+    from runplan.core.config import Settings
+    from runplan.core.gitfacts import Identity
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """One repository, its settings, and the ports to reach it."""
+
+    run: str  #: the id of the run at work
+    plan: str
+    slug: str
+    root: Path  #: the main checkout
+    settings: Settings
+    prompts: Mapping[str, str]  #: templates by role
+    user: Identity
+    sign: bool  #: whether landed commits are signed
+    clock: ports.Clock
+    store: ports.Store
+    objects: ports.Objects
+    worktrees: ports.Worktrees
+    removal: ports.Removal
+    candidates: ports.Candidates
+    lander: ports.Lander
+    guard: ports.Guard
+    dispatches: ports.Dispatches
+    agents: ports.Agents
+    claims: ports.Claims
+    point: Callable[[str], None]  #: called at every step that a crash could separate from the next
+
+    @property
+    def target(self) -> str:
+        return f"refs/heads/{self.settings.run.target}"
+
+    @property
+    def candidate(self) -> str:
+        return f"refs/runplan/candidate/{self.run}"
+
+    @property
+    def worktree(self) -> str:
+        """The name of the run's one worktree."""
+        return names.worktree_name(str(self.root), self.slug)
+
+    @property
+    def report(self) -> str:
+        return names.report_path(self.settings.paths.reports, self.slug)
+
+    def branch(self, phase: str) -> str:
+        return f"refs/heads/{names.branch(self.settings.run.branch_prefix, self.slug, phase)}"
+
+    def iso(self) -> str:
+        return iso(self.clock.now())
+
+    def git_date(self) -> str:
+        return git_date(self.clock.now())

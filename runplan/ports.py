@@ -1,0 +1,212 @@
+"""The contracts between the loop and the world, in the words of core alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+    from contextlib import AbstractContextManager
+    from datetime import datetime
+    from pathlib import Path
+
+    from runplan.core.dispatch import DispatchStanding, Launch, Role, ToolUsed
+    from runplan.core.gitfacts import (
+        BranchStanding,
+        Change,
+        Commit,
+        Finding,
+        Identity,
+        Kept,
+        Landed,
+        Landing,
+        LandingAnswer,
+        Oid,
+        Removed,
+        Replayed,
+        WorktreeState,
+    )
+    from runplan.core.rows import EventRow, RunRow
+
+
+class Clock(Protocol):
+    """The only source of the present moment."""
+
+    def now(self) -> datetime: ...
+
+
+class Store(Protocol):
+    """Append-only events, the row of each run, and what is known of baselines."""
+
+    def append(self, events: Sequence[tuple[str, str, str]], row: RunRow, *, fence: int) -> None:
+        """All or nothing, on disk when it returns; refused when `fence` is not the plan's newest."""
+        ...
+
+    def events(self, run: str, *, after: int = 0) -> list[EventRow]: ...
+
+    def facts(self, plan: str, kind: str) -> list[EventRow]:
+        """The events of one kind over all runs of a plan, oldest first."""
+        ...
+
+    def baseline(self, key: str) -> str | None: ...
+
+    def keep_baseline(self, key: str, results: str, *, at: str) -> None: ...
+
+
+class Objects(Protocol):
+    """Reads what git stores."""
+
+    def tip(self, ref: str) -> Oid | None: ...
+
+    def blob(self, commit: Oid, path: str) -> bytes | None: ...
+
+    def commit(self, oid: Oid) -> Commit: ...
+
+
+class Worktrees(Protocol):
+    """Lends one worktree to a run and moves it from branch to branch."""
+
+    def path(self, name: str) -> Path: ...
+
+    def standing(self, branch: str, base: Oid) -> BranchStanding: ...
+
+    def lease(self, name: str, *, branch: str, base: Oid, clean: str, keep: Sequence[str]) -> Path:
+        """A clean worktree on a new `branch` at `base`, made or switched; uncommitted work in it is parked first."""
+        ...
+
+    def head(self, path: Path) -> Oid: ...
+
+    def attach(self, name: str, *, branch: str) -> Path:
+        """The worktree on `branch` as it is, made again if it is gone; nothing uncommitted is touched."""
+        ...
+
+    def state(self, path: Path) -> WorktreeState: ...
+
+    def commit_leftovers(
+        self, path: Path, paths: Sequence[str], *, message: str, identity: Identity, when: str
+    ) -> Oid: ...
+
+    def show(self, path: Path, commit: Oid, *, clean: str, keep: Sequence[str]) -> None:
+        """Exactly this commit, detached, without anything else but `keep`."""
+        ...
+
+    def copy(self, path: Path, names: Sequence[str], from_root: Path) -> None: ...
+
+
+class Removal(Protocol):
+    """The one way anything is removed: what is not elsewhere is parked first."""
+
+    def worktree(self, name: str) -> Removed | Kept: ...
+
+    def ref(self, ref: str) -> Removed | Kept: ...
+
+    def landed(self, refs: Mapping[str, Oid], *, worktree: Path, onto: Oid) -> None:
+        """Delete refs whose landing was observed, and let the worktree's HEAD rest on `onto`."""
+        ...
+
+
+class Candidates(Protocol):
+    """Builds what would land, without a checkout."""
+
+    def commits(self, base: Oid, head: Oid) -> tuple[Commit, ...] | None: ...
+
+    def changes(self, base: Oid, head: Oid) -> tuple[Change, ...]: ...
+
+    def replay(
+        self,
+        *,
+        base: Oid,
+        head: Oid,
+        onto: Oid,
+        dress: Callable[[Commit], tuple[str, Identity, str]],
+        committer: Identity,
+        when: str,
+        sign: bool,
+    ) -> Replayed: ...
+
+    def anchor(self, run: str, oid: Oid) -> None: ...
+
+    def drop(self, run: str) -> None: ...
+
+    def bookkeep(
+        self,
+        *,
+        code: Oid,
+        files: Mapping[str, bytes],
+        message: str,
+        author: Identity,
+        committer: Identity,
+        when: str,
+        sign: bool,
+        run: str,
+    ) -> Oid: ...
+
+    def code_key(self, tree: Oid, without: Sequence[str]) -> str: ...
+
+
+class Lander(Protocol):
+    """Moves the target, once."""
+
+    def prepare(self, *, id: str, ref: str, old: Oid, new: Oid) -> Landing: ...
+
+    def land(self, landing: Landing) -> LandingAnswer: ...
+
+    def observe(self, landing: Landing) -> Landed | None: ...
+
+    def recover(self, landing: Landing) -> None: ...
+
+
+class Guard(Protocol):
+    """Watches what belongs to the user while an agent runs."""
+
+    def stamp(self) -> dict[str, object]:
+        """What the main repository looks like now, fit for JSON."""
+        ...
+
+    def compare(
+        self, before: Mapping[str, object], *, own: Collection[str], tools: Sequence[ToolUsed]
+    ) -> tuple[Finding, ...]: ...
+
+    def restore(self, findings: Sequence[Finding]) -> tuple[Finding, ...]: ...
+
+    def checkout(self, *, since: Path) -> tuple[str, ...]:
+        """The paths of the main checkout that differ from its HEAD and are younger than the file `since`."""
+        ...
+
+
+class Dispatches(Protocol):
+    """Starts processes that outlive us, and sees how they ended."""
+
+    def directory(self, id: str) -> Path: ...
+
+    def start(self, launch: Launch) -> None: ...
+
+    def standing(self, id: str) -> DispatchStanding: ...
+
+    def end(self, id: str, *, grace_s: float) -> None: ...
+
+    def sweep(self, id: str) -> int: ...
+
+    def wait(self, ids: Collection[str], *, timeout_s: float | None) -> None: ...
+
+
+class Agents(Protocol):
+    """How agents and the project's own commands are called."""
+
+    def launch(
+        self, name: str, *, dispatch: str, role: Role, phase: str, attempt: int, cycle: int, directory: Path
+    ) -> tuple[tuple[str, ...], dict[str, str], str]:
+        """argv, environment, and the reader of its output."""
+        ...
+
+    def command(self, line: str, *, dispatch: str, role: Role, phase: str) -> tuple[tuple[str, ...], dict[str, str]]:
+        """argv and environment for tests and setup."""
+        ...
+
+
+class Claims(Protocol):
+    """Gives back what a run owns, and keeps landings in single file."""
+
+    def release(self, plan: str, *, run: str) -> None: ...
+
+    def landing_lock(self) -> AbstractContextManager[object]: ...
