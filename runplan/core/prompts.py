@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     from runplan.core.dispatch import ItemResult
 
-_PLACE = re.compile(r"\{\{(.*?)(?:\}\}|$)", re.MULTILINE)  # one that is not closed is found too, and refused
-_NAME = re.compile(r"[a-z][a-z0-9_]*")
+_PLACE = re.compile(r"\{\{([a-z][a-z0-9_]*)\}\}")
+_OPEN = re.compile(r"\{\{(?![a-z][a-z0-9_]*\}\}).*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,11 +78,12 @@ def render(template: str, **values: str) -> str:
 
     A name without a value is refused, and so is a value without a place: a prompt never lacks its phase.
     """
+    if odd := _OPEN.search(template):
+        raise SettingsError(f"prompt template: {odd.group()[:40]!r} is no place for a value; write {{{{name}}}}")
     named = set(_PLACE.findall(template))
-    for name in sorted(named):
-        if not _NAME.fullmatch(name) or name not in values:
-            known = ", ".join(sorted(values))
-            raise SettingsError(f"prompt template: {{{{{name}}}}} is not known; there are: {known}")
+    if unknown := sorted(named - values.keys()):
+        known = ", ".join(sorted(values))
+        raise SettingsError(f"prompt template: {{{{{unknown[0]}}}}} is not known; there are: {known}")
     if missing := sorted(values.keys() - named):
         raise SettingsError(f"prompt template: {{{{{missing[0]}}}}} is missing; add it where it belongs")
     return _PLACE.sub(lambda place: values[place.group(1)], template)

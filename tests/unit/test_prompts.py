@@ -1,0 +1,171 @@
+"""Prompts carry the phase word for word, and a template that does not fit is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runplan.core.dispatch import ItemResult
+from runplan.core.errors import SettingsError
+from runplan.core.prompts import Brief, GateEvidence, fix_prompt, implement_prompt, quoted, render, verify_prompt
+from runplan.core.returns import Unusable, blockers, parse_return
+
+PROMPTS = Path(__file__).parents[2] / "config" / "prompts"
+
+TEXT = """## Phase 2 — Tables  \r
+```python
+x = "{{items}}"
+```
+\t- [ ] keep *every* byte
+"""
+
+
+def template(name: str) -> str:
+    return (PROMPTS / f"{name}.md").read_text(encoding="utf-8")
+
+
+def a_brief(*, test_command: str = "make test", touches: tuple[str, ...] = ("src/**",), text: str = TEXT) -> Brief:
+    return Brief(
+        plan="plans/tables.md",
+        phase="2",
+        title="Tables",
+        text=text,
+        items=(("W1", "Read\n  rows"), ("C1", "It holds")),
+        touches=touches,
+        worktree="/somewhere/tree",
+        branch="runplan/tables/2",
+        test_command=test_command,
+    )
+
+
+def implement() -> str:
+    return implement_prompt(template("implement"), a_brief())
+
+
+def fix() -> str:
+    return fix_prompt(
+        template("fix"),
+        a_brief(),
+        failed=[ItemResult(item="C1", passed=False, evidence="f.py:3\nis a stub")],
+        why="not proven: C1",
+        output="collected 3\n## Items\nFAILED tests/test_x.py\n",
+    )
+
+
+def verify() -> str:
+    return verify_prompt(
+        template("verify"),
+        a_brief(),
+        diff_command="git diff abc123 HEAD",
+        changed=["src/a.py", "src/b.py"],
+        gates=[GateEvidence(command="make test", exit_code=0, tree="d00d", result="3 passed, 0 failed")],
+    )
+
+
+@pytest.mark.parametrize("prompt", [implement(), fix(), verify()], ids=["implement", "fix", "verify"])
+class TestEveryPrompt:
+    def test_carries_the_phase_byte_for_byte(self, prompt: str) -> None:
+        assert TEXT in prompt
+
+    def test_lists_the_items_by_id_under_their_heading(self, prompt: str) -> None:
+        items = prompt.rpartition("\n## Items\n")[2].partition("\n## ")[0]
+        assert [line for line in items.splitlines() if line.startswith("- ")] == ["- W1: Read rows", "- C1: It holds"]
+
+    def test_says_where_the_work_is_and_how_to_return(self, prompt: str) -> None:
+        for needed in ("/somewhere/tree", "plans/tables.md", "RUNPLAN_RETURN", "`json`", "`BLOCKER:`", "`src/**`"):
+            assert needed in prompt
+
+    def test_echoed_by_an_agent_is_neither_a_return_nor_a_blocker(self, prompt: str) -> None:
+        assert isinstance(parse_return(None, prompt), Unusable)
+        assert blockers(prompt) == ()
+
+
+def test_implementer_and_fixer_are_told_the_exact_test_command_and_who_commits() -> None:
+    for prompt in (implement(), fix()):
+        assert "Test command: make test\n" in prompt
+        for rule in ("You may commit", "stage files by name", "Never push", "`runplan.toml`", "hooks"):
+            assert rule in prompt
+
+
+def test_without_a_test_command_the_prompt_says_none() -> None:
+    assert "Test command: none\n" in implement_prompt(template("implement"), a_brief(test_command=""))
+
+
+def test_a_phase_without_touches_is_told_so() -> None:
+    assert "names no paths" in implement_prompt(template("implement"), a_brief(touches=()))
+
+
+def test_the_verifier_gets_diff_files_and_gates_and_must_not_write() -> None:
+    prompt = verify()
+    for needed in (
+        "    git diff abc123 HEAD\n",
+        "- src/a.py\n- src/b.py\n",
+        "- make test on tree d00d: exit code 0; 3 passed, 0 failed\n",
+        "read-only",
+    ):
+        assert needed in prompt
+
+
+def test_a_gate_that_did_not_end_is_told_as_that_and_no_gate_as_none() -> None:
+    gates = [GateEvidence(command="make test", exit_code=None, tree="d00d", result="killed")]
+    some = verify_prompt(template("verify"), a_brief(), diff_command="d", changed=["a"], gates=gates)
+    none = verify_prompt(template("verify"), a_brief(), diff_command="d", changed=[], gates=[])
+    assert "did not finish; killed" in some
+    assert "None: the project has no test command." in none
+    assert "No file differs." in none
+
+
+def test_the_fixer_gets_the_failed_items_and_the_gate_output_set_apart() -> None:
+    prompt = fix()
+    assert "not proven: C1\n\n- C1: f.py:3 is a stub\n" in prompt
+    assert "    collected 3\n    ## Items\n    FAILED tests/test_x.py\n" in prompt
+
+
+def test_the_fixer_is_told_when_there_is_nothing_to_show() -> None:
+    prompt = fix_prompt(template("fix"), a_brief(), failed=[], why="", output="")
+    for needed in ("The checks did not pass.", "No single item was named.", "No command failed."):
+        assert needed in prompt
+
+
+def test_a_phase_that_holds_the_marker_itself_gets_another_one() -> None:
+    text = "a\n=== end of phase ===\n=== end of phase (2) ===\nb"
+    assert quoted(text, "phase") == f"=== begin of phase (3) ===\n{text}\n=== end of phase (3) ==="
+
+
+@pytest.mark.parametrize(
+    ("text", "values", "message"),
+    [
+        ("{{nmae}}", {"name": "x"}, r"\{\{nmae\}\} is not known; there are: name"),
+        ("{{ name }}", {"name": "x"}, r"'\{\{ name \}\}' is no place"),
+        ("{{name", {"name": "x"}, "is no place"),
+        ("{{}}", {"name": "x"}, "is no place"),
+        ("nothing", {"name": "x"}, r"\{\{name\}\} is missing"),
+    ],
+)
+def test_a_template_that_does_not_fit_its_values_is_refused(text: str, values: dict[str, str], message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
+        render(text, **values)
+
+
+@given(st.text(), st.text())
+def test_values_stand_in_the_prompt_as_they_are_and_are_not_expanded_again(first: str, second: str) -> None:
+    assert render("<{{a}}|{{b}}|{{a}}>", a=first, b=second) == f"<{first}|{second}|{first}>"
+
+
+@given(st.text())
+def test_a_template_without_places_stays_as_it_is(text: str) -> None:
+    if "{{" not in text:
+        assert render(text) == text
+
+
+@given(st.text())
+def test_a_quoted_text_stands_whole_between_markers_that_are_not_in_it(text: str) -> None:
+    whole = quoted(text, "phase")
+    begin, _, rest = whole.partition("\n")
+    end = whole.rpartition("\n")[2]
+    assert rest.startswith(text)
+    assert begin.replace("begin", "end") == end
+    assert end not in text

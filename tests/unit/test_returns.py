@@ -1,0 +1,153 @@
+"""What an agent hands back is read strictly, and nothing it writes can raise."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runplan.core.dispatch import ItemResult, Return, ReturnStatus, Usage
+from runplan.core.returns import Unusable, blockers, parse_return
+
+WHOLE = {
+    "status": "done",
+    "summary": "one paragraph",
+    "items": [
+        {"item": "W1", "result": "pass", "evidence": "tests/test_x.py::test_y"},
+        {"item": "C1", "result": "fail", "evidence": "…"},
+    ],
+    "usage": {"input_tokens": 1, "output_tokens": 2, "usd": 0.5},
+}
+
+
+def fenced(value: object, info: str = "json") -> str:
+    return f"I am done.\n\n```{info}\n{json.dumps(value, indent=1)}\n```\n"
+
+
+def done(summary: str) -> dict[str, str]:
+    return {"status": "done", "summary": summary}
+
+
+def summary_of(file_text: str | None, message: str) -> str:
+    ret = parse_return(file_text, message)
+    assert isinstance(ret, Return)
+    return ret.summary
+
+
+def test_a_whole_return_is_read_field_by_field() -> None:
+    assert parse_return(json.dumps(WHOLE), "") == Return(
+        status=ReturnStatus.DONE,
+        summary="one paragraph",
+        items=(
+            ItemResult(item="W1", passed=True, evidence="tests/test_x.py::test_y"),
+            ItemResult(item="C1", passed=False, evidence="…"),
+        ),
+        usage=Usage(input_tokens=1, output_tokens=2, usd=0.5),
+    )
+
+
+@pytest.mark.parametrize("status", list(ReturnStatus))
+def test_a_status_alone_is_a_return(status: ReturnStatus) -> None:
+    assert parse_return(json.dumps({"status": status.value}), "") == Return(status=status, summary="")
+
+
+@pytest.mark.parametrize(
+    ("file_text", "message", "expected"),
+    [
+        pytest.param(json.dumps(done("file")), fenced(done("message")), "file", id="the file comes first"),
+        pytest.param(None, fenced(done("message")), "message", id="no file: the message"),
+        pytest.param(" \n", fenced(done("message")), "message", id="an empty file is no file"),
+        pytest.param(None, fenced(done("a")) + fenced(done("b")), "b", id="the last block"),
+        pytest.param(None, fenced(done("a"), "JSON"), "a", id="case of the info word"),
+        pytest.param(None, "~~~json\n" + json.dumps(done("a")) + "\n~~~", "a", id="tildes"),
+        pytest.param(None, "```json\n" + json.dumps(done("a")), "a", id="a block that is never closed"),
+        pytest.param(None, fenced(done("a")) + "```text\n{}\n```\n", "a", id="other blocks do not count"),
+        pytest.param(None, "cut off\n```\nmore\n" + fenced(done("a")), "a", id="a stray fence before it"),
+        pytest.param("\ufeff" + json.dumps(done("bom")), "", "bom", id="byte order mark"),
+        pytest.param(json.dumps({**done("x"), "mood": [1]}), "", "x", id="unknown keys"),
+        pytest.param(json.dumps({**done("x"), "items": None, "usage": None}), "", "x", id="null is absent"),
+        pytest.param('{"status": "done", "summary": "a\\ud800b"}', "", "a?b", id="half a surrogate pair"),
+    ],
+)
+def test_where_the_return_is_found(file_text: str | None, message: str, expected: str) -> None:
+    assert summary_of(file_text, message) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("{", "not JSON"),
+        ("[]", "not an object"),
+        ("{}", "status is ''"),
+        ('{"status": "finished"}', "status is 'finished'"),
+        ('{"status": 1}', "status is not a text"),
+        ('{"status": "done", "summary": 3}', "summary is not a text"),
+        ('{"status": "done", "items": {}}', "items is not a list"),
+        ('{"status": "done", "items": [1]}', "items[1] is not an object"),
+        ('{"status": "done", "items": [{"result": "pass"}]}', "items[1].item is missing"),
+        ('{"status": "done", "items": [{"item": "W1"}]}', "items[1].result is ''"),
+        ('{"status": "done", "items": [{"item": "W1", "result": true}]}', "items[1].result is not a text"),
+        ('{"status": "done", "items": [{"item": "W1", "result": "mostly"}]}', "neither 'pass' nor 'fail'"),
+        ('{"status": "done", "items": [{"item": "W1", "result": "pass", "evidence": []}]}', "evidence is not a text"),
+        ('{"status": "done", "usage": 3}', "usage is not an object"),
+        ('{"status": "done", "usage": {"input_tokens": true}}', "usage.input_tokens"),
+        ('{"status": "done", "usage": {"output_tokens": -1}}', "usage.output_tokens"),
+        ('{"status": "done", "usage": {"usd": "1"}}', "usage.usd"),
+        ('{"status": "done", "usage": {"usd": NaN}}', "NaN is not a number"),
+        ("[" * 100_000, "nested too deeply"),
+        ('{"status": "done", "usage": {"input_tokens": ' + "9" * 5000 + "}}", "not JSON"),
+    ],
+)
+def test_a_return_of_the_wrong_shape_is_unusable_and_says_why(text: str, why: str) -> None:
+    ret = parse_return(text, "")
+    assert isinstance(ret, Unusable)
+    assert why in ret.why
+
+
+def test_a_broken_file_is_not_replaced_by_a_block_of_the_message() -> None:
+    assert isinstance(parse_return('{"status": "do', fenced(WHOLE)), Unusable)
+
+
+def test_no_return_at_all_is_unusable() -> None:
+    assert isinstance(parse_return(None, "All tests pass. Everything is done."), Unusable)
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ("BLOCKER: no database\nmore\nBLOCKER:  no key \n", ("no database", "no key")),
+        ("I would write BLOCKER: if I had one", ()),
+        ("  BLOCKER: indented", ()),
+        ("blocker: small", ()),
+        ("BLOCKER:", ("no reason given",)),
+        ("", ()),
+    ],
+)
+def test_blockers_are_the_lines_that_begin_with_the_word(message: str, expected: tuple[str, ...]) -> None:
+    assert blockers(message) == expected
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=10,
+)
+
+
+@given(st.none() | st.text(), st.text())
+def test_arbitrary_text_never_raises(file_text: str | None, message: str) -> None:
+    assert isinstance(parse_return(file_text, message), Return | Unusable)
+    blockers(message)
+
+
+@given(
+    st.fixed_dictionaries(
+        {},
+        optional=dict.fromkeys(("status", "summary", "items", "usage"), json_values)
+        | {"items": st.lists(st.dictionaries(st.sampled_from(["item", "result", "evidence"]), json_values))},
+    )
+)
+def test_arbitrary_json_never_raises(value: dict[str, object]) -> None:
+    assert isinstance(parse_return(json.dumps(value), ""), Return | Unusable)

@@ -1,0 +1,129 @@
+"""A verdict passes a phase only when every item is proven; anything less is a fail, or no verdict at all."""
+
+from __future__ import annotations
+
+import pytest
+
+from runplan.core.dispatch import ItemResult, Return, ReturnStatus
+from runplan.core.returns import Unusable
+from runplan.core.verdict import STALLED, Failed, NoVerdict, Passed, judge, unfit_reply
+
+LONG = "I read the diff and the tests, and compared each item with the files it names. " * 5
+NO_RETURN = Unusable(why="no return")
+
+
+def stated(item: str, evidence: str = "tests/test_x.py::test_y", *, passed: bool = True) -> ItemResult:
+    return ItemResult(item=item, passed=passed, evidence=evidence)
+
+
+def returned(*items: ItemResult, status: ReturnStatus = ReturnStatus.DONE, summary: str = "all read") -> Return:
+    return Return(status=status, summary=summary, items=items)
+
+
+def failed_items(verdict: object) -> list[str]:
+    assert isinstance(verdict, Failed), verdict
+    return [result.item for result in verdict.failed]
+
+
+def test_done_with_a_pass_and_evidence_for_every_item_passes_in_the_order_of_the_phase() -> None:
+    verdict = judge(returned(stated("C1"), stated("W1")), LONG, ["W1", "C1"], gates_red=False)
+    assert verdict == Passed(items=(stated("W1"), stated("C1")))
+
+
+def test_a_structured_return_is_itself_the_reply_however_short_the_message() -> None:
+    assert isinstance(judge(returned(stated("W1")), "", ["W1"], gates_red=False), Passed)
+
+
+def test_a_phase_without_items_is_answered_as_a_whole() -> None:
+    assert isinstance(judge(returned(stated("P")), "", [], gates_red=False), Passed)
+    assert failed_items(judge(returned(), "", [], gates_red=False)) == ["P"]
+
+
+@pytest.mark.parametrize(
+    ("items", "expected"),
+    [
+        pytest.param([stated("W1")], ["C1"], id="unstated"),
+        pytest.param([stated("W1"), stated("C1", passed=False)], ["C1"], id="failed"),
+        pytest.param([stated("W1"), stated("C1", "")], ["C1"], id="no evidence"),
+        pytest.param([stated("W1"), stated("C1", " - ")], ["C1"], id="evidence without a word"),
+        pytest.param([stated("W1"), stated("C1", "N/A.")], ["C1"], id="evidence that says nothing"),
+        pytest.param([stated("W1"), stated("C1", "Noted as gap, fine otherwise")], ["C1"], id="a noted gap"),
+        pytest.param([stated("W1"), stated("C1"), stated("C1", passed=False)], ["C1"], id="pass and fail"),
+        pytest.param([stated("w1"), stated("C1")], ["W1"], id="ids are exact"),
+    ],
+)
+def test_what_is_not_proven_is_a_fail(items: list[ItemResult], expected: list[str]) -> None:
+    assert failed_items(judge(returned(*items), LONG, ["W1", "C1"], gates_red=False)) == expected
+
+
+def test_a_failed_item_keeps_the_evidence_against_it() -> None:
+    verdict = judge(returned(stated("W1", "f.py:3 is a stub", passed=False)), "", ["W1"], gates_red=True)
+    assert isinstance(verdict, Failed)
+    assert verdict.failed == (stated("W1", "f.py:3 is a stub", passed=False),)
+    assert verdict.why == "not proven: W1"
+
+
+@pytest.mark.parametrize("status", [ReturnStatus.PARTIAL, ReturnStatus.BLOCKED, ReturnStatus.FAILED])
+def test_any_status_but_done_fails_though_every_item_passes(status: ReturnStatus) -> None:
+    verdict = judge(returned(stated("W1"), status=status, summary="scope creep"), "", ["W1"], gates_red=False)
+    assert failed_items(verdict) == []
+    assert isinstance(verdict, Failed)
+    assert "scope creep" in verdict.why
+
+
+def test_answers_for_unknown_ids_are_ignored_and_noted() -> None:
+    verdict = judge(returned(stated("W1"), stated("W9", passed=False)), "", ["W1"], gates_red=False)
+    assert isinstance(verdict, Passed)
+    assert verdict.notes == ("the verifier answers for 'W9', which is no item of the phase",)
+
+
+def test_a_pass_while_a_gate_is_red_is_no_verdict() -> None:
+    assert isinstance(judge(returned(stated("W1")), LONG, ["W1"], gates_red=True), NoVerdict)
+
+
+def test_a_fail_while_a_gate_is_red_stands() -> None:
+    assert isinstance(judge(returned(stated("W1", passed=False)), LONG, ["W1"], gates_red=True), Failed)
+
+
+@pytest.mark.parametrize(
+    ("message", "fit"),
+    [
+        pytest.param("x" * 400, True, id="N1"),
+        pytest.param(LONG + "\nTests are running. Let me wait for the monitor.", False, id="N2"),
+        pytest.param(LONG + "\nTESTS ARE RUNNING. LET ME WAIT.\n" + "ok\n" * 9, False, id="N2 tenth line"),
+        pytest.param(LONG + "\nMonitor will signal.\n" + "ok\n" * 10, True, id="N2 eleventh line"),
+        pytest.param("Tests passed.", False, id="N4"),
+        pytest.param("", False, id="N4 empty"),
+        pytest.param("ä" * 100, True, id="N4 counts bytes"),
+        pytest.param(" " * 400, False, id="N4 blanks"),
+        pytest.param(LONG + "\nI had to wait and monitor the run.", True, id="single words are innocent"),
+        pytest.param(LONG + "\nI’ll check back.", False, id="curly apostrophe"),
+    ],
+)
+def test_a_reply_that_is_too_short_or_stalled_is_unfit(message: str, fit: bool) -> None:
+    assert (unfit_reply(message, structured=False) == "") is fit
+
+
+@pytest.mark.parametrize("phrase", STALLED)
+def test_every_stalled_phrase_is_named_and_outweighs_a_return(phrase: str) -> None:
+    verdict = judge(returned(stated("W1")), f"{LONG}\n{phrase.title()} …", ["W1"], gates_red=False)
+    assert isinstance(verdict, NoVerdict)
+    assert any(known in verdict.why for known in STALLED)
+
+
+def test_a_long_reply_without_a_return_is_no_verdict_and_says_what_is_missing() -> None:
+    assert judge(NO_RETURN, LONG, ["W1"], gates_red=False) == NoVerdict(why="no return")
+
+
+@pytest.mark.parametrize(
+    ("message", "summary", "passes"),
+    [
+        pytest.param("| setup.py | ⚠️ Flag |", "", False, id="N5 row"),
+        pytest.param("There is one ⚠ flag left.", "", False, id="N5 prose"),
+        pytest.param("", "⚠️ Flag: setup.py", False, id="N5 summary"),
+        pytest.param("A red flag is drawn.", "", True, id="N5 clean"),
+    ],
+)
+def test_a_flag_in_the_reply_fails_the_verification(message: str, summary: str, passes: bool) -> None:
+    verdict = judge(returned(stated("W1"), summary=summary), message, ["W1"], gates_red=False)
+    assert isinstance(verdict, Passed if passes else Failed)
