@@ -1,0 +1,1 @@
+"""The ways a candidate reaches the target; one module each."""

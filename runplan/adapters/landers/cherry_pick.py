@@ -1,0 +1,233 @@
+"""Lands on a local branch: one compare-and-swap, which the checkout that has the branch out follows.
+
+The order is what makes every instant safe to die in:
+
+1. hold the index (`heldindex`): nobody stages or commits in there, and the index records how to go back
+2. look: anything of the user's in the way holds the landing, with nothing changed
+3. prepare the swap: git checks the old value and locks the branch
+4. write the files (`read-tree -m -u`), the new index going to a copy
+5. commit the swap: the landing has happened
+6. let the copy become the index, and give it back
+
+Dead before 4: the locks go, nothing has happened. Dead in 4 or before 5: what was written is taken back
+(`undo`). Dead after 5: step 6 is all that is missing, since 5 comes after 4 was whole. `recover` looks at the
+note in the lock and at the branch, and does one of these; the living end their landing by the same code.
+Swapping first would show the user a staged revert of the phase after a crash, writing first without
+the lock on the branch a half-applied one.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from runplan.adapters import trees
+from runplan.adapters.checkout import HEADS, Checkouts, edited, in_the_way
+from runplan.adapters.git import read_commit
+from runplan.adapters.heldindex import HeldIndex
+from runplan.adapters.landers.undo import undo
+from runplan.adapters.refswap import RefSwap
+from runplan.core.errors import GitFailed
+from runplan.core.gitfacts import Held, Landed, Landing, Moved
+from runplan.core.trailers import LANDING, read_trailers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from runplan.adapters.checkout import TargetCheckout
+    from runplan.adapters.git import Git
+    from runplan.core.gitfacts import Change, LandingAnswer, Oid
+
+#: How far back a landing is looked for when the user has worked on top of it or rewritten the branch.
+DEEPEST = 2_000
+#: The instants of a landing, in their order; crash tests die at each.
+POINTS = (
+    "land.hold.after",
+    "land.prepare.before",
+    "land.prepare.after",
+    "land.read-tree.before",
+    "land.commit.before",
+    "land.commit.after",
+    "land.install.after",
+    "land.release.after",
+)
+
+
+def _pass(_point: str) -> None:
+    return
+
+
+class CherryPick:
+    """Moves a branch of this repository."""
+
+    def __init__(self, git: Git, *, root: Path, common_dir: Path, point: Callable[[str], None] = _pass) -> None:
+        self._git = git
+        self._common = common_dir
+        self._checkouts = Checkouts(git, root=root, common_dir=common_dir)
+        self._point = point
+
+    def prepare(self, *, id: str, ref: str, old: Oid, new: Oid) -> Landing:
+        """The intent, to be recorded before `land`."""
+        dirs = [one.git_dir for one in self._checkouts.having(ref)]
+        locks = [path / name for path in dirs for name in ("index.lock", "HEAD.lock")]
+        return Landing(id=id, ref=ref, old=old, new=new, locks=tuple(map(str, [*locks, self._common / f"{ref}.lock"])))
+
+    def land(self, landing: Landing) -> LandingAnswer:
+        """Swap the branch, its checkout with it; or say why not, with nothing changed."""
+        self.recover(landing)
+        if self._tip(landing) != landing.old:
+            return self._not_there(landing)
+        if why := self._checkouts.under_way(landing.ref):
+            return Held(why=why)
+        having = self._checkouts.having(landing.ref)
+        if not having:
+            return self._swap(self._git, landing, None, ())
+        if why := _not_one(having, landing):
+            return Held(why=why)
+        return self._follow(landing, having[0])
+
+    def observe(self, landing: Landing) -> Landed | None:
+        """Whether a commit with the landing's id lies between the old tip and the branch; changes nothing."""
+        tip = self._git.tip(landing.ref)
+        if tip is None:
+            return None
+        seen = {landing.old}
+        queue = [tip]
+        while queue and len(seen) < DEEPEST:
+            oid = queue.pop(0)
+            if oid in seen:
+                continue
+            seen.add(oid)
+            stored = self._git.object(oid)
+            if stored is None:
+                continue  # where a shallow clone ends
+            commit = read_commit(oid, stored.content)
+            if oid == landing.new or read_trailers(commit.message).get(LANDING) == landing.id:
+                return Landed(tip=tip)
+            queue += commit.parents
+        return None
+
+    def recover(self, landing: Landing) -> None:
+        """Bring what a dead landing left to one of its two ends; costs no process when it left nothing.
+
+        To be called when an intent is found without an outcome, before `observe` is believed.
+        """
+        for checkout in self._checkouts.all():
+            if held := HeldIndex.adopt(checkout, landing.id):
+                # The note proves that our git held these when it died, and its lock that it is dead; only a
+                # lock that git had no time to write into is empty.
+                _remove(self._common / f"{landing.ref}.lock", holding=("", landing.new))
+                _remove(checkout.git_dir / "HEAD.lock", holding=("",))
+                self._settle(landing, held)
+        for lock in map(Path, landing.locks):
+            # Nobody else moves a ref to this very commit.
+            _remove(lock, holding=(landing.new,))
+
+    # --- the steps --------------------------------------------------------------------------------------
+
+    def _follow(self, landing: Landing, checkout: TargetCheckout) -> LandingAnswer:
+        held = HeldIndex.take(checkout, landing.id)
+        if held is None:
+            return Held(
+                why=f"another git command is at work in {checkout.root}; if there is none, remove {checkout.lock}"
+            )
+        try:
+            self._point("land.hold.after")
+            return self._write(landing, held)
+        finally:
+            self._settle(landing, held)
+            self._point("land.release.after")
+
+    def _write(self, landing: Landing, held: HeldIndex) -> LandingAnswer:
+        checkout = held.checkout
+        git = self._git.at(checkout.root)
+        if self._checkouts.branch(checkout) != landing.ref:
+            return Held(why=f"{checkout.root} is switching branches")
+        changes = self._changes(landing)
+        if found := edited(git, changes, env=held.env):
+            path, how = found
+            return Held(why=f"{path} is {how} in {checkout.root}; commit that change or undo it")
+        if path := in_the_way(checkout.root, changes):
+            return Held(
+                why=f"{path} is in the way in {checkout.root}: git does not track it and the landing would "
+                "overwrite it; move it elsewhere"
+            )
+        return self._swap(git, landing, held, (held.fd,))
+
+    def _swap(self, git: Git, landing: Landing, held: HeldIndex | None, fds: tuple[int, ...]) -> LandingAnswer:
+        self._point("land.prepare.before")
+        with RefSwap(git, landing, fds=fds) as swap:
+            if not swap.prepare():
+                return self._not_there(landing, swap.said)
+            self._point("land.prepare.after")
+            if held is not None and (refused := self._read_tree(git, landing, held)):
+                return Held(why=refused)
+            self._point("land.commit.before")
+            swap.commit()
+        self._point("land.commit.after")
+        return Landed(tip=landing.new)
+
+    def _read_tree(self, git: Git, landing: Landing, held: HeldIndex) -> str:
+        held.will_write()
+        self._point("land.read-tree.before")
+        ran = git.run(
+            *("read-tree", "-m", "-u", landing.old, landing.new),
+            env=held.env,
+            ok=range(-64, 256),  # killed by a signal, too: whatever it wrote is taken back
+            fds=(held.fd,),
+        )
+        said = " / ".join(ran.err.splitlines())
+        return f"git cannot update {held.checkout.root}: {said or ran.code}" if ran.code else ""
+
+    def _settle(self, landing: Landing, held: HeldIndex) -> None:
+        """End a landing, ours or a dead one's, by what has happened."""
+        try:
+            if held.writing:
+                if self._git.tip(landing.ref) == landing.new or self.observe(landing):
+                    held.install()
+                else:
+                    undo(self._git.at(held.checkout.root), held, self._changes(landing))
+            self._point("land.install.after")
+        except BaseException:
+            held.close()
+            raise
+        held.release()
+
+    def _not_there(self, landing: Landing, said: str = "") -> LandingAnswer:
+        """Why the branch could not be swapped."""
+        tip = self._tip(landing)
+        if tip == landing.old:
+            return Held(why=f"git cannot lock {landing.ref}: {said}")
+        return self.observe(landing) or Moved(tip=tip)
+
+    def _tip(self, landing: Landing) -> Oid:
+        tip = self._git.tip(landing.ref)
+        if tip is None:
+            raise GitFailed(
+                f"the branch {landing.ref.removeprefix(HEADS)} is gone; "
+                f"make it again: git branch {landing.ref.removeprefix(HEADS)} {landing.old}"
+            )
+        return tip
+
+    def _changes(self, landing: Landing) -> tuple[Change, ...]:
+        old, new = self._git.commit(landing.old), self._git.commit(landing.new)
+        return trees.changes(self._git, old.tree, new.tree)
+
+
+def _not_one(having: tuple[TargetCheckout, ...], landing: Landing) -> str:
+    branch = landing.ref.removeprefix(HEADS)
+    if len(having) > 1:
+        roots = " and ".join(str(one.root) for one in having)
+        return f"{branch} is checked out in {roots}; switch all but one to another branch"
+    if not having[0].root.is_dir():
+        return f"{having[0].root} has {branch} checked out, is locked, and cannot be reached; mount it, or unlock it"
+    return ""
+
+
+def _remove(lock: Path, *, holding: tuple[str, ...]) -> None:
+    try:
+        content = lock.read_bytes()
+    except FileNotFoundError:
+        return
+    if content.decode(errors="replace").strip() in holding:
+        lock.unlink(missing_ok=True)

@@ -1,0 +1,67 @@
+"""Moves one ref from one value to another in a git transaction that can be stopped before its last step."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from runplan.core.errors import GitFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from types import TracebackType
+
+    from runplan.adapters.git import Git
+    from runplan.core.gitfacts import Landing
+
+#: How long git itself waits for the lock of a ref, e.g. while the user commits (milliseconds).
+_PATIENCE = "core.filesRefLockTimeout=500"
+
+
+class RefSwap:
+    """One `update-ref --stdin`; left without `commit`, or dead, it changes nothing.
+
+    Git aborts by itself when its input ends, so that our death takes the locks of the ref away.
+    """
+
+    def __init__(self, git: Git, landing: Landing, *, fds: Collection[int] = ()) -> None:
+        self._landing = landing
+        self._git = git.start(*("-c", _PATIENCE, "update-ref", "-m", f"runplan: land {landing.id}", "--stdin"), fds=fds)
+        self.said = ""  #: git's own words when it refused
+
+    def prepare(self) -> bool:
+        """Check the old value and lock the ref; False when it moved or stays locked."""
+        order = f"update {self._landing.ref} {self._landing.new} {self._landing.old}"
+        return self._say("start", "start: ok") and self._say(f"{order}\nprepare", "prepare: ok")
+
+    def commit(self) -> None:
+        """The one instant at which the landing happens."""
+        if not self._say("commit", "commit: ok"):
+            raise GitFailed(f"git could not move {self._landing.ref}: {self.said}")
+
+    def _say(self, words: str, expected: str) -> bool:
+        assert self._git.stdin is not None
+        assert self._git.stdout is not None
+        try:
+            self._git.stdin.write(os.fsencode(words) + b"\n")
+            self._git.stdin.flush()
+        except BrokenPipeError:
+            self._close()
+            return False
+        if self._git.stdout.readline().decode().strip() == expected:
+            return True
+        self._close()
+        return False
+
+    def _close(self) -> None:
+        if self._git.stdin is not None and not self._git.stdin.closed:
+            _, err = self._git.communicate()
+            self.said = " / ".join(os.fsdecode(err).split("\n")).strip(" /")
+
+    def __enter__(self) -> RefSwap:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._close()

@@ -1,0 +1,345 @@
+"""Landing by compare-and-swap: what is moved, what is answered, and what is seen afterwards."""
+
+from __future__ import annotations
+
+import json
+import os
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import pytest
+
+from runplan.adapters.candidate import Candidates
+from runplan.adapters.git import Git
+from runplan.adapters.landers.cherry_pick import CherryPick
+from runplan.core.errors import GitFailed
+from runplan.core.gitfacts import Built, Held, Identity, Landed, Moved
+from tests.support.landings import MAIN, candidate, files_of, intent, lander, leftovers
+from tests.support.repos import Repo, make_repo
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from runplan.core.gitfacts import LandingAnswer
+
+USER = Identity(name="Uma User", email="uma@example.org")
+WHEN = "1700000000 +0000"
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Repo:
+    return make_repo(tmp_path / "repo", **{"a.txt": "a\n", "b.txt": "b\n", "dir/c.txt": "c\n"})
+
+
+def land(repo: Repo, new: str, *, landing: str = "L1") -> LandingAnswer:
+    with lander(repo) as cherry_pick:
+        return cherry_pick.land(intent(repo, new, landing=landing))
+
+
+# --- the swap -----------------------------------------------------------------------------------------
+
+
+def test_a_clean_checkout_follows_its_branch(repo: Repo) -> None:
+    new = candidate(repo, {"a.txt": "a2\n", "b.txt": None, "dir/deep/new.txt": "n\n"})
+    assert land(repo, new) == Landed(tip=new)
+    assert repo.head(MAIN) == new
+    assert repo.status() == ""
+    assert files_of(repo.path) == {
+        "a.txt": ("-", b"a2\n"),
+        "dir/c.txt": ("-", b"c\n"),
+        "dir/deep/new.txt": ("-", b"n\n"),
+    }
+    assert leftovers(repo) == ()
+
+
+def test_the_reflogs_of_branch_and_head_say_who_moved_them(repo: Repo) -> None:
+    land(repo, candidate(repo, {"a.txt": "a2\n"}))
+    assert repo.git("reflog", "-1", "--format=%gs", "main") == "runplan: land L1"
+    assert repo.git("reflog", "-1", "--format=%gs", "HEAD") == "runplan: land L1"
+
+
+def test_a_branch_nobody_has_out_is_only_swapped(repo: Repo) -> None:
+    repo.git("switch", "-qc", "elsewhere")
+    before = files_of(repo.path)
+    new = candidate(repo, {"a.txt": "a2\n"})
+    assert land(repo, new) == Landed(tip=new)
+    assert repo.head(MAIN) == new
+    assert files_of(repo.path) == before
+    assert repo.status() == ""
+
+
+def test_a_branch_out_in_another_worktree_is_followed_there(repo: Repo, tmp_path: Path) -> None:
+    repo.git("switch", "-qc", "elsewhere")
+    repo.git("worktree", "add", "-q", str(tmp_path / "other"), "main")
+    other = repo.at(tmp_path / "other")
+    new = candidate(repo, {"a.txt": "a2\n"})
+    assert land(repo, new) == Landed(tip=new)
+    assert (other.path / "a.txt").read_text() == "a2\n"
+    assert (repo.path / "a.txt").read_text() == "a\n"
+    assert other.status() == repo.status() == ""
+    assert leftovers(repo) == ()
+
+
+def test_a_worktree_whose_directory_is_gone_does_not_hold_the_landing(repo: Repo, tmp_path: Path) -> None:
+    repo.git("switch", "-qc", "elsewhere")
+    repo.git("worktree", "add", "-q", str(tmp_path / "other"), "main")
+    (tmp_path / "other").rename(tmp_path / "gone")
+    new = candidate(repo, {"a.txt": "a2\n"})
+    assert land(repo, new) == Landed(tip=new)
+
+
+def test_a_locked_worktree_that_cannot_be_reached_holds(repo: Repo, tmp_path: Path) -> None:
+    repo.git("switch", "-qc", "elsewhere")
+    repo.git("worktree", "add", "-q", "--lock", str(tmp_path / "stick"), "main")
+    (tmp_path / "stick").rename(tmp_path / "unplugged")
+    answer = land(repo, candidate(repo, {"a.txt": "a2\n"}))
+    assert isinstance(answer, Held)
+    assert "stick has main checked out, is locked, and cannot be reached" in answer.why
+
+
+def test_a_branch_out_in_two_worktrees_holds(repo: Repo, tmp_path: Path) -> None:
+    repo.git("worktree", "add", "-q", "-f", str(tmp_path / "other"), "main")
+    answer = land(repo, candidate(repo, {"a.txt": "a2\n"}))
+    assert isinstance(answer, Held)
+    assert "main is checked out in" in answer.why
+
+
+def test_a_bare_repository_behind_worktrees_is_no_checkout(repo: Repo, tmp_path: Path) -> None:
+    bare = Repo(path=tmp_path / "bare.git")
+    repo.git("clone", "-q", "--bare", ".", str(bare.path))
+    bare.git("worktree", "add", "-q", "-b", "work", str(tmp_path / "wt"))
+    new = candidate(bare, {"a.txt": "a2\n"})
+    with bare.adapter() as git:
+        cherry_pick = CherryPick(git, root=tmp_path / "wt", common_dir=bare.path)
+        answer = cherry_pick.land(cherry_pick.prepare(id="L1", ref=MAIN, old=bare.head(MAIN), new=new))
+    assert answer == Landed(tip=new)
+    assert bare.head(MAIN) == new
+
+
+def test_a_branch_that_moved_is_told_with_its_tip_and_nothing_is_changed(repo: Repo) -> None:
+    landing = intent(repo, candidate(repo, {"a.txt": "a2\n"}))
+    tip = repo.commit("The user is faster", **{"b.txt": "b2\n"})
+    before = files_of(repo.path)
+    with lander(repo) as cherry_pick:
+        assert cherry_pick.land(landing) == Moved(tip=tip)
+    assert repo.head(MAIN) == tip
+    assert files_of(repo.path) == before
+    assert leftovers(repo) == ()
+
+
+def test_a_branch_that_moves_while_the_files_are_looked_at_is_noticed_by_the_swap(repo: Repo) -> None:
+    landing = intent(repo, candidate(repo, {"a.txt": "a2\n"}))
+    other = candidate(repo, {"b.txt": "b2\n"}, landing="other")
+
+    def interfere(point: str) -> None:
+        if point == "land.prepare.before":
+            repo.git("update-ref", MAIN, other)
+
+    with lander(repo, interfere) as cherry_pick:
+        assert cherry_pick.land(landing) == Moved(tip=other)
+    assert (repo.path / "a.txt").read_text() == "a\n"
+    assert leftovers(repo) == ()
+
+
+def test_a_branch_somebody_keeps_locked_holds(repo: Repo) -> None:
+    (repo.path / ".git/refs/heads/main.lock").touch()
+    answer = land(repo, candidate(repo, {"a.txt": "a2\n"}))
+    assert isinstance(answer, Held)
+    assert "main.lock" in answer.why
+    assert leftovers(repo) == ("refs/heads/main.lock",)
+    assert repo.status() == ""
+
+
+def test_a_branch_that_is_gone_is_an_error_with_its_remedy(repo: Repo) -> None:
+    landing = intent(repo, candidate(repo, {"a.txt": "a2\n"}))
+    repo.git("switch", "-qc", "elsewhere")
+    repo.git("branch", "-qD", "main")
+    with lander(repo) as cherry_pick, pytest.raises(GitFailed, match="git branch main"):
+        cherry_pick.land(landing)
+
+
+def test_landing_the_same_intent_again_says_landed_and_moves_nothing(repo: Repo) -> None:
+    landing = intent(repo, candidate(repo, {"a.txt": "a2\n"}))
+    with lander(repo) as cherry_pick:
+        cherry_pick.land(landing)
+        tip = repo.commit("On top", **{"b.txt": "b2\n"})
+        assert cherry_pick.land(landing) == Landed(tip=tip)
+    assert repo.git("log", "--format=%s", "main").count("Land L1") == 1
+
+
+# --- kinds of files -----------------------------------------------------------------------------------
+
+
+def test_links_executables_types_and_directories_arrive(repo: Repo) -> None:
+    files: dict[str, str | None] = {
+        "a.txt": "target",
+        "run.sh": "#!/bin/sh\n",
+        "b.txt": None,
+        "b.txt/inner": "i\n",
+        "dir/c.txt": None,
+        "dir": "now a file\n",
+    }
+    new = candidate(repo, files, modes={"a.txt": "120000", "run.sh": "100755"})
+    assert land(repo, new) == Landed(tip=new)
+    assert repo.status() == ""
+    assert files_of(repo.path) == {
+        "a.txt": ("link", b"target"),
+        "b.txt/inner": ("-", b"i\n"),
+        "dir": ("-", b"now a file\n"),
+        "run.sh": ("x", b"#!/bin/sh\n"),
+    }
+
+
+def test_line_ends_and_filters_are_applied(repo: Repo) -> None:
+    repo.git("config", "core.autocrlf", "true")
+    repo.git("config", "filter.up.smudge", "tr a-z A-Z")
+    repo.git("config", "filter.up.clean", "tr A-Z a-z")
+    repo.commit("Attributes", **{".gitattributes": "*.up filter=up\n", "x.up": "X\n"})
+    new = candidate(repo, {"a.txt": "one\ntwo\n", "x.up": "loud\n"})
+    assert land(repo, new) == Landed(tip=new)
+    assert (repo.path / "a.txt").read_bytes() == b"one\r\ntwo\r\n"
+    assert (repo.path / "x.up").read_bytes() == b"LOUD\r\n"
+    assert repo.status() == ""
+
+
+def test_a_sparse_checkout_stays_sparse(repo: Repo) -> None:
+    repo.git("sparse-checkout", "set", "--no-cone", "/a.txt", "/b.txt")
+    new = candidate(repo, {"a.txt": "a2\n", "dir/c.txt": "c2\n", "dir/d.txt": "d\n"})
+    assert land(repo, new) == Landed(tip=new)
+    assert sorted(files_of(repo.path)) == ["a.txt", "b.txt"]
+    assert repo.status() == ""
+
+
+def test_a_submodule_that_does_not_change_is_left_alone(repo: Repo, tmp_path: Path) -> None:
+    module = make_repo(tmp_path / "module", **{"m.txt": "m\n"})
+    repo.git("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(module.path), "sub")
+    repo.commit("Submodule")
+    (repo.path / "sub/m.txt").write_text("edited in the submodule\n")
+    new = candidate(repo, {"a.txt": "a2\n"})
+    assert land(repo, new) == Landed(tip=new)
+    assert (repo.path / "sub/m.txt").read_text() == "edited in the submodule\n"
+
+
+def test_odd_names_arrive(repo: Repo) -> None:
+    new = candidate(repo, {"-dash": "1\n", "sp ace/*[x]": "2\n", "übung": "3\n", ":(top)a": "4\n"})
+    assert land(repo, new) == Landed(tip=new)
+    assert repo.status() == ""
+
+
+# --- observing ----------------------------------------------------------------------------------------
+
+
+def test_a_landing_is_observed_under_commits_merges_and_rewritten_ids_but_not_after_an_undo(
+    repo: Repo,
+) -> None:
+    old = repo.head()
+    landing = intent(repo, candidate(repo, {"a.txt": "a2\n"}))
+    with lander(repo) as cherry_pick:
+        assert cherry_pick.observe(landing) is None
+        cherry_pick.land(landing)
+        assert cherry_pick.observe(landing) == Landed(tip=landing.new)
+        top = repo.commit("On top", **{"b.txt": "b2\n"})
+        assert cherry_pick.observe(landing) == Landed(tip=top)
+        repo.git("rebase", "-q", "--root")
+        repo.git("rebase", "-q", "--force-rebase", "--root")
+        assert repo.git("merge-base", "main", landing.new, ok=False) != landing.new
+        assert cherry_pick.observe(landing) == Landed(tip=repo.head())
+        repo.git("reset", "-q", "--hard", old)
+        assert cherry_pick.observe(landing) is None
+
+
+def test_another_landing_of_the_same_phase_proves_nothing(repo: Repo) -> None:
+    landing = intent(repo, candidate(repo, {"a.txt": "a2\n"}))
+    repo.commit("Done by hand\n\nRunplan-Phase: 1\nRunplan-Landing: L0", **{"a.txt": "a2\n"})
+    with lander(repo) as cherry_pick:
+        assert cherry_pick.observe(landing) is None
+
+
+# --- at the same time ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("checked_out", [True, False])
+def test_many_landers_at_once_land_each_success_exactly_once(repo: Repo, checked_out: bool) -> None:
+    if not checked_out:
+        repo.git("switch", "-qc", "elsewhere")
+
+    def work(number: int) -> list[str]:
+        return [land_until_done(repo, f"w{number}-{count}") for count in range(3)]
+
+    with ThreadPoolExecutor(8) as pool:
+        landed = [oid for oids in pool.map(work, range(8)) for oid in oids]
+    log = repo.git("log", "--format=%H", "main").split()
+    assert len(landed) == len(set(landed)) == 24
+    assert sorted(log.count(oid) for oid in landed) == [1] * 24
+    assert len(log) == 25
+    assert repo.status() == ""
+    assert leftovers(repo) == ()
+
+
+def land_until_done(repo: Repo, name: str) -> str:
+    with lander(repo) as cherry_pick:
+        for _ in range(400):
+            landing = intent(repo, candidate(repo, {f"{name}.txt": "x\n"}, landing=name), landing=name)
+            if repo.head(f"{landing.new}^") != landing.old:
+                continue
+            if isinstance(cherry_pick.land(landing), Landed):
+                return landing.new
+    raise AssertionError(f"{name} never landed")
+
+
+# --- the cost -----------------------------------------------------------------------------------------
+
+
+def test_a_phase_of_one_commit_costs_seven_git_processes(repo: Repo, tmp_path: Path) -> None:
+    base = repo.head()
+    repo.git("switch", "-qc", "work")
+    head = repo.commit("Work", **{"a.txt": "a2\n"})
+    repo.git("switch", "-q", "main")
+    traces = tmp_path / "traces"
+    traces.mkdir()
+    wrapper = tmp_path / "bin/git"
+    wrapper.parent.mkdir()
+    wrapper.write_text(f'#!/bin/sh\nGIT_TRACE2_EVENT={traces} exec "$REAL_GIT" "$@"\n')
+    wrapper.chmod(0o755)
+    real = repo.git("--exec-path") + "/git"
+    env = repo.env | {"PATH": f"{wrapper.parent}{os.pathsep}{repo.env['PATH']}", "REAL_GIT": real}
+    with Git(repo.path, env=env) as git:
+        candidates = Candidates(git)
+        answer = candidates.replay(
+            base=base,
+            head=head,
+            onto=base,
+            dress=lambda commit: (commit.message, commit.author, commit.authored),
+            committer=USER,
+            when=WHEN,
+            sign=False,
+        )
+        assert isinstance(answer, Built)
+        new = candidates.bookkeep(
+            code=answer.commits[-1],
+            files={"reports/plan-p.md": b"done\n"},
+            message="Record",
+            author=USER,
+            committer=USER,
+            when=WHEN,
+            sign=False,
+            run="r1",
+        )
+        cherry_pick = CherryPick(git, root=repo.path, common_dir=repo.path / ".git")
+        landing = cherry_pick.prepare(id="L1", ref=MAIN, old=base, new=new)
+        assert cherry_pick.land(landing) == Landed(tip=new)
+    assert sorted(commands(traces)) == [
+        "cat-file",
+        "commit-tree",
+        "fast-import",
+        "read-tree",
+        "status",
+        "unpack-objects",
+        "update-ref",
+    ]
+
+
+def commands(traces: Path) -> list[str]:
+    """The name of every git process that was started, children of git included."""
+    events = [json.loads(line) for file in traces.iterdir() for line in file.read_text().splitlines()]
+    return [str(event["name"]) for event in events if event["event"] == "cmd_name"]
