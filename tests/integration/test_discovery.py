@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +17,7 @@ from runplan.adapters.discovery import cast, look_around, worktree_place
 from runplan.adapters.repository import OLDEST_GIT
 from runplan.core import doctor
 from runplan.core.config import Layer, settle
-from runplan.core.errors import RefusedEarly
+from runplan.core.errors import GitFailed, RefusedEarly
 from runplan.core.gitfacts import Identity
 from tests.support.repos import USER_EMAIL, USER_NAME, Repo, init_repo, isolated_env, make_repo
 
@@ -98,7 +100,8 @@ def test_a_detached_head_has_a_default_branch_all_the_same(tmp_path: Path) -> No
     assert seen(repo.path).default_branch == "odd"
 
 
-def test_an_identity_that_git_would_only_guess_is_none(tmp_path: Path) -> None:
+def test_an_identity_that_git_would_only_guess_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EMAIL", "guess@example.org")
     repo = make_repo(tmp_path / "app")
     repo.git("config", "--remove-section", "user")
     assert seen(repo.path).identity is None
@@ -124,6 +127,26 @@ def test_variables_of_a_hook_do_not_lead_elsewhere(tmp_path: Path, monkeypatch: 
     facts = look_around(tmp_path / "app", env=dict(os.environ))
     assert facts.branches == ("main",)
     assert facts.tests.found == "tests/x.py"
+
+
+def test_a_repository_git_cannot_read_is_named_with_what_git_says(tmp_path: Path) -> None:
+    repo = make_repo(tmp_path / "app")
+    (repo.path / ".git/config").write_text("[core\n", encoding="utf-8")
+    with pytest.raises(GitFailed, match=r"app: git for-each-ref failed: fatal: bad config line 1 in file"):
+        seen(repo.path)
+
+
+def test_a_machine_without_git_is_told_what_to_install(tmp_path: Path) -> None:
+    """GitPython looks for git when it is imported, so this needs a process of its own."""
+    asked = "import sys; from pathlib import Path; from runplan.adapters.discovery import look_around as look"
+    ran = subprocess.run(
+        [sys.executable, "-c", f"{asked}; look(Path.cwd(), env={{}})"],
+        env={"PATH": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.stderr.splitlines()[-1].endswith("Unreachable: git was not found on PATH; install git 2.38 or newer")
 
 
 def test_looking_leaves_no_process_and_no_change(tmp_path: Path) -> None:
@@ -169,7 +192,7 @@ def test_the_doctor_asks_for_the_git_a_run_asks_for() -> None:
 def test_a_place_that_does_not_exist_yet_is_judged_by_what_does(tmp_path: Path) -> None:
     assert worktree_place(tmp_path / "a/b/c").writable
     assert not (tmp_path / "a").exists()
-    (tmp_path / "file").write_text("", encoding="utf-8")
+    program(tmp_path, "file")
     assert not worktree_place(tmp_path / "file/wt").writable
 
 
