@@ -85,7 +85,7 @@ def _start(launch: Launch) -> tuple[int, int, int]:
 
 
 def _pipe() -> tuple[int, int]:
-    read_end, write_end = os.pipe2(os.O_CLOEXEC) if hasattr(os, "pipe2") else os.pipe()
+    read_end, write_end = os.pipe()
     os.set_blocking(read_end, False)
     with contextlib.suppress(AttributeError, OSError):  # only faster; a user may have used up the kernel's allowance
         fcntl.fcntl(write_end, fcntl.F_SETPIPE_SZ, PIPE_SIZE)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runplan.adapters import processes
+from runplan.adapters.processtable import this_table
 from runplan.core.dispatch import Ending, Outcome
 from tests.support.dispatching import Stage, gone, pid_in, stage, until
 
@@ -193,7 +194,7 @@ def test_orphans_of_a_long_run_do_not_pile_up_as_zombies(on: Stage) -> None:
 
 def test_ending_all_waits_no_longer_than_it_has_to() -> None:
     child = subprocess.Popen(["sleep", "30"])
-    found = processes.this_table().process(child.pid)
+    found = this_table().process(child.pid)
     assert found
 
     began = time.monotonic()

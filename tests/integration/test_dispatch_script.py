@@ -1,0 +1,389 @@
+"""Every step of the `script` agent, played by the real player under a real shim."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from runplan.adapters.agents import script, script_player
+from runplan.adapters.agents.task import Task
+from runplan.adapters.environment import agent_environment, task_environment
+from runplan.core.config import AgentTable
+from runplan.core.dispatch import Ending, Outcome, Role, ToolUsed
+from runplan.core.errors import SettingsError
+from tests.support.dispatching import Stage, stage, until
+from tests.support.repos import isolated_env
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PROMPT = """# Phase 1
+- not: an item
+
+## Items
+
+- W1: make a.txt
+- C1: it says hello: twice
+
+## Rules
+
+- none: of these
+"""
+
+
+class Theatre:
+    """A worktree, a main checkout and the stage to play scripts on."""
+
+    def __init__(self, on: Stage) -> None:
+        self.on = on
+        self.main = on.path / "main"
+        self.worktree = on.path / "worktree"
+        self.main.mkdir()
+        self.worktree.mkdir()
+
+    def launch(
+        self, text: str, *, role: Role = Role.IMPLEMENT, phase: str = "1", cycle: int = 1, **changes: Any
+    ) -> str:
+        (self.main / "script.toml").write_text(text)
+        launch = self.on.launch("unset", cwd=str(self.worktree), reader="script", **changes)
+        directory = self.on.dispatches.directory(launch.id)
+        prompt = directory / "prompt.md"
+        prompt.write_text(PROMPT)
+        argv = script.launch(
+            AgentTable(name="played", kind="script", script="script.toml"),
+            Task(role=role, phase=phase, cycle=cycle, root=self.main, directory=directory),
+        )
+        env = agent_environment(isolated_env(), keep=("GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM"), settings={})
+        env |= task_environment(
+            dispatch=launch.id,
+            role=role,
+            plan="plans/x.md",
+            phase=phase,
+            run="r1",
+            attempt=1,
+            cycle=cycle,
+            prompt=str(prompt),
+            return_file=str(directory / "return.json"),
+        )
+        return self.on.start(*argv, **{**changes, "id": launch.id, "cwd": launch.cwd, "reader": "script", "env": env})
+
+    def play(self, *steps: str, **how: Any) -> tuple[str, Outcome]:
+        """Play steps written as TOML lines."""
+        text = "".join(f'[[phase."1".implement]]\n{step}\n' for step in steps)
+        dispatch = self.launch(text, **how)
+        return dispatch, self.on.outcome(dispatch)
+
+    def returned(self, dispatch: str) -> Any:
+        return json.loads((self.on.dispatches.directory(dispatch) / "return.json").read_text())
+
+    def make_repository(self) -> None:
+        """Turn the main checkout into a repository and the worktree into one of its worktrees."""
+        self.worktree.rmdir()
+        self.git("-c", "init.defaultBranch=main", "init", "-q")
+        self.git("-c", "user.name=u", "-c", "user.email=u@example.org", "commit", "-q", "--allow-empty", "-m", "base")
+        self.git("worktree", "add", "-q", "-b", "work", str(self.worktree))
+
+    def git(self, *arguments: str) -> str:
+        return subprocess.check_output(["git", *arguments], cwd=self.main, env=isolated_env(), text=True).strip()
+
+
+@pytest.fixture
+def theatre(tmp_path: Path) -> Iterator[Theatre]:
+    with stage(tmp_path) as on:
+        yield Theatre(on)
+
+
+# --- files ------------------------------------------------------------------------------------------------
+
+
+def test_files_are_written_appended_deleted_and_told_as_tool_events(theatre: Theatre) -> None:
+    _, outcome = theatre.play(
+        'write = "src/a.txt"\ntext = "one\\n"',
+        'append = "src/a.txt"\ntext = "two\\n"',
+        'write = "b.txt"',
+        'delete = "b.txt"',
+        'mkdir = "deep/down"',
+    )
+
+    root = theatre.worktree
+    assert outcome.code == 0
+    assert (root / "src/a.txt").read_text() == "one\ntwo\n"
+    assert not (root / "b.txt").exists()
+    assert (root / "deep/down").is_dir()
+    assert outcome.message == ""
+    assert outcome.events == (
+        ToolUsed(tool="write", path=str(root / "src/a.txt")),
+        ToolUsed(tool="append", path=str(root / "src/a.txt")),
+        ToolUsed(tool="write", path=str(root / "b.txt")),
+        ToolUsed(tool="delete", path=str(root / "b.txt")),
+        ToolUsed(tool="mkdir", path=str(root / "deep/down")),
+    )
+
+
+def test_the_main_checkout_and_any_other_place_can_be_touched(theatre: Theatre, tmp_path: Path) -> None:
+    _, outcome = theatre.play('write = "main:src/x"\ntext = "x"', f'write = "{tmp_path}/y"\ntext = "y"')
+
+    assert (theatre.main / "src/x").read_text() == "x"
+    assert (tmp_path / "y").read_text() == "y"
+    assert ToolUsed(tool="write", path=str(theatre.main / "src/x")) in outcome.events
+
+
+def test_a_file_can_be_as_large_as_megabytes(theatre: Theatre) -> None:
+    theatre.play('write = "big.bin"\nmegabytes = 6')
+
+    assert (theatre.worktree / "big.bin").stat().st_size == 6 * 1024 * 1024
+
+
+# --- git --------------------------------------------------------------------------------------------------
+
+
+def test_a_commit_takes_what_the_script_touched_under_the_agents_name(theatre: Theatre) -> None:
+    theatre.make_repository()
+    (theatre.worktree / "stray").touch()
+
+    _, outcome = theatre.play(
+        'write = "a"\ntext = "1"',
+        'commit = "Add a"\ndate = "2026-01-01T00:00:00Z"',
+        'commit = "Nothing"',
+        'write = "a"\ntext = "1"',
+        'commit = "Nothing new"',
+        'say = "end"',
+    )
+
+    assert outcome.message == "end\n"
+    log = theatre.git("log", "--format=%s|%an|%ce|%at", "main..work")
+    assert log == "Add a|runplan agent|agent@runplan.invalid|1767225600"
+    assert theatre.git("show", "--name-only", "--format=", "work") == "a"
+
+
+def test_a_commit_of_all_takes_everything(theatre: Theatre) -> None:
+    theatre.make_repository()
+    (theatre.worktree / "stray").touch()
+
+    theatre.play('commit = "All"\nall = true')
+
+    assert theatre.git("show", "--name-only", "--format=", "work") == "stray"
+
+
+def test_refs_config_and_hooks_can_be_tampered_with(theatre: Theatre) -> None:
+    theatre.make_repository()
+    _, outcome = theatre.play(
+        'git = ["commit", "-q", "--allow-empty", "-m", "mine"]',
+        'move_ref = {ref = "refs/heads/main", to = "work"}',
+        'move_ref = {ref = "refs/heads/new", to = "work"}',
+        'move_ref = {ref = "refs/heads/new", to = ""}',
+        'config = {key = "core.editor", value = "vi"}',
+        'hook = {name = "pre-commit", text = "#!/bin/sh\\n"}',
+        'git = ["commit", "-q", "--allow-empty", "-m", "on main"]\nin_main = true',
+    )
+
+    assert outcome.code == 0, theatre.on.err(theatre.on.ids[0])
+    assert theatre.git("log", "--format=%s", "main") == "on main\nmine\nbase"
+    assert theatre.git("for-each-ref", "--format=%(refname)") == "refs/heads/main\nrefs/heads/work"
+    assert theatre.git("config", "core.editor") == "vi"
+    assert (theatre.main / ".git/hooks/pre-commit").stat().st_mode & 0o111
+    assert "hook" in {event.tool for event in outcome.events if isinstance(event, ToolUsed)}
+
+
+def test_a_git_command_that_fails_ends_the_play(theatre: Theatre) -> None:
+    theatre.make_repository()
+    dispatch, outcome = theatre.play('git = ["switch", "nowhere"]', 'write = "a"')
+
+    assert outcome.code == script_player.CANNOT_PLAY
+    assert b"git switch ended with 128" in theatre.on.err(dispatch)
+    assert not (theatre.worktree / "a").exists()
+
+
+# --- words ------------------------------------------------------------------------------------------------
+
+
+def test_it_prints_says_and_complains(theatre: Theatre) -> None:
+    dispatch, outcome = theatre.play('print = "no end"', 'say = ", é"', 'stderr = "oh\\n"', "print_megabytes = 3")
+
+    assert outcome.message.endswith("x" * 1023 + "\n")
+    assert theatre.on.out(dispatch).startswith("no end, é\nxxx".encode())
+    assert theatre.on.err(dispatch) == b"oh\n"
+    assert outcome.output_bytes == 3 * 1024 * 1024 + len("no end, é\noh\n".encode())
+
+
+def test_a_return_goes_into_the_file_or_into_the_message(theatre: Theatre) -> None:
+    value = (
+        'return = {status = "done", summary = "said \\"é\\"\\n\\\\", '
+        'items = [{item = "W1", result = "pass", evidence = "x"}], usage = {input_tokens = 1, usd = 0.5}, odd = true}'
+    )
+    expected = {
+        "status": "done",
+        "summary": 'said "é"\n\\',
+        "items": [{"item": "W1", "result": "pass", "evidence": "x"}],
+        "usage": {"input_tokens": 1, "usd": 0.5},
+        "odd": True,
+    }
+
+    in_file, silent = theatre.play(value)
+    by_message, spoken = theatre.play(f'{value}\nreturn_by = "message"')
+
+    assert theatre.returned(in_file) == expected
+    assert silent.message == ""
+    assert spoken.message.startswith("```json\n")
+    assert json.loads(spoken.message.removeprefix("```json\n").removesuffix("\n```\n")) == expected
+    assert not (theatre.on.dispatches.directory(by_message) / "return.json").exists()
+
+
+def test_a_return_can_be_rubbish(theatre: Theatre) -> None:
+    dispatch, _ = theatre.play('return_text = "{not json"')
+
+    assert (theatre.on.dispatches.directory(dispatch) / "return.json").read_text() == "{not json"
+
+
+@pytest.mark.parametrize(
+    ("step", "results", "evidence"),
+    [
+        pytest.param("pass_all = true", ["pass", "pass"], "played by the script", id="pass"),
+        pytest.param('fail = ["C1"]\nevidence = "saw it"', ["pass", "fail"], "saw it", id="fail"),
+        pytest.param('pass_all = true\nevidence = ""', ["pass", "pass"], "", id="without evidence"),
+    ],
+)
+def test_a_verifier_answers_for_every_item_of_the_prompt(
+    theatre: Theatre, step: str, results: list[str], evidence: str
+) -> None:
+    dispatch, _ = theatre.play(step)
+
+    items = theatre.returned(dispatch)["items"]
+    assert [item["item"] for item in items] == ["W1", "C1"]
+    assert [item["result"] for item in items] == results
+    assert {item["evidence"] for item in items} == {evidence}
+
+
+# --- time and death ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("step", "ending", "code", "number"),
+    [
+        pytest.param("exit = 3", Ending.EXITED, 3, None, id="exit"),
+        pytest.param('signal = "KILL"', Ending.SIGNALLED, None, signal.SIGKILL, id="signal"),
+        pytest.param('delete = "absent"', Ending.EXITED, 70, None, id="a step that cannot be played"),
+        pytest.param("sleep = 30", Ending.SILENT, None, signal.SIGTERM, id="silence"),
+        pytest.param("busy = 0.8", Ending.EXITED, 0, None, id="silent work"),
+    ],
+)
+def test_it_ends_in_every_way(
+    theatre: Theatre, step: str, ending: Ending, code: int | None, number: int | None
+) -> None:
+    _, outcome = theatre.play(step, silence_s=0.3)
+
+    assert (outcome.ending, outcome.code, outcome.signal) == (ending, code, number)
+
+
+def test_a_stubborn_one_has_to_be_killed(theatre: Theatre) -> None:
+    _, outcome = theatre.play("stubborn = true", 'say = "no"', "sleep = 30", wall_s=0.3, grace_s=0.1)
+
+    assert (outcome.ending, outcome.signal) == (Ending.TIMEOUT, signal.SIGKILL)
+
+
+def test_it_waits_for_a_file(theatre: Theatre) -> None:
+    dispatch = theatre.launch(
+        '[[phase."1".implement]]\nwrite = "here"\n[[phase."1".implement]]\nwait_for = "main:go"\n'
+        '[[phase."1".implement]]\nsay = "went"\n'
+    )
+    until((theatre.worktree / "here").exists)
+
+    (theatre.main / "go").touch()
+
+    assert theatre.on.outcome(dispatch).message == "went\n"
+
+
+def test_it_does_not_wait_for_ever(theatre: Theatre) -> None:
+    _, outcome = theatre.play('wait_for = "never"\nbound = 0.02')
+
+    assert outcome.code == script_player.CANNOT_PLAY
+
+
+@pytest.mark.parametrize("step", ["orphan", "orphan_setsid", "orphan_daemon"])
+def test_what_it_leaves_behind_is_ended(theatre: Theatre, step: str) -> None:
+    _, outcome = theatre.play(f"{step} = 30", 'say = "gone"')
+
+    assert (outcome.code, outcome.message, outcome.leftovers) == (0, "gone\n", 1)
+
+
+# --- which steps ------------------------------------------------------------------------------------------
+
+ROLES = """
+[[phase."1".implement]]
+say = "implement"
+[[phase."1".fix]]
+say = "fix"
+[[phase."1".fix2]]
+say = "fix in cycle 2"
+[[phase."*".implement]]
+say = "any phase"
+[[phase."1".verify]]
+fail = ["W1"]
+[[phase."1".verify2]]
+pass_all = true
+"""
+
+
+@pytest.mark.parametrize(
+    ("role", "phase", "cycle", "step"),
+    [
+        (Role.IMPLEMENT, "1", 1, {"say": "implement"}),
+        (Role.IMPLEMENT, "4a", 1, {"say": "any phase"}),
+        (Role.FIX, "1", 1, {"say": "fix"}),
+        (Role.FIX, "1", 2, {"say": "fix in cycle 2"}),
+        (Role.FIX, "1", 3, {"say": "fix"}),
+        (Role.FIX, "2", 1, None),
+        (Role.VERIFY, "1", 1, {"fail": ["W1"]}),
+        (Role.VERIFY, "1", 2, {"pass_all": True}),
+        (Role.VERIFY, "2", 1, {"pass_all": True}),
+    ],
+)
+def test_steps_are_chosen_by_phase_role_and_cycle(role: Role, phase: str, cycle: int, step: dict[str, Any]) -> None:
+    task = Task(role=role, phase=phase, cycle=cycle, root=Path(), directory=Path())
+
+    assert script.steps_for(tomllib.loads(ROLES), task, origin="s.toml") == ([step] if step else [])
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        pytest.param('[[phase."1".implement]]\nwrte = "a"', "needs exactly one of append,", id="unknown step"),
+        pytest.param('[[phase."1".implement]]\nsay = "a"\nexit = 1', "step 1 (say, exit)", id="two steps in one"),
+        pytest.param('[[phase."1".implement]]\nsay = "a"\nsize = 1', "unknown size; there are", id="unknown modifier"),
+        pytest.param('[phase."1".implement]\nsay = "a"', "[[double brackets]]", id="single brackets"),
+        pytest.param('[[phases."1".implement]]\nsay = "a"', "holds [[phase", id="wrong table"),
+        pytest.param("[[", "script.toml: ", id="no TOML"),
+        pytest.param('phase = "1"', "holds [[phase", id="phase is no table"),
+    ],
+)
+def test_a_script_that_makes_no_sense_is_refused_before_it_is_played(theatre: Theatre, text: str, said: str) -> None:
+    with pytest.raises(SettingsError) as refused:
+        theatre.launch(text)
+
+    assert said in str(refused.value)
+    assert str(theatre.main / "script.toml") in str(refused.value)
+
+
+def test_a_script_that_is_not_there_is_named(theatre: Theatre) -> None:
+    table = AgentTable(name="played", kind="script", script="none.toml")
+    task = Task(role=Role.FIX, phase="1", cycle=1, root=theatre.main, directory=theatre.main)
+
+    with pytest.raises(SettingsError, match=r"none\.toml: no such script"):
+        script.launch(table, task)
+
+
+def test_every_step_is_documented_and_played_here() -> None:
+    document = (Path(__file__).parents[2] / "docs/script-agent.md").read_text()
+    here = Path(__file__).read_text()
+
+    for step in script_player.STEPS:
+        assert f"{step} = " in document, step
+        assert f"{step} = " in here or f'"{step}"' in here, step
+    for modifier in script_player.MODIFIERS:
+        assert f"{modifier} = " in document, modifier

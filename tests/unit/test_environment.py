@@ -1,0 +1,79 @@
+"""What an agent sees of the caller's environment."""
+
+from __future__ import annotations
+
+import pytest
+
+from runplan.adapters.environment import agent_environment, task_environment
+from runplan.core.dispatch import Role
+
+GIT = {
+    "GIT_AUTHOR_NAME": "runplan agent",
+    "GIT_AUTHOR_EMAIL": "agent@runplan.invalid",
+    "GIT_COMMITTER_NAME": "runplan agent",
+    "GIT_COMMITTER_EMAIL": "agent@runplan.invalid",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_EDITOR": "true",
+}
+
+
+PASSED = """
+    PATH HOME USER LOGNAME SHELL LANG LANGUAGE LC_ALL LC_CTYPE TERM TZ TMPDIR XDG_CACHE_HOME
+"""
+DROPPED = """
+    GH_TOKEN GITHUB_TOKEN GITLAB_TOKEN SSH_AUTH_SOCK SSH_AGENT_PID GIT_ASKPASS GIT_DIR GIT_INDEX_FILE
+    ANTHROPIC_API_KEY AWS_SECRET_ACCESS_KEY EDITOR PYTHONPATH LD_PRELOAD RUNPLAN_DISPATCH RUNPLAN_ROLE
+    path LC XDG PATHS
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "kept"), [(name, True) for name in PASSED.split()] + [(name, False) for name in DROPPED.split()]
+)
+def test_a_name_is_passed_on_only_when_it_is_on_the_list(name: str, kept: bool) -> None:
+    made = agent_environment({name: "value"}, keep=(), settings={})
+
+    assert made == (GIT | {name: "value"} if kept else GIT)
+
+
+def test_names_to_keep_are_added_but_never_the_keys_to_the_forge() -> None:
+    caller = {"ANTHROPIC_API_KEY": "k", "GH_TOKEN": "t", "SSH_AUTH_SOCK": "s", "OTHER": "o"}
+
+    made = agent_environment(caller, keep=("ANTHROPIC_API_KEY", "GH_TOKEN", "SSH_AUTH_SOCK", "ABSENT"), settings={})
+
+    assert made == GIT | {"ANTHROPIC_API_KEY": "k"}
+
+
+def test_settings_go_over_the_caller_but_not_over_the_identity() -> None:
+    made = agent_environment(
+        {"TERM": "xterm"}, keep=(), settings={"TERM": "dumb", "NO_COLOR": "1", "GIT_AUTHOR_NAME": "someone"}
+    )
+
+    assert made == GIT | {"TERM": "dumb", "NO_COLOR": "1"}
+
+
+def test_the_task_is_told_in_the_variables_of_the_contract() -> None:
+    made = task_environment(
+        dispatch="r1.2.1.verify.1",
+        role=Role.VERIFY,
+        plan="plans/x.md",
+        phase="2",
+        run="r1",
+        attempt=1,
+        cycle=3,
+        prompt="/p",
+        return_file="/r",
+    )
+
+    assert made == {
+        "RUNPLAN_DISPATCH": "r1.2.1.verify.1",
+        "RUNPLAN_AGENT": "1",
+        "RUNPLAN_ROLE": "verify",
+        "RUNPLAN_PLAN": "plans/x.md",
+        "RUNPLAN_PHASE": "2",
+        "RUNPLAN_RUN": "r1",
+        "RUNPLAN_ATTEMPT": "1",
+        "RUNPLAN_CYCLE": "3",
+        "RUNPLAN_PROMPT": "/p",
+        "RUNPLAN_RETURN": "/r",
+    }
