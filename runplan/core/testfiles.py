@@ -135,9 +135,9 @@ def _sank(before: list[float], after: list[float]) -> bool:
 def _bodies(text: str) -> dict[str, str]:
     """Each test's text, from its name to the next one's."""
     found = list(_NAME.finditer(text))
-    ends = [match.start() for match in found[1:]] + [len(text)]
+    ends = (match.start() for match in found[1:])
     bodies: dict[str, str] = {}
-    for match, end in zip(found, ends, strict=True):
+    for match, end in zip(found, [*ends, None], strict=False):
         name = next(name for name in match.groups() if name)
         bodies[name] = bodies.get(name, "") + text[match.start() : end]
     return bodies

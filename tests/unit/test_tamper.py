@@ -1,0 +1,257 @@
+"""What an agent may not change is found, and the plan permits by naming."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runplan.core.gitfacts import Untracked
+from runplan.core.reasons import Reason
+from runplan.core.tamper import FileChange, Permit, examine, is_lifecycle, unwanted, wants_text
+
+TEST = """
+def test_one():
+    assert add(1, 2) == 3
+    assert add(0, 0) == 0
+
+def test_two():
+    assert add(2, 2) == 4
+"""
+
+WEAKER = TEST.replace("    assert add(0, 0) == 0\n", "")
+EMPTIER = TEST.replace("add(2, 2) == 4", "True")
+GO_TEST = "func TestA(t *testing.T) {"
+
+
+def changed(path: str, before: str = "", after: str = "") -> FileChange:
+    return FileChange(path=path, before=before, after=after)
+
+
+def deleted(path: str, before: str = TEST) -> FileChange:
+    return FileChange(path=path, before=before, after=None, deleted=True)
+
+
+def added(path: str, after: str = "") -> FileChange:
+    return FileChange(path=path, before=None, after=after, added=True)
+
+
+def a_permit(text: str = "Add sums.", *touches: str) -> Permit:
+    return Permit(text=text, touches=touches, bookkeeping=("plans/x.md", "reports/plan-x.md", "runplan.toml"))
+
+
+def kinds(*changes: FileChange, permit: Permit | None = None) -> list[str]:
+    return [finding.kind.value for finding in examine(changes, permit or a_permit())]
+
+
+@pytest.mark.parametrize("path", ["plans/x.md", "reports/plan-x.md", "runplan.toml"])
+def test_plan_report_and_settings_are_never_permitted(path: str) -> None:
+    permit = a_permit(f"Change {path}.", "**", path)
+    (finding,) = examine([changed(path)], permit)
+    assert (finding.kind, finding.reason) == ("bookkeeping", Reason.TAMPERED)
+
+
+def test_ordinary_work_is_left_alone() -> None:
+    more = TEST + "\ndef test_three():\n    assert add(1, 1) == 2\n"
+    assert kinds(changed("src/sums.py"), added("src/new.py"), changed("tests/test_sums.py", TEST, more)) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "before", "after", "expected"),
+    [
+        pytest.param("tests/test_a.py", TEST, WEAKER, "weakened-test", id="fewer"),
+        pytest.param("tests/test_a.py", TEST, EMPTIER, "weakened-test", id="assert True"),
+        pytest.param("tests/test_a.py", TEST, TEST.replace("test_two", "check_two"), "removed-test", id="renamed away"),
+        pytest.param("tests/test_a.py", TEST, "", "removed-test", id="emptied"),
+        pytest.param("tests/test_a.py", TEST, "@pytest.mark.skip\n" + TEST, "new-skip", id="pytest skip"),
+        pytest.param("tests/test_a.py", TEST, "@pytest.mark.xfail\n" + TEST, "new-skip", id="pytest xfail"),
+        pytest.param("a.test.ts", "it('a', f)", "it.skip('a', f)", "new-skip", id="it.skip"),
+        pytest.param("a.test.ts", "it('a', f)", "it.only('a', f)", "new-skip", id="it.only"),
+        pytest.param("a_test.go", GO_TEST, GO_TEST + "\nt.Skip()", "new-skip", id="go"),
+        pytest.param("ATest.java", "@Test void a()", "@Ignore @Test void a()", "new-skip", id="java"),
+        pytest.param("src/l.rs", "#[test]\nfn a() {", "#[test]\n#[ignore]\nfn a() {", "new-skip", id="rust"),
+        pytest.param("src/l.rs", "#[test]\nfn a() {", "fn a() {", "removed-test", id="rust removed"),
+        pytest.param("a_test.go", "func TestA(t *testing.T) {}", "", "removed-test", id="go removed"),
+        pytest.param("a.spec.js", "test('a b', f)", "", "removed-test", id="js removed"),
+        pytest.param("t/x.bats", '@test "adds" {', "", "removed-test", id="bats removed"),
+        pytest.param("pyproject.toml", "fail_under = 90", "fail_under = 80", "lowered-threshold", id="coverage sunk"),
+        pytest.param("pyproject.toml", "fail_under = 90", "", "lowered-threshold", id="coverage gone"),
+        pytest.param("Makefile", "--cov-fail-under=90", "--cov-fail-under=9", "lowered-threshold", id="coverage flag"),
+        pytest.param("package.json", '"branches": 80', '"branches": 8', "lowered-threshold", id="jest coverage"),
+        pytest.param("pytest.ini", "timeout = 10", "timeout = 1000", "lowered-threshold", id="time limit"),
+        pytest.param("tox.ini", "pytest", "pytest --deselect tests/test_a.py::b", "new-skip", id="deselected"),
+        pytest.param(".github/workflows/ci.yml", "a", "b", "changed-ci", id="github"),
+        pytest.param(".gitlab-ci.yml", "a", "b", "changed-ci", id="gitlab"),
+        pytest.param(".ci/run", "a", "b", "changed-ci", id="own ci"),
+    ],
+)  # fmt: skip
+def test_weakened_checks_are_found_unless_the_phase_names_the_file(
+    path: str, before: str, after: str, expected: str
+) -> None:
+    change = changed(path, before, after)
+    assert kinds(change) == [expected]
+    assert kinds(change, permit=a_permit("Anything.", "**")) == [expected]
+    assert kinds(change, permit=a_permit(f"Change `{path}` as said.")) == []
+    assert kinds(change, permit=a_permit("Anything.", path)) == []
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("fail_under = 90", "fail_under = 95"),
+        ("fail_under = 90", 'fail_under = 90\nname = "x"'),
+        ("timeout = 10", "timeout = 10\n"),
+    ],
+)
+def test_thresholds_that_rise_or_stay_are_fine(before: str, after: str) -> None:
+    assert kinds(changed("pyproject.toml", before, after)) == []
+
+
+def test_a_removed_test_file_is_found_and_a_moved_one_is_not() -> None:
+    assert kinds(deleted("tests/test_a.py")) == ["removed-test"]
+    assert kinds(deleted("tests/test_a.py", before="")) == ["removed-test"]
+    assert kinds(deleted("tests/test_a.py"), added("tests/unit/test_a.py", TEST)) == []
+    assert kinds(deleted("src/a.py")) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "- Remove tests/test_old.py, it tests nothing.",
+        "- remove `tests/test_old.py`.",
+        "The old tests go: drop test_one and test_two.",
+        "Delete the folder tests/ with everything in it.",
+    ],
+)
+def test_the_phase_may_say_that_tests_go(text: str) -> None:
+    assert kinds(deleted("tests/test_old.py"), permit=a_permit(text)) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Look at tests/test_old.pyc and more/tests/test_old.py",
+        "Write good tests in tests/",
+        "Remove src/ and nothing else",
+        "drop test_one",
+    ],
+)
+def test_what_the_phase_does_not_name_is_not_permitted(text: str) -> None:
+    assert kinds(deleted("tests/test_old.py"), permit=a_permit(text)) == ["removed-test"]
+
+
+@pytest.mark.parametrize(
+    ("touches", "permitted"),
+    [
+        ((".github/workflows/**",), True),
+        ((".github/**",), True),
+        ((".github/workflows/ci.yml",), True),
+        (("**",), False),
+        (("**/*.yml",), False),
+        ((".*/**",), False),
+    ],
+)
+def test_touches_permits_the_ci_only_where_it_means_it(touches: tuple[str, ...], permitted: bool) -> None:
+    found = kinds(changed(".github/workflows/ci.yml"), permit=a_permit("x", *touches))
+    assert found == ([] if permitted else ["changed-ci"])
+
+
+def test_files_outside_touches_are_out_of_scope() -> None:
+    permit = a_permit("Work on sums, and on setup.py.", "src/**", "docs/*.md")
+    findings = examine([changed(p) for p in ("src/a/b.py", "docs/a.md", "docs/a/b.md", "x.py", "setup.py")], permit)
+    assert [(f.path, f.reason) for f in findings] == [
+        ("docs/a/b.md", Reason.OUT_OF_SCOPE),
+        ("x.py", Reason.OUT_OF_SCOPE),
+    ]
+    assert str(findings[0]) == "docs/a/b.md: outside Touches: src/**, docs/*.md"
+
+
+def test_a_committed_secret_is_found() -> None:
+    assert kinds(added(".env")) == ["secret"]
+    assert kinds(changed(".env")) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "wanted"),
+    [("tests/test_a.py", True), ("src/lib.rs", True), ("pyproject.toml", True), ("src/a.py", False), ("a.md", False)],
+)
+def test_only_files_that_hold_checks_need_to_be_read(path: str, wanted: bool) -> None:
+    assert wants_text(path) is wanted
+
+
+CODE = st.lists(
+    st.sampled_from(
+        ["def test_a():", "    assert x", "it('a', f)", "#[test]\nfn a() {", "@Test void", "fail_under = 9", "{"]
+    )
+    | st.text(max_size=8)
+).map("\n".join)
+
+
+@given(st.sampled_from(["tests/test_a.py", "a.rs", "pyproject.toml", "A.Test.java"]), CODE, CODE)
+def test_no_text_raises_and_an_unchanged_one_is_fine(path: str, before: str, after: str) -> None:
+    kinds(changed(path, before, after))
+    assert kinds(changed(path, before, before)) == []
+
+
+# --- untracked files ----------------------------------------------------------------------------------
+
+
+def left(path: str, size: int = 10, *, permit: Permit | None = None, text: str = "") -> list[str]:
+    findings = unwanted([Untracked(path=path, size=size)], permit or a_permit(), texts={path: text})
+    return [finding.kind.value for finding in findings]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *(".env", ".env.local", "deep/.env", "server.pem", "tls/x.key", "id_rsa", "id_ed25519", "id_rsa.bak"),
+        *("credentials", "credentials.json", ".credentials.yml", ".netrc", ".pypirc", "service-account-1.json"),
+    ],
+)
+def test_untracked_secrets_are_not_committed(path: str) -> None:
+    assert left(path) == ["secret"]
+
+
+@pytest.mark.parametrize(
+    "path", [".env.example", "src/credentials.py", "id_rsa.pub", "environment.py", "keys.md", ".npmrc", "key"]
+)
+def test_files_that_only_sound_like_secrets_are_committed(path: str) -> None:
+    assert left(path) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        ("//registry.example/:_authToken=abcdef", True),
+        ("//registry.example/:_authToken=${TOKEN}", False),
+        ("-----BEGIN OPENSSH PRIVATE KEY-----", True),
+        ("AKIA" + "A1" * 8, True),
+        ("ghp_" + "a" * 36, True),
+        ("registry=https://registry.example", False),
+    ],
+)
+def test_a_token_in_the_text_makes_a_secret(text: str, secret: bool) -> None:
+    assert left(".npmrc", text=text) == (["secret"] if secret else [])
+
+
+def test_large_files_are_not_committed() -> None:
+    assert left("data.bin", 5_000_001) == ["too-large"]
+    assert left("data.bin", 5_000_000) == []
+
+
+def test_untracked_files_outside_touches_are_not_committed() -> None:
+    assert left("notes.txt", permit=a_permit("x", "src/**")) == ["out-of-scope"]
+    assert left("src/notes.txt", permit=a_permit("x", "src/**")) == []
+
+
+def test_a_file_the_phase_names_is_committed_whatever_it_is() -> None:
+    permit = a_permit("Add the test certificate tests/tls.pem.", "src/**")
+    assert left("tests/tls.pem", 6_000_000, permit=permit) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "lifecycle"), [(".runplan/x", True), (".runplan-return", True), ("runplan.py", False)]
+)
+def test_lifecycle_files_are_never_committed_and_never_blamed(path: str, lifecycle: bool) -> None:
+    assert is_lifecycle(path) is lifecycle
+    assert left(path, 9_000_000, permit=a_permit("x", "src/**")) == ([] if lifecycle else ["out-of-scope", "too-large"])
