@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
+    from runplan.core.claims import Standing
     from runplan.core.dispatch import DispatchStanding, Launch, Role, ToolUsed
     from runplan.core.gitfacts import (
         BranchStanding,
@@ -43,6 +44,8 @@ class Store(Protocol):
         ...
 
     def events(self, run: str, *, after: int = 0) -> list[EventRow]: ...
+
+    def newest(self, plan: str) -> RunRow | None: ...
 
     def facts(self, plan: str, kind: str) -> list[EventRow]:
         """The events of one kind over all runs of a plan, oldest first."""
@@ -205,7 +208,13 @@ class Agents(Protocol):
 
 
 class Claims(Protocol):
-    """Gives back what a run owns, and keeps landings in single file."""
+    """Exclusive ownership of plans, courteous ownership of issues, and landings in single file."""
+
+    me: str  #: the identity of this process
+
+    def take_plan(self, plan: str, *, run: str, at: str) -> Standing: ...
+
+    def take_issue(self, number: int, *, run: str, at: str) -> Standing: ...
 
     def release(self, plan: str, *, run: str) -> None: ...
 

@@ -29,6 +29,16 @@ class Exit(IntEnum):
     INTERRUPTED = 130
 
 
+#: How the outcome of a run becomes an exit code.
+OUTCOMES = {
+    "done": Exit.DONE,
+    "nothing-to-do": Exit.DONE,
+    "failed": Exit.FAILED,
+    "stopped": Exit.FAILED,
+    "refused": Exit.USAGE,
+}
+
+
 class RunplanError(Exception):
     """Anything a person is told in one line."""
 

@@ -1,0 +1,92 @@
+"""May this plan be started? Everything that can be refused is refused before anything is touched."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from runplan.app.actions.lease import leased_before, refused
+from runplan.app.actions.reading import reading
+from runplan.core import names
+from runplan.core.errors import NotFound, RefusedEarly
+from runplan.core.plan import parse
+from runplan.core.reasons import Reason
+
+if TYPE_CHECKING:
+    from runplan import ports
+    from runplan.core.config import Settings
+    from runplan.core.events import PlanRead
+    from runplan.core.options import Resolved
+    from runplan.core.plan import Plan
+    from runplan.core.testinfra import Infrastructure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admitted:
+    """There is work to do."""
+
+    plan: Plan
+    read: PlanRead
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NothingToDo:
+    """Everything that was asked for is done."""
+
+    told: str
+
+
+def committed_plan(path: str, tip: str, blob: bytes | None, in_checkout: str, *, target: str) -> bytes:
+    """The plan's bytes on the target; `in_checkout` is "same", "differs" or "absent"."""
+    commit = f"git add {path} && git commit -m 'Plan {names.slug(path)}' -- {path}"
+    if blob is None and in_checkout == "absent":
+        raise NotFound(f"{path}: no such plan on {target} ({tip[:12]})")
+    if blob is None:
+        raise RefusedEarly(f"{Reason.PLAN_NOT_COMMITTED}: {path} is not committed on {target}; run: {commit}")
+    if in_checkout == "differs":
+        raise RefusedEarly(
+            f"{Reason.PLAN_NOT_COMMITTED}: {path} in the checkout differs from {target}; commit it there, run: {commit}"
+        )
+    return blob
+
+
+def admit(text: bytes, path: str, *, tip: str, options: Resolved, resuming: bool) -> Admitted | NothingToDo:
+    """Whether there is a phase to work, by the same choice the loop will make."""
+    plan = parse(text, path=path)
+    if options.phase and plan.phase(options.phase) is None:
+        known = ", ".join(phase.id for phase in plan.phases)
+        raise NotFound(f"{path} has no phase {options.phase}; there are: {known}")
+    read = reading(plan, text, tip=tip, wanted=options.phase or "")
+    match read.choice:
+        case "next" | "all-done":
+            return Admitted(plan=plan, read=read)
+        case _ if resuming:
+            # An interrupted run may have landed the very phase that is asked for; it is heard first.
+            return Admitted(plan=plan, read=read)
+        case "complete" | "phase-done":
+            return NothingToDo(told=f"{path}: {read.detail}; nothing to do")
+        case _:
+            raise RefusedEarly(f"{path}: {read.detail}")
+
+
+def require_landing(options: Resolved) -> None:
+    if options.landing != "cherry-pick":
+        raise RefusedEarly(f"landing by {options.landing} is not in this version of runplan; use cherry-pick")
+    if options.every is not None:
+        raise RefusedEarly("schedules need the daemon, which is not in this version of runplan; leave `every` out")
+
+
+def require_test_command(settings: Settings, found: Infrastructure) -> None:
+    """Never guess a command, and never skip tests that are there."""
+    if not settings.tests.command and found.present:
+        hint = f'; for example: command = "{found.command}"' if found.command else ""
+        raise RefusedEarly(
+            f"the repository has tests ({found.found}) but tests.command is empty; set it in runplan.toml "
+            f"under [tests]{hint}"
+        )
+
+
+def require_branch(store: ports.Store, worktrees: ports.Worktrees, *, plan: str, branch: str, tip: str) -> None:
+    refusal = refused(worktrees, branch, tip, known=bool(leased_before(store, plan, branch)))
+    if refusal:
+        raise RefusedEarly(refusal)

@@ -1,0 +1,42 @@
+"""Shows a person the diff of a candidate and takes the answer; without a terminal nobody is asked."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from runplan.core.events import Approved, Rejected
+
+if TYPE_CHECKING:
+    from runplan.core.run import RunState
+    from runplan.wiring.here import Here
+
+
+def ask_here(at: Here, state: RunState) -> Approved | Rejected | None:
+    """Yes, no, or None when there is no terminal or no answer."""
+    phase = state.phase
+    if phase is None or phase.candidate is None:
+        return None
+    diff = at.repository.git.text("diff", "--stat", "--patch", phase.candidate.onto, phase.candidate.commits[-1])
+    print(f"\n{diff}\n", file=sys.stderr)
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return None
+    while True:
+        print(
+            f"Land phase {phase.read.phase} on {at.settings.run.target}? [y]es / [n]o / [l]ater: ",
+            end="",
+            file=sys.stderr,
+        )
+        sys.stderr.flush()
+        answer = sys.stdin.readline()
+        match answer.strip().lower():
+            case "y" | "yes":
+                return Approved(tree=phase.candidate.tree)
+            case "n" | "no":
+                return Rejected(tree=phase.candidate.tree)
+            case "l" | "later":
+                return None
+            case _ if not answer:
+                return None
+            case _:
+                continue

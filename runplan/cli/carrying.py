@@ -1,0 +1,155 @@
+"""What start, approve and reject share: from words to a run in this process, and from its outcome to an exit code."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from runplan.app import admission
+from runplan.app.carry import Carried, Declined, Errand, carry, interrupted
+from runplan.cli import progress
+from runplan.cli.asking import ask_here
+from runplan.core import options as words_of
+from runplan.core.errors import OUTCOMES, Exit, NotFound, RefusedEarly
+from runplan.core.events import RunStarted
+from runplan.core.plan import parse
+from runplan.core.reasons import NEXT, Reason
+from runplan.wiring import here as places
+from runplan.wiring import testing
+from runplan.wiring.probing import infrastructure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from runplan.core.events import Approved, Rejected
+    from runplan.core.options import Resolved
+    from runplan.core.plan import Plan
+    from runplan.core.run import RunState
+    from runplan.wiring.here import Here
+
+
+def errand_for(at: Here, plan_word: str, words: Sequence[str]) -> Errand | str:
+    """What is asked for, resolved and admitted; a sentence when there is nothing to do."""
+    path = places.plan_path(at, plan_word)
+    tip = at.tip()
+    blob = at.repository.git.blob(tip, path)
+    store = at.store()
+    resuming = store is not None and interrupted(store, path) is not None
+    standing = "same" if resuming and blob is not None else places.in_checkout(at, path, blob)
+    text = admission.committed_plan(path, tip, blob, standing, target=at.settings.run.target)
+    plan = parse(text, path=path)
+    parsed = words_of.parse_words(words, phases=[phase.id for phase in plan.phases])
+    options = words_of.resolve(parsed, at.settings)
+    admission.require_landing(options)
+    admitted = admission.admit(text, path, tip=tip, options=options, resuming=resuming)
+    if isinstance(admitted, admission.NothingToDo):
+        return admitted.told
+    admission.require_test_command(at.settings, infrastructure(at.repository.git, tip))
+    for remark in plan.remarks:
+        progress.warn(f"{path}:{remark.line}: {remark.text}")
+    return Errand(started=_started(at, path, plan, options), issues=plan.issues)
+
+
+def _started(at: Here, path: str, plan: Plan, options: Resolved) -> RunStarted:
+    return RunStarted(
+        plan=path,
+        title=plan.title,
+        mode=options.mode,
+        wanted=options.phase or "",
+        auto=options.auto,
+        landing=options.landing,
+        target=options.target,
+        slug=places.slug_of(at, path),
+        max_fix_cycles=at.settings.run.max_fix_cycles,
+        test_command=at.settings.tests.command,
+        setup=at.settings.run.setup,
+    )
+
+
+def carry_here(at: Here, errand: Errand) -> Exit:
+    """Work the errand in this process."""
+    from runplan.wiring.session import session
+
+    with session(at) as rooms:
+        plan, slug = errand.started.plan, errand.started.slug
+        answer = carry(
+            errand,
+            claims=rooms.claims,
+            store=rooms.store,
+            clock=rooms.clock,
+            new_id=lambda: testing.new_run_id(at.env),
+            world=lambda run: rooms.world(run=run, plan=plan, slug=slug),
+            person=lambda state: ask_here(at, state),
+            told=progress.tell,
+            warn=progress.warn,
+        )
+    match answer:
+        case Declined(owner=owner, why=why):
+            print(
+                f"runplan: {plan} is being worked by another process ({owner}: {why}); nothing was changed",
+                file=sys.stderr,
+            )
+            return Exit.DONE
+        case Carried():
+            return _account(plan, answer)
+
+
+def _account(plan: str, carried: Carried) -> Exit:
+    """The last lines: what came of it, and the command that helps."""
+    ended = carried.state.ended
+    if ended is None:
+        print(f"\nrunplan: waiting: {carried.decision.why}", file=sys.stderr)
+        print(f"runplan: {_go_on(plan, carried)}", file=sys.stderr)
+        return Exit.WAITING
+    landed = len([one for one in carried.state.landed if one.phase])
+    told = f"{landed} phase{'' if landed == 1 else 's'} landed"
+    code = OUTCOMES[ended.outcome]
+    if code is Exit.DONE:
+        print(f"\nrunplan: done: {told}; the account: runplan report {plan}", file=sys.stderr)
+        return code
+    reason = Reason(ended.reason)
+    print(f"\nrunplan: {told}; {ended.detail}", file=sys.stderr)
+    print(f"runplan: next: {NEXT[reason]} The account: runplan report {plan}", file=sys.stderr)
+    word = "refused" if code is Exit.USAGE else "failed"
+    print(f"runplan: {word}: {reason}", file=sys.stderr)
+    return code
+
+
+def _go_on(plan: str, carried: Carried) -> str:
+    if carried.decision.waiting == "approval":
+        return f"to land it: runplan approve {plan}; to refuse it: runplan reject {plan}"
+    return f"when that is settled: runplan start {plan} {_words(carried.state)}--foreground"
+
+
+def _words(state: RunState) -> str:
+    started = state.started
+    if started is None:
+        return ""
+    first = "finish " if started.mode == "finish" else f"{started.wanted} " if started.wanted else ""
+    return first + ("auto " if state.auto else "")
+
+
+def answer_waiting(at: Here, plan_word: str, answer: Callable[[str], Approved | Rejected]) -> Exit:
+    """Give a person's answer to the candidate that waits, and go on as the run was started."""
+    path = places.plan_path(at, plan_word)
+    store = at.store()
+    row = interrupted(store, path) if store is not None else None
+    if store is None or row is None or row.waiting_for != "approval":
+        raise NotFound(f"no candidate of {path} waits for approval; see: runplan status {path}")
+    from runplan.app.journal import recorded
+    from runplan.core.run import fold
+
+    state = fold(one.event for one in recorded(store, row.id))
+    if state.started is None or state.phase is None or not state.phase.asked:
+        raise RefusedEarly(f"{path}: the run {row.id} cannot be read; see: runplan logs {path}")
+    said = answer(state.phase.asked)
+    started = replace(state.started, auto=state.auto)
+    return carry_here(at, Errand(started=started, issues=(), answer=lambda _: said))
+
+
+def dry_run(at: Here, errand: Errand) -> str:
+    """What would be done, from the same texts; nothing is written."""
+    from runplan.cli.dryrun import account
+
+    return account(at, errand.started)

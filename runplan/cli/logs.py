@@ -1,0 +1,70 @@
+"""runplan logs: the journal, one event a line."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING
+
+from runplan.core.errors import Exit, NotFound
+
+if TYPE_CHECKING:
+    import argparse
+
+    from runplan.adapters.store.sqlite import Store
+    from runplan.core.rows import EventRow
+
+EXAMPLES = """\
+  runplan logs                   the newest run of all plans
+  runplan logs X -f              follow the newest run of a plan until it ends
+  runplan logs X --json          one JSON object a line: seq, at, run, type, and the event's own fields"""
+
+FOLLOW_S = 0.5  #: how often a followed journal is looked at; nothing else in runplan polls
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("plan", nargs="?", metavar="PLAN", help="a path, a base name, or a unique part of one")
+    parser.add_argument("-f", "--follow", action="store_true", help="go on until the run ends")
+    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+
+
+def run(args: argparse.Namespace) -> Exit:
+    from runplan.wiring.here import here, plan_path
+
+    with here() as at:
+        store = at.store()
+        path = plan_path(at, args.plan) if args.plan is not None else None
+        found = store.runs(path, limit=1) if store is not None else []
+        if store is None or not found:
+            raise NotFound(f"no run of {path or 'any plan'} is recorded here")
+        _print_all(store, found[0].id, follow=args.follow, as_json=args.json)
+    return Exit.DONE
+
+
+def _print_all(store: Store, run_id: str, *, follow: bool, as_json: bool) -> None:
+    seen = 0
+    while True:
+        for row in store.events(run_id, after=seen):
+            print(_json(row) if as_json else _text(row), flush=follow)
+            seen = row.seq
+            follow = follow and row.type != "RunEnded"
+        if not follow:
+            return
+        time.sleep(FOLLOW_S)
+
+
+def _json(row: EventRow) -> str:
+    own = json.loads(row.body)
+    return json.dumps({"seq": row.seq, "at": row.at, "run": row.run, "type": row.type} | own, ensure_ascii=False)
+
+
+def _text(row: EventRow) -> str:
+    own = json.loads(row.body)
+    shown = (f"{name}={_short(value)}" for name, value in own.items() if value not in ("", None, [], False))
+    return f"{row.at}  {row.type:<18}  {'  '.join(shown)}"
+
+
+def _short(value: object) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    flat = " ".join(text.split())
+    return flat if len(flat) <= 60 else f"{flat[:59]}…"

@@ -1,0 +1,105 @@
+"""The `runplan` command: finds the verb, imports its module only then, and turns errors into one line and a code."""
+
+from __future__ import annotations
+
+import sys
+
+from runplan import __version__
+
+#: verb -> one line. The modules are imported after parsing, so that each costs only what it needs itself.
+VERBS = {
+    "start": "work a plan: its next phase, one phase, or all of it",
+    "approve": "let a candidate that waits for you land, and go on",
+    "reject": "say no to a candidate that waits for you",
+    "status": "what is done, what is running, what is next",
+    "report": "the account of a plan: landed phases and failures",
+    "logs": "the journal of a plan's runs, event by event",
+    "explain": "why the machine is where it is",
+    "check": "show what was understood of a plan, and what is wrong with it",
+    "init": "write a commented runplan.toml that fits this repository",
+    "doctor": "check git, settings, agents and tests; say what to mend",
+    "config": "every setting, its value and where it comes from",
+    "gc": "remove what ended runs left behind; list what is kept aside",
+    "demo": "work a three-phase plan in a throw-away repository",
+}
+
+USAGE = """\
+usage: runplan VERB ...
+
+Works through a Markdown plan: a worktree per run, an implementer, the project's own checks, an independent
+verifier, and a landing that happens once or not at all.
+
+{verbs}
+
+  runplan VERB --help        what a verb takes, with examples
+  runplan --version
+  --debug                    with any verb: show the traceback of an error
+
+First steps:
+  runplan init                                       write runplan.toml
+  runplan check plans/X.md                           what is understood of the plan
+  runplan start plans/X.md finish auto --foreground  work it to its end"""
+
+
+def entry() -> None:
+    """What the installed command calls."""
+    sys.exit(main(sys.argv[1:]))
+
+
+def main(argv: list[str]) -> int:
+    debug = "--debug" in argv
+    words = [word for word in argv if word != "--debug"]
+    if not words or words[0] in ("-h", "--help", "help"):
+        print(USAGE.format(verbs="\n".join(f"  {verb:<10} {told}" for verb, told in VERBS.items())))
+        return 0 if words else 2
+    if words[0] in ("-V", "--version"):
+        print(f"runplan {__version__}")
+        return 0
+    return _guarded(words[0], words[1:], debug=debug)
+
+
+def _guarded(verb: str, words: list[str], *, debug: bool) -> int:
+    from runplan.core.errors import Exit, RunplanError
+
+    try:
+        return int(_run(verb, words))
+    except RunplanError as error:
+        if debug:
+            raise
+        print(f"runplan: {error}", file=sys.stderr)
+        return int(error.exit)
+    except KeyboardInterrupt:
+        print("runplan: interrupted", file=sys.stderr)
+        return int(Exit.INTERRUPTED)
+    except BrokenPipeError:
+        # The reader has gone (`runplan logs | head`): nothing to say, and nobody to say it to.
+        sys.stderr.close()
+        return int(Exit.DONE)
+    except OSError as error:
+        if debug:
+            raise
+        print(f"runplan: {error}; see the traceback with --debug", file=sys.stderr)
+        return int(Exit.UNREACHABLE)
+
+
+def _run(verb: str, words: list[str]) -> int:
+    import argparse
+    import difflib
+    import importlib
+
+    from runplan.core.errors import UsageError
+
+    if verb not in VERBS:
+        near = difflib.get_close_matches(verb, VERBS, n=1)
+        hint = f"; did you mean {near[0]}?" if near else f"; there are: {', '.join(VERBS)}"
+        raise UsageError(f"{verb}: no such verb{hint}")
+    module = importlib.import_module(f"runplan.cli.{verb}")
+    parser = argparse.ArgumentParser(
+        prog=f"runplan {verb}",
+        description=f"{VERBS[verb][0].upper()}{VERBS[verb][1:]}.",
+        epilog=f"examples:\n{module.EXAMPLES}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    module.arguments(parser)
+    return int(module.run(parser.parse_args(words)))

@@ -1,0 +1,82 @@
+"""Tells what happens while it happens: one line per fact, on standard error."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from runplan.core import events as e
+
+if TYPE_CHECKING:
+    from runplan.core.events import Event
+
+
+def tell(event: Event) -> None:
+    told = sentence(event)
+    if told:
+        print(told, file=sys.stderr, flush=True)
+
+
+def warn(told: str) -> None:
+    print(f"runplan: warning: {told}", file=sys.stderr)
+
+
+def sentence(event: Event) -> str:
+    """What a person is told of an event; "" for what only the journal needs."""
+    match event:
+        case e.ClaimTaken(took_over=dead) if dead:
+            return f"runplan: took the plan over from a process that is gone ({dead})"
+        case e.PlanRead(choice="next", phase=phase, title=title):
+            return f"\nphase {phase}  {title}"
+        case e.PlanRead(choice="all-done"):
+            return "\nevery phase is done; the plan is marked complete"
+        case e.Leased(branch=branch, parked=parked):
+            kept = f"; the earlier attempt is kept at {parked}" if parked else ""
+            return f"  worktree   on branch {branch.removeprefix('refs/heads/')}{kept}"
+        case e.DispatchStarted(role=role, agent=agent):
+            return f"  {role:<10} {agent or 'runs'} …"
+        case e.WorkTaken(commits=commits, files=files):
+            return f"  work       {_count(commits, 'commit')}, {_count(len(files), 'file')}"
+        case _:
+            return _proof(event) or _ending(event)
+
+
+def _proof(event: Event) -> str:
+    match event:
+        case e.BaselineKnown():
+            return "  baseline   known"
+        case e.GateJudged(answer=answer, line=line):
+            return f"  gate       {answer}: {line}"
+        case e.VerdictGiven(passed=passed, items=items):
+            good = sum(1 for _, ok, _ in items if ok)
+            return f"  verdict    {'passed' if passed else 'failed'}: {good} of {_count(len(items), 'item')} proven"
+        case e.VerdictInvalid(why=why):
+            return f"  verdict    none: {why}"
+        case e.GuardFound(lines=lines):
+            return "\n".join(f"  guard      {line}" for line in lines)
+        case e.CandidateBuilt(tree=tree, onto=onto):
+            return f"  candidate  tree {tree[:12]} on {onto[:12]}"
+        case e.CandidateConflicted(paths=paths):
+            return f"  candidate  conflicts in {', '.join(paths)}"
+        case _:
+            return ""
+
+
+def _ending(event: Event) -> str:
+    match event:
+        case e.ApprovalAsked():
+            return "  approval   needed before it lands"
+        case e.LandingHeld(why=why):
+            return f"  landing    waits: {why}"
+        case e.LandingMoved(tip=tip):
+            return f"  landing    the target moved to {tip[:12]}; building again"
+        case e.Landed(tip=tip):
+            return f"  landed     {tip[:12]}"
+        case e.PhaseFailed(reason=reason, detail=detail):
+            return f"  failed     {reason}: {detail}"
+        case _:
+            return ""
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"

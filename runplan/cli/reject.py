@@ -1,0 +1,29 @@
+"""runplan reject: a person says no; the work is kept on its branch and the run ends."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import argparse
+
+    from runplan.core.errors import Exit
+
+EXAMPLES = """\
+  runplan reject plans/X.md -m "the flag must be optional"      the reason goes into the report"""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("plan", metavar="PLAN", help="a path, a base name, or a unique part of one under plans/")
+    parser.add_argument("-m", dest="why", default="", metavar="REASON", help="why, for the report")
+
+
+def run(args: argparse.Namespace) -> Exit:
+    from runplan.wiring.here import here, refuse_under_agent
+
+    refuse_under_agent("reject")
+    with here() as at:
+        from runplan.cli.carrying import answer_waiting
+        from runplan.core.events import Rejected
+
+        return answer_waiting(at, args.plan, lambda tree: Rejected(tree=tree, why=args.why))

@@ -1,0 +1,46 @@
+"""runplan report: the plan's account, as it landed, with the failures that have not landed yet on top."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from runplan.core.errors import Exit, NotFound
+
+if TYPE_CHECKING:
+    import argparse
+
+EXAMPLES = """\
+  runplan report plans/X.md         Markdown, newest first
+  runplan report X --json           {"plan": …, "report": …}"""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("plan", metavar="PLAN", help="a path, a base name, or a unique part of one under plans/")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(args: argparse.Namespace) -> Exit:
+    from runplan.app.accounts import failure_sections
+    from runplan.core import names, report
+    from runplan.core.plan import parse
+    from runplan.wiring.here import here, plan_path, slug_of
+
+    with here() as at:
+        path = plan_path(at, args.plan)
+        tip = at.tip()
+        landed = at.repository.git.blob(tip, names.report_path(at.settings.paths.reports, slug_of(at, path)))
+        store = at.store()
+        failures = failure_sections(store, path) if store else []
+        if landed is None and not failures:
+            raise NotFound(f"nothing to report of {path} yet; start it: runplan start {path} --foreground")
+        text = at.repository.git.blob(tip, path)
+        title = parse(text, path=path).title if text is not None else path
+    old = None if landed is None else landed.decode("utf-8", "surrogateescape")
+    whole = report.prepend(old, plan_title=title, sections=failures)
+    if args.json:
+        import json
+
+        print(json.dumps({"plan": path, "report": whole}, ensure_ascii=False))
+    else:
+        print(whole, end="")
+    return Exit.DONE

@@ -1,0 +1,42 @@
+"""Which plan does a word mean? A path, a base name, or a part that only one of them has."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from runplan.core.errors import NotFound
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def find_plan(word: str, plans: Sequence[str], *, place: str) -> str:
+    """The one plan of `plans` (repository-relative paths) that is meant; `place` is where they are looked for."""
+    for tries in (_same_path, _same_name, _part):
+        found = [plan for plan in plans if tries(word, plan)]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise NotFound(f"{word} may be {_or(found)}; say which")
+    near = difflib.get_close_matches(PurePosixPath(word).name, [PurePosixPath(p).name for p in plans], n=1)
+    hint = f"; did you mean {near[0]}?" if near else f"; there are: {', '.join(plans)}" if plans else ""
+    raise NotFound(f"{word}: no such plan, neither as a path nor under {place}/{hint}")
+
+
+def _same_path(word: str, plan: str) -> bool:
+    return PurePosixPath(word) == PurePosixPath(plan)
+
+
+def _same_name(word: str, plan: str) -> bool:
+    name = PurePosixPath(plan).name
+    return word.lower() in (name.lower(), name.removesuffix(".md").lower())
+
+
+def _part(word: str, plan: str) -> bool:
+    return word.lower() in plan.lower()
+
+
+def _or(found: Sequence[str]) -> str:
+    return f"{', '.join(found[:-1])} or {found[-1]}"

@@ -1,0 +1,142 @@
+"""The repository we stand in: its settings, its plans, its journal. Imports the standard library only."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from runplan.adapters.repository import open_repository
+from runplan.adapters.settings import environment, load
+from runplan.core import names
+from runplan.core.errors import RefusedEarly, UsageError
+from runplan.core.lookup import find_plan
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from runplan.adapters.repository import Repository
+    from runplan.adapters.store.sqlite import Store
+    from runplan.core.config import Settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Here:
+    """The repository we stand in, and how it is set up."""
+
+    cwd: Path
+    env: Mapping[str, str]
+    repository: Repository
+    settings: Settings
+
+    @property
+    def state(self) -> Path:
+        """Where the journal lives: in the common git directory, which `git clean` cannot reach."""
+        return self.repository.common_dir / "runplan"
+
+    @property
+    def target(self) -> str:
+        return f"refs/heads/{self.settings.run.target}"
+
+    def tip(self) -> str:
+        tip = self.repository.git.tip(self.target)
+        if tip is None:
+            raise RefusedEarly(
+                f"there is no branch {self.settings.run.target}; set run.target in runplan.toml to the branch that "
+                "receives landings"
+            )
+        return tip
+
+    def store(self) -> Store | None:
+        """The journal for reading; None when nothing was ever run here."""
+        from runplan.adapters.store.sqlite import Store
+
+        return Store(self.state, writable=False) if Store.exists(self.state) else None
+
+
+@contextlib.contextmanager
+def here(flags: Mapping[str, object] | None = None) -> Iterator[Here]:
+    """The repository around the current directory, with its settings."""
+    env = environment()
+    cwd = Path.cwd()
+    repository = open_repository(cwd, env=env)
+    settled = load(repository.root, env=env, flags=flags or {})
+    try:
+        yield Here(cwd=cwd, env=env, repository=repository, settings=settled.settings)
+    finally:
+        repository.git.close()
+
+
+def refuse_under_agent(verb: str) -> None:
+    """An agent must not start, approve or stop anything."""
+    if environment().get("RUNPLAN_AGENT"):
+        raise RefusedEarly(f"{verb} does not run inside an agent (RUNPLAN_AGENT is set)")
+
+
+# --- plans --------------------------------------------------------------------------------------------
+
+
+def plan_path(at: Here, word: str) -> str:
+    """The repository-relative path of the plan that `word` means."""
+    root = at.repository.root
+    named = Path(os.path.normpath(at.cwd / word))
+    if named.is_dir() and word.endswith(("/", ".md")):
+        raise UsageError(f"{word} is a directory; name the plan file in it")
+    if named.is_file():
+        for top in (root, _checkout_top(at)):
+            if named.is_relative_to(top):
+                return named.relative_to(top).as_posix()
+        raise UsageError(f"{word} is not in this repository ({root})")
+    return find_plan(word, known_plans(at), place=at.settings.paths.plans)
+
+
+def _checkout_top(at: Here) -> Path:
+    return next((top for top in (at.cwd, *at.cwd.parents) if (top / ".git").exists()), at.repository.root)
+
+
+def known_plans(at: Here) -> list[str]:
+    """Every Markdown file under the plans directory, in the checkout or on the target."""
+    place = at.settings.paths.plans
+    directory = at.repository.root / place
+    found = {path.relative_to(at.repository.root).as_posix() for path in directory.rglob("*.md") if path.is_file()}
+    return sorted(found | set(_plans_on_target(at, place)))
+
+
+def _plans_on_target(at: Here, place: str) -> Iterator[str]:
+    from runplan.adapters import trees
+
+    git = at.repository.git
+    found = git.object(f"{at.target}:{place}")
+    if found is None or found.kind != "tree":
+        return
+    waiting = [(place, found.oid)]
+    while waiting:
+        prefix, tree = waiting.pop()
+        for name, entry in trees.entries(git, tree).items():
+            if entry.mode == trees.TREE:
+                waiting.append((f"{prefix}/{name}", entry.oid))
+            elif name.endswith(".md"):
+                yield f"{prefix}/{name}"
+
+
+def slug_of(at: Here, plan: str) -> str:
+    return names.plan_key(plan, known_plans(at))
+
+
+def in_checkout(at: Here, path: str, blob: bytes | None) -> str:
+    """Whether the plan in the main checkout is the committed one: same, differs or absent."""
+    try:
+        content = (at.repository.root / path).read_bytes()
+    except FileNotFoundError:
+        return "absent"
+    except IsADirectoryError:
+        raise UsageError(f"{path} is a directory; name the plan file in it") from None
+    if blob is None or content == blob:
+        return "same" if blob is not None else "differs"
+    # Line-end conversion and other filters make the file differ from what is stored, and rightly so.
+    git = at.repository.git
+    stored = git.object(f"{at.target}:{path}")
+    written = git.run("hash-object", f"--path={path}", "--stdin", stdin=content).text
+    return "same" if stored is not None and stored.oid == written else "differs"

@@ -1,0 +1,114 @@
+"""Opens everything a run needs, and closes it again; agents outlive it."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from runplan.adapters import repository as repositories
+from runplan.adapters.calling import Agents, require_agents
+from runplan.adapters.candidate import Candidates
+from runplan.adapters.claims import Claims
+from runplan.adapters.dispatches import Dispatches
+from runplan.adapters.guard import Guard
+from runplan.adapters.landers.cherry_pick import CherryPick
+from runplan.adapters.removal import Removal
+from runplan.adapters.settings import worktree_root
+from runplan.adapters.store.sqlite import Store
+from runplan.adapters.worktrees import Worktrees
+from runplan.app.world import World
+from runplan.wiring import testing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from runplan.core.gitfacts import Identity
+    from runplan.ports import Clock
+    from runplan.wiring.here import Here
+
+PROMPTS = ("implement", "fix", "verify")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """The open rooms of one repository."""
+
+    here: Here
+    user: Identity
+    sign: bool
+    clock: Clock
+    store: Store
+    claims: Claims
+    dispatches: Dispatches
+    worktrees: Worktrees
+    removal: Removal
+
+    def world(self, *, run: str, plan: str, slug: str) -> World:
+        """Everything the actions of one run may reach."""
+        at = self.here
+        git, root, common = at.repository.git, at.repository.root, at.repository.common_dir
+        point = testing.KillPoint(at.env)
+        return World(
+            run=run,
+            plan=plan,
+            slug=slug,
+            root=root,
+            settings=at.settings,
+            prompts={role: prompt_template(role) for role in PROMPTS},
+            user=self.user,
+            sign=self.sign,
+            clock=self.clock,
+            store=self.store,
+            objects=git,
+            worktrees=self.worktrees,
+            removal=self.removal,
+            candidates=Candidates(git),
+            lander=CherryPick(git, root=root, common_dir=common, point=point),
+            guard=Guard(git, root=root, common_dir=common),
+            dispatches=self.dispatches,
+            agents=Agents(at.settings.agents, root=root, plan=plan, run=run, caller=at.env),
+            claims=self.claims,
+            point=point,
+        )
+
+
+@contextlib.contextmanager
+def session(at: Here) -> Iterator[Session]:
+    """Refuses what cannot be worked in; the spawner is started first, so that it is ready when it is needed."""
+    settings = at.settings
+    require_agents(settings.agents, root=at.repository.root, caller=at.env)
+    user = repositories.require_workable(at.repository, target=settings.run.target, prefix=settings.run.branch_prefix)
+    git, common = at.repository.git, at.repository.common_dir
+    places = {
+        "root": worktree_root(at.repository.root, settings, at.env),
+        "common_dir": common,
+        "lock_dir": at.state / "locks",
+    }
+    with Dispatches(at.state / "dispatch") as dispatches, contextlib.ExitStack() as closing:
+        store = Store(at.state)
+        closing.callback(store.close)
+        worktrees = Worktrees(git, **places)
+        closing.callback(worktrees.close)
+        removal = Removal(git, target=at.target, **places)
+        closing.callback(removal.close)
+        yield Session(
+            here=at,
+            user=user,
+            sign=repositories.signing(git),
+            clock=testing.clock(at.env),
+            store=store,
+            claims=Claims(store, at.state / "locks"),
+            dispatches=dispatches,
+            worktrees=worktrees,
+            removal=removal,
+        )
+
+
+def prompt_template(role: str) -> str:
+    """Installed, the templates lie inside the package; in a checkout, beside it."""
+    package = Path(__file__).parent.parent
+    inside = package / "config" / "prompts" / f"{role}.md"
+    beside = package.parent / "config" / "prompts" / f"{role}.md"
+    return (inside if inside.exists() else beside).read_text(encoding="utf-8")
