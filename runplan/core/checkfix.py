@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from runplan.core.errors import PlanUnreadable
-from runplan.core.layout import lay_out
+from runplan.core.layout import Layout, find_layout, what_is_missing
 from runplan.core.marks import WRITTEN, Status
 from runplan.core.scan import Lines, scan
-from runplan.core.sections import Section, find_sections
+
+if TYPE_CHECKING:
+    from runplan.core.sections import Section
 
 
 def add_tracker(text: bytes, *, path: str) -> bytes:
     """The plan with a tracker above its first phase; a plan that keeps its statuses somewhere comes back as it is.
 
-    Raises PlanUnreadable when a tracker would not help: no phase sections, or two of one name.
+    Raises PlanUnreadable when a tracker would not help: there are no phase sections, or two of one name.
     """
     lines = scan(text, path=path)
-    sections = find_sections(lines)
-    try:
-        lay_out(lines, path=path)
-    except PlanUnreadable:
-        if not sections:
-            raise
-    else:
+    found = find_layout(lines, path=path)
+    if isinstance(found, Layout):
         return text
-    fixed = _with_tracker(lines, sections)
-    lay_out(scan(fixed, path=path), path=path)  # a fault that a tracker does not mend is told, not written
-    return fixed
+    if not found.sections:
+        raise PlanUnreadable(what_is_missing(lines, (), path))
+    return _with_tracker(lines, found.sections)
 
 
 def _with_tracker(lines: Lines, sections: tuple[Section, ...]) -> bytes:

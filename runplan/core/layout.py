@@ -63,8 +63,15 @@ class Layout:
     remarks: tuple[Remark, ...]
 
 
-def lay_out(lines: Lines, *, path: str) -> Layout:
-    """Where every phase of the plan stands, or why that cannot be said."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bare:
+    """A plan that keeps no statuses; its phase sections, if it has any."""
+
+    sections: tuple[Section, ...]
+
+
+def find_layout(lines: Lines, *, path: str) -> Layout | Bare:
+    """Where every phase of the plan stands."""
     sections = find_sections(lines)
     outside = _outside(lines, sections)
     if (table := find_tracker(lines, outside)) is not None:
@@ -75,7 +82,15 @@ def lay_out(lines: Lines, *, path: str) -> Layout:
         return _by_sections(lines, sections, stated)
     if boxes := find_boxes(lines, outside, only_named=bool(sections)):
         return _by_checklist(lines, boxes, sections, path)
-    raise PlanUnreadable(_what_is_missing(lines, sections, path))
+    return Bare(sections=sections)
+
+
+def lay_out(lines: Lines, *, path: str) -> Layout:
+    """Where every phase of the plan stands; a plan without statuses is refused with what is missing."""
+    layout = find_layout(lines, path=path)
+    if isinstance(layout, Bare):
+        raise PlanUnreadable(what_is_missing(lines, layout.sections, path))
+    return layout
 
 
 def _outside(lines: Lines, sections: Sequence[Section]) -> list[range]:
@@ -202,7 +217,8 @@ def _agree(listed: Sequence[str], sections: Sequence[Section], tracker: str, whe
     )
 
 
-def _what_is_missing(lines: Lines, sections: Sequence[Section], path: str) -> str:
+def what_is_missing(lines: Lines, sections: Sequence[Section], path: str) -> str:
+    """Why a plan without statuses cannot be worked, and what helps."""
     if sections:
         ids = ", ".join(section.id for section in sections)
         return (

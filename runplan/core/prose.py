@@ -30,7 +30,7 @@ _LINK = r"[ ]?(?:,[ ]?(?:and|or)?|\band\b|\bor\b|&|\+|/|–|-|\bto\b|\bthrough\b
 _MENTION = re.compile(
     rf"\b(?:phases?|all of|both(?: of)?|depends on)[ ]({ID}(?:{_LINK}(?:phases?[ ])?{ID})*)", re.IGNORECASE
 )
-_TOKEN = re.compile(rf"\bphases?\b|{ID}|–|-|\.\.", re.IGNORECASE)
+_TOKEN = re.compile(rf"\bphases?\b|\bthrough\b|{ID}|–|-|\.\.", re.IGNORECASE)
 _RANGE = frozenset({"–", "-", "to", "through", ".."})
 
 _NONE = re.compile(r"[*_ ]*(?:none|n/a|nothing|no dependenc(?:y|ies))\b", re.IGNORECASE)

@@ -1,0 +1,186 @@
+"""Plans as found in the wild: every format and every trap is understood, or refused with what is missing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from runplan.core.errors import PlanUnreadable
+from runplan.core.plan import Format, Kind, Plan, Status, kind_of, parse
+
+PLANS = Path(__file__).parent.parent / "plans"
+FINE = [
+    "tracker.md",
+    "sections.md",
+    "checklist.md",
+    "checklist-plain.md",
+    "checklist-with-sections.md",
+    "nested-fences.md",
+    "odd-order.md",
+]
+
+
+def read(name: str) -> Plan:
+    return parse((PLANS / name).read_bytes(), path=f"plans/{name}")
+
+
+def statuses(plan: Plan) -> dict[str, str]:
+    return {phase.id: phase.status.value for phase in plan.phases}
+
+
+def refusal(name: str) -> str:
+    with pytest.raises(PlanUnreadable) as caught:
+        read(name)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("name", FINE)
+def test_phase_text_is_a_slice_of_the_file(name: str) -> None:
+    raw = (PLANS / name).read_bytes()
+    for phase in read(name).phases:
+        assert phase.text
+        assert phase.text.encode() in raw
+        assert raw.split(b"\n")[phase.heading_line - 1].decode() == phase.text.split("\n")[0]
+
+
+def test_a_tracker_defines_phases_and_their_order() -> None:
+    plan = read("tracker.md")
+    assert plan.format is Format.TRACKER
+    assert statuses(plan) == {"1a": "done", "1b": "done", "3": "todo", "P1.A": "todo"}
+    assert [phase.commit for phase in plan.phases] == ["4a6075d", "02e0f6b", "", ""]
+    assert [phase.title for phase in plan.phases] == ["Schema", "Writer", "Reader", "Residual work"]
+
+
+def test_front_matter_gives_title_status_and_issues() -> None:
+    plan = read("tracker.md")
+    assert (plan.title, plan.status, plan.complete) == ("Search index rebuild", "active", False)
+    assert plan.issues == (42, 57)
+
+
+def test_a_phase_carries_what_it_says_of_itself() -> None:
+    plan = read("tracker.md")
+    reader, residual = plan.phase("3"), plan.phase("p1.a")
+    assert reader is not None
+    assert residual is not None
+    assert reader.touches == ("src/reader.py", "tests/**", "docs/{a,b}.md")
+    assert reader.depends == ("1a", "1b")
+    assert reader.outside == ("The cleanup branch is merged",)
+    assert [(item.id, item.text) for item in reader.items] == [
+        ("W1", "Read the index in one pass"),
+        ("W2", "Close it"),
+        ("C1", "Reads 10 MB in a second"),
+        ("C2", "Closes"),
+    ]
+    assert (residual.execution, residual.depends) == ("direct", ())
+    assert [item.id for item in residual.items] == ["P"]
+
+
+def test_what_is_not_checked_is_remarked_with_its_line() -> None:
+    plan = read("tracker.md")
+    line = (PLANS / "tracker.md").read_text().split("\n").index("- The cleanup branch is merged.") + 1
+    assert [(remark.line, remark.text) for remark in plan.remarks] == [
+        (line, "phase 3 waits for what is not checked: The cleanup branch is merged")
+    ]
+
+
+def test_a_section_ends_at_the_next_heading_of_its_level_and_not_inside_a_fence() -> None:
+    reader = read("tracker.md").phase("3")
+    assert reader is not None
+    assert "## Phase 9 — An example that is no phase" in reader.text
+    assert "Non-Goals" not in reader.text
+
+
+def test_statuses_may_stand_in_the_sections() -> None:
+    plan = read("sections.md")
+    assert plan.format is Format.SECTIONS
+    assert statuses(plan) == {"1": "done", "2": "todo", "3": "blocked", "4": "todo"}
+    assert plan.phases[0].commit == "4a6075d"
+    assert plan.phases[1].depends == ("1",)
+    assert (plan.phases[2].depends, plan.phases[2].soft) == (("1",), ("2",))
+    assert [remark.text for remark in plan.remarks] == ["phase 4 has no **Status:** line; it is taken for todo"]
+    assert plan.title == "Cross-platform hooks"
+
+
+def test_statuses_may_stand_in_a_checklist() -> None:
+    plan = read("checklist.md")
+    assert plan.format is Format.CHECKLIST
+    assert statuses(plan) == {"1": "done", "4b": "todo", "2": "todo"}
+    first, second, _ = plan.phases
+    assert (first.title, first.commit) == ("Remove the old flag", "4a6075d")
+    assert second.text.endswith("  and say so in the change log\n")
+    assert (second.depends, second.touches) == (("1",), ("src/options.py",))
+
+
+def test_a_checklist_without_ids_is_numbered_and_leaves_criteria_out() -> None:
+    plan = read("checklist-plain.md")
+    assert statuses(plan) == {"1": "done", "2": "todo"}
+    assert plan.title == "checklist-plain"
+
+
+def test_a_checklist_of_phases_can_be_the_tracker_of_sections() -> None:
+    plan = read("checklist-with-sections.md")
+    assert statuses(plan) == {"1": "done", "2": "todo"}
+    assert plan.phases[1].text.startswith("## Phase 2 — Paint\n")
+    assert plan.phases[1].items[0].text == "Take a brush"
+
+
+def test_fences_toggle_at_column_zero_only() -> None:
+    plan = read("nested-fences.md")
+    assert statuses(plan) == {"1": "done", "2": "in-progress", "3": "blocked", "4": "in-progress"}
+    assert "## Example Section" in plan.phases[0].text
+    assert plan.phases[0].commit == "4a6075d"
+    assert [remark.line for remark in plan.remarks] == [8, 10]
+
+
+def test_odd_tables_are_read() -> None:
+    plan = read("odd-order.md")
+    assert statuses(plan) == {"2": "todo", "P1.A": "todo", "3": "done", "4b": "done", "5": "in-progress"}
+    assert [remark.text for remark in plan.remarks][-1] == "this tracker row begins with no phase id; it is left out"
+    assert plan.phases[-1].title == "Fixture"
+
+
+def test_a_narrative_is_refused_with_what_is_missing() -> None:
+    said = refusal("narrative.md")
+    assert said.startswith("plans/narrative.md:1: no phases found")
+    assert "Progress Tracker" in said
+    assert "runplan check plans/narrative.md --fix" in said
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        pytest.param("bare-sections.md", 3, id="bare"),
+        pytest.param("phases-under-heading.md", 5, id="D25"),
+    ],
+)
+def test_phases_without_any_status_are_refused_naming_the_fix(name: str, line: int) -> None:
+    said = refusal(name)
+    assert said.startswith(f"plans/{name}:{line}: the phases 1, 2 have neither")
+    assert said.endswith(f"runplan check plans/{name} --fix")
+
+
+def test_a_phase_only_inside_a_fence_is_no_phase() -> None:
+    """D26"""
+    assert "no phases found" in refusal("only-in-fence.md")
+
+
+def test_a_reference_document_is_refused() -> None:
+    assert refusal("reference.md").startswith("plans/reference.md:3: the plan says executable: false")
+
+
+@pytest.mark.parametrize(
+    ("path", "executable", "kind"),
+    [
+        pytest.param("plans/CANARY42.md", True, Kind.CANARY, id="D29-canary"),
+        pytest.param("plans/BUG_TRACKER_ISSUES.md", True, Kind.ISSUE_TRACKER, id="D29-issues"),
+        pytest.param("plans/X.md", False, Kind.REFERENCE, id="D29-reference"),
+        pytest.param("plans/X.md", True, Kind.PLAN, id="D29-plan"),
+    ],
+)
+def test_a_file_is_what_its_name_says(path: str, executable: bool, kind: Kind) -> None:
+    assert kind_of(path, executable=executable) is kind
+
+
+def test_all_four_statuses_have_their_contract_words() -> None:
+    assert [status.value for status in Status] == ["todo", "in-progress", "blocked", "done"]

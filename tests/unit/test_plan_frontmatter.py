@@ -1,0 +1,176 @@
+"""Front matter is read, and set without touching anything else."""
+
+from __future__ import annotations
+
+import pytest
+
+from runplan.core import frontmatter
+from runplan.core.errors import PlanUnreadable
+from runplan.core.plan import parse
+from runplan.core.scan import scan
+from runplan.core.tracker import complete
+from tests.support.plantext import a_plan
+
+BLOCK = """---
+name: simple
+quoted: "value with spaces"
+single: 'it''s'
+empty: ""
+nothing:
+status: active  # for now
+folded: >-
+  one
+  two
+
+  three
+metadata:
+  version: 2026.04.30+abc123
+  deep:
+    er: 1
+last: 'x'
+---
+name: not me
+issue: 42
+"""
+
+
+def get(text: str, key: str) -> str | None:
+    front = frontmatter.read(scan(text.encode(), path="p.md"))
+    return front.get(key) if front else None
+
+
+def put(text: str, key: str, value: str) -> str:
+    return frontmatter.put(text.encode(), path="p.md", key=key, value=value).decode()
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        pytest.param("name", "simple", id="C1"),
+        pytest.param("metadata.version", "2026.04.30+abc123", id="C2"),
+        pytest.param("metadata.deep.er", "1", id="C2-deeper"),
+        pytest.param("quoted", "value with spaces", id="C5"),
+        pytest.param("single", "it's", id="C5-single"),
+        pytest.param("empty", "", id="C7"),
+        pytest.param("nothing", "", id="C7-bare"),
+        pytest.param("status", "active", id="comment"),
+        pytest.param("folded", "one two three", id="C8"),
+        pytest.param("last", "x", id="after-blocks"),
+        pytest.param("absent", None, id="absent"),
+        pytest.param("version", None, id="nested-only"),
+        pytest.param("issue", None, id="C17"),
+    ],
+)
+@pytest.mark.parametrize("eol", ["\n", "\r\n"])
+def test_a_key_is_read(key: str, value: str | None, eol: str) -> None:
+    assert get(BLOCK.replace("\n", eol), key) == value
+
+
+@pytest.mark.parametrize(
+    "text", ["# no front matter\n", "---\nname: unclosed\n", " ---\nname: x\n---\n", "--- \nname: x\n---\n"]
+)
+def test_what_is_no_front_matter_has_no_keys(text: str) -> None:
+    """C4"""
+    assert get(text, "name") is None
+    with pytest.raises(PlanUnreadable, match=r"p\.md:1: there is no front matter"):
+        put(text, "name", "x")
+
+
+def test_front_matter_that_is_never_closed_is_remarked() -> None:
+    plan = parse(b"---\nstatus: complete\n" + a_plan({"1": "x"}).replace(b"| x |", "| ⬚ |".encode()), path="p.md")
+    assert plan.status == ""
+    assert [remark.line for remark in plan.remarks] == [1]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "old", "new"),
+    [
+        pytest.param("name", "other", "name: simple\nq", "name: other\nq", id="scalar"),
+        pytest.param("status", "done", "status: active  # for", "status: done  # for", id="comment-kept"),
+        pytest.param("empty", "full", 'empty: ""', "empty: full", id="quoted"),
+        pytest.param("nothing", "some", "nothing:\n", "nothing: some\n", id="bare"),
+        pytest.param("metadata.version", "2", "2026.04.30+abc123", "2", id="nested"),
+        pytest.param("metadata.new", "2", "    er: 1\n", "    er: 1\n  new: 2\n", id="new-child"),
+        pytest.param("a.b", "1", "last: 'x'\n", "last: 'x'\na:\n  b: 1\n", id="C10"),
+        pytest.param("top", "a: b", "last: 'x'\n", "last: 'x'\ntop: \"a: b\"\n", id="new-key"),
+    ],
+)
+@pytest.mark.parametrize("eol", ["\n", "\r\n"])
+def test_setting_a_key_changes_nothing_else(key: str, value: str, old: str, new: str, eol: str) -> None:
+    text, old, new = (part.replace("\n", eol) for part in (BLOCK, old, new))
+    changed = put(text, key, value)
+    assert changed == text.replace(old, new, 1)
+    assert get(changed, key) == value
+
+
+@pytest.mark.parametrize("key", ["folded", "metadata", "name.child"])
+def test_a_block_is_not_overwritten(key: str) -> None:
+    """C11"""
+    with pytest.raises(PlanUnreadable, match=r"p\.md:\d+: "):
+        put(BLOCK, key, "x")
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["2026.04.30+aB3.+- ", "", "#42", 'say "x" \\ y', "a: b", " lead", "yes # no", "2026-01-01T00:00:00Z", "[a]"],
+)
+def test_any_value_comes_back_as_it_was_set(value: str) -> None:
+    """C13"""
+    assert get(put(BLOCK, "name", value), "name") == value
+
+
+@pytest.mark.parametrize(
+    ("lines", "issues"),
+    [
+        pytest.param("issue: 42", (42,), id="C14-plain"),
+        pytest.param('issue: "#42"', (42,), id="C14-double"),
+        pytest.param("issue: '42'", (42,), id="C14-single"),
+        pytest.param("issue: 42\nissue: '#7'\nissue: 42", (42, 7), id="C16"),
+        pytest.param("issue: none\nissue: -1\nissue: 0\nissue: 1.5\nissue: ²", (), id="no-number"),
+    ],
+)
+def test_issues_are_positive_whole_numbers(lines: str, issues: tuple[int, ...]) -> None:
+    assert parse(a_plan({"1": "⬚"}, front=f"---\n{lines}\n---\n"), path="p.md").issues == issues
+
+
+def test_issues_below_the_front_matter_are_text() -> None:
+    """C17"""
+    assert parse(a_plan({"1": "⬚"}, front="---\ntitle: T\n---\nissue: 42\n"), path="p.md").issues == ()
+
+
+WHEN = "2026-01-01T00:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("front", "expected"),
+    [
+        pytest.param(
+            "---\r\ntitle: T\r\nstatus: active # x\r\nissue: 1\r\n---\r\n",
+            f"---\r\ntitle: T\r\nstatus: complete # x\r\ncompleted: {WHEN}\r\nissue: 1\r\n---\r\n",
+            id="replaced",
+        ),
+        pytest.param("---\n---\n", f"---\nstatus: complete\ncompleted: {WHEN}\n---\n", id="added"),
+        pytest.param(
+            "---\nstatus: complete\n---\n", f"---\nstatus: complete\ncompleted: {WHEN}\n---\n", id="half-written"
+        ),
+        pytest.param(
+            "---\nstatus: complete\ncompleted: 2025-01-01T00:00:00Z\n---\n",
+            "---\nstatus: complete\ncompleted: 2025-01-01T00:00:00Z\n---\n",
+            id="already",
+        ),
+        pytest.param(
+            "---\ncompleted: soon\nstatus:\n---\n", f"---\ncompleted: {WHEN}\nstatus: complete\n---\n", id="both-there"
+        ),
+        pytest.param("", "", id="no-front-matter"),
+    ],
+)
+def test_completion_is_written_whole(front: str, expected: str) -> None:
+    plan = a_plan({"1": "✅"})
+    done = complete(front.encode() + plan, path="p.md", completed=WHEN)
+    assert done == expected.encode() + plan
+    assert parse(done, path="p.md").complete is bool(front)
+
+
+def test_a_complete_plan_with_phases_left_is_remarked() -> None:
+    plan = parse(a_plan({"1": "✅", "2": "⬚"}, front="---\nstatus: complete\n---\n"), path="p.md")
+    assert [remark.text for remark in plan.remarks] == ["the plan says complete, but not done: 2"]

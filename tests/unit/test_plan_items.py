@@ -1,0 +1,88 @@
+"""Work items, criteria, touched paths and execution of a phase."""
+
+from __future__ import annotations
+
+import pytest
+
+from runplan.core.plan import Phase, parse
+from tests.support.plantext import a_plan
+
+
+def phase(body: str) -> Phase:
+    return parse(a_plan({"1": "⬚"}, {"1": body}), path="p.md").phases[0]
+
+
+def items(body: str) -> list[tuple[str, str]]:
+    return [(item.id, item.text) for item in phase(body).items]
+
+
+def test_items_are_numbered_in_the_order_of_the_text() -> None:
+    body = "### Work Items\n\n- [ ] a\n* [x] b\n\n### Acceptance Criteria (phase 1)\n\n1. c\n2) d\n\n"
+    body += "### Work Items — more\n\n+ e\n"
+    assert items(body) == [("W1", "a"), ("W2", "b"), ("W3", "e"), ("C1", "c"), ("C2", "d")]
+
+
+def test_only_the_top_level_counts_and_text_that_goes_on_is_joined() -> None:
+    body = "### Work Items\n\nDo this:\n\n  - a\n    goes on\n    - nested\n\n"
+    body += "    ```\n    - code\n    ```\n  - b\n```\n- fenced\n```\n"
+    assert items(body) == [("W1", "a goes on"), ("W2", "b")]
+
+
+def test_items_below_sub_headings_count_where_none_stand_above_them() -> None:
+    assert items("### Work Items\n\n#### 1.1\n\n- a\n\n#### 1.2\n\n- b\n\n### Design\n\n- c\n") == [
+        ("W1", "a"),
+        ("W2", "b"),
+    ]
+    assert items("### Work Items\n\n- a\n\n#### Notes\n\n- b\n") == [("W1", "a")]
+
+
+@pytest.mark.parametrize(
+    "body", ["Prose.", "### Work Items\n\nProse.\n", "- [ ] a box of no heading", "### Goal\n\n- a\n"]
+)
+def test_a_phase_without_items_is_one_item(body: str) -> None:
+    (item,) = phase(body).items
+    assert (item.id, item.text, item.line) == ("P", "Title 1", phase(body).heading_line)
+
+
+def test_an_item_knows_its_line() -> None:
+    text = a_plan({"1": "⬚"}, {"1": "### Work Items\n\n- a\n"})
+    (item,) = parse(text, path="p.md").phases[0].items
+    assert text.decode().split("\n")[item.line - 1] == "- a"
+
+
+@pytest.mark.parametrize(
+    ("body", "touches"),
+    [
+        ("Text", ()),
+        ("Touches: none", ()),
+        ("**Touches:** src/**, tests/x.py", ("src/**", "tests/x.py")),
+        ("Touches: `a b.py` and `c.py`.", ("a b.py", "c.py")),
+        ("- **Touches**: .github/, *.md", (".github/", "*.md")),
+        ("Touches: src/{a,b}.py, x", ("src/{a,b}.py", "x")),
+        ("Touches:\n- a.py\n- b.py — the reader\n\n- not this", ("a.py", "b.py")),
+        ("### Touches\n\n- `a.py` (new)\n- docs/**\n\n### Design\n\n- c", ("a.py", "docs/**")),
+        ("```\nTouches: x\n```", ()),
+    ],
+)
+def test_touched_paths_are_read(body: str, touches: tuple[str, ...]) -> None:
+    assert phase(body).touches == touches
+
+
+@pytest.mark.parametrize(
+    ("body", "execution"),
+    [
+        pytest.param("Text", "worktree", id="default"),
+        pytest.param("### Execution: delegate /draft-plan x.md --fast", "delegate /draft-plan x.md --fast", id="D8"),
+        pytest.param("### Execution: direct", "direct", id="direct"),
+        pytest.param("**Execution:** `Worktree`", "worktree", id="label"),
+        pytest.param("- `### Execution: direct` is recognised", "worktree", id="code"),
+    ],
+)
+def test_execution_is_read(body: str, execution: str) -> None:
+    assert phase(body).execution == execution
+
+
+def test_an_unknown_execution_is_remarked() -> None:
+    plan = parse(a_plan({"1": "⬚"}, {"1": "Execution: on the moon"}), path="p.md")
+    assert plan.phases[0].execution == "worktree"
+    assert [remark.text for remark in plan.remarks] == ["phase 1: unknown execution 'on the moon'; worktree is used"]

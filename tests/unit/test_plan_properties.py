@@ -1,0 +1,243 @@
+"""For any plan: setting a status changes exactly that, in exactly one line; and nothing breaks the parser."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from runplan.core.checkfix import add_tracker
+from runplan.core.errors import PlanUnreadable
+from runplan.core.plan import Format, Phase, Plan, Status, parse
+from runplan.core.tracker import complete, set_status
+
+quick = settings(
+    max_examples=100, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
+)
+
+IDS = ["1", "2", "3", "4a", "4b", "1A", "3b-i", "3b-ii", "P1.A", "A", "B", "10", "1.5"]
+CELLS = [
+    "⬚",
+    "⬜",
+    "⬜ Ready",
+    "",
+    "✅",
+    "✅ Done",
+    "✅ Done (`4a6075d`)",
+    "🟡",
+    "🔴 Blocked",
+    "In Progress",
+    "what?",
+    "[x]",
+]
+COMMITS = ["", " ", "`4a6075d`", "02e0f6b", "(squash)", "`a` + `b`", "N/A", "x \\| y"]
+SEPARATORS = [" — ", " -- ", ": ", " – ", " - ", ". "]
+NOISE = [
+    ["Some text.  "],
+    ["lone \r return", ""],
+    ["```markdown", "## Phase 1 — fenced", "| 1 | ✅ | |", "```"],
+    ["  ```bash", "  # indented", "  ```"],
+    ["| File | Status |", "|---|---|", "| a.py | ✅ |"],
+    ["- [ ] an open box", "- [x] a ticked box"],
+    ["### Work Items", "", "- [ ] one", "- two"],
+    ["### Acceptance Criteria", "", "1. holds"],
+    ["\ttabs\tand trailing blanks \t "],
+    ["Glyphs ✅ ⬚ 🟡 in prose | with pipes |"],
+    [""],
+]
+
+ids = st.lists(st.sampled_from(IDS), min_size=1, max_size=6, unique_by=str.casefold)
+noise = st.lists(st.sampled_from(NOISE), max_size=4).map(lambda parts: [line for part in parts for line in part])
+titles = st.sampled_from(["One thing", "a \\| b", "`code` — and dash", "Ünïcode ✅", "x"])
+blanks = st.sampled_from(["", " ", "   "])
+
+
+@st.composite
+def rows(draw: st.DrawFn, id_: str) -> str:
+    """A tracker row, as neat or odd as people write them."""
+    name = id_ + draw(st.sampled_from(SEPARATORS)) + draw(titles) if draw(st.booleans()) else id_
+    cells = [name, draw(st.sampled_from(CELLS)), draw(st.sampled_from(COMMITS))]
+    cells += draw(st.lists(st.sampled_from(["", " ", "note", "✅"]), max_size=4))
+    padded = [draw(blanks) + cell + draw(blanks) for cell in cells]
+    lead, trail = draw(st.sampled_from(["| ", "|", "  |", ""])), draw(st.sampled_from(["|", " |  ", "| end"]))
+    return lead + "|".join(padded) + trail
+
+
+@st.composite
+def tracker_plans(draw: st.DrawFn) -> list[str]:
+    names = draw(ids)
+    lines = ["# Plan: generated", *draw(noise), "## Progress Tracker", ""]
+    lines += [
+        draw(
+            st.sampled_from(["| Phase | Status | Commit | Notes |", "|Phase|Status|Commit|", "Phase | Status | Commit"])
+        )
+    ]
+    lines += [draw(st.sampled_from(["|---|---|---|---|", "| :-- | :-: | --: |", "--|--|--"]))]
+    lines += [draw(rows(id_)) for id_ in names] + ["", *draw(noise)]
+    for id_ in draw(st.permutations(names)):
+        lines += [f"## Phase {id_}{draw(st.sampled_from(SEPARATORS))}{draw(titles)}", *draw(noise)]
+    return [*lines, "## Appendix", *draw(noise)]
+
+
+@st.composite
+def section_plans(draw: st.DrawFn) -> list[str]:
+    lines = ["# Plan: generated", ""]
+    for n, id_ in enumerate(draw(ids)):
+        label = draw(st.sampled_from(["**Status:** ", "**Status:**", "- **Status**: ", "**status:**   "]))
+        stated = [label + draw(st.sampled_from(CELLS)) + draw(blanks)] if n == 0 or draw(st.booleans()) else []
+        lines += [f"## Phase {id_} — {draw(titles)}", *draw(noise), *stated, *draw(noise)]
+    return lines
+
+
+@st.composite
+def checklists(draw: st.DrawFn) -> list[str]:
+    lines = draw(st.sampled_from([[], ["# Title", "", "Text."]]))[:]
+    for id_ in draw(ids):
+        mark, box = draw(st.sampled_from(["-", "*", "+", "1."])), draw(st.sampled_from(" xX-"))
+        note = draw(st.sampled_from(["", " (4a6075d)", " (`4a6075d`, note)", " (f)", "  "]))
+        lines += [
+            f"{mark} [{box}] Phase {id_} — {draw(titles)}{note}",
+            *draw(st.sampled_from([[], ["  more", "", "  text"]])),
+        ]
+    return lines
+
+
+@st.composite
+def written(draw: st.DrawFn, lines: list[str]) -> bytes:
+    """The lines as a file: line ends mixed, with or without a byte order mark, front matter and a last line end."""
+    front = draw(st.sampled_from([[], ["---", "title: T", "status: active # x", "issue: '#4'", "---"]]))
+    eol = st.sampled_from(["\n", "\r\n"])
+    text = "".join(line + draw(eol) for line in [*front, *lines])
+    text = text.rstrip("\r\n") if draw(st.booleans()) else text
+    return (draw(st.sampled_from(["", "\ufeff"])) + text).encode()
+
+
+any_plan = st.one_of(tracker_plans(), section_plans(), checklists()).flatmap(written)
+
+
+def without_place(phase: Phase) -> Phase:
+    items = tuple(replace(item, line=0) for item in phase.items)
+    return replace(phase, line=0, heading_line=0, items=items)
+
+
+@quick
+@given(any_plan, st.data())
+def test_setting_a_status_changes_that_status_in_one_line_and_nothing_else(raw: bytes, data: st.DataObject) -> None:
+    before = parse(raw, path="p.md")
+    phase = data.draw(st.sampled_from(before.phases))
+    status = data.draw(st.sampled_from([Status.DONE, Status.TODO]))
+    commit = data.draw(st.sampled_from(["abc1234", "0" * 40])) if status is Status.DONE else ""
+    text = set_status(raw, path="p.md", phase=phase.id, status=status, commit=commit)
+    one_line_differs(raw, text, phase, before)
+    after = parse(text, path="p.md")
+    changed = after.phase(phase.id)
+    assert changed is not None
+    assert changed.status is status
+    assert changed.commit == commit or not commit
+    others = [without_place(p) for p in before.phases if p.id != phase.id]
+    assert others == [without_place(p) for p in after.phases if p.id != phase.id]
+    restored = replace(changed, status=phase.status, commit=phase.commit, text=phase.text)
+    assert without_place(restored) == without_place(phase)
+    assert (after.title, after.status, after.issues, after.format) == (
+        before.title,
+        before.status,
+        before.issues,
+        before.format,
+    )
+    assert set_status(text, path="p.md", phase=phase.id, status=status, commit=commit) == text
+
+
+def one_line_differs(raw: bytes, text: bytes, phase: Phase, plan: Plan) -> None:
+    old, new = raw.split(b"\n"), text.split(b"\n")
+    if len(new) == len(old):
+        assert [n for n, (a, b) in enumerate(zip(old, new, strict=True), 1) if a != b] in ([], [phase.line])
+        return
+    assert plan.format is Format.SECTIONS
+    added = new.pop(phase.heading_line)
+    assert added.startswith(b"**Status:** ")
+    assert b"\n".join(new).rstrip(b"\r") == raw.rstrip(b"\r")
+
+
+@quick
+@given(any_plan)
+def test_phase_text_is_the_file_byte_for_byte(raw: bytes) -> None:
+    plan = parse(raw, path="p.md")
+    for phase in plan.phases:
+        assert phase.text.encode() in raw
+    if plan.format is not Format.CHECKLIST:
+        in_order = sorted(plan.phases, key=lambda phase: phase.heading_line)
+        first = raw.index(in_order[0].text.encode())
+        joined = b"".join(phase.text.encode() for phase in in_order)
+        assert raw[first:].startswith(joined)
+
+
+@quick
+@given(any_plan)
+def test_completion_touches_the_front_matter_only(raw: bytes) -> None:
+    text = complete(raw, path="p.md", completed="2026-01-01T00:00:00Z")
+    if parse(raw, path="p.md").status == "":
+        assert text == raw
+        return
+    assert parse(text, path="p.md").complete
+    assert len(text.split(b"\n")) == len(raw.split(b"\n")) + 1
+    assert text[text.index(b"issue:") :] == raw[raw.index(b"issue:") :]
+
+
+FRAGMENTS = st.sampled_from(
+    [line for part in NOISE for line in part]
+    + ["---", "status: x", "## Progress Tracker", "| Phase | Status | Commit |", "|--|--|", "| 1 | ⬚ | |", "| 2 |"]
+    + [
+        "## Phase 1 — A",
+        "## Phase 2",
+        "### Phase 3: C",
+        "**Status:** ⬚",
+        "- [ ] Phase 1 — a",
+        "Depends: 1",
+        "Depends: 2-1",
+    ]
+    + [
+        "### Dependencies",
+        "Phase 2.",
+        "Phases 1–2 (",
+        "Touches: {",
+        "Execution: ?",
+        "```",
+        "|",
+        "\\|",
+        "\x0b",
+        "\u2028",
+    ]
+)
+
+
+@quick
+@given(st.lists(st.one_of(FRAGMENTS, st.text(max_size=20)), max_size=30), st.sampled_from(["\n", "\r\n", "\r"]))
+def test_no_text_makes_the_parser_raise_anything_but_its_own_error(lines: list[str], eol: str) -> None:
+    only_its_own_error(eol.join(lines).encode(errors="replace"))
+
+
+@quick
+@given(st.binary(max_size=200))
+def test_no_bytes_make_the_parser_raise_anything_but_its_own_error(raw: bytes) -> None:
+    only_its_own_error(raw)
+
+
+@quick
+@given(any_plan, st.data())
+def test_a_damaged_plan_makes_the_parser_raise_nothing_but_its_own_error(raw: bytes, data: st.DataObject) -> None:
+    begin = data.draw(st.integers(0, len(raw)))
+    end = data.draw(st.integers(begin, min(len(raw), begin + 40)))
+    only_its_own_error(raw[:begin] + data.draw(st.binary(max_size=3)) + raw[end:])
+
+
+def only_its_own_error(raw: bytes) -> None:
+    said = ""
+    try:
+        fixed = add_tracker(raw, path="p.md")
+        for phase in parse(fixed, path="p.md").phases:
+            marked = set_status(fixed, path="p.md", phase=phase.id, status=Status.DONE, commit="abc1234")
+            assert parse(marked, path="p.md").phases
+    except PlanUnreadable as refusal:
+        said = str(refusal)
+    assert not said or (said.startswith("p.md:") and "\n" not in said)

@@ -1,0 +1,138 @@
+"""The status vocabulary and the ids of tracker rows."""
+
+from __future__ import annotations
+
+import pytest
+
+from runplan.core.ids import read_name
+from runplan.core.marks import Status, read_commit, read_mark
+from runplan.core.plan import parse
+from tests.support.plantext import a_plan, tracker
+
+TODO, BUSY, BLOCKED, DONE = Status.TODO, Status.IN_PROGRESS, Status.BLOCKED, Status.DONE
+
+
+@pytest.mark.parametrize(
+    ("cell", "status"),
+    [
+        pytest.param("Done", DONE, id="D1-word"),
+        pytest.param("✅", DONE, id="D1-glyph"),
+        pytest.param("[x]", DONE, id="D1-box"),
+        pytest.param("[X] landed", DONE, id="D1-capital-box"),
+        pytest.param("✅ Done (`4a6075d`)", DONE, id="D1-hash"),
+        pytest.param("⬚", TODO, id="D2-U+2B1A"),
+        pytest.param("⬜", TODO, id="D2-U+2B1C"),
+        pytest.param("", TODO, id="D2-empty"),
+        pytest.param("⬜ Ready", TODO, id="D4-ready"),
+        pytest.param("Blocked", BLOCKED, id="D4-blocked"),
+        pytest.param("In Progress", BUSY, id="D4-in-progress"),
+        pytest.param("🟡", BUSY, id="D5"),
+        pytest.param("⏳", BUSY, id="hourglass"),
+        pytest.param("⚙️ building", BUSY, id="gear"),
+        pytest.param("🔴 not done", BLOCKED, id="red"),
+        pytest.param("⬚ (blocked)", BLOCKED, id="E8"),
+        pytest.param("⬚ almost done", TODO, id="glyph-before-word"),
+        pytest.param("not done", TODO, id="not-done"),
+        pytest.param("undone", TODO, id="whole-word"),
+        pytest.param("**DONE**", DONE, id="bold"),
+        pytest.param("Not started", TODO, id="not-started"),
+    ],
+)
+def test_a_status_cell_is_read(cell: str, status: Status) -> None:
+    assert read_mark(cell).status is status
+
+
+@pytest.mark.parametrize(
+    ("cell", "known"), [("⬚", True), ("Ready", True), ("—", True), ("Complete", False), ("?", False)]
+)
+def test_an_unknown_word_is_todo_and_said_so(cell: str, known: bool) -> None:
+    assert read_mark(cell).known is known
+    remarks = parse(a_plan({"1": cell}), path="p.md").remarks
+    assert [remark.text for remark in remarks] == (
+        [] if known else ["the status of phase 1 is no known word; it is taken for todo"]
+    )
+
+
+def test_six_rows_of_six_spellings() -> None:
+    """D7"""
+    plan = parse(a_plan({"1": "Done", "2": "✅", "3": "[x]", "4": "⬚", "5": "⬜", "6": ""}), path="p.md")
+    assert {phase.id for phase in plan.phases if phase.status is DONE} == {"1", "2", "3"}
+    assert {phase.id for phase in plan.phases if phase.status is TODO} == {"4", "5", "6"}
+
+
+@pytest.mark.parametrize(
+    ("cell", "id_", "title"),
+    [
+        pytest.param("3b-i -- Worktree Unification", "3b-i", "Worktree Unification", id="D13"),
+        pytest.param("P1.A — Rest", "P1.A", "Rest", id="D14-dotted"),
+        pytest.param("A -- First", "A", "First", id="D14-letter"),
+        pytest.param("1a    ", "1a", "", id="D14-blanks"),
+        pytest.param("1: Setup", "1", "Setup", id="D14-colon"),
+        pytest.param("**4b: Mechanical**", "4b", "Mechanical", id="D14-bold"),
+        pytest.param("1. Fixture", "1", "Fixture", id="D14-dot"),
+        pytest.param("1A – En dash", "1A", "En dash", id="en-dash"),
+        pytest.param("2 - Hyphen", "2", "Hyphen", id="hyphen"),
+        pytest.param("1-Setup", "1", "Setup", id="hyphen-without-blanks"),
+        pytest.param("1.5 — Half", "1.5", "Half", id="decimal"),
+        pytest.param("Phase 7 — Named", "7", "Named", id="with-the-word"),
+        pytest.param("**3**: Bold id", "3", "Bold id", id="bold-id"),
+        pytest.param("[2 — Linked](#phase-2)", "2", "Linked", id="link"),
+        pytest.param("`6` — Code", "6", "Code", id="code"),
+        pytest.param("4 Blank only", "4", "Blank only", id="blank"),
+    ],
+)
+def test_a_phase_cell_begins_with_an_id(cell: str, id_: str, title: str) -> None:
+    name = read_name(cell)
+    assert name is not None
+    assert (name.id, name.title) == (id_, title)
+
+
+@pytest.mark.parametrize("cell", ["", "Setup", "A thing", "Total: 5", "— none", "Setup — first", "Phase one"])
+def test_a_word_is_no_id(cell: str) -> None:
+    assert read_name(cell) is None
+
+
+@pytest.mark.parametrize(
+    ("cell", "commit"),
+    [
+        ("`4a6075d`", "4a6075d"),
+        ("4a6075d", "4a6075d"),
+        ("`4a6075d` + `02e0f6b`", "02e0f6b"),
+        ("4A:4a6075d 4B:02e0f6b", "02e0f6b"),
+        ("(squash)", ""),
+        ("(this commit)", ""),
+        ("N/A", ""),
+        ("defaced effaced", ""),
+        ("`deadbeef`", "deadbeef"),
+        ("", ""),
+    ],
+)
+def test_a_commit_cell_gives_its_last_hash(cell: str, commit: str) -> None:
+    assert read_commit(cell) == commit
+
+
+def test_the_first_incomplete_row_is_not_the_lowest_number() -> None:
+    """D16"""
+    plan = parse(a_plan({"2": "⬜", "P1.A": "⬜", "3": "⬜", "4": "⬜", "5": "⬜"}), path="p.md")
+    assert [phase.id for phase in plan.phases] == ["2", "P1.A", "3", "4", "5"]
+
+
+def test_a_row_with_seven_cells_gives_its_first_three() -> None:
+    """D17"""
+    text = tracker("| 1 — One | ✅ | `4a6075d` | | | note |") + "## Phase 1 — One\n"
+    (phase,) = parse(text.encode(), path="p.md").phases
+    assert (phase.id, phase.status, phase.commit) == ("1", DONE, "4a6075d")
+
+
+def test_a_tracker_may_number_its_rows_in_a_column_of_their_own() -> None:
+    text = "| # | Phase | Status |\n|--|--|--|\n| 1 | Draw the plan | ✅ |\n\n## Phase 1\n"
+    (phase,) = parse(text.encode(), path="p.md").phases
+    assert (phase.id, phase.title, phase.status) == ("1", "Draw the plan", DONE)
+
+
+def test_a_complete_plan_with_many_open_boxes_is_complete() -> None:
+    """D22"""
+    text = a_plan({"1": "✅"}, {"1": "- [ ] box\n" * 120}, front="---\nstatus: complete\n---\n")
+    plan = parse(text, path="p.md")
+    assert plan.complete
+    assert plan.remarks == ()

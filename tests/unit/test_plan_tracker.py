@@ -1,0 +1,196 @@
+"""Writing a status back changes the cell, line or box that is meant, and no other byte."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from pathlib import Path
+
+import pytest
+
+from runplan.core.checkfix import add_tracker
+from runplan.core.errors import PlanUnreadable
+from runplan.core.plan import Format, Status, parse
+from runplan.core.tracker import set_status
+from tests.support.plantext import a_plan, tracker
+
+PLANS = Path(__file__).parent.parent / "plans"
+
+
+def done(text: str, phase: str = "1", commit: str = "abc1234") -> str:
+    return set_status(text.encode(), path="p.md", phase=phase, status=Status.DONE, commit=commit).decode()
+
+
+def todo(text: str, phase: str = "1") -> str:
+    return set_status(text.encode(), path="p.md", phase=phase, status=Status.TODO).decode()
+
+
+@pytest.mark.parametrize(
+    ("row", "expected"),
+    [
+        ("| 1 — One | ⬚ | | |", "| 1 — One | ✅ Done | `abc1234` | |"),
+        ("|1 — One|⬚|||", "|1 — One|✅ Done| `abc1234` ||"),
+        ("| 1 — One |   |   | note |", "| 1 — One | ✅ Done | `abc1234` | note |"),
+        ("| 1 — a \\| b | ⬜ Ready  | (later) | | | x |  ", "| 1 — a \\| b | ✅ Done  | `abc1234` | | | x |  "),
+        ("  | 1 | 🟡 | `0000000` |", "  | 1 | ✅ Done | `abc1234` |"),
+        ("1 | ⬚ | | end", "1 | ✅ Done | `abc1234` | end"),
+        ("| 1 | ⬚ |", "| 1 | ✅ Done (`abc1234`) |"),
+        ("| 1 | ✅ | |", "| 1 | ✅ Done | `abc1234` |"),
+    ],
+)
+@pytest.mark.parametrize("eol", ["\n", "\r\n"])
+def test_a_row_is_marked_done(row: str, expected: str, eol: str) -> None:
+    text = ("\ufeff" + tracker(row) + "## Phase 1 — One  \n\rlone \r return\n\nno end").replace("\n", eol)
+    assert done(text) == text.replace(row, expected)
+
+
+def test_a_tracker_without_a_commit_column_gets_the_hash_beside_the_status() -> None:
+    text = tracker("| 1 — One | ⬚ | text |", header="| Phase | Status | Description |") + "## Phase 1\n"
+    assert done(text) == text.replace("| ⬚ |", "| ✅ Done (`abc1234`) |")
+    assert parse(done(text).encode(), path="p.md").phases[0].commit == "abc1234"
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("**Status:** ⬚ Not started", "**Status:** ✅ Done (abc1234)"),
+        ("**Status:**", "**Status:** ✅ Done (abc1234)"),
+        ("- **Status**: todo  ", "- **Status**: ✅ Done (abc1234)  "),
+        ("Status: **open**", "Status: ✅ Done (abc1234)"),
+        ("**Status:** ⬚ | **Owner:** Kim", "**Status:** ✅ Done (abc1234) | **Owner:** Kim"),
+    ],
+)
+@pytest.mark.parametrize("eol", ["\n", "\r\n"])
+def test_a_status_line_is_marked_done(line: str, expected: str, eol: str) -> None:
+    text = f"# T\n\n## Phase 1 — One\n\n{line}\n\n## Phase 2 — Two\n\n**Status:** ⬚\n".replace("\n", eol)
+    assert done(text) == text.replace(line, expected, 1)
+
+
+@pytest.mark.parametrize("eol", ["\n", "\r\n"])
+@pytest.mark.parametrize("end", ["\n\nText\n", "\n", ""])
+def test_a_section_without_a_status_line_gets_one_below_its_heading(eol: str, end: str) -> None:
+    text = ("## Phase 1\n**Status:** ⬚\n## Phase 2 — Two" + end).replace("\n", eol)
+    added = f"## Phase 2 — Two{eol}**Status:** ✅ Done (abc1234)"
+    assert done(text, "2") == text.replace("## Phase 2 — Two", added)
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("- [ ] Phase 1 — One", "- [x] Phase 1 — One (abc1234)"),
+        ("* [ ] Phase 1 — One  ", "* [x] Phase 1 — One (abc1234)  "),
+        ("- [X] Phase 1 — One (0000000, note)", "- [x] Phase 1 — One (abc1234, note)"),
+        ("1. [-] Phase 1 — f(x)", "1. [x] Phase 1 — f(x) (abc1234)"),
+    ],
+)
+@pytest.mark.parametrize("eol", ["\n", "\r\n", ""])
+def test_a_box_is_ticked(line: str, expected: str, eol: str) -> None:
+    assert done(line + eol) == expected + eol
+
+
+def test_a_phase_goes_back_to_todo() -> None:
+    row, section, box = (
+        tracker("| 1 | ✅ Done | |") + "## Phase 1\n",
+        "## Phase 1\n**Status:** ✅ Done\n",
+        "- [x] Phase 1 — a\n",
+    )
+    assert todo(row) == row.replace("✅ Done", "⬚")
+    assert todo(section) == section.replace("✅ Done", "⬚")
+    assert todo(box) == box.replace("[x]", "[ ]")
+
+
+@pytest.mark.parametrize("name", ["tracker.md", "sections.md", "checklist.md"])
+def test_what_is_so_already_is_left_as_it_is(name: str) -> None:
+    raw = (PLANS / name).read_bytes()
+    for phase in parse(raw, path=name).phases:
+        if phase.status in (Status.DONE, Status.TODO):
+            assert set_status(raw, path=name, phase=phase.id, status=phase.status, commit=phase.commit) == raw
+
+
+def test_an_unknown_phase_is_refused_with_those_there_are() -> None:
+    with pytest.raises(PlanUnreadable, match="there is no phase 9; the phases are 1, 2"):
+        set_status(a_plan({"1": "⬚", "2": "⬚"}), path="p.md", phase="9", status=Status.DONE)
+
+
+@pytest.mark.parametrize("status", [Status.IN_PROGRESS, Status.BLOCKED])
+def test_only_a_person_writes_in_progress_or_blocked(status: Status) -> None:
+    with pytest.raises(ValueError, match="never written to a plan"):
+        set_status(a_plan({"1": "⬚"}), path="p.md", phase="1", status=status)
+
+
+# --- adding a tracker -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("eol", [b"\n", b"\r\n"])
+@pytest.mark.parametrize(
+    ("name", "before"),
+    [("bare-sections.md", b"## Phase 1"), ("phases-under-heading.md", b"## Phases")],
+)
+def test_a_tracker_is_added_above_the_phases(name: str, before: bytes, eol: bytes) -> None:
+    raw = b"\xef\xbb\xbf" + (PLANS / name).read_bytes().replace(b"\n", eol)
+    fixed = add_tracker(raw, path=name)
+    above, below = raw[: raw.index(before)], raw[raw.index(before) :]
+    assert fixed.startswith(above + b"## Progress Tracker" + eol + eol + b"| Phase |")
+    assert fixed.endswith(b"| | |" + eol + eol + below)
+    assert fixed.count(b"\n") == fixed.count(eol)
+    plan = parse(fixed, path=name)
+    assert plan.format is Format.TRACKER
+    assert [(phase.id, phase.status) for phase in plan.phases] == [("1", Status.TODO), ("2", Status.TODO)]
+
+
+@pytest.mark.parametrize("name", ["tracker.md", "sections.md", "checklist.md", "nested-fences.md"])
+def test_a_plan_that_has_statuses_gets_no_tracker(name: str) -> None:
+    raw = (PLANS / name).read_bytes()
+    assert add_tracker(raw, path=name) == raw
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("# Only prose\n", "no phases found"),
+        ("## Phase 1 — A\n\n## Phase 1 — B\n", "two headings are called '1'"),
+        (tracker("| 1 | ⬚ | |") + "## Phase 2\n", "lists the phases 1;"),
+    ],
+)
+def test_what_a_tracker_cannot_mend_is_refused(text: str, said: str) -> None:
+    with pytest.raises(PlanUnreadable, match=said):
+        add_tracker(text.encode(), path="p.md")
+
+
+# --- cost -----------------------------------------------------------------------------------------------
+
+
+def test_reading_grows_with_the_text_and_no_faster() -> None:
+    """A long plan of every construct takes milliseconds; ten times as many are allowed on a busy machine."""
+    body = "### Work Items\n\n" + "- [ ] do `this` — and that, then (more)\n  text that goes on\n" * 400
+    body += "### Dependencies\n\nPhases 1–2 must be complete before Phase 9.\n"
+    text = a_plan({str(n): "⬚" for n in range(1, 7)}, {"5": body, "6": body.replace("1–2", "1–3")})
+    began = time.perf_counter()
+    parse(text.replace(b"Text.", b"Text.\n" * 3000), path="p.md")
+    assert time.perf_counter() - began < 0.5
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "| " * 50_000,
+        " " * 100_000 + "x",
+        "**Status:** " + " *" * 50_000,
+        "Touches: " + "a {," * 25_000,
+        "(" * 100_000,
+        "Phase 1" + ", 1" * 30_000,
+        "`" * 100_001,
+        "[" * 50_000 + "](" * 25_000,
+        "- [ ] " + "1-" * 50_000,
+        "not " * 25_000,
+    ],
+    ids=lambda line: line[:12],
+)
+def test_a_hostile_line_costs_no_more_than_its_length(line: str) -> None:
+    rows = tracker("| 1 | ⬚ | |", f"| 2 {line} | ⬚ | |")
+    first = f"## Phase 1\n{line}\n### Dependencies\n{line}\n### Work Items\n{line}\n"
+    text = f"{rows}{first}## Phase 2 — {line}\n**Status:** {line}\n"
+    began = time.perf_counter()
+    with contextlib.suppress(PlanUnreadable):
+        parse(text.encode(), path="p.md")
+    assert time.perf_counter() - began < 4
