@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, assert_never
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, assert_never
 from runplan.adapters.containment import on_target
 from runplan.adapters.mending import Mender
 from runplan.adapters.parking import PARKED, Parking
-from runplan.adapters.registry import Entry, entries, linked_to, worktrees_locked
+from runplan.adapters.registry import SHOWN, Entry, entries, entry_of, linked_to, worktrees_locked
 from runplan.adapters.repository import refs_snapshot
 from runplan.adapters.status import nested_repository, status_of
 from runplan.adapters.trash import Trash
@@ -18,7 +19,7 @@ from runplan.core.gitfacts import Kept, Removed
 from runplan.core.removal import Keep, OnTarget, ParkFirst, Remains, Remove, safe_to_remove
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
     from runplan.adapters.git import Git
     from runplan.core.gitfacts import Oid
@@ -110,6 +111,16 @@ class Removal:
             return Kept(what=ref, why="it moved meanwhile")
         return Removed(what=ref, parked=parked)
 
+    def landed(self, refs: Mapping[str, Oid], *, worktree: Path, onto: Oid) -> None:
+        """Delete refs whose landing was observed, and let the worktree's HEAD rest on `onto`, all at once."""
+        lines = [f"delete {ref} {tip}" for ref, tip in refs.items()]
+        entry = entry_of(self._common_dir, worktree)
+        if entry is not None:
+            lines = ["option no-deref", f"update worktrees/{entry.directory.name}/HEAD {onto}", *lines]
+            # What lies about there was left by gates, after the work had been taken: nobody's.
+            (entry.directory / SHOWN).write_text(f"{onto}\n", encoding="utf-8")
+        self._git.run("update-ref", "--stdin", stdin=os.fsencode("\n".join(lines) + "\n"))
+
     def _ref_remains(self, ref: str, tip: Oid) -> Remains:
         main = Entry(directory=self._common_dir, worktree=self._git.cwd)
         users = [
@@ -160,7 +171,7 @@ class Removal:
 
     def _dry_worktree(self, name: str) -> Removed | Kept:
         path = self._root / name
-        entry = next((entry for entry in entries(self._common_dir) if entry.worktree == path), None)
+        entry = entry_of(self._common_dir, path)
         if entry is None or entry.half_made or not path.is_dir():
             return Removed(what=str(path))
         remains = self._remains(entry)

@@ -143,10 +143,16 @@ class Worktrees:
         """One status of a worktree; costs one scan of its files."""
         return status_of(self._git.at(path))
 
+    def head(self, path: Path) -> Oid:
+        """The commit a worktree stands on."""
+        found = self._git.tip(f"worktrees/{self._entry(path).directory.name}/HEAD")
+        if found is None:
+            raise GitFailed(f"the worktree {path} stands on no commit")
+        return found
+
     def commit_leftovers(self, path: Path, paths: Sequence[str], *, message: str, identity: Identity, when: str) -> Oid:
         """Commit exactly the named files, as they are in the worktree (also their deletion)."""
-        entry = self._entry(path)
-        calm(entry)
+        calm(self._entry(path))
         git = self._git.at(path)
         names = b"\0".join(os.fsencode(name) for name in paths)
         git.run("update-index", "--add", "--remove", "--replace", "-z", "--stdin", stdin=names)
@@ -161,10 +167,7 @@ class Worktrees:
             stdin=b"\0".join(os.fsencode(name) for name in paths if not _is_directory(path / name)),
             env=env,
         )
-        made = self._git.tip(f"worktrees/{entry.directory.name}/HEAD")
-        if made is None:
-            raise GitFailed(f"{path} has no HEAD after a commit")
-        return made
+        return self.head(path)
 
     def show(self, path: Path, commit: Oid, *, clean: str, keep: Sequence[str] = ()) -> None:
         """Make the worktree exactly `commit`, detached; what is uncommitted there is thrown away."""

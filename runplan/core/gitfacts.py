@@ -174,8 +174,9 @@ class Finding:
     old: str
     new: str
     by_agent: bool  #: attributed by reflog identity or the agent's own tool events; else the user's
+    safe: bool = True  #: putting it back undoes nobody else's change
     restored: bool = False
-    parked: str = ""  #: ref that keeps the new value when it was restored
+    parked: str = ""  #: ref or file that keeps the value that would be lost
 
 
 # --- removal ------------------------------------------------------------------------------------------

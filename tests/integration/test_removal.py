@@ -271,6 +271,23 @@ def test_a_branch_with_work_is_parked_before_it_goes(place: Place) -> None:
     assert place.removal.worktree("run").what == str(tree.path)
 
 
+def test_a_landed_branch_goes_and_the_worktree_rests_on_the_target(place: Place) -> None:
+    """One git process; files stay, so that the next lease writes only what differs."""
+    tree = place.lease()
+    tip = tree.commit("work", **{"c.txt": "c"})
+    place.repo.git("update-ref", "refs/runplan/candidate/r1", tip)
+    landed = place.repo.commit("landed", **{"c.txt": "c"})
+    tree.write("coverage.xml", "left by a gate")
+    place.removal.landed({BRANCH: tip, "refs/runplan/candidate/r1": tip}, worktree=tree.path, onto=landed)
+    assert place.repo.refs() == {"refs/heads/main": landed}
+    assert (tree.head(), tree.git("symbolic-ref", "-q", "HEAD", ok=False)) == (landed, "")
+    assert place.trees.head(tree.path) == landed
+    assert place.repo.head() == landed
+    place.trees.lease("run", branch=BRANCH, base=landed)
+    assert place.trees.state(tree.path).clean
+    assert set(place.repo.refs()) == {"refs/heads/main", BRANCH}
+
+
 def test_a_branch_the_user_stands_on_is_kept(place: Place) -> None:
     place.repo.git("checkout", "-q", "-b", "runplan/plan/1")
     assert place.removal.ref(BRANCH) == Kept(what=BRANCH, why=f"in use by {place.repo.path}")

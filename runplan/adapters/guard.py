@@ -1,0 +1,172 @@
+"""Watches the main repository while an agent runs, and puts back what the agent changed there."""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from runplan.adapters.registry import entries as worktree_entries
+from runplan.adapters.repository import refs_snapshot
+from runplan.adapters.restoring import Restorer
+from runplan.adapters.status import status_of
+from runplan.adapters.worktrees import OWN_INDEX
+from runplan.core.gitfacts import Finding, Identity
+from runplan.core.guard import STASH, Evidence, Kept, Logged, Stamp, compare, read_log, since, written_files
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+
+    from runplan.adapters.git import Git
+    from runplan.core.dispatch import ToolUsed
+    from runplan.core.gitfacts import Oid
+
+#: Files below the common directory that decide what git does; hooks come on top.
+FILES = ("config", "config.worktree", "info/attributes", "info/exclude")
+LARGEST = 1024 * 1024  #: bytes of a hook that are kept to be put back
+
+
+class Guard:
+    """The main repository: its refs, HEAD, stashes, configuration, hooks and checkout."""
+
+    def __init__(self, git: Git, *, root: Path, common_dir: Path, prefix: str = "runplan/") -> None:
+        self._git = git
+        self._root = root
+        self._common_dir = common_dir
+        self._prefix = f"refs/heads/{prefix}" if prefix else ""
+
+    def stamp(self) -> dict[str, object]:
+        """What the main repository looks like now, fit for JSON; runs no process."""
+        seen = self._seen()
+        return {
+            "at": time.time_ns(),
+            "refs": dict(seen.refs),
+            "head": seen.head,
+            "head_log": self._log("HEAD").stat().st_size if self._log("HEAD").exists() else 0,
+            "stashes": list(seen.stashes),
+            "files": {path: [kept.mode, kept.text] for path, kept in seen.files.items()},
+        }
+
+    def compare(
+        self, before: Mapping[str, object], *, own: Collection[str], tools: Sequence[ToolUsed]
+    ) -> tuple[Finding, ...]:
+        """What changed since `before` and is not plainly the user's. Only the refs in `own` may have moved."""
+        old = _stamp(before)
+        evidence = Evidence(
+            entries=self._entries,
+            tagger=self._tagger,
+            head_entries=self._head_entries(_number(before["head_log"])),
+            tools=tools,
+            others=self._branches_of_runs(),
+            prefix=self._prefix,
+        )
+        found = compare(old, self._seen(), evidence, own=own)
+        return found + tuple(self._written(tools, _number(before["at"])))
+
+    def restore(self, findings: Sequence[Finding]) -> tuple[Finding, ...]:
+        """Put back what the agent changed and nobody built upon, keep every value that would be lost."""
+        restorer = Restorer(self._git, self._common_dir)
+        return tuple(restorer.restore(finding) for finding in findings)
+
+    def checkout(self, *, since: Path) -> tuple[str, ...]:
+        """The paths of the main checkout that differ from its HEAD and are younger than the file `since`."""
+        if not self._root.is_dir():
+            return ()
+        state = status_of(self._git.at(self._root))
+        paths = (*state.changed, *(one.path for one in state.untracked))
+        moment = since.stat().st_mtime_ns
+        return tuple(sorted(path for path in paths if _changed_at(self._root / path) >= moment))
+
+    # --- looking -------------------------------------------------------------------------------------
+
+    def _seen(self) -> Stamp:
+        refs = refs_snapshot(self._common_dir, self._git)
+        return Stamp(
+            refs=refs,
+            head=_text(self._common_dir / "HEAD").strip(),
+            stashes=tuple(entry.new for entry in read_log(_text(self._log(STASH)))) if STASH in refs else (),
+            files=dict(self._files()),
+        )
+
+    def _files(self) -> Iterator[tuple[str, Kept]]:
+        hooks = self._common_dir / "hooks"
+        names = sorted(path.name for path in hooks.iterdir()) if hooks.is_dir() else []
+        for name in (*FILES, *(f"hooks/{name}" for name in names if not name.endswith(".sample"))):
+            path = self._common_dir / name
+            if path.is_file() and path.stat().st_size <= LARGEST:
+                yield name, Kept(text=_text(path), mode=stat.S_IMODE(path.stat().st_mode))
+
+    def _log(self, ref: str) -> Path:
+        return self._common_dir / "logs" / ref
+
+    def _entries(self, ref: str, old: Oid) -> tuple[Logged, ...]:
+        logged = read_log(_text(self._log(ref)))
+        return since(logged, old or "0" * len(logged[-1].old)) if logged else ()
+
+    def _head_entries(self, offset: int) -> tuple[Logged, ...]:
+        text = _text(self._log("HEAD"))
+        return read_log(text[offset:] if len(text) >= offset else text)
+
+    def _tagger(self, oid: Oid) -> Identity | None:
+        tag = self._git.object(oid)
+        if tag is None or tag.kind != "tag":
+            return None
+        lines = tag.content.partition(b"\n\n")[0].decode("utf-8", "surrogateescape").split("\n")
+        line = next((line for line in lines if line.startswith("tagger ")), "")
+        name, _, rest = line.removeprefix("tagger ").partition(" <")
+        return Identity(name=name, email=rest.partition(">")[0])
+
+    def _branches_of_runs(self) -> frozenset[str]:
+        """The branches checked out in worktrees that runplan leased; by our own index we know them."""
+        leased = (entry for entry in worktree_entries(self._common_dir) if (entry.directory / OWN_INDEX).exists())
+        return frozenset(entry.attached for entry in leased if entry.attached)
+
+    def _written(self, tools: Sequence[ToolUsed], moment: int) -> Iterator[Finding]:
+        """Files of the checkout that the agent says it wrote, and that did change."""
+        elsewhere = [self._common_dir, *(entry.worktree for entry in worktree_entries(self._common_dir))]
+        for name in written_files(tools):
+            path = Path(name)
+            if not path.is_relative_to(self._root) or any(path.is_relative_to(place) for place in elsewhere):
+                continue
+            if _changed_at(path) >= moment:
+                yield Finding(kind="file", name=str(path.relative_to(self._root)), old="", new="", by_agent=True)
+
+
+def _changed_at(path: Path) -> int:
+    """When a path last changed, in nanoseconds; for one that is gone, when its directory did."""
+    while True:
+        try:
+            found = path.lstat()
+        except OSError:
+            if path == path.parent:
+                return 0
+            path = path.parent
+        else:
+            return max(found.st_mtime_ns, found.st_ctime_ns)
+
+
+def _text(path: Path) -> str:
+    try:
+        return os.fsdecode(path.read_bytes())
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+
+
+def _stamp(stored: Mapping[str, object]) -> Stamp:
+    refs, files, stashes = stored["refs"], stored["files"], stored["stashes"]
+    assert isinstance(refs, dict)
+    assert isinstance(files, dict)
+    assert isinstance(stashes, list)
+    return Stamp(
+        refs=refs,
+        head=str(stored["head"]),
+        stashes=tuple(stashes),
+        files={path: Kept(mode=mode, text=text) for path, (mode, text) in files.items()},
+    )
+
+
+def _number(value: object) -> int:
+    assert isinstance(value, int)
+    return value

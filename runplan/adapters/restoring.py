@@ -1,0 +1,126 @@
+"""Puts back one thing an agent changed in the main repository, if that loses nothing."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from runplan.adapters.parking import Parking
+from runplan.core.guard import Kept, read_log, unspelled
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from runplan.adapters.git import Git
+    from runplan.core.gitfacts import Finding, Oid
+
+PARKED_FILES = "runplan/parked-files"
+_NOTE = ("-m", "runplan: put back what an agent changed")
+
+
+class Restorer:
+    """Every step checks that the value is still the one that was judged; a second time changes nothing."""
+
+    def __init__(self, git: Git, common_dir: Path) -> None:
+        self._git = git
+        self._common_dir = common_dir
+        self._parking = Parking(git, common_dir)
+
+    def restore(self, finding: Finding) -> Finding:
+        """The finding, with what came of it."""
+        if not finding.by_agent or not finding.safe:
+            return self._kept(finding)
+        match finding.kind:
+            case "ref":
+                return self._ref(finding)
+            case "stash":
+                return self._stash(finding)
+            case "head":
+                return self._head(finding)
+            case "config" | "hook":
+                return self._file(finding)
+            case _:
+                return finding  # files of the checkout are the user's: named, never repaired
+
+    def _kept(self, finding: Finding) -> Finding:
+        """Nobody is accused, but what is on no ref any more is kept."""
+        if finding.kind in ("ref", "stash") and finding.old and self._git.object(finding.old):
+            return replace(finding, parked=self._park(finding.old, finding.name))
+        return finding
+
+    def _park(self, oid: Oid, ref: str) -> str:
+        return self._parking.park(oid, slug="guard", phase=ref.removeprefix("refs/"))
+
+    def _ref(self, finding: Finding) -> Finding:
+        parked = self._park(finding.new, finding.name) if finding.new else ""
+        # An empty old value means "must not exist".
+        words = [finding.name, finding.old, finding.new] if finding.old else ["-d", finding.name, finding.new]
+        done = self._git.run("update-ref", "--no-deref", *_NOTE, *words, ok=(0, 1, 128))
+        return replace(finding, restored=done.code == 0, parked=parked)
+
+    def _stash(self, finding: Finding) -> Finding:
+        """Drop the agent's entry, and no other, from the stack."""
+        parked = self._park(finding.new, finding.name)
+        stack = [entry.new for entry in reversed(read_log(self._log(finding.name)))]
+        if finding.new not in stack:
+            return replace(finding, parked=parked)
+        if len(stack) == 1:
+            self._git.run("update-ref", "-d", finding.name, finding.new)
+        else:
+            entry = f"{finding.name}@{{{stack.index(finding.new)}}}"
+            self._git.run("reflog", "delete", "--updateref", "--rewrite", entry)
+        return replace(finding, restored=True, parked=parked)
+
+    def _log(self, ref: str) -> str:
+        try:
+            return os.fsdecode((self._common_dir / "logs" / ref).read_bytes())
+        except FileNotFoundError:
+            return ""
+
+    def _head(self, finding: Finding) -> Finding:
+        """Only the name of the branch: commit, index and files are the same on both."""
+        now = (self._common_dir / "HEAD").read_text(encoding="utf-8").strip()
+        if now != finding.new or not finding.old.startswith("ref: "):
+            return finding
+        self._git.run("symbolic-ref", *_NOTE, "HEAD", finding.old.removeprefix("ref: "))
+        return replace(finding, restored=True)
+
+    # --- configuration and hooks ---------------------------------------------------------------------
+
+    def _file(self, finding: Finding) -> Finding:
+        path = self._common_dir / finding.name
+        old, new = unspelled(finding.old), unspelled(finding.new)
+        if _content(path) != new:
+            return finding  # somebody has changed it again
+        parked = str(self._put_aside(finding.name, new)) if new else ""
+        if old is None:
+            path.unlink()
+            return replace(finding, restored=True, parked=parked)
+        # Git's own way to write its configuration: whoever else wants to must wait for this lock.
+        lock = path.with_name(f"{path.name}.lock")
+        try:
+            draft = os.open(lock, os.O_CREAT | os.O_EXCL | os.O_WRONLY, old.mode)
+        except FileExistsError:
+            return replace(finding, parked=parked)
+        with os.fdopen(draft, "wb") as file:
+            file.write(os.fsencode(old.text))
+        lock.chmod(old.mode)
+        lock.replace(path)
+        return replace(finding, restored=True, parked=parked)
+
+    def _put_aside(self, name: str, kept: Kept) -> Path:
+        home = self._common_dir / PARKED_FILES
+        home.mkdir(parents=True, exist_ok=True)
+        stem = name.replace("/", "-")
+        number = 1 + sum(1 for _ in home.glob(f"{stem}.*"))
+        aside = home / f"{stem}.{number}"
+        aside.write_bytes(os.fsencode(kept.text))
+        return aside
+
+
+def _content(path: Path) -> Kept | None:
+    try:
+        return Kept(text=os.fsdecode(path.read_bytes()), mode=path.stat().st_mode & 0o7777)
+    except FileNotFoundError:
+        return None

@@ -1,0 +1,187 @@
+"""Tells an agent's doings in the main repository from the user's: attribute before accusing.
+
+What counts as evidence, and what is done without any, is written down in docs/adr/0005-attribute-before-accusing.md.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from runplan.core.gitfacts import Finding, Identity
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+
+    from runplan.core.dispatch import ToolUsed
+    from runplan.core.gitfacts import Oid
+
+AGENT = Identity(name="runplan agent", email="agent@runplan.invalid")
+STASH = "refs/stash"
+OURS = "refs/runplan/"
+REMOTES = "refs/remotes/"
+#: Tools that change a file, by the names agents give them; whoever only reads is not asked about a change.
+_WRITES = re.compile(r"write|edit|append|delete|create|patch|remove|move|replace|mkdir|hook", re.IGNORECASE)
+_CONFIG_COMMAND = re.compile(r"\bgit\b.*\b(config|remote|submodule|sparse-checkout)\b")
+_NAMED_ANEW = ("Branch: renamed", "Branch: copied")
+_ENTRY = re.compile(r"([0-9a-f]+) ([0-9a-f]+) (.*) <(.*?)> \d+ [+-]\d{4}(?:\t(.*))?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """A file of the git directory as it stood."""
+
+    text: str
+    mode: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stamp:
+    """What the main repository looks like at one moment."""
+
+    refs: Mapping[str, Oid]
+    head: str  #: what the main checkout's HEAD says
+    stashes: tuple[Oid, ...]  #: oldest first
+    files: Mapping[str, Kept]  #: configuration and hooks, by path below the common directory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Logged:
+    """One entry of a reflog."""
+
+    old: Oid
+    new: Oid
+    who: Identity
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What there is to go by; `entries` gives a ref's reflog since the first stamp, `tagger` who made a tag."""
+
+    entries: Callable[[str, Oid], Sequence[Logged]]
+    tagger: Callable[[Oid], Identity | None]
+    head_entries: Sequence[Logged] = ()  #: of the main checkout's HEAD, since the first stamp
+    tools: Sequence[ToolUsed] = ()
+    others: Collection[str] = field(default=())  #: branches that other runs work on
+    prefix: str = ""  #: full ref prefix of the branches runplan itself makes and removes
+
+
+def compare(before: Stamp, after: Stamp, evidence: Evidence, *, own: Collection[str]) -> tuple[Finding, ...]:
+    """What changed and is not plainly the user's: by the agent on evidence, else only as a warning."""
+    names = sorted(before.refs.keys() | after.refs.keys())
+    moved = [
+        (name, before.refs.get(name, ""), after.refs.get(name, ""))
+        for name in names
+        if before.refs.get(name) != after.refs.get(name)
+    ]
+    found: list[Finding | None] = [
+        _ref(name, old, new, evidence)
+        for name, old, new in moved
+        if name not in own and name != STASH and not name.startswith(OURS) and not name.endswith("/HEAD")
+    ]
+    found += _stashes(before, after, evidence)
+    found.append(_head(before, after, evidence))
+    found += [_file(path, before.files.get(path), after.files.get(path), evidence) for path in _files(before, after)]
+    return tuple(finding for finding in found if finding is not None)
+
+
+def _ref(name: str, old: Oid, new: Oid, evidence: Evidence) -> Finding | None:
+    entries = evidence.entries(name, old) if new else ()
+    agents = [entry for entry in entries if entry.who == AGENT]
+    if agents:
+        return _by_reflog(name, old, new, entries, agents, evidence)
+    if entries:
+        return None  # the user's, by their own name
+    if _names_ref(evidence.tools, name) or (new and evidence.tagger(new) == AGENT):
+        return Finding(kind="ref", name=name, old=old, new=new, by_agent=True)
+    if not old or (not new and evidence.prefix and name.startswith(evidence.prefix)):
+        return None  # nothing was lost; or it is one of ours, which runplan removes itself
+    return Finding(kind="ref", name=name, old=old, new=new, by_agent=False)
+
+
+def _by_reflog(
+    name: str, old: Oid, new: Oid, entries: Sequence[Logged], agents: Sequence[Logged], evidence: Evidence
+) -> Finding | None:
+    if name in evidence.others:
+        return None  # that run's own guard looks after it
+    if name.startswith(REMOTES) and all(entry.message.startswith(("fetch", "pull")) for entry in agents):
+        return None  # a copy of what the remote says
+    # When the user has built on it, putting it back would undo their work as well.
+    return Finding(kind="ref", name=name, old=old, new=new, by_agent=True, safe=len(agents) == len(entries))
+
+
+def _stashes(before: Stamp, after: Stamp, evidence: Evidence) -> Iterator[Finding]:
+    for entry in evidence.entries(STASH, ""):
+        if entry.new in after.stashes and entry.new not in before.stashes and entry.who == AGENT:
+            yield Finding(kind="stash", name=STASH, old="", new=entry.new, by_agent=True)
+    for oid in before.stashes:
+        if oid not in after.stashes:
+            yield Finding(kind="stash", name=STASH, old=oid, new="", by_agent=False)
+
+
+def _head(before: Stamp, after: Stamp, evidence: Evidence) -> Finding | None:
+    agents = [entry for entry in evidence.head_entries if entry.who == AGENT]
+    if before.head == after.head or not agents:
+        return None
+    safe = len(agents) == len(evidence.head_entries) and agents[0].old == agents[-1].new
+    return Finding(kind="head", name="HEAD", old=before.head, new=after.head, by_agent=True, safe=safe)
+
+
+def _files(before: Stamp, after: Stamp) -> list[str]:
+    paths = sorted(before.files.keys() | after.files.keys())
+    return [path for path in paths if before.files.get(path) != after.files.get(path)]
+
+
+def _file(path: str, old: Kept | None, new: Kept | None, evidence: Evidence) -> Finding:
+    kind = "hook" if path.startswith("hooks/") else "config"
+    by_agent = any(
+        (_WRITES.search(tool.tool) and tool.path.endswith(f"/{path}"))
+        or (kind == "config" and (tool.tool == "config" or _CONFIG_COMMAND.search(tool.path)))
+        for tool in evidence.tools
+    )
+    return Finding(kind=kind, name=path, old=spelled(old), new=spelled(new), by_agent=by_agent)
+
+
+def spelled(kept: Kept | None) -> str:
+    """A file in one string, its mode in the first line; empty when there is none."""
+    return f"{kept.mode:o}\n{kept.text}" if kept else ""
+
+
+def unspelled(text: str) -> Kept | None:
+    mode, _, content = text.partition("\n")
+    return Kept(text=content, mode=int(mode, 8)) if mode else None
+
+
+def _names_ref(tools: Sequence[ToolUsed], ref: str) -> bool:
+    short = re.escape(re.sub(r"^refs/(heads|tags|remotes)/", "", ref))
+    word = re.compile(rf"(?<![\w./-])(refs/(heads|tags|remotes)/)?{short}(?![\w./-])")
+    return any(
+        (tool.tool == "move_ref" or re.search(r"\bgit\b", tool.path)) and word.search(tool.path) for tool in tools
+    )
+
+
+def written_files(tools: Sequence[ToolUsed]) -> tuple[str, ...]:
+    """The paths an agent says it wrote to."""
+    return tuple(dict.fromkeys(tool.path for tool in tools if tool.path and _WRITES.search(tool.tool)))
+
+
+def read_log(text: str) -> tuple[Logged, ...]:
+    """A reflog file, oldest entry first."""
+    found = (_ENTRY.fullmatch(line) for line in text.split("\n"))
+    return tuple(
+        Logged(old=entry[1], new=entry[2], who=Identity(name=entry[3], email=entry[4]), message=entry[5] or "")
+        for entry in found
+        if entry is not None
+    )
+
+
+def since(entries: Sequence[Logged], old: Oid) -> tuple[Logged, ...]:
+    """The newest entries back to the one that left `old`; all of a log that begins later.
+
+    A renamed or copied branch brings its log along; what was before that happened to another name.
+    """
+    start = next((at for at in range(len(entries) - 1, -1, -1) if entries[at].old == old), 0)
+    named = (at for at in range(len(entries) - 1, start, -1) if entries[at].message.startswith(_NAMED_ANEW))
+    return tuple(entries[next(named, start) :])
