@@ -1,0 +1,87 @@
+"""Killed at any point and started again, a run gives byte for byte what an undisturbed run gives."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.cli import Project, a_project
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+POINTS = (Path(__file__).parent / "points.txt").read_text(encoding="utf-8").split()
+#: With the moment and the ids given from outside, two runs can be compared by the id of their last commit.
+FIXED = {
+    "RUNPLAN_TEST_NOW": "2026-03-01T12:00:00Z",
+    "RUNPLAN_TEST_RUN": "rfixed",
+    "GIT_AUTHOR_DATE": "2026-01-01T00:00:00Z",
+    "GIT_COMMITTER_DATE": "2026-01-01T00:00:00Z",
+}
+
+
+def new_project(place: Path) -> Project:
+    place.mkdir(exist_ok=True)
+    return a_project(place, "1", "2", **FIXED)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, list[str]]]:
+    """The last commit of a run nobody disturbs, and every point it passes."""
+    place = tmp_path_factory.mktemp("undisturbed")
+    project = new_project(place)
+    ran = project.start("finish", "auto", RUNPLAN_TEST_POINTS=str(place / "points"))
+    assert ran.code == 0, ran.err
+    yield project.repo.head("main"), (place / "points").read_text().split()
+
+
+def numbered(passed: list[str]) -> list[str]:
+    """Each passing of a point by its own name; `begin` adds nothing to the fact recorded before it."""
+    seen: dict[str, int] = {}
+    names = []
+    for name in passed:
+        seen[name] = seen.get(name, 0) + 1
+        if not name.endswith(".begin"):
+            names.append(f"{name}#{seen[name]}")
+    return names
+
+
+def test_the_list_of_points_is_the_list_of_points_passed(undisturbed: tuple[str, list[str]]) -> None:
+    """A new durable write or outside effect cannot be forgotten here."""
+    assert sorted(set(numbered(undisturbed[1]))) == sorted(POINTS)
+
+
+@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("agents", ["survive", "die"])
+def test_a_run_killed_at_any_point_ends_as_if_nothing_had_happened(
+    tmp_path: Path, undisturbed: tuple[str, list[str]], point: str, agents: str
+) -> None:
+    project = new_project(tmp_path)
+    killed = project.start("finish", "auto", RUNPLAN_TEST_KILL=point)
+    assert killed.code == -signal.SIGKILL, killed.err
+    if agents == "die":
+        kill_everything_of(project)
+    again = project.start("finish", "auto")
+    assert again.code == 0, again.err
+    assert project.repo.head("main") == undisturbed[0], project.repo.git("log", "-p", "main")
+    assert project.landed() == ["1", "2"]
+    assert project.leftovers() == []
+    assert project.repo.status() == ""
+
+
+def kill_everything_of(project: Project) -> None:
+    """A power cut for this project: every process that has its home directory is gone."""
+    mark = f"HOME={project.home}".encode()
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        try:
+            environment = (entry / "environ").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if mark in environment:
+            os.kill(int(entry.name), signal.SIGKILL)

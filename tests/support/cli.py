@@ -1,0 +1,161 @@
+"""A project with a plan and a scripted agent, worked by the installed command."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.support.repos import Repo, init_repo
+
+RUNPLAN = Path(sys.executable).with_name("runplan")
+SETTINGS = """\
+[run]
+worktrees = "{worktrees}"
+[agents]
+implementer = "robot"
+verifier = "robot"
+[agents.robot]
+kind = "script"
+script = "agent.toml"
+"""
+
+
+@dataclass(frozen=True)
+class Ran:
+    """How the command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def last(self) -> str:
+        """The last line a person sees."""
+        return self.err.rstrip().rpartition("\n")[2]
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+@dataclass
+class Project:
+    """A repository with runplan.toml, plans/ and agent.toml, all committed."""
+
+    repo: Repo
+    home: Path
+    extra: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def path(self) -> Path:
+        return self.repo.path
+
+    @property
+    def env(self) -> dict[str, str]:
+        return {**self.repo.env, "HOME": str(self.home), "XDG_CONFIG_HOME": str(self.home / ".config"), **self.extra}
+
+    def runplan(self, *args: str, cwd: Path | None = None, stdin: str = "", **env: str) -> Ran:
+        ran = subprocess.run(
+            [RUNPLAN, *args],
+            cwd=cwd or self.path,
+            env={**self.env, **env},
+            input=stdin.encode(),
+            capture_output=True,
+            timeout=100,
+            check=False,
+        )
+        return Ran(code=ran.returncode, out=ran.stdout.decode(), err=ran.stderr.decode())
+
+    def start(self, *words: str, **env: str) -> Ran:
+        return self.runplan("start", "X", *words, "--foreground", **env)
+
+    def popen(self, *args: str, **env: str) -> subprocess.Popen[bytes]:
+        """The command in the background; the caller waits for it."""
+        return subprocess.Popen(
+            [RUNPLAN, *args],
+            cwd=self.path,
+            env={**self.env, **env},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
+
+    def commit_file(self, name: str, text: str) -> None:
+        self.repo.write(name, text)
+        self.repo.git("add", "--", name)
+        self.repo.git("commit", "-qm", f"Set {name}")
+
+    def agent(self, text: str) -> None:
+        """What the scripted agent does."""
+        self.commit_file("agent.toml", text)
+
+    def plan(self, text: str, name: str = "plans/X.md") -> None:
+        self.commit_file(name, text)
+
+    def settings(self, more: str) -> None:
+        """Further settings, below the ones every project has."""
+        self.commit_file("runplan.toml", SETTINGS.format(worktrees=self.home / "worktrees") + more)
+
+    def show(self, what: str) -> str:
+        return self.repo.git("show", what)
+
+    def landed(self) -> list[str]:
+        """The phases by the trailers of the target's code commits, oldest first."""
+        log = self.repo.git(
+            "log", "--reverse", "--format=%s%x00%(trailers:key=Runplan-Phase,valueonly,separator=%x20)", "main"
+        )
+        rows = [line.split("\0") for line in log.splitlines()]
+        return [trailer for subject, trailer in rows if trailer and ": record phase" not in subject]
+
+    def leftovers(self) -> list[str]:
+        """What a finished run must not leave: refs of its own, worktrees, claims."""
+        refs = [ref for ref in self.repo.git("for-each-ref", "--format=%(refname)").split() if "runplan" in ref]
+        trees = self.repo.git("worktree", "list", "--porcelain").count("worktree ") - 1
+        places = self.home / "worktrees"
+        there = [p.name for p in places.iterdir() if p.name != ".trash"] if places.is_dir() else []
+        return [*refs, *(["a registered worktree"] if trees else []), *there]
+
+
+def a_plan(*phases: str, depends: dict[str, str] | None = None, front: str = "status: active") -> str:
+    """A plan with a tracker and one section for each phase id."""
+    rows = "".join(f"| {id} — Step {id} | ⬚ | | |\n" for id in phases)
+    sections = "".join(
+        f"\n## Phase {id} — Step {id}\n\n### Work Items\n\n- [ ] Write {id}.txt\n"
+        + (f"\n### Dependencies\n\n{depends[id]}\n" if depends and id in depends else "")
+        for id in phases
+    )
+    head = f"---\ntitle: X\n{front}\n---\n" if front else ""
+    return (
+        f"{head}# Plan: X\n\n## Progress Tracker\n\n"
+        f"| Phase | Status | Commit | Notes |\n|---|---|---|---|\n{rows}{sections}"
+    )
+
+
+def writes(*phases: str, commit: bool = True) -> str:
+    """An agent that writes `<id>.txt` for each phase and commits it."""
+    steps = ""
+    for id in phases:
+        steps += f'[[phase."{id}".implement]]\nwrite = "{id}.txt"\ntext = "{id}\\n"\n'
+        if commit:
+            steps += f'[[phase."{id}".implement]]\ncommit = "Write {id}"\ndate = "2026-01-01T00:00:00Z"\n'
+    return steps
+
+
+def a_project(place: Path, *phases: str, **env: str) -> Project:
+    """Phases `1` and `2` unless named, with an agent that does them well."""
+    ids = phases or ("1", "2")
+    home = place / "home"
+    home.mkdir()
+    repo = init_repo(place / "repo")
+    repo.env.update(env)
+    project = Project(repo=repo, home=home)
+    repo.write("runplan.toml", SETTINGS.format(worktrees=home / "worktrees"))
+    repo.write("plans/X.md", a_plan(*ids))
+    repo.write("agent.toml", writes(*ids))
+    repo.git("add", "--", "runplan.toml", "plans/X.md", "agent.toml")
+    repo.git("commit", "-qm", "Begin")
+    return project
