@@ -35,6 +35,7 @@ class HeldIndex:
         self.fd = fd  #: for the git processes to inherit
         self._index = checkout.git_dir / "index"
         self._copy = checkout.git_dir / "runplan.index"
+        self.aside = checkout.git_dir / "runplan.aside"  #: a directory that lives as long as the hold
 
     @classmethod
     def take(cls, checkout: TargetCheckout, landing: str) -> HeldIndex | None:
@@ -91,6 +92,7 @@ class HeldIndex:
 
     def release(self) -> None:
         """Give the index back; the lock goes last."""
+        shutil.rmtree(self.aside, ignore_errors=True)
         for leftover in (self._copy, self._copy.with_name(f"{self._copy.name}.lock"), self.checkout.lock):
             leftover.unlink(missing_ok=True)
         self.close()

@@ -25,7 +25,7 @@ from runplan.adapters import trees
 from runplan.adapters.checkout import HEADS, Checkouts, edited, in_the_way
 from runplan.adapters.git import read_commit
 from runplan.adapters.heldindex import HeldIndex
-from runplan.adapters.landers.undo import undo
+from runplan.adapters.landers.undo import set_aside, undo
 from runplan.adapters.refswap import RefSwap
 from runplan.core.errors import GitFailed
 from runplan.core.gitfacts import Held, Landed, Landing, Moved
@@ -160,7 +160,7 @@ class CherryPick:
             if not swap.prepare():
                 return self._not_there(landing, swap.said)
             self._point("land.prepare.after")
-            if held is not None and (refused := self._read_tree(git, landing, held)):
+            if held and (refused := self._read_tree(git, landing, held)):
                 return Held(why=refused)
             self._point("land.commit.before")
             swap.commit()
@@ -168,10 +168,12 @@ class CherryPick:
         return Landed(tip=landing.new)
 
     def _read_tree(self, git: Git, landing: Landing, held: HeldIndex) -> str:
+        set_aside(held, self._changes(landing))
         held.will_write()
         self._point("land.read-tree.before")
         ran = git.run(
-            *("read-tree", "-m", "-u", landing.old, landing.new),
+            # Linking a file changes its ctime, and nothing else.
+            *("-c", "core.trustctime=false", "read-tree", "-m", "-u", landing.old, landing.new),
             env=held.env,
             ok=range(-64, 256),  # killed by a signal, too: whatever it wrote is taken back
             fds=(held.fd,),

@@ -1,0 +1,249 @@
+"""Landing dies at every instant, alone or with its git: it ends landed once or not at all, the checkout whole."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from runplan.adapters.landers.cherry_pick import POINTS
+from runplan.core.gitfacts import Held, Landed
+from tests.support import dying_lander
+from tests.support.landings import MAIN, Snapshot, candidate, files_of, intent, lander, leftovers, snapshot
+from tests.support.repos import Repo, make_repo
+
+if TYPE_CHECKING:
+    from runplan.core.gitfacts import Landing
+
+START = {"a.txt": "old a\n", "b.txt": "b\n", "gone.txt": "gone\n", "m.slow": "old m\n", "z.txt": "old z\n"}
+PHASE: dict[str, str | None] = {
+    "a.txt": "new a\n",
+    "gone.txt": None,
+    "gone.txt/inner.txt": "i\n",
+    "m.slow": "new m\n",
+    "new/n.txt": "n\n",
+    "z.txt": "new z\n",
+}
+SWAPPED = POINTS[POINTS.index("land.commit.after") :]
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Repo:
+    """A checkout in which the user has edits of their own, and a filter that can be told to misbehave."""
+    repo = make_repo(tmp_path / "repo", **START, **{".gitattributes": "*.slow filter=slow\n"})
+    script = tmp_path / "smudge"
+    script.write_text("#!/bin/sh\n[ -e $0.armed ] && . $0.armed\nexec cat\n")
+    script.chmod(0o755)
+    repo.git("config", "filter.slow.smudge", str(script))
+    repo.git("config", "filter.slow.clean", "cat")
+    repo.git("config", "filter.slow.required", "true")
+    repo.write("b.txt", "edited\n")
+    repo.write("mine.txt", "untracked\n")
+    return repo
+
+
+def arm(repo: Repo, words: str) -> None:
+    """Let the filter do this in the middle of read-tree."""
+    (repo.path.parent / "smudge.armed").write_text(f"{words}\n")
+
+
+def disarm(repo: Repo) -> None:
+    (repo.path.parent / "smudge.armed").unlink()
+
+
+def die(repo: Repo, landing: Landing, point: str, *, who: str = "all", verb: str = "land") -> None:
+    """Run a lander that is dead when this returns."""
+    rootdir = str(Path(__file__).parents[2])
+    done = subprocess.run(
+        [sys.executable, dying_lander.__file__, str(repo.path), point, who, verb, json.dumps(asdict(landing))],
+        env=repo.env | {"PYTHONPATH": rootdir},
+        start_new_session=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        check=False,
+    )
+    assert done.returncode == -signal.SIGKILL
+
+
+def comes_to_its_end(repo: Repo, landing: Landing, before: Snapshot, *, swapped: bool) -> None:
+    """Recover shows one of the two ends, and landing again makes it landed, once."""
+    with lander(repo) as cherry_pick:
+        cherry_pick.recover(landing)
+        seen = cherry_pick.observe(landing)
+        if swapped:
+            assert seen == Landed(tip=landing.new)
+        else:
+            assert seen is None
+            assert snapshot(repo) == before
+        assert cherry_pick.land(landing) == Landed(tip=landing.new)
+    assert repo.git("log", "--format=%s", "main").count("Land L1") == 1
+    assert repo.status() == " M b.txt\n?? mine.txt"
+    assert leftovers(repo) == ()
+    expected = {name: text for name, text in (START | PHASE).items() if text is not None}
+    expected |= {"b.txt": "edited\n", "mine.txt": "untracked\n", ".gitattributes": "*.slow filter=slow\n"}
+    assert files_of(repo.path) == {name: ("-", text.encode()) for name, text in expected.items()}
+
+
+@pytest.mark.parametrize("who", ["alone", "all"])
+@pytest.mark.parametrize("point", POINTS)
+def test_killed_at_a_point(repo: Repo, point: str, who: str) -> None:
+    landing = intent(repo, candidate(repo, PHASE))
+    before = snapshot(repo)
+    die(repo, landing, point, who=who)
+    comes_to_its_end(repo, landing, before, swapped=point in SWAPPED)
+
+
+@pytest.mark.parametrize("point", [point for point in POINTS if "prepare" in point or "commit" in point])
+def test_killed_at_a_point_with_the_target_checked_out_nowhere(repo: Repo, point: str) -> None:
+    repo.git("switch", "-qc", "elsewhere")
+    landing = intent(repo, candidate(repo, PHASE))
+    before = snapshot(repo)
+    die(repo, landing, point)
+    with lander(repo) as cherry_pick:
+        cherry_pick.recover(landing)
+        assert (cherry_pick.observe(landing) is not None) == (point in SWAPPED)
+        assert cherry_pick.land(landing) == Landed(tip=landing.new)
+    after = snapshot(repo)
+    assert (after.files, after.index, after.leftovers) == (before.files, before.index, ())
+    assert after.refs == before.refs | {MAIN: landing.new}
+
+
+def test_killed_with_git_in_the_middle_of_writing_files(repo: Repo) -> None:
+    landing = intent(repo, candidate(repo, PHASE))
+    before = snapshot(repo)
+    arm(repo, "kill -9 0")
+    die(repo, landing, "nowhere")
+    disarm(repo)
+    assert (repo.path / "a.txt").read_text() == "new a\n", "the files before the filter are written"
+    assert not (repo.path / "m.slow").exists()
+    comes_to_its_end(repo, landing, before, swapped=False)
+
+
+def test_only_git_is_killed_in_the_middle_of_writing_files(repo: Repo) -> None:
+    """The living lander takes back what the dead git wrote, and says that it could not go on."""
+    landing = intent(repo, candidate(repo, PHASE))
+    before = snapshot(repo)
+    arm(repo, "rm $0.armed; kill -9 $PPID")
+    with lander(repo) as cherry_pick:
+        answer = cherry_pick.land(landing)
+    assert isinstance(answer, Held)
+    assert "git cannot update" in answer.why
+    assert snapshot(repo) == before
+    comes_to_its_end(repo, landing, before, swapped=False)
+
+
+def test_git_fails_in_the_middle_of_writing_files(repo: Repo) -> None:
+    landing = intent(repo, candidate(repo, PHASE))
+    before = snapshot(repo)
+    arm(repo, "exit 1")
+    with lander(repo) as cherry_pick:
+        assert isinstance(cherry_pick.land(landing), Held)
+    disarm(repo)
+    assert snapshot(repo) == before
+
+
+def test_a_git_that_outlives_its_lander_is_waited_for(repo: Repo) -> None:
+    landing = intent(repo, candidate(repo, PHASE))
+    before = snapshot(repo)
+    arm(repo, "kill -9 $(cut -d' ' -f4 /proc/$PPID/stat); sleep 0.3")
+    die(repo, landing, "nowhere", who="alone")
+    disarm(repo)
+    comes_to_its_end(repo, landing, before, swapped=False)
+
+
+@pytest.mark.parametrize("left", ["", "n", "new", "new a\n"])
+def test_files_cut_off_in_the_middle_are_taken_back(repo: Repo, left: str) -> None:
+    landing = intent(repo, candidate(repo, PHASE))
+    before = snapshot(repo)
+    die(repo, landing, "land.read-tree.before")
+    (repo.path / "a.txt").unlink()  # git never writes into a file that is there
+    repo.write("a.txt", left)
+    (repo.path / "gone.txt").unlink()
+    repo.write("gone.txt/inner.txt", "")
+    (repo.path / "new").mkdir()
+    (repo.path / "z.txt").unlink()
+    comes_to_its_end(repo, landing, before, swapped=False)
+
+
+def test_what_the_user_edits_after_the_crash_is_kept_and_holds(repo: Repo) -> None:
+    landing = intent(repo, candidate(repo, PHASE))
+    arm(repo, "kill -9 0")
+    die(repo, landing, "nowhere")
+    disarm(repo)
+    repo.write("a.txt", "new a, and then edited\n")
+    repo.write("new/mine.txt", "mine\n")
+    with lander(repo) as cherry_pick:
+        cherry_pick.recover(landing)
+        answer = cherry_pick.land(landing)
+    assert isinstance(answer, Held)
+    assert "a.txt is edited" in answer.why
+    files = {name: content.decode() for name, (_, content) in files_of(repo.path).items()}
+    assert files["a.txt"] == "new a, and then edited\n"
+    assert files["new/mine.txt"] == "mine\n"
+    assert files["gone.txt"] == "gone\n"
+    assert files["m.slow"] == "old m\n"
+    assert repo.head(MAIN) == landing.old
+    assert leftovers(repo) == ()
+
+
+def test_a_users_file_where_a_file_has_to_return_is_kept(repo: Repo) -> None:
+    landing = intent(repo, candidate(repo, PHASE))
+    die(repo, landing, "land.commit.before")
+    repo.write("gone.txt/mine.txt", "mine\n")
+    with lander(repo) as cherry_pick:
+        cherry_pick.recover(landing)
+        assert isinstance(cherry_pick.land(landing), Held)
+    assert (repo.path / "gone.txt/mine.txt").read_text() == "mine\n"
+
+
+@pytest.mark.parametrize("first", ["land.read-tree.before", "land.commit.before", "land.commit.after"])
+def test_dying_again_in_the_recovery_changes_nothing(repo: Repo, first: str) -> None:
+    landing = intent(repo, candidate(repo, PHASE))
+    before = snapshot(repo)
+    die(repo, landing, first)
+    die(repo, landing, "land.install.after", verb="recover")
+    comes_to_its_end(repo, landing, before, swapped=first in SWAPPED)
+
+
+def test_recovering_where_nothing_is_left_changes_nothing(repo: Repo) -> None:
+    landing = intent(repo, candidate(repo, PHASE))
+    before = snapshot(repo)
+    with lander(repo) as cherry_pick:
+        cherry_pick.recover(landing)
+        assert snapshot(repo) == before
+        cherry_pick.land(landing)
+        after = snapshot(repo)
+        cherry_pick.recover(landing)
+    assert snapshot(repo) == after
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("index.lock", ""),
+        ("index.lock", "DIRC"),
+        ("index.lock", "runplan landing L2\n"),
+        ("HEAD.lock", ""),
+        ("refs/heads/main.lock", ""),
+        ("refs/heads/main.lock", "0123456789012345678901234567890123456789\n"),
+    ],
+)
+def test_a_lock_that_is_not_provably_ours_stays(repo: Repo, name: str, content: str) -> None:
+    landing = intent(repo, candidate(repo, PHASE))
+    repo.write(f".git/{name}", content)
+    with lander(repo) as cherry_pick:
+        cherry_pick.recover(landing)
+    assert leftovers(repo) == (name,)
+
+
+def test_the_intent_names_every_lock_git_may_leave(repo: Repo) -> None:
+    landing = intent(repo, candidate(repo, PHASE))
+    die(repo, landing, "land.commit.before")
+    left = {str(repo.path / ".git" / name) for name in leftovers(repo) if name.endswith(".lock")}
+    assert left == set(landing.locks)
