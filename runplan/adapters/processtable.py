@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -44,8 +45,7 @@ class ProcTable:
     """The table as Linux shows it under /proc: no package, some 20 microseconds a process."""
 
     def boot(self) -> str:
-        with open("/proc/sys/kernel/random/boot_id") as file:
-            return file.read().strip()
+        return _boot_id()
 
     def process(self, pid: int) -> Process | None:
         try:
@@ -78,6 +78,12 @@ class ProcTable:
             return ""
         _, found, rest = environ.partition(b"\0" + MARK.encode() + b"=")
         return os.fsdecode(rest.partition(b"\0")[0]) if found else ""
+
+
+@functools.cache
+def _boot_id() -> str:
+    with open("/proc/sys/kernel/random/boot_id") as file:
+        return file.read().strip()
 
 
 def this_table() -> ProcessTable:

@@ -16,6 +16,7 @@ import struct
 import sys
 from pathlib import Path
 
+from runplan.adapters import processes
 from runplan.adapters.dispatch_files import DispatchFiles
 from runplan.adapters.shim import supervise
 from runplan.core.dispatch import Launch
@@ -23,6 +24,7 @@ from runplan.core.dispatch import Launch
 #: A request is the length of its text, with the lock's descriptor; then the text. The answer is the shim's pid.
 HEADER = struct.Struct("!I")
 
+_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 _PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -30,6 +32,7 @@ def main(descriptor: int) -> None:
     """Serve until the runner closes its end; what it asked for before that is still done."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # shims are reaped by the kernel
+    processes.identity(os.getpid())  # read once, so that no shim has to ask which boot this is
     gc.freeze()  # the forks share these pages as long as nobody writes to them
     with socket.socket(fileno=descriptor) as runner:
         while request := _receive(runner):
@@ -78,9 +81,7 @@ def _become_shim(text: bytes) -> None:
 
 def _adopt_orphans() -> bool:
     """Let orphaned descendants become our children, so that a daemon without the mark is found as well."""
-    if sys.platform != "linux":
-        return False
-    return bool(ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
+    return _LIBC is not None and _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
 
 
 if __name__ == "__main__":

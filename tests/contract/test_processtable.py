@@ -99,13 +99,15 @@ class ProcessTableContract:
         assert [found.pid for found in processes.marked(mark, table=self.table)] == [child.pid]
         assert processes.marked(mark[:-1], table=self.table) == []
 
-    def test_the_family_is_the_session_and_the_descendants_without_the_root(
-        self, child: subprocess.Popen[bytes]
+    def test_the_family_is_the_marked_the_session_and_the_descendants_without_the_root(
+        self, child: subprocess.Popen[bytes], mark: str
     ) -> None:
-        by_session = processes.family("r0", root=0, session=child.pid, table=self.table)
-        by_descent = processes.family("r0", root=os.getpid(), session=0, table=self.table)
+        by_mark = processes.family(mark, root=-1, session=-1, table=self.table)
+        by_session = processes.family("r0", root=-1, session=child.pid, table=self.table)
+        by_descent = processes.family("r0", root=os.getpid(), session=-1, table=self.table)
 
-        assert [found.pid for found in by_session if found.session == child.pid] == [child.pid]
+        assert [found.pid for found in by_mark] == [child.pid]
+        assert [found.pid for found in by_session] == [child.pid]
         assert child.pid in {found.pid for found in by_descent}
         assert os.getpid() not in {found.pid for found in by_descent}
 
