@@ -1,8 +1,8 @@
 """Holds the index of a checkout while a landing is under way, and lets the next process see whose hold it is.
 
-We take `index.lock` ourselves, with a note in it, and let git work on a copy. So nobody can stage or commit
-between our look at the checkout and the last step; the index itself stays as it was until everything else is
-done, which makes it the record of how to go back; and a lock that outlived its process is provably ours.
+We take `index.lock` ourselves, as a link to a note of ours, and let git work on a copy of the index. So nobody can
+stage or commit between our look at the checkout and the last step, the index stays as it was until everything
+else is done, and a lock that outlived its process is provably ours.
 The note is locked (`flock`) by us and by every git we start: whoever gets that lock knows all of them dead.
 """
 
@@ -29,10 +29,12 @@ _WRITING = b"writing\n"
 class HeldIndex:
     """The index of one checkout, held for one landing."""
 
-    def __init__(self, checkout: TargetCheckout, fd: int, *, writing: bool = False) -> None:
+    def __init__(self, checkout: TargetCheckout, fd: int, note: Path, *, adopted: bool = False) -> None:
         self.checkout = checkout
-        self.writing = writing  #: whether files of the checkout may be half written
         self.fd = fd  #: for the git processes to inherit
+        self.adopted = adopted  #: from a process that died
+        self.writing = False  #: whether files of the checkout may be half written
+        self._note = note
         self._index = checkout.git_dir / "index"
         self._copy = checkout.git_dir / "runplan.index"
         self.aside = checkout.git_dir / "runplan.aside"  #: a directory that lives as long as the hold
@@ -40,34 +42,59 @@ class HeldIndex:
     @classmethod
     def take(cls, checkout: TargetCheckout, landing: str) -> HeldIndex | None:
         """Take the lock and copy the index; None when somebody has it."""
-        draft = _draft(checkout, landing)
-        draft.unlink(missing_ok=True)
-        fd = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX)
-            os.write(fd, _note(landing))
-            taken = _linked(draft, checkout.lock)
-        finally:
-            draft.unlink(missing_ok=True)
-        if not taken:
-            os.close(fd)
+        note = _note(checkout, landing)
+        note.unlink(missing_ok=True)
+        fd = os.open(note, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        os.write(fd, f"runplan landing {landing}\n".encode())
+        held = cls(checkout, fd, note)
+        if not held._lock(TAKE_S):
+            note.unlink()
+            held.close()
             return None
-        held = cls(checkout, fd)
-        held.copy()
+        shutil.rmtree(held.aside, ignore_errors=True)
+        try:
+            held.copy()
+        except OSError:
+            held.release()
+            raise
         return held
 
     @classmethod
     def adopt(cls, checkout: TargetCheckout, landing: str) -> HeldIndex | None:
-        """The hold an earlier process left behind for this landing; None when there is none, or it lives."""
-        _draft(checkout, landing).unlink(missing_ok=True)
+        """The hold an earlier process left behind for this landing; None when there is none, or it lives.
+
+        The note stands beside the lock, since people who meet a lock remove it; then it is taken again.
+        """
+        note = _note(checkout, landing)
         try:
-            fd = os.open(checkout.lock, os.O_RDWR)
+            fd = os.open(note, os.O_RDWR)
         except FileNotFoundError:
             return None
-        if os.read(fd, len(_note(landing))) != _note(landing) or not _locked(fd, checkout.lock):
-            os.close(fd)
-            return None
-        return cls(checkout, fd, writing=os.read(fd, len(_WRITING)) == _WRITING)
+        held = cls(checkout, fd, note, adopted=True)
+        if _free(fd, note):
+            held.writing = os.read(fd, 4096).endswith(_WRITING)
+            if held._lock(0):
+                return held
+            if not held.writing:
+                note.unlink()  # it died before it had the lock
+        held.close()
+        return None
+
+    def _lock(self, patience_s: float) -> bool:
+        """Publish the note as the lock, whole or not at all: an empty lock could be anybody's."""
+        deadline = time.monotonic() + patience_s
+        while True:
+            try:
+                self.checkout.lock.hardlink_to(self._note)
+            except FileExistsError:
+                if _is_at(self.fd, self.checkout.lock):
+                    return True
+                if time.monotonic() > deadline:
+                    return False
+                time.sleep(_STEP_S)
+            else:
+                return True
 
     @property
     def env(self) -> dict[str, str]:
@@ -75,7 +102,7 @@ class HeldIndex:
         return {"GIT_INDEX_FILE": str(self._copy)}
 
     def copy(self) -> None:
-        """Begin again with a fresh copy."""
+        """Begin (again) with a fresh copy."""
         if self._index.exists():
             # With its times: git takes a file as young as the index for possibly changed.
             shutil.copy2(self._index, self._copy)
@@ -86,14 +113,14 @@ class HeldIndex:
         self.writing = True
 
     def install(self) -> None:
-        """Let the copy become the index; harmless when that has been done."""
-        if self._copy.exists():
-            self._copy.replace(self._index)
+        """Let the copy become the index."""
+        self._copy.replace(self._index)
 
     def release(self) -> None:
-        """Give the index back; the lock goes last."""
+        """Give the index back; the note goes last."""
         shutil.rmtree(self.aside, ignore_errors=True)
-        for leftover in (self._copy, self._copy.with_name(f"{self._copy.name}.lock"), self.checkout.lock):
+        lock_of_copy = self._copy.with_name(f"{self._copy.name}.lock")
+        for leftover in (self._copy, lock_of_copy, self.checkout.lock, self._note):
             leftover.unlink(missing_ok=True)
         self.close()
 
@@ -102,29 +129,11 @@ class HeldIndex:
         os.close(self.fd)
 
 
-def _note(landing: str) -> bytes:
-    return f"runplan landing {landing}\n".encode()
-
-
-def _draft(checkout: TargetCheckout, landing: str) -> Path:
+def _note(checkout: TargetCheckout, landing: str) -> Path:
     return checkout.git_dir / f"runplan.hold.{sha256(landing.encode()).hexdigest()[:16]}"
 
 
-def _linked(draft: Path, lock: Path) -> bool:
-    """Publish the note whole, or not at all: an empty lock could be anybody's."""
-    deadline = time.monotonic() + TAKE_S
-    while True:
-        try:
-            lock.hardlink_to(draft)
-        except FileExistsError:
-            if time.monotonic() > deadline:
-                return False
-            time.sleep(_STEP_S)
-        else:
-            return True
-
-
-def _locked(fd: int, path: Path) -> bool:
+def _free(fd: int, note: Path) -> bool:
     """Wait until no process of the earlier landing lives; False when it goes on, or took its note away."""
     deadline = time.monotonic() + ADOPT_S
     while True:
@@ -135,4 +144,11 @@ def _locked(fd: int, path: Path) -> bool:
                 return False
             time.sleep(_STEP_S)
         else:
-            return path.exists() and os.path.samestat(os.fstat(fd), path.stat())
+            return _is_at(fd, note)
+
+
+def _is_at(fd: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(fd), path.stat())
+    except FileNotFoundError:
+        return False

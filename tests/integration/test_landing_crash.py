@@ -211,6 +211,28 @@ def test_dying_again_in_the_recovery_changes_nothing(repo: Repo, first: str) -> 
     comes_to_its_end(repo, landing, before, swapped=first in SWAPPED)
 
 
+@pytest.mark.parametrize("point", ["land.hold.after", "land.commit.before", "land.commit.after"])
+def test_a_user_who_removes_the_lock_file_gets_a_whole_checkout_back(repo: Repo, point: str) -> None:
+    landing = intent(repo, candidate(repo, PHASE))
+    before = snapshot(repo)
+    die(repo, landing, point)
+    (repo.path / ".git/index.lock").unlink()
+    comes_to_its_end(repo, landing, before, swapped=point in SWAPPED)
+
+
+def test_what_the_user_stages_after_removing_the_lock_file_is_kept(repo: Repo) -> None:
+    landing = intent(repo, candidate(repo, PHASE))
+    die(repo, landing, "land.commit.after")
+    for lock in ("index.lock", "HEAD.lock"):
+        (repo.path / ".git" / lock).unlink(missing_ok=True)
+    repo.git("add", "b.txt")
+    with lander(repo) as cherry_pick:
+        cherry_pick.recover(landing)
+        assert cherry_pick.land(landing) == Landed(tip=landing.new)
+    assert repo.status() == "M  b.txt\n?? mine.txt"
+    assert leftovers(repo) == ()
+
+
 def test_recovering_where_nothing_is_left_changes_nothing(repo: Repo) -> None:
     landing = intent(repo, candidate(repo, PHASE))
     before = snapshot(repo)

@@ -11,7 +11,7 @@ The order is what makes every instant safe to die in:
 
 Dead before 4: the locks go, nothing has happened. Dead in 4 or before 5: what was written is taken back
 (`undo`). Dead after 5: step 6 is all that is missing, since 5 comes after 4 was whole. `recover` looks at the
-note in the lock and at the branch, and does one of these; the living end their landing by the same code.
+note of the hold and at the branch, and does one of these; the living end their landing by the same code.
 Swapping first would show the user a staged revert of the phase after a crash, writing first without
 the lock on the branch a half-applied one.
 """
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 #: How far back a landing is looked for when the user has worked on top of it or rewritten the branch.
 DEEPEST = 2_000
+#: Every exit code, death by a signal included: whatever git wrote is taken back.
+_ANY = range(-64, 256)
 #: The instants of a landing, in their order; crash tests die at each.
 POINTS = (
     "land.hold.after",
@@ -175,7 +177,7 @@ class CherryPick:
             # Linking a file changes its ctime, and nothing else.
             *("-c", "core.trustctime=false", "read-tree", "-m", "-u", landing.old, landing.new),
             env=held.env,
-            ok=range(-64, 256),  # killed by a signal, too: whatever it wrote is taken back
+            ok=_ANY,
             fds=(held.fd,),
         )
         said = " / ".join(ran.err.splitlines())
@@ -185,15 +187,26 @@ class CherryPick:
         """End a landing, ours or a dead one's, by what has happened."""
         try:
             if held.writing:
-                if self._git.tip(landing.ref) == landing.new or self.observe(landing):
-                    held.install()
-                else:
-                    undo(self._git.at(held.checkout.root), held, self._changes(landing))
+                self._finish(landing, held)
             self._point("land.install.after")
         except BaseException:
             held.close()
             raise
         held.release()
+
+    def _finish(self, landing: Landing, held: HeldIndex) -> None:
+        git = self._git.at(held.checkout.root)
+        swapped = self._git.tip(landing.ref) == landing.new
+        if swapped and not held.adopted:
+            held.install()
+        elif swapped:
+            # The index may be old, or new, or changed by a user who took our lock away: then git refuses.
+            held.copy()
+            if git.run("read-tree", "-i", "-m", landing.old, landing.new, env=held.env, ok=_ANY).code == 0:
+                git.run("update-index", "-q", "--refresh", env=held.env, ok=(0, 1))
+                held.install()
+        elif not self.observe(landing):
+            undo(git, held, self._changes(landing))
 
     def _not_there(self, landing: Landing, said: str = "") -> LandingAnswer:
         """Why the branch could not be swapped."""
