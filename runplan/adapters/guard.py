@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from runplan.adapters.gittrace import traced_commands
 from runplan.adapters.registry import entries as worktree_entries
 from runplan.adapters.repository import refs_snapshot
 from runplan.adapters.restoring import Restorer
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 #: Files below the common directory that decide what git does; hooks come on top.
 FILES = ("config", "config.worktree", "info/attributes", "info/exclude")
+TICK_NS = 20_000_000  #: by how much the kernel's clock for files may be behind
 LARGEST = 1024 * 1024  #: bytes of a hook that are kept to be put back
 
 
@@ -50,16 +52,29 @@ class Guard:
         }
 
     def compare(
-        self, before: Mapping[str, object], *, own: Collection[str], tools: Sequence[ToolUsed]
+        self,
+        before: Mapping[str, object],
+        *,
+        own: Collection[str],
+        tools: Sequence[ToolUsed],
+        worktree: Path | None = None,
+        trace: Path | None = None,
     ) -> tuple[Finding, ...]:
-        """What changed since `before` and is not plainly the user's. Only the refs in `own` may have moved."""
+        """What changed since `before` and is not plainly the user's. Only the refs in `own` may have moved.
+
+        `worktree` is the agent's own; branches in other leased worktrees are those of other runs. `trace` is
+        what git wrote down below the agent (adapters/gittrace.py).
+        """
         old = _stamp(before)
+        if trace is not None:
+            places = [self._root, *(entry.worktree for entry in worktree_entries(self._common_dir))]
+            tools = (*tools, *traced_commands(trace, places))
         evidence = Evidence(
             entries=self._entries,
             tagger=self._tagger,
             head_entries=self._head_entries(_number(before["head_log"])),
             tools=tools,
-            others=self._branches_of_runs(),
+            others=self._branches_of_runs(besides=worktree),
             prefix=self._prefix,
         )
         found = compare(old, self._seen(), evidence, own=own)
@@ -118,10 +133,10 @@ class Guard:
         name, _, rest = line.removeprefix("tagger ").partition(" <")
         return Identity(name=name, email=rest.partition(">")[0])
 
-    def _branches_of_runs(self) -> frozenset[str]:
+    def _branches_of_runs(self, *, besides: Path | None) -> frozenset[str]:
         """The branches checked out in worktrees that runplan leased; by our own index we know them."""
         leased = (entry for entry in worktree_entries(self._common_dir) if (entry.directory / OWN_INDEX).exists())
-        return frozenset(entry.attached for entry in leased if entry.attached)
+        return frozenset(entry.attached for entry in leased if entry.attached and entry.worktree != besides)
 
     def _written(self, tools: Sequence[ToolUsed], moment: int) -> Iterator[Finding]:
         """Files of the checkout that the agent says it wrote, and that did change."""
@@ -130,7 +145,7 @@ class Guard:
             path = Path(name)
             if not path.is_relative_to(self._root) or any(path.is_relative_to(place) for place in elsewhere):
                 continue
-            if _changed_at(path) >= moment:
+            if _changed_at(path) >= moment - TICK_NS:
                 yield Finding(kind="file", name=str(path.relative_to(self._root)), old="", new="", by_agent=True)
 
 

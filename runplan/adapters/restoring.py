@@ -45,9 +45,14 @@ class Restorer:
 
     def _kept(self, finding: Finding) -> Finding:
         """Nobody is accused, but what is on no ref any more is kept."""
-        if finding.kind in ("ref", "stash") and finding.old and self._git.object(finding.old):
-            return replace(finding, parked=self._park(finding.old, finding.name))
-        return finding
+        if finding.kind not in ("ref", "stash") or not finding.old or self._git.object(finding.old) is None:
+            return finding
+        if (
+            finding.new
+            and self._git.run("merge-base", "--is-ancestor", finding.old, finding.new, ok=(0, 1, 128)).code == 0
+        ):
+            return finding  # the ref went on from it
+        return replace(finding, parked=self._park(finding.old, finding.name))
 
     def _park(self, oid: Oid, ref: str) -> str:
         return self._parking.park(oid, slug="guard", phase=ref.removeprefix("refs/"))
@@ -60,7 +65,10 @@ class Restorer:
         return replace(finding, restored=done.code == 0, parked=parked)
 
     def _stash(self, finding: Finding) -> Finding:
-        """Drop the agent's entry, and no other, from the stack."""
+        """Drop the agent's entry, and no other, from the stack; or put back the one it dropped."""
+        if not finding.new:
+            self._git.run("stash", "store", "-q", "-m", "put back: an agent dropped it", finding.old)
+            return replace(finding, restored=True)
         parked = self._park(finding.new, finding.name)
         stack = [entry.new for entry in reversed(read_log(self._log(finding.name)))]
         if finding.new not in stack:

@@ -10,12 +10,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from runplan.core.gitfacts import Finding, Identity
+from runplan.core.gitwords import git_commands
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from runplan.core.dispatch import ToolUsed
     from runplan.core.gitfacts import Oid
+    from runplan.core.gitwords import GitCommand
 
 AGENT = Identity(name="runplan agent", email="agent@runplan.invalid")
 STASH = "refs/stash"
@@ -23,9 +25,8 @@ OURS = "refs/runplan/"
 REMOTES = "refs/remotes/"
 #: Tools that change a file, by the names agents give them; whoever only reads is not asked about a change.
 _WRITES = re.compile(r"write|edit|append|delete|create|patch|remove|move|replace|mkdir|hook", re.IGNORECASE)
-_CONFIG_COMMAND = re.compile(r"\bgit\b.*\b(config|remote|submodule|sparse-checkout)\b")
 _NAMED_ANEW = ("Branch: renamed", "Branch: copied")
-_ENTRY = re.compile(r"([0-9a-f]+) ([0-9a-f]+) (.*) <(.*?)> \d+ [+-]\d{4}(?:\t(.*))?")
+_ENTRY = re.compile(r"([0-9a-f]+) ([0-9a-f]+) ([^\t]*) <([^\t]*?)> \d+ [+-]\d{4}(?:\t(.*))?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,9 +117,10 @@ def _stashes(before: Stamp, after: Stamp, evidence: Evidence) -> Iterator[Findin
     for entry in evidence.entries(STASH, ""):
         if entry.new in after.stashes and entry.new not in before.stashes and entry.who == AGENT:
             yield Finding(kind="stash", name=STASH, old="", new=entry.new, by_agent=True)
+    by_agent = any(command.loses_stashes for command in _commands(evidence.tools))
     for oid in before.stashes:
         if oid not in after.stashes:
-            yield Finding(kind="stash", name=STASH, old=oid, new="", by_agent=False)
+            yield Finding(kind="stash", name=STASH, old=oid, new="", by_agent=by_agent)
 
 
 def _head(before: Stamp, after: Stamp, evidence: Evidence) -> Finding | None:
@@ -136,11 +138,11 @@ def _files(before: Stamp, after: Stamp) -> list[str]:
 
 def _file(path: str, old: Kept | None, new: Kept | None, evidence: Evidence) -> Finding:
     kind = "hook" if path.startswith("hooks/") else "config"
-    by_agent = any(
-        (_WRITES.search(tool.tool) and tool.path.endswith(f"/{path}"))
-        or (kind == "config" and (tool.tool == "config" or _CONFIG_COMMAND.search(tool.path)))
-        for tool in evidence.tools
-    )
+    by_agent = any(_WRITES.search(tool.tool) and tool.path.endswith(f"/{path}") for tool in evidence.tools)
+    if path.startswith("config") and not by_agent:
+        by_agent = any(tool.tool == "config" for tool in evidence.tools) or any(
+            command.writes_config for command in _commands(evidence.tools)
+        )
     return Finding(kind=kind, name=path, old=spelled(old), new=spelled(new), by_agent=by_agent)
 
 
@@ -155,11 +157,13 @@ def unspelled(text: str) -> Kept | None:
 
 
 def _names_ref(tools: Sequence[ToolUsed], ref: str) -> bool:
-    short = re.escape(re.sub(r"^refs/(heads|tags|remotes)/", "", ref))
-    word = re.compile(rf"(?<![\w./-])(refs/(heads|tags|remotes)/)?{short}(?![\w./-])")
-    return any(
-        (tool.tool == "move_ref" or re.search(r"\bgit\b", tool.path)) and word.search(tool.path) for tool in tools
-    )
+    told = any(tool.tool == "move_ref" and tool.path == ref for tool in tools)
+    return told or any(command.moves(ref) for command in _commands(tools))
+
+
+def _commands(tools: Sequence[ToolUsed]) -> Iterator[GitCommand]:
+    for tool in tools:
+        yield from git_commands(tool.path)
 
 
 def written_files(tools: Sequence[ToolUsed]) -> tuple[str, ...]:

@@ -1,0 +1,82 @@
+"""Reads command lines an agent ran for what they would change in a repository."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: Options of git itself that take the next word.
+_TAKES_A_WORD = frozenset(("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path"))
+_MOVES_REFS = frozenset(
+    ("branch", "checkout", "fetch", "notes", "pull", "push", "replace", "switch", "symbolic-ref", "tag", "update-ref")
+)
+_OTHER_CONFIG = ("--global", "--system", "--file", "-f", "--blob", "--worktree")
+_READS_CONFIG = ("--get", "-l", "--list", "get", "list", "--show")
+_CHANGES_CONFIG = ("--unset", "--add", "--replace-all", "--remove-section", "--rename-section", "-e", "--edit")
+_FOLLOWS = ("-u", "--set-upstream", "--unset-upstream", "--edit-description", "-t", "--track")
+_LOSES_STASHES = frozenset(("drop", "pop", "clear"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GitCommand:
+    """One call of git."""
+
+    verb: str
+    words: tuple[str, ...]  #: after the verb
+
+    @property
+    def writes_config(self) -> bool:
+        """Whether it could have written the repository's configuration."""
+        if self.verb == "config":
+            return self._sets()
+        if self.verb in ("remote", "submodule", "sparse-checkout", "lfs"):
+            return bool(self.words) and self.words[0] not in ("-v", "show", "get-url", "status", "list")
+        return self.verb in ("branch", "push", "checkout", "switch") and self._has(_FOLLOWS)
+
+    @property
+    def loses_stashes(self) -> bool:
+        return self.verb == "stash" and not _LOSES_STASHES.isdisjoint(self.words[:1])
+
+    def moves(self, ref: str) -> bool:
+        """Whether it could have moved or deleted the ref, which it must name."""
+        short = re.sub(r"^refs/(heads|tags|remotes)/", "", ref)
+        named = (word.lstrip("+:").rpartition(":")[2] for word in self.words)
+        return self.verb in _MOVES_REFS and any(word in (ref, short, ref.removeprefix("refs/")) for word in named)
+
+    def _sets(self) -> bool:
+        if self._has(_OTHER_CONFIG) or self._has(_READS_CONFIG):
+            return False
+        return self._has(_CHANGES_CONFIG) or sum(not word.startswith("-") for word in self.words) > 1
+
+    def _has(self, options: tuple[str, ...]) -> bool:
+        return any(
+            word == one or (one.startswith("--") and word.startswith(one)) for word in self.words for one in options
+        )
+
+
+def git_commands(line: str) -> Iterator[GitCommand]:
+    """Every call of git in a shell line, as far as it can be read without running it."""
+    for part in re.split(r"[;&|\n()]+", line):
+        words = _split(part)
+        at = next((at for at, word in enumerate(words) if word == "git" or word.endswith("/git")), None)
+        if at is not None and (command := _command(words[at + 1 :])):
+            yield command
+
+
+def _split(part: str) -> list[str]:
+    try:
+        return shlex.split(part)
+    except ValueError:  # a quote that the split above has torn apart
+        return part.split()
+
+
+def _command(words: list[str]) -> GitCommand | None:
+    at = 0
+    while at < len(words) and words[at].startswith("-"):
+        at += 2 if words[at] in _TAKES_A_WORD else 1
+    return GitCommand(verb=words[at], words=tuple(words[at + 1 :])) if at < len(words) else None

@@ -1,0 +1,250 @@
+"""Who did it: the rules of attribution, without a repository."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from runplan.core.dispatch import ToolUsed
+from runplan.core.gitfacts import Finding, Identity
+from runplan.core.gitwords import GitCommand, git_commands
+from runplan.core.guard import (
+    AGENT,
+    Evidence,
+    Kept,
+    Logged,
+    Stamp,
+    compare,
+    read_log,
+    since,
+    spelled,
+    unspelled,
+    written_files,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+UMA = Identity(name="Uma User", email="uma@example.org")
+A, B, C, ZERO = "a" * 40, "b" * 40, "c" * 40, "0" * 40
+EMPTY = Stamp(refs={}, head="ref: refs/heads/main", stashes=(), files={})
+
+
+def logged(who: Identity, old: str = A, new: str = B, message: str = "commit: x") -> Logged:
+    return Logged(old=old, new=new, who=who, message=message)
+
+
+def evidence(*entries: Logged, tagger: Identity | None = None, **more: object) -> Evidence:
+    def entries_of(ref: str, old: str) -> Sequence[Logged]:
+        return entries
+
+    blank = Evidence(entries=entries_of, tagger=lambda oid: tagger)
+    return replace(blank, **more)  # type: ignore[arg-type]
+
+
+def moved(ref: str, old: str, new: str, proof: Evidence, own: tuple[str, ...] = ()) -> tuple[Finding, ...]:
+    before = replace(EMPTY, refs={ref: old} if old else {})
+    after = replace(EMPTY, refs={ref: new} if new else {})
+    return compare(before, after, proof, own=own)
+
+
+# --- refs ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("entries", "accused", "safe"),
+    [
+        pytest.param([logged(AGENT)], True, True, id="the agent alone"),
+        pytest.param([logged(AGENT), logged(UMA, B, C)], True, False, id="the user on top"),
+        pytest.param([logged(UMA), logged(AGENT, B, C)], True, False, id="the user below"),
+    ],
+)
+def test_a_reflog_entry_says_who_moved_a_ref(entries: list[Logged], accused: bool, safe: bool) -> None:
+    (found,) = moved("refs/heads/main", A, C, evidence(*entries))
+    assert (found.by_agent, found.safe) == (accused, safe)
+
+
+def test_a_ref_moved_by_anybody_else_is_no_finding() -> None:
+    assert moved("refs/heads/main", A, B, evidence(logged(UMA))) == ()
+
+
+@pytest.mark.parametrize("ref", ["refs/heads/own", "refs/runplan/candidate/r", "refs/remotes/origin/HEAD"])
+def test_some_refs_may_move_whoever_moves_them(ref: str) -> None:
+    assert moved(ref, A, B, evidence(logged(AGENT)), own=("refs/heads/own",)) == ()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "proof", "expected"),
+    [
+        pytest.param(A, "", evidence(), False, id="deleted, nobody known: a warning"),
+        pytest.param(A, B, evidence(), False, id="moved without a log: a warning"),
+        pytest.param("", B, evidence(), None, id="new without a log: nothing was lost"),
+        pytest.param("", B, evidence(tagger=AGENT), True, id="a tag the agent signed its name to"),
+        pytest.param("", B, evidence(tagger=UMA), None, id="the user's tag"),
+        pytest.param(A, "", evidence(tools=[ToolUsed(tool="move_ref", path="refs/tags/v1")]), True, id="told"),
+        pytest.param(A, "", evidence(tools=[ToolUsed(tool="Bash", path="git tag -d v1")]), True, id="by command"),
+        pytest.param(A, "", evidence(tools=[ToolUsed(tool="Bash", path="git log v1")]), False, id="only looked"),
+    ],
+)
+def test_without_a_log_other_evidence_is_needed(old: str, new: str, proof: Evidence, expected: bool | None) -> None:
+    found = moved("refs/tags/v1", old, new, proof)
+    assert [one.by_agent for one in found] == ([] if expected is None else [expected])
+
+
+def test_what_runplan_removes_itself_is_no_finding() -> None:
+    proof = evidence(prefix="refs/heads/runplan/")
+    assert moved("refs/heads/runplan/plan/1", A, "", proof) == ()
+    assert len(moved("refs/heads/mine", A, "", proof)) == 1
+
+
+def test_another_runs_branch_is_that_runs_business() -> None:
+    assert moved("refs/heads/runplan/x/1", A, B, evidence(logged(AGENT), others=["refs/heads/runplan/x/1"])) == ()
+
+
+@pytest.mark.parametrize(
+    ("message", "accused"), [("fetch origin: fast-forward", False), ("pull: ff", False), ("update by push", True)]
+)
+def test_an_agent_may_fetch_but_not_push(message: str, accused: bool) -> None:
+    found = moved("refs/remotes/origin/main", A, B, evidence(logged(AGENT, message=message)))
+    assert bool(found) is accused
+
+
+# --- HEAD, stash, files -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("entries", "expected"),
+    [
+        pytest.param([logged(UMA, A, A)], None, id="the user switched"),
+        pytest.param([logged(AGENT, A, A)], (True, True), id="the agent switched, same commit"),
+        pytest.param([logged(AGENT, A, B)], (True, False), id="to another commit"),
+        pytest.param([logged(AGENT, A, A), logged(UMA, A, A)], (True, False), id="the user went on"),
+    ],
+)
+def test_head_is_the_agents_doing_only_by_its_log(entries: list[Logged], expected: tuple[bool, bool] | None) -> None:
+    found = compare(EMPTY, replace(EMPTY, head="ref: refs/heads/x"), evidence(head_entries=entries), own=())
+    assert [(one.by_agent, one.safe) for one in found] == ([expected] if expected else [])
+
+
+def test_stashes_are_told_apart_one_by_one() -> None:
+    before, after = replace(EMPTY, stashes=(A,)), replace(EMPTY, stashes=(B, C))
+    proof = evidence(logged(UMA, ZERO, B), logged(AGENT, B, C))
+    assert [(one.old, one.new, one.by_agent) for one in compare(before, after, proof, own=())] == [
+        ("", C, True),
+        (A, "", False),
+    ]
+    dropped = replace(proof, tools=[ToolUsed(tool="Bash", path="git stash pop")])
+    assert [one.by_agent for one in compare(before, after, dropped, own=())] == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("path", "tool", "accused"),
+    [
+        ("config", ToolUsed(tool="config", path="user.name"), True),
+        ("config", ToolUsed(tool="Write", path="/r/.git/config"), True),
+        ("config", ToolUsed(tool="Read", path="/r/.git/config"), False),
+        ("config", ToolUsed(tool="Bash", path="cd /x && git -C . config user.name x"), True),
+        ("config", ToolUsed(tool="Bash", path="git config --global user.name x"), False),
+        ("config", ToolUsed(tool="hook", path="/r/.git/hooks/pre-commit"), False),
+        ("hooks/pre-commit", ToolUsed(tool="hook", path="/r/.git/hooks/pre-commit"), True),
+        ("hooks/pre-commit", ToolUsed(tool="Edit", path="/r/.git/hooks/pre-push"), False),
+        ("hooks/pre-commit", ToolUsed(tool="Bash", path="git config x y"), False),
+        ("info/exclude", ToolUsed(tool="Bash", path="git config x y"), False),
+    ],
+)
+def test_configuration_and_hooks_need_a_tool_that_says_so(path: str, tool: ToolUsed, accused: bool) -> None:
+    after = replace(EMPTY, files={path: Kept(text="new", mode=0o644)})
+    (found,) = compare(EMPTY, after, evidence(tools=[tool]), own=())
+    assert (found.name, found.by_agent) == (path, accused)
+
+
+def test_a_file_is_spelled_with_its_mode_and_told_from_none() -> None:
+    for kept in (Kept(text="", mode=0o644), Kept(text="a\nb\n", mode=0o755), None):
+        assert unspelled(spelled(kept)) == kept
+
+
+def test_only_tools_that_write_name_written_files() -> None:
+    tools = [ToolUsed(tool=tool, path=f"/{tool}") for tool in ("Read", "Edit", "write", "Grep", "apply_patch")]
+    assert written_files([*tools, *tools, ToolUsed(tool="Write")]) == ("/Edit", "/write", "/apply_patch")
+
+
+# --- reading ------------------------------------------------------------------------------------------
+
+
+def test_a_log_is_read_line_by_line_and_odd_lines_are_passed_over() -> None:
+    text = f"{ZERO} {A} Ü <Ä> Ö <u@x> 1700000000 +0100\tcommit (initial): a <b> 1 +0000\nodd\n{A} {B}  <> 1 -0000\n"
+    first, second = read_log(text)
+    assert (first.old, first.new, first.who) == (ZERO, A, Identity(name="Ü <Ä> Ö", email="u@x"))
+    assert first.message == "commit (initial): a <b> 1 +0000"
+    assert (second.who, second.message) == (Identity(name="", email=""), "")
+
+
+def test_entries_count_back_to_the_value_that_was_stamped() -> None:
+    log = [logged(AGENT, ZERO, A), logged(AGENT, A, B), logged(AGENT, B, A), logged(UMA, A, C)]
+    assert since(log, A) == (log[3],)
+    assert since(log, B) == tuple(log[2:])
+    assert since(log, "d" * 40) == tuple(log)
+    renamed = [logged(AGENT, ZERO, A), logged(UMA, A, A, "Branch: renamed refs/heads/x to refs/heads/y")]
+    assert since(renamed, ZERO) == (renamed[1],)
+
+
+@pytest.mark.parametrize(
+    ("line", "verbs"),
+    [
+        ("git status", ["status"]),
+        ("cd a && git -C /b -c x=y --no-pager log; /usr/bin/git tag v1 | cat", ["log", "tag"]),
+        ("echo 'git' \"unbalanced", []),
+        ("git commit -m 'it''s; fine'", ["commit"]),
+        ("(git fetch)\ngit", ["fetch"]),
+        ("legit config x y", []),
+        ("", []),
+    ],
+)
+def test_calls_of_git_are_found_in_shell_lines(line: str, verbs: list[str]) -> None:
+    assert [command.verb for command in git_commands(line)] == verbs
+
+
+@pytest.mark.parametrize(
+    ("line", "writes"),
+    [
+        ("config core.hooksPath /x", True),
+        ("config --unset core.hooksPath", True),
+        ("config --add x.y z", True),
+        ("config set x.y z", True),
+        ("config user.name", False),
+        ("config --get user.name", False),
+        ("config --get-all user.name x", False),
+        ("config -l", False),
+        ("config --file x a.b c", False),
+        ("remote add o u", True),
+        ("remote -v", False),
+        ("remote", False),
+        ("push -u origin x", True),
+        ("push origin x", False),
+        ("branch --set-upstream-to=o/x", True),
+        ("commit -m config", False),
+    ],
+)
+def test_commands_that_write_configuration_are_known(line: str, writes: bool) -> None:
+    (command,) = git_commands(f"git {line}")
+    assert command.writes_config is writes
+
+
+@pytest.mark.parametrize(
+    ("line", "moves"),
+    [
+        ("branch -D topic", True),
+        ("update-ref -d refs/heads/topic", True),
+        ("branch -f heads/topic HEAD", True),
+        ("push . +HEAD:topic", True),
+        ("fetch . main:refs/heads/topic", True),
+        ("branch -D topic2", False),
+        ("log topic", False),
+        ("branch", False),
+    ],
+)
+def test_commands_that_move_a_ref_name_it(line: str, moves: bool) -> None:
+    verb, *words = line.split()
+    assert GitCommand(verb=verb, words=tuple(words)).moves("refs/heads/topic") is moves
