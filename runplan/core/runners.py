@@ -56,7 +56,7 @@ _PYTEST = re.compile(
     r"|no tests ran) in [\d.]+s(?: \([\d:]+\))? ?=*$"
 )
 _PYTEST_NAMES = re.compile(r"^=+ short test summary info =+$")
-_PYTEST_NAME = re.compile(r"^(?:(?:SUB)?FAILED|ERROR) (.+?)(?: - .*)?$")
+_PYTEST_NAME = re.compile(r"^(?:FAILED |ERROR |(?=SUBFAILED))([^\[]+?\[.*?\]|.+?)(?: - .*)?$")
 
 
 def _pytest(lines: list[str]) -> Closing | None:
@@ -198,6 +198,7 @@ _NODE = re.compile(r"^[#ℹ] fail (\d+)$")
 _NODE_PASS = re.compile(r"^[#ℹ] pass (\d+)$")
 _NODE_CANCELLED = re.compile(r"^[#ℹ] cancelled (\d+)$")
 _TAP_NAME = re.compile(r"^ *not ok (?!.*# (?:TODO|SKIP)\b)(?:\d+ (?:- )?)?(\S.*)$", re.IGNORECASE)
+_NODE_DETAILS = re.compile(r"^✖ failing tests:$")
 _NODE_NAME = re.compile(r"^ *✖ (?!failing tests:)(.+?)(?: \([\d.]+ms\))?$")
 
 
@@ -209,7 +210,9 @@ def _node(lines: list[str]) -> Closing | None:
     cancelled = _last(lines, _NODE_CANCELLED)
     failed = int(found[1].group(1)) + (int(cancelled[1].group(1)) if cancelled else 0)
     names = _named(lines, _TAP_NAME) | _named(lines[: found[0]], _NODE_NAME)
-    return Closing(line=found[0], passed=int(passes[1].group(1)), failed=failed, failures=names)
+    details = _last(lines[found[0] :], _NODE_DETAILS)  # every failure once more, with its trace
+    line = len(lines) - 1 if details else found[0]
+    return Closing(line=line, passed=int(passes[1].group(1)), failed=failed, failures=names)
 
 
 _TAP_PLAN = re.compile(r"^1\.\.(\d+)(?:\s|$)")
@@ -242,8 +245,9 @@ def _ctest(lines: list[str]) -> Closing | None:
     if found is None:
         return None
     failed, total = int(found[1].group(1)), int(found[1].group(2))
+    listed = _last(lines[found[0] :], _CTEST_NAME)
     return Closing(
-        line=found[0],
+        line=found[0] + (listed[0] if listed else 0),
         passed=total - failed,
         failed=failed,
         failures=_named(lines[found[0] :], _CTEST_NAME),

@@ -26,7 +26,7 @@ tests/test_a.py .F                                                       [ 50%]
 =================================== FAILURES ===================================
 FAILED tests/inner.py::test_of_an_inner_suite - printed by the test
 =========================== short test summary info ============================
-FAILED tests/test_a.py::test_two[a b] - assert 1 == 2
+FAILED tests/test_a.py::test_two[a - b] - assert 1 == 2
 ERROR tests/test_b.py - ImportError: no module
 ============= 1 failed, 2 passed, 1 skipped, 1 error in 0.12s (0:00:01) ========
 """
@@ -154,7 +154,7 @@ def read(output: str, *, exit_code: int | None = 0, summary: str = "") -> Result
 @pytest.mark.parametrize(
     ("output", "runner", "passed", "failed", "failures"),
     [
-        (PYTEST, "pytest", 2, 2, {"tests/test_a.py::test_two[a b]", "tests/test_b.py"}),
+        (PYTEST, "pytest", 2, 2, {"tests/test_a.py::test_two[a - b]", "tests/test_b.py"}),
         (UNITTEST, "unittest", 2, 2, {"test_e (m.T.test_e)", "test_f (m.T.test_f)"}),
         (
             GO,
@@ -263,6 +263,18 @@ def test_a_summary_that_is_no_regular_expression_names_the_key() -> None:
 def test_a_coverage_table_after_the_summary_does_not_hide_it() -> None:
     table = "".join(f"src/module_{n}.py     10      0   100%   3-4, 9\n" for n in range(200))
     assert read("3 passed in 0.1s\n" + table).runner == "pytest"
+
+
+def test_traces_after_the_summary_do_not_hide_it() -> None:
+    assert read(NODE_SPEC + "    at somewhere\n" * 100, exit_code=1).failures == {"sums"}
+    many = "".join(f"\t  {n} - case{n} (Timeout)\n" for n in range(100))
+    assert len(read(f"0% tests passed, 100 tests failed out of 100\n{many}", exit_code=8).failures) == 100
+
+
+def test_subtests_are_told_apart() -> None:
+    names = "SUBFAILED(i=0) t.py::test_a - x\nSUBFAILED(i=2) t.py::test_a - x\n"
+    output = f"=== short test summary info ===\n{names}2 failed, 1 subtests passed in 0.1s\n"
+    assert read(output, exit_code=1).failures == {"SUBFAILED(i=0) t.py::test_a", "SUBFAILED(i=2) t.py::test_a"}
 
 
 def test_names_printed_by_a_green_run_are_no_failures() -> None:

@@ -107,6 +107,11 @@ def test_thresholds_that_rise_or_stay_are_fine(before: str, after: str) -> None:
     assert kinds(changed("pyproject.toml", before, after)) == []
 
 
+def test_words_that_only_look_like_skips_are_fine() -> None:
+    innocent = "\nmodel.fit(x)\nsys.exit(1)\nstream.skip(3)\nsubmit.only(2)\nskipped = 1\n"
+    assert kinds(changed("tests/test_a.py", TEST, TEST + innocent)) == []
+
+
 def test_a_removed_test_file_is_found_and_a_moved_one_is_not() -> None:
     assert kinds(deleted("tests/test_a.py")) == ["removed-test"]
     assert kinds(deleted("tests/test_a.py", before="")) == ["removed-test"]
