@@ -30,7 +30,7 @@ def on(tmp_path: Path) -> Iterator[Stage]:
 
 
 def test_the_wall_limit_ends_a_process_that_talks_on_and_on(on: Stage) -> None:
-    dispatch = on.sh("while :; do echo tick; sleep 0.01; done", wall_s=0.2, silence_s=0.1)
+    dispatch = on.sh("while :; do echo tick; sleep 0.01; done", wall_s=0.4)
 
     outcome = on.outcome(dispatch)
 
@@ -47,29 +47,29 @@ def test_the_silence_limit_ends_a_process_that_gives_no_sign_of_life(on: Stage) 
 
 
 def test_output_on_standard_error_is_a_sign_of_life(on: Stage) -> None:
-    outcome = on.outcome(on.sh("for i in 1 2 3 4 5 6; do sleep 0.1; echo $i >&2; done", silence_s=0.4))
+    outcome = on.outcome(on.sh("for i in 1 2 3 4 5 6 7 8; do sleep 0.1; echo $i >&2; done", silence_s=0.6))
 
     assert (outcome.ending, outcome.code) == (Ending.EXITED, 0)
 
 
 def test_work_without_a_word_is_a_sign_of_life_also_in_a_child(on: Stage) -> None:
-    busy = "import time\nend = time.monotonic() + 0.7\nwhile time.monotonic() < end: pass"
+    busy = "import time\nend = time.monotonic() + 1.0\nwhile time.monotonic() < end: pass"
     dispatch = on.python(
         f"import os, sys; os.waitpid(os.posix_spawn(sys.executable, ['p', '-c', {busy!r}], os.environ), 0)",
-        silence_s=0.3,
+        silence_s=0.6,
     )
 
     assert on.outcome(dispatch).ending is Ending.EXITED
 
 
 def test_a_process_that_ignores_the_request_is_killed_after_the_grace(on: Stage) -> None:
-    outcome = on.outcome(on.sh("trap '' TERM; echo deaf; while :; do sleep 0.01; done", wall_s=0.2, grace_s=0.1))
+    outcome = on.outcome(on.sh("trap '' TERM; echo deaf; while :; do sleep 0.01; done", wall_s=0.5, grace_s=0.1))
 
     assert (outcome.ending, outcome.signal) == (Ending.TIMEOUT, signal.SIGKILL)
 
 
 def test_last_words_within_the_grace_are_kept(on: Stage) -> None:
-    dispatch = on.sh("trap 'echo bye; exit 3' TERM; while :; do sleep 0.01; done", wall_s=0.2, grace_s=5.0)
+    dispatch = on.sh("trap 'echo bye; exit 3' TERM; while :; do sleep 0.01; done", wall_s=0.5, grace_s=5.0)
 
     outcome = on.outcome(dispatch)
 
@@ -149,14 +149,14 @@ def test_whatever_an_agent_leaves_behind_is_ended_and_counted(on: Stage, leave: 
 
 
 def test_a_limit_ends_the_descendants_too(on: Stage) -> None:
-    dispatch = on.sh("setsid sh -c 'echo $$ >child; exec sleep 30' & sleep 30", wall_s=0.3)
+    dispatch = on.sh("setsid sh -c 'echo $$ >child; exec sleep 30' & sleep 30", wall_s=0.5)
 
     assert on.outcome(dispatch).ending is Ending.TIMEOUT
     assert gone(pid_in(on.path / "child"))
 
 
 def test_a_leftover_that_chatters_without_end_cannot_hold_the_dispatch(on: Stage) -> None:
-    dispatch = on.sh("trap '' TERM; yes & echo $! >child; sleep 0.05")
+    dispatch = on.sh("trap '' TERM; yes $(printf %01000d 0) & echo $! >child; sleep 0.05")
 
     assert on.outcome(dispatch).ending is Ending.EXITED
     assert gone(pid_in(on.path / "child"))

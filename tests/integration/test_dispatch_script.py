@@ -270,19 +270,19 @@ def test_a_verifier_answers_for_every_item_of_the_prompt(
         pytest.param('signal = "KILL"', Ending.SIGNALLED, None, signal.SIGKILL, id="signal"),
         pytest.param('delete = "absent"', Ending.EXITED, 70, None, id="a step that cannot be played"),
         pytest.param("sleep = 30", Ending.SILENT, None, signal.SIGTERM, id="silence"),
-        pytest.param("busy = 0.8", Ending.EXITED, 0, None, id="silent work"),
+        pytest.param("busy = 1.0", Ending.EXITED, 0, None, id="silent work"),
     ],
 )
 def test_it_ends_in_every_way(
     theatre: Theatre, step: str, ending: Ending, code: int | None, number: int | None
 ) -> None:
-    _, outcome = theatre.play(step, silence_s=0.3)
+    _, outcome = theatre.play(step, silence_s=0.6)
 
     assert (outcome.ending, outcome.code, outcome.signal) == (ending, code, number)
 
 
 def test_a_stubborn_one_has_to_be_killed(theatre: Theatre) -> None:
-    _, outcome = theatre.play("stubborn = true", 'say = "no"', "sleep = 30", wall_s=0.3, grace_s=0.1)
+    _, outcome = theatre.play("stubborn = true", 'say = "no"', "sleep = 30", wall_s=0.8, grace_s=0.1)
 
     assert (outcome.ending, outcome.signal) == (Ending.TIMEOUT, signal.SIGKILL)
 
