@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from runplan.core.sections import STATUS
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -76,16 +78,21 @@ def body_of(lines: Lines, first: int, end: int, headings: tuple[Heading, ...]) -
 def bullets(lines: Lines, part: range) -> Iterator[Bullet]:
     """The items of the lists in some lines, nested ones too."""
     for i in part:
-        found = None if lines.inert[i] else _BULLET.match(lines.texts[i])
-        if found is not None:
-            text = " ".join([lines.texts[i][found.end() :].strip(), *_continued(lines, i + 1, part.stop)])
-            yield Bullet(index=i, indent=len(found.group(1).expandtabs(4)), text=text.strip())
-
-
-def _continued(lines: Lines, begin: int, end: int) -> Iterator[str]:
-    for i in range(begin, end):
         text = lines.texts[i]
-        if lines.inert[i] or not text.strip() or text.startswith("#") or _BULLET.match(text):
+        found = None if lines.inert[i] else _BULLET.match(text)
+        if found is None or STATUS.match(text):
+            continue
+        mark = len(found.group(1))
+        text = " ".join([text[found.end() :].strip(), *_continued(lines, range(i + 1, part.stop), mark)])
+        yield Bullet(index=i, indent=len(found.group(1).expandtabs(4)), text=text.strip())
+
+
+def _continued(lines: Lines, below: range, mark: int) -> Iterator[str]:
+    """The lines that go on with an item: those right below it, indented more than its mark."""
+    for i in below:
+        text = lines.texts[i]
+        indented = text[: mark + 1].isspace() and len(text) > mark + 1
+        if lines.inert[i] or not indented or not text.strip() or _BULLET.match(text):
             return
         yield text.strip()
 

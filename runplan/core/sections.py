@@ -11,7 +11,8 @@ from runplan.core.ids import key, read_name
 if TYPE_CHECKING:
     from runplan.core.scan import Lines
 
-_STATUS = re.compile(r"[ \t]*(?:[-*>+][ \t]+)?(\*\*)?Status(?:\*\*:|:\*\*|:)[ \t]*", re.IGNORECASE)
+#: A status line up to its value.
+STATUS = re.compile(r"[ \t]*(?:[-*>+][ \t]+)?(\*\*)?Status(?:\*\*:|:\*\*|:)[ \t]*", re.IGNORECASE)
 _NEXT_FIELD = re.compile(r"\*\*[A-Za-z ]{1,30}(?::\*\*|\*\*:)")
 
 
@@ -69,7 +70,7 @@ def status_line(lines: Lines, section: Section) -> StatusLine | None:
         if lines.inert[i]:
             continue
         plain_ok = plain_ok and not text.startswith("#")
-        found = _STATUS.match(text)
+        found = STATUS.match(text)
         if found is not None and (plain_ok or found.group(1)):
             return StatusLine(index=i, begin=found.end(), end=_value_end(text, found.end()))
     return None

@@ -28,6 +28,10 @@ def test_only_the_top_level_counts_and_text_that_goes_on_is_joined() -> None:
     assert items(body) == [("W1", "a goes on"), ("W2", "b")]
 
 
+def test_a_status_line_is_no_part_of_an_item() -> None:
+    assert items("### Work Items\n\n- a\n**Status:** ⬚\n- **Status:** ⬚\n- b\n") == [("W1", "a"), ("W2", "b")]
+
+
 def test_items_below_sub_headings_count_where_none_stand_above_them() -> None:
     assert items("### Work Items\n\n#### 1.1\n\n- a\n\n#### 1.2\n\n- b\n\n### Design\n\n- c\n") == [
         ("W1", "a"),
