@@ -23,7 +23,16 @@ if TYPE_CHECKING:
 BRANCH = "refs/heads/runplan/plan/1"
 NEXT = "refs/heads/runplan/plan/2"
 AGENT = Identity(name="runplan agent", email="agent@runplan.invalid")
-ODD = ("with space.txt", "new\nline.txt", "ünïcode/日本.txt", "star*[x]?.txt", "-dash", '"quoted"\t.txt', "\\back")
+ODD = (
+    "with space.txt",
+    "new\nline.txt",
+    "ünïcode/日本.txt",
+    "star*[x]?.txt",
+    "-dash",
+    ":(exclude)a.txt",
+    '"quoted"\t.txt',
+    "\\back",
+)
 
 
 @dataclass(kw_only=True)
