@@ -15,7 +15,7 @@ from runplan.adapters.restoring import Restorer
 from runplan.adapters.status import status_of
 from runplan.adapters.worktrees import OWN_INDEX
 from runplan.core.gitfacts import Finding, Identity
-from runplan.core.guard import STASH, Evidence, Kept, Logged, Stamp, compare, read_log, since, written_files
+from runplan.core.guard import STASH, Evidence, FileStamp, Logged, Stamp, compare, read_log, since, written_files
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -105,13 +105,13 @@ class Guard:
             files=dict(self._files()),
         )
 
-    def _files(self) -> Iterator[tuple[str, Kept]]:
+    def _files(self) -> Iterator[tuple[str, FileStamp]]:
         hooks = self._common_dir / "hooks"
         names = sorted(path.name for path in hooks.iterdir()) if hooks.is_dir() else []
         for name in (*FILES, *(f"hooks/{name}" for name in names if not name.endswith(".sample"))):
             path = self._common_dir / name
             if path.is_file() and path.stat().st_size <= LARGEST:
-                yield name, Kept(text=_text(path), mode=stat.S_IMODE(path.stat().st_mode))
+                yield name, FileStamp(text=_text(path), mode=stat.S_IMODE(path.stat().st_mode))
 
     def _log(self, ref: str) -> Path:
         return self._common_dir / "logs" / ref
@@ -178,7 +178,7 @@ def _stamp(stored: Mapping[str, object]) -> Stamp:
         refs=refs,
         head=str(stored["head"]),
         stashes=tuple(stashes),
-        files={path: Kept(mode=mode, text=text) for path, (mode, text) in files.items()},
+        files={path: FileStamp(mode=mode, text=text) for path, (mode, text) in files.items()},
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from runplan.adapters.parking import Parking
-from runplan.core.guard import Kept, read_log, unspelled
+from runplan.core.guard import FileStamp, read_log, unspelled
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -117,7 +117,7 @@ class Restorer:
         lock.replace(path)
         return replace(finding, restored=True, parked=parked)
 
-    def _put_aside(self, name: str, kept: Kept) -> Path:
+    def _put_aside(self, name: str, kept: FileStamp) -> Path:
         home = self._common_dir / PARKED_FILES
         home.mkdir(parents=True, exist_ok=True)
         stem = name.replace("/", "-")
@@ -127,8 +127,8 @@ class Restorer:
         return aside
 
 
-def _content(path: Path) -> Kept | None:
+def _content(path: Path) -> FileStamp | None:
     try:
-        return Kept(text=os.fsdecode(path.read_bytes()), mode=path.stat().st_mode & 0o7777)
+        return FileStamp(text=os.fsdecode(path.read_bytes()), mode=path.stat().st_mode & 0o7777)
     except FileNotFoundError:
         return None

@@ -30,7 +30,7 @@ _ENTRY = re.compile(r"([0-9a-f]+) ([0-9a-f]+) ([^\t]*) <([^\t]*?)> \d+ [+-]\d{4}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
+class FileStamp:
     """A file of the git directory as it stood."""
 
     text: str
@@ -44,7 +44,7 @@ class Stamp:
     refs: Mapping[str, Oid]
     head: str  #: what the main checkout's HEAD says
     stashes: tuple[Oid, ...]  #: oldest first
-    files: Mapping[str, Kept]  #: configuration and hooks, by path below the common directory
+    files: Mapping[str, FileStamp]  #: configuration and hooks, by path below the common directory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +136,7 @@ def _files(before: Stamp, after: Stamp) -> list[str]:
     return [path for path in paths if before.files.get(path) != after.files.get(path)]
 
 
-def _file(path: str, old: Kept | None, new: Kept | None, evidence: Evidence) -> Finding:
+def _file(path: str, old: FileStamp | None, new: FileStamp | None, evidence: Evidence) -> Finding:
     kind = "hook" if path.startswith("hooks/") else "config"
     by_agent = any(_WRITES.search(tool.tool) and tool.path.endswith(f"/{path}") for tool in evidence.tools)
     if path.startswith("config") and not by_agent:
@@ -146,14 +146,14 @@ def _file(path: str, old: Kept | None, new: Kept | None, evidence: Evidence) -> 
     return Finding(kind=kind, name=path, old=spelled(old), new=spelled(new), by_agent=by_agent)
 
 
-def spelled(kept: Kept | None) -> str:
+def spelled(kept: FileStamp | None) -> str:
     """A file in one string, its mode in the first line; empty when there is none."""
     return f"{kept.mode:o}\n{kept.text}" if kept else ""
 
 
-def unspelled(text: str) -> Kept | None:
+def unspelled(text: str) -> FileStamp | None:
     mode, _, content = text.partition("\n")
-    return Kept(text=content, mode=int(mode, 8)) if mode else None
+    return FileStamp(text=content, mode=int(mode, 8)) if mode else None
 
 
 def _names_ref(tools: Sequence[ToolUsed], ref: str) -> bool:

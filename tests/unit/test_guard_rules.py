@@ -13,7 +13,7 @@ from runplan.core.gitwords import GitCommand, git_commands
 from runplan.core.guard import (
     AGENT,
     Evidence,
-    Kept,
+    FileStamp,
     Logged,
     Stamp,
     compare,
@@ -155,13 +155,13 @@ def test_stashes_are_told_apart_one_by_one() -> None:
     ],
 )
 def test_configuration_and_hooks_need_a_tool_that_says_so(path: str, tool: ToolUsed, accused: bool) -> None:
-    after = replace(EMPTY, files={path: Kept(text="new", mode=0o644)})
+    after = replace(EMPTY, files={path: FileStamp(text="new", mode=0o644)})
     (found,) = compare(EMPTY, after, evidence(tools=[tool]), own=())
     assert (found.name, found.by_agent) == (path, accused)
 
 
 def test_a_file_is_spelled_with_its_mode_and_told_from_none() -> None:
-    for kept in (Kept(text="", mode=0o644), Kept(text="a\nb\n", mode=0o755), None):
+    for kept in (FileStamp(text="", mode=0o644), FileStamp(text="a\nb\n", mode=0o755), None):
         assert unspelled(spelled(kept)) == kept
 
 
