@@ -130,14 +130,11 @@ _CARGO_LISTED = re.compile(r"^    (\S+)$")
 
 
 def _cargo(lines: list[str]) -> Closing | None:
-    """One result for each test binary: together they are the summary, unless one has not closed."""
+    """One result for each test binary: together they are the summary."""
     found = _last(lines, _CARGO)
     if found is None:
         return None
     results = [match for line in lines if (match := _CARGO.match(line))]
-    begun = _last(lines, _CARGO_BEGINS)
-    if begun and begun[0] > found[0]:
-        return None
     listed = _last(lines[: found[0]], re.compile(r"^failures:$"))
     names = lines[listed[0] : found[0]] if listed else []
     return Closing(

@@ -113,7 +113,7 @@ def examine(changes: Sequence[FileChange], permit: Permit) -> tuple[Tampering, .
     found: list[Tampering] = []
     for change in changes:
         found += _scope(change.path, permit)
-        if change.path in permit.bookkeeping or permit.names(change.path):
+        if permit.names(change.path):
             continue
         if change.added and named_like_secret(change.path):
             found.append(_found(TamperKind.SECRET, change.path, "looks like a secret"))

@@ -271,6 +271,14 @@ def test_traces_after_the_summary_do_not_hide_it() -> None:
     assert len(read(f"0% tests passed, 100 tests failed out of 100\n{many}", exit_code=8).failures) == 100
 
 
+def test_an_ok_before_the_count_closes_nothing() -> None:
+    assert read("OK\nRan 1 test in 0.1s\n").runner == ""
+
+
+def test_a_second_test_binary_that_does_not_close_is_unfinished() -> None:
+    assert not read(CARGO + "running 3 tests\ntest a ... ok\n", exit_code=1).finished
+
+
 def test_subtests_are_told_apart() -> None:
     names = "SUBFAILED(i=0) t.py::test_a - x\nSUBFAILED(i=2) t.py::test_a - x\n"
     output = f"=== short test summary info ===\n{names}2 failed, 1 subtests passed in 0.1s\n"

@@ -107,6 +107,12 @@ def test_thresholds_that_rise_or_stay_are_fine(before: str, after: str) -> None:
     assert kinds(changed("pyproject.toml", before, after)) == []
 
 
+def test_a_test_emptied_behind_new_assertions_is_found() -> None:
+    busy = EMPTIER.replace("    assert add(0, 0) == 0\n", "    assert add(0, 0) == 0\n    assert add(0, 1) == 1\n")
+    (finding,) = examine([changed("tests/test_a.py", TEST, busy)], a_permit())
+    assert finding.detail == "assert nothing any more: test_two"
+
+
 def test_words_that_only_look_like_skips_are_fine() -> None:
     innocent = "\nmodel.fit(x)\nsys.exit(1)\nstream.skip(3)\nsubmit.only(2)\nskipped = 1\n"
     assert kinds(changed("tests/test_a.py", TEST, TEST + innocent)) == []

@@ -49,6 +49,7 @@ def test_a_phase_without_items_is_answered_as_a_whole() -> None:
         pytest.param([stated("W1"), stated("C1", "N/A.")], ["C1"], id="evidence that says nothing"),
         pytest.param([stated("W1"), stated("C1", "Noted as gap, fine otherwise")], ["C1"], id="a noted gap"),
         pytest.param([stated("W1"), stated("C1"), stated("C1", passed=False)], ["C1"], id="pass and fail"),
+        pytest.param([stated("W1", passed=False), stated("W1"), stated("C1")], ["W1"], id="fail and pass"),
         pytest.param([stated("w1"), stated("C1")], ["W1"], id="ids are exact"),
     ],
 )
