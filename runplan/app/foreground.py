@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from runplan.app.runner import advance
+from runplan.core.errors import RunplanError
 from runplan.core.events import RunEnded
 from runplan.core.reasons import Reason
 
@@ -18,11 +19,29 @@ if TYPE_CHECKING:
     from runplan.core.run import RunState
 
 
+GRACE_S = 3.0  #: what an agent gets to end itself when its person interrupts
+
+
 def work(journal: Journal, world: World, *, person: Callable[[RunState], Approved | Rejected | None]) -> Decision:
     """Advance until the run has ended or waits for a person; `person` answers what can be answered here and now.
 
-    Between two steps there is nothing but the wait for the process that runs: no turn, no poll.
+    Between two steps there is nothing but the wait for the process that runs: no turn, no poll. What git, disk or
+    network refuse leaves the run where it is, to be gone on with; any other fault ends it by name.
     """
+    try:
+        return _work(journal, world, person)
+    except RunplanError:
+        raise
+    except KeyboardInterrupt:
+        end_agents(journal, world)
+        raise
+    except Exception as error:  # the edge of a run: whatever it was, the journal has to tell
+        journal.append(RunEnded(outcome="failed", reason=Reason.CRASHED, detail=f"{type(error).__name__}: {error}"))
+        world.claims.release(world.plan, run=world.run)
+        raise
+
+
+def _work(journal: Journal, world: World, person: Callable[[RunState], Approved | Rejected | None]) -> Decision:
     while True:
         decision = advance(journal, world)
         if journal.state.ended is not None:
@@ -38,14 +57,8 @@ def work(journal: Journal, world: World, *, person: Callable[[RunState], Approve
             world.dispatches.wait([running.id], timeout_s=None)
 
 
-def end_agents(journal: Journal, world: World, *, grace_s: float) -> None:
-    """The person interrupts: end what runs; the journal shows the rest, and the next start goes on from there."""
+def end_agents(journal: Journal, world: World) -> None:
+    """The person interrupts: end what runs; the journal tells the rest, and the next start goes on from there."""
     running = journal.state.phase.dispatch if journal.state.phase else None
     if running is not None:
-        world.dispatches.end(running.id, grace_s=grace_s)
-
-
-def crash(journal: Journal, world: World, told: str) -> None:
-    """Something nobody expected: the run ends in a named outcome, and everything it made stays where it is."""
-    journal.append(RunEnded(outcome="failed", reason=Reason.CRASHED, detail=told))
-    world.claims.release(world.plan, run=world.run)
+        world.dispatches.end(running.id, grace_s=GRACE_S)

@@ -14,12 +14,21 @@ if TYPE_CHECKING:
     from runplan.core.actions import Action
 
 
+class StandsStill(Exception):
+    """The machine asks for what it has just got; a fault of ours, never of the user's."""
+
+
 def advance(journal: Journal, world: World) -> Decision:
     """Take every step that is due; return when the run has ended or waits for something outside.
 
     Calling it late or twice is harmless: everything it knows it reads from the journal and from the world.
     """
+    last: Decision | None = None
     while (decision := decide(journal.state)).actions:
+        if decision == last:
+            # Facts were recorded and changed nothing: going on would do the same for ever.
+            raise StandsStill(f"{decision.why}: {decision.actions} was done and is due again")
+        last = decision
         taken = [take(action, journal, world) for action in decision.actions]
         if not any(taken):  # only processes that are still running
             break

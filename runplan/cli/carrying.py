@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -71,6 +72,8 @@ def carry_here(at: Here, errand: Errand) -> Exit:
     """Work the errand in this process."""
     from runplan.wiring.session import session
 
+    # A polite end from outside is an interruption like Ctrl-C: agents are ended, the journal stays true.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with session(at) as rooms:
         plan, slug = errand.started.plan, errand.started.slug
         answer = carry(

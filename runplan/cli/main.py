@@ -75,10 +75,10 @@ def _guarded(verb: str, words: list[str], *, debug: bool) -> int:
         # The reader has gone (`runplan logs | head`): nothing to say, and nobody to say it to.
         sys.stderr.close()
         return int(Exit.DONE)
-    except OSError as error:
+    except Exception as error:  # the edge of the command: a person gets one line
         if debug:
             raise
-        print(f"runplan: {error}; see the traceback with --debug", file=sys.stderr)
+        print(f"runplan: unexpected {type(error).__name__}: {error}; run it again with --debug", file=sys.stderr)
         return int(Exit.UNREACHABLE)
 
 

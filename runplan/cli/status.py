@@ -72,8 +72,9 @@ WORDS = {"done": "Done", "todo": "Todo", "in-progress": "In progress", "blocked"
 def _table(view: dict[str, Any]) -> str:
     lines = [f"{view['title']}  ({view['plan']}, {view['status']})"]
     width = max(len(phase["id"]) for phase in view["phases"])
-    for phase in view["phases"]:
-        lines.append(f"  {phase['id']:<{width}}  {_standing(phase, view['next']):<24}  {phase['title']}")
+    lines += [
+        f"  {phase['id']:<{width}}  {_standing(phase, view['next']):<24}  {phase['title']}" for phase in view["phases"]
+    ]
     if view["run"] is not None:
         lines.append(f"  {_running(view)}")
     return "\n".join(lines)

@@ -104,7 +104,7 @@ def _apply(phase: PhaseRun, event: e.Event) -> PhaseRun:
         case e.Leased():
             return replace(phase, lease=event, base=event.base, base_tree=event.base_tree, set_up=not event.fresh)
         case e.BaselineKnown():
-            return replace(phase, baseline=event)
+            return replace(phase, baseline=event, ended=None)
         case e.DispatchStarted():
             return _started(phase, event)
         case e.DispatchEnded():

@@ -5,14 +5,10 @@ from __future__ import annotations
 import os
 import signal
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.support.cli import Project, a_project
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 POINTS = (Path(__file__).parent / "points.txt").read_text(encoding="utf-8").split()
 #: With the moment and the ids given from outside, two runs can be compared by the id of their last commit.
@@ -30,13 +26,13 @@ def new_project(place: Path) -> Project:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, list[str]]]:
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, list[str]]:
     """The last commit of a run nobody disturbs, and every point it passes."""
     place = tmp_path_factory.mktemp("undisturbed")
     project = new_project(place)
     ran = project.start("finish", "auto", RUNPLAN_TEST_POINTS=str(place / "points"))
     assert ran.code == 0, ran.err
-    yield project.repo.head("main"), (place / "points").read_text().split()
+    return project.repo.head("main"), (place / "points").read_text().split()
 
 
 def numbered(passed: list[str]) -> list[str]:

@@ -13,8 +13,6 @@ from tests.support.repos import Repo, init_repo
 
 RUNPLAN = Path(sys.executable).with_name("runplan")
 SETTINGS = """\
-[run]
-worktrees = "{worktrees}"
 [agents]
 implementer = "robot"
 verifier = "robot"
@@ -58,12 +56,15 @@ class Project:
     def env(self) -> dict[str, str]:
         return {**self.repo.env, "HOME": str(self.home), "XDG_CONFIG_HOME": str(self.home / ".config"), **self.extra}
 
-    def runplan(self, *args: str, cwd: Path | None = None, stdin: str = "", **env: str) -> Ran:
+    def runplan(self, *args: str, **env: str) -> Ran:
+        return self.runplan_in(self.path, *args, **env)
+
+    def runplan_in(self, cwd: Path, *args: str, **env: str) -> Ran:
         ran = subprocess.run(
             [RUNPLAN, *args],
-            cwd=cwd or self.path,
+            cwd=cwd,
             env={**self.env, **env},
-            input=stdin.encode(),
+            stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=100,
             check=False,
@@ -98,7 +99,7 @@ class Project:
 
     def settings(self, more: str) -> None:
         """Further settings, below the ones every project has."""
-        self.commit_file("runplan.toml", SETTINGS.format(worktrees=self.home / "worktrees") + more)
+        self.commit_file("runplan.toml", SETTINGS + more)
 
     def show(self, what: str) -> str:
         return self.repo.git("show", what)
@@ -115,18 +116,18 @@ class Project:
         """What a finished run must not leave: refs of its own, worktrees, claims."""
         refs = [ref for ref in self.repo.git("for-each-ref", "--format=%(refname)").split() if "runplan" in ref]
         trees = self.repo.git("worktree", "list", "--porcelain").count("worktree ") - 1
-        places = self.home / "worktrees"
+        places = self.home / ".cache/runplan/worktrees"
         there = [p.name for p in places.iterdir() if p.name != ".trash"] if places.is_dir() else []
         return [*refs, *(["a registered worktree"] if trees else []), *there]
 
 
 def a_plan(*phases: str, depends: dict[str, str] | None = None, front: str = "status: active") -> str:
     """A plan with a tracker and one section for each phase id."""
-    rows = "".join(f"| {id} — Step {id} | ⬚ | | |\n" for id in phases)
+    rows = "".join(f"| {phase} — Step {phase} | ⬚ | | |\n" for phase in phases)
     sections = "".join(
-        f"\n## Phase {id} — Step {id}\n\n### Work Items\n\n- [ ] Write {id}.txt\n"
-        + (f"\n### Dependencies\n\n{depends[id]}\n" if depends and id in depends else "")
-        for id in phases
+        f"\n## Phase {phase} — Step {phase}\n\n### Work Items\n\n- [ ] Write {phase}.txt\n"
+        + (f"\n### Dependencies\n\n{depends[phase]}\n" if depends and phase in depends else "")
+        for phase in phases
     )
     head = f"---\ntitle: X\n{front}\n---\n" if front else ""
     return (
@@ -138,10 +139,10 @@ def a_plan(*phases: str, depends: dict[str, str] | None = None, front: str = "st
 def writes(*phases: str, commit: bool = True) -> str:
     """An agent that writes `<id>.txt` for each phase and commits it."""
     steps = ""
-    for id in phases:
-        steps += f'[[phase."{id}".implement]]\nwrite = "{id}.txt"\ntext = "{id}\\n"\n'
+    for phase in phases:
+        steps += f'[[phase."{phase}".implement]]\nwrite = "{phase}.txt"\ntext = "{phase}\\n"\n'
         if commit:
-            steps += f'[[phase."{id}".implement]]\ncommit = "Write {id}"\ndate = "2026-01-01T00:00:00Z"\n'
+            steps += f'[[phase."{phase}".implement]]\ncommit = "Write {phase}"\ndate = "2026-01-01T00:00:00Z"\n'
     return steps
 
 
@@ -153,7 +154,7 @@ def a_project(place: Path, *phases: str, **env: str) -> Project:
     repo = init_repo(place / "repo")
     repo.env.update(env)
     project = Project(repo=repo, home=home)
-    repo.write("runplan.toml", SETTINGS.format(worktrees=home / "worktrees"))
+    repo.write("runplan.toml", SETTINGS)
     repo.write("plans/X.md", a_plan(*ids))
     repo.write("agent.toml", writes(*ids))
     repo.git("add", "--", "runplan.toml", "plans/X.md", "agent.toml")

@@ -1,0 +1,189 @@
+"""A world made of chance: answers every action with facts that could have happened."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from runplan.core import actions as a
+from runplan.core import events as e
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from runplan.core.run import RunState
+
+    Choose = Callable[[Sequence[str]], str]
+
+
+def started(
+    mode: str = "finish", *, auto: bool = True, test_command: str = "make test", setup: str = ""
+) -> e.RunStarted:
+    return e.RunStarted(
+        plan="plans/x.md",
+        title="X",
+        mode=mode,
+        wanted="",
+        auto=auto,
+        landing="cherry-pick",
+        target="main",
+        slug="x",
+        max_fix_cycles=2,
+        test_command=test_command,
+        setup=setup,
+    )
+
+
+class Chance:
+    """`choose` picks one of the answers; what it picks is the whole difference between two worlds."""
+
+    def __init__(self, choose: Choose, *, phases: int = 2) -> None:
+        self._choose = choose
+        self._left = phases
+        self._number = 0
+
+    def _new(self, word: str) -> str:
+        self._number += 1
+        return f"{word}{self._number}"
+
+    def answer(self, action: a.Action, state: RunState) -> list[e.Event]:
+        match action:
+            case a.ReadPlan():
+                return [self._read()]
+            case a.Lease():
+                return [self._lease(state)]
+            case a.Start(role=role, cycle=cycle, tree=tree, complaint=told):
+                if role == "baseline" and self._choose(["new", "known"]) == "known":
+                    return [e.BaselineKnown(key="k", results="")]
+                return [
+                    e.DispatchStarted(
+                        id=self._new("d"), role=role, agent="robot", cycle=cycle, tree=tree, complaint=told
+                    )
+                ]
+            case a.Await(id=name, role=role):
+                return self._end(name, role)
+            case a.End(id=name):
+                return [e.DispatchEnded(id=name, role="implement", ending="ended", code=None)]
+            case _:
+                return self._judge(action, state)
+
+    def _read(self) -> e.Event:
+        if self._left == 0:
+            choice = self._choose(["all-done", "complete", "blocked"])
+            return e.PlanRead(tip=self._new("c"), choice=choice, final=choice == "all-done")
+        if self._choose(["next", "next", "next", "blocked"]) == "blocked":
+            return e.PlanRead(tip=self._new("c"), choice="blocked", detail="phase 1 is blocked")
+        self._left -= 1
+        return e.PlanRead(
+            tip=self._new("c"), choice="next", phase=self._new("p"), items=(("W1", "x"),), final=self._left == 0
+        )
+
+    def _lease(self, state: RunState) -> e.Event:
+        if self._choose(["fine", "fine", "fine", "refused"]) == "refused":
+            return e.WorkRefused(reason="blocked", detail="the branch exists")
+        phase = state.phase.read.phase if state.phase else ""
+        fresh = self._choose(["fresh", "used"]) == "fresh"
+        return e.Leased(
+            phase=phase, branch=f"refs/heads/{phase}", base="c0", base_tree="t0", worktree="w", attempt=1, fresh=fresh
+        )
+
+    def _end(self, name: str, role: str) -> list[e.Event]:
+        ending = self._choose(
+            ["exited"] * 6 + ["timeout", "silent", "missing", "signalled", "lost", "ended", "running"]
+        )
+        if ending == "running":
+            return []
+        guard = self._choose(["none", "none", "none", "warned", "violated"]) if role in ("implement", "fix") else "none"
+        found: list[e.Event] = (
+            [] if guard == "none" else [e.GuardFound(violated=guard == "violated", lines=("the agent changed x",))]
+        )
+        said = self._choose(["", "done", "blocked", "failed"]) if role in ("implement", "fix") else ""
+        code = int(self._choose(["0", "0", "0", "1"])) if ending == "exited" else None
+        return [*found, e.DispatchEnded(id=name, role=role, ending=ending, code=code, said=said)]
+
+    def _judge(self, action: a.Action, state: RunState) -> list[e.Event]:
+        phase = state.phase
+        match action:
+            case a.TakeWork():
+                if self._choose(["fine", "fine", "refused"]) == "refused":
+                    return [e.WorkRefused(reason="tampered", detail="x")]
+                commits = int(self._choose(["1", "1", "1", "0"]))
+                return [e.WorkTaken(head=self._new("h"), tree=self._new("t"), commits=commits, pristine=True)]
+            case a.JudgeBaseline():
+                if self._choose(["fine", "fine", "red"]) == "red":
+                    return [e.WorkRefused(reason="baseline-red", detail="x")]
+                return [e.BaselineKnown(key="k", results="")]
+            case a.JudgeGate(tree=tree):
+                run = len(phase.gates) + 1 if phase else 1
+                answer = self._choose(["passed", "passed", "failed", "unfinished"])
+                return [e.GateJudged(tree=tree, answer=answer, code=0, line="x", run=run)]
+            case a.JudgeVerdict():
+                return [self._verdict(state)]
+            case _:
+                return self._land(action, state)
+
+    def _verdict(self, state: RunState) -> e.Event:
+        assert state.phase is not None
+        assert state.phase.candidate is not None
+        match self._choose(["pass", "pass", "fail", "invalid", "wrote"]):
+            case "invalid":
+                return e.VerdictInvalid(why="too short")
+            case "wrote":
+                return e.ReadonlyViolated(detail="x")
+            case word:
+                passed = word == "pass"
+                candidate = state.phase.candidate
+                return e.VerdictGiven(
+                    tree=candidate.tree,
+                    patch=candidate.patch,
+                    passed=passed,
+                    items=(("W1", passed, "seen"),),
+                    agent="robot",
+                )
+
+    def _land(self, action: a.Action, state: RunState) -> list[e.Event]:
+        phase = state.phase
+        match action:
+            case a.BuildCandidate():
+                return [self._build(state)]
+            case a.RebuildBranch():
+                return [e.BranchRebuilt(base="c9", base_tree="t9", parked="refs/runplan/parked/x/1/1")]
+            case a.Ask():
+                assert phase is not None
+                assert phase.candidate is not None
+                return [e.ApprovalAsked(tree=phase.candidate.tree)]
+            case a.Land():
+                return self._swap(state)
+            case a.Fail(reason=reason, step=step, detail=detail):
+                return [e.PhaseFailed(phase="1", reason=reason, step=step, detail=detail)]
+            case a.CleanUp():
+                return [e.CleanedUp(phase="1")]
+            case a.Finish(outcome=outcome, reason=reason, detail=detail):
+                return [e.RunEnded(outcome=outcome, reason=reason, detail=detail)]
+            case _:
+                raise AssertionError(action)
+
+    def _build(self, state: RunState) -> e.Event:
+        match self._choose(["built", "built", "built", "same", "conflict", "empty"]):
+            case "conflict":
+                return e.CandidateConflicted(onto="c9", paths=("a",))
+            case "empty":
+                return e.CandidateEmpty(onto="c9")
+            case word:
+                failed = state.phase.failed_tree if state.phase else ""
+                tree = failed if word == "same" and failed else self._new("t")
+                return e.CandidateBuilt(onto="c1", commits=("c2",), tree=tree, patch=self._choose(["p1", "p2"]))
+
+    def _swap(self, state: RunState) -> list[e.Event]:
+        phase = state.phase
+        assert phase is not None
+        begun = phase.landing or e.LandingStarted(id="l", ref="r", old="c1", new="c3", code="c2", locks=())
+        before: list[e.Event] = [] if phase.landing else [begun]
+        match self._choose(["landed", "landed", "held", "moved", "crash"]):
+            case "landed":
+                return [*before, e.Landed(id="l", phase=phase.read.phase, tip="c3", code="c2")]
+            case "held":
+                return [*before, e.LandingHeld(id="l", why="a.txt is edited")]
+            case "moved" if phase.candidate is not None:
+                return [*before, e.LandingMoved(id="l", tip="c4")]
+            case _:
+                return before or [e.Landed(id="l", phase=phase.read.phase, tip="c3", code="c2")]
