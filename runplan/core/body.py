@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from runplan.core.sections import STATUS
 
@@ -21,25 +20,22 @@ _LABEL = re.compile(
 _BULLET = re.compile(r"([ \t]*)(?:[-*+]|[0-9]{1,4}[.)])(?:[ \t]+|\Z)(?:\[[^\]]\](?=[ \t]|\Z)[ \t]*)?")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bullet:
+class Bullet(NamedTuple):
     """An item of a list: bullet, number or box."""
 
-    index: int
+    at: int
     indent: int
     text: str  #: with its continuation lines, joined by blanks
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class Part(NamedTuple):
     """The lines under one heading: with its sub-headings, and up to the first of them."""
 
     whole: range
     direct: range
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Body:
+class Body(NamedTuple):
     """The lines of one phase."""
 
     lines: Lines
@@ -56,12 +52,12 @@ class Body:
                 while later < len(self.headings) and self.headings[later].level > heading.level:
                     later += 1
                 yield Part(
-                    whole=range(heading.index + 1, self._border(later)),
-                    direct=range(heading.index + 1, self._border(place + 1)),
+                    whole=range(heading.at + 1, self._border(later)),
+                    direct=range(heading.at + 1, self._border(place + 1)),
                 )
 
     def _border(self, place: int) -> int:
-        return self.headings[place].index if place < len(self.headings) else self.end
+        return self.headings[place].at if place < len(self.headings) else self.end
 
 
 def body_of(lines: Lines, first: int, end: int, headings: tuple[Heading, ...]) -> Body:
@@ -71,7 +67,7 @@ def body_of(lines: Lines, first: int, end: int, headings: tuple[Heading, ...]) -
         text = lines.texts[i]
         if ":" in text and not lines.inert[i] and (found := _LABEL.match(text)):
             labels.setdefault(found.group(1).lower(), (i, found.group(2).strip()))
-    below = tuple(heading for heading in headings if heading.index > first)
+    below = tuple(heading for heading in headings if heading.at > first)
     return Body(lines=lines, first=first, end=end, headings=below, labels=labels)
 
 
@@ -84,7 +80,7 @@ def bullets(lines: Lines, part: range) -> Iterator[Bullet]:
             continue
         mark = len(found.group(1))
         text = " ".join([text[found.end() :].strip(), *_continued(lines, range(i + 1, part.stop), mark)])
-        yield Bullet(index=i, indent=len(found.group(1).expandtabs(4)), text=text.strip())
+        yield Bullet(at=i, indent=len(found.group(1).expandtabs(4)), text=text.strip())
 
 
 def _continued(lines: Lines, below: range, mark: int) -> Iterator[str]:

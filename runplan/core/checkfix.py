@@ -39,5 +39,5 @@ def _with_tracker(lines: Lines, sections: tuple[Section, ...]) -> bytes:
 
 def _above(lines: Lines, first: Section) -> int:
     """The line to put the tracker on: before the first phase, or before the level 2 heading that holds it."""
-    holders = [h.index for h in lines.headings if h.level == 2 and h.index < first.index]
-    return holders[-1] if first.level > 2 and holders else first.index
+    holders = [h.at for h in lines.headings if h.level == 2 and h.at < first.at]
+    return holders[-1] if first.level > 2 and holders else first.at

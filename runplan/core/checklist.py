@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from runplan.core.ids import key, read_name
 
@@ -22,13 +21,12 @@ _NOT_WORK = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Box:
+class Box(NamedTuple):
     """One item of a checklist that is a phase."""
 
     id: str
     title: str
-    index: int  #: line
+    at: int  #: line
     end: int  #: line after its last continuation line
     column: int  #: of the character between the brackets
     commit: str
@@ -41,7 +39,7 @@ def find_boxes(lines: Lines, outside: Iterable[range], *, only_named: bool) -> t
     if only_named or any(name is not None and name.phase for name in names):
         chosen = [(i, b, n.id, n.title) for (i, b), n in zip(found, names, strict=True) if n and n.phase]
         return tuple(_made(lines, *each) for each in chosen)
-    headings = [heading.index for heading in lines.headings]
+    headings = [heading.at for heading in lines.headings]
     found = [(i, box) for i, box in found if _is_work(lines, bisect(headings, i))]
     titles = [_title(lines.texts[i][box.end() :])[0] for i, box in found]
     own = [name for name in map(read_name, titles) if name is not None and name.strong]
@@ -70,7 +68,7 @@ def _made(lines: Lines, index: int, box: re.Match[str], id_: str, title: str) ->
     return Box(
         id=id_,
         title=title,
-        index=index,
+        at=index,
         end=_end(lines, index),
         column=box.start(1),
         commit=_title(text[box.end() :])[1],

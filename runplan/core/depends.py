@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from runplan.core.body import unbulleted
 from runplan.core.prose import condition, read_prose, resolve, says_none
@@ -18,16 +17,14 @@ _ENTRY = re.compile(r"[,;]| and | & ")
 _PHASE = re.compile(r"phases? ", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class Told(NamedTuple):
     """Something the Dependencies say and the line they say it on."""
 
     line: int
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Depends:
+class Depends(NamedTuple):
     """What a phase waits for."""
 
     hard: tuple[str, ...] = ()

@@ -7,7 +7,7 @@ scalars, which are read but never written.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from runplan.core.errors import PlanUnreadable
 from runplan.core.scan import Lines, scan
@@ -19,21 +19,19 @@ _BLOCK = re.compile(r"[|>][+-]?[0-9]?\Z")
 _PLAIN = re.compile(r"[A-Za-z0-9_./+][\w./+:-]*\Z")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class Entry(NamedTuple):
     """One key with its value and where the value stands."""
 
     key: str  #: dotted for nested keys
     value: str
-    index: int  #: line
+    at: int  #: line
     indent: int
     span: tuple[int, int]  #: columns of the value as written, quotes included
     block: bool  #: a block scalar
     end: int  #: index of the first line after the key, its block or its children
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FrontMatter:
+class FrontMatter(NamedTuple):
     """The entries of a front matter, in their order."""
 
     entries: tuple[Entry, ...]
@@ -83,7 +81,7 @@ def _entry(lines: Lines, i: int, found: re.Match[str], name: str) -> Entry:
     return Entry(
         key=name,
         value=_block_value(lines.texts[i + 1 : end], written) if block else _unquoted(written),
-        index=i,
+        at=i,
         indent=indent,
         span=(begin, begin + len(written)),
         block=block,
@@ -129,11 +127,11 @@ def put(raw: bytes, *, path: str, key: str, value: str, after: str = "") -> byte
     entry = front.entry(key)
     if entry is None:
         return _insert(lines, front, path=path, key=key, value=value, after=after)
-    if entry.block or entry.end > entry.index + 1:
-        line = entry.index + 1
+    if entry.block or entry.end > entry.at + 1:
+        line = entry.at + 1
         raise PlanUnreadable(f"{path}:{line}: {key} holds a block; write it on one line so that it can be set")
-    begin, end = (lines.at(entry.index, column) for column in entry.span)
-    gap = b"" if lines.texts[entry.index][entry.span[0] - 1] in " \t" else b" "
+    begin, end = (lines.offset(entry.at, column) for column in entry.span)
+    gap = b"" if lines.texts[entry.at][entry.span[0] - 1] in " \t" else b" "
     return raw[:begin] + gap + _quoted(value).encode() + raw[end:]
 
 
@@ -144,7 +142,7 @@ def _insert(lines: Lines, front: FrontMatter, *, path: str, key: str, value: str
         depth -= 1
     owner = front.entry(".".join(parts[:depth]))
     if owner is not None and owner.value:
-        raise PlanUnreadable(f"{path}:{owner.index + 1}: {owner.key} has a value; {key} cannot stand below it")
+        raise PlanUnreadable(f"{path}:{owner.at + 1}: {owner.key} has a value; {key} cannot stand below it")
     sibling = owner or front.entry(after)
     at = sibling.end if sibling else lines.front
     indent = _indent_below(front, owner)

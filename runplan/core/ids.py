@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 #: One id. Parts after a dot or a hyphen stay short, so that `1-Setup` is phase 1 and `3b-i` is itself.
 ID = (
@@ -16,8 +16,7 @@ _SEPARATOR = re.compile(r"[*_`]*[ \t]*(?:—|–|-+|:|\.(?![0-9])|\))[*_`]*[ \t]
 _MARKS = "*_`~ \t\r"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Named:
+class Named(NamedTuple):
     """A phase's id and title as a heading, a row or an item gives them."""
 
     id: str

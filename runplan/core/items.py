@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from runplan.core.body import Body, bullets
 
@@ -45,7 +45,7 @@ def _listed(body: Body, letter: str, title: str) -> list[Item]:
 def _top_level(body: Body, part: range) -> list[tuple[int, str]]:
     found = list(bullets(body.lines, part))
     base = found[0].indent if found else 0
-    return [(bullet.index + 1, bullet.text) for bullet in found if bullet.indent < base + 2]
+    return [(bullet.at + 1, bullet.text) for bullet in found if bullet.indent < base + 2]
 
 
 def read_touches(body: Body) -> tuple[str, ...]:
@@ -83,8 +83,7 @@ def _paths(entries: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Execution:
+class Execution(NamedTuple):
     """How a phase is worked: `worktree`, `direct` or `delegate …`."""
 
     how: str = "worktree"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from runplan.core.checklist import Box, find_boxes
 from runplan.core.errors import PlanUnreadable
@@ -39,23 +39,21 @@ class Remark:
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Place(NamedTuple):
     """Where one phase stands in the text. Spans are byte offsets."""
 
     id: str
     title: str
     mark: Mark
     commit: str
-    index: int  #: line that holds the status
+    at: int  #: line that holds the status
     first: int  #: first line of its text
     end: int  #: line after its text
     status_at: tuple[int, int] | None  #: None: no status line yet, it goes below the heading
     commit_at: tuple[int, int] | None  #: None: the commit is written with the status
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
+class Layout(NamedTuple):
     """A plan's phases in tracker order."""
 
     format: Format
@@ -63,8 +61,7 @@ class Layout:
     remarks: tuple[Remark, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bare:
+class Bare(NamedTuple):
     """A plan that keeps no statuses; its phase sections, if it has any."""
 
     sections: tuple[Section, ...]
@@ -76,7 +73,7 @@ def find_layout(lines: Lines, *, path: str) -> Layout | Bare:
     outside = _outside(lines, sections)
     if (table := find_tracker(lines, outside)) is not None:
         return _by_table(lines, table, sections, path)
-    _refuse_twins(((s.id, s.index) for s in sections), "headings", path)
+    _refuse_twins(((s.id, s.at) for s in sections), "headings", path)
     stated = [status_line(lines, section) for section in sections]
     if any(stated):
         return _by_sections(lines, sections, stated)
@@ -97,7 +94,7 @@ def _outside(lines: Lines, sections: Sequence[Section]) -> list[range]:
     """The lines that belong to no phase section."""
     begin, parts = 0, []
     for section in sections:
-        parts.append(range(begin, section.index))
+        parts.append(range(begin, section.at))
         begin = section.end
     return [*parts, range(begin, len(lines.texts))]
 
@@ -108,28 +105,26 @@ def _outside(lines: Lines, sections: Sequence[Section]) -> list[range]:
 def _by_table(lines: Lines, table: Table, sections: Sequence[Section], path: str) -> Layout:
     rows = table.rows
     if not rows:
-        raise PlanUnreadable(
-            f"{path}:{table.index + 1}: the tracker lists no phase; add rows like | 1 — Title | ⬚ | | |"
-        )
-    _refuse_twins(((row.name.id, row.index) for row in rows), "tracker rows", path)
+        raise PlanUnreadable(f"{path}:{table.at + 1}: the tracker lists no phase; add rows like | 1 — Title | ⬚ | | |")
+    _refuse_twins(((row.name.id, row.at) for row in rows), "tracker rows", path)
     listed = {key(row.name.id) for row in rows}
     stray = [s for s in sections if not s.strong and key(s.id) not in listed]
     sections = [s for s in sections if s.strong or key(s.id) in listed]
-    _refuse_twins(((s.id, s.index) for s in sections), "headings", path)
-    _agree([row.name.id for row in rows], sections, "tracker", f"{path}:{table.index + 1}")
+    _refuse_twins(((s.id, s.at) for s in sections), "headings", path)
+    _agree([row.name.id for row in rows], sections, "tracker", f"{path}:{table.at + 1}")
     by_id = {key(section.id): section for section in sections}
     remarks = [
         *(_remark(i, "this tracker row begins with no phase id; it is left out") for i in table.nameless),
-        *(_remark(s.index, f"the tracker lists no phase {s.id}; this heading is no phase") for s in stray),
+        *(_remark(s.at, f"the tracker lists no phase {s.id}; this heading is no phase") for s in stray),
     ]
     places = tuple(_row_place(lines, row, by_id[key(row.name.id)], path) for row in rows)
     return Layout(format=Format.TRACKER, places=places, remarks=tuple(remarks))
 
 
 def _row_place(lines: Lines, row: Row, section: Section, path: str) -> Place:
-    text = lines.texts[row.index]
+    text = lines.texts[row.at]
     if row.status is None:
-        raise PlanUnreadable(f"{path}:{row.index + 1}: the row of phase {row.name.id} has no Status cell; add one")
+        raise PlanUnreadable(f"{path}:{row.at + 1}: the row of phase {row.name.id} has no Status cell; add one")
     status = row.status.of(text)
     commit = read_commit(row.commit.of(text)) if row.commit else ""
     return Place(
@@ -137,29 +132,29 @@ def _row_place(lines: Lines, row: Row, section: Section, path: str) -> Place:
         title=section.title or row.name.title,
         mark=read_mark(status),
         commit=commit or read_commit(status),
-        index=row.index,
-        first=section.index,
+        at=row.at,
+        first=section.at,
         end=section.end,
-        status_at=_span(lines, row.index, row.status),
-        commit_at=_span(lines, row.index, row.commit) if row.commit else None,
+        status_at=_span(lines, row.at, row.status),
+        commit_at=_span(lines, row.at, row.commit) if row.commit else None,
     )
 
 
 def _by_sections(lines: Lines, sections: Sequence[Section], stated: Sequence[StatusLine | None]) -> Layout:
     places, remarks = [], []
     for section, line in zip(sections, stated, strict=True):
-        value = lines.texts[line.index][line.begin : line.end] if line else ""
+        value = lines.texts[line.at][line.begin : line.end] if line else ""
         if line is None:
-            remarks.append(_remark(section.index, f"phase {section.id} has no **Status:** line; it is taken for todo"))
+            remarks.append(_remark(section.at, f"phase {section.id} has no **Status:** line; it is taken for todo"))
         place = Place(
             id=section.id,
             title=section.title,
             mark=read_mark(value),
             commit=read_commit(value),
-            index=line.index if line else section.index,
-            first=section.index,
+            at=line.at if line else section.at,
+            first=section.at,
             end=section.end,
-            status_at=_span(lines, line.index, line) if line else None,
+            status_at=_span(lines, line.at, line) if line else None,
             commit_at=None,
         )
         places.append(place)
@@ -167,22 +162,22 @@ def _by_sections(lines: Lines, sections: Sequence[Section], stated: Sequence[Sta
 
 
 def _by_checklist(lines: Lines, boxes: Sequence[Box], sections: Sequence[Section], path: str) -> Layout:
-    _refuse_twins(((box.id, box.index) for box in boxes), "items", path)
+    _refuse_twins(((box.id, box.at) for box in boxes), "items", path)
     if sections:
-        _agree([box.id for box in boxes], sections, "checklist", f"{path}:{boxes[0].index + 1}")
+        _agree([box.id for box in boxes], sections, "checklist", f"{path}:{boxes[0].at + 1}")
     by_id = {key(section.id): section for section in sections}
     places = []
     for box in boxes:
-        char, section = lines.texts[box.index][box.column], by_id.get(key(box.id))
+        char, section = lines.texts[box.at][box.column], by_id.get(key(box.id))
         status = Status.DONE if char in "xX" else Status.TODO
-        at = lines.at(box.index, box.column)
+        at = lines.offset(box.at, box.column)
         place = Place(
             id=box.id,
             title=box.title,
             mark=Mark(status=status, known=char in "xX "),
             commit=box.commit,
-            index=box.index,
-            first=section.index if section else box.index,
+            at=box.at,
+            first=section.at if section else box.at,
             end=section.end if section else box.end,
             status_at=(at, at + len(char.encode())),
             commit_at=None,
@@ -192,7 +187,7 @@ def _by_checklist(lines: Lines, boxes: Sequence[Box], sections: Sequence[Section
 
 
 def _span(lines: Lines, index: int, part: Cell | StatusLine) -> tuple[int, int]:
-    return lines.at(index, part.begin), lines.at(index, part.end)
+    return lines.offset(index, part.begin), lines.offset(index, part.end)
 
 
 # --- what cannot be used ------------------------------------------------------------------------------
@@ -222,7 +217,7 @@ def what_is_missing(lines: Lines, sections: Sequence[Section], path: str) -> str
     if sections:
         ids = ", ".join(section.id for section in sections)
         return (
-            f"{path}:{sections[0].index + 1}: the phases {ids} have neither a tracker nor **Status:** lines; "
+            f"{path}:{sections[0].at + 1}: the phases {ids} have neither a tracker nor **Status:** lines; "
             f"add a tracker with: runplan check {path} --fix"
         )
     fence = f" (the fence opened on line {lines.open_fence + 1} is never closed)" if lines.open_fence >= 0 else ""

@@ -7,7 +7,7 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from runplan.core import frontmatter
 from runplan.core.body import body_of
@@ -86,7 +86,7 @@ def parse(text: bytes, *, path: str) -> Plan:
     entry = front.entry("executable")
     if entry is not None and entry.value.lower() == "false":
         raise PlanUnreadable(
-            f"{path}:{entry.index + 1}: the plan says executable: false; remove that line to have it worked"
+            f"{path}:{entry.at + 1}: the plan says executable: false; remove that line to have it worked"
         )
     layout = lay_out(lines, path=path)
     drafts = list(_drafts(lines, layout))
@@ -121,8 +121,7 @@ def kind_of(path: str, *, executable: bool) -> Kind:
     return Kind.PLAN if executable else Kind.REFERENCE
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Draft:
+class _Draft(NamedTuple):
     """A phase with what its text says beyond it."""
 
     phase: Phase
@@ -132,7 +131,7 @@ class _Draft:
 
 def _drafts(lines: Lines, layout: Layout) -> Iterator[_Draft]:
     known = {key(place.id): place.id for place in layout.places}
-    headings = [heading.index for heading in lines.headings]
+    headings = [heading.at for heading in lines.headings]
     for place in layout.places:
         within = lines.headings[bisect_left(headings, place.first) : bisect_left(headings, place.end)]
         body = body_of(lines, place.first, place.end, within)
@@ -144,7 +143,7 @@ def _drafts(lines: Lines, layout: Layout) -> Iterator[_Draft]:
             status=place.mark.status,
             commit=place.commit,
             text=lines.between(place.first, place.end),
-            line=place.index + 1,
+            line=place.at + 1,
             heading_line=place.first + 1,
             depends=depends.hard,
             soft=depends.soft,
@@ -215,7 +214,7 @@ def _about_text(lines: Lines) -> Iterator[Remark]:
 
 def _about_marks(layout: Layout) -> Iterator[Remark]:
     for place in layout.places:
-        line, id_ = place.index + 1, place.id
+        line, id_ = place.at + 1, place.id
         if place.mark.status is Status.IN_PROGRESS:
             yield Remark(line=line, text=f"phase {id_} is marked in progress; unless a live run owns it, it is todo")
         elif not place.mark.known:

@@ -7,8 +7,7 @@ Phase 1"), onward mentions ("feeds Phase 3") and wishes ("Phase 2 should be comp
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from runplan.core.ids import ID, key
 
@@ -16,8 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class Said(NamedTuple):
     """What a paragraph says about phases."""
 
     hard: tuple[str, ...] = ()

@@ -6,7 +6,7 @@ with three backticks at column 0: real plans nest fences badly, and every strict
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from runplan.core.errors import PlanUnreadable
 
@@ -14,17 +14,15 @@ MAX_BYTES = 5 * 1024 * 1024
 _BOM = b"\xef\xbb\xbf"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Heading:
+class Heading(NamedTuple):
     """A Markdown heading that is neither fenced nor front matter."""
 
-    index: int
+    at: int
     level: int
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lines:
+class Lines(NamedTuple):
     """A plan's text by lines; indexes count from 0, the line numbers people see from 1."""
 
     raw: bytes
@@ -36,7 +34,7 @@ class Lines:
     open_fence: int  #: index of a fence that is never closed; -1 when there is none
     eol: bytes  #: the line end of the first line
 
-    def at(self, index: int, column: int) -> int:
+    def offset(self, index: int, column: int) -> int:
         """The byte offset of a column of a line."""
         return self.starts[index] + len(self.texts[index][:column].encode())
 
@@ -127,7 +125,7 @@ def _headings(texts: list[str], inert: list[bool]) -> tuple[Heading, ...]:
             continue
         level = len(text) - len(text.lstrip("#"))
         if level <= 6 and text[level : level + 1] in (" ", "\t"):
-            found.append(Heading(index=i, level=level, text=_without_closing_marks(text[level:].strip())))
+            found.append(Heading(at=i, level=level, text=_without_closing_marks(text[level:].strip())))
     return tuple(found)
 
 

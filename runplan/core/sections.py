@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from runplan.core.ids import key, read_name
 
@@ -16,23 +15,21 @@ STATUS = re.compile(r"[ \t]*(?:[-*>+][ \t]+)?(\*\*)?Status(?:\*\*:|:\*\*|:)[ \t]
 _NEXT_FIELD = re.compile(r"\*\*[A-Za-z ]{1,30}(?::\*\*|\*\*:)")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Section:
+class Section(NamedTuple):
     """One phase's part of the plan."""
 
     id: str
     title: str
     strong: bool  #: see Named.strong
-    index: int  #: line of its heading
+    at: int  #: line of its heading
     end: int  #: line after its last
     level: int  #: of its heading
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StatusLine:
+class StatusLine(NamedTuple):
     """A section's `**Status:**` line and the columns of its value."""
 
-    index: int
+    at: int
     begin: int
     end: int
 
@@ -50,14 +47,12 @@ def find_sections(lines: Lines) -> tuple[Section, ...]:
 def _at_level(lines: Lines, level: int) -> list[Section]:
     # A level 1 heading ends nothing: in real plans it is a shell comment of a badly nested fence.
     borders = [h for h in lines.headings if 2 <= h.level <= level]
-    ends = [h.index for h in borders[1:]] + [len(lines.texts)]
+    ends = [h.at for h in borders[1:]] + [len(lines.texts)]
     found = []
     for heading, end in zip(borders, ends, strict=True) if borders else ():
         name = read_name(heading.text) if heading.level == level else None
         if name is not None and name.phase:
-            section = Section(
-                id=name.id, title=name.title, strong=name.strong, index=heading.index, end=end, level=level
-            )
+            section = Section(id=name.id, title=name.title, strong=name.strong, at=heading.at, end=end, level=level)
             found.append(section)
     return found
 
@@ -65,14 +60,14 @@ def _at_level(lines: Lines, level: int) -> list[Section]:
 def status_line(lines: Lines, section: Section) -> StatusLine | None:
     """The section's status line: bold anywhere, plain only above its first sub-heading."""
     plain_ok = True
-    for i in range(section.index + 1, section.end):
+    for i in range(section.at + 1, section.end):
         text = lines.texts[i]
         if lines.inert[i]:
             continue
         plain_ok = plain_ok and not text.startswith("#")
         found = STATUS.match(text)
         if found is not None and (plain_ok or found.group(1)):
-            return StatusLine(index=i, begin=found.end(), end=_value_end(text, found.end()))
+            return StatusLine(at=i, begin=found.end(), end=_value_end(text, found.end()))
     return None
 
 

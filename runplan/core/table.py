@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from runplan.core.ids import Named, read_name
 
@@ -17,8 +16,7 @@ _TRACKER_HEADINGS = frozenset({"tracker", "progress", "phase tracker", "status t
 _COMMIT = frozenset({"commit", "commits", "hash", "sha"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
+class Cell(NamedTuple):
     """Where a cell's content stands in its line, blanks around it included."""
 
     begin: int
@@ -28,21 +26,19 @@ class Cell:
         return text[self.begin : self.end].strip()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class Row(NamedTuple):
     """A tracker row of one phase."""
 
-    index: int  #: line
+    at: int  #: line
     name: Named
     status: Cell | None  #: None when the row is too short to have one
     commit: Cell | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
+class Table(NamedTuple):
     """The tracker."""
 
-    index: int  #: line of the header row
+    at: int  #: line of the header row
     rows: tuple[Row, ...]
     nameless: tuple[int, ...]  #: lines of rows that begin with no phase id
 
@@ -80,7 +76,7 @@ def find_tracker(lines: Lines, outside: Iterable[range]) -> Table | None:
 
 
 def _under(lines: Lines, place: int) -> range:
-    borders = [heading.index for heading in lines.headings[place : place + 2]]
+    borders = [heading.at for heading in lines.headings[place : place + 2]]
     return range(borders[0] + 1, borders[1] if len(borders) == 2 else len(lines.texts))
 
 
@@ -105,12 +101,12 @@ def _table(lines: Lines, header: int, names: list[str]) -> Table:
         found = cells(text)
         name = _name(text, found, phase)
         if name is not None:
-            rows.append(Row(index=i, name=name, status=_cell(found, status), commit=_cell(found, commit)))
+            rows.append(Row(at=i, name=name, status=_cell(found, status), commit=_cell(found, commit)))
         elif text.lstrip().startswith("|"):
             nameless.append(i)
         else:
             break
-    return Table(index=header, rows=tuple(rows), nameless=tuple(nameless))
+    return Table(at=header, rows=tuple(rows), nameless=tuple(nameless))
 
 
 def _cell(found: list[Cell], column: int) -> Cell | None:

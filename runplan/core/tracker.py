@@ -89,8 +89,8 @@ def _box_edits(lines: Lines, place: Place, status: Status, commit: str) -> list[
     box: Edit = (*place.status_at, b"x" if status is Status.DONE else b" ")
     if not commit:
         return [box]
-    begin = lines.starts[place.index]
-    content = lines.texts[place.index].encode().rstrip()
+    begin = lines.starts[place.at]
+    content = lines.texts[place.at].encode().rstrip()
     landed = _LANDED.search(content, max(content.rfind(b"("), 0))
     note = landed.group(1) if landed else b""
     at = begin + (landed.start() if landed else len(content))
