@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runplan.core.globs import covers, literal, matches
@@ -52,6 +52,7 @@ def test_the_literal_part_ends_at_the_first_wildcard(pattern: str, expected: str
     assert literal(pattern) == expected
 
 
+@settings(deadline=None, database=None)
 @given(st.lists(st.text(max_size=10), max_size=3), st.text(max_size=10))
 def test_no_pattern_raises(patterns: list[str], path: str) -> None:
     assert covers(patterns, path) in (True, False)

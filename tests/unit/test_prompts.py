@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runplan.core.dispatch import ItemResult
@@ -150,17 +150,20 @@ def test_a_template_that_does_not_fit_its_values_is_refused(text: str, values: d
         render(text, **values)
 
 
+@settings(deadline=None, database=None)
 @given(st.text(), st.text())
 def test_values_stand_in_the_prompt_as_they_are_and_are_not_expanded_again(first: str, second: str) -> None:
     assert render("<{{a}}|{{b}}|{{a}}>", a=first, b=second) == f"<{first}|{second}|{first}>"
 
 
+@settings(deadline=None, database=None)
 @given(st.text())
 def test_a_template_without_places_stays_as_it_is(text: str) -> None:
     if "{{" not in text:
         assert render(text) == text
 
 
+@settings(deadline=None, database=None)
 @given(st.text())
 def test_a_quoted_text_stands_whole_between_markers_that_are_not_in_it(text: str) -> None:
     whole = quoted(text, "phase")

@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runplan.core.markdown import block, code, first, inline, row
@@ -184,6 +184,7 @@ LINES = st.lists(
 )
 
 
+@settings(deadline=None, database=None)
 @given(LINES.map("\n".join), st.sampled_from(["", "\n"]))
 def test_prepend_keeps_every_byte_and_is_done_once(text: str, end: str) -> None:
     report = text + end
@@ -194,6 +195,7 @@ def test_prepend_keeps_every_byte_and_is_done_once(text: str, end: str) -> None:
     assert cut == re.sub(r"\s+", "", report.replace("\r", ""))
 
 
+@settings(deadline=None, database=None)
 @given(LINES.map("\n".join))
 def test_prepend_only_inserts(report: str) -> None:
     made = prepend("# T\n" + report, plan_title="P", sections=["## A\n"])
@@ -229,6 +231,7 @@ def row_kind(line: str) -> str:
     return f"row of {unescaped.count('|')}"
 
 
+@settings(deadline=None, database=None)
 @given(HOSTILE)
 def test_no_text_changes_the_structure_of_a_phase_section(text: str) -> None:
     plain = replace(PHASE, warnings=("w",))
@@ -245,6 +248,7 @@ def test_no_text_changes_the_structure_of_a_phase_section(text: str) -> None:
     section.encode("utf-8")
 
 
+@settings(deadline=None, database=None)
 @given(HOSTILE)
 def test_no_text_changes_the_structure_of_a_failure_section(text: str) -> None:
     hostile = replace(FAILURE, title=text, step=f"gate {text}", detail=f"x{text}", state=(text, text))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runplan.core.dispatch import ItemResult, Return, ReturnStatus, Usage
@@ -136,12 +136,14 @@ json_values = st.recursive(
 )
 
 
+@settings(deadline=None, database=None)
 @given(st.none() | st.text(), st.text())
 def test_arbitrary_text_never_raises(file_text: str | None, message: str) -> None:
     assert isinstance(parse_return(file_text, message), Return | Unusable)
     blockers(message)
 
 
+@settings(deadline=None, database=None)
 @given(
     st.fixed_dictionaries(
         {},

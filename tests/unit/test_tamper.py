@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runplan.core.gitfacts import Untracked
@@ -198,6 +198,7 @@ CODE = st.lists(
 ).map("\n".join)
 
 
+@settings(deadline=None, database=None)
 @given(st.sampled_from(["tests/test_a.py", "a.rs", "pyproject.toml", "A.Test.java"]), CODE, CODE)
 def test_no_text_raises_and_an_unchanged_one_is_fine(path: str, before: str, after: str) -> None:
     kinds(changed(path, before, after))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runplan.core.trailers import LANDING, PHASE, PLAN, RUN, add_trailers, read_trailers
@@ -69,6 +69,7 @@ MESSAGES = st.lists(
 ).map("\n".join)
 
 
+@settings(deadline=None, database=None)
 @given(MESSAGES)
 def test_what_is_added_is_read_back_and_adding_again_changes_nothing(message: str) -> None:
     once = add_trailers(message, OURS)
