@@ -6,8 +6,7 @@ import re
 
 # Colours, controls and direction marks: they hide text, or reorder it, in a file meant to be read.
 _HIDDEN = re.compile(
-    "\x1b\\[[0-9;?]*[ -/]*[@-~]"
-    "|[\x00-\x08\x0e-\x1b\x1f\x7f-\x84\x86-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]"
+    "\x1b\\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0e-\x1b\x1f\x7f-\x84\x86-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]"
 )
 _SPAN = re.compile(r"((?<!`)(`+)(?!`).+?(?<!`)\2(?!`))")
 

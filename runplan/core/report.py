@@ -104,8 +104,7 @@ def phase_section(account: PhaseAccount) -> str:
         f"**Plan:** {code(account.plan)}",
         f"**Branch:** {code(account.branch)}",
         "**Commits:**",
-        "\n".join(f"- {code(commit.short)} {inline(commit.subject)}" for commit in account.commits)
-        or "None.",
+        "\n".join(f"- {code(commit.short)} {inline(commit.subject)}" for commit in account.commits) or "None.",
         "### Work Items",
         _items(account.items),
         "### Verification",

@@ -99,9 +99,7 @@ def _item(value: object, number: int) -> ItemResult:
         raise _MalformedError(f"{where}.item is missing")
     if result not in ("pass", "fail"):
         raise _MalformedError(f"{where}.result is {result!r}, neither 'pass' nor 'fail'")
-    return ItemResult(
-        item=item, passed=result == "pass", evidence=_text(fields, "evidence", f"{where}.evidence")
-    )
+    return ItemResult(item=item, passed=result == "pass", evidence=_text(fields, "evidence", f"{where}.evidence"))
 
 
 def _usage(value: object) -> Usage:

@@ -46,9 +46,7 @@ def _without_ours(message: str) -> str:
     kept: list[str] = []
     dropping = False
     for line in message.split("\n"):
-        dropping = bool(_OURS.match(line)) or (
-            dropping and line.startswith((" ", "\t")) and bool(line.strip())
-        )
+        dropping = bool(_OURS.match(line)) or (dropping and line.startswith((" ", "\t")) and bool(line.strip()))
         if not dropping:
             kept.append(line)
     return "\n".join(kept)
