@@ -6,7 +6,6 @@ import re
 from bisect import bisect_left
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, NamedTuple
 
 from runplan.core import frontmatter
@@ -113,7 +112,7 @@ def parse(text: bytes, *, path: str) -> Plan:
 
 def kind_of(path: str, *, executable: bool) -> Kind:
     """What a file of that name is."""
-    name = PurePosixPath(path).name
+    name = path.rpartition("/")[2]
     if name.startswith("CANARY"):
         return Kind.CANARY
     if name.endswith("_ISSUES.md"):
@@ -158,7 +157,7 @@ def _drafts(lines: Lines, layout: Layout) -> Iterator[_Draft]:
 def _title(lines: Lines, path: str) -> str:
     first = next((heading.text for heading in lines.headings if heading.level == 1), "")
     word = _PLAN_WORD.match(first)
-    return first[word.end() if word else 0 :] or PurePosixPath(path).stem
+    return first[word.end() if word else 0 :] or path.rpartition("/")[2].removesuffix(".md")
 
 
 def _issues(front: FrontMatter) -> tuple[int, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from runplan.core.ids import ID, key
+from runplan.core.ids import key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -24,11 +24,13 @@ class Said(NamedTuple):
     phases: bool = False  #: it speaks of phases of this plan, be it to deny a dependency
 
 
-_LINK = r"[ ]?(?:,[ ]?(?:and|or)?|\band\b|\bor\b|&|\+|/|–|-|\bto\b|\bthrough\b|\.\.)[ ]?"
+#: Anything that may be an id: which words are one is known from the plan.
+_WORD = r"[A-Za-z0-9]{1,6}(?:[.-][A-Za-z0-9]{1,4})*(?![A-Za-z0-9])"
+_LINK = r" ?(?:, ?(?:and\b|or\b)?|and\b|or\b|&|\+|/|–|-|to\b|through\b|\.\.) ?"
 _MENTION = re.compile(
-    rf"\b(?:phases?|all of|both(?: of)?|depends on)[ ]({ID}(?:{_LINK}(?:phases?[ ])?{ID})*)", re.IGNORECASE
+    rf"\b(?:[Pp]hases?|PHASES?|[Aa]ll of|[Bb]oth|[Bb]oth of|[Dd]epends on) (?![Pp]hases? )({_WORD}(?:{_LINK}(?:[Pp]hases? )?{_WORD})*)"
 )
-_TOKEN = re.compile(rf"\bphases?\b|\bthrough\b|{ID}|–|-|\.\.", re.IGNORECASE)
+_TOKEN = re.compile(rf"\b[Pp]hases?\b|\bthrough\b|{_WORD}|–|-|\.\.")
 _RANGE = frozenset({"–", "-", "to", "through", ".."})
 
 _NONE = re.compile(r"[*_ ]*(?:none|n/a|nothing|no dependenc(?:y|ies))\b", re.IGNORECASE)

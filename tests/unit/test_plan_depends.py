@@ -20,6 +20,7 @@ ALL = ("1", "2", "3", "3a", "4", "5")
     [
         pytest.param("None.", (), id="D31"),
         pytest.param("None — first phase.", (), id="D31-dash"),
+        pytest.param("None.\n\nPhase 1 is already there.", (), id="none-then-paragraph"),
         pytest.param("None. Phase 1 establishes what Phases 2-4 use.", (), id="none-then-prose"),
         pytest.param("Phase 3a.", ("3a",), id="D32-one"),
         pytest.param("Phases 1, 2, 3a.", ("1", "2", "3a"), id="D32-list"),
@@ -40,6 +41,7 @@ ALL = ("1", "2", "3", "3a", "4", "5")
         pytest.param("Phase 1 and a test file must exist.", ("1",), id="words-are-no-ids"),
         pytest.param("Phase 3a.2 must be in place.", ("3a",), id="item-of-a-phase"),
         pytest.param("phase 1", ("1",), id="lower-case"),
+        pytest.param("Both Phase 1 and Phase 2", ("1", "2"), id="both-phases"),
     ],
 )
 def test_what_is_named_is_waited_for(prose: str, hard: tuple[str, ...]) -> None:

@@ -133,6 +133,17 @@ def test_fences_toggle_at_column_zero_only() -> None:
     assert [remark.line for remark in plan.remarks] == [8, 10]
 
 
+def test_an_indented_fence_that_is_never_closed_hides_nothing() -> None:
+    """D28"""
+    text = (PLANS / "nested-fences.md").read_bytes().replace(b"  ```\n\n## Phase 3", b"\n## Phase 3")
+    assert len(parse(text, path="p.md").phases) == 4
+
+
+def test_a_plain_status_counts_only_above_the_first_sub_heading() -> None:
+    text = "## Phase 1 — A\n**Status:** ⬚\n## Phase 2 — B\n\n### Report\n\nStatus: done\n"
+    assert statuses(parse(text.encode(), path="p.md")) == {"1": "todo", "2": "todo"}
+
+
 def test_odd_tables_are_read() -> None:
     plan = read("odd-order.md")
     assert statuses(plan) == {"2": "todo", "P1.A": "todo", "3": "done", "4b": "done", "5": "in-progress"}
