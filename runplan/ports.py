@@ -167,8 +167,16 @@ class Guard(Protocol):
         ...
 
     def compare(
-        self, before: Mapping[str, object], *, own: Collection[str], tools: Sequence[ToolUsed]
-    ) -> tuple[Finding, ...]: ...
+        self,
+        before: Mapping[str, object],
+        *,
+        own: Collection[str],
+        tools: Sequence[ToolUsed],
+        worktree: Path | None,
+        trace: Path | None,
+    ) -> tuple[Finding, ...]:
+        """What changed since, each laid at the agent's door only on evidence: reflog, tool events, git's own trace."""
+        ...
 
     def restore(self, findings: Sequence[Finding]) -> tuple[Finding, ...]: ...
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from runplan.adapters.agents.task import Task
 from runplan.adapters.environment import agent_environment, task_environment
+from runplan.adapters.gittrace import trace_environment
 from runplan.core.errors import RefusedEarly
 from runplan.core.reasons import Reason
 
@@ -50,7 +51,8 @@ class Agents:
             prompt=str(directory / "prompt.md"),
             return_file=str(directory / "return.json"),
         )
-        return argv, agent_environment(self._caller, keep=table.env, settings=variables), table.kind
+        env = agent_environment(self._caller, keep=table.env, settings=variables)
+        return argv, env | trace_environment(directory / "git.trace"), table.kind
 
     def command(self, line: str, *, dispatch: str, role: Role, phase: str) -> tuple[tuple[str, ...], dict[str, str]]:
         """Tests and setup see the caller's environment: they are the user's own. One stream keeps their order."""

@@ -23,6 +23,9 @@ _OID = re.compile(rb"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _PERSON = re.compile(r"(.*) <(.*)> \d+ [+-]\d{4}", re.DOTALL)
 
 
+PROBE_S = 20.0  #: a signature that takes longer waits for somebody
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repository:
     """A repository that has a checkout."""
@@ -86,13 +89,9 @@ def require_workable(repository: Repository, *, target: str, prefix: str) -> Ide
     refs = refs_snapshot(repository.common_dir, repository.git)
     branches = sorted(ref.removeprefix(HEADS) for ref in refs if ref.startswith(HEADS))
     if not branches:
-        raise RefusedEarly(
-            f"{repository.root} has no commit yet; make one: git commit --allow-empty -m Start"
-        )
+        raise RefusedEarly(f"{repository.root} has no commit yet; make one: git commit --allow-empty -m Start")
     if target not in branches:
-        raise RefusedEarly(
-            f"the target branch {target} does not exist; set run.target to one of: {_some(branches)}"
-        )
+        raise RefusedEarly(f"the target branch {target} does not exist; set run.target to one of: {_some(branches)}")
     if blocking := blocking_branch(branches, prefix):
         raise RefusedEarly(
             f"the branch {blocking} leaves no room for branches under {prefix}; "
@@ -130,8 +129,17 @@ def identity(git: Git) -> Identity:
 
 
 def signing(git: Git) -> bool:
-    """Whether the user wants commits signed."""
-    return git.run("config", "--type=bool", "--get", "commit.gpgsign", ok=(0, 1)).text == "true"
+    """Whether landed commits are to be signed; probed, because nobody is there to type a passphrase later."""
+    if git.run("config", "--type=bool", "commit.gpgsign", ok=(0, 1)).text != "true":
+        return False
+    try:
+        git.run("commit-tree", "-S", "HEAD^{tree}", "-m", "Can commits be signed?", timeout_s=PROBE_S)
+    except GitFailed as error:
+        raise RefusedEarly(
+            f"commit.gpgsign is on, but signing does not work without a person ({error}); unlock the key first, "
+            "or turn it off here: git config commit.gpgsign false"
+        ) from None
+    return True
 
 
 def _some(names: list[str], most: int = 8) -> str:

@@ -108,9 +108,7 @@ def resolve(words: Words, settings: Settings) -> Resolved:
     )
 
 
-def _refuse_contradictions(
-    flags: set[str], landings: tuple[str, ...], named: list[str], every: str | None
-) -> None:
+def _refuse_contradictions(flags: set[str], landings: tuple[str, ...], named: list[str], every: str | None) -> None:
     if "finish" in flags and every is not None:
         raise UsageError("finish with every: a schedule works one phase at a time; leave out one of them")
     if len(landings) > 1:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, assert_never
 from runplan.app.actions.doing import phase_of
 from runplan.app.actions.starting import baseline_key
 from runplan.app.actions.watching import return_text
+from runplan.app.actions.work import without_copies
 from runplan.core import results, returns, verdict
 from runplan.core.dispatch import Outcome
 from runplan.core.events import (
@@ -109,7 +110,8 @@ def judge_verdict(action: JudgeVerdict, state: RunState, world: World) -> Iterat
     assert phase.ended is not None
     assert phase.lease is not None
     assert phase.candidate is not None
-    left = world.worktrees.state(world.worktrees.path(phase.lease.worktree))
+    path = world.worktrees.path(phase.lease.worktree)
+    left = without_copies(world.worktrees.state(path), world.settings.run.copy)
     touched = [*left.changed, *(file.path for file in left.untracked)]
     if touched or world.objects.commit(left.head).tree != phase.candidate.tree:
         what = ", ".join(touched[:8]) or f"the branch, now at {left.head[:12]}"

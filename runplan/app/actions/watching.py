@@ -57,11 +57,13 @@ def _ended(action: Await, state: RunState, world: World, outcome: Outcome) -> It
 def _guard(action: Await, state: RunState, world: World, outcome: Outcome) -> Iterator[Event]:
     """What changed is recorded first and restored after, so that a crash in between forgets nothing."""
     phase = phase_of(state)
-    before = json.loads((world.dispatches.directory(action.id) / "guard.json").read_text(encoding="utf-8"))
+    directory = world.dispatches.directory(action.id)
+    before = json.loads((directory / "guard.json").read_text(encoding="utf-8"))
     branch = phase.lease.branch if phase.lease else ""
     own = () if action.role == "verify" else (branch,)
     tools = tuple(event for event in outcome.events if isinstance(event, ToolUsed))
-    findings = world.guard.compare(before, own=own, tools=tools)
+    path = world.worktrees.path(world.worktree)
+    findings = world.guard.compare(before, own=own, tools=tools, worktree=path, trace=directory / "git.trace")
     if findings:
         violated = any(finding.by_agent for finding in findings)
         yield GuardFound(violated=violated, lines=tuple(line(finding) for finding in findings))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from runplan.app.actions.doing import phase_of
@@ -27,10 +28,14 @@ def take_work(action: TakeWork, state: RunState, world: World) -> Iterator[Event
     phase = phase_of(state)
     assert phase.lease is not None
     path = world.worktrees.path(phase.lease.worktree)
-    left = world.worktrees.state(path)
+    left = without_copies(world.worktrees.state(path), world.settings.run.copy)
     if left.branch != phase.lease.branch:
         where = (left.branch or f"the detached commit {left.head[:12]}").removeprefix("refs/heads/")
         yield WorkRefused(reason=Reason.GUARD_VIOLATED, detail=f"the agent left its worktree on {where}")
+        return
+    nested = [file.path for file in left.untracked if file.path.endswith("/")]
+    if nested:
+        yield WorkRefused(reason=Reason.TAMPERED, detail=f"{nested[0]} is a git repository of its own")
         return
     permit = _permit(phase, world)
     refusal = _refusal(tamper.unwanted(left.untracked, permit))
@@ -51,6 +56,11 @@ def take_work(action: TakeWork, state: RunState, world: World) -> Iterator[Event
         pristine=not left.ignored and not any(tamper.is_lifecycle(file.path) for file in left.untracked),
         files=tuple(change.path for change in changes),
     )
+
+
+def without_copies(left: WorktreeState, copies: tuple[str, ...]) -> WorktreeState:
+    """The state without the files of run.copy, which we put there ourselves."""
+    return replace(left, untracked=tuple(file for file in left.untracked if file.path not in copies))
 
 
 def _commit_rest(phase: PhaseRun, world: World, path: Path, left: WorktreeState) -> str:
