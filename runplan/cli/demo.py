@@ -23,8 +23,8 @@ EXAMPLES = """\
   runplan demo --keep      keep the repository, to look around in it"""
 
 INTRODUCTION = """\
-A small shop adds up prices. The plan {plan} teaches it discounts in three phases. The agent is
-played from a script: no model, no network. Worktrees, commits, tests and landings are real.
+A small shop adds up prices; the plan {plan} teaches it discounts in three phases.
+The agent plays a script: no model, no network. Worktrees, tests, commits and landings are real.
 """
 
 
@@ -99,10 +99,11 @@ def _runplan(repository: Path, env: Mapping[str, str], *words: str) -> Exit:
     _say(f"$ runplan {' '.join(words)}")
     with subprocess.Popen([sys.executable, "-m", "runplan", *words], cwd=repository, env=env) as command:
         try:
-            return Exit(command.wait())
+            code = command.wait()
         except KeyboardInterrupt:
             command.wait()
             raise
+    return Exit(code) if code in set(Exit) else Exit.FAILED
 
 
 def _git(repository: Path, env: Mapping[str, str], *words: str) -> str:

@@ -43,7 +43,7 @@ Touches: prices.py, tests/**
 
 ### Work Items
 
-- [ ] `discounted` raises ValueError for less than 0 and more than 100 percent
+- [ ] `discounted` raises ValueError below 0 and above 100 percent
 - [ ] A test for each of the two
 
 ### Dependencies
@@ -56,7 +56,7 @@ Touches: prices.py, tests/**, README.md
 
 ### Work Items
 
-- [ ] `receipt(prices, percent)` gives one line with total, discount and the sum to pay
+- [ ] `receipt(prices, percent)`: one line with total, discount, to pay
 - [ ] The README shows such a line
 
 ### Dependencies
@@ -108,8 +108,11 @@ class Discount(unittest.TestCase):
 commit = "Take a discount off"
 
 [[phase."1".verify]]
-pass_all = true
-evidence = "tests/test_discount.py::test_ten_percent_off"
+return = {status = "done", summary = "Both done, and tested.", items = [
+    {item = "W1", result = "pass", evidence = "prices.py:5"},
+    {item = "W2", result = "pass", evidence = "tests/test_discount.py:6"},
+    {item = "C1", result = "pass", evidence = "test_ten_percent_off"},
+]}
 
 [[phase."2".implement]]
 write = "prices.py"
@@ -157,8 +160,10 @@ def discounted(total, percent):
 commit = "Refuse negative discounts too"
 
 [[phase."2".verify]]
-pass_all = true
-evidence = "prices.py:6 and two tests in tests/test_discount.py"
+return = {status = "done", summary = "Both bounds hold, each with its test.", items = [
+    {item = "W1", result = "pass", evidence = "prices.py:6"},
+    {item = "W2", result = "pass", evidence = "tests/test_discount.py:9, :12"},
+]}
 
 [[phase."3".implement]]
 append = "prices.py"
@@ -195,8 +200,10 @@ text = """
 commit = "Print a receipt"
 
 [[phase."3".verify]]
-pass_all = true
-evidence = "tests/test_receipt.py::test_one_line, README.md:4"
+return = {status = "done", summary = "The line is as asked for.", items = [
+    {item = "W1", result = "pass", evidence = "test_one_line"},
+    {item = "W2", result = "pass", evidence = "README.md:5"},
+]}
 '''
 
 PRICES = """\

@@ -157,8 +157,10 @@ def _gate(state: RunState, started: RunStarted, phase: PhaseRun, tree: str) -> D
         return _do(a.JudgeGate(tree=tree), "there is no test command; that is recorded")
     if last is None:
         return _do(a.Start(role="gate", cycle=phase.cycle, tree=tree), "the checks are run on the exact tree")
-    if last.answer == "unfinished":
+    if last.answer == "unfinished" and last.code is None:
         return _fail(Reason.TESTS_UNFINISHED, "gate", last.line)
+    if last.answer == "unfinished":  # it ended by itself, without its closing words: something in the work broke it
+        return _fix(started, phase, Reason.TESTS_UNFINISHED, last.line)
     if last.answer == "failed" and last.run < GATE_RUNS:
         return _do(
             a.Start(role="gate", cycle=phase.cycle, tree=tree),

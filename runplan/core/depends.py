@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from runplan.core.body import unbulleted
-from runplan.core.prose import condition, read_prose, resolve, says_none
+from runplan.core.idlists import resolve, says_none
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -39,14 +39,21 @@ def read_depends(body: Body, *, own: str, known: Mapping[str, str]) -> Depends:
         if label in body.labels:
             index, value = body.labels[label]
             return _explicit(value, index + 1, known)
+    paragraphs = list(_paragraphs(body))
+    if not paragraphs or says_none(paragraphs[0][1]):
+        return Depends()
+    return _from_prose(paragraphs, own, known)
+
+
+def _from_prose(paragraphs: list[tuple[int, str]], own: str, known: Mapping[str, str]) -> Depends:
+    from runplan.core.prose import condition, read_prose  # dear to import: two dozen patterns
+
     hard: list[str] = []
     soft: list[str] = []
     outside: list[Told] = []
     unknown: list[Told] = []
-    for number, (index, text) in enumerate(_paragraphs(body)):
+    for index, text in paragraphs:
         if says_none(text):
-            if number == 0:
-                return Depends()
             continue
         said = read_prose(text, own=own, known=known)
         hard += said.hard

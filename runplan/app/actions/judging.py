@@ -10,7 +10,7 @@ from runplan.app.actions.doing import phase_of
 from runplan.app.actions.starting import baseline_key
 from runplan.app.actions.watching import return_text
 from runplan.app.actions.work import without_copies
-from runplan.core import results, returns, verdict
+from runplan.core import results, returns, tamper, testfiles, verdict
 from runplan.core.dispatch import Outcome
 from runplan.core.events import (
     BaselineKnown,
@@ -58,7 +58,12 @@ def judge_gate(action: JudgeGate, state: RunState, world: World) -> Iterator[Eve
         return
     now = _results(phase.ended, world)
     before = _baseline(phase)
-    judged = results.compare(before, now, allow_red_baseline=world.settings.tests.allow_red_baseline)
+    judged = results.compare(
+        before,
+        now,
+        allow_red_baseline=world.settings.tests.allow_red_baseline,
+        fewer_allowed=_may_lose_tests(phase),
+    )
     answer, line = _told(judged, now, run)
     if answer == "passed":
         # What passed on this code is the baseline of the next phase.
@@ -66,6 +71,13 @@ def judge_gate(action: JudgeGate, state: RunState, world: World) -> Iterator[Eve
         world.store.keep_baseline(baseline_key(world, action.tree), text, at=world.iso())
     tail = "" if answer == "passed" else _output(phase.ended, world)[-OUTPUT_TOLD:]
     yield GateJudged(tree=action.tree, answer=answer, code=now.exit_code, line=line, run=run, output=tail)
+
+
+def _may_lose_tests(phase: PhaseRun) -> bool:
+    """Whether the phase speaks of a test file that it changed: then fewer tests may be what was asked for."""
+    permit = tamper.Permit(text=phase.read.text, touches=phase.read.touches)
+    files = phase.work.files if phase.work else ()
+    return any(testfiles.may_hold_tests(path) and permit.names(path) for path in files)
 
 
 def _told(judged: results.GateJudgement, now: results.Results, run: int) -> tuple[str, str]:

@@ -156,4 +156,4 @@ def _failed(phase: PhaseRun) -> tuple[ItemResult, ...]:
 
 def _output(phase: PhaseRun) -> str:
     """The end of what a red gate printed."""
-    return phase.gates[-1].output if phase.gates and phase.gates[-1].answer == "failed" else ""
+    return phase.gates[-1].output if phase.gates else ""

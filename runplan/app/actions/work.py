@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from runplan.core.run import PhaseRun, RunState
 
 NAMED = 8  #: paths named in one sentence
+BEGINNING = 8192  #: bytes of a new file that are looked at
 
 
 def take_work(action: TakeWork, state: RunState, world: World) -> Iterator[Event]:  # noqa: ARG001
@@ -38,7 +39,7 @@ def take_work(action: TakeWork, state: RunState, world: World) -> Iterator[Event
         yield WorkRefused(reason=Reason.TAMPERED, detail=f"{nested[0]} is a git repository of its own")
         return
     permit = _permit(phase, world)
-    refusal = _refusal(tamper.unwanted(left.untracked, permit))
+    refusal = _refusal(tamper.unwanted(left.untracked, permit, texts=_beginnings(path, left)))
     if refusal is not None:
         yield refusal
         return
@@ -69,6 +70,17 @@ def _commit_rest(phase: PhaseRun, world: World, path: Path, left: WorktreeState)
         return left.head
     message = f"{phase.read.title or f'Phase {phase.read.phase}'}\n"
     return world.worktrees.commit_leftovers(path, rest, message=message, identity=AGENT, when=world.git_date())
+
+
+def _beginnings(path: Path, left: WorktreeState) -> dict[str, str]:
+    """The first lines of every file that would be added: secrets stand there."""
+    texts = {}
+    for file in left.untracked:
+        place = path / file.path
+        if place.is_file() and not place.is_symlink():
+            with place.open("rb") as stream:
+                texts[file.path] = stream.read(BEGINNING).decode("utf-8", "replace")
+    return texts
 
 
 def _permit(phase: PhaseRun, world: World) -> tamper.Permit:
