@@ -8,7 +8,7 @@ from typing import NamedTuple
 #: One id. Parts after a dot or a hyphen stay short, so that `1-Setup` is phase 1 and `3b-i` is itself.
 _ID = re.compile(
     r"(?:[A-Za-z]{0,3}[0-9]{1,4}[A-Za-z]{0,3}|[A-Za-z]{1,2}|[IVXivx]{1,4})"
-    r"(?:[.-](?:[A-Za-z]{1,4}|[0-9]{1,4}[A-Za-z]{0,2}))*(?![A-Za-z0-9])"
+    r"(?:[.-](?:[A-Za-z]{1,4}|[0-9]{1,4}[A-Za-z]{0,2})){0,4}(?![A-Za-z0-9])"
 )
 _PHASE = re.compile(r"phase[ \t]+", re.IGNORECASE)
 _SEPARATOR = re.compile(r"[*_`]*[ \t]*(?:—|–|-+|:|\.(?![0-9])|\))[*_`]*[ \t]*")

@@ -183,6 +183,8 @@ def test_reading_grows_with_the_text_and_no_faster() -> None:
         "[" * 50_000 + "](" * 25_000,
         "- [ ] " + "1-" * 50_000,
         "not " * 25_000,
+        "Depends: 1" + ".1" * 20_000,
+        "Phase 1" + ".1" * 20_000,
     ],
     ids=lambda line: line[:12],
 )
