@@ -110,7 +110,7 @@ commit = "Take a discount off"
 [[phase."1".verify]]
 return = {status = "done", summary = "Both done, and tested.", items = [
     {item = "W1", result = "pass", evidence = "prices.py:5"},
-    {item = "W2", result = "pass", evidence = "tests/test_discount.py:6"},
+    {item = "W2", result = "pass", evidence = "tests/test_discount.py:7"},
     {item = "C1", result = "pass", evidence = "test_ten_percent_off"},
 ]}
 
@@ -130,6 +130,7 @@ def discounted(total, percent):
 [[phase."2".implement]]
 append = "tests/test_discount.py"
 text = """
+
     def test_more_than_everything_off(self):
         self.assertRaises(ValueError, discounted, 200, 101)
 
@@ -162,7 +163,7 @@ commit = "Refuse negative discounts too"
 [[phase."2".verify]]
 return = {status = "done", summary = "Both bounds hold, each with its test.", items = [
     {item = "W1", result = "pass", evidence = "prices.py:6"},
-    {item = "W2", result = "pass", evidence = "tests/test_discount.py:9, :12"},
+    {item = "W2", result = "pass", evidence = "tests/test_discount.py:10, :13"},
 ]}
 
 [[phase."3".implement]]
@@ -192,6 +193,7 @@ class Receipt(unittest.TestCase):
 [[phase."3".implement]]
 append = "README.md"
 text = """
+
     >>> receipt([150, 50], 10)
     'total 200.00, discount 20.00, to pay 180.00'
 """

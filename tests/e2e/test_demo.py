@@ -1,0 +1,153 @@
+"""runplan demo works a whole plan for a newcomer, shows what came of it, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.support.cli import RUNPLAN
+
+
+@dataclass(frozen=True)
+class Desk:
+    """A user's machine: a home with settings that must not matter, and a directory for temporary files."""
+
+    home: Path
+    tmp: Path
+    env: dict[str, str]
+
+    def demo(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Both streams in one, as on a terminal."""
+        return subprocess.run(
+            [RUNPLAN, "demo", *words],
+            cwd=self.home,
+            env=self.env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=100,
+            check=False,
+        )
+
+    def left(self) -> list[str]:
+        return sorted(path.name for path in [*self.tmp.iterdir(), *self.home.iterdir()] if path.name != ".gitconfig")
+
+
+HOSTILE = """\
+[user]
+    name = Somebody
+[commit]
+    gpgsign = true
+[gpg]
+    program = /bin/false
+[core]
+    hooksPath = /nowhere
+[init]
+    defaultBranch = trunk
+"""
+
+
+def a_desk(place: Path) -> Desk:
+    home, tmp = place / "home", place / "tmp"
+    home.mkdir()
+    tmp.mkdir()
+    (home / ".gitconfig").write_text(HOSTILE)
+    env = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(home),
+        "TMPDIR": str(tmp),
+        "LC_ALL": "C.UTF-8",
+        "RUNPLAN_RUN_LANDING": "pr",
+        "GIT_DIR": str(home / "nowhere"),
+    }
+    return Desk(home=home, tmp=tmp, env=env)
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, list[str]]:
+    """What the demo prints, and what is left afterwards, at the desk of a user with settings of their own."""
+    desk = a_desk(tmp_path_factory.mktemp("desk"))
+    ran = desk.demo()
+    assert ran.returncode == 0, ran.stdout
+    return ran.stdout, desk.left()
+
+
+def test_each_step_is_shown_between_the_command_and_its_account(shown: tuple[str, list[str]]) -> None:
+    marks = ["$ runplan start plans/", "phase 1  ", "phase 2  ", "phase 3  ", "3 phases landed", "$ runplan report"]
+    assert [mark for mark in marks if mark not in shown[0]] == []
+    assert sorted(marks, key=shown[0].index) == marks
+
+
+def test_a_failed_gate_is_mended_by_a_fixer(shown: tuple[str, list[str]]) -> None:
+    second = shown[0].partition("phase 2  ")[2].partition("phase 3  ")[0]
+    assert re.search(r"gate +failed.*fix .*gate +passed.*landed", second, re.DOTALL)
+
+
+def test_the_report_the_tracker_and_the_commits_are_shown(shown: tuple[str, list[str]]) -> None:
+    out = shown[0]
+    assert [f"## Phase — {n} " in out for n in (1, 2, 3)] == [True] * 3
+    rows = re.findall(r"^\| (\d) — .* \| ✅ Done \| `([0-9a-f]{7})` \|", out, re.MULTILINE)
+    assert [phase for phase, _ in rows] == ["1", "2", "3"]
+    commits = re.findall(r"^\* ([0-9a-f]{7}) ", out, re.MULTILINE)
+    assert {commit for _, commit in rows} <= set(commits)
+    assert len(commits) == 8
+
+
+def test_nothing_is_left_behind(shown: tuple[str, list[str]]) -> None:
+    assert shown[1] == []
+
+
+def test_it_fits_a_terminal(shown: tuple[str, list[str]]) -> None:
+    """Only the report, which is Markdown, may have longer lines."""
+    assert [line for line in shown[0].splitlines() if len(line) > 100 and "on tree `" not in line] == []
+
+
+def test_a_kept_repository_is_named_and_can_be_looked_at(tmp_path: Path) -> None:
+    desk = a_desk(tmp_path)
+    ran = desk.demo("--keep")
+    assert ran.returncode == 0, ran.stdout
+    found = re.search(r"The repository is kept: (.*)\n", ran.stdout)
+    assert found is not None
+    kept = Path(found[1])
+    plain = {name: value for name, value in desk.env.items() if not name.startswith(("RUNPLAN_", "GIT_"))}
+    told = subprocess.run([RUNPLAN, "status"], cwd=kept, env=plain, capture_output=True, text=True, check=True)
+    assert "plans/DISCOUNT.md, complete" in told.stdout
+    tests = subprocess.run(["sh", "check"], cwd=kept, env=plain, capture_output=True, text=True, check=True)
+    assert "Ran 5 tests" in tests.stderr
+
+
+def test_interrupted_it_leaves_nothing_behind_either(tmp_path: Path) -> None:
+    desk = a_desk(tmp_path)
+    demo = subprocess.Popen(
+        [RUNPLAN, "demo"],
+        env=desk.env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    assert demo.stdout is not None
+    for line in demo.stdout:
+        if line.startswith("  baseline"):
+            break
+    os.killpg(demo.pid, signal.SIGINT)
+    demo.stdout.read()
+    demo.stdout.close()
+    assert demo.wait(timeout=60) == 130
+    assert desk.left() == []
+
+
+def test_an_agent_does_not_run_it(tmp_path: Path) -> None:
+    desk = a_desk(tmp_path)
+    desk.env["RUNPLAN_AGENT"] = "1"
+    ran = desk.demo()
+    assert ran.returncode == 2
+    assert ran.stdout.startswith("runplan: demo does not run inside an agent")
