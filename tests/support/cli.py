@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import shlex
+import shutil
+import sqlite3
 import subprocess
 import sys
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tests.support.repos import Repo, init_repo
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 RUNPLAN = Path(sys.executable).with_name("runplan")
 SETTINGS = """\
@@ -71,6 +79,24 @@ class Project:
         )
         return Ran(code=ran.returncode, out=ran.stdout.decode(), err=ran.stderr.decode())
 
+    def go_on(self, ran: Ran) -> Ran:
+        """Do what the last line of a run that waits tells: run the command it names, word for word."""
+        words = shlex.split(ran.last.partition(": runplan ")[2].partition(";")[0])
+        assert words, ran.err
+        return self.runplan(*words)
+
+    def events(self, plan: str = "plans/X.md") -> list[tuple[str, dict[str, Any]]]:
+        """(type, fields) of everything the journal holds on the plan, in order."""
+        with contextlib.closing(sqlite3.connect(self.path / ".git/runplan/journal.db")) as journal:
+            rows = journal.execute(
+                "SELECT type, body FROM events WHERE run IN (SELECT id FROM runs WHERE plan=?) ORDER BY seq", (plan,)
+            ).fetchall()
+        return [(kind, json.loads(body)) for kind, body in rows]
+
+    def dispatched(self, plan: str = "plans/X.md") -> list[str]:
+        """The roles that were dispatched for the plan, in order."""
+        return [body["role"] for kind, body in self.events(plan) if kind == "DispatchStarted"]
+
     def start(self, *words: str, **env: str) -> Ran:
         return self.runplan("start", "X", *words, "--foreground", **env)
 
@@ -119,6 +145,28 @@ class Project:
         places = self.home / ".cache/runplan/worktrees"
         there = [p.name for p in places.iterdir() if p.name != ".trash"] if places.is_dir() else []
         return [*refs, *(["a registered worktree"] if trees else []), *there]
+
+
+def copied(model: Project, place: Path) -> Project:
+    """The same project at another place: making one takes longer than a copy."""
+    home = place / "home"
+    home.mkdir()
+    repo = Repo(path=shutil.copytree(model.path, place / "repo", symlinks=True), env=dict(model.repo.env))
+    return Project(repo=repo, home=home, extra=dict(model.extra))
+
+
+def ended(process: subprocess.Popen[bytes]) -> Ran:
+    """The end of a command that ran in the background."""
+    _, err = process.communicate(timeout=100)
+    return Ran(code=process.returncode, out="", err=err.decode())
+
+
+def until(there: Callable[[], object], *, seconds: float = 60.0) -> None:
+    """Wait for something another process brings about."""
+    end = time.monotonic() + seconds
+    while not there():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.01)
 
 
 def a_plan(*phases: str, depends: dict[str, str] | None = None, front: str = "status: active") -> str:

@@ -1,0 +1,348 @@
+"""One whole phase, whatever state the user's checkout is in: nothing of the user's is changed or lost."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.cli import Project, a_project, copied
+from tests.support.landings import files_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.support.repos import Repo
+
+#: Changes, adds and deletes, next to what the landing itself writes: the plan's row and the report.
+AGENT = """\
+[[phase."1".implement]]
+write = "a.txt"
+text = "landed\\n"
+[[phase."1".implement]]
+write = "new.txt"
+text = "new\\n"
+[[phase."1".implement]]
+delete = "gone.txt"
+[[phase."1".implement]]
+git = ["add", "--force", "new.txt"]
+[[phase."1".implement]]
+commit = "Do it"
+all = true
+"""
+ARRIVES = {"a.txt": b"landed\n", "new.txt": b"new\n"}
+WRITTEN = {*ARRIVES, "gone.txt", "plans/X.md", "reports/plan-x.md"}
+#: What a reflog says of the commands that must never run in a user's checkout.
+FORBIDDEN = ("checkout", "reset", "rebase", "pull", "merge", "WIP", "On ")
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    project = a_project(tmp_path_factory.mktemp("model"), "1")
+    project.repo.commit("More", **{"a.txt": "a\n", "b.txt": "b\n", "gone.txt": "gone\n", "agent.toml": AGENT})
+    return project
+
+
+@pytest.fixture
+def project(model: Project, tmp_path: Path) -> Project:
+    return copied(model, tmp_path)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Theirs:
+    """Everything in a checkout that is the user's."""
+
+    files: dict[str, tuple[str, bytes]]
+    index: list[str]
+    stash: str
+    head: str
+    branches: dict[str, str]
+    log: list[str]
+
+
+def theirs(repo: Repo) -> Theirs:
+    return Theirs(
+        files=files_of(repo.path),
+        index=repo.git("ls-files", "--stage", "-t").splitlines(),
+        stash=repo.git("stash", "list", "--format=%H %gs"),
+        head=repo.git("symbolic-ref", "-q", "HEAD", ok=False) or repo.head(),
+        branches={
+            ref: oid for ref, oid in repo.refs().items() if not ref.startswith(("refs/runplan/", "refs/bisect/"))
+        },
+        log=repo.git("reflog", "HEAD", "--format=%gs").splitlines(),
+    )
+
+
+def nothing_was_run_in(before: Theirs, after: Theirs) -> None:
+    """Neither stash, reset nor checkout: by the logs git itself keeps."""
+    assert after.stash == before.stash
+    fresh = after.log[: len(after.log) - len(before.log)]
+    assert after.log[len(fresh) :] == before.log
+    assert not [entry for entry in fresh if entry.startswith(FORBIDDEN)], fresh
+
+
+def without(paths: set[str], found: dict[str, tuple[str, bytes]]) -> dict[str, tuple[str, bytes]]:
+    return {path: file for path, file in found.items() if path not in paths}
+
+
+def unrelated(index: list[str]) -> list[str]:
+    return [line for line in index if line.partition("\t")[2] not in WRITTEN]
+
+
+def landed_once(project: Project) -> None:
+    assert project.landed() == ["1"]
+    assert project.repo.git("log", "--format=%s", "main").count("record phase 1 as done") == 1
+    assert project.show("main:a.txt") == "landed"
+    assert "| 1 — Step 1 | ✅ Done |" in project.show("main:plans/X.md")
+    assert project.leftovers() == []
+    assert project.dispatched() == ["implement", "verify"]
+
+
+# --- it lands, and the checkout follows ---------------------------------------------------------------
+
+
+def clean(repo: Repo) -> None:
+    """Nothing is going on."""
+
+
+def edited_elsewhere(repo: Repo) -> None:
+    repo.write("b.txt", "edited\n")
+    repo.write("untracked.txt", "mine\n")
+
+
+def merely_touched(repo: Repo) -> None:
+    for name in ("a.txt", "gone.txt", "plans/X.md"):
+        os.utime(repo.path / name, (1, 1))
+
+
+def staged_elsewhere(repo: Repo) -> None:
+    repo.write("b.txt", "staged\n")
+    repo.write("staged.txt", "new and staged\n")
+    repo.git("add", "b.txt", "staged.txt")
+    repo.write("b.txt", "staged, then edited\n")
+
+
+def something_stashed(repo: Repo) -> None:
+    repo.write("a.txt", "in the stash\n")
+    repo.git("stash", "-q")
+
+
+@pytest.mark.parametrize(
+    "arrange",
+    [clean, edited_elsewhere, merely_touched, staged_elsewhere, something_stashed],
+    ids=lambda state: state.__name__,
+)
+def test_the_phase_lands_and_the_checkout_follows_without_losing_anything(
+    project: Project, arrange: Callable[[Repo], None]
+) -> None:
+    arrange(project.repo)
+    before = theirs(project.repo)
+    ran = project.start("finish", "auto")
+    assert ran.code == 0, ran.err
+    after = theirs(project.repo)
+    assert without(WRITTEN, after.files) == without(WRITTEN, before.files)
+    assert {path: after.files[path][1] for path in ARRIVES} == ARRIVES
+    assert "gone.txt" not in after.files
+    assert unrelated(after.index) == unrelated(before.index)
+    assert after.head == before.head
+    assert after.branches == before.branches | {"refs/heads/main": project.repo.head("main")} | stashes(project.repo)
+    assert not WRITTEN & {line[3:] for line in project.repo.status().splitlines()}
+    nothing_was_run_in(before, after)
+    landed_once(project)
+
+
+def stashes(repo: Repo) -> dict[str, str]:
+    return {ref: oid for ref, oid in repo.refs().items() if ref == "refs/stash"}
+
+
+# --- it waits, says for what, and goes on when asked ----------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Obstacle:
+    """A state in which the landing must wait, what is said of it, and how the user settles it."""
+
+    arrange: Callable[[Repo], None]
+    said: str
+    settle: Callable[[Repo], None]
+
+
+def edits(repo: Repo) -> None:
+    repo.write("a.txt", "my edit\n")
+
+
+def stages(repo: Repo) -> None:
+    repo.write("a.txt", "my edit\n")
+    repo.git("add", "a.txt")
+
+
+def puts_away(repo: Repo) -> None:
+    repo.git("stash", "-q")
+
+
+def has_a_file_untracked(repo: Repo) -> None:
+    repo.write("new.txt", "mine\n")
+
+
+def has_a_file_ignored(repo: Repo) -> None:
+    repo.write(".git/info/exclude", "new.txt\n")
+    repo.write("new.txt", "mine\n")
+
+
+def moves_it_away(repo: Repo) -> None:
+    (repo.path / "new.txt").rename(repo.path / "kept.txt")
+
+
+def locks_the_index(repo: Repo) -> None:
+    repo.write(".git/index.lock", "")
+
+
+def removes_the_lock(repo: Repo) -> None:
+    (repo.path / ".git/index.lock").unlink()
+
+
+def diverged(repo: Repo) -> None:
+    repo.git("switch", "-qc", "side")
+    repo.commit("Side", **{"b.txt": "side\n"})
+    repo.git("switch", "-q", "main")
+    repo.commit("Main", **{"b.txt": "main\n"})
+
+
+def rebases(repo: Repo) -> None:
+    diverged(repo)
+    repo.git("rebase", "-q", "side", ok=False)
+
+
+def merges(repo: Repo) -> None:
+    diverged(repo)
+    repo.git("merge", "-q", "side", ok=False)
+
+
+def bisects(repo: Repo) -> None:
+    for number in range(3):
+        repo.commit(f"More {number}", **{"b.txt": f"{number}\n"})
+    repo.git("bisect", "start", "HEAD", "HEAD~3")
+
+
+OBSTACLES = {
+    "edited": Obstacle(
+        arrange=edits, said="a.txt is edited in {root}; commit that change or undo it", settle=puts_away
+    ),
+    "staged": Obstacle(
+        arrange=stages, said="a.txt is staged in {root}; commit that change or undo it", settle=puts_away
+    ),
+    "untracked": Obstacle(arrange=has_a_file_untracked, said="new.txt is in the way in {root}", settle=moves_it_away),
+    "ignored": Obstacle(arrange=has_a_file_ignored, said="new.txt is in the way in {root}", settle=moves_it_away),
+    "index.lock": Obstacle(arrange=locks_the_index, said="remove {root}/.git/index.lock", settle=removes_the_lock),
+    "rebase": Obstacle(
+        arrange=rebases,
+        said="a rebase of main is under way in {root}; finish or abort it",
+        settle=lambda repo: repo.git("rebase", "--abort") and None,
+    ),
+    "merge": Obstacle(
+        arrange=merges,
+        said="a merge is under way in {root}, which has main checked out; finish or abort it",
+        settle=lambda repo: repo.git("merge", "--abort") and None,
+    ),
+    "bisect": Obstacle(
+        arrange=bisects,
+        said="a bisect of main is under way in {root}; finish or abort it",
+        settle=lambda repo: repo.git("bisect", "reset") and None,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OBSTACLES)
+def test_the_landing_waits_for_the_user_and_lands_once_when_called_on(project: Project, name: str) -> None:
+    obstacle, repo = OBSTACLES[name], project.repo
+    obstacle.arrange(repo)
+    before, tip = theirs(repo), repo.head("main")
+    ran = project.start("finish", "auto")
+    assert ran.code == 4, ran.err
+    assert obstacle.said.format(root=repo.path) in ran.err
+    assert ran.last == "runplan: when that is settled: runplan start plans/X.md finish auto --foreground"
+    waiting = theirs(repo)
+    assert without_ours(waiting) == before
+    assert repo.head("main") == tip
+    obstacle.settle(repo)
+    settled = theirs(repo)
+    again = project.go_on(ran)
+    assert again.code == 0, again.err
+    after = theirs(repo)
+    assert without(WRITTEN, after.files) == without(WRITTEN, settled.files)
+    nothing_was_run_in(settled, after)
+    landed_once(project)
+
+
+def without_ours(found: Theirs) -> Theirs:
+    """The branch of the phase that waits is runplan's own."""
+    branches = {ref: oid for ref, oid in found.branches.items() if not ref.startswith("refs/heads/runplan/")}
+    return Theirs(**{**{slot: getattr(found, slot) for slot in found.__dataclass_fields__}, "branches": branches})
+
+
+def test_called_on_while_nothing_is_settled_it_waits_again(project: Project) -> None:
+    edits(project.repo)
+    assert project.start("finish", "auto").code == 4
+    before = theirs(project.repo)
+    again = project.start("finish", "auto")
+    assert again.code == 4, again.err
+    assert "a.txt is edited in" in again.err
+    assert theirs(project.repo) == before
+    status = project.runplan("status", "X", "--json").json
+    assert (status["run"]["state"], status["run"]["waiting_for"]) == ("waiting", "checkout")
+
+
+# --- the target is not what the main checkout shows -----------------------------------------------------
+
+
+def on_another_branch(repo: Repo) -> None:
+    repo.git("switch", "-qc", "topic")
+    repo.commit("Topic", **{"a.txt": "topic\n"})
+    repo.write("a.txt", "topic, edited\n")
+
+
+def detached(repo: Repo) -> None:
+    repo.git("switch", "-q", "--detach")
+    repo.write("a.txt", "edited\n")
+    repo.write("new.txt", "mine\n")
+
+
+@pytest.mark.parametrize("arrange", [on_another_branch, detached], ids=lambda state: state.__name__)
+def test_a_checkout_that_does_not_have_the_target_out_stays_as_it_is(
+    project: Project, arrange: Callable[[Repo], None]
+) -> None:
+    arrange(project.repo)
+    before = theirs(project.repo)
+    ran = project.start("finish", "auto")
+    assert ran.code == 0, ran.err
+    after = theirs(project.repo)
+    assert (after.files, after.index, after.head, after.log) == (before.files, before.index, before.head, before.log)
+    assert after.branches == before.branches | {"refs/heads/main": project.repo.head("main")}
+    landed_once(project)
+
+
+@pytest.mark.parametrize("dirty", [False, True], ids=["clean", "edited"])
+def test_a_target_checked_out_in_another_worktree_is_followed_there(
+    project: Project, tmp_path: Path, dirty: bool
+) -> None:
+    project.repo.git("switch", "-qc", "topic")
+    project.repo.git("worktree", "add", "-q", str(tmp_path / "other"), "main")
+    other = project.repo.at(tmp_path / "other")
+    other.write("a.txt" if dirty else "b.txt", "edited there\n")
+    main, there = theirs(project.repo), theirs(other)
+    ran = project.start("finish", "auto")
+    if dirty:
+        assert ran.code == 4, ran.err
+        assert f"a.txt is edited in {other.path}" in ran.err
+        assert theirs(other).files == there.files
+        other.git("stash", "-q")
+        ran = project.go_on(ran)
+    assert ran.code == 0, ran.err
+    assert (other.path / "a.txt").read_text() == "landed\n"
+    assert theirs(project.repo).files == main.files
+    assert other.status() == ("" if dirty else " M b.txt")
+    project.repo.git("worktree", "remove", "--force", str(other.path))
+    landed_once(project)
