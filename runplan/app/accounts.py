@@ -7,14 +7,21 @@ from typing import TYPE_CHECKING
 
 from runplan.core import report
 from runplan.core.reasons import Reason
+from runplan.core.secrets import holds_secret
 from runplan.core.times import parse_iso
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
     from runplan import ports
     from runplan.app.world import World
     from runplan.core.run import PhaseRun, RunState
 
-SHORT = 7
+SHORT = 7  #: digits of a commit
+OUTPUT_READ = 64 * 1024  #: bytes at the end of a failed command's output that are looked at
+LINES_TOLD = 20  #: lines of it that stand in the report
+LONGEST_LINE = 300
 
 
 def phase_account(state: RunState, world: World) -> report.PhaseAccount:
@@ -80,13 +87,39 @@ def _checkout(phase: PhaseRun, world: World) -> tuple[str, ...]:
     return tuple(f"{path} changed in the checkout while the phase ran" for path in changed)
 
 
+def evidence(reason: str, state: RunState, world: World) -> str:
+    """What shows that it failed, in a few lines: failed items, what the guard saw, or the end of an output."""
+    phase = state.phase
+    assert phase is not None
+    match reason:
+        case Reason.VERIFICATION_FAILED | Reason.NO_PROGRESS if phase.verdict is not None:
+            lines = [f"{item}: {found}" for item, passed, found in phase.verdict.items if not passed]
+        case Reason.NO_PROGRESS if phase.gates:
+            lines = phase.gates[-1].output.splitlines()[-LINES_TOLD:]
+        case Reason.GUARD_VIOLATED:
+            lines = [line for line in phase.warnings if phase.refusal is None or line not in phase.refusal[1]]
+        case Reason.TESTS_FAILED | Reason.TESTS_UNFINISHED | Reason.BASELINE_RED | Reason.SETUP_FAILED:
+            lines = _last_lines(world.dispatches.directory(f"{world.run}.{state.dispatches}") / "out.log")
+        case _:
+            lines = []
+    return "\n".join(line for line in lines if not holds_secret(line))
+
+
+def _last_lines(log: Path) -> list[str]:
+    try:
+        text = log.read_bytes()[-OUTPUT_READ:].decode("utf-8", "replace")
+    except FileNotFoundError:
+        return []
+    return [line[:LONGEST_LINE] for line in text.splitlines()[-LINES_TOLD:]]
+
+
 def failure_sections(store: ports.Store, plan: str) -> list[str]:
     """Every failure of the plan so far, oldest first; they reach the repository with the next landing."""
+    parked = {row.run: json.loads(row.body).get("parked", "") for row in store.facts(plan, "RunEnded")}
     sections = []
     for row in store.facts(plan, "PhaseFailed"):
         body = json.loads(row.body)
         phase = body["phase"]
-        kept = (f"The work is kept on the branch `{body['branch']}`",) if body.get("branch") else ()
         account = report.FailureAccount(
             at=parse_iso(row.at).strftime("%Y-%m-%d %H:%M"),
             plan=plan,
@@ -96,9 +129,20 @@ def failure_sections(store: ports.Store, plan: str) -> list[str]:
             attempt=body.get("attempt", 1),
             step=body["step"],
             reason=Reason(body["reason"]),
-            detail=body["detail"],
-            state=("Nothing landed; the target is as it was", *kept),
-            resume=f"runplan start {plan} {phase}".rstrip(),
+            detail="\n\n".join(part for part in (body["detail"], body.get("evidence")) if part),
+            state=tuple(_left(body, parked.get(row.run, ""))),
+            resume=" ".join(f"runplan start {plan} {body.get('words', phase)} --foreground".split()),
         )
         sections.append(report.failure_section(account))
     return sections
+
+
+def _left(body: dict[str, str], parked: str) -> Iterator[str]:
+    """What a failed phase leaves, and where."""
+    yield "Nothing of the phase landed"
+    if branch := body.get("branch"):
+        yield f"The work is kept on the branch `{branch}`; the next attempt puts it aside under `refs/runplan/parked/`"
+    if parked:
+        yield f"Uncommitted work is kept at `{parked}`"
+    if dispatch := body.get("dispatch"):
+        yield f"The log of the last process is `runplan/dispatch/{dispatch}/out.log` in the git directory"

@@ -11,11 +11,11 @@ from runplan.app import admission
 from runplan.app.carry import Carried, Declined, Errand, carry, interrupted
 from runplan.cli import progress
 from runplan.cli.asking import ask_here
+from runplan.cli.summary import summary
 from runplan.core import options as words_of
-from runplan.core.errors import OUTCOMES, Exit, NotFound, RefusedEarly
+from runplan.core.errors import Exit, NotFound, RefusedEarly
 from runplan.core.events import RunStarted
 from runplan.core.plan import parse
-from runplan.core.reasons import NEXT, Reason
 from runplan.wiring import here as places
 from runplan.wiring import testing
 from runplan.wiring.probing import infrastructure
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from runplan.core.events import Approved, Rejected
     from runplan.core.options import Resolved
     from runplan.core.plan import Plan
-    from runplan.core.run import RunState
     from runplan.wiring.here import Here
 
 
@@ -95,42 +94,9 @@ def carry_here(at: Here, errand: Errand) -> Exit:
             )
             return Exit.DONE
         case Carried():
-            return _account(plan, answer)
-
-
-def _account(plan: str, carried: Carried) -> Exit:
-    """The last lines: what came of it, and the command that helps."""
-    ended = carried.state.ended
-    if ended is None:
-        print(f"\nrunplan: waiting: {carried.decision.why}", file=sys.stderr)
-        print(f"runplan: {_go_on(plan, carried)}", file=sys.stderr)
-        return Exit.WAITING
-    landed = len([one for one in carried.state.landed if one.phase])
-    told = f"{landed} phase{'' if landed == 1 else 's'} landed"
-    code = OUTCOMES[ended.outcome]
-    if code is Exit.DONE:
-        print(f"\nrunplan: done: {told}; the account: runplan report {plan}", file=sys.stderr)
-        return code
-    reason = Reason(ended.reason)
-    print(f"\nrunplan: {told}; {ended.detail}", file=sys.stderr)
-    print(f"runplan: next: {NEXT[reason]} The account: runplan report {plan}", file=sys.stderr)
-    word = "refused" if code is Exit.USAGE else "failed"
-    print(f"runplan: {word}: {reason}", file=sys.stderr)
-    return code
-
-
-def _go_on(plan: str, carried: Carried) -> str:
-    if carried.decision.waiting == "approval":
-        return f"to land it: runplan approve {plan}; to refuse it: runplan reject {plan}"
-    return f"when that is settled: runplan start {plan} {_words(carried.state)}--foreground"
-
-
-def _words(state: RunState) -> str:
-    started = state.started
-    if started is None:
-        return ""
-    first = "finish " if started.mode == "finish" else f"{started.wanted} " if started.wanted else ""
-    return first + ("auto " if state.auto else "")
+            code, lines = summary(plan, answer, logs=at.state / "dispatch")
+            print("", *(f"runplan: {line}" for line in lines), sep="\n", file=sys.stderr)
+            return code
 
 
 def answer_waiting(at: Here, plan_word: str, answer: Callable[[str], Approved | Rejected]) -> Exit:

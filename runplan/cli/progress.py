@@ -45,13 +45,18 @@ def _proof(event: Event) -> str:
     match event:
         case e.BaselineKnown():
             return "  baseline   known"
+        case e.GateJudged(answer="skipped", line=line):
+            return f"  gate       {line}"
         case e.GateJudged(answer=answer, line=line):
             return f"  gate       {answer}: {line}"
         case e.VerdictGiven(passed=passed, items=items):
             good = sum(1 for _, ok, _ in items if ok)
-            return f"  verdict    {'passed' if passed else 'failed'}: {good} of {_count(len(items), 'item')} proven"
+            told = f"  verdict    {'passed' if passed else 'failed'}: {good} of {_count(len(items), 'item')} proven"
+            return "\n".join([told, *(f"             {item}: {why}" for item, ok, why in items if not ok)])
         case e.VerdictInvalid(why=why):
             return f"  verdict    none: {why}"
+        case e.ReadonlyViolated(detail=detail):
+            return f"  verdict    none: {detail}"
         case e.GuardFound(lines=lines):
             return "\n".join(f"  guard      {line}" for line in lines)
         case e.CandidateBuilt(tree=tree, onto=onto):

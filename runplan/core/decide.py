@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 MAX_MOVES = 5  #: how often a candidate is rebuilt because the target moved
 MAX_LOST = 3  #: how often a process may vanish without a trace
 GATE_RUNS = 2  #: a red gate is run once more before it is believed
+#: Where a phase was refused, for the reasons whose step cannot be told from what is done so far.
+REFUSED_AT: dict[str, str] = {Reason.BASELINE_RED: "baseline", Reason.ALREADY_ON_TARGET: "land"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +53,7 @@ def decide(state: RunState) -> Decision:
         return _fail(Reason.STOPPED, "stop", f"stopped by {state.stop}")
     if phase.refusal is not None:
         reason, detail = phase.refusal
-        return _fail(Reason(reason), step_of(phase), detail)
+        return _fail(Reason(reason), REFUSED_AT.get(reason) or step_of(phase), detail)
     return _work(state, state.started, phase)
 
 
@@ -137,9 +139,10 @@ def _judge(phase: PhaseRun, ended: DispatchEnded) -> Decision:
 def _prove(state: RunState, started: RunStarted, phase: PhaseRun) -> Decision:
     assert phase.work is not None
     if phase.work.commits == 0:
-        return _fail(Reason.NO_COMMITS, step_of(phase), "the agent left no change")
+        return _fail(Reason.NO_COMMITS, "fix" if phase.cycle > 1 else "implement", "the agent left no change")
     if phase.conflict is not None and phase.rebuilt:
-        return _fail(Reason.CONFLICT, "land", _conflict(phase))
+        told = f"the work conflicts with the target in {_conflict(phase)}, again after it was redone on the new tip"
+        return _fail(Reason.CONFLICT, "land", told)
     if phase.conflict is not None:
         return _do(a.RebuildBranch(), f"the work conflicts with the target in {_conflict(phase)}")
     if phase.moves > MAX_MOVES:
@@ -147,7 +150,7 @@ def _prove(state: RunState, started: RunStarted, phase: PhaseRun) -> Decision:
     if phase.candidate is None:
         return _do(a.BuildCandidate(), "the work is replayed on the target's tip")
     if phase.candidate.tree == phase.failed_tree:
-        return _fail(Reason.NO_PROGRESS, "fix", "the fixer changed nothing")
+        return _fail(Reason.NO_PROGRESS, "fix", f"the fixer changed nothing; {phase.errand}")
     return _gate(state, started, phase, phase.candidate.tree)
 
 
@@ -167,15 +170,14 @@ def _gate(state: RunState, started: RunStarted, phase: PhaseRun, tree: str) -> D
             "the checks failed; once more, in case one is flaky",
         )
     if last.answer == "failed":
-        return _fix(started, phase, Reason.TESTS_FAILED, last.line)
+        return _fix(started, phase, Reason.TESTS_FAILED, f"the checks failed: {last.line}")
     if phase.verdict is None:
         return _do(
             a.Start(role="verify", cycle=phase.cycle, tree=tree),
             "an independent verifier judges the exact tree",
         )
     if not phase.verdict.passed:
-        failed = ", ".join(item for item, passed, _ in phase.verdict.items if not passed)
-        return _fix(started, phase, Reason.VERIFICATION_FAILED, f"failed items: {failed}")
+        return _fix(started, phase, Reason.VERIFICATION_FAILED, phase.verdict.why)
     return _land(state, phase)
 
 
@@ -222,12 +224,12 @@ def _conflict(phase: PhaseRun) -> str:
 
 def _how(ended: DispatchEnded) -> str:
     how = {
-        "timeout": "it ran longer than its limit and was ended",
-        "silent": "it gave no sign of life and was ended",
-        "missing": "it could not be started",
-        "signalled": f"it died by signal {ended.signal}",
-    }.get(ended.ending, f"it exited with code {ended.code}")
-    return f"the {ended.role} process: {how}" + (f" ({ended.detail})" if ended.detail else "")
+        "timeout": "ran longer than its limit and was ended",
+        "silent": "gave no sign of life and was ended",
+        "missing": "could not be started",
+        "signalled": f"died by signal {ended.signal}",
+    }.get(ended.ending, "says that it failed" if ended.said == "failed" else f"ended with exit code {ended.code}")
+    return f"the {ended.role} process {how}" + (f": {ended.detail}" if ended.detail else "")
 
 
 def _ended(state: RunState) -> str:

@@ -195,6 +195,7 @@ class VerdictGiven:
     passed: bool
     items: tuple[tuple[str, bool, str], ...]  #: id, passed, evidence
     agent: str
+    why: str = ""  #: why it did not pass, in one line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -282,6 +283,9 @@ class PhaseFailed:
     title: str = ""
     attempt: int = 1
     branch: str = ""  #: short name of the branch that keeps the work; "" when there is none
+    evidence: str = ""  #: what shows it, in many lines: failed items, the end of an output
+    dispatch: str = ""  #: the last process of the phase, whose log tells more
+    words: str = ""  #: what was asked for, as it is said after `runplan start PLAN`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -306,6 +310,7 @@ class RunEnded:
     outcome: str  #: done, failed, stopped, nothing-to-do, refused
     reason: str = ""
     detail: str = ""
+    parked: str = ""  #: where uncommitted work of the worktree is kept
 
 
 Event: TypeAlias = (

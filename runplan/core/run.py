@@ -60,6 +60,14 @@ class RunState:
     stop: str = ""
     ended: e.RunEnded | None = None
 
+    @property
+    def words(self) -> str:
+        """What is asked for, as it is said after `runplan start PLAN`."""
+        if self.started is None:
+            return ""
+        first = "finish" if self.started.mode == "finish" else self.started.wanted
+        return " ".join(word for word in (first, "auto" if self.auto else "") if word)
+
 
 def fold(recorded: Iterable[e.Event]) -> RunState:
     """The state after these events, in order."""

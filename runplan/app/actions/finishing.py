@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from runplan.app.accounts import evidence
 from runplan.app.actions.doing import phase_of
 from runplan.core.events import CleanedUp, PhaseFailed, RunEnded
 from runplan.core.gitfacts import Kept
@@ -29,6 +30,9 @@ def fail(action: Fail, state: RunState, world: World) -> Iterator[Event]:
         title=phase.read.title,
         attempt=phase.lease.attempt if phase.lease else 1,
         branch=branch.removeprefix("refs/heads/") if tip not in (None, phase.base) else "",
+        evidence=evidence(action.reason, state, world),
+        dispatch=f"{world.run}.{state.dispatches}" if phase.first else "",
+        words=state.words,
     )
 
 
@@ -58,12 +62,12 @@ def _leave(world: World, branch: str, *, keep: bool) -> tuple[str, ...]:
 
 
 def finish(action: Finish, state: RunState, world: World) -> Iterator[Event]:
-    detail = action.detail
+    detail, parked = action.detail, ""
     if state.leased:
         answer = world.removal.worktree(world.worktree)
         if isinstance(answer, Kept):
             detail = f"{detail}; {answer.what} was kept: {answer.why}".lstrip("; ")
-        elif answer.parked:
-            detail = f"{detail}; uncommitted work is kept at {answer.parked}".lstrip("; ")
+        else:
+            parked = answer.parked
         world.point("Finish.worktree")
-    yield RunEnded(outcome=action.outcome, reason=action.reason, detail=detail)
+    yield RunEnded(outcome=action.outcome, reason=action.reason, detail=detail, parked=parked)

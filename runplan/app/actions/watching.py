@@ -68,13 +68,23 @@ def _guard(action: Await, state: RunState, world: World, outcome: Outcome) -> It
         violated = any(finding.by_agent for finding in findings)
         yield GuardFound(violated=violated, lines=tuple(line(finding) for finding in findings))
         world.point("Await.restore")
-        world.guard.restore(findings)
+        done = tuple(told for finding in world.guard.restore(findings) if (told := _restored(finding)))
+        if done:
+            yield GuardFound(violated=False, lines=done)
 
 
 def line(finding: Finding) -> str:
     """One sentence for the report."""
     who = "the agent changed" if finding.by_agent else "while the agent ran, somebody changed"
     return f"{who} the {finding.kind} {finding.name}"
+
+
+def _restored(finding: Finding) -> str:
+    """What was done about it; "" when nothing was."""
+    kept = f"the value that would be lost is kept at {finding.parked}" if finding.parked else ""
+    back = "it was put back as it was" if finding.restored else ""
+    done = "; ".join(part for part in (back, kept) if part)
+    return f"the {finding.kind} {finding.name}: {done}" if done else ""
 
 
 def _said(action: Await, world: World, outcome: Outcome) -> tuple[str, str]:

@@ -1,0 +1,61 @@
+"""The last lines of a run: what came of it, where the work is, and the command that helps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from runplan.core.errors import OUTCOMES, Exit
+from runplan.core.reasons import NEXT, Reason
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from runplan.app.carry import Carried
+    from runplan.core.events import PhaseFailed, RunEnded
+    from runplan.core.run import RunState
+
+
+def summary(plan: str, carried: Carried, *, logs: Path) -> tuple[Exit, list[str]]:
+    """The exit code and the lines; `logs` is where the outputs of processes are kept."""
+    state, ended = carried.state, carried.state.ended
+    if ended is None:
+        return Exit.WAITING, [f"waiting: {carried.decision.why}", _go_on(plan, carried)]
+    landed = _landed(state)
+    match OUTCOMES[ended.outcome]:
+        case Exit.DONE if ended.outcome == "nothing-to-do" and not state.landed:
+            return Exit.DONE, [f"nothing to do: {ended.detail}"]
+        case Exit.DONE:
+            return Exit.DONE, [f"done: {landed}; the account: runplan report {plan}"]
+        case code:
+            word = "refused" if code is Exit.USAGE else "failed"
+            reason = Reason(ended.reason)
+            failure = state.phase.failure if state.phase else None
+            told = _failure(failure, ended, logs) if failure else [ended.detail]
+            account = [f"the account: runplan report {plan}"] if failure or state.landed else []
+            return code, [*told, landed, f"next: {NEXT[reason]}", *account, f"{word}: {reason}"]
+
+
+def _landed(state: RunState) -> str:
+    phases = [one.phase for one in state.landed if one.phase]
+    if not phases:
+        return "the plan is marked complete" if state.landed else "nothing landed"
+    return f"{len(phases)} phase{'' if len(phases) == 1 else 's'} landed ({', '.join(phases)})"
+
+
+def _failure(failure: PhaseFailed, ended: RunEnded, logs: Path) -> list[str]:
+    phase = f"phase {failure.phase}" if failure.phase else "the plan"
+    told = [f"{phase} failed at {failure.step}: {failure.detail}"]
+    if failure.branch:
+        told.append(f"its work is kept on the branch {failure.branch}")
+    if ended.parked:
+        told.append(f"uncommitted work is kept at {ended.parked}")
+    if failure.dispatch:
+        told.append(f"the log of its last process: {logs / failure.dispatch / 'out.log'}")
+    return told
+
+
+def _go_on(plan: str, carried: Carried) -> str:
+    if carried.decision.waiting == "approval":
+        return f"to land it: runplan approve {plan}; to refuse it: runplan reject {plan}"
+    words = f"{carried.state.words} " if carried.state.words else ""
+    return f"when that is settled: runplan start {plan} {words}--foreground"
