@@ -41,10 +41,12 @@ class HeldIndex:
 
     @classmethod
     def take(cls, checkout: TargetCheckout, landing: str) -> HeldIndex | None:
-        """Take the lock and copy the index; None when somebody has it."""
+        """Take the lock and copy the index; None when somebody has it, or had it and is not mended yet."""
         note = _note(checkout, landing)
-        note.unlink(missing_ok=True)
-        fd = os.open(note, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+        try:
+            fd = os.open(note, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+        except FileExistsError:
+            return None
         fcntl.flock(fd, fcntl.LOCK_EX)
         os.write(fd, f"runplan landing {landing}\n".encode())
         held = cls(checkout, fd, note)

@@ -254,6 +254,31 @@ def test_bookkeeping_refuses_to_replace_what_is_no_plain_file(
         bookkeep(candidates, code, {path: b"x"})
 
 
+def test_signed_commits_are_signed_all_of_them(repo: Repo, candidates: Candidates, tmp_path: Path) -> None:
+    signer = tmp_path / "gpg"
+    signature = "-----BEGIN PGP SIGNATURE-----\\n\\n-----END PGP SIGNATURE-----\\n"
+    signer.write_text(f"#!/bin/sh\ncat >/dev/null; echo '[GNUPG:] SIG_CREATED ' >&2; printf '{signature}'\n")
+    signer.chmod(0o755)
+    repo.git("config", "gpg.program", str(signer))
+    base, head = on_branch(repo, {"a.txt": "mine\n"})
+    answer = built(
+        candidates.replay(base=base, head=head, onto=base, dress=dressed, committer=USER, when=WHEN, sign=True)
+    )
+    made = candidates.bookkeep(
+        code=answer.commits[0],
+        files={"b.txt": b"x"},
+        message="Mark",
+        author=USER,
+        committer=USER,
+        when=WHEN,
+        sign=True,
+        run="r1",
+    )
+    assert repo.refs()[candidate_ref("r1")] == made
+    for oid in (answer.commits[0], made):
+        assert "gpgsig -----BEGIN" in repo.git("cat-file", "commit", oid)
+
+
 # --- the key of a tree without our own files ----------------------------------------------------------
 
 

@@ -118,6 +118,18 @@ def edited_to_the_same_size_and_time(repo: Repo) -> None:
     os.utime(repo.path / "a.txt", ns=(at.st_atime_ns, at.st_mtime_ns))
 
 
+def edited_in_the_instant_the_index_was_written(repo: Repo) -> None:
+    """All that git can see is that the file is not older than the index."""
+    long_ago = (1_600_000_000, 1_600_000_000)
+    repo.git("config", "core.checkStat", "minimal")
+    repo.git("config", "core.trustctime", "false")
+    os.utime(repo.path / "a.txt", long_ago)
+    repo.git("update-index", "--refresh")
+    repo.write("a.txt", "x\n")
+    os.utime(repo.path / "a.txt", long_ago)
+    os.utime(repo.path / ".git/index", long_ago)
+
+
 def made_executable(repo: Repo) -> None:
     (repo.path / "a.txt").chmod(0o755)
 
@@ -258,6 +270,7 @@ def a_bisect(repo: Repo) -> None:
 HOLDS = [
     (edited, "a.txt is edited in"),
     (edited_to_the_same_size_and_time, "a.txt is edited in"),
+    (edited_in_the_instant_the_index_was_written, "a.txt is edited in"),
     (made_executable, "a.txt is edited in"),
     (edited_where_it_is_to_be_removed, "gone.txt is edited in"),
     (deleted, "a.txt is deleted in"),
@@ -303,6 +316,16 @@ def test_the_landing_waits_says_for_what_and_touches_nothing(
     assert str(repo.path) in answer.why
     assert snapshot(repo) == before
     assert (repo.path / ".git/index").read_bytes() == index
+
+
+@pytest.mark.parametrize("name", [":!odd.txt", "od*[d].txt", "-odd", "ö dd"])
+def test_an_edited_file_with_an_odd_name_is_named(repo: Repo, name: str) -> None:
+    repo.commit("Odd", **{name: "odd\n"})
+    repo.write(name, "edited\n")
+    with lander(repo) as cherry_pick:
+        answer = cherry_pick.land(intent(repo, candidate(repo, {name: "odd, landed\n", "b.txt": "b2\n"})))
+    assert isinstance(answer, Held)
+    assert f"{name} is edited in" in answer.why
 
 
 def test_the_held_landing_goes_through_when_the_user_has_made_room(repo: Repo) -> None:

@@ -151,9 +151,12 @@ def test_git_fails_in_the_middle_of_writing_files(repo: Repo) -> None:
 def test_a_git_that_outlives_its_lander_is_waited_for(repo: Repo) -> None:
     landing = intent(repo, candidate(repo, PHASE))
     before = snapshot(repo)
-    arm(repo, "kill -9 $(cut -d' ' -f4 /proc/$PPID/stat); sleep 0.3")
+    arm(repo, "kill -9 $(cut -d' ' -f4 /proc/$PPID/stat); sleep 0.3; touch $0.done")
     die(repo, landing, "nowhere", who="alone")
     disarm(repo)
+    with lander(repo) as cherry_pick:
+        cherry_pick.recover(landing)
+    assert (repo.path.parent / "smudge.done").exists()
     comes_to_its_end(repo, landing, before, swapped=False)
 
 
@@ -192,6 +195,16 @@ def test_what_the_user_edits_after_the_crash_is_kept_and_holds(repo: Repo) -> No
     assert leftovers(repo) == ()
 
 
+def test_a_file_the_user_empties_in_place_after_the_crash_stays_empty(repo: Repo) -> None:
+    landing = intent(repo, candidate(repo, PHASE))
+    die(repo, landing, "land.read-tree.before")
+    repo.write("a.txt", "")
+    with lander(repo) as cherry_pick:
+        cherry_pick.recover(landing)
+    assert (repo.path / "a.txt").read_text() == ""
+    assert leftovers(repo) == ()
+
+
 def test_a_users_file_where_a_file_has_to_return_is_kept(repo: Repo) -> None:
     landing = intent(repo, candidate(repo, PHASE))
     die(repo, landing, "land.commit.before")
@@ -218,6 +231,21 @@ def test_a_user_who_removes_the_lock_file_gets_a_whole_checkout_back(repo: Repo,
     die(repo, landing, point)
     (repo.path / ".git/index.lock").unlink()
     comes_to_its_end(repo, landing, before, swapped=point in SWAPPED)
+
+
+def test_nothing_is_mended_while_the_user_holds_the_index(repo: Repo) -> None:
+    landing = intent(repo, candidate(repo, PHASE))
+    before = snapshot(repo)
+    die(repo, landing, "land.commit.before")
+    (repo.path / ".git/index.lock").unlink()
+    repo.write(".git/index.lock", "")
+    written = files_of(repo.path)
+    with lander(repo) as cherry_pick:
+        cherry_pick.recover(landing)
+        assert isinstance(cherry_pick.land(landing), Held)
+    assert files_of(repo.path) == written
+    (repo.path / ".git/index.lock").unlink()
+    comes_to_its_end(repo, landing, before, swapped=False)
 
 
 def test_what_the_user_stages_after_removing_the_lock_file_is_kept(repo: Repo) -> None:

@@ -21,7 +21,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runplan.adapters import trees
+from runplan.adapters import treediff
 from runplan.adapters.checkout import HEADS, Checkouts, edited, in_the_way
 from runplan.adapters.git import read_commit
 from runplan.adapters.heldindex import HeldIndex
@@ -226,7 +226,7 @@ class CherryPick:
 
     def _changes(self, landing: Landing) -> tuple[Change, ...]:
         old, new = self._git.commit(landing.old), self._git.commit(landing.new)
-        return trees.changes(self._git, old.tree, new.tree)
+        return treediff.changes(self._git, old.tree, new.tree)
 
 
 def _not_one(having: tuple[TargetCheckout, ...], landing: Landing) -> str:

@@ -44,7 +44,7 @@ def undo(git: Git, held: HeldIndex, changes: Sequence[Change]) -> None:
     root, old, new = held.checkout.root, held.aside / "old", held.aside / "new"
     files = _files(changes)
     _write_new(git, [one for one in files if _is_written(root / one.path, old / one.path)], held.aside)
-    ours = [one.path for one in files if _is_ours(root / one.path, old / one.path, new / one.path)]
+    ours = [one.path for one in files if _is_ours(root / one.path, new / one.path)]
     added = {one.path for one in files if one.kind == "A"}
     for path in ours:
         if path in added:
@@ -66,12 +66,12 @@ def _is_written(path: Path, old: Path) -> bool:
     return not _mode(old) or not os.path.samestat(path.lstat(), old.lstat())
 
 
-def _is_ours(path: Path, old: Path, new: Path) -> bool:
-    """Whether the path is missing, or another file with the beginning, or the whole, of the new content."""
+def _is_ours(path: Path, new: Path) -> bool:
+    """Whether the path is missing, or holds the beginning, or the whole, of the new content; `new` may be missing."""
     mode = _mode(path)
     if not mode or stat.S_ISDIR(mode):
         return True  # a directory where a file was: made for files below it
-    if not _is_written(path, old) or stat.S_IFMT(mode) != stat.S_IFMT(_mode(new)):
+    if stat.S_IFMT(mode) != stat.S_IFMT(_mode(new)):
         return False
     return path.readlink() == new.readlink() if stat.S_ISLNK(mode) else _begins(new, path)
 
