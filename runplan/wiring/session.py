@@ -66,7 +66,7 @@ class Session:
             removal=self.removal,
             candidates=Candidates(git),
             lander=CherryPick(git, root=root, common_dir=common, point=point),
-            guard=Guard(git, root=root, common_dir=common),
+            guard=Guard(git, root=root, common_dir=common, prefix=at.settings.run.branch_prefix),
             dispatches=self.dispatches,
             agents=Agents(at.settings.agents, root=root, plan=plan, run=run, caller=at.env),
             claims=self.claims,

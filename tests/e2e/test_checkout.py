@@ -167,7 +167,7 @@ class Obstacle:
 
     arrange: Callable[[Repo], None]
     said: str
-    settle: Callable[[Repo], None]
+    settle: Callable[[Repo], object]
 
 
 def edits(repo: Repo) -> None:
@@ -240,17 +240,17 @@ OBSTACLES = {
     "rebase": Obstacle(
         arrange=rebases,
         said="a rebase of main is under way in {root}; finish or abort it",
-        settle=lambda repo: repo.git("rebase", "--abort") and None,
+        settle=lambda repo: repo.git("rebase", "--abort"),
     ),
     "merge": Obstacle(
         arrange=merges,
         said="a merge is under way in {root}, which has main checked out; finish or abort it",
-        settle=lambda repo: repo.git("merge", "--abort") and None,
+        settle=lambda repo: repo.git("merge", "--abort"),
     ),
     "bisect": Obstacle(
         arrange=bisects,
         said="a bisect of main is under way in {root}; finish or abort it",
-        settle=lambda repo: repo.git("bisect", "reset") and None,
+        settle=lambda repo: repo.git("bisect", "reset"),
     ),
 }
 

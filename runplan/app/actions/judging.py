@@ -125,7 +125,9 @@ def judge_verdict(action: JudgeVerdict, state: RunState, world: World) -> Iterat
     path = world.worktrees.path(phase.lease.worktree)
     left = without_copies(world.worktrees.state(path), world.settings.run.copy)
     touched = [*left.changed, *(file.path for file in left.untracked)]
-    if touched or world.objects.commit(left.head).tree != phase.candidate.tree:
+    # It stood on the candidate or, where that is the same tree, on the branch.
+    given = (phase.candidate.commits[-1], phase.work.head if phase.work else "")
+    if touched or left.head not in given or world.objects.commit(left.head).tree != phase.candidate.tree:
         what = ", ".join(touched[:8]) or f"the branch, now at {left.head[:12]}"
         yield ReadonlyViolated(detail=f"the verifier changed {what}")
         return

@@ -9,7 +9,7 @@ from runplan.app.actions.doing import phase_of
 from runplan.app.actions.starting import AGENT_ROLES
 from runplan.core import returns
 from runplan.core.dispatch import Ending, NeverStarted, Outcome, Return, ReturnStatus, Running, ToolUsed
-from runplan.core.events import DispatchEnded, GuardFound
+from runplan.core.events import DispatchEnded, GuardFound, ReadonlyViolated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,8 +65,11 @@ def _guard(action: Await, state: RunState, world: World, outcome: Outcome) -> It
     path = world.worktrees.path(world.worktree)
     findings = world.guard.compare(before, own=own, tools=tools, worktree=path, trace=directory / "git.trace")
     if findings:
-        violated = any(finding.by_agent for finding in findings)
+        accused = [finding for finding in findings if finding.by_agent]
+        violated = any(finding.name != branch for finding in accused)
         yield GuardFound(violated=violated, lines=tuple(line(finding) for finding in findings))
+        if accused and not violated:  # only a verifier's branch is not its own
+            yield ReadonlyViolated(detail=f"the verifier changed the branch {branch.removeprefix('refs/heads/')}")
         world.point("Await.restore")
         done = tuple(told for finding in world.guard.restore(findings) if (told := _restored(finding)))
         if done:
@@ -82,9 +85,15 @@ def line(finding: Finding) -> str:
 def _restored(finding: Finding) -> str:
     """What was done about it; "" when nothing was."""
     kept = f"the value that would be lost is kept at {finding.parked}" if finding.parked else ""
-    back = "it was put back as it was" if finding.restored else ""
+    back = "it was put back as it was" if finding.restored else _left(finding) if finding.by_agent else ""
     done = "; ".join(part for part in (back, kept) if part)
     return f"the {finding.kind} {finding.name}: {done}" if done else ""
+
+
+def _left(finding: Finding) -> str:
+    """Putting it back would be a checkout in the user's checkout, or undo what somebody built on it."""
+    branch = finding.old.removeprefix("ref: refs/heads/") if finding.kind == "head" else ""
+    return "it was left as it is" + (f"; to go back: git switch {branch}" if branch else "")
 
 
 def _said(action: Await, world: World, outcome: Outcome) -> tuple[str, str]:
