@@ -256,8 +256,10 @@ def test_bookkeeping_refuses_to_replace_what_is_no_plain_file(
 
 def test_signed_commits_are_signed_all_of_them(repo: Repo, candidates: Candidates, tmp_path: Path) -> None:
     signer = tmp_path / "gpg"
-    signature = "-----BEGIN PGP SIGNATURE-----\\n\\n-----END PGP SIGNATURE-----\\n"
-    signer.write_text(f"#!/bin/sh\ncat >/dev/null; echo '[GNUPG:] SIG_CREATED ' >&2; printf '{signature}'\n")
+    signer.write_text(
+        "#!/bin/sh\ncat >/dev/null\nprintf '\\n[GNUPG:] SIG_CREATED \\n' >&2\n"
+        "printf -- '-----BEGIN PGP SIGNATURE-----\\n\\n-----END PGP SIGNATURE-----\\n'\n"
+    )
     signer.chmod(0o755)
     repo.git("config", "gpg.program", str(signer))
     base, head = on_branch(repo, {"a.txt": "mine\n"})
