@@ -143,6 +143,6 @@ def _left(body: dict[str, str], parked: str) -> Iterator[str]:
     if branch := body.get("branch"):
         yield f"The work is kept on the branch `{branch}`; the next attempt puts it aside under `refs/runplan/parked/`"
     if parked:
-        yield f"Uncommitted work is kept at `{parked}`"
+        yield f"Work that is on no branch is kept at `{parked}`"
     if dispatch := body.get("dispatch"):
         yield f"The log of the last process is `runplan/dispatch/{dispatch}/out.log` in the git directory"

@@ -48,7 +48,7 @@ def _failure(failure: PhaseFailed, ended: RunEnded, logs: Path) -> list[str]:
     if failure.branch:
         told.append(f"its work is kept on the branch {failure.branch}")
     if ended.parked:
-        told.append(f"uncommitted work is kept at {ended.parked}")
+        told.append(f"work that is on no branch is kept at {ended.parked}")
     if failure.dispatch:
         told.append(f"the log of its last process: {logs / failure.dispatch / 'out.log'}")
     return told

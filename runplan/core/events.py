@@ -310,7 +310,7 @@ class RunEnded:
     outcome: str  #: done, failed, stopped, nothing-to-do, refused
     reason: str = ""
     detail: str = ""
-    parked: str = ""  #: where uncommitted work of the worktree is kept
+    parked: str = ""  #: where work of the worktree that is on no branch is kept
 
 
 Event: TypeAlias = (

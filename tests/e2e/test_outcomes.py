@@ -1,0 +1,262 @@
+"""Every way a run can fail: named, with nothing landed, the work kept, and the command that goes on."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from runplan.core.reasons import NEXT, Reason
+from tests.support.cli import Project, a_plan, a_project, copied, writes
+from tests.support.scripts import BUSY_FIXER, assert_nothing_runs, set_up, verify, work
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture(scope="session")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """A project with one phase, to be copied."""
+    return a_project(tmp_path_factory.mktemp("model"), "1")
+
+
+@pytest.fixture
+def project(model: Project, tmp_path: Path) -> Project:
+    return copied(model, tmp_path)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """What goes wrong, and how it is told."""
+
+    reason: str
+    agent: str
+    step: str
+    says: str  #: stands in the terminal and in the report
+    settings: str = ""
+    plan: str = ""
+    kept: bool = True  #: the branch holds the implementer's commit
+    parked: bool = False  #: uncommitted work is kept aside
+    also: tuple[str, ...] = ()  #: likewise
+    shows: str = ""  #: evidence that stands in the report
+
+
+CASES = {
+    "no change": Case(reason="no-commits", agent="", step="implement", says="the agent left no change", kept=False),
+    "two fix cycles are not enough": Case(
+        reason="verification-failed",
+        agent=work() + BUSY_FIXER + verify('fail = ["W1"]\nevidence = "1.txt is not signed"'),
+        step="verify",
+        says="not proven: W1",
+        shows="W1: 1.txt is not signed",
+    ),
+    "no verdict": Case(
+        reason="invalid-verdict", agent=work() + verify('say = "fine"'), step="verify", says="shorter than 200 bytes"
+    ),
+    "red gate": Case(
+        reason="tests-failed",
+        agent=work() + BUSY_FIXER,
+        settings='[tests]\ncommand = "test ! -e 1.txt || { echo it is there; exit 3; }"\n',
+        step="gate",
+        says="the checks failed: exit code 3",
+        shows="it is there",
+    ),
+    "endless gate": Case(
+        reason="tests-unfinished",
+        agent=work(),
+        settings='[tests]\ncommand = "test ! -e 1.txt || { echo begun; sleep 60; }"\ntimeout = "1s"\n',
+        step="gate",
+        says="did not end by itself",
+        shows="begun",
+    ),
+    "plan, settings and CI committed": Case(
+        reason="tampered",
+        agent=work(
+            'append = "plans/X.md"\ntext = "x"',
+            'append = "runplan.toml"\ntext = "# x"',
+            'write = ".github/workflows/ci.yml"\ntext = "x"',
+            'commit = "Meddle"',
+        ),
+        step="implement",
+        says="plans/X.md: belongs to runplan, no agent may change it",
+        also=(".github/workflows/ci.yml: the CI was changed", "runplan.toml: belongs to runplan"),
+    ),
+    "report and secret left lying": Case(
+        reason="tampered",
+        agent=work('write = "reports/plan-x.md"\ntext = "x"', 'write = ".env"\ntext = "x"'),
+        step="implement",
+        says=".env: looks like a secret",
+        also=("reports/plan-x.md: belongs to runplan",),
+        parked=True,
+    ),
+    "outside Touches": Case(
+        reason="out-of-scope",
+        agent=work('write = "other.txt"\ntext = "x"', 'commit = "x"'),
+        plan=a_plan("1").replace("### Work Items", "Touches: 1.txt\n\n### Work Items"),
+        step="implement",
+        says="other.txt: outside Touches: 1.txt",
+    ),
+    "target moved by the agent": Case(
+        reason="guard-violated",
+        agent=work('move_ref = {ref = "refs/heads/main", to = "HEAD"}'),
+        step="implement",
+        says="the agent changed the ref refs/heads/main",
+        shows="it was put back as it was; the value that would be lost is kept at refs/runplan/parked/guard/",
+    ),
+    "writing verifier": Case(
+        reason="readonly-violated",
+        agent=work() + verify('append = "1.txt"\ntext = "x"', "pass_all = true"),
+        step="verify",
+        says="the verifier changed 1.txt",
+        parked=True,
+    ),
+    "committing verifier": Case(
+        reason="readonly-violated",
+        agent=work() + verify('append = "1.txt"\ntext = "x"', 'commit = "x"', "pass_all = true"),
+        step="verify",
+        says="the verifier changed",
+        parked=True,
+    ),
+    "wall limit": Case(
+        reason="timeout",
+        agent=work("sleep = 60"),
+        settings='[limits]\nwall = "1s"\n',
+        step="implement",
+        says="ran longer than its limit and was ended",
+    ),
+    "silence limit": Case(
+        reason="silent",
+        agent=work("sleep = 60"),
+        settings='[limits]\nsilence = "1s"\n',
+        step="implement",
+        says="gave no sign of life and was ended",
+    ),
+    "idle fixer": Case(
+        reason="no-progress",
+        agent=work() + verify('fail = ["W1"]\nevidence = "1.txt is not signed"'),
+        step="fix",
+        says="the fixer changed nothing; not proven: W1",
+        shows="W1: 1.txt is not signed",
+    ),
+    "exit code": Case(
+        reason="agent-failed",
+        agent=work('say = "I give up"', "exit = 3"),
+        step="implement",
+        says="ended with exit code 3: I give up",
+    ),
+    "signal": Case(reason="agent-failed", agent=work('signal = "KILL"'), step="implement", says="died by signal 9"),
+    "failure by its own account": Case(
+        reason="agent-failed",
+        agent=work('return = {status = "failed", summary = "It does not build"}'),
+        step="implement",
+        says="says that it failed: It does not build",
+    ),
+    "BLOCKER line": Case(
+        reason="blocked", agent=work('say = "BLOCKER: which port?"'), step="implement", says="which port?"
+    ),
+    "blocked by its own account": Case(
+        reason="blocked",
+        agent=work('return = {status = "blocked", summary = "Which port?"}'),
+        step="implement",
+        says="Which port?",
+    ),
+    "setup": Case(
+        reason="setup-failed",
+        agent=work(),
+        settings='[run]\nsetup = "echo no such package; exit 4"\n',
+        step="setup",
+        says="the setup process ended with exit code 4",
+        shows="no such package",
+        kept=False,
+    ),
+    "red base": Case(
+        reason="baseline-red",
+        agent=work(),
+        settings='[tests]\ncommand = "echo broken; exit 3"\n',
+        step="baseline",
+        says="on the base: exit code 3",
+        shows="broken",
+        kept=False,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=[f"{case.reason}: {name}" for name, case in CASES.items()])
+def test_a_failure_is_named_lands_nothing_and_keeps_the_work(project: Project, case: Case) -> None:
+    set_up(project, agent=case.agent, settings=case.settings, **({"plan": case.plan} if case.plan else {}))
+    before, status = project.repo.head("main"), project.repo.status()
+
+    ran = project.start("finish", "auto")
+
+    refused = case.reason == Reason.BASELINE_RED
+    assert (ran.code, ran.out) == (2 if refused else 1, ""), ran.err
+    assert ran.last == f"runplan: {'refused' if refused else 'failed'}: {case.reason}"
+    assert f"phase 1 failed at {case.step}: " in ran.err
+    assert all(part in ran.err for part in (case.says, *case.also))
+    assert "Traceback" not in ran.err
+    assert project.repo.head("main") == before
+    assert project.repo.status() == status
+    assert_the_work_is_kept(project, case, ran.err)
+    assert_the_report_tells(project, case)
+    assert_status_tells(assert_nothing_runs(project), case)
+
+
+def assert_the_work_is_kept(project: Project, case: Case, told: str) -> None:
+    branch = project.repo.git("for-each-ref", "--format=%(refname)", "refs/heads/runplan/")
+    if case.kept:
+        assert "its work is kept on the branch runplan/x/1" in told
+        assert project.show("runplan/x/1:1.txt").startswith("1")
+    else:
+        assert branch == ""
+    parked = [line for line in told.splitlines() if line.startswith("runplan: work that is on no branch is kept at ")]
+    assert len(parked) == case.parked
+    for line in parked:
+        project.repo.head(line.split()[-1])
+
+
+def assert_the_report_tells(project: Project, case: Case) -> None:
+    report = project.runplan("report", "X")
+    assert report.code == 0
+    for part in (
+        "## Run Failed — ",
+        "**Plan:** `plans/X.md`",
+        "**Phase:** 1 Step 1",
+        f"**Failed at:** {case.step}\n",
+        f"**Reason:** `{case.reason}`. {NEXT[Reason(case.reason)]}",
+        case.says,
+        *case.also,
+        case.shows,
+        "**To resume:** `runplan start plans/X.md finish auto --foreground`",
+    ):
+        assert part in report.out
+    assert ("kept on the branch `runplan/x/1`" in report.out) == case.kept
+    assert ("Work that is on no branch is kept at `refs/runplan/parked/" in report.out) == case.parked
+
+
+def assert_status_tells(view: dict[str, Any], case: Case) -> None:
+    assert view["phases"][0]["status"] == "todo"
+    assert view["next"] == "1"
+    run = view["run"]
+    outcome = "refused" if case.reason == Reason.BASELINE_RED else "failed"
+    assert (run["state"], run["outcome"], run["reason"]) == ("failed", outcome, case.reason)
+    assert (run["phase"], run["step"], run["attempt"], run["waiting_for"]) == ("1", None, 1, None)
+
+
+def test_after_a_failure_the_command_of_the_report_goes_on_and_the_account_lands(project: Project) -> None:
+    """The second attempt begins anew; the first one's work is kept aside, its failure stands in the report."""
+    project.agent(work("exit = 3"))
+    assert project.start("auto").code == 1
+    first = project.repo.head("runplan/x/1")
+    project.agent(writes("1"))
+    resume = next(line for line in project.runplan("report", "X").out.splitlines() if line.startswith("**To resume:**"))
+
+    again = project.runplan(*shlex.split(resume.split("`")[1])[1:])
+
+    assert again.code == 0, again.err
+    assert "the earlier attempt is kept at refs/runplan/parked/x/1/1" in again.err
+    assert project.repo.head("refs/runplan/parked/x/1/1") == first
+    report = project.show("main:reports/plan-x.md")
+    assert report.index("## Phase — 1 Step 1") < report.index("## Run Failed — ")
+    assert project.runplan("status", "X", "--json").json["run"]["attempt"] == 2
