@@ -92,8 +92,11 @@ def _restored(finding: Finding) -> str:
 
 def _left(finding: Finding) -> str:
     """Putting it back would be a checkout in the user's checkout, or undo what somebody built on it."""
-    branch = finding.old.removeprefix("ref: refs/heads/") if finding.kind == "head" else ""
-    return "it was left as it is" + (f"; to go back: git switch {branch}" if branch else "")
+    if finding.kind != "head":
+        return "it was left as it is"
+    branch = finding.old.removeprefix("ref: refs/heads/")
+    way = branch if branch != finding.old else f"--detach {finding.old}"
+    return f"it was left as it is; to go back: git switch {way}"
 
 
 def _said(action: Await, world: World, outcome: Outcome) -> tuple[str, str]:

@@ -1,0 +1,145 @@
+"""A plan is worked by one process at a time, whoever starts it how often, and every phase is dispatched once."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.support.cli import a_plan, a_project, ended, until
+
+if TYPE_CHECKING:
+    import subprocess
+
+    from tests.support.cli import Project
+
+ROUNDS = 20
+
+
+def of_project(project: Project) -> list[int]:
+    """Every process that has the project's home directory."""
+    mark = f"HOME={project.home}".encode()
+    found = []
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if entry.name.isdigit() and mark in (entry / "environ").read_bytes().split(b"\0"):
+                found.append(int(entry.name))
+    return found
+
+
+def test_of_two_starts_at_the_same_moment_one_works_and_the_other_declines(tmp_path: Path) -> None:
+    """Twenty times; the agent does not end before both have answered."""
+    phases = [str(number) for number in range(1, ROUNDS + 1)]
+    project = a_project(tmp_path, *phases)
+    go = tmp_path / "go"
+    project.agent(
+        f'[[phase."*".implement]]\nwait_for = "{go}"\n[[phase."*".implement]]\nappend = "log"\ntext = "x\\n"\n'
+    )
+    for count in range(1, ROUNDS + 1):
+        pair = [project.popen("start", "X", "auto", "--foreground") for _ in range(2)]
+        loser, winner = first_to_end(pair)
+        assert winner.poll() is None, "both have ended, and the agent has not"
+        declined = ended(loser)
+        go.touch()
+        worked = ended(winner)
+        go.unlink()
+        assert (worked.code, declined.code) == (0, 0), worked.err + declined.err
+        assert "plans/X.md is being worked by another process" in declined.err
+        assert "1 phase landed" in worked.err
+        assert len(project.landed()) == count
+    assert project.landed() == phases
+    assert project.dispatched() == ["implement", "verify"] * ROUNDS
+    started = [body["owner"] for kind, body in project.events() if kind == "ClaimTaken"]
+    assert len(set(started)) == len(started) == ROUNDS
+    assert project.leftovers() == []
+
+
+def first_to_end(pair: list[subprocess.Popen[bytes]]) -> tuple[subprocess.Popen[bytes], subprocess.Popen[bytes]]:
+    one, other = pair
+    until(lambda: one.poll() is not None or other.poll() is not None)
+    return (one, other) if one.poll() is not None else (other, one)
+
+
+def test_two_plans_of_one_repository_land_side_by_side_each_phase_once(tmp_path: Path) -> None:
+    project = a_project(tmp_path, "1", "2")
+    project.plan(a_plan("3", "4"), name="plans/Y.md")
+    project.agent(
+        "".join(
+            f'[[phase."{phase}".implement]]\nwrite = "{phase}.txt"\ntext = "{phase}\\n"\n'
+            for phase in ("1", "2", "3", "4")
+        )
+    )
+    pair = [project.popen("start", plan, "finish", "auto", "--foreground") for plan in ("X", "Y")]
+    for ran in [ended(process) for process in pair]:
+        assert ran.code == 0, ran.err
+    assert sorted(project.landed()) == ["1", "2", "3", "4"]
+    assert project.dispatched("plans/X.md") == project.dispatched("plans/Y.md") == ["implement", "verify"] * 2
+    assert project.repo.git("log", "--merges", "--format=%h", "main") == ""
+    assert project.repo.status() == ""
+    assert project.leftovers() == []
+    for plan in ("X", "Y"):
+        assert project.show(f"main:plans/{plan}.md").count("✅ Done") == 2
+
+
+def test_an_agent_that_outlives_its_runner_is_adopted_and_not_started_again(tmp_path: Path) -> None:
+    project = a_project(tmp_path, "1")
+    count, go = tmp_path / "count", tmp_path / "go"
+    project.agent(
+        f'[[phase."1".implement]]\nappend = "{count}"\ntext = "x"\n'
+        f'[[phase."1".implement]]\nwait_for = "{go}"\n'
+        '[[phase."1".implement]]\nwrite = "1.txt"\n'
+    )
+    first = project.popen("start", "X", "finish", "auto", "--foreground")
+    until(count.exists)
+    first.send_signal(signal.SIGKILL)
+    ended(first)
+    second = project.popen("start", "X", "finish", "auto", "--foreground")
+    third = project.popen("start", "X", "finish", "auto", "--foreground")
+    loser, winner = first_to_end([second, third])
+    assert winner.poll() is None
+    go.touch()
+    ran, declined = ended(winner), ended(loser)
+    assert ran.code == 0, ran.err
+    assert (declined.code, "is being worked by another process" in declined.err) == (0, True)
+    assert "took the plan over from a process that is gone" in ran.err
+    assert count.read_text() == "x"
+    assert project.dispatched() == ["implement", "verify"]
+    assert project.landed() == ["1"]
+    fences = [body["fence"] for kind, body in project.events() if kind == "ClaimTaken"]
+    assert fences == [1, 2]
+    assert project.leftovers() == []
+
+
+def test_what_agents_leave_running_is_gone_when_the_run_ends(tmp_path: Path) -> None:
+    project = a_project(tmp_path, "1")
+    project.agent(
+        '[[phase."1".implement]]\norphan = 60\n[[phase."1".implement]]\norphan_setsid = 60\n'
+        '[[phase."1".implement]]\norphan_daemon = 60\n[[phase."1".implement]]\nwrite = "1.txt"\n'
+    )
+    ran = project.start("finish", "auto")
+    assert ran.code == 0, ran.err
+    assert of_project(project) == []
+    endings = [body["leftovers"] for kind, body in project.events() if kind == "DispatchEnded"]
+    assert endings == [3, 0]
+
+
+def test_an_interrupted_run_ends_its_agent_and_goes_on_when_started_again(tmp_path: Path) -> None:
+    project = a_project(tmp_path, "1")
+    here, go = tmp_path / "here", tmp_path / "go"
+    project.agent(
+        f'[[phase."1".implement]]\nwrite = "{here}"\n[[phase."1".implement]]\nwait_for = "{go}"\n'
+        '[[phase."1".implement]]\nwrite = "1.txt"\n'
+    )
+    process = project.popen("start", "X", "finish", "auto", "--foreground")
+    until(here.exists)
+    os.kill(process.pid, signal.SIGINT)
+    ran = ended(process)
+    assert ran.code == 130, ran.err
+    until(lambda: of_project(project) == [])
+    go.touch()
+    again = project.start("finish", "auto")
+    assert again.code == 0, again.err
+    assert project.landed() == ["1"]
+    assert project.leftovers() == []
