@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, TypeAlias
 
-from runplan.adapters import trees
+from runplan.adapters import treediff, trees
 from runplan.adapters.fastimport import File, NewCommit, stream
 from runplan.core.errors import GitFailed, RefusedEarly
 from runplan.core.gitfacts import Built, Conflicted, Identity, NothingLeft
@@ -66,11 +66,11 @@ class Candidates:
 
     def changes(self, base: Oid, head: Oid) -> tuple[Change, ...]:
         """The net diff of two commits, without renames."""
-        return trees.changes(self._git, self._tree(base), self._tree(head))
+        return treediff.changes(self._git, self._tree(base), self._tree(head))
 
     def code_key(self, tree: Oid, without: Sequence[str]) -> str:
         """A hash that two trees share when they differ in the paths `without` only."""
-        return trees.key_without(self._git, tree, without)
+        return treediff.key_without(self._git, tree, without)
 
     def _tree(self, commit: Oid) -> Oid:
         return self._git.commit(commit).tree
@@ -103,7 +103,7 @@ class Candidates:
             made.append(tip)
         if not made or tree == start:
             return NothingLeft()
-        patch = patch_of(trees.changes(self._git, start, tree))
+        patch = patch_of(treediff.changes(self._git, start, tree))
         return Built(commits=tuple(made), tree=tree, patch=patch)
 
     def _picks(self, base: Oid, head: Oid) -> list[_Pick]:
@@ -200,7 +200,7 @@ class Candidates:
         )
 
     def _prove(self, tree: Oid, made: Oid, files: Mapping[str, bytes]) -> None:
-        changed = {change.path for change in trees.changes(self._git, tree, self._tree(made))}
+        changed = {change.path for change in treediff.changes(self._git, tree, self._tree(made))}
         if stray := sorted(changed - files.keys()):
             raise GitFailed(f"the bookkeeping commit {made} changed {', '.join(stray)}; nothing was landed")
         for path, content in files.items():

@@ -9,18 +9,16 @@ from __future__ import annotations
 
 import os
 import subprocess
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from runplan.core.errors import GitFailed
-from runplan.core.gitfacts import Commit, Identity
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
     from types import TracebackType
 
-    from runplan.core.gitfacts import Oid
+    from runplan.core.gitfacts import Commit, Oid
 
 #: Loose objects reach the disk before anything is recorded as done; no hook, no editor, no prompt, no gc.
 SETTINGS = (
@@ -34,8 +32,7 @@ SETTINGS = (
 TIMEOUT_S = 600.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ran:
+class Ran(NamedTuple):
     """How one git command ended."""
 
     code: int
@@ -47,8 +44,7 @@ class Ran:
         return os.fsdecode(self.out).rstrip("\n")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stored:
+class Stored(NamedTuple):
     """One object as git stores it."""
 
     oid: Oid
@@ -182,6 +178,8 @@ class Git:
 
 def read_commit(oid: Oid, content: bytes) -> Commit:
     """A raw commit object as a value."""
+    from runplan.core.gitfacts import Commit, Identity  # dear, and reading verbs look at no commit
+
     head, _, message = content.partition(b"\n\n")
     fields: list[tuple[str, str]] = []
     for line in head.decode("utf-8", "surrogateescape").split("\n"):

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -14,8 +13,7 @@ if TYPE_CHECKING:
 MARK = "RUNPLAN_DISPATCH"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Process:
+class Process(NamedTuple):
     """One living process at the moment it was looked at."""
 
     pid: int

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from runplan.adapters.git import Git, failure
 from runplan.core.errors import GitFailed, RefusedEarly
-from runplan.core.gitfacts import Identity
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
-    from runplan.core.gitfacts import Oid
+    from runplan.core.gitfacts import Identity, Oid
 
 OLDEST_GIT = (2, 38)
 HEADS = "refs/heads/"
@@ -26,8 +24,7 @@ _PERSON = re.compile(r"(.*) <(.*)> \d+ [+-]\d{4}", re.DOTALL)
 PROBE_S = 20.0  #: a signature that takes longer waits for somebody
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Repository:
+class Repository(NamedTuple):
     """A repository that has a checkout."""
 
     root: Path  #: the main checkout; the checkout at hand when the repository behind it is bare
@@ -35,8 +32,7 @@ class Repository:
     git: Git
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Checkout:
+class Checkout(NamedTuple):
     """One entry of git's list of worktrees; the first one is the main checkout."""
 
     path: Path
@@ -118,6 +114,8 @@ def blocking_branch(branches: Collection[str], prefix: str) -> str | None:
 
 def identity(git: Git) -> Identity:
     """Who the user is, as configured; git's guess from the host name does not count."""
+    from runplan.core.gitfacts import Identity  # dear, and reading verbs need nobody
+
     ran = git.run("-c", "user.useConfigOnly=true", "var", "GIT_COMMITTER_IDENT", ok=(0, 1, 128))
     found = _PERSON.fullmatch(ran.text) if ran.code == 0 else None
     if found is None:

@@ -84,12 +84,13 @@ def _guarded(verb: str, words: list[str], *, debug: bool) -> int:
 
 def _run(verb: str, words: list[str]) -> int:
     import argparse
-    import difflib
     import importlib
 
     from runplan.core.errors import UsageError
 
     if verb not in VERBS:
+        import difflib
+
         near = difflib.get_close_matches(verb, VERBS, n=1)
         hint = f"; did you mean {near[0]}?" if near else f"; there are: {', '.join(VERBS)}"
         raise UsageError(f"{verb}: no such verb{hint}")
@@ -98,7 +99,8 @@ def _run(verb: str, words: list[str]) -> int:
         prog=f"runplan {verb}",
         description=f"{VERBS[verb][0].upper()}{VERBS[verb][1:]}.",
         epilog=f"examples:\n{module.EXAMPLES}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        # With a width of its own it need not ask the terminal, which costs an import of shutil.
+        formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, width=100),
         allow_abbrev=False,
     )
     module.arguments(parser)

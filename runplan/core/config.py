@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from runplan.core.errors import SettingsError
@@ -19,8 +18,7 @@ _ROLES = ("implementer", "verifier", "planner")
 _AGENT_KEYS = {key.name: key for key in AGENT_KEYS}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunSettings:
+class RunSettings(NamedTuple):
     """How phases are worked on and landed."""
 
     landing: str
@@ -37,8 +35,7 @@ class RunSettings:
     timezone: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentTable:
+class AgentTable(NamedTuple):
     """One agent that can be dispatched."""
 
     name: str
@@ -48,25 +45,21 @@ class AgentTable:
     env: tuple[str, ...] = ()  #: names of further environment variables it is given
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentsSettings:
+class AgentsSettings(NamedTuple):
     """Who does what."""
 
     implementer: str
     verifier: str
     planner: str
-    tables: dict[str, AgentTable] = field(default_factory=dict)
+    tables: Mapping[str, AgentTable]
 
     def agent(self, name: str) -> AgentTable:
         """The agent of that name; a built-in kind needs no table."""
         return self.tables.get(name) or AgentTable(name=name, kind=name)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TestSettings:
+class CheckSettings(NamedTuple):
     """The project's own checks."""
-
-    __test__ = False  # pytest would take the name for a test
 
     command: str
     timeout_s: float
@@ -74,8 +67,7 @@ class TestSettings:
     summary: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LimitSettings:
+class LimitSettings(NamedTuple):
     """Where an agent is stopped; 0 is no limit, except for wall_s."""
 
     wall_s: float
@@ -84,21 +76,19 @@ class LimitSettings:
     usd: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PathSettings:
+class PathSettings(NamedTuple):
     """Where things lie, relative to the repository."""
 
     plans: str
     reports: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class Settings(NamedTuple):
     """Everything that can be set."""
 
     run: RunSettings
     agents: AgentsSettings
-    tests: TestSettings
+    tests: CheckSettings
     limits: LimitSettings
     paths: PathSettings
 
@@ -132,7 +122,7 @@ def settle(layers: Sequence[Layer]) -> Settled:
     settings = Settings(
         run=RunSettings(**fields["run"]),
         agents=AgentsSettings(**fields["agents"], tables=tables),
-        tests=TestSettings(**fields["tests"]),
+        tests=CheckSettings(**fields["tests"]),
         limits=LimitSettings(**fields["limits"]),
         paths=PathSettings(**fields["paths"]),
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from runplan.core.body import Body, bullets
@@ -17,8 +16,7 @@ _CODE = re.compile(r"`([^`]+)`")
 _REASON = re.compile(r"(?<![ \t])[ \t]+(?:—|–|--?|\()[ \t]*")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Item:
+class Item(NamedTuple):
     """One thing a verifier must say pass or fail to: work item `W1`, criterion `C1`, or `P`."""
 
     id: str

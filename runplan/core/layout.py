@@ -6,7 +6,6 @@ A tracker defines the phases and their order; the sections are looked up by id a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -31,8 +30,7 @@ class Format(StrEnum):
     CHECKLIST = "checklist"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Remark:
+class Remark(NamedTuple):
     """Something a person should know about a plan that can be used all the same."""
 
     line: int

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -38,8 +37,7 @@ class Kind(StrEnum):
     REFERENCE = "reference"  #: says `executable: false`
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Phase:
+class Phase(NamedTuple):
     """One unit of work, as the plan states it."""
 
     id: str
@@ -57,8 +55,7 @@ class Phase:
     outside: tuple[str, ...]  #: dependencies that are no phases, in its own words
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Plan(NamedTuple):
     """A plan file as understood."""
 
     path: str

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunRow:
+class RunRow(NamedTuple):
     """What `status` shows of a run."""
 
     id: str
@@ -23,8 +22,7 @@ class RunRow:
     landing: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EventRow:
+class EventRow(NamedTuple):
     """One line of the journal."""
 
     seq: int

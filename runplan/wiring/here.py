@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from runplan.adapters.repository import open_repository
 from runplan.adapters.settings import environment, load
@@ -22,8 +21,7 @@ if TYPE_CHECKING:
     from runplan.core.config import Settings
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Here:
+class Here(NamedTuple):
     """The repository we stand in, and how it is set up."""
 
     cwd: Path

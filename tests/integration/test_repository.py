@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
@@ -91,12 +92,8 @@ def _blocked(repo: Repo) -> None:
     ("prepare", "said"),
     [
         pytest.param(_empty, "has no commit yet; make one: git commit --allow-empty", id="empty"),
-        pytest.param(
-            _anonymous, 'git config user.name "Your Name" && git config user.email', id="no identity"
-        ),
-        pytest.param(
-            _renamed, "target branch main does not exist; set run.target to one of: old, trunk", id="target"
-        ),
+        pytest.param(_anonymous, 'git config user.name "Your Name" && git config user.email', id="no identity"),
+        pytest.param(_renamed, "target branch main does not exist; set run.target to one of: old, trunk", id="target"),
         pytest.param(_blocked, "the branch runplan leaves no room .* run.branch_prefix", id="prefix"),
     ],
 )
@@ -130,11 +127,21 @@ def test_an_old_git_is_refused(tmp_path: Path) -> None:
         require_git(Git(tmp_path, env=isolated_env(PATH=str(fake.parent))))
 
 
-def test_signing_follows_the_users_setting(tmp_path: Path) -> None:
+def test_signing_follows_the_users_setting_and_is_tried_before_any_work(tmp_path: Path) -> None:
     repo = make_repo(tmp_path / "r")
-    assert not signing(repo.adapter())
-    repo.git("config", "commit.gpgsign", "yes")
-    assert signing(repo.adapter())
+    with repo.adapter() as git:
+        assert not signing(git)
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "key"], check=True)
+        for key, value in (
+            ("commit.gpgsign", "yes"),
+            ("gpg.format", "ssh"),
+            ("user.signingkey", str(tmp_path / "key")),
+        ):
+            repo.git("config", key, value)
+        assert signing(git)
+        (tmp_path / "key").unlink()
+        with pytest.raises(RefusedEarly, match="git config commit.gpgsign false"):
+            signing(git)
 
 
 def test_the_snapshot_of_refs_is_what_git_lists(tmp_path: Path) -> None:

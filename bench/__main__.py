@@ -1,0 +1,105 @@
+"""`make bench`: a no-op phase against a plain shell script, start-up against a bare interpreter, git processes."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bench.projects import environment, make
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+RUNPLAN = str(Path(sys.executable).with_name("runplan"))
+FLOOR = str(Path(__file__).with_name("floor.sh"))
+START = [RUNPLAN, "start", "X", "finish", "auto", "--foreground"]
+
+
+def main() -> None:
+    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 5
+    with tempfile.TemporaryDirectory() as place:
+        phase_costs(Path(place), files=100, phases=20, rounds=rounds, target=1.0)
+        phase_costs(Path(place), files=10_000, phases=6, rounds=max(2, rounds // 2), target=0.35)
+        git_processes(Path(place))
+        start_up(Path(place), rounds=rounds * 3)
+
+
+def phase_costs(place: Path, *, files: int, phases: int, rounds: int, target: float) -> None:
+    """Seconds per phase of the whole command, start-up included, interleaved with the floor."""
+    ours, floor = [], []
+    for number in range(rounds):
+        here = place / f"{files}-{number}"
+        floor.append(
+            timed(lambda at: [FLOOR, str(at), str(at.parent / "trees"), str(phases)], here / "f", files, phases)
+        )
+        ours.append(timed(lambda _: START, here / "o", files, phases))
+    a, b = statistics.median(ours) / phases, statistics.median(floor) / phases
+    print(
+        f"no-op phase, {files:>6} files: runplan {a * 1000:6.0f} ms, shell script {b * 1000:6.0f} ms, "
+        f"ratio {a / b:.2f} (target {target}), rounds {rounds}, spread {spread(ours, floor)}",
+        flush=True,
+    )
+
+
+def timed(command: Callable[[Path], list[str]], place: Path, files: int, phases: int) -> float:
+    root = make(place, files=files, phases=phases)
+    env = environment(place / "home")
+    began = time.perf_counter()
+    subprocess.run(command(root), cwd=root, env=env, check=True, capture_output=True)
+    return time.perf_counter() - began
+
+
+def spread(ours: list[float], floor: list[float]) -> str:
+    ratios = sorted(a / b for a, b in zip(ours, floor, strict=True))
+    return f"{ratios[0]:.2f}..{ratios[-1]:.2f}"
+
+
+def git_processes(place: Path) -> None:
+    """Git processes of one phase, by git's own trace: the difference between plans of two and of six phases."""
+    counts = []
+    for phases in (2, 6):
+        root = make(place / f"trace-{phases}", files=100, phases=phases)
+        home = root.parent / "home"
+        traces = home / "trace.jsonl"
+        with (home / "gitconfig").open("a") as config:
+            config.write(f"[trace2]\n\teventTarget = {traces}\n")
+        subprocess.run(START, cwd=root, env=environment(home), check=True, capture_output=True)
+        events = [json.loads(line) for line in traces.read_text().splitlines()]
+        counts.append([event["argv"] for event in events if event["event"] == "start"])
+    per_phase = (len(counts[1]) - len(counts[0])) / 4
+    print(
+        f"git processes: {per_phase:.1f} per one-commit phase (target 12), {len(counts[0]) - 2 * per_phase:.0f} per run"
+    )
+
+
+def start_up(place: Path, *, rounds: int) -> None:
+    """Wall time of the quickest commands, as multiples of `python -c pass`."""
+    root = make(place / "start-up", files=100, phases=2)
+    env = environment(root.parent / "home")
+    subprocess.run(START, cwd=root, env=env, check=True, capture_output=True)
+    commands = {
+        "python -c pass": [sys.executable, "-c", "pass"],
+        "runplan --version": [RUNPLAN, "--version"],
+        "runplan --help": [RUNPLAN, "--help"],
+        "runplan status": [RUNPLAN, "status"],
+    }
+    times: dict[str, list[float]] = {name: [] for name in commands}
+    for _ in range(rounds):
+        for name, command in commands.items():
+            began = time.perf_counter()
+            subprocess.run(command, cwd=root, env=env, check=True, capture_output=True)
+            times[name].append(time.perf_counter() - began)
+    bare = statistics.median(times["python -c pass"])
+    for name, target in (("runplan --version", 4), ("runplan --help", 4), ("runplan status", 5)):
+        took = statistics.median(times[name])
+        print(f"{name:<18} {took * 1000:5.0f} ms, {took / bare:.1f} times python -c pass (target {target})")
+
+
+if __name__ == "__main__":
+    main()
