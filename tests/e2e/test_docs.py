@@ -1,0 +1,233 @@
+"""What the documents say works: commands run, links lead somewhere, examples are understood."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import shlex
+from typing import TYPE_CHECKING
+
+import pytest
+
+from runplan.adapters.environment import AGENT_NAME
+from runplan.cli.main import VERBS
+from tests.support import documents
+from tests.support.cli import Project, a_project
+from tests.support.documents import DOCUMENTS, anchors, commands, fences, links, read, verbs_named
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PHASES = ("1", "2", "4b")
+#: What these do is a test of its own (test_demo.py).
+NOT_RUN = ("demo",)
+#: Verbs that look at a plan whose run has ended.
+READING = ("status", "report", "logs", "explain", "check", "config", "doctor", "gc")
+
+
+def examples(verb: str) -> str:
+    """The examples of `--help`, as a document would show them."""
+    return f"```text\n{importlib.import_module(f'runplan.cli.{verb}').EXAMPLES}\n```\n"
+
+
+SHOWN = sorted(
+    {line for name in DOCUMENTS for line in commands(read(name))}
+    | {line for verb in VERBS for line in commands(examples(verb))}
+)
+BY_VERB = {line: next(word for word in shlex.split(line) if word in VERBS) for line in SHOWN if "DISCOUNT" not in line}
+
+
+def play(project: Project, line: str) -> tuple[int, str]:
+    words = shlex.split(line)
+    env = dict(word.split("=", 1) for word in words[: words.index("runplan")])
+    ran = project.runplan(*words[words.index("runplan") + 1 :], **env)
+    return ran.code, ran.out + ran.err
+
+
+# --- commands -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """A project whose plan X has been worked to its end."""
+    project = a_project(tmp_path_factory.mktemp("ended"), *PHASES)
+    ran = project.start("finish", "auto")
+    assert ran.code == 0, ran.err
+    return project
+
+
+@pytest.mark.parametrize("line", [line for line, verb in BY_VERB.items() if verb in READING])
+def test_a_command_that_reads_answers(ended: Project, line: str) -> None:
+    code, told = play(ended, line)
+    assert code == 0, told
+
+
+@pytest.mark.parametrize("line", [line for line, verb in BY_VERB.items() if verb == "start"])
+def test_a_start_ends_well_or_waits_for_a_person(tmp_path: Path, line: str) -> None:
+    code, told = play(a_project(tmp_path, *PHASES), line)
+    assert code == (0 if "auto" in line or "--dry-run" in line else 4), told
+
+
+@pytest.mark.parametrize("line", [line for line, verb in BY_VERB.items() if verb in ("approve", "reject")])
+def test_an_answer_reaches_what_waits_for_it(tmp_path: Path, line: str) -> None:
+    project = a_project(tmp_path, *PHASES)
+    assert project.start().code == 4
+    code, told = play(project, line)
+    assert code == (0 if BY_VERB[line] == "approve" else 1), told
+
+
+@pytest.mark.parametrize("line", [line for line, verb in BY_VERB.items() if verb == "init"])
+def test_init_writes_the_settings(tmp_path: Path, line: str) -> None:
+    project = a_project(tmp_path, *PHASES)
+    (project.path / "runplan.toml").unlink()
+    code, told = play(project, line)
+    assert code == 0, told
+
+
+def test_every_command_shown_is_one_of_these() -> None:
+    tested = {*READING, *NOT_RUN, "start", "approve", "reject", "init"}
+    assert {line: verb for line, verb in BY_VERB.items() if verb not in tested} == {}
+    assert tested == set(VERBS)
+
+
+# --- verbs --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_verb_has_help_with_examples_and_a_section(ended: Project, verb: str) -> None:
+    ran = ended.runplan(verb, "--help")
+    assert ran.code == 0
+    assert f"  runplan {verb}" in ran.out.partition("examples:")[2]
+    page = read("docs/commands.md")
+    section = page.partition(f"\n## runplan {verb}\n")[2].partition("\n## ")[0]
+    module = importlib.import_module(f"runplan.cli.{verb}")
+    assert "\n".join(line.removeprefix("  ") for line in module.EXAMPLES.splitlines()) in section
+    assert f"| [`{verb}`](#runplan-{verb}) | {VERBS[verb]} |" in page
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_no_document_names_a_verb_that_is_not_there(name: str) -> None:
+    assert verbs_named(read(name)) - {*VERBS, AGENT_NAME.split()[1]} == set()
+
+
+# --- links --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_every_link_leads_somewhere(name: str) -> None:
+    here = documents.ROOT / name
+    broken = []
+    for target in links(read(name)):
+        path, _, anchor = target.partition("#")
+        file = (here.parent / path) if path else here
+        if not file.exists() or (anchor and anchor not in anchors(file.read_text(encoding="utf-8"))):
+            broken.append(target)
+    assert broken == []
+
+
+def test_every_page_can_be_reached_from_the_readme() -> None:
+    seen: set[Path] = set()
+    waiting = [documents.ROOT / "README.md"]
+    while waiting:
+        page = waiting.pop().resolve()
+        if page in seen or page.suffix != ".md":
+            continue
+        seen.add(page)
+        waiting += [page.parent / target.partition("#")[0] for target in links(page.read_text()) if target[0] != "#"]
+    assert {documents.ROOT / name for name in DOCUMENTS} - seen == set()
+
+
+# --- examples -----------------------------------------------------------------------------------------
+
+
+def plan_examples() -> list[tuple[int, str, str]]:
+    """Each plan of plan-format.md with what check is said to show of it."""
+    shown = [fence for fence in fences(read("docs/plan-format.md")) if fence.language in ("markdown", "check")]
+    pairs = list(zip(shown[::2], shown[1::2], strict=True))
+    assert [(one.language, two.language) for one, two in pairs] == [("markdown", "check")] * len(pairs)
+    return [(one.line, one.text, two.text) for one, two in pairs]
+
+
+@pytest.mark.parametrize(("text", "said"), [pytest.param(a, b, id=f"line {n}") for n, a, b in plan_examples()])
+def test_a_plan_in_the_format_page_is_understood_as_it_says(
+    ended: Project, tmp_path: Path, text: str, said: str
+) -> None:
+    (tmp_path / "plans").mkdir()
+    (tmp_path / "plans/X.md").write_text(text, encoding="utf-8")
+    ran = ended.runplan_in(tmp_path, "check", "plans/X.md", "--strict")
+    assert (ran.code, ran.out) == (0, said)
+
+
+def test_the_first_plan_of_the_readme_is_ready_after_fix(ended: Project, tmp_path: Path) -> None:
+    (plan,) = [fence.text for fence in fences(read("README.md")) if fence.language == "markdown"]
+    file = tmp_path / "X.md"
+    file.write_text(plan, encoding="utf-8")
+    assert ended.runplan_in(tmp_path, "check", "X.md").code == 2
+    fixed = ended.runplan_in(tmp_path, "check", "X.md", "--fix", "--strict", "--json")
+    assert [(phase["id"], phase["depends"]) for phase in fixed.json["phases"]] == [("1", []), ("2", ["1"])]
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/agents.md", "docs/configuration.md", "docs/script-agent.md"])
+def test_settings_in_a_document_are_settings(tmp_path: Path, name: str) -> None:
+    project = a_project(tmp_path)
+    blocks = [fence.text for fence in fences(read(name)) if fence.language == "toml" and "[agents" in fence.text]
+    assert blocks
+    for block in blocks:
+        (project.path / "runplan.toml").write_text(block, encoding="utf-8")
+        ran = project.runplan("config")
+        assert ran.code == 0, ran.err
+
+
+def test_the_agent_in_a_page_is_an_agent(tmp_path: Path) -> None:
+    (source,) = [fence.text for fence in fences(read("docs/agents.md")) if fence.language == "python"]
+    project = a_project(tmp_path, "1")
+    project.commit_file("tools/agent.py", source)
+    agent = '[agents]\nimplementer = "own"\nverifier = "own"\n[agents.own]\nkind = "command"\n'
+    project.commit_file("runplan.toml", f'{agent}argv = ["python3", "tools/agent.py"]\n')
+    ran = project.start("auto")
+    assert ran.code == 0, ran.err
+    assert project.show("main:hello.txt") == "hello"
+
+
+def test_a_failed_run_says_what_the_page_says_it_says(tmp_path: Path) -> None:
+    project = a_project(tmp_path, "1")
+    project.agent("")
+    ran = project.start("auto")
+    assert (ran.code, ran.last) == (1, "runplan: failed: no-commits")
+
+
+# --- JSON ---------------------------------------------------------------------------------------------
+
+
+def documented(heading: str) -> object:
+    """The first JSON block below a heading of json.md."""
+    section = read("docs/json.md").partition(f"\n## {heading}\n")[2]
+    return json.loads(next(fence.text for fence in fences(section) if fence.language == "json"))
+
+
+def shape(value: object) -> object:
+    """The keys of a value, all the way down; of a list, those of its first entry."""
+    if isinstance(value, dict):
+        return {key: shape(inner) for key, inner in value.items()}
+    return [shape(value[0])] if isinstance(value, list) and value else None
+
+
+def test_status_has_the_fields_of_its_page(ended: Project) -> None:
+    stated = shape(documented("`runplan status --json`"))
+    given = shape(ended.runplan("status", "X", "--json").json)
+    assert isinstance(stated, dict)
+    assert isinstance(given, dict)
+    assert given | {"claim": stated["claim"]} == stated, "a run that has ended has no claim"
+
+
+def test_check_has_the_fields_of_its_page(ended: Project) -> None:
+    assert shape(ended.runplan("check", "X", "--json").json) == shape(documented("`runplan check --json`"))
+
+
+def test_each_line_of_the_logs_has_the_fields_of_its_page(ended: Project) -> None:
+    lines = [json.loads(line) for line in ended.runplan("logs", "X", "--json").out.splitlines()]
+    stated = documented("`runplan logs --json`")
+    assert isinstance(stated, dict)
+    ending = next(line for line in lines if line["type"] == stated["type"])
+    assert set(stated) <= set(ending)
+    assert all(list(line)[:4] == ["seq", "at", "run", "type"] for line in lines)
