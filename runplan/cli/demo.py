@@ -24,8 +24,7 @@ EXAMPLES = """\
 
 INTRODUCTION = """\
 A small shop adds up prices; the plan {plan} teaches it discounts in three phases.
-The agent plays a script: no model, no network. Worktrees, tests, commits and landings are real.
-"""
+The agent plays a script: no model, no network. Worktrees, tests, commits and landings are real."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -96,7 +95,7 @@ def _show(repository: Path, env: Mapping[str, str]) -> None:
 
 def _runplan(repository: Path, env: Mapping[str, str], *words: str) -> Exit:
     """The real command, its output as it comes; interrupted, it is given the time to end its agents."""
-    _say(f"$ runplan {' '.join(words)}")
+    _say(f"\n$ runplan {' '.join(words)}")
     with subprocess.Popen([sys.executable, "-m", "runplan", *words], cwd=repository, env=env) as command:
         try:
             code = command.wait()
