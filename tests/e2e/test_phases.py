@@ -1,0 +1,269 @@
+"""Phases that land: what stands on the target afterwards, and how it got there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.cli import Project, a_plan, a_project, copied, ended, until, writes
+from tests.support.scripts import assert_nothing_runs, fix, set_up, steps, verify, work
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+AGENT_NAME = "runplan agent"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """A project with two phases, to be copied."""
+    return a_project(tmp_path_factory.mktemp("model"), "1", "2")
+
+
+@pytest.fixture
+def project(model: Project, tmp_path: Path) -> Project:
+    return copied(model, tmp_path)
+
+
+def subjects(project: Project, since: str) -> list[str]:
+    return project.repo.git("log", "--reverse", "--format=%s", f"{since}..main").splitlines()
+
+
+def test_one_phase_lands_and_then_the_one_that_is_named(project: Project, tmp_path: Path) -> None:
+    """The second agent commits nothing: what it leaves is committed for it, by name."""
+    set_up(project, agent=writes("1") + writes("2", commit=False) + steps('write = ".runplan/note"', phase="2"))
+    before = project.repo.head("main")
+
+    first = project.start("auto")
+
+    assert first.code == 0, first.err
+    assert first.last == "runplan: done: 1 phase landed (1); the account: runplan report plans/X.md"
+    assert subjects(project, before) == ["Write 1", "x: record phase 1 as done"]
+    trailers = project.repo.git("log", "-1", "--format=%(trailers:only,unfold)", "main~1").splitlines()
+    run = project.runplan("status", "X", "--json").json["run"]["id"]
+    assert trailers == [
+        "Runplan-Plan: plans/X.md",
+        "Runplan-Phase: 1",
+        f"Runplan-Run: {run}",
+        f"Runplan-Landing: {run}.1",
+    ]
+    code = project.repo.head("main~1")
+    assert project.show("main:plans/X.md") == a_plan("1", "2").replace(
+        "| 1 — Step 1 | ⬚ | | |", f"| 1 — Step 1 | ✅ Done | `{code[:7]}` | |"
+    ).rstrip("\n")
+
+    second = project.start("2", "auto")
+
+    assert second.code == 0, second.err
+    assert subjects(project, before)[2:] == ["Step 2", "x: record phase 2 as done"]
+    assert project.repo.git("show", "--name-only", "--format=", "main~1") == "2.txt"
+    assert project.repo.git("log", "-4", "--format=%an %cn", "main").splitlines() == ["Uma User Uma User"] * 4
+    assert "status: complete\ncompleted: 2" in project.show("main:plans/X.md")
+    report = project.show("main:reports/plan-x.md")
+    assert report.index("## Phase — 2 Step 2") < report.index("## Phase — 1 Step 1")
+    assert (project.path / "2.txt").read_text() == "2\n"
+    assert project.repo.status() == ""
+    assert project.leftovers() == []
+    assert assert_nothing_runs(project)["run"]["outcome"] == "done"
+
+
+def test_finish_mends_a_red_gate_and_knows_the_base_of_the_next_phase(project: Project, tmp_path: Path) -> None:
+    """The checks run once on the base, twice while red, once when mended; phase 2 starts from a known base."""
+    count = tmp_path / "count"
+    set_up(
+        project,
+        settings=f'[tests]\ncommand = "echo run >> {count}; ! grep -q wrong 1.txt"\nallow_red_baseline = true\n',
+        agent=steps('write = "1.txt"\ntext = "wrong\\n"') + fix('write = "1.txt"\ntext = "right\\n"') + writes("2"),
+    )
+
+    ran = project.start("finish", "auto")
+
+    assert ran.code == 0, ran.err
+    assert ran.last == "runplan: done: 2 phases landed (1, 2); the account: runplan report plans/X.md"
+    assert "gate       failed: exit code 1" in ran.err
+    assert project.show("main:1.txt") == "right"
+    assert project.landed() == ["1", "1", "2"]  # the fixer's commit lands beside the implementer's
+    assert len(count.read_text().splitlines()) == 1 + 2 + 1 + 1
+
+
+def test_a_failed_verdict_is_mended_by_a_fixer_who_is_told_why(project: Project) -> None:
+    set_up(
+        project,
+        agent=work()
+        + verify('fail = ["W1"]\nevidence = "1.txt is not signed"')
+        + verify("pass_all = true", cycle="2")
+        + fix('append = "1.txt"\ntext = "signed\\n"', 'commit = "Sign 1"'),
+    )
+    ran = project.start("1", "auto")
+    assert ran.code == 0, ran.err
+    assert "W1: 1.txt is not signed" in ran.err
+    assert project.show("main:1.txt") == "1\nsigned"
+    fixer = next(body["id"] for kind, body in project.events() if kind == "DispatchStarted" and body["role"] == "fix")
+    prompt = (project.path / ".git/runplan/dispatch" / fixer / "prompt.md").read_text()
+    assert "1.txt is not signed" in prompt
+
+
+def test_a_check_that_fails_once_is_run_again_and_called_flaky(project: Project, tmp_path: Path) -> None:
+    """And a failure that was there before the work is noted, not held against it."""
+    mark = tmp_path / "mark"
+    suite = tmp_path / "suite.sh"
+    suite.write_text(f"""
+        echo "==== short test summary info ===="
+        if test -e 1.txt && test ! -e {mark}; then
+            touch {mark}; echo "FAILED t.py::new"; bad=2
+        fi
+        echo "FAILED t.py::old"; echo "==== ${{bad:-1}} failed, 5 passed in 0.10s ===="; exit 1
+    """)
+    set_up(project, settings=f'[tests]\ncommand = "sh {suite}"\n')
+    ran = project.start("auto")
+    assert ran.code == 0, ran.err
+    report = project.show("main:reports/plan-x.md")
+    assert "it failed the first time, so something is flaky" in report
+    assert "what fails failed before the work too" in report
+    assert "- Baseline: " in report
+
+
+def test_setup_copy_author_and_a_branch_with_a_merge(project: Project) -> None:
+    """A branch that is no line lands as one commit of its net change, by the agent where the settings say so."""
+    set_up(
+        project,
+        settings='[run]\nsetup = "cp local.cfg made.log"\ncopy = ["local.cfg"]\nauthor = "agent"\n',
+        agent=steps(
+            'wait_for = "made.log"\nbound = 0.1',
+            'git = ["checkout", "-q", "--detach"]',
+            'write = "side.txt"',
+            'commit = "Aside"',
+            'git = ["checkout", "-q", "runplan/x/1"]',
+            'write = "1.txt"',
+            'commit = "Straight on"',
+            'git = ["merge", "-q", "--no-edit", "HEAD@{2}"]',
+        ),
+    )
+    project.repo.commit("Ignore", **{".gitignore": "local.cfg\nmade.log\n"})
+    project.repo.write("local.cfg", "secret\n")
+    before = project.repo.head("main")
+
+    ran = project.start("auto")
+
+    assert ran.code == 0, ran.err
+    assert len(subjects(project, before)) == 2
+    assert project.repo.git("show", "--name-only", "--format=%an, %cn", "main~1").split("\n\n") == [
+        f"{AGENT_NAME}, Uma User",
+        "1.txt\nside.txt",
+    ]
+    assert project.leftovers() == []
+
+
+def test_a_plan_whose_rows_are_all_done_is_marked_complete_and_nothing_else(project: Project) -> None:
+    set_up(project, plan=a_plan("1").replace("⬚", "✅ Done"), agent="")
+    before = project.repo.head("main")
+    ran = project.start("finish", "auto")
+    assert ran.code == 0, ran.err
+    assert ran.last == "runplan: done: the plan is marked complete; the account: runplan report plans/X.md"
+    assert subjects(project, before) == ["x: mark the plan complete"]
+    assert project.repo.git("diff", "--name-only", before, "main") == "plans/X.md"
+    again = project.start("finish", "auto")
+    assert (again.code, again.err) == (0, "plans/X.md: the plan is already complete; nothing to do\n")
+
+
+class Meanwhile:
+    """A run that pauses in a step of its agent while somebody else does something."""
+
+    def __init__(self, place: Path) -> None:
+        self._place = place
+
+    def pause(self, name: str) -> tuple[str, str]:
+        """Two steps: say that we are here, and wait to be let on."""
+        return f'write = "{self._place / name}.here"', f'wait_for = "{self._place / name}.on"'
+
+    def reached(self, name: str) -> None:
+        until((self._place / f"{name}.here").exists)
+
+    def let_on(self, name: str) -> None:
+        (self._place / f"{name}.on").touch()
+
+
+@pytest.fixture
+def meanwhile(tmp_path: Path) -> Meanwhile:
+    return Meanwhile(tmp_path)
+
+
+def test_a_target_that_moves_is_landed_on_top_of(project: Project, meanwhile: Meanwhile, tmp_path: Path) -> None:
+    """Checked again, judged once: the report names both trees. The plan's new text stays; the phase kept its own."""
+    count = tmp_path / "count"
+    set_up(
+        project,
+        settings=f'[tests]\ncommand = "echo run >> {count}"\n',
+        agent=work() + verify(*meanwhile.pause("verify"), "pass_all = true"),
+    )
+    running = project.popen("start", "X", "1", "auto", "--foreground")
+    meanwhile.reached("verify")
+    edited = a_plan("1", "2").replace("- [ ] Write 1.txt", "- [ ] Write 1.txt and more")
+    project.repo.commit("Meanwhile", **{"plans/X.md": edited, "other.txt": "other\n"})
+    theirs = project.repo.head("main")
+    meanwhile.let_on("verify")
+    ran = ended(running)
+
+    assert ran.code == 0, ran.err
+    assert f"the target moved to {theirs[:12]}; building again" in ran.err
+    assert project.repo.git("rev-parse", "main~2") == theirs
+    assert ran.err.count("  verify ") == 1
+    assert len(count.read_text().splitlines()) == 3  # the base, the first candidate, the one that landed
+    assert "Write 1.txt and more" in project.show("main:plans/X.md")
+    report = project.show("main:reports/plan-x.md")
+    assert "| W1 | Write 1.txt | pass |" in report
+    assert f"carried over to tree `{project.repo.tree('main~1')}` (the same patch)" in report
+
+
+def test_a_conflict_is_redone_once_on_the_new_tip(project: Project, meanwhile: Meanwhile) -> None:
+    set_up(
+        project,
+        agent=work(*meanwhile.pause("implement")) + fix('append = "1.txt"\ntext = "and ours\\n"', 'commit = "Redo 1"'),
+    )
+    running = project.popen("start", "X", "1", "auto", "--foreground")
+    meanwhile.reached("implement")
+    project.repo.commit("Theirs", **{"1.txt": "theirs\n"})
+    meanwhile.let_on("implement")
+    ran = ended(running)
+    assert ran.code == 0, ran.err
+    assert "conflicts in 1.txt" in ran.err
+    assert project.show("main:1.txt") == "theirs\nand ours"
+    assert project.leftovers() == ["refs/runplan/parked/x/1/1"]
+    assert project.show("refs/runplan/parked/x/1/1:1.txt") == "1"
+
+
+def test_a_second_conflict_is_a_failure_with_both_works_kept(project: Project, meanwhile: Meanwhile) -> None:
+    set_up(
+        project,
+        agent=work(*meanwhile.pause("implement"))
+        + fix('write = "1.txt"\ntext = "ours again\\n"', 'commit = "Redo 1"', *meanwhile.pause("fix")),
+    )
+    running = project.popen("start", "X", "1", "auto", "--foreground")
+    for number, name in enumerate(("implement", "fix")):
+        meanwhile.reached(name)
+        project.repo.commit("Theirs", **{"1.txt": f"theirs {number}\n"})
+        meanwhile.let_on(name)
+    ran = ended(running)
+    assert (ran.code, ran.last) == (1, "runplan: failed: conflict"), ran.err
+    assert "the work conflicts with the target in 1.txt, again after it was redone" in ran.err
+    assert project.show("main:1.txt") == "theirs 1"
+    assert project.show("runplan/x/1:1.txt") == "ours again"
+    assert "**Failed at:** land" in project.runplan("report", "X").out
+    assert_nothing_runs(project)
+
+
+def test_work_that_reached_the_target_by_another_way_is_not_landed_again(
+    project: Project, meanwhile: Meanwhile
+) -> None:
+    set_up(project, agent=work(*meanwhile.pause("implement")))
+    running = project.popen("start", "X", "1", "auto", "--foreground")
+    meanwhile.reached("implement")
+    project.repo.commit("The same", **{"1.txt": "1\n"})
+    tip = project.repo.head("main")
+    meanwhile.let_on("implement")
+    ran = ended(running)
+    assert (ran.code, ran.last) == (1, "runplan: failed: already-on-target"), ran.err
+    assert project.repo.head("main") == tip
+    assert "phase 1 failed at land: every change of the phase is on the target" in ran.err
+    assert_nothing_runs(project)
