@@ -210,6 +210,8 @@ class Worktrees:
         _keep_index(entry)
 
     def _clean(self, path: Path, clean: str, keep: Sequence[str]) -> None:
+        if not clean:
+            return
         words = ["clean", "-ffdq", *(["-x"] if clean == "ignored" else [])]
         words += [f"--exclude=/{_literal(name)}" for name in keep]
         git = self._git.at(path)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from runplan.app.actions.table import DOINGS
 from runplan.core.decide import Decision, decide
-from runplan.core.events import name_of
+from runplan.core.eventtext import name_of
 
 if TYPE_CHECKING:
     from runplan.app.journal import Journal

@@ -58,7 +58,7 @@ def _why(facts: list[Recorded]) -> str:
 def _steps(facts: list[Recorded], phase: str | None) -> list[dict[str, str]]:
     """After each recorded fact, what the machine decided because of it."""
     from runplan.core.decide import decide
-    from runplan.core.events import name_of
+    from runplan.core.eventtext import name_of
     from runplan.core.run import RunState, apply
 
     state = RunState()

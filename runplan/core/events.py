@@ -1,4 +1,4 @@
-"""The facts of a run: one value per thing that happened, and how each is written down.
+"""The facts of a run: one value per thing that happened.
 
 An event says what was true when it was recorded; nothing else is remembered anywhere. Fields may be added
 with a default, never renamed or removed: journals outlive versions.
@@ -6,9 +6,8 @@ with a default, never renamed or removed: journals outlive versions.
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass
-from typing import Any, TypeAlias
+from dataclasses import dataclass
+from typing import TypeAlias
 
 Rows: TypeAlias = tuple[tuple[str, str], ...]  #: (id, text) pairs
 
@@ -195,6 +194,7 @@ class VerdictGiven:
     passed: bool
     items: tuple[tuple[str, bool, str], ...]  #: id, passed, evidence
     agent: str
+    pristine: bool = False  #: the verifier left nothing behind, not even ignored files
     why: str = ""  #: why it did not pass, in one line
 
 
@@ -346,8 +346,6 @@ Event: TypeAlias = (
     | RunEnded
 )
 
-_KINDS: dict[str, type[Event]] = {kind.__name__: kind for kind in Event.__args__}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
@@ -356,25 +354,3 @@ class Recorded:
     seq: int
     at: str  #: UTC ISO-8601 with Z
     event: Event
-
-
-def name_of(event: Event) -> str:
-    return type(event).__name__
-
-
-def to_json(event: Event) -> str:
-    return json.dumps(asdict(event), ensure_ascii=False, separators=(",", ":"))
-
-
-def from_json(name: str, body: str) -> Event | None:
-    """The event as it was recorded; None for a kind this version does not know."""
-    kind = _KINDS.get(name)
-    if kind is None:
-        return None
-    known = kind.__dataclass_fields__
-    fields = {key: _frozen(value) for key, value in json.loads(body).items() if key in known}
-    return kind(**fields)
-
-
-def _frozen(value: Any) -> Any:
-    return tuple(_frozen(item) for item in value) if isinstance(value, list) else value

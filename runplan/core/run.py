@@ -57,6 +57,7 @@ class RunState:
     dispatches: int = 0  #: processes started so far; numbers their ids
     landed: tuple[e.Landed, ...] = ()
     leased: bool = False  #: the run has a worktree
+    tidy: bool = False  #: and it holds nothing but what git knows
     stop: str = ""
     ended: e.RunEnded | None = None
 
@@ -98,6 +99,8 @@ def apply(state: RunState, event: e.Event) -> RunState:
             state = replace(state, landed=(*state.landed, event), plan=None)
         case e.Leased():
             state = replace(state, leased=True)
+        case e.CleanedUp():
+            state = replace(state, tidy=_is_tidy(state.phase))
         case e.DispatchStarted():
             state = replace(state, dispatches=state.dispatches + 1)
         case _:
@@ -105,6 +108,11 @@ def apply(state: RunState, event: e.Event) -> RunState:
     if state.phase is None:
         return state
     return replace(state, phase=_apply(state.phase, event))
+
+
+def _is_tidy(phase: PhaseRun | None) -> bool:
+    """Whether the verifier was the last to be in the worktree, and left nothing there."""
+    return phase is not None and phase.verdict is not None and phase.verdict.pristine and phase.moves == 0
 
 
 def _apply(phase: PhaseRun, event: e.Event) -> PhaseRun:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from runplan.core import actions as a
 from runplan.core import events as e
 from runplan.core.decide import MAX_MOVES, decide
+from runplan.core.eventtext import from_json, name_of, to_json
 from runplan.core.reasons import Reason
 from runplan.core.run import RunState, apply, fold
 from tests.support.machine import Chance, started
@@ -109,12 +110,12 @@ def test_events_survive_being_written_down() -> None:
     read = e.PlanRead(tip="c", choice="next", phase="1", items=(("W1", "x"),), touches=("a/**",))
     given = e.VerdictGiven(tree="t", patch="p", passed=False, items=(("W1", False, "no"),), agent="robot")
     for event in (started(), read, given, e.RunEnded(outcome="done")):
-        assert e.from_json(e.name_of(event), e.to_json(event)) == event
+        assert from_json(name_of(event), to_json(event)) == event
 
 
 def test_an_event_of_a_newer_version_is_passed_over_and_new_fields_are_ignored() -> None:
-    assert e.from_json("FromTheFuture", "{}") is None
-    assert e.from_json("RunEnded", '{"outcome": "done", "shape": "round"}') == e.RunEnded(outcome="done")
+    assert from_json("FromTheFuture", "{}") is None
+    assert from_json("RunEnded", '{"outcome": "done", "shape": "round"}') == e.RunEnded(outcome="done")
 
 
 def landing(*more: e.Event) -> RunState:

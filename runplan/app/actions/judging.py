@@ -145,5 +145,6 @@ def judge_verdict(action: JudgeVerdict, state: RunState, world: World) -> Iterat
         passed=isinstance(judged, verdict.Passed),
         items=tuple((item.item, item.passed, item.evidence) for item in judged.items),
         agent=world.settings.agents.verifier,
+        pristine=not left.ignored,
         why=judged.why if isinstance(judged, verdict.Failed) else "",
     )

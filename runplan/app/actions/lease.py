@@ -32,7 +32,8 @@ def lease(action: Lease, state: RunState, world: World) -> Iterator[Event]:  # n
     parked = _put_aside(world, branch, base)
     fresh = not world.worktrees.path(world.worktree).exists()
     run = world.settings.run
-    path = world.worktrees.lease(world.worktree, branch=branch, base=base, clean=run.clean, keep=run.copy)
+    clean = "" if state.tidy else run.clean
+    path = world.worktrees.lease(world.worktree, branch=branch, base=base, clean=clean, keep=run.copy)
     world.point("Lease.worktree")
     world.worktrees.copy(path, run.copy, world.root)
     yield Leased(

@@ -1,0 +1,156 @@
+"""The house keeps its shape: arrows point down, each outside thing has one room, and edges are named."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[2] / "runplan"
+MODULES = {
+    "runplan." + ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__"): path
+    for path in PACKAGE.rglob("*.py")
+}
+#: What each floor may look at: itself and what lies below it. App and adapters do not know each other.
+FLOORS = {
+    "core": {"core"},
+    "ports": {"core", "ports"},
+    "adapters": {"core", "ports", "adapters"},
+    "app": {"core", "ports", "app"},
+    "wiring": {"core", "ports", "adapters", "app", "wiring"},
+    "cli": {"core", "ports", "adapters", "app", "wiring", "cli"},
+}
+PURE = {
+    "os",
+    "subprocess",
+    "time",
+    "random",
+    "secrets",
+    "socket",
+    "logging",
+    "sqlite3",
+    "threading",
+    "signal",
+    "shutil",
+}
+
+
+def imports(path: Path, *, types: bool) -> set[str]:
+    """The modules a file imports, with or without those for the type checker only."""
+    found: set[str] = set()
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    skipped = {
+        id(inner)
+        for node in ast.walk(tree)
+        if not types and isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        for inner in ast.walk(node)
+    }
+    for node in ast.walk(tree):
+        if id(node) in skipped:
+            continue
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {f"{node.module}.{alias.name}" for alias in node.names} | {node.module}
+    return found
+
+
+def floor(module: str) -> str:
+    return module.split(".")[1] if "." in module else ""
+
+
+@pytest.mark.parametrize("module", sorted(MODULES))
+def test_every_arrow_points_down(module: str) -> None:
+    if floor(module) not in FLOORS:
+        return
+    seen = {name for name in imports(MODULES[module], types=True) if name in MODULES and floor(name)}
+    turned = {name for name in seen if floor(name) not in FLOORS[floor(module)]}
+    assert not turned, f"{module} may not know {sorted(turned)}"
+
+
+def test_no_modules_go_round_in_a_circle() -> None:
+    arrows = {name: imports(path, types=False) & MODULES.keys() - {name} for name, path in MODULES.items()}
+    done: set[str] = set()
+
+    def walk(module: str, trail: tuple[str, ...]) -> None:
+        assert module not in trail, " -> ".join((*trail, module))
+        if module not in done:
+            for below in sorted(arrows[module]):
+                if not below.startswith(module) and not module.startswith(f"{below}."):
+                    walk(below, (*trail, module))
+            done.add(module)
+
+    for module in sorted(arrows):
+        walk(module, ())
+
+
+@pytest.mark.parametrize("module", sorted(name for name in MODULES if floor(name) == "core"))
+def test_core_is_pure(module: str) -> None:
+    """No input, output, clock, chance or logging: its functions take values and return values."""
+    seen = {name.split(".")[0] for name in imports(MODULES[module], types=False)}
+    assert not seen & PURE
+    assert not re.search(
+        r"\bopen\(|\.read_text\(|datetime\.now\(|\bprint\(", MODULES[module].read_text(encoding="utf-8")
+    )
+
+
+def importers(name: str) -> set[str]:
+    return {
+        module
+        for module, path in MODULES.items()
+        if any(seen == name or seen.startswith(f"{name}.") for seen in imports(path, types=False))
+    }
+
+
+def test_each_outside_thing_has_one_room() -> None:
+    assert importers("git") == {"runplan.adapters.discovery"}
+    assert importers("psutil") == {"runplan.adapters.processtable_psutil"}
+    assert importers("sqlite3") == {"runplan.adapters.store.sqlite"}
+    assert all(module.startswith("runplan.adapters.") for module in importers("filelock"))
+
+
+def test_only_one_place_runs_git() -> None:
+    spawns = {
+        module
+        for module, path in MODULES.items()
+        if re.search(r"""\[\s*["']git["']\s*,""", path.read_text(encoding="utf-8"))
+    }
+    assert spawns <= {
+        "runplan.adapters.git",
+        "runplan.adapters.discovery",  # through GitPython, for init and doctor
+        "runplan.adapters.gittrace",  # spells a command, runs none
+        "runplan.adapters.agents.script_player",  # a program of its own
+        "runplan.cli.demo",  # plays a person
+    }
+
+
+def test_the_environment_is_read_in_one_place() -> None:
+    readers = {
+        module for module, path in MODULES.items() if re.search(r"os\.environ\b", path.read_text(encoding="utf-8"))
+    }
+    assert readers <= {
+        "runplan.adapters.settings",
+        "runplan.adapters.agents.script_player",  # a program of its own
+        "runplan.adapters.discovery",  # GitPython adds to it, and has to be told what to leave out
+        "runplan.cli.demo",  # plays a person
+    }
+
+
+def test_broad_catches_stand_only_at_named_edges() -> None:
+    broad = {
+        module
+        for module, path in MODULES.items()
+        if re.search(r"except (Base)?Exception|except:", path.read_text(encoding="utf-8"))
+    }
+    undo_and_raise = {"runplan.adapters.store.sqlite", "runplan.adapters.landers.cherry_pick"}
+    assert broad - undo_and_raise <= {"runplan.cli.main", "runplan.app.foreground"}
+
+
+@pytest.mark.parametrize("module", sorted(MODULES))
+def test_a_file_is_one_room(module: str) -> None:
+    """Its first sentence says which, and it can be read alone."""
+    text = MODULES[module].read_text(encoding="utf-8")
+    assert ast.get_docstring(ast.parse(text)), f"{module} does not say what it is"
+    assert len(text.splitlines()) <= 350, f"{module} holds two rooms"
