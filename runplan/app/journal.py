@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from runplan.core.decide import decide, step_of
-from runplan.core.events import Event, Recorded
-from runplan.core.eventtext import from_json, name_of, to_json
+from runplan.core.events import Event
+from runplan.core.eventtext import Recorded, from_json, name_of, to_json
 from runplan.core.rows import RunRow
 from runplan.core.run import RunState, apply
 from runplan.core.times import iso

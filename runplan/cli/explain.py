@@ -10,7 +10,7 @@ from runplan.core.errors import Exit, NotFound
 if TYPE_CHECKING:
     import argparse
 
-    from runplan.core.events import Recorded
+    from runplan.core.eventtext import Recorded
 
 EXAMPLES = """\
   runplan explain plans/X.md          what is due next, and why; then how it came there

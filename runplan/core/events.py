@@ -345,12 +345,3 @@ Event: TypeAlias = (
     | StopRequested
     | RunEnded
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recorded:
-    """An event with its place in the journal."""
-
-    seq: int
-    at: str  #: UTC ISO-8601 with Z
-    event: Event

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from runplan.core.events import Event
 
 _KINDS: dict[str, type[Event]] = {kind.__name__: kind for kind in Event.__args__}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """An event with its place in the journal."""
+
+    seq: int
+    at: str  #: UTC ISO-8601 with Z
+    event: Event
 
 
 def name_of(event: Event) -> str:
