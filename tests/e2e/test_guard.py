@@ -51,7 +51,6 @@ def edits(user: Repo) -> None:
 
 
 def switches(user: Repo) -> None:
-    user.git("switch", "-q", "feature")
     user.git("switch", "-qc", "topic")
 
 
@@ -86,16 +85,11 @@ def commits_on_another_branch(user: Repo) -> None:
     user.git("commit", "-q", "--amend", "-m", "Mine, better")
 
 
-USER = [
-    edits,
-    switches,
-    makes_and_deletes_branches,
-    stashes,
-    drops_a_stash,
-    sets_configuration,
-    adds_a_hook,
-    commits_on_another_branch,
-]
+USER = {
+    "edits and settings": (edits, sets_configuration, adds_a_hook),
+    "branches and stashes": (makes_and_deletes_branches, stashes),
+    "elsewhere": (drops_a_stash, commits_on_another_branch, switches),
+}
 
 
 def meanwhile(project: Project, place: Path, act: Callable[[Repo], object]) -> Ran:
@@ -112,14 +106,15 @@ def meanwhile(project: Project, place: Path, act: Callable[[Repo], object]) -> R
     return ran
 
 
-@pytest.mark.parametrize("act", USER, ids=lambda act: act.__name__)
+@pytest.mark.parametrize("what", USER)
 def test_what_the_user_does_meanwhile_is_neither_undone_nor_laid_at_the_agents_door(
-    project: Project, tmp_path: Path, act: Callable[[Repo], None]
+    project: Project, tmp_path: Path, what: str
 ) -> None:
     after: list[object] = []
 
     def played(user: Repo) -> None:
-        act(user)
+        for act in USER[what]:
+            act(user)
         after.append(theirs(project))
 
     ran = meanwhile(project, tmp_path, played)
@@ -172,47 +167,53 @@ def test_a_commit_of_the_users_on_the_target_is_landed_upon_and_the_verdict_carr
 
 # --- the agent ----------------------------------------------------------------------------------------
 
-MISDEEDS = {
-    "the target": ('move_ref = {ref = "refs/heads/main", to = "HEAD"}', "the ref refs/heads/main"),
-    "another branch": ('git = ["branch", "-f", "feature", "HEAD"]', "the ref refs/heads/feature"),
-    "a deleted branch": ('git = ["branch", "-D", "doomed"]', "the ref refs/heads/doomed"),
-    "a deleted ref": ('move_ref = {ref = "refs/heads/doomed", to = ""}', "the ref refs/heads/doomed"),
-    "a new branch": ('git = ["branch", "fresh"]', "the ref refs/heads/fresh"),
-    "a tag": ('git = ["tag", "v2"]', "the ref refs/tags/v2"),
-    "an annotated tag": ('git = ["tag", "-a", "-m", "x", "v2"]', "the ref refs/tags/v2"),
-    "a setting": ('config = {key = "core.editor", value = "vi"}', "the config config"),
-    "a setting by git": ('git = ["config", "core.hooksPath", "/nowhere"]', "the config config"),
-    "a hook": ('hook = {name = "pre-commit", text = "#!/bin/sh\\nexit 1\\n"}', "the hook hooks/pre-commit"),
-    "a dropped stash": ('git = ["stash", "drop"]', "the stash refs/stash"),
-    "the HEAD of the checkout": ('git = ["switch", "-qc", "fresh"]\nin_main = true', "the head HEAD"),
+#: By what the agent tells of itself: a tool event names the thing.
+TOLD = {
+    'move_ref = {ref = "refs/heads/main", to = "HEAD"}': "the ref refs/heads/main",
+    'move_ref = {ref = "refs/heads/doomed", to = ""}': "the ref refs/heads/doomed",
+    'config = {key = "core.editor", value = "vi"}': "the config config",
+    'hook = {name = "pre-commit", text = "#!/bin/sh\\nexit 1\\n"}': "the hook hooks/pre-commit",
+}
+#: By what git itself writes down: reflogs, taggers and its trace.
+UNTOLD = {
+    'git = ["branch", "-f", "feature", "HEAD"]': "the ref refs/heads/feature",
+    'git = ["branch", "-D", "doomed"]': "the ref refs/heads/doomed",
+    'git = ["branch", "fresh"]': "the ref refs/heads/fresh",
+    'git = ["tag", "v2"]': "the ref refs/tags/v2",
+    'git = ["tag", "-a", "-m", "x", "v3"]': "the ref refs/tags/v3",
+    'git = ["config", "core.hooksPath", "/nowhere"]': "the config config",
+    'git = ["stash", "drop"]': "the stash refs/stash",
+    'git = ["switch", "-qc", "also-fresh"]\nin_main = true': "the head HEAD",
 }
 
 
-@pytest.mark.parametrize("name", MISDEEDS)
-def test_what_an_agent_changes_in_the_main_repository_is_named_and_put_back(project: Project, name: str) -> None:
-    step, told = MISDEEDS[name]
-    project.agent(steps(*WORK, step))
+@pytest.mark.parametrize("misdeeds", [TOLD, UNTOLD], ids=["told", "untold"])
+def test_what_an_agent_changes_in_the_main_repository_is_named_and_put_back(
+    project: Project, misdeeds: dict[str, str]
+) -> None:
+    project.agent(steps(*WORK, *misdeeds))
     before, tip = theirs(project), project.repo.head("main")
     ran = project.start("finish", "auto")
-    violated(project, ran, told)
+    violated(project, ran, *misdeeds.values())
     assert theirs(project) == before
     assert project.repo.head("main") == tip
     assert project.repo.status() == ""
     assert project.repo.git("log", "-1", "--format=%s", "runplan/x/1") == "Write 1"
 
 
-def violated(project: Project, ran: Ran, told: str) -> None:
+def violated(project: Project, ran: Ran, *told: str) -> None:
     assert ran.code == 1, ran.err
     assert ran.last == "runplan: failed: guard-violated"
-    assert f"the agent changed {told}" in ran.err
     report = project.runplan("report", "X").out
     assert "**Reason:** `guard-violated`" in report
-    assert f"the agent changed {told}" in report
+    for one in told:
+        assert f"the agent changed {one}" in ran.err
+        assert f"the agent changed {one}" in report
     assert project.landed() == []
 
 
 def test_the_value_an_agent_gave_is_kept_aside(project: Project) -> None:
-    project.agent(steps(*WORK, MISDEEDS["the target"][0], MISDEEDS["a setting"][0]))
+    project.agent(steps(*WORK, *TOLD))
     assert project.start("finish", "auto").code == 1
     parked = {ref: oid for ref, oid in project.repo.refs().items() if ref.startswith("refs/runplan/parked/guard/")}
     assert list(parked.values()) == [project.repo.head("runplan/x/1")]
@@ -221,7 +222,7 @@ def test_the_value_an_agent_gave_is_kept_aside(project: Project) -> None:
 
 
 def test_a_runner_killed_before_it_puts_things_back_does_so_when_started_again(project: Project) -> None:
-    project.agent(steps(*WORK, MISDEEDS["the target"][0], MISDEEDS["a hook"][0]))
+    project.agent(steps(*WORK, *TOLD))
     before, tip = theirs(project), project.repo.head("main")
     assert project.start("finish", "auto", RUNPLAN_TEST_KILL="Await.restore").code == -signal.SIGKILL
     assert theirs(project) != before
