@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 import shlex
 from typing import TYPE_CHECKING
 
@@ -34,7 +35,7 @@ SHOWN = sorted(
     {line for name in DOCUMENTS for line in commands(read(name))}
     | {line for verb in VERBS for line in commands(examples(verb))}
 )
-BY_VERB = {line: next(word for word in shlex.split(line) if word in VERBS) for line in SHOWN if "DISCOUNT" not in line}
+BY_VERB = {line: re.sub(r"^.*?runplan ", "", line).split()[0] for line in SHOWN if "DISCOUNT" not in line}
 
 
 def play(project: Project, line: str) -> tuple[int, str]:
