@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from runplan.core.decide import decide, step_of
-from runplan.core.events import Event
 from runplan.core.eventtext import Recorded, from_json, name_of, to_json
 from runplan.core.rows import RunRow
 from runplan.core.run import RunState, apply
@@ -15,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from runplan import ports
+    from runplan.core.events import Event
 
 
 class Journal:
