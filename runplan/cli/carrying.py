@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import sys
 from dataclasses import replace
@@ -13,15 +14,16 @@ from runplan.cli import progress
 from runplan.cli.asking import ask_here
 from runplan.cli.summary import summary
 from runplan.core import options as words_of
-from runplan.core.errors import Exit, NotFound, RefusedEarly
+from runplan.core.errors import Exit, Interrupted, NotFound, RefusedEarly
 from runplan.core.events import RunStarted
 from runplan.core.plan import parse
+from runplan.core.run import fold, words
 from runplan.wiring import here as places
 from runplan.wiring import testing
 from runplan.wiring.probing import infrastructure
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from runplan.core.events import Approved, Rejected
     from runplan.core.options import Resolved
@@ -73,7 +75,7 @@ def carry_here(at: Here, errand: Errand) -> Exit:
 
     # A polite end from outside is an interruption like Ctrl-C: agents are ended, the journal stays true.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with session(at) as rooms:
+    with session(at) as rooms, _interruptible(errand.started):
         plan, slug = errand.started.plan, errand.started.slug
         answer = carry(
             errand,
@@ -87,16 +89,30 @@ def carry_here(at: Here, errand: Errand) -> Exit:
             warn=progress.warn,
         )
     match answer:
-        case Declined(owner=owner, why=why):
-            print(
-                f"runplan: {plan} is being worked by another process ({owner}: {why}); nothing was changed",
-                file=sys.stderr,
-            )
+        case Declined():
+            print(f"runplan: {_declined(plan, answer)}; nothing was changed", file=sys.stderr)
+            if not answer.readable:
+                print(f"runplan: if nobody works on it: runplan gc --release {plan}", file=sys.stderr)
             return Exit.DONE
         case Carried():
             code, lines = summary(plan, answer, logs=at.state / "dispatch")
             print("", *(f"runplan: {line}" for line in lines), sep="\n", file=sys.stderr)
             return code
+
+
+@contextlib.contextmanager
+def _interruptible(started: RunStarted) -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        command = " ".join(f"runplan start {started.plan} {words(started)} --foreground".split())
+        raise Interrupted(f"interrupted; the agents were ended, go on with: {command}") from None
+
+
+def _declined(plan: str, answer: Declined) -> str:
+    if answer.readable:
+        return f"{plan} is being worked by another process ({answer.owner}: {answer.why})"
+    return f"{plan} is left to its owner {answer.owner!r}: {answer.why}"
 
 
 def answer_waiting(at: Here, plan_word: str, answer: Callable[[str], Approved | Rejected]) -> Exit:
@@ -107,7 +123,6 @@ def answer_waiting(at: Here, plan_word: str, answer: Callable[[str], Approved | 
     if store is None or row is None or row.waiting_for != "approval":
         raise NotFound(f"no candidate of {path} waits for approval; see: runplan status {path}")
     from runplan.app.journal import recorded
-    from runplan.core.run import fold
 
     state = fold(one.event for one in recorded(store, row.id))
     if state.started is None or state.phase is None or not state.phase.asked:

@@ -64,10 +64,13 @@ class RunState:
     @property
     def words(self) -> str:
         """What is asked for, as it is said after `runplan start PLAN`."""
-        if self.started is None:
-            return ""
-        first = "finish" if self.started.mode == "finish" else self.started.wanted
-        return " ".join(word for word in (first, "auto" if self.auto else "") if word)
+        return "" if self.started is None else words(replace(self.started, auto=self.auto))
+
+
+def words(started: e.RunStarted) -> str:
+    """The words that ask for such a run."""
+    first = "finish" if started.mode == "finish" else started.wanted
+    return " ".join(word for word in (first, "auto" if started.auto else "") if word)
 
 
 def fold(recorded: Iterable[e.Event]) -> RunState:
@@ -173,7 +176,8 @@ def _apply_landing(phase: PhaseRun, event: e.Event) -> PhaseRun:
         case e.Approved():
             return replace(phase, approved=event.tree, asked="")
         case e.Rejected():
-            return replace(phase, refusal=("stopped", event.why or "the candidate was rejected"), asked="")
+            told = "the candidate was rejected" + (f": {event.why}" if event.why else "")
+            return replace(phase, refusal=("stopped", told), asked="")
         case e.LandingStarted():
             return replace(phase, landing=event, held="")
         case e.LandingHeld():

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.cli import Project, a_plan, a_project, copied, ended, until, writes
-from tests.support.scripts import assert_nothing_runs, fix, set_up, steps, verify, work
+from tests.support.cli import Project, a_plan, a_project, copied, ended, writes
+from tests.support.scripts import Meanwhile, assert_nothing_runs, fix, set_up, steps, verify, work
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -165,23 +165,6 @@ def test_a_plan_whose_rows_are_all_done_is_marked_complete_and_nothing_else(proj
     assert project.repo.git("diff", "--name-only", before, "main") == "plans/X.md"
     again = project.start("finish", "auto")
     assert (again.code, again.err) == (0, "plans/X.md: the plan is already complete; nothing to do\n")
-
-
-class Meanwhile:
-    """A run that pauses in a step of its agent while somebody else does something."""
-
-    def __init__(self, place: Path) -> None:
-        self._place = place
-
-    def pause(self, name: str) -> tuple[str, str]:
-        """Two steps: say that we are here, and wait to be let on."""
-        return f'write = "{self._place / name}.here"', f'wait_for = "{self._place / name}.on"'
-
-    def reached(self, name: str) -> None:
-        until((self._place / f"{name}.here").exists)
-
-    def let_on(self, name: str) -> None:
-        (self._place / f"{name}.on").touch()
 
 
 @pytest.fixture

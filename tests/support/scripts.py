@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tests.support.cli import SETTINGS
+from tests.support.cli import SETTINGS, until
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.support.cli import Project
 
 
@@ -47,3 +49,20 @@ def assert_nothing_runs(project: Project) -> dict[str, Any]:
     view: dict[str, Any] = project.runplan("status", "X", "--json").json
     assert view["claim"] is None
     return view
+
+
+class Meanwhile:
+    """A run that pauses in a step of its agent while somebody else does something."""
+
+    def __init__(self, place: Path) -> None:
+        self._place = place
+
+    def pause(self, name: str) -> tuple[str, str]:
+        """Two steps: say that we are here, and wait to be let on."""
+        return f'write = "{self._place / name}.here"', f'wait_for = "{self._place / name}.on"'
+
+    def reached(self, name: str) -> None:
+        until((self._place / f"{name}.here").exists)
+
+    def let_on(self, name: str) -> None:
+        (self._place / f"{name}.on").touch()

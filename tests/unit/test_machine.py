@@ -186,4 +186,4 @@ def test_a_held_landing_waits_until_somebody_calls_it_on() -> None:
 def test_a_rejected_candidate_is_not_landed() -> None:
     (action,) = decide(landing(e.ApprovalAsked(tree="t1"), e.Rejected(tree="t1", why="no"))).actions
     assert isinstance(action, a.Fail)
-    assert (action.reason, action.detail) == (Reason.STOPPED, "no")
+    assert (action.reason, action.detail) == (Reason.STOPPED, "the candidate was rejected: no")

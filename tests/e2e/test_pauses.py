@@ -1,0 +1,213 @@
+"""Runs that wait for a person, are told no, or are interrupted: nothing is lost, and the printed command goes on."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.support.cli import RUNPLAN, Project, a_plan, a_project, copied, ended
+from tests.support.scripts import Meanwhile, assert_nothing_runs, set_up, verify, work
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """A project with two phases, to be copied."""
+    return a_project(tmp_path_factory.mktemp("model"), "1", "2")
+
+
+@pytest.fixture
+def project(model: Project, tmp_path: Path) -> Project:
+    return copied(model, tmp_path)
+
+
+@pytest.fixture
+def meanwhile(tmp_path: Path) -> Meanwhile:
+    return Meanwhile(tmp_path)
+
+
+# --- approval -----------------------------------------------------------------------------------------
+
+
+def test_without_auto_and_terminal_each_candidate_is_kept_until_it_is_approved(project: Project) -> None:
+    before = project.repo.head("main")
+    waits = project.start("finish")
+    assert waits.code == 4, waits.err
+    assert "+++ b/1.txt\n@@ -0,0 +1 @@\n+1\n" in waits.err
+    assert waits.last == "runplan: to land it: runplan approve plans/X.md; to refuse it: runplan reject plans/X.md"
+    assert project.repo.head("main") == before
+    view = project.runplan("status", "X", "--json").json
+    run = view["run"]
+    assert (run["state"], run["phase"], run["waiting_for"], run["outcome"]) == ("waiting", "1", "approval", None)
+    assert view["phases"][0]["status"] == "in-progress"
+    assert project.repo.git("diff", "--name-only", "main", f"refs/runplan/candidate/{run['id']}") == "1.txt"
+    assert "waiting for approval" in project.runplan("status", "X").out
+
+    onward = project.go_on(waits)
+
+    assert onward.code == 4, onward.err
+    assert project.landed() == ["1"]
+    assert "+++ b/2.txt" in onward.err
+    assert project.go_on(onward).code == 0
+    assert project.landed() == ["1", "2"]
+    assert project.leftovers() == []
+    none = project.runplan("approve", "X")
+    assert none.code == 3
+    assert none.err == "runplan: no candidate of plans/X.md waits for approval; see: runplan status plans/X.md\n"
+
+
+def test_a_rejected_candidate_does_not_land_and_the_reason_stands_in_the_report(project: Project) -> None:
+    before = project.repo.head("main")
+    assert project.start("1").code == 4
+    no = project.runplan("reject", "X", "-m", "the file needs a head")
+    assert (no.code, no.last) == (1, "runplan: failed: stopped"), no.err
+    assert "phase 1 failed at land: the candidate was rejected: the file needs a head" in no.err
+    assert project.repo.head("main") == before
+    assert project.show("runplan/x/1:1.txt") == "1"
+    assert "the file needs a head" in project.runplan("report", "X").out
+    assert assert_nothing_runs(project)["run"]["reason"] == "stopped"
+
+
+def test_waiting_survives_a_start_and_auto_needs_no_answer_any_more(project: Project) -> None:
+    assert project.start("1").code == 4
+    again = project.start("1")
+    assert again.code == 4, again.err
+    assert "implement" not in again.err  # the same candidate waits
+    assert project.start("1", "auto").code == 0
+    assert project.landed() == ["1"]
+
+
+@pytest.mark.parametrize(("answer", "code"), [("y", 0), ("n", 1), ("l", 4)])
+def test_at_a_terminal_the_diff_is_shown_and_the_person_asked(project: Project, answer: str, code: int) -> None:
+    before = project.repo.head("main")
+    ours, theirs = pty.openpty()
+    running = subprocess.Popen(
+        [RUNPLAN, "start", "X", "1", "--foreground"],
+        cwd=project.path,
+        env=project.env,
+        stdin=theirs,
+        stdout=subprocess.DEVNULL,
+        stderr=theirs,
+        start_new_session=True,
+    )
+    os.close(theirs)
+    with open(ours, "r+b", buffering=0) as terminal:
+        seen = read_until(terminal.fileno(), b"[l]ater: ")
+        os.write(ours, f"what\n{answer}\n".encode())
+        seen += read_until(terminal.fileno(), b"")
+    assert running.wait(timeout=60) == code, seen.decode()
+    assert seen.index(b"+++ b/1.txt") < seen.index(b"Land phase 1 on main? [y]es / [n]o / [l]ater: ")
+    assert seen.count(b"[l]ater: ") == 2  # "what" is no answer
+    assert (project.repo.head("main") == before) == (code != 0)
+
+
+def read_until(terminal: int, mark: bytes) -> bytes:
+    """What the terminal shows up to the mark, or to its end."""
+    seen = b""
+    while not mark or mark not in seen:
+        try:
+            new = os.read(terminal, 65536)
+        except OSError:  # the other side is closed
+            return seen
+        if not new:
+            return seen
+        seen += new
+    return seen
+
+
+# --- the checkout -------------------------------------------------------------------------------------
+
+
+def test_a_plan_edited_in_the_checkout_holds_the_landing_until_it_is_settled(
+    project: Project, meanwhile: Meanwhile
+) -> None:
+    set_up(project, agent=work() + verify(*meanwhile.pause("verify"), "pass_all = true"))
+    running = project.popen("start", "X", "1", "auto", "--foreground")
+    meanwhile.reached("verify")
+    edited = a_plan("1", "2") + "\nA thought.\n"
+    project.repo.write("plans/X.md", edited)
+    meanwhile.let_on("verify")
+    held = ended(running)
+    assert held.code == 4, held.err
+    assert "plans/X.md" in held.err
+    assert held.last == "runplan: when that is settled: runplan start plans/X.md 1 auto --foreground"
+    assert project.landed() == []
+    assert (project.path / "plans/X.md").read_text() == edited
+    assert project.go_on(held).code == 4  # nothing is settled yet
+
+    project.repo.commit("A thought")
+    onward = project.go_on(held)
+
+    assert onward.code == 0, onward.err
+    assert project.landed() == ["1"]
+    assert "A thought." in project.show("main:plans/X.md")
+    assert project.repo.status() == ""
+    assert project.leftovers() == []
+
+
+# --- interruptions ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
+def test_an_interrupted_run_ends_its_agents_and_the_next_start_goes_on(
+    project: Project, meanwhile: Meanwhile, by: signal.Signals
+) -> None:
+    set_up(project, agent=work(*meanwhile.pause("implement")))
+    running = subprocess.Popen(
+        [RUNPLAN, "start", "X", "1", "auto", "--foreground"],
+        cwd=project.path,
+        env=project.env,
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        process_group=0,
+    )
+    meanwhile.reached("implement")
+    os.killpg(running.pid, by)  # as a terminal does: everybody in the foreground hears it
+    stopped = ended(running)
+    assert stopped.code == 130, stopped.err
+    assert stopped.last == (
+        "runplan: interrupted; the agents were ended, go on with: runplan start plans/X.md 1 auto --foreground"
+    )
+    assert agents_of(project) == []
+    assert "interrupted at phase 1, implement" in project.runplan("status", "X").out
+    meanwhile.let_on("implement")
+
+    again = project.go_on(stopped)
+
+    assert again.code == 0, again.err
+    assert project.landed() == ["1"]
+    assert project.leftovers() == []
+
+
+def agents_of(project: Project) -> list[str]:
+    """Commands that still run in this project's home."""
+    mark = f"HOME={project.home}".encode()
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and mark in (entry / "environ").read_bytes().split(b"\0"):
+                found.append((entry / "cmdline").read_bytes().decode())
+        except OSError:
+            continue
+    return found
+
+
+def test_another_phase_can_be_asked_for_while_an_interrupted_one_waits(project: Project, meanwhile: Meanwhile) -> None:
+    """The interrupted run is ended by name and its work kept; the new one lands what was asked for."""
+    set_up(project, agent=work(*meanwhile.pause("implement")) + work(phase="2"))
+    running = project.popen("start", "X", "1", "auto", "--foreground")
+    meanwhile.reached("implement")
+    running.send_signal(signal.SIGINT)
+    assert ended(running).code == 130
+    other = project.start("2", "auto")
+    assert other.code == 0, other.err
+    assert project.landed() == ["2"]
+    assert project.show("runplan/x/1:1.txt") == "1"
+    assert "stopped by a new start" in project.runplan("report", "X").out
+    meanwhile.let_on("implement")
+    assert project.start("1", "auto").code == 0
+    assert project.landed() == ["2", "1"]
