@@ -15,7 +15,7 @@ from filelock import FileLock, Timeout
 
 from runplan.adapters import processes
 from runplan.core.claims import Mine, Taken, Theirs
-from runplan.core.errors import Unreachable
+from runplan.core.errors import RefusedEarly, Unreachable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,7 +23,12 @@ if TYPE_CHECKING:
     from runplan.adapters.store.sqlite import Store
     from runplan.core.claims import Standing
 
-OWNER = re.compile(r"\d+:[^:\s]+:\S+")
+_OWNER = re.compile(r"[0-9]+:[^:\s]+:\S+")
+
+
+def readable(owner: str, fence: int) -> bool:
+    """Whether a claim is one that this version writes."""
+    return _OWNER.fullmatch(owner) is not None and fence > 0
 
 
 class Claims:
@@ -64,20 +69,36 @@ class Claims:
                 _, owner, fence = found
                 if owner == self.me:
                     return Mine(fence=fence)
-                if not OWNER.fullmatch(owner):
+                if not readable(owner, fence):
                     # Never steal what cannot be read: it may belong to a version that writes it differently.
-                    return Theirs(owner=owner, why="its claim cannot be read")
+                    return Theirs(owner=owner, why="its claim cannot be read", readable=False)
                 if processes.alive(owner):
                     return Theirs(owner=owner, why="it is alive")
             fence = self._store.set_claim(kind, key, run=run, owner=self.me, at=at)
         return Taken(fence=fence, took_over=found[1] if found else "")
 
     def release(self, plan: str, *, run: str) -> None:
-        """Give back everything this run owns."""
-        for kind, key, of, _ in self._store.claims():
-            if of == run:
-                self._store.drop_claim(kind, key, run=run)
+        """Give back everything this process owns for the run."""
+        self._store.drop_claims(run=run, owner=self.me)
         if (lock := self._held.pop(plan, None)) is not None:
+            lock.release()
+
+    def release_unreadable(self, plan: str) -> bool:
+        """Drop a claim that cannot be read, because a person says that nobody works on the plan; False for none.
+
+        Whoever holds the kernel lock is at work, whatever the row says: then the person is mistaken.
+        """
+        lock = self._lock(plan)
+        try:
+            lock.acquire(blocking=False)
+        except Timeout:
+            raise RefusedEarly(f"a process is at work on {plan}; its claim was left as it is") from None
+        try:
+            found = self._store.claim("plan", plan)
+            if found is None or readable(found[1], found[2]):
+                return False
+            return self._store.drop_claim("plan", plan, owner=found[1])
+        finally:
             lock.release()
 
     def landing_lock(self) -> FileLock:

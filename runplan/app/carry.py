@@ -28,6 +28,7 @@ class Declined:
 
     owner: str
     why: str
+    readable: bool  #: whether the claim could be read; if not, only a person can say that it is nobody's
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,8 +81,8 @@ def carry(
         run = row.id if row else new_id()
         here = world(run)
         match claims.take_plan(plan, run=run, at=here.iso()):
-            case Theirs(owner=owner, why=why):
-                return Declined(owner=owner, why=why)
+            case Theirs(owner=owner, why=why, readable=readable):
+                return Declined(owner=owner, why=why, readable=readable)
             case standing:
                 pass
         if (now := interrupted(store, plan)) != row and (now is None or row is None or now.id != row.id):

@@ -12,20 +12,28 @@ if TYPE_CHECKING:
 
 EXAMPLES = """\
   runplan gc --dry-run       list what would go and what is kept, and why
-  runplan gc                 remove what is provably on the target"""
+  runplan gc                 remove what is provably on the target
+  runplan gc --release X     drop a claim on a plan that cannot be read, when you know that nobody works on it"""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="only list")
     parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--release", metavar="PLAN", help="only drop the plan's claim, if it cannot be read")
 
 
 def run(args: argparse.Namespace) -> Exit:
     from runplan.core.gitfacts import Removed
-    from runplan.wiring.here import here
-    from runplan.wiring.leftovers import collect
+    from runplan.wiring.here import here, plan_path, refuse_under_agent
+    from runplan.wiring.leftovers import collect, release
 
     with here() as at:
+        if args.release is not None:
+            refuse_under_agent("gc --release")
+            plan = plan_path(at, args.release)
+            done = release(at, plan)
+            print(f"released the claim on {plan}" if done else f"{plan} has no claim that cannot be read")
+            return Exit.DONE
         told = collect(at, dry_run=args.dry_run)
     if args.json:
         print(json.dumps([_view(one) for one in told], ensure_ascii=False, indent=2))

@@ -27,6 +27,7 @@ class Theirs:
 
     owner: str
     why: str
+    readable: bool = True  #: whether the claim could be read; one that cannot is never stolen
 
 
 Standing: TypeAlias = Taken | Mine | Theirs

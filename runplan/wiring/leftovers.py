@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 from runplan.adapters.removal import Removal
 from runplan.adapters.settings import worktree_root
 from runplan.core import names
+from runplan.core.gitfacts import Kept
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from runplan.core.gitfacts import Kept, Removed
+    from runplan.core.gitfacts import Removed
     from runplan.wiring.here import Here
 
 
@@ -25,9 +26,34 @@ def collect(at: Here, *, dry_run: bool) -> list[Removed | Kept]:
         target=at.target,
     )
     try:
-        return removal.gc(dry_run=dry_run, prefix=at.settings.run.branch_prefix, active=set(_in_use(at)))
+        found = removal.gc(dry_run=dry_run, prefix=at.settings.run.branch_prefix, active=set(_in_use(at)))
     finally:
         removal.close()
+    return [*found, *_unreadable_claims(at)]
+
+
+def _unreadable_claims(at: Here) -> Iterator[Kept]:
+    from runplan.adapters.claims import readable
+
+    store = at.store()
+    for plan, (_, owner, fence) in (store.claims("plan") if store else {}).items():
+        if not readable(owner, fence):
+            why = f"it cannot be read ({owner!r}); if nobody works on the plan: runplan gc --release {plan}"
+            yield Kept(what=f"the claim on {plan}", why=why)
+
+
+def release(at: Here, plan: str) -> bool:
+    """Drop a plan's claim that cannot be read; False when there is none."""
+    from runplan.adapters.claims import Claims
+    from runplan.adapters.store.sqlite import Store
+
+    if not Store.exists(at.state):
+        return False
+    store = Store(at.state)
+    try:
+        return Claims(store, at.state / "locks").release_unreadable(plan)
+    finally:
+        store.close()
 
 
 def _in_use(at: Here) -> Iterator[str]:

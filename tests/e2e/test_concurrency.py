@@ -8,6 +8,8 @@ import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from runplan.adapters.processes import identity
+from runplan.adapters.store.sqlite import Store
 from tests.support.cli import a_plan, a_project, ended, until
 
 if TYPE_CHECKING:
@@ -103,7 +105,7 @@ def test_an_agent_that_outlives_its_runner_is_adopted_and_not_started_again(tmp_
     ran, declined = ended(winner), ended(loser)
     assert ran.code == 0, ran.err
     assert (declined.code, "is being worked by another process" in declined.err) == (0, True)
-    assert "took the plan over from a process that is gone" in ran.err
+    assert "took the plan over" in ran.err
     assert count.read_text() == "x"
     assert project.dispatched() == ["implement", "verify"]
     assert project.landed() == ["1"]
@@ -123,6 +125,86 @@ def test_what_agents_leave_running_is_gone_when_the_run_ends(tmp_path: Path) -> 
     assert of_project(project) == []
     endings = [body["leftovers"] for kind, body in project.events() if kind == "DispatchEnded"]
     assert endings == [3, 0]
+
+
+# --- claims, as a person meets them -----------------------------------------------------------------------
+
+
+def claim(project: Project, owner: str, *, kind: str = "plan", key: str = "plans/X.md") -> None:
+    """A claim as another process, or something worse, would have left it."""
+    with contextlib.closing(Store(project.path / ".git/runplan")) as store, store.transaction():
+        store.set_claim(kind, key, run="r-theirs", owner=owner, at="2026-01-01T00:00:00Z")
+
+
+def test_a_claim_that_cannot_be_read_is_left_alone_until_a_person_releases_it(tmp_path: Path) -> None:
+    project = a_project(tmp_path, "1")
+    claim(project, "garbage")
+    tip = project.repo.head("main")
+    ran = project.start("finish", "auto")
+    assert ran.code == 0
+    assert "plans/X.md is left to its owner 'garbage': its claim cannot be read; nothing was changed" in ran.err
+    assert ran.last == "runplan: if nobody works on it: runplan gc --release plans/X.md"
+    assert (project.repo.head("main"), project.events()) == (tip, [])
+    assert "kept  the claim on plans/X.md: it cannot be read ('garbage')" in project.runplan("gc", "--dry-run").out
+    released = project.go_on(ran)
+    assert (released.code, released.out) == (0, "released the claim on plans/X.md\n")
+    assert project.runplan("gc", "--release", "X").out == "plans/X.md has no claim that cannot be read\n"
+    assert project.start("finish", "auto").code == 0
+    assert project.landed() == ["1"]
+
+
+def test_a_phase_marked_in_progress_is_declined_under_a_living_claim_and_worked_without_one(tmp_path: Path) -> None:
+    """E2."""
+    project = a_project(tmp_path, "1")
+    project.plan(a_plan("1").replace("⬚", "🟡 In Progress"))
+    claim(project, identity(os.getpid()) or "")
+    declined = project.start("finish", "auto")
+    assert (declined.code, "is being worked by another process" in declined.err) == (0, True)
+    assert project.landed() == []
+    claim(project, "1:1:long-gone")
+    ran = project.start("finish", "auto")
+    assert ran.code == 0, ran.err
+    assert "runplan: warning: plans/X.md:" in ran.err
+    assert [body["took_over"] for kind, body in project.events() if kind == "ClaimTaken"] == ["1:1:long-gone"]
+    assert project.landed() == ["1"]
+
+
+def test_an_issue_that_somebody_else_works_on_is_warned_of_and_left_to_them(tmp_path: Path) -> None:
+    """M8."""
+    project = a_project(tmp_path, "1")
+    project.plan(a_plan("1", front="status: active\nissue: 7"))
+    me = identity(os.getpid()) or ""
+    claim(project, me, kind="issue", key="7")
+    ran = project.start("finish", "auto")
+    assert ran.code == 0, ran.err
+    assert f"runplan: warning: issue #7 is claimed by {me}; going on all the same" in ran.err
+    assert project.landed() == ["1"]
+    with contextlib.closing(Store(project.path / ".git/runplan")) as store:
+        assert (store.claims("plan"), store.claims("issue")) == ({}, {"7": ("r-theirs", me, 1)})
+
+
+def test_a_runner_whose_plan_was_taken_over_lands_nothing_and_stops(tmp_path: Path) -> None:
+    project = a_project(tmp_path, "1")
+    here, go = tmp_path / "here", tmp_path / "go"
+    project.agent(
+        f'[[phase."1".implement]]\nwrite = "{here}"\n[[phase."1".implement]]\nwait_for = "{go}"\n'
+        '[[phase."1".implement]]\nwrite = "1.txt"\n'
+    )
+    process = project.popen("start", "X", "finish", "auto", "--foreground")
+    until(here.exists)
+    me = identity(os.getpid()) or ""
+    claim(project, me)
+    recorded = project.events()
+    go.touch()
+    ran = ended(process)
+    assert (ran.code, ran.last) == (5, "runplan: another process has taken plans/X.md over; this one stops")
+    assert project.events() == recorded
+    assert project.landed() == []
+    with contextlib.closing(Store(project.path / ".git/runplan")) as store:
+        assert store.claim("plan", "plans/X.md") == ("r-theirs", me, 2)
+
+
+# --- interrupted ------------------------------------------------------------------------------------------
 
 
 def test_an_interrupted_run_ends_its_agent_and_goes_on_when_started_again(tmp_path: Path) -> None:

@@ -61,6 +61,11 @@ class Store:
                 self._db.execute("PRAGMA journal_mode=WAL")
                 self._db.execute("PRAGMA synchronous=FULL")
                 self._migrate()
+            elif not self._version():
+                # Whoever was making it has died, or is at it: nothing has been recorded.
+                self._db.close()
+                self._db = sqlite3.connect(":memory:", isolation_level=None)
+                self._migrate()
             self._check_version()
 
     @classmethod
@@ -147,10 +152,6 @@ class Store:
     def newest(self, plan: str) -> RunRow | None:
         return next(iter(self.runs(plan, limit=1)), None)
 
-    def plans(self) -> list[str]:
-        with self._told():
-            return [plan for (plan,) in self._db.execute("SELECT DISTINCT plan FROM runs ORDER BY plan")]
-
     def unfinished(self) -> list[RunRow]:
         query = f"SELECT {COLUMNS} FROM runs WHERE state IN ('queued','running','waiting') ORDER BY number"
         with self._told():
@@ -168,11 +169,11 @@ class Store:
     # --- claims ----------------------------------------------------------------------------------------
 
     def claim(self, kind: str, key: str) -> tuple[str, str, int] | None:
-        """(run, owner, fence) of the claim as it stands."""
+        """(run, owner, fence) of the claim as it stands; the fence of one that cannot be read is 0."""
         query = "SELECT run, owner, fence FROM claims WHERE kind=? AND key=?"
         with self._told():
             found = self._db.execute(query, (kind, key)).fetchone()
-        return (str(found[0]), str(found[1]), int(found[2])) if found else None
+        return _claim(found) if found else None
 
     def set_claim(self, kind: str, key: str, *, run: str, owner: str, at: str) -> int:
         """Write the claim with a fence higher than any before; inside a transaction."""
@@ -184,16 +185,22 @@ class Store:
         self._db.execute("INSERT OR REPLACE INTO claims VALUES (?,?,?,?,?,?)", (kind, key, run, owner, found[0], at))
         return int(found[0])
 
-    def drop_claim(self, kind: str, key: str, *, run: str) -> bool:
-        """Release a claim of this run; somebody else's stays."""
+    def drop_claims(self, *, run: str, owner: str) -> None:
+        """Release what this owner holds for this run; everything else stays."""
         with self.transaction():
-            gone = self._db.execute("DELETE FROM claims WHERE kind=? AND key=? AND run=?", (kind, key, run))
+            self._db.execute("DELETE FROM claims WHERE run=? AND owner=?", (run, owner))
+
+    def drop_claim(self, kind: str, key: str, *, owner: str) -> bool:
+        """Release one claim, whatever its run, if it is still this owner's."""
+        with self.transaction():
+            gone = self._db.execute("DELETE FROM claims WHERE kind=? AND key=? AND owner=?", (kind, key, owner))
             return gone.rowcount > 0
 
-    def claims(self) -> list[tuple[str, str, str, str]]:
-        """(kind, key, run, owner) of all claims."""
+    def claims(self, kind: str) -> dict[str, tuple[str, str, int]]:
+        """All claims of a kind by key, each as (run, owner, fence)."""
+        query = "SELECT key, run, owner, fence FROM claims WHERE kind=? ORDER BY key"
         with self._told():
-            return [tuple(row) for row in self._db.execute("SELECT kind, key, run, owner FROM claims")]
+            return {str(key): _claim(found) for key, *found in self._db.execute(query, (kind,))}
 
     # --- baselines -------------------------------------------------------------------------------------
 
@@ -208,6 +215,11 @@ class Store:
 
 
 COLUMNS = "id, plan, started, state, phase, step, since, attempt, outcome, reason, waiting_for, landing"
+
+
+def _claim(found: Sequence[object]) -> tuple[str, str, int]:
+    run, owner, fence = found
+    return str(run), str(owner), fence if isinstance(fence, int) else 0
 
 
 def _event(found: tuple[int, str, str, str, str]) -> EventRow:

@@ -1,0 +1,225 @@
+"""Claims: one owner per plan, known by process; the dead are taken over, the living and the unreadable never."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from runplan.adapters.claims import Claims
+from runplan.adapters.processes import identity
+from runplan.adapters.store.sqlite import Fenced, Store
+from runplan.core.claims import Mine, Taken, Theirs
+from runplan.core.errors import RefusedEarly
+from runplan.core.rows import RunRow
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PLAN = "plans/X.md"
+OTHER = "plans/Y.md"
+NOW = "2026-03-01T12:00:00Z"
+LONG_AGO = "2019-03-01T12:00:00Z"
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    store = Store(tmp_path)
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def claims(store: Store, tmp_path: Path) -> Claims:
+    return Claims(store, tmp_path / "locks")
+
+
+@contextlib.contextmanager
+def holder(place: Path, plan: str = PLAN) -> Iterator[tuple[subprocess.Popen[bytes], str, str]]:
+    """A living process, what it got of the plan, and its identity."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.support.holding", str(place), plan, "r-theirs"],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    try:
+        got, owner = process.stdout.readline().decode().split()
+        yield process, got, owner
+    finally:
+        process.communicate()
+
+
+def put(store: Store, owner: str, *, kind: str = "plan", key: str = PLAN, run: str = "r-theirs", at: str = NOW) -> int:
+    with store.transaction():
+        return store.set_claim(kind, key, run=run, owner=owner, at=at)
+
+
+def row(run: str, *, outcome: str | None = None) -> RunRow:
+    return RunRow(
+        id=run,
+        plan=PLAN,
+        started=NOW,
+        state="done" if outcome else "running",
+        phase=None,
+        step=None,
+        since=NOW,
+        attempt=1,
+        outcome=outcome,
+        reason=None,
+        waiting_for=None,
+        landing="cherry-pick",
+    )
+
+
+# --- taking ---------------------------------------------------------------------------------------------
+
+
+def test_a_free_plan_is_taken_and_taken_again_by_the_same_process(claims: Claims) -> None:
+    """M1: fresh, then own re-entry with the same fence."""
+    assert claims.take_plan(PLAN, run="r1", at=NOW) == Taken(fence=1)
+    assert claims.take_plan(PLAN, run="r1", at=NOW) == Mine(fence=1)
+    assert claims.take_plan(OTHER, run="r2", at=NOW) == Taken(fence=1)
+
+
+def test_a_living_owner_keeps_the_plan_and_a_dead_one_is_taken_over_by_name(claims: Claims, tmp_path: Path) -> None:
+    """M1: other id. The fence grows at the take-over."""
+    with holder(tmp_path) as (process, got, owner):
+        assert got == "Taken"
+        assert claims.take_plan(PLAN, run="r1", at=NOW) == Theirs(owner=owner, why="it is alive")
+        process.kill()
+        process.wait()
+        assert claims.take_plan(PLAN, run="r1", at=NOW) == Taken(fence=2, took_over=owner)
+
+
+def test_a_lock_that_is_held_speaks_for_an_owner_whose_row_says_nothing(
+    store: Store, claims: Claims, tmp_path: Path
+) -> None:
+    with holder(tmp_path) as (_, _, owner):
+        store.drop_claim("plan", PLAN, owner=owner)
+        assert claims.take_plan(PLAN, run="r1", at=NOW) == Theirs(
+            owner="a process that is just starting", why="it is alive"
+        )
+
+
+def test_a_row_of_a_living_process_is_respected_without_a_lock(store: Store, claims: Claims) -> None:
+    owner = identity(os.getppid()) or ""
+    put(store, owner)
+    assert claims.take_plan(PLAN, run="r1", at=NOW) == Theirs(owner=owner, why="it is alive")
+    assert claims.take_plan(OTHER, run="r1", at=NOW) == Taken(fence=1)
+
+
+def test_a_claim_does_not_grow_old(store: Store, claims: Claims) -> None:
+    """M7: no time to live."""
+    put(store, identity(os.getppid()) or "", at=LONG_AGO)
+    assert isinstance(claims.take_plan(PLAN, run="r1", at=NOW), Theirs)
+
+
+def test_a_number_that_another_process_was_given_later_is_not_the_owner(store: Store, claims: Claims) -> None:
+    pid, started, boot = (identity(os.getppid()) or "").split(":")
+    gone = f"{pid}:{int(started) - 1}:{boot}"
+    put(store, gone)
+    assert claims.take_plan(PLAN, run="r1", at=NOW) == Taken(fence=2, took_over=gone)
+
+
+# --- what cannot be read --------------------------------------------------------------------------------
+
+UNREADABLE = ["", "garbage", "12", "12:34", "x:1:boot", '{"pid": 12', "12 : 3 : 4", "１２:3:boot"]
+
+
+@pytest.mark.parametrize("owner", UNREADABLE)
+def test_a_claim_that_cannot_be_read_is_somebodys_and_never_stolen(store: Store, claims: Claims, owner: str) -> None:
+    """M2."""
+    put(store, owner)
+    told = Theirs(owner=owner, why="its claim cannot be read", readable=False)
+    assert claims.take_plan(PLAN, run="r1", at=NOW) == told
+    assert claims.take_plan(PLAN, run="r1", at=NOW) == told, "the lock was given back"
+    assert store.claim("plan", PLAN) == ("r-theirs", owner, 1)
+
+
+def test_a_claim_whose_fence_cannot_be_read_is_never_stolen_either(store: Store, claims: Claims) -> None:
+    put(store, "1:1:long-gone")
+    with store.transaction():
+        store._db.execute("UPDATE claims SET fence='torn'")
+    assert isinstance(claims.take_plan(PLAN, run="r1", at=NOW), Theirs)
+
+
+def test_a_person_may_release_what_cannot_be_read_and_nothing_else(
+    store: Store, claims: Claims, tmp_path: Path
+) -> None:
+    assert not claims.release_unreadable(PLAN)
+    put(store, identity(os.getppid()) or "")
+    assert not claims.release_unreadable(PLAN)
+    put(store, "garbage")
+    with holder(tmp_path) as (_, got, _):
+        assert got == "Theirs"
+    assert claims.release_unreadable(PLAN)
+    assert claims.take_plan(PLAN, run="r1", at=NOW) == Taken(fence=3)
+
+
+def test_a_person_who_is_mistaken_about_a_process_at_work_is_told(store: Store, claims: Claims, tmp_path: Path) -> None:
+    with holder(tmp_path) as (_, _, owner):
+        store.drop_claim("plan", PLAN, owner=owner)
+        put(store, "garbage")
+        with pytest.raises(RefusedEarly, match="a process is at work on plans/X"):
+            claims.release_unreadable(PLAN)
+    assert store.claim("plan", PLAN) is not None
+
+
+# --- giving back ----------------------------------------------------------------------------------------
+
+
+def test_a_run_gives_back_its_own_claims_and_no_others(store: Store, claims: Claims) -> None:
+    """M4, M13: own, absent, and somebody else's."""
+    claims.take_plan(PLAN, run="r1", at=NOW)
+    claims.take_issue(7, run="r1", at=NOW)
+    put(store, identity(os.getppid()) or "", key=OTHER)
+    put(store, identity(os.getppid()) or "", kind="issue", key="8", run="r1")
+    claims.release(PLAN, run="r1")
+    claims.release(PLAN, run="r1")
+    assert (store.claim("plan", PLAN), store.claim("issue", "7")) == (None, None)
+    assert store.claim("plan", OTHER) is not None
+    assert store.claim("issue", "8") is not None
+    assert claims.take_plan(PLAN, run="r2", at=NOW) == Taken(fence=2)
+
+
+def test_claims_go_with_the_event_that_ends_the_run(store: Store, claims: Claims) -> None:
+    taken = claims.take_plan(PLAN, run="r1", at=NOW)
+    assert isinstance(taken, Taken)
+    claims.take_issue(7, run="r1", at=NOW)
+    store.append([(NOW, "RunEnded", "{}")], row("r1", outcome="done"), fence=taken.fence)
+    assert (store.claim("plan", PLAN), store.claim("issue", "7")) == (None, None)
+
+
+def test_a_process_whose_plan_was_taken_over_can_record_nothing_any_more(store: Store, claims: Claims) -> None:
+    """M5: only the owner moves a claim on."""
+    taken = claims.take_plan(PLAN, run="r1", at=NOW)
+    assert isinstance(taken, Taken)
+    store.append([(NOW, "RunStarted", "{}")], row("r1"), fence=taken.fence)
+    put(store, identity(os.getppid()) or "", run="r1")
+    with pytest.raises(Fenced, match="another process has taken plans/X"):
+        store.append([(NOW, "RunEnded", "{}")], row("r1", outcome="failed"), fence=taken.fence)
+    claims.release(PLAN, run="r1")
+    assert [event.type for event in store.events("r1")] == ["RunStarted"]
+    assert store.claim("plan", PLAN) == ("r1", identity(os.getppid()), 2), "theirs, although the run is the same"
+
+
+# --- issues ---------------------------------------------------------------------------------------------
+
+
+def test_an_issue_is_taken_like_a_plan_but_without_a_lock(store: Store, claims: Claims) -> None:
+    """M8."""
+    assert claims.take_issue(7, run="r1", at=NOW) == Taken(fence=1)
+    assert claims.take_issue(7, run="r1", at=NOW) == Mine(fence=1)
+    owner = identity(os.getppid()) or ""
+    put(store, owner, kind="issue", key="8")
+    assert claims.take_issue(8, run="r1", at=NOW) == Theirs(owner=owner, why="it is alive")
+    put(store, "1:1:long-gone", kind="issue", key="9")
+    assert claims.take_issue(9, run="r1", at=NOW) == Taken(fence=2, took_over="1:1:long-gone")

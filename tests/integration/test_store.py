@@ -1,0 +1,236 @@
+"""The journal: all or nothing, durable once acknowledged, and never read by a version that does not know it."""
+
+from __future__ import annotations
+
+import multiprocessing
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from runplan.adapters.store.sqlite import Fenced, Store
+from runplan.core.errors import RefusedEarly, Unreachable
+from runplan.core.rows import RunRow
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from multiprocessing.synchronize import Barrier
+
+PLAN = "plans/X.md"
+NOW = "2026-03-01T12:00:00Z"
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    store = Store(tmp_path)
+    with store.transaction():
+        store.set_claim("plan", PLAN, run="r1", owner="me", at=NOW)
+    yield store
+    store.close()
+
+
+def row(run: str = "r1", *, plan: str = PLAN, state: str = "running") -> RunRow:
+    return RunRow(
+        id=run,
+        plan=plan,
+        started=NOW,
+        state=state,
+        phase="1",
+        step="implement",
+        since=NOW,
+        attempt=1,
+        outcome=None,
+        reason=None,
+        waiting_for=None,
+        landing="cherry-pick",
+    )
+
+
+def facts(*kinds: str) -> list[tuple[str, str, str]]:
+    return [(NOW, kind, "{}") for kind in kinds]
+
+
+# --- appending ------------------------------------------------------------------------------------------
+
+
+def test_events_and_the_row_of_the_run_are_recorded_together(store: Store) -> None:
+    store.append(facts("RunStarted", "ClaimTaken"), row(), fence=1)
+    store.append(facts("PlanRead"), row(state="waiting"), fence=1)
+    assert [event.type for event in store.events("r1")] == ["RunStarted", "ClaimTaken", "PlanRead"]
+    assert [event.type for event in store.events("r1", after=2)] == ["PlanRead"]
+    assert store.newest(PLAN) == row(state="waiting")
+    assert [event.run for event in store.facts(PLAN, "PlanRead")] == ["r1"]
+
+
+@pytest.mark.parametrize("fence", [0, 2])
+def test_with_another_fence_nothing_at_all_is_recorded(store: Store, fence: int) -> None:
+    with pytest.raises(Fenced):
+        store.append(facts("RunStarted"), row(), fence=fence)
+    assert (store.events("r1"), store.newest(PLAN)) == ([], None)
+
+
+def test_a_fact_that_cannot_be_written_takes_the_others_with_it(store: Store) -> None:
+    broken = [*facts("RunStarted"), (NOW, "PlanRead", None)]
+    with pytest.raises(Unreachable, match="nothing was recorded"):
+        store.append(broken, row(), fence=1)  # type: ignore[arg-type]
+    assert (store.events("r1"), store.newest(PLAN)) == ([], None)
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from runplan.adapters.store.sqlite import Store
+from tests.integration.test_store import facts, row
+store = Store(Path(sys.argv[1]))
+for number in range(100_000):
+    store.append(facts("First", "Second", "Third"), row(), fence=1)
+    print(number, flush=True)
+"""
+
+
+def test_a_writer_killed_at_any_moment_loses_nothing_it_was_told_is_safe(store: Store, tmp_path: Path) -> None:
+    told = 0
+    for wanted in (1, 7, 20):
+        with subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE
+        ) as process:
+            assert process.stdout is not None
+            for _ in range(wanted):
+                process.stdout.readline()
+            process.kill()
+            told += wanted + len(process.stdout.read().splitlines())
+        with closing(sqlite3.connect(store.path)) as looking:
+            assert looking.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        kinds = [event.type for event in store.events("r1")]
+        assert kinds == ["First", "Second", "Third"] * (len(kinds) // 3)
+        assert len(kinds) // 3 - told in (0, 1), "one may have been written that nobody was told of"
+        told = len(kinds) // 3
+
+
+# --- opening --------------------------------------------------------------------------------------------
+
+
+def _open(directory: Path, at_once: Barrier) -> None:
+    at_once.wait()
+    Store(directory).close()
+
+
+def test_several_processes_may_make_the_journal_at_once(tmp_path: Path) -> None:
+    forking = multiprocessing.get_context("fork")
+    for number in range(8):
+        directory, at_once = tmp_path / str(number), forking.Barrier(4)
+        opening = [forking.Process(target=_open, args=(directory, at_once)) for _ in range(4)]
+        for process in opening:
+            process.start()
+        for process in opening:
+            process.join(60)
+        assert [process.exitcode for process in opening] == [0] * 4
+        with closing(Store(directory)) as store:
+            assert store.newest(PLAN) is None
+
+
+@pytest.mark.parametrize("writable", [True, False])
+def test_a_journal_of_a_newer_version_is_refused_and_left_alone(tmp_path: Path, writable: bool) -> None:
+    Store(tmp_path).close()
+    with closing(sqlite3.connect(tmp_path / "journal.db")) as newer:
+        newer.execute("PRAGMA user_version=99")
+    before = (tmp_path / "journal.db").read_bytes()
+    with pytest.raises(RefusedEarly, match=r"journal\.db was written by a newer runplan"):
+        Store(tmp_path, writable=writable)
+    assert (tmp_path / "journal.db").read_bytes() == before
+
+
+def test_reading_makes_no_journal_and_writes_nothing_into_one(tmp_path: Path) -> None:
+    absent = tmp_path / "absent"
+    assert not Store.exists(absent)
+    with pytest.raises(Unreachable):
+        Store(absent, writable=False)
+    assert not absent.exists()
+    Store(tmp_path).close()
+    before = (tmp_path / "journal.db").read_bytes()
+    with closing(Store(tmp_path, writable=False)) as reading:
+        assert reading.runs() == []
+        with pytest.raises(Unreachable, match="readonly"):
+            reading.keep_baseline("key", "{}", at=NOW)
+    assert (tmp_path / "journal.db").read_bytes() == before
+
+
+@pytest.mark.parametrize("made", ["an empty file", "a database without tables"])
+def test_a_journal_whose_maker_died_reads_as_empty_and_can_be_made(tmp_path: Path, made: str) -> None:
+    (tmp_path / "journal.db").touch()
+    if made == "a database without tables":
+        with closing(sqlite3.connect(tmp_path / "journal.db")) as half:
+            half.execute("PRAGMA journal_mode=WAL")
+    with closing(Store(tmp_path, writable=False)) as reading:
+        assert (reading.runs(), reading.newest(PLAN), reading.claim("plan", PLAN)) == ([], None, None)
+    with closing(Store(tmp_path)) as writing:
+        assert writing.runs() == []
+
+
+def test_a_file_that_is_no_journal_is_named(tmp_path: Path) -> None:
+    (tmp_path / "journal.db").write_text("this is not a database, and long enough to be looked at twice\n" * 20)
+    with pytest.raises(Unreachable, match=r"journal\.db: file is not a database"):
+        Store(tmp_path)
+
+
+def test_a_directory_with_an_odd_name_is_opened_as_it_is(tmp_path: Path) -> None:
+    odd = tmp_path / "a?b#c%20d"
+    Store(odd).close()
+    assert (odd / "journal.db").exists()
+    Store(odd, writable=False).close()
+
+
+# --- ten thousand runs ----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    """Ten thousand runs of a hundred plans."""
+    store = Store(tmp_path_factory.mktemp("many"))
+    count = range(10_000)
+    with store.transaction():
+        store._db.executemany(
+            "INSERT INTO runs VALUES (?,?,?,?,'done',NULL,NULL,?,1,'done',NULL,NULL,'cherry-pick')",
+            [(f"r{number}", number, f"plans/{number % 100}.md", NOW, NOW) for number in count],
+        )
+        store._db.executemany(
+            "INSERT INTO events (run, at, type, body) VALUES (?,?,?,'{}')",
+            [(f"r{number}", NOW, kind) for number in count for kind in ("RunStarted", "Leased", "RunEnded")],
+        )
+        store.set_claim("plan", PLAN, run="r1", owner="me", at=NOW)
+    yield store
+    store.close()
+
+
+QUERIES: dict[str, Callable[[Store], object]] = {
+    "runs": lambda store: store.runs(),
+    "runs of a plan": lambda store: store.runs("plans/7.md"),
+    "newest": lambda store: store.newest("plans/7.md"),
+    "unfinished": lambda store: store.unfinished(),
+    "events": lambda store: store.events("r7"),
+    "facts": lambda store: store.facts("plans/7.md", "Leased"),
+    "claim": lambda store: store.claim("plan", PLAN),
+    "append": lambda store: store.append(facts("PlanRead"), row("r-new"), fence=1),
+}
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_no_question_reads_a_whole_table(many: Store, name: str) -> None:
+    asked: list[str] = []
+    many._db.set_trace_callback(asked.append)
+    QUERIES[name](many)
+    many._db.set_trace_callback(None)
+    plans = [
+        str(step[3])
+        for statement in asked
+        if statement.startswith(("SELECT", "INSERT", "DELETE"))
+        for step in many._db.execute(f"EXPLAIN QUERY PLAN {statement}")
+    ]
+    whole = [step for step in plans if step.startswith("SCAN") and " INDEX " not in step and "claims" not in step]
+    assert plans
+    assert whole == [], "claims are few; everything else goes by an index"
