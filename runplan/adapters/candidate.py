@@ -8,12 +8,14 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, TypeAlias
 
 from runplan.adapters import treediff, trees
-from runplan.adapters.fastimport import File, NewCommit, stream
+from runplan.adapters.looseobjects import LooseObjects
+from runplan.adapters.treewrite import with_files
 from runplan.core.errors import GitFailed, RefusedEarly
 from runplan.core.gitfacts import Built, Conflicted, Identity, NothingLeft
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+    from pathlib import Path
 
     from runplan.adapters.git import Git
     from runplan.core.gitfacts import Change, Commit, Oid, Replayed
@@ -47,8 +49,9 @@ class _Pick:
 class Candidates:
     """Makes commits out of objects; the only refs it moves are `refs/runplan/candidate/*`."""
 
-    def __init__(self, git: Git) -> None:
+    def __init__(self, git: Git, *, common_dir: Path) -> None:
         self._git = git
+        self._objects = LooseObjects(git, common_dir)
 
     # --- reading ----------------------------------------------------------------------------------------
 
@@ -135,6 +138,16 @@ class Candidates:
 
     def _commit_tree(self, tree: Oid, parent: Oid, dressed: tuple[str, Identity, str], hand: _Hand) -> Oid:
         message, author, authored = dressed
+        if hand.sign:
+            return self._signed(tree, parent, dressed, hand)
+        head = f"tree {tree}\nparent {parent}\nauthor {_person(author)} {authored}\n"
+        head += f"committer {_person(hand.committer)} {hand.when}\n"
+        content = f"{head}\n{message}".encode("utf-8", "surrogateescape")
+        return self._objects.write("commit", content, like=tree)
+
+    def _signed(self, tree: Oid, parent: Oid, dressed: tuple[str, Identity, str], hand: _Hand) -> Oid:
+        """Only git knows how its user signs."""
+        message, author, authored = dressed
         who = {
             "GIT_AUTHOR_NAME": author.name,
             "GIT_AUTHOR_EMAIL": author.email,
@@ -143,8 +156,8 @@ class Candidates:
             "GIT_COMMITTER_EMAIL": hand.committer.email,
             "GIT_COMMITTER_DATE": f"@{hand.when}",
         }
-        args = ["commit-tree", tree, "-p", parent, *(["-S"] if hand.sign else [])]
-        return self._git.run(*args, stdin=message.encode("utf-8", "surrogateescape"), env=who).text
+        text = message.encode("utf-8", "surrogateescape")
+        return self._git.run("commit-tree", tree, "-p", parent, "-S", stdin=text, env=who).text
 
     # --- bookkeeping ------------------------------------------------------------------------------------
 
@@ -170,21 +183,16 @@ class Candidates:
     ) -> Oid:
         """One commit on `code` that changes `files` and, proven afterwards, nothing else; anchored."""
         tree = self._tree(code)
-        commit = NewCommit(
-            ref=candidate_ref(run),
-            parent=code,
-            message=message if message.endswith("\n") else f"{message}\n",
-            author=author,
-            committer=committer,
-            when=when,
-            files={path: File(mode=self._mode(tree, path), content=files[path]) for path in files},
-        )
-        made = self._git.run("fast-import", "--quiet", "--force", stdin=stream(commit)).text
+        written = {
+            path: trees.Entry(self._mode(tree, path), self._objects.write("blob", content, like=code))
+            for path, content in files.items()
+        }
+        hand = _Hand(committer=committer, when=when, sign=sign)
+        told = message if message.endswith("\n") else f"{message}\n"
+        kept = with_files(self._git, self._objects, tree, written, like=code)
+        made = self._commit_tree(kept, code, (told, author, when), hand)
         self._prove(tree, made, files)
-        if sign:
-            hand = _Hand(committer=committer, when=when, sign=True)
-            made = self._commit_tree(self._tree(made), code, (commit.message, author, when), hand)
-            self.anchor(run, made)
+        self.anchor(run, made)
         return made
 
     def _mode(self, tree: Oid, path: str) -> str:
@@ -222,6 +230,12 @@ def patch_of(changes: Iterable[Change]) -> str:
         digest.update(f"{change.old_mode} {change.new_mode} {change.old} {change.new} ".encode())
         digest.update(os.fsencode(change.path) + b"\0")
     return digest.hexdigest()
+
+
+def _person(identity: Identity) -> str:
+    """Name and address without the signs that end them; git's own commands drop those silently, too."""
+    clean = str.maketrans("", "", "<>\n\0")
+    return f"{identity.name.translate(clean)} <{identity.email.translate(clean)}>"
 
 
 def _kind(mode: str) -> str:

@@ -64,7 +64,7 @@ class Session:
             objects=git,
             worktrees=self.worktrees,
             removal=self.removal,
-            candidates=Candidates(git),
+            candidates=Candidates(git, common_dir=common),
             lander=CherryPick(git, root=root, common_dir=common, point=point),
             guard=Guard(git, root=root, common_dir=common, prefix=at.settings.run.branch_prefix),
             dispatches=self.dispatches,

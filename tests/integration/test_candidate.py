@@ -30,7 +30,7 @@ def repo(tmp_path: Path) -> Repo:
 @pytest.fixture
 def candidates(repo: Repo) -> Iterator[Candidates]:
     with repo.adapter() as git:
-        yield Candidates(git)
+        yield Candidates(git, common_dir=repo.path / ".git")
 
 
 def dressed(commit: Commit) -> tuple[str, Identity, str]:

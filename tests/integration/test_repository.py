@@ -140,7 +140,7 @@ def test_signing_follows_the_users_setting_and_is_tried_before_any_work(tmp_path
             repo.git("config", key, value)
         assert signing(git)
         (tmp_path / "key").unlink()
-        with pytest.raises(RefusedEarly, match="git config commit.gpgsign false"):
+        with pytest.raises(RefusedEarly, match=r"git config commit\.gpgsign false"):
             signing(git)
 
 

@@ -1,0 +1,92 @@
+"""Objects written in this process are the objects git would have written."""
+
+from __future__ import annotations
+
+import stat
+from typing import TYPE_CHECKING
+
+import pytest
+
+from runplan.adapters.looseobjects import LooseObjects
+from runplan.adapters.trees import Entry, entries
+from runplan.adapters.treewrite import with_files
+from runplan.core.errors import Unreachable
+from tests.support.repos import Repo, init_repo, make_repo
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def write(repo: Repo, content: bytes) -> str:
+    with repo.adapter() as git:
+        return LooseObjects(git, repo.path / ".git").write("blob", content, like=repo.head())
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"hello\n", bytes(range(256)) * 500, "ünï\n".encode()], ids=["empty", "plain", "binary", "utf8"]
+)
+def test_a_blob_has_the_id_and_the_content_git_gives_it(tmp_path: Path, content: bytes) -> None:
+    repo = make_repo(tmp_path / "r")
+    oid = write(repo, content)
+    (tmp_path / "content").write_bytes(content)
+    assert oid == repo.git("hash-object", str(tmp_path / "content"))
+    with repo.adapter() as git:
+        found = git.object(oid)
+    assert found is not None
+    assert found.content == content
+    assert repo.git("fsck", "--strict", "--no-dangling") == ""
+
+
+def test_an_object_that_is_there_is_not_written_again(tmp_path: Path) -> None:
+    repo = make_repo(tmp_path / "r", **{"a.txt": "a\n"})
+    repo.git("repack", "-adq")
+    oid = write(repo, b"a\n")
+    assert oid == repo.git("rev-parse", "HEAD:a.txt")
+    assert not (repo.path / ".git/objects" / oid[:2] / oid[2:]).exists()
+
+
+def test_an_object_is_read_only_and_leaves_no_draft(tmp_path: Path) -> None:
+    repo = make_repo(tmp_path / "r")
+    oid = write(repo, b"new\n")
+    directory = repo.path / ".git/objects" / oid[:2]
+    assert [path.name for path in directory.iterdir()] == [oid[2:]]
+    assert not (directory / oid[2:]).stat().st_mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH)
+
+
+def test_a_repository_with_longer_ids_gets_longer_ids(tmp_path: Path) -> None:
+    repo = init_repo(tmp_path / "r", "--object-format=sha256")
+    repo.commit("Start", **{"a.txt": "a\n"})
+    oid = write(repo, b"new\n")
+    assert len(oid) == 64
+    assert repo.git("cat-file", "-p", oid) == "new"
+
+
+def test_trees_are_sorted_as_git_sorts_them(tmp_path: Path) -> None:
+    """A directory sorts as if its name ended in a slash: between `a.txt`-like names that is not the plain order."""
+    files = {"a.txt": "1", "a/x": "2", "a-b": "3", "a0": "4", "z/y/x.txt": "5"}
+    repo = make_repo(tmp_path / "r", **files)
+    with repo.adapter() as git:
+        objects = LooseObjects(git, repo.path / ".git")
+        blob = objects.write("blob", b"new\n", like=repo.head())
+        made = with_files(
+            git,
+            objects,
+            repo.tree(),
+            {"a/new.txt": Entry("100644", blob), "b/c/d.txt": Entry("100755", blob), "a.txt": Entry("100644", blob)},
+            like=repo.head(),
+        )
+        assert sorted(entries(git, made)) == ["a", "a-b", "a.txt", "a0", "b", "z"]
+    for name in ("a/new.txt", "b/c/d.txt", "a.txt"):
+        repo.write(name, "new\n")
+    (repo.path / "b/c/d.txt").chmod(0o755)
+    repo.git("add", "-A")
+    assert made == repo.git("write-tree")
+    assert repo.git("fsck", "--strict", "--no-dangling") == ""
+
+
+def test_what_cannot_be_written_is_told(tmp_path: Path) -> None:
+    repo = make_repo(tmp_path / "r")
+    oid = repo.git("hash-object", "--stdin", stdin="new\n")
+    (repo.path / ".git/objects" / oid[:2]).symlink_to(tmp_path / "nowhere" / "at-all")
+    with pytest.raises(Unreachable, match="nothing was landed"):
+        write(repo, b"new\n")
