@@ -6,6 +6,7 @@ import importlib
 import shutil
 from typing import TYPE_CHECKING
 
+from runplan.adapters.agents import script
 from runplan.adapters.agents.task import Task
 from runplan.adapters.environment import agent_environment, task_environment
 from runplan.adapters.gittrace import trace_environment
@@ -84,8 +85,12 @@ def _require_program(table: AgentTable, role: str, root: Path, caller: Mapping[s
     if table.kind == "script":
         if not (root / table.script).is_file():
             raise RefusedEarly(f"{Reason.AGENT_MISSING}: agents.{role}: there is no script {table.script}")
+        script.check(root / table.script)
         return
     program = table.argv[0]
     path = caller.get("PATH", "")
     if shutil.which(program, path=path) is None and not (root / program).is_file():
-        raise RefusedEarly(f"{Reason.AGENT_MISSING}: agents.{role}: {program} is not installed or not on PATH")
+        raise RefusedEarly(
+            f"{Reason.AGENT_MISSING}: agents.{role}: {program} is not installed or not on PATH; "
+            "install it, or name another agent under [agents] in runplan.toml"
+        )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from runplan.app.actions.lease import leased_before, refused
 from runplan.app.actions.reading import reading
 from runplan.core import names
 from runplan.core.errors import NotFound, RefusedEarly
@@ -13,7 +12,6 @@ from runplan.core.plan import parse
 from runplan.core.reasons import Reason
 
 if TYPE_CHECKING:
-    from runplan import ports
     from runplan.core.config import Settings
     from runplan.core.events import PlanRead
     from runplan.core.options import Resolved
@@ -66,7 +64,14 @@ def admit(text: bytes, path: str, *, tip: str, options: Resolved, resuming: bool
         case "complete" | "phase-done":
             return NothingToDo(told=f"{path}: {read.detail}; nothing to do")
         case _:
-            raise RefusedEarly(f"{path}: {read.detail}")
+            raise RefusedEarly(read.detail if read.detail.startswith(path) else f"{path}: {read.detail}")
+
+
+def due(admitted: Admitted, options: Resolved) -> list[str]:
+    """The phases this start is about, as far as the plan tells now."""
+    if options.mode == "finish":
+        return [phase.id for phase in admitted.plan.phases if phase.status != "done"]
+    return [admitted.read.phase] if admitted.read.phase else []
 
 
 def require_landing(options: Resolved) -> None:
@@ -84,9 +89,3 @@ def require_test_command(settings: Settings, found: Infrastructure) -> None:
             f"the repository has tests ({found.found}) but tests.command is empty; set it in runplan.toml "
             f"under [tests]{hint}"
         )
-
-
-def require_branch(store: ports.Store, worktrees: ports.Worktrees, *, plan: str, branch: str, tip: str) -> None:
-    refusal = refused(worktrees, branch, tip, known=bool(leased_before(store, plan, branch)))
-    if refusal:
-        raise RefusedEarly(refusal)

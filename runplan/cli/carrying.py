@@ -20,6 +20,7 @@ from runplan.core.plan import parse
 from runplan.core.run import fold, words
 from runplan.wiring import here as places
 from runplan.wiring import testing
+from runplan.wiring.branches import require_own_branches
 from runplan.wiring.probing import infrastructure
 
 if TYPE_CHECKING:
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
 
 def errand_for(at: Here, plan_word: str, words: Sequence[str]) -> Errand | str:
     """What is asked for, resolved and admitted; a sentence when there is nothing to do."""
-    path = places.plan_path(at, plan_word)
     tip = at.tip()
+    path = places.plan_path(at, plan_word)
     blob = at.repository.git.blob(tip, path)
     store = at.store()
     resuming = store is not None and interrupted(store, path) is not None
@@ -48,9 +49,12 @@ def errand_for(at: Here, plan_word: str, words: Sequence[str]) -> Errand | str:
     if isinstance(admitted, admission.NothingToDo):
         return admitted.told
     admission.require_test_command(at.settings, infrastructure(at.repository.git, tip))
+    started = _started(at, path, plan, options)
+    if not resuming:
+        require_own_branches(at, plan=path, slug=started.slug, phases=admission.due(admitted, options), tip=tip)
     for remark in plan.remarks:
         progress.warn(f"{path}:{remark.line}: {remark.text}")
-    return Errand(started=_started(at, path, plan, options), issues=plan.issues)
+    return Errand(started=started, issues=plan.issues)
 
 
 def _started(at: Here, path: str, plan: Plan, options: Resolved) -> RunStarted:

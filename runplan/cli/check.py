@@ -18,7 +18,7 @@ EXAMPLES = """\
   runplan check plans/X.md --fix        add a tracker to a plan of bare phase sections
   runplan check plans/X.md --strict     warnings are errors (exit 2)"""
 
-LARGEST = 5 * 1024 * 1024  #: bytes read before the parser has a say; it refuses larger ones by their size
+LARGEST = 64 * 1024 * 1024  #: bytes read before the parser has a say; it refuses much smaller ones by their size
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

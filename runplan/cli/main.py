@@ -6,6 +6,11 @@ import sys
 
 from runplan import __version__
 
+# Only for the type checker: typing is dear to import.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
 #: verb -> one line. The modules are imported after parsing, so that each costs only what it needs itself.
 VERBS = {
     "start": "work a plan: its next phase, one phase, or all of it",
@@ -94,8 +99,15 @@ def _run(verb: str, words: list[str]) -> int:
         near = difflib.get_close_matches(verb, VERBS, n=1)
         hint = f"; did you mean {near[0]}?" if near else f"; there are: {', '.join(VERBS)}"
         raise UsageError(f"{verb}: no such verb{hint}")
+
+    class Parser(argparse.ArgumentParser):
+        """Says in one line what is wrong with the words."""
+
+        def error(self, message: str) -> NoReturn:
+            raise UsageError(f"{verb}: {message}; see: runplan {verb} --help")
+
     module = importlib.import_module(f"runplan.cli.{verb}")
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog=f"runplan {verb}",
         description=f"{VERBS[verb][0].upper()}{VERBS[verb][1:]}.",
         epilog=f"examples:\n{module.EXAMPLES}",

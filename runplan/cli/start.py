@@ -19,7 +19,9 @@ EXAMPLES = """\
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("plan", metavar="PLAN", help="a path, a base name, or a unique part of one under plans/")
-    parser.add_argument("words", nargs="*", metavar="WORD", help="a phase id or `finish`; `auto`; cherry-pick")
+    parser.add_argument(
+        "words", nargs="*", default=[], metavar="WORD", help="a phase id or `finish`; `auto`; cherry-pick"
+    )
     parser.add_argument("--foreground", action="store_true", help="run here and exit with the outcome")
     parser.add_argument("--dry-run", action="store_true", help="show what would be done and change nothing")
 

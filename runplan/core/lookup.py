@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def find_plan(word: str, plans: Sequence[str], *, place: str) -> str:
     """The one plan of `plans` (repository-relative paths) that is meant; `place` is where they are looked for."""
-    for tries in (_same_path, _same_name, _part):
+    for tries in (_same_path, is_named, _part):
         found = [plan for plan in plans if tries(word, plan)]
         if len(found) == 1:
             return found[0]
@@ -29,7 +29,8 @@ def _same_path(word: str, plan: str) -> bool:
     return PurePosixPath(word) == PurePosixPath(plan)
 
 
-def _same_name(word: str, plan: str) -> bool:
+def is_named(word: str, plan: str) -> bool:
+    """Whether the word is the plan's base name."""
     name = PurePosixPath(plan).name
     return word.lower() in (name.lower(), name.removesuffix(".md").lower())
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from runplan.core.errors import RefusedEarly, UsageError
+from runplan.core.errors import NotFound, RefusedEarly, UsageError
+from runplan.core.ids import read_name
 from runplan.core.keys import LANDINGS
 
 if TYPE_CHECKING:
@@ -126,9 +127,13 @@ def _phase(token: str, phases: Sequence[str] | None) -> str:
     if phases is None or token in phases:
         return token
     alike = [phase for phase in phases if phase.lower() == token.lower()]
-    if len(alike) != 1:
-        raise UsageError(f"{token}: no such word or phase; the phases are {', '.join(phases) or 'none'}")
-    return alike[0]
+    if len(alike) == 1:
+        return alike[0]
+    known = f"the phases are {', '.join(phases) or 'none'}"
+    named = read_name(token)
+    if named is not None and named.id == token and any(sign.isdigit() for sign in token):
+        raise NotFound(f"{token}: no such phase; {known}")
+    raise UsageError(f"{token}: no such word or phase; {known}")
 
 
 # --- schedules -----------------------------------------------------------------------------------------

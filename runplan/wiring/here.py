@@ -7,11 +7,11 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from runplan.adapters.repository import open_repository
+from runplan.adapters.repository import open_repository, require_target
 from runplan.adapters.settings import environment, load
 from runplan.core import names
-from runplan.core.errors import RefusedEarly, UsageError
-from runplan.core.lookup import find_plan
+from runplan.core.errors import RefusedEarly, Unreachable, UsageError
+from runplan.core.lookup import find_plan, is_named
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -41,10 +41,8 @@ class Here(NamedTuple):
     def tip(self) -> str:
         tip = self.repository.git.tip(self.target)
         if tip is None:
-            raise RefusedEarly(
-                f"there is no branch {self.settings.run.target}; set run.target in runplan.toml to the branch that "
-                "receives landings"
-            )
+            require_target(self.repository, self.settings.run.target)
+            raise Unreachable(f"{self.target} cannot be read; see: git fsck")
         return tip
 
     def store(self) -> Store | None:
@@ -80,14 +78,15 @@ def plan_path(at: Here, word: str) -> str:
     """The repository-relative path of the plan that `word` means."""
     root = at.repository.root
     named = Path(os.path.normpath(at.cwd / word))
-    if named.is_dir() and word.endswith(("/", ".md")):
-        raise UsageError(f"{word} is a directory; name the plan file in it")
     if named.is_file():
         for top in (root, _checkout_top(at)):
             if named.is_relative_to(top):
                 return named.relative_to(top).as_posix()
         raise UsageError(f"{word} is not in this repository ({root})")
-    return find_plan(word, known_plans(at), place=at.settings.paths.plans)
+    plans = known_plans(at)
+    if named.is_dir() and not any(is_named(word, plan) for plan in plans):
+        raise UsageError(f"{word} is a directory; name the plan file in it")
+    return find_plan(word, plans, place=at.settings.paths.plans)
 
 
 def _checkout_top(at: Here) -> Path:

@@ -19,6 +19,7 @@ from runplan.adapters.settings import worktree_root
 from runplan.adapters.store.sqlite import Store
 from runplan.adapters.worktrees import Worktrees
 from runplan.app.world import World
+from runplan.core.errors import Unreachable
 from runplan.wiring import testing
 
 if TYPE_CHECKING:
@@ -81,8 +82,12 @@ def session(at: Here) -> Iterator[Session]:
     require_agents(settings.agents, root=at.repository.root, caller=at.env)
     user = repositories.require_workable(at.repository, target=settings.run.target, prefix=settings.run.branch_prefix)
     git, common = at.repository.git, at.repository.common_dir
+    sign = repositories.signing(git)
+    root = worktree_root(at.repository.root, settings, at.env)
+    _make(root, "set run.worktrees to a directory that can be made")
+    _make(at.state, "the journal is kept there")
     places = {
-        "root": worktree_root(at.repository.root, settings, at.env),
+        "root": root,
         "common_dir": common,
         "lock_dir": at.state / "locks",
     }
@@ -96,7 +101,7 @@ def session(at: Here) -> Iterator[Session]:
         yield Session(
             here=at,
             user=user,
-            sign=repositories.signing(git),
+            sign=sign,
             clock=testing.clock(at.env),
             store=store,
             claims=Claims(store, at.state / "locks"),
@@ -104,6 +109,13 @@ def session(at: Here) -> Iterator[Session]:
             worktrees=worktrees,
             removal=removal,
         )
+
+
+def _make(directory: Path, remedy: str) -> None:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Unreachable(f"{directory} cannot be made: {error.strerror}; {remedy}") from error
 
 
 def prompt_template(role: str) -> str:

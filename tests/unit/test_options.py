@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from runplan.core.config import Layer, settle
-from runplan.core.errors import RefusedEarly, UsageError
+from runplan.core.errors import NotFound, RefusedEarly, UsageError
 from runplan.core.options import Mode, Resolved, Words, parse_words, resolve
 
 PHASES = ("1", "4a", "4b", "P1.A")
@@ -19,7 +19,7 @@ def parsed(words: str) -> Words:
 
 
 def refusal(*words: str, phases: tuple[str, ...] | None = PHASES) -> str:
-    with pytest.raises(UsageError) as told:
+    with pytest.raises((UsageError, NotFound)) as told:
         parse_words(words, phases=phases)
     return str(told.value)
 
@@ -36,9 +36,7 @@ def refusal(*words: str, phases: tuple[str, ...] | None = PHASES) -> str:
         pytest.param("4b", Words(phase="4b", mode=Mode.PHASE), id="phase"),
         pytest.param("p1.a direct", Words(phase="P1.A", mode=Mode.PHASE, landing="direct"), id="phase-case"),
         pytest.param("Cherry-Pick", Words(landing="cherry-pick"), id="cherry-pick"),
-        pytest.param(
-            "auto auto pr pr 1 1", Words(phase="1", mode=Mode.PHASE, auto=True, landing="pr"), id="twice"
-        ),
+        pytest.param("auto auto pr pr 1 1", Words(phase="1", mode=Mode.PHASE, auto=True, landing="pr"), id="twice"),
         pytest.param("now", Words(now=True), id="now"),
     ],
 )
@@ -92,9 +90,9 @@ def test_every_takes_the_words_of_its_schedule_quoted_or_not(words: tuple[str, .
         pytest.param("cherry-pick pr", "cherry-pick and pr: a run lands one way", id="pick-pr"),
         pytest.param("4a 4b", "4a and 4b: name one phase", id="two-phases"),
         pytest.param("4a finish", "4a with finish", id="phase-finish"),
-        pytest.param("9", "9: no such word or phase; the phases are 1, 4a, 4b, P1.A", id="D37"),
+        pytest.param("9", "9: no such phase; the phases are 1, 4a, 4b, P1.A", id="D37"),
         pytest.param("fnish", "fnish: no such word or phase; the phases are 1,", id="misspelt"),
-        pytest.param("9 every 4h", "9: no such word or phase", id="unknown-with-every"),
+        pytest.param("9 every 4h", "9: no such phase", id="unknown-with-every"),
         pytest.param("Stop", "Stop: a command of its own; say runplan stop", id="A14"),
     ],
 )

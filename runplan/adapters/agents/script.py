@@ -11,7 +11,7 @@ import marshal
 import sys
 import tomllib
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 from runplan.adapters.agents import script_player
 from runplan.core.dispatch import AgentEvent, Message, Role, ToolUsed
@@ -45,11 +45,24 @@ def launch(table: AgentTable, task: Task) -> tuple[str, ...]:
     return (sys.executable, "-I", "-S", "-c", _PLAY, str(Path(script_player.__file__).parent), str(chosen))
 
 
+def check(path: Path) -> None:
+    """Refuse a script that could not be played, whatever phase and role it is asked for."""
+    for phase, roles in _phases(_parsed(path), str(path)).items():
+        for role, steps in roles.items():
+            _checked(steps, f'{path}: [[phase."{phase}".{role}]]')
+
+
+def _phases(script: dict[str, object], origin: str) -> dict[str, dict[str, object]]:
+    phases = script.get("phase", {})
+    shaped = isinstance(phases, dict) and all(isinstance(roles, dict) for roles in phases.values())
+    if not shaped or set(script) - {"phase"}:
+        raise SettingsError(f'{origin}: a script holds [[phase."<id>".<role>]] tables only')
+    return cast("dict[str, dict[str, object]]", phases)
+
+
 def steps_for(script: dict[str, object], task: Task, *, origin: str) -> list[Step]:
     """The steps for the phase and the role: `verify2` before `verify` in cycle 2, the phase before "*"."""
-    phases = script.get("phase", {})
-    if not isinstance(phases, dict) or set(script) - {"phase"}:
-        raise SettingsError(f'{origin}: a script holds [[phase."<id>".<role>]] tables only')
+    phases = _phases(script, origin)
     for phase in (task.phase, "*"):
         roles = phases.get(phase, {})
         for role in (f"{task.role}{task.cycle}", str(task.role)):

@@ -61,11 +61,15 @@ def refused(worktrees: ports.Worktrees, branch: str, base: str, *, known: bool) 
     rename = f"look at it, then: git branch -m {short} {short}-kept"
     match worktrees.standing(branch, base):
         case Poisoned(behind=behind):
-            return f"the branch {short} exists and is {behind} commits behind the target; {rename}"
+            return f"the branch {short} exists and lies {_commits(behind)} behind the target; {rename}"
         case Ahead(ahead=ahead):
-            return f"the branch {short} exists and holds {ahead} commits that runplan did not make; {rename}"
+            return f"the branch {short} exists and holds {_commits(ahead)} that runplan did not make; {rename}"
         case _:
             return ""
+
+
+def _commits(number: int) -> str:
+    return f"{number} commit{'' if number == 1 else 's'}"
 
 
 def _put_aside(world: World, branch: str, base: str) -> str:

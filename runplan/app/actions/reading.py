@@ -80,8 +80,10 @@ def _next(plan: Plan, phase: Phase, tip: str) -> PlanRead:
 
 def _needs(plan: Plan, phase: Phase, missing: tuple[str, ...]) -> str:
     standing = ", ".join(f"{other} ({found.status})" for other in missing if (found := plan.phase(other)))
-    return f"phase {phase.id} depends on {standing}; first run: runplan start {plan.path} {missing[0]}"
+    return f"phase {phase.id} depends on {standing}; first run: runplan start {plan.path} {missing[0]} --foreground"
 
 
 def _obstacle(one: target.Obstacle) -> str:
-    return f"phase {one.phase} waits for {', '.join(one.missing)}" if one.missing else f"phase {one.phase} is blocked"
+    if one.missing:
+        return f"phase {one.phase} waits for {', '.join(one.missing)}"
+    return f"phase {one.phase} is marked blocked; clear its status in the plan when it may be worked"
