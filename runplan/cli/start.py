@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> Exit:
 
         errand = errand_for(at, args.plan, args.words)
         if isinstance(errand, str):
-            print(errand, file=sys.stderr)
+            print(f"runplan: {errand}", file=sys.stderr)
             return Exit.DONE
         if args.dry_run:
             print(dry_run(at, errand))

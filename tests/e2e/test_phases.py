@@ -164,7 +164,7 @@ def test_a_plan_whose_rows_are_all_done_is_marked_complete_and_nothing_else(proj
     assert subjects(project, before) == ["x: mark the plan complete"]
     assert project.repo.git("diff", "--name-only", before, "main") == "plans/X.md"
     again = project.start("finish", "auto")
-    assert (again.code, again.err) == (0, "plans/X.md: the plan is already complete; nothing to do\n")
+    assert (again.code, again.err) == (0, "runplan: plans/X.md: the plan is already complete; nothing to do\n")
 
 
 @pytest.fixture

@@ -1,0 +1,311 @@
+"""Whatever cannot be worked is refused in one line that names the place and the remedy, and changes nothing."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.cli import Project, a_plan, a_project, copied
+from tests.support.repos import init_repo
+from tests.support.scripts import set_up
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+START = ("start", "X", "auto", "--foreground")
+NARRATIVE = "# Plan: X\n\n## Goal\n\nFirst this, then that.\n"
+NO_PROGRAM = '[agents]\nimplementer = "a"\nverifier = "a"\n[agents.a]\nkind = "command"\nargv = ["no-such-program"]\n'
+CIRCLE = a_plan("1", "2", depends={"1": "Phase 2.", "2": "Phase 1."})
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """A project with one phase, to be copied."""
+    return a_project(tmp_path_factory.mktemp("model"), "1")
+
+
+@pytest.fixture
+def project(model: Project, tmp_path: Path) -> Project:
+    return copied(model, tmp_path)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bad:
+    """An input and its refusal."""
+
+    told: str  #: stands in the one line on standard error
+    code: int = 2
+    words: tuple[str, ...] = START
+    make: Callable[[Project], object] = lambda _: None
+    env: dict[str, str] = field(default_factory=dict)
+    place: Callable[[Project], Path] = lambda project: project.path
+
+
+def plan(text: str) -> Callable[[Project], object]:
+    return lambda project: set_up(project, plan=text)
+
+
+def settings(text: str) -> Callable[[Project], object]:
+    return lambda project: set_up(project, settings=text)
+
+
+def plan_bytes(content: bytes) -> Callable[[Project], object]:
+    def write(project: Project) -> None:
+        (project.path / "plans/X.md").write_bytes(content)
+        project.repo.commit("Set up")
+
+    return write
+
+
+def start(*words: str) -> tuple[str, ...]:
+    return ("start", *words, "--foreground")
+
+
+def bare(project: Project) -> Path:
+    path = project.home / "bare"
+    project.repo.git("clone", "-q", "--bare", ".", str(path))
+    return path
+
+
+def ahead(project: Project) -> None:
+    project.repo.git("checkout", "-q", "-b", "runplan/x/1")
+    project.repo.commit("Mine", **{"mine.txt": "mine\n"})
+    project.repo.git("checkout", "-q", "main")
+
+
+def behind(project: Project) -> None:
+    project.repo.git("branch", "runplan/x/1")
+    project.repo.commit("On")
+
+
+PLANS = {
+    "missing plan": Bad(
+        code=3,
+        words=start("plans/NO.md"),
+        told="plans/NO.md: no such plan, neither as a path nor under plans/; did you mean X.md?",
+    ),
+    "ambiguous plan": Bad(
+        code=3,
+        words=start("old"),
+        make=lambda project: project.repo.commit(
+            "Set up", **{"plans/old-a.md": a_plan("1"), "plans/old-b.md": a_plan("1")}
+        ),
+        told="old may be plans/old-a.md or plans/old-b.md; say which",
+    ),
+    "directory": Bad(words=start("plans"), told="plans is a directory; name the plan file in it"),
+    "binary file": Bad(
+        make=plan_bytes(b"\n" + bytes(range(256))),
+        told="plans/X.md:2: a binary file (it holds NUL bytes); a plan is UTF-8 text",
+    ),
+    "50 MB": Bad(
+        make=plan_bytes(b"x" * 50 * 1024 * 1024), told="plans/X.md:1: the file is 50.0 MB, a plan has at most 5 MB"
+    ),
+    "no phases": Bad(make=plan(NARRATIVE), told="plans/X.md:1: no phases found: neither a Progress Tracker"),
+    "two headings": Bad(
+        make=plan(a_plan("1") + "\n## Phase 1 — Again\n"),
+        told="plans/X.md:19: two headings are called '1', the first on line 13",
+    ),
+    "circle": Bad(make=plan(CIRCLE), told="plans/X.md:14: the phases wait for each other: 1 → 2 → 1; break the circle"),
+    "needs a phase": Bad(
+        words=start("X", "2"),
+        make=plan(a_plan("1", "2", depends={"2": "Phase 1."})),
+        told="plans/X.md: phase 2 depends on 1 (todo); first run: runplan start plans/X.md 1 --foreground",
+    ),
+    "marked blocked": Bad(
+        make=plan(a_plan("1").replace("⬚", "🔴 Blocked")),
+        told="phase 1 is marked blocked; clear its status in the plan",
+    ),
+    "delegated": Bad(
+        make=plan(a_plan("1").replace("### Work", "Execution: direct\n\n### Work")),
+        told="plans/X.md:13: phase 1 asks for `Execution: direct`",
+    ),
+    "no such phase": Bad(code=3, words=start("X", "9"), told="9: no such phase; the phases are 1"),
+    "not committed": Bad(
+        words=start("N"),
+        make=lambda project: project.repo.write("plans/N.md", a_plan("1")),
+        told="plan-not-committed: plans/N.md is not committed on main; run: git add plans/N.md && git commit",
+    ),
+    "edited": Bad(
+        make=lambda project: project.repo.write("plans/X.md", a_plan("1", "2")),
+        told="plan-not-committed: plans/X.md in the checkout differs from main; commit it there, run: git add",
+    ),
+}
+
+SETTINGS = {
+    "unknown key": Bad(
+        make=settings('[run]\nlandng = "pr"\n'), told="runplan.toml: [run] landng: unknown key; did you mean 'landing'?"
+    ),
+    "invalid TOML": Bad(make=settings("[run\n"), told="runplan.toml:7: invalid TOML"),
+    "wrong variable": Bad(env={"RUNPLAN_RUN_LANDING": "x"}, told="RUNPLAN_RUN_LANDING: [run] landing: must be one of"),
+    "target": Bad(
+        make=settings('[run]\ntarget = "trunk"\n'),
+        told="the target branch trunk does not exist; set run.target to one of: main",
+    ),
+    "unknown agent": Bad(make=settings('[agents.other]\nkind = "nobody"\n'), told="runplan.toml: [agents.other] kind"),
+    "missing agent": Bad(
+        make=lambda project: project.commit_file("runplan.toml", NO_PROGRAM),
+        told="agent-missing: agents.implementer: no-such-program is not installed or not on PATH; install it, or name",
+    ),
+    "missing script": Bad(
+        make=lambda project: (project.path / "agent.toml").unlink(),
+        told="agent-missing: agents.implementer: there is no script agent.toml",
+    ),
+    "misspelt step": Bad(
+        make=lambda project: set_up(project, agent='[[phase."7".fix]]\nwirte = "x"\n'),
+        told='agent.toml: [[phase."7".fix]]: step 1 (wirte): needs exactly one of',
+    ),
+    "tests without a command": Bad(
+        make=lambda project: project.repo.commit("Set up", **{"pytest.ini": "[pytest]\n"}),
+        told="the repository has tests (pytest.ini) but tests.command is empty; set it in runplan.toml under [tests]",
+    ),
+    "worktrees": Bad(code=5, make=settings('[run]\nworktrees = "/proc/none"\n'), told="/proc/none cannot be made: "),
+}
+
+REPOSITORIES = {
+    "no repository": Bad(
+        place=lambda project: project.home, told="is not in a git repository; run git init, or go to one"
+    ),
+    "bare": Bad(place=bare, told="is a bare repository, without a checkout; go to a clone or to a worktree of it"),
+    "empty": Bad(
+        place=lambda project: init_repo(project.home / "empty").path,
+        told="has no commit yet; make one: git commit --allow-empty -m Start",
+    ),
+    "no identity": Bad(
+        make=lambda project: project.repo.git("config", "--remove-section", "user"),
+        told="git does not know who you are; run: git config user.name",
+    ),
+    "no signature": Bad(
+        make=lambda project: project.repo.git("config", "commit.gpgsign", "true"),
+        env={"GNUPGHOME": "/nonexistent"},
+        told="commit.gpgsign is on, but signing does not work without a person",
+    ),
+    "prefix taken": Bad(
+        make=lambda project: project.repo.git("branch", "runplan"),
+        told="the branch runplan leaves no room for branches under runplan/; set run.branch_prefix",
+    ),
+    "foreign branch": Bad(
+        make=ahead,
+        told="the branch runplan/x/1 exists and holds 1 commit that runplan did not make; look at it",
+    ),
+    "poisoned branch": Bad(
+        make=behind,
+        words=start("X", "finish", "auto"),
+        told="the branch runplan/x/1 exists and lies 1 commit behind the target; look at it",
+    ),
+    "journal in the way": Bad(
+        code=5,
+        make=lambda project: project.repo.write(".git/runplan", ""),
+        told=".git/runplan cannot be made: File exists",
+    ),
+}
+
+WORDS = {
+    "verb": Bad(words=("strat", "X"), told="strat: no such verb; did you mean start?"),
+    "word": Bad(words=start("X", "fnish"), told="fnish: no such word or phase; the phases are 1"),
+    "option": Bad(
+        words=("start", "X", "--forground"),
+        told="start: unrecognized arguments: --forground; see: runplan start --help",
+    ),
+    "no plan": Bad(
+        words=("start",), told="start: the following arguments are required: PLAN; see: runplan start --help"
+    ),
+    "no daemon": Bad(
+        words=("start", "X", "finish", "auto"),
+        told="there is no daemon in this version of runplan; add --foreground to run it here",
+    ),
+    "pr": Bad(words=start("X", "pr"), told="landing by pr is not in this version of runplan; use cherry-pick"),
+    "every": Bad(
+        words=start("X", "every", "4h"),
+        told="schedules need the daemon, which is not in this version of runplan; leave `every` out",
+    ),
+    "start by an agent": Bad(
+        env={"RUNPLAN_AGENT": "1"}, told="start does not run inside an agent (RUNPLAN_AGENT is set)"
+    ),
+    "approve by an agent": Bad(
+        words=("approve", "X"), env={"RUNPLAN_AGENT": "1"}, told="approve does not run inside an agent"
+    ),
+    "reject by an agent": Bad(
+        words=("reject", "X"), env={"RUNPLAN_AGENT": "1"}, told="reject does not run inside an agent"
+    ),
+    "nothing to approve": Bad(
+        code=3,
+        words=("approve", "X"),
+        told="no candidate of plans/X.md waits for approval; see: runplan status plans/X.md",
+    ),
+    "nothing to report": Bad(
+        code=3,
+        words=("report", "X"),
+        told="nothing to report of plans/X.md yet; start it: runplan start plans/X.md --foreground",
+    ),
+    "no log": Bad(code=3, words=("logs", "X"), told="no run of plans/X.md is recorded here"),
+    "nothing to explain": Bad(code=3, words=("explain", "X"), told="no run of plans/X.md is recorded here"),
+    "check of a directory": Bad(words=("check", "plans"), told="plans is a directory; name the plan file in it"),
+    "check of nothing": Bad(code=3, words=("check", "plans/NO.md"), told="plans/NO.md: no such file"),
+}
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        pytest.param(bad, id=f"{kind}: {name}")
+        for kind, table in (("plan", PLANS), ("settings", SETTINGS), ("repository", REPOSITORIES), ("words", WORDS))
+        for name, bad in table.items()
+    ],
+)
+def test_bad_input_gets_one_line_and_changes_nothing(project: Project, bad: Bad) -> None:
+    bad.make(project)
+    place = bad.place(project)
+    before = everything(project)
+    ran = project.runplan_in(place, *bad.words, **bad.env)
+    assert (ran.code, ran.out) == (bad.code, ""), ran.err
+    assert ran.err.startswith("runplan: ")
+    assert bad.told in ran.err
+    assert ran.err.count("\n") == 1
+    assert everything(project) == before
+
+
+def everything(project: Project) -> dict[str, str]:
+    """Every file of the project and of the home directory, the repository's own among them."""
+    places = (project.path, project.home)
+    files = (path for place in places for path in place.rglob("*") if path.is_file() and "/.cache" not in str(path))
+    return {str(path): hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest() for path in files}
+
+
+@pytest.mark.parametrize("words", [("finish", "auto"), ("2",)])
+def test_a_dry_run_tells_what_would_be_done_and_changes_nothing(project: Project, words: tuple[str, ...]) -> None:
+    set_up(project, plan=a_plan("1", "2"))
+    before = everything(project)
+    ran = project.runplan("start", "X", *words, "--dry-run")
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.startswith("plan        plans/X.md (X)\ntarget      main, landing by cherry-pick\n")
+    due = ["1", "2"] if "finish" in words else ["2"]
+    assert [line.split()[1] for line in ran.out.splitlines() if line.startswith("phase ")] == due
+    assert ran.out.endswith("Nothing was changed.\n")
+    assert everything(project) == before
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "told"),
+    [
+        pytest.param(a_plan("1", front="status: complete"), (), "the plan is already complete", id="complete"),
+        pytest.param(a_plan("1", front="").replace("⬚", "✅"), (), "every phase is done", id="all done"),
+        pytest.param(
+            a_plan("1", "2").replace("1 — Step 1 | ⬚ | |", "1 — Step 1 | ✅ Done | `abc1234` |"),
+            ("1",),
+            "phase 1 is already done (abc1234)",
+            id="phase done",
+        ),
+    ],
+)
+def test_nothing_to_do_is_no_error_and_changes_nothing(
+    project: Project, text: str, words: tuple[str, ...], told: str
+) -> None:
+    set_up(project, plan=text)
+    before = everything(project)
+    ran = project.start(*words, "auto")
+    assert (ran.code, ran.out, ran.err) == (0, "", f"runplan: plans/X.md: {told}; nothing to do\n")
+    assert everything(project) == before
