@@ -11,6 +11,8 @@ from runplan.adapters.agents.task import Task
 from runplan.adapters.environment import agent_environment, task_environment
 from runplan.adapters.gittrace import trace_environment
 from runplan.core.errors import RefusedEarly
+from runplan.core.guard import signing
+from runplan.core.keys import DISPATCHED
 from runplan.core.reasons import Reason
 
 if TYPE_CHECKING:
@@ -19,9 +21,6 @@ if TYPE_CHECKING:
 
     from runplan.core.config import AgentsSettings, AgentTable
     from runplan.core.dispatch import Role
-
-#: The kinds that can be dispatched: each a module of adapters/agents with `launch` and `read`.
-KINDS = ("command", "script")
 
 
 class Agents:
@@ -53,7 +52,8 @@ class Agents:
             return_file=str(directory / "return.json"),
         )
         env = agent_environment(self._caller, keep=table.env, settings=variables)
-        return argv, env | trace_environment(directory / "git.trace"), table.kind
+        own = {"GIT_COMMITTER_EMAIL": signing(dispatch).email}
+        return argv, env | own | trace_environment(directory / "git.trace"), table.kind
 
     def command(self, line: str, *, dispatch: str, role: Role, phase: str) -> tuple[tuple[str, ...], dict[str, str]]:
         """Tests and setup see the caller's environment: they are the user's own. One stream keeps their order."""
@@ -73,7 +73,7 @@ def require_agents(settings: AgentsSettings, *, root: Path, caller: Mapping[str,
     """Refuse before any work what could not be dispatched later."""
     for role, name in (("implementer", settings.implementer), ("verifier", settings.verifier)):
         table = settings.agent(name)
-        if table.kind not in KINDS:
+        if table.kind not in DISPATCHED:
             raise RefusedEarly(
                 f"agents.{role} = {name!r}: this version of runplan cannot dispatch {table.kind} agents; "
                 f'wrap its command line in an [agents.<name>] table with kind = "command" (docs/agents.md)'

@@ -12,6 +12,7 @@ from runplan.core import testinfra
 from runplan.core.errors import GitFailed, RefusedEarly, Unreachable
 from runplan.core.facts import PROGRAMS, Cast, Facts, Place
 from runplan.core.gitfacts import Identity
+from runplan.core.keys import DISPATCHED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -66,7 +67,8 @@ def _cast(root: Path, agents: AgentsSettings, role: str, env: Mapping[str, str])
     program = agent.argv[0] if agent.argv else agent.kind
     # A path with a slash is taken from the worktree, which holds what the checkout holds.
     where = str(root / program) if "/" in program else program
-    return Cast(role=role, agent=name, program=program, found=_on_path(where, env))
+    dispatched = agent.kind in DISPATCHED
+    return Cast(role=role, agent=name, program=program, found=_on_path(where, env), dispatched=dispatched)
 
 
 def _on_path(program: str, env: Mapping[str, str]) -> bool:

@@ -13,7 +13,6 @@ from runplan.core.errors import Exit, SettingsError
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
 
     from runplan.core.doctor import Check
 
@@ -27,8 +26,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
-def run(args: argparse.Namespace, leftovers: Sequence[str] = ()) -> Exit:
-    checks = _examine(Path.cwd(), leftovers)
+def run(args: argparse.Namespace) -> Exit:
+    checks = _examine(Path.cwd())
     if args.json:
         print(json.dumps([asdict(each) for each in checks], indent=2, ensure_ascii=False))
     else:
@@ -36,7 +35,7 @@ def run(args: argparse.Namespace, leftovers: Sequence[str] = ()) -> Exit:
     return Exit.DONE if all(each.ok for each in checks) else Exit.USAGE
 
 
-def _examine(here: Path, leftovers: Sequence[str]) -> tuple[Check, ...]:
+def _examine(here: Path) -> tuple[Check, ...]:
     from runplan.adapters.discovery import cast, look_around, worktree_place
     from runplan.adapters.settings import environment, load, worktree_root
 
@@ -53,8 +52,18 @@ def _examine(here: Path, leftovers: Sequence[str]) -> tuple[Check, ...]:
         place=worktree_place(worktree_root(root, settings, env)),
         cast=cast(root, settings.agents, env=env),
         unusable=unusable,
-        leftovers=leftovers,
+        leftovers=[] if unusable or facts.empty else _leftovers(),
     )
+
+
+def _leftovers() -> list[str]:
+    """What `runplan gc` would take away; what is kept aside on purpose is no fault."""
+    from runplan.core.gitfacts import Removed
+    from runplan.wiring.here import here
+    from runplan.wiring.leftovers import collect
+
+    with here() as at:
+        return [one.what for one in collect(at, dry_run=True) if isinstance(one, Removed)]
 
 
 def _told(each: Check) -> str:

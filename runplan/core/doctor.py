@@ -90,6 +90,10 @@ def _worktrees(place: Place) -> Check:
 
 
 def _agent(cast: Cast) -> Check:
+    if not cast.dispatched:
+        detail = f"{cast.agent}: this version dispatches it only as a command"
+        remedy = f'give [agents.{cast.agent}] in runplan.toml kind = "command" and an argv; docs/agents.md shows how'
+        return Check(name=cast.role, ok=False, detail=detail, remedy=remedy)
     if cast.found:
         return Check(name=cast.role, ok=True, detail=f"{cast.agent} ({cast.program})")
     remedy = f"install {cast.program}, or name another agent: agents.{cast.role}"

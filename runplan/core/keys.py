@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 #: The built-in agents: what a table's `kind` may say, and what may be named without a table.
 KINDS = ("claude", "codex", "gemini", "opencode", "qwen", "aider", "mini", "command", "script")
 
+#: The kinds that can be dispatched today; the others are wrapped in a table of kind "command".
+DISPATCHED = ("command", "script")
+
 LANDINGS = ("cherry-pick", "pr", "direct")
 
 

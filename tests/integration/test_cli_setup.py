@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import tomllib
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser
 from typing import TYPE_CHECKING
 
 import pytest
@@ -64,7 +64,9 @@ def test_init_writes_what_it_found_and_names_the_next_command(
     values = tomllib.loads((repo.path / "runplan.toml").read_text(encoding="utf-8"))
     assert values["run"] == {"target": "main"}
     assert values["tests"] == {"command": "make test"}
-    assert values["agents"] == {"implementer": "claude", "verifier": "codex", "planner": "claude"}
+    assert [values["agents"][role] for role in ("implementer", "verifier", "planner")] == ["claude", "codex", "claude"]
+    assert values["agents"]["claude"]["kind"] == "command"
+    assert values["agents"]["codex"]["argv"][0] == "codex"
     told = capsys.readouterr().out
     assert "claude implements, codex verifies" in told
     assert str(repo.path / "runplan.toml") in told
@@ -168,20 +170,24 @@ def test_the_doctor_goes_on_when_the_settings_cannot_be_read(
     monkeypatch.chdir(repo.path)
     assert call(doctor) is Exit.USAGE
     told = capsys.readouterr().out.splitlines()
-    assert [line for line in told if line.startswith("FAIL")] == [
-        "FAIL  settings    runplan.toml:1: invalid TOML: Expected ']' at the end of a table declaration"
-    ]
+    faults = [line for line in told if line.startswith("FAIL")]
+    assert faults[0] == "FAIL  settings    runplan.toml:1: invalid TOML: Expected ']' at the end of a table declaration"
     assert "-> " in told[2]
+    # The defaults name agents that have to be wrapped.
+    assert [line.split()[1] for line in faults[1:]] == ["implementer", "verifier"]
 
 
 def test_the_doctor_tells_of_leftovers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     install(tmp_path, "claude", "codex")
-    monkeypatch.chdir(make_repo(tmp_path / "app").path)
-    assert doctor.run(Namespace(json=False)) is Exit.DONE
-    assert doctor.run(Namespace(json=False), ["worktree app-x"]) is Exit.USAGE
-    assert "worktree app-x\n                  -> runplan gc" in capsys.readouterr().out
+    repo = make_repo(tmp_path / "app")
+    monkeypatch.chdir(repo.path)
+    call(init)
+    assert call(doctor) is Exit.DONE
+    repo.git("branch", "runplan/x/1")
+    assert call(doctor) is Exit.USAGE
+    assert "refs/heads/runplan/x/1\n                  -> runplan gc" in capsys.readouterr().out
 
 
 # --- config --------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from runplan.core.config import Layer, settle
-from runplan.core.facts import Facts
+from runplan.core.facts import PROGRAMS, WRAPPED, Facts
 from runplan.core.gitfacts import Identity
 from runplan.core.keys import KEYS
 from runplan.core.settingstext import defaults_text, init_text, toml
@@ -52,7 +52,15 @@ def test_init_sets_what_was_found_and_leaves_the_rest_commented() -> None:
     text = init_text(FOUND)
     assert tomllib.loads(text) == {
         "run": {"target": "trunk", "remote": "upstream"},
-        "agents": {"implementer": "codex", "verifier": "aider", "planner": "codex"},
+        "agents": {
+            "implementer": "codex",
+            "verifier": "aider",
+            "planner": "codex",
+            **{
+                name: {"kind": "command", "argv": list(WRAPPED[name][0]), "env": list(WRAPPED[name][1])}
+                for name in ("codex", "aider")
+            },
+        },
         "tests": {"command": "make test"},
         "limits": {},
         "paths": {},
@@ -74,7 +82,11 @@ def test_init_text_means_the_defaults_when_its_comments_are_taken_away() -> None
 
 def test_one_agent_alone_plays_every_role() -> None:
     agents = tomllib.loads(init_text(replace(FOUND, installed=("claude",))))["agents"]
-    assert set(agents.values()) == {"claude"}
+    assert {agents[role] for role in ("implementer", "verifier", "planner")} == {"claude"}
+
+
+def test_every_known_program_can_be_wrapped() -> None:
+    assert WRAPPED.keys() == set(PROGRAMS)
 
 
 def test_without_any_agent_init_says_so_and_shows_a_command() -> None:
