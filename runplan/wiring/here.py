@@ -119,6 +119,13 @@ def _plans_on_target(at: Here, place: str) -> Iterator[str]:
 
 
 def slug_of(at: Here, plan: str) -> str:
+    """What the plan is called in branch, worktree and report: once run, for good, whatever namesakes come later."""
+    store = at.store()
+    earlier = store.facts(plan, "RunStarted") if store else []
+    if earlier:
+        import json
+
+        return str(json.loads(earlier[-1].body)["slug"])
     return names.plan_key(plan, known_plans(at))
 
 
