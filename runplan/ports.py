@@ -172,7 +172,7 @@ class Guard(Protocol):
         *,
         own: Collection[str],
         tools: Sequence[ToolUsed],
-        worktree: Path | None,
+        agent: Identity,
         trace: Path | None,
     ) -> tuple[Finding, ...]:
         """What changed since, each laid at the agent's door only on evidence: reflog, tool events, git's own trace."""

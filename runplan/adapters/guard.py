@@ -13,9 +13,8 @@ from runplan.adapters.registry import entries as worktree_entries
 from runplan.adapters.repository import refs_snapshot
 from runplan.adapters.restoring import Restorer
 from runplan.adapters.status import status_of
-from runplan.adapters.worktrees import OWN_INDEX
 from runplan.core.gitfacts import Finding, Identity
-from runplan.core.guard import STASH, Evidence, FileStamp, Logged, Stamp, compare, read_log, since, written_files
+from runplan.core.guard import AGENT, STASH, Evidence, FileStamp, Logged, Stamp, compare, read_log, since, written_files
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -57,13 +56,12 @@ class Guard:
         *,
         own: Collection[str],
         tools: Sequence[ToolUsed],
-        worktree: Path | None = None,
+        agent: Identity = AGENT,
         trace: Path | None = None,
     ) -> tuple[Finding, ...]:
         """What changed since `before` and is not plainly the user's. Only the refs in `own` may have moved.
 
-        `worktree` is the agent's own; branches in other leased worktrees are those of other runs. `trace` is
-        what git wrote down below the agent (adapters/gittrace.py).
+        `agent` is the name it signs with, `trace` what git wrote down below it (adapters/gittrace.py).
         """
         old = _stamp(before)
         if trace is not None:
@@ -74,7 +72,7 @@ class Guard:
             tagger=self._tagger,
             head_entries=self._head_entries(_number(before["head_log"])),
             tools=tools,
-            others=self._branches_of_runs(besides=worktree),
+            agent=agent,
             prefix=self._prefix,
         )
         found = compare(old, self._seen(), evidence, own=own)
@@ -132,11 +130,6 @@ class Guard:
         line = next((line for line in lines if line.startswith("tagger ")), "")
         name, _, rest = line.removeprefix("tagger ").partition(" <")
         return Identity(name=name, email=rest.partition(">")[0])
-
-    def _branches_of_runs(self, *, besides: Path | None) -> frozenset[str]:
-        """The branches checked out in worktrees that runplan leased; by our own index we know them."""
-        leased = (entry for entry in worktree_entries(self._common_dir) if (entry.directory / OWN_INDEX).exists())
-        return frozenset(entry.attached for entry in leased if entry.attached and entry.worktree != besides)
 
     def _written(self, tools: Sequence[ToolUsed], moment: int) -> Iterator[Finding]:
         """Files of the checkout that the agent says it wrote, and that did change."""

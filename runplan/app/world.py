@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from runplan.core import names
+from runplan.core.errors import Unreachable
 from runplan.core.times import git_date, iso
 
 if TYPE_CHECKING:
@@ -61,6 +62,14 @@ class World:
 
     def branch(self, phase: str) -> str:
         return f"refs/heads/{names.branch(self.settings.run.branch_prefix, self.slug, phase)}"
+
+    def tip(self) -> str:
+        """Where the target stands; it can be gone only because somebody took it away meanwhile."""
+        tip = self.objects.tip(self.target)
+        if tip is None:
+            name = self.settings.run.target
+            raise Unreachable(f"the branch {name} is gone; make it again, then start {self.plan} again")
+        return tip
 
     def iso(self) -> str:
         return iso(self.clock.now())

@@ -6,7 +6,7 @@ What counts as evidence, and what is done without any, is written down in docs/a
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from runplan.core.gitfacts import Finding, Identity
@@ -20,6 +20,13 @@ if TYPE_CHECKING:
     from runplan.core.gitwords import GitCommand
 
 AGENT = Identity(name="runplan agent", email="agent@runplan.invalid")
+
+
+def signing(dispatch: str) -> Identity:
+    """By which name the agent of one dispatch, and of no other, moves refs."""
+    return Identity(name=AGENT.name, email=f"agent+{dispatch}@runplan.invalid")
+
+
 STASH = "refs/stash"
 OURS = "refs/runplan/"
 REMOTES = "refs/remotes/"
@@ -65,7 +72,7 @@ class Evidence:
     tagger: Callable[[Oid], Identity | None]
     head_entries: Sequence[Logged] = ()  #: of the main checkout's HEAD, since the first stamp
     tools: Sequence[ToolUsed] = ()
-    others: Collection[str] = field(default=())  #: branches that other runs work on
+    agent: Identity = AGENT  #: who is judged; what agents of other runs do, their own guards judge
     prefix: str = ""  #: full ref prefix of the branches runplan itself makes and removes
 
 
@@ -90,32 +97,28 @@ def compare(before: Stamp, after: Stamp, evidence: Evidence, *, own: Collection[
 
 def _ref(name: str, old: Oid, new: Oid, evidence: Evidence) -> Finding | None:
     entries = evidence.entries(name, old) if new else ()
-    agents = [entry for entry in entries if entry.who == AGENT]
+    agents = [entry for entry in entries if entry.who == evidence.agent]
     if agents:
-        return _by_reflog(name, old, new, entries, agents, evidence)
+        return _by_reflog(name, old, new, entries, agents)
     if entries:
-        return None  # the user's, by their own name
-    if _names_ref(evidence.tools, name) or (new and evidence.tagger(new) == AGENT):
+        return None  # the user's, by their own name, or another run's
+    if _names_ref(evidence.tools, name) or (new and evidence.tagger(new) == evidence.agent):
         return Finding(kind="ref", name=name, old=old, new=new, by_agent=True)
     if not old or (not new and evidence.prefix and name.startswith(evidence.prefix)):
         return None  # nothing was lost; or it is one of ours, which runplan removes itself
     return Finding(kind="ref", name=name, old=old, new=new, by_agent=False)
 
 
-def _by_reflog(
-    name: str, old: Oid, new: Oid, entries: Sequence[Logged], agents: Sequence[Logged], evidence: Evidence
-) -> Finding | None:
-    if name in evidence.others:
-        return None  # that run's own guard looks after it
+def _by_reflog(name: str, old: Oid, new: Oid, entries: Sequence[Logged], agents: Sequence[Logged]) -> Finding | None:
     if name.startswith(REMOTES) and all(entry.message.startswith(("fetch", "pull")) for entry in agents):
         return None  # a copy of what the remote says
-    # When the user has built on it, putting it back would undo their work as well.
+    # When somebody has built on it, putting it back would undo their work as well.
     return Finding(kind="ref", name=name, old=old, new=new, by_agent=True, safe=len(agents) == len(entries))
 
 
 def _stashes(before: Stamp, after: Stamp, evidence: Evidence) -> Iterator[Finding]:
     for entry in evidence.entries(STASH, ""):
-        if entry.new in after.stashes and entry.new not in before.stashes and entry.who == AGENT:
+        if entry.new in after.stashes and entry.new not in before.stashes and entry.who == evidence.agent:
             yield Finding(kind="stash", name=STASH, old="", new=entry.new, by_agent=True)
     by_agent = any(command.loses_stashes for command in _commands(evidence.tools))
     for oid in before.stashes:
@@ -124,7 +127,7 @@ def _stashes(before: Stamp, after: Stamp, evidence: Evidence) -> Iterator[Findin
 
 
 def _head(before: Stamp, after: Stamp, evidence: Evidence) -> Finding | None:
-    agents = [entry for entry in evidence.head_entries if entry.who == AGENT]
+    agents = [entry for entry in evidence.head_entries if entry.who == evidence.agent]
     if before.head == after.head or not agents:
         return None
     safe = len(agents) == len(evidence.head_entries) and agents[0].old == agents[-1].new

@@ -85,6 +85,37 @@ def test_two_plans_of_one_repository_land_side_by_side_each_phase_once(tmp_path:
         assert project.show(f"main:plans/{plan}.md").count("✅ Done") == 2
 
 
+#: An agent that works, and reaches for a branch that is not its own.
+MOVES_FEATURE = ('write = "2.txt"', 'commit = "2"', 'git = ["branch", "-f", "feature", "HEAD"]')
+
+
+def test_an_agent_is_not_accused_of_what_the_agent_of_another_run_does(tmp_path: Path) -> None:
+    """That one fails for what it did, its work is kept, and the innocent run lands."""
+    project = a_project(tmp_path, "1")
+    project.repo.git("branch", "feature")
+    feature = project.repo.head("feature")
+    project.plan(a_plan("2"), name="plans/Y.md")
+    here, go, moved, stop = (tmp_path / name for name in ("here", "go", "moved", "stop"))
+    steps = {
+        "1": [f'write = "{here}"', f'wait_for = "{go}"', 'write = "1.txt"'],
+        "2": [*MOVES_FEATURE, f'write = "{moved}"', f'wait_for = "{stop}"'],
+    }
+    project.agent("".join(f'[[phase."{phase}".implement]]\n{step}\n' for phase in steps for step in steps[phase]))
+    innocent = project.popen("start", "X", "finish", "auto", "--foreground")
+    until(here.exists)
+    guilty = project.popen("start", "Y", "finish", "auto", "--foreground")
+    until(moved.exists)
+    go.touch()
+    landed = ended(innocent)
+    stop.touch()
+    failed = ended(guilty)
+    assert (landed.code, "guard" in landed.err) == (0, False), landed.err
+    assert (failed.code, failed.last) == (1, "runplan: failed: guard-violated"), failed.err
+    assert project.landed() == ["1"]
+    assert project.repo.head("feature") == feature
+    assert project.repo.git("log", "-1", "--format=%s", "runplan/y/2") == "2"
+
+
 def test_an_agent_that_outlives_its_runner_is_adopted_and_not_started_again(tmp_path: Path) -> None:
     project = a_project(tmp_path, "1")
     count, go = tmp_path / "count", tmp_path / "go"
@@ -112,6 +143,24 @@ def test_an_agent_that_outlives_its_runner_is_adopted_and_not_started_again(tmp_
     fences = [body["fence"] for kind, body in project.events() if kind == "ClaimTaken"]
     assert fences == [1, 2]
     assert project.leftovers() == []
+
+
+def test_a_start_of_another_phase_ends_what_a_dead_runner_left_and_puts_things_back(tmp_path: Path) -> None:
+    project = a_project(tmp_path, "1", "2")
+    project.repo.git("branch", "feature")
+    feature, here = project.repo.head("feature"), tmp_path / "here"
+    steps = {"1": [*MOVES_FEATURE, f'write = "{here}"', "sleep = 60"], "2": ['write = "2.txt"']}
+    project.agent("".join(f'[[phase."{phase}".implement]]\n{step}\n' for phase in steps for step in steps[phase]))
+    first = project.popen("start", "X", "1", "auto", "--foreground")
+    until(here.exists)
+    first.kill()
+    ended(first)
+    ran = project.start("2", "auto")
+    assert ran.code == 0, ran.err
+    assert "the agent changed the ref refs/heads/feature" in ran.err
+    assert project.repo.head("feature") == feature
+    assert project.landed() == ["2"]
+    assert of_project(project) == []
 
 
 def test_what_agents_leave_running_is_gone_when_the_run_ends(tmp_path: Path) -> None:

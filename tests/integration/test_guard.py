@@ -15,6 +15,7 @@ from runplan.adapters.gittrace import trace_environment
 from runplan.adapters.guard import Guard
 from runplan.adapters.worktrees import Worktrees
 from runplan.core.dispatch import ToolUsed
+from runplan.core.guard import signing
 from tests.support.repos import AGENT_ENV, Repo, make_repo
 
 if TYPE_CHECKING:
@@ -182,15 +183,20 @@ def test_runplans_own_refs_and_the_branch_of_the_attempt_may_move(watch: Watch) 
     watch.agent.commit("work", **{"w.txt": "w"})
     watch.user.git("update-ref", "refs/runplan/candidate/r", "HEAD")
     assert watch.found() == ()
-    moved = watch.guard.compare(watch.before, own=(), tools=(), worktree=watch.agent.path)
+    moved = watch.guard.compare(watch.before, own=(), tools=())
     assert [(one.name, one.by_agent) for one in moved] == [(BRANCH, True)]
 
 
 def test_another_run_beside_is_not_this_agents_doing(watch: Watch) -> None:
-    """Its branches appear, move under the same identity, and vanish when runplan cleans up."""
+    """Its branches appear, move, stay when it failed, and vanish when runplan cleans up; whose own guard judges it."""
     other = "refs/heads/runplan/other/1"
     path = watch.trees.lease("other", branch=other, base=watch.user.head())
-    as_agent(watch.user.at(path)).commit("their work", **{"o.txt": "o"})
+    theirs = as_agent(watch.user.at(path))
+    theirs.env["GIT_COMMITTER_EMAIL"] = signing("r-other.1").email
+    theirs.commit("their work", **{"o.txt": "o"})
+    theirs.git("branch", "-f", "feature", "HEAD")
+    theirs.git("tag", "-a", "-m", "theirs", "v9")
+    watch.user.git("worktree", "remove", "--force", str(path))
     assert watch.found() == ()
     watch.before = watch.guard.stamp()
     watch.user.git("update-ref", "-d", other)
@@ -436,6 +442,7 @@ def test_files_are_laid_at_an_agents_door_only_by_its_own_tools(watch: Watch) ->
 
 
 def test_a_tool_that_named_a_file_it_did_not_change_is_no_evidence(watch: Watch) -> None:
+    watch.before["at"] = time.time_ns() + 10**9  # the files were made an instant ago
     assert watch.found([ToolUsed(tool="Edit", path=str(watch.user.path / "a.txt"))]) == ()
 
 

@@ -18,6 +18,7 @@ from runplan.core.guard import (
     Stamp,
     compare,
     read_log,
+    signing,
     since,
     spelled,
     unspelled,
@@ -99,8 +100,11 @@ def test_what_runplan_removes_itself_is_no_finding() -> None:
     assert len(moved("refs/heads/mine", A, "", proof)) == 1
 
 
-def test_another_runs_branch_is_that_runs_business() -> None:
-    assert moved("refs/heads/runplan/x/1", A, B, evidence(logged(AGENT), others=["refs/heads/runplan/x/1"])) == ()
+def test_what_the_agent_of_another_dispatch_moves_is_judged_there() -> None:
+    proof = evidence(logged(signing("r2.1")), agent=signing("r1.1"))
+    assert moved("refs/heads/main", A, B, proof) == ()
+    (found,) = moved("refs/heads/main", A, B, replace(proof, agent=signing("r2.1")))
+    assert found.by_agent
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def build_candidate(action: BuildCandidate, state: RunState, world: World) -> Iterator[Event]:  # noqa: ARG001
     phase = phase_of(state)
     assert phase.work is not None
-    onto = world.objects.tip(world.target) or ""
+    onto = world.tip()
     trailers = trailers_of(world, state)
 
     def dress(commit: Commit) -> tuple[str, Identity, str]:

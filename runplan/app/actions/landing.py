@@ -48,7 +48,7 @@ def land(action: Land, state: RunState, world: World) -> Iterator[e.Event]:  # n
     onto = phase.candidate.onto if phase.candidate else phase.read.tip
     name = landing_id(world, state)
     with world.claims.landing_lock():
-        tip = world.objects.tip(world.target) or ""
+        tip = world.tip()
         if phase.landing is None:
             if tip != onto:
                 yield _moved(phase, name, tip)

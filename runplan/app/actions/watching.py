@@ -10,6 +10,7 @@ from runplan.app.actions.starting import AGENT_ROLES
 from runplan.core import returns
 from runplan.core.dispatch import Ending, NeverStarted, Outcome, Return, ReturnStatus, Running, ToolUsed
 from runplan.core.events import DispatchEnded, GuardFound, ReadonlyViolated
+from runplan.core.guard import signing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,7 +40,7 @@ def _ended(action: Await, state: RunState, world: World, outcome: Outcome) -> It
     if outcome.ending is Ending.LOST:
         world.dispatches.sweep(action.id)
     if action.role in AGENT_ROLES:
-        yield from _guard(action, state, world, outcome)
+        yield from _guard(action, action.role, state, world, outcome)
     said, detail = _said(action, world, outcome)
     yield DispatchEnded(
         id=action.id,
@@ -54,16 +55,17 @@ def _ended(action: Await, state: RunState, world: World, outcome: Outcome) -> It
     )
 
 
-def _guard(action: Await, state: RunState, world: World, outcome: Outcome) -> Iterator[Event]:
+def _guard(action: Await | End, role: str, state: RunState, world: World, outcome: Outcome) -> Iterator[Event]:
     """What changed is recorded first and restored after, so that a crash in between forgets nothing."""
     phase = phase_of(state)
     directory = world.dispatches.directory(action.id)
     before = json.loads((directory / "guard.json").read_text(encoding="utf-8"))
     branch = phase.lease.branch if phase.lease else ""
-    own = () if action.role == "verify" else (branch,)
+    own = () if role == "verify" else (branch,)
     tools = tuple(event for event in outcome.events if isinstance(event, ToolUsed))
-    path = world.worktrees.path(world.worktree)
-    findings = world.guard.compare(before, own=own, tools=tools, worktree=path, trace=directory / "git.trace")
+    findings = world.guard.compare(
+        before, own=own, tools=tools, agent=signing(action.id), trace=directory / "git.trace"
+    )
     if findings:
         accused = [finding for finding in findings if finding.by_agent]
         violated = any(finding.name != branch for finding in accused)
@@ -133,4 +135,7 @@ def end(action: End, state: RunState, world: World) -> Iterator[Event]:
     world.dispatches.end(action.id, grace_s=GRACE_S)
     world.dispatches.sweep(action.id)
     role = phase.dispatch.role if phase.dispatch else ""
+    outcome = world.dispatches.standing(action.id)
+    if role in AGENT_ROLES and isinstance(outcome, Outcome):
+        yield from _guard(action, role, state, world, outcome)
     yield DispatchEnded(id=action.id, role=role, ending=Ending.ENDED, code=None)
