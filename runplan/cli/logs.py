@@ -55,12 +55,14 @@ def _print_all(store: Store, run_id: str, *, follow: bool, as_json: bool) -> Non
 
 def _json(row: EventRow) -> str:
     own = json.loads(row.body)
-    return json.dumps({"seq": row.seq, "at": row.at, "run": row.run, "type": row.type} | own, ensure_ascii=False)
+    return json.dumps({"seq": row.seq, "at": row.at, "run": row.run, "type": row.type, **own}, ensure_ascii=False)
 
 
 def _text(row: EventRow) -> str:
     own = json.loads(row.body)
-    shown = (f"{name}={_short(value)}" for name, value in own.items() if value not in ("", None, [], False))
+    shown = (
+        f"{name}={_short(value)}" for name, value in own.items() if value is not False and value not in ("", None, [])
+    )
     return f"{row.at}  {row.type:<18}  {'  '.join(shown)}"
 
 

@@ -93,9 +93,16 @@ def _running(view: dict[str, Any]) -> str:
     if run["state"] in ("queued", "running", "waiting"):
         where = f"phase {run['phase']}, {run['step']}" if run["phase"] else "between phases"
         if run["waiting_for"]:
-            return f"run {run['id']}: waiting for {run['waiting_for']} ({where}, since {run['since']})"
+            return f"run {run['id']}: waiting for {run['waiting_for']} ({where}, since {run['since']}); {_help(view)}"
         if not (view["claim"] and view["claim"]["alive"]):
             return f"run {run['id']}: interrupted at {where} ({run['since']}); start the plan again to go on"
         return f"run {run['id']}: {where}, since {run['since']}"
     why = f": {run['reason']}" if run["reason"] else ""
-    return f"last run {run['id']}: {run['state']}{why} ({run['since']})"
+    more = f"; see: runplan report {view['plan']}" if run["state"] in ("failed", "stopped") else ""
+    return f"last run {run['id']}: {run['state']}{why} ({run['since']}){more}"
+
+
+def _help(view: dict[str, Any]) -> str:
+    if view["run"]["waiting_for"] == "approval":
+        return f"to land it: runplan approve {view['plan']}"
+    return f"see: runplan explain {view['plan']}"

@@ -164,7 +164,7 @@ def _gate(state: RunState, started: RunStarted, phase: PhaseRun, tree: str) -> D
         return _fail(Reason.TESTS_UNFINISHED, "gate", last.line)
     if last.answer == "unfinished":  # it ended by itself, without its closing words: something in the work broke it
         return _fix(started, phase, Reason.TESTS_UNFINISHED, last.line)
-    if last.answer == "failed" and last.run < GATE_RUNS:
+    if last.answer == "failed" and last.time < GATE_RUNS:
         return _do(
             a.Start(role="gate", cycle=phase.cycle, tree=tree),
             "the checks failed; once more, in case one is flaky",

@@ -181,7 +181,7 @@ class GateJudged:
     answer: str  #: passed, failed, unfinished, skipped, baseline-red
     code: int | None
     line: str  #: one line for people
-    run: int  #: 1, or 2 when it was tried again
+    time: int  #: 1, or 2 when it was tried again
     output: str = ""  #: the end of what it printed, for the fixer
 
 

@@ -115,7 +115,7 @@ class Chance:
             case a.JudgeGate(tree=tree):
                 run = len(phase.gates) + 1 if phase else 1
                 answer = self._choose(["passed", "passed", "failed", "unfinished"])
-                return [e.GateJudged(tree=tree, answer=answer, code=0, line="x", run=run)]
+                return [e.GateJudged(tree=tree, answer=answer, code=0, line="x", time=run)]
             case a.JudgeVerdict():
                 return [self._verdict(state)]
             case _:

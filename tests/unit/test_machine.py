@@ -129,7 +129,7 @@ def landing(*more: e.Event) -> RunState:
             e.DispatchEnded(id="d1", role="implement", ending="exited", code=0),
             e.WorkTaken(head="h", tree="t1", commits=1, pristine=True),
             e.CandidateBuilt(onto="c0", commits=("c1",), tree="t1", patch="p"),
-            e.GateJudged(tree="t1", answer="skipped", code=None, line="", run=1),
+            e.GateJudged(tree="t1", answer="skipped", code=None, line="", time=1),
             e.VerdictGiven(tree="t1", patch="p", passed=True, items=(("W1", True, "y"),), agent="r"),
             *more,
         ]

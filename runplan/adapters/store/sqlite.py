@@ -7,6 +7,7 @@ transaction as the events that changed them, so that none can disagree with the 
 from __future__ import annotations
 
 import contextlib
+import os
 import sqlite3
 from typing import TYPE_CHECKING
 
@@ -53,7 +54,7 @@ class Store:
         self.path = directory / "journal.db"
         if writable:
             directory.mkdir(parents=True, exist_ok=True)
-        uri = f"file:{_quoted(self.path)}" + ("" if writable else "?mode=ro")
+        uri = f"file:{_quoted(self.path)}" + ("" if writable else f"?mode=ro{self._frozen()}")
         with self._told():
             self._db = sqlite3.connect(uri, uri=True, timeout=30, isolation_level=None)
             self._db.execute("PRAGMA busy_timeout=30000")
@@ -71,6 +72,11 @@ class Store:
     @classmethod
     def exists(cls, directory: Path) -> bool:
         return (directory / "journal.db").exists()
+
+    def _frozen(self) -> str:
+        """Where nobody may write and nobody is writing, SQLite must be told so: it wants files beside the journal."""
+        written = self.path.with_name(f"{self.path.name}-wal").exists()
+        return "" if written or os.access(self.path.parent, os.W_OK) else "&immutable=1"
 
     def _migrate(self) -> None:
         if self._version():

@@ -51,10 +51,10 @@ def judge_baseline(action: JudgeBaseline, state: RunState, world: World) -> Iter
 
 def judge_gate(action: JudgeGate, state: RunState, world: World) -> Iterator[Event]:
     phase = phase_of(state)
-    run = len(phase.gates) + 1
+    time = len(phase.gates) + 1
     if phase.ended is None:
         line = "Tests: skipped — no test infrastructure"
-        yield GateJudged(tree=action.tree, answer="skipped", code=None, line=line, run=run)
+        yield GateJudged(tree=action.tree, answer="skipped", code=None, line=line, time=time)
         return
     now = _results(phase.ended, world)
     before = _baseline(phase)
@@ -64,13 +64,13 @@ def judge_gate(action: JudgeGate, state: RunState, world: World) -> Iterator[Eve
         allow_red_baseline=world.settings.tests.allow_red_baseline,
         fewer_allowed=_may_lose_tests(phase),
     )
-    answer, line = _told(judged, now, run)
+    answer, line = _told(judged, now, time)
     if answer == "passed":
         # What passed on this code is the baseline of the next phase.
         text = json.dumps({**asdict(now), "failures": sorted(now.failures)})
         world.store.keep_baseline(baseline_key(world, action.tree), text, at=world.iso())
     tail = "" if answer == "passed" else _output(phase.ended, world)[-OUTPUT_TOLD:]
-    yield GateJudged(tree=action.tree, answer=answer, code=now.exit_code, line=line, run=run, output=tail)
+    yield GateJudged(tree=action.tree, answer=answer, code=now.exit_code, line=line, time=time, output=tail)
 
 
 def _may_lose_tests(phase: PhaseRun) -> bool:
@@ -80,8 +80,8 @@ def _may_lose_tests(phase: PhaseRun) -> bool:
     return any(testfiles.may_hold_tests(path) and permit.names(path) for path in files)
 
 
-def _told(judged: results.GateJudgement, now: results.Results, run: int) -> tuple[str, str]:
-    again = "; it failed the first time, so something is flaky" if run > 1 else ""
+def _told(judged: results.GateJudgement, now: results.Results, time: int) -> tuple[str, str]:
+    again = "; it failed the first time, so something is flaky" if time > 1 else ""
     match judged:
         case results.Green():
             return "passed", now.line + again
