@@ -77,6 +77,10 @@ class Worktrees(Protocol):
         """A clean worktree on a new `branch` at `base`, made or switched; uncommitted work in it is parked first."""
         ...
 
+    def intact(self, path: Path) -> bool:
+        """Whether the directory is there and still belongs to this repository."""
+        ...
+
     def head(self, path: Path) -> Oid: ...
 
     def attach(self, name: str, *, branch: str) -> Path:

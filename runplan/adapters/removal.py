@@ -105,7 +105,8 @@ class Removal:
             case unreachable:
                 assert_never(unreachable)
         for entry in entries(self._common_dir):
-            if entry.attached == ref and entry.worktree.is_dir():  # ours, or it had been kept
+            # Ours, or it had been kept; a directory that names another repository is left to whoever made it so.
+            if entry.attached == ref and linked_to(entry.worktree) == entry.directory:
                 self._git.at(entry.worktree).run("checkout", "-q", "--detach")
         if self._git.run("update-ref", "-d", ref, tip, ok=(0, 1, 128)).code != 0:
             return Kept(what=ref, why="it moved meanwhile")

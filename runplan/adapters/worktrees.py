@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from runplan.adapters.mending import Mender
 from runplan.adapters.parking import Parking
-from runplan.adapters.registry import SHOWN, Entry, calm, entries, entry_of, worktrees_locked
+from runplan.adapters.registry import SHOWN, Entry, calm, entries, entry_of, linked_to, worktrees_locked
 from runplan.adapters.status import nested_repository, status_of
 from runplan.adapters.trash import Trash, make_writable
 from runplan.core.errors import GitFailed, RefusedEarly, SettingsError
@@ -142,6 +142,11 @@ class Worktrees:
     def state(self, path: Path) -> WorktreeState:
         """One status of a worktree; costs one scan of its files."""
         return status_of(self._git.at(path))
+
+    def intact(self, path: Path) -> bool:
+        """Whether the directory is there and still belongs to this repository; reads two files."""
+        entry = entry_of(self._common_dir, path)
+        return entry is not None and linked_to(path) == entry.directory
 
     def head(self, path: Path) -> Oid:
         """The commit a worktree stands on."""

@@ -298,6 +298,31 @@ def test_an_agent_that_detaches_its_worktree_is_accused(project: Project) -> Non
     assert "Write 2" in [project.repo.git("log", "-1", "--format=%s", ref) for ref in parked]
 
 
+@pytest.mark.parametrize(
+    "apart",
+    ['delete = ".git"', 'delete = ".git"\n[[phase."1".implement]]\ngit = ["init", "-q"]'],
+    ids=["its link is gone", "made a repository of its own"],
+)
+def test_an_agent_that_takes_its_worktree_apart_is_accused_and_its_commits_are_kept(
+    project: Project, apart: str
+) -> None:
+    project.agent(steps(*WORK, apart))
+    ran = project.start("finish", "auto")
+    assert (ran.code, ran.last) == (1, "runplan: failed: guard-violated"), ran.err
+    assert "the agent's worktree was taken apart" in project.runplan("report", "X").out
+    assert project.repo.git("log", "-1", "--format=%s", "runplan/x/1") == "Write 1"
+    project.agent(steps(*WORK))
+    again = project.start("finish", "auto")
+    if "init" in apart:  # what lies in there is in no ref of ours, so a person has to look
+        assert again.code == 2, again.err
+        assert "is not a worktree of this repository; move it away" in again.last
+        (place,) = (one for one in (project.home / ".cache/runplan/worktrees").iterdir() if one.name != ".trash")
+        place.rename(project.home / "looked-at")
+        again = project.start("finish", "auto")
+    assert again.code == 0, again.err
+    assert project.landed() == ["1"]
+
+
 # --- the verifier -------------------------------------------------------------------------------------
 
 TOUCHES = {

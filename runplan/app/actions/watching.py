@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from runplan.core.run import RunState
 
 GRACE_S = 10.0
+TAKEN_APART = "the agent's worktree was taken apart: it is gone, or its .git names another repository"
 LAST_WORDS = 600  #: characters of a failed process's output that are carried into the report
 
 
@@ -76,6 +77,8 @@ def _guard(action: Await | End, role: str, state: RunState, world: World, outcom
         done = tuple(told for finding in world.guard.restore(findings) if (told := _restored(finding)))
         if done:
             yield GuardFound(violated=False, lines=done)
+    if not world.worktrees.intact(world.worktrees.path(world.worktree)):
+        yield GuardFound(violated=True, lines=(TAKEN_APART,))
 
 
 def line(finding: Finding) -> str:
