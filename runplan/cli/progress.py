@@ -35,6 +35,8 @@ def sentence(event: Event) -> str:
             return f"  worktree   on branch {branch.removeprefix('refs/heads/')}{kept}"
         case e.DispatchStarted(role=role, agent=agent):
             return f"  {role:<10} {agent or 'runs'} …"
+        case e.DispatchEnded(ending="lost", role=role):
+            return f"  {role:<10} vanished without a trace"
         case e.WorkTaken(commits=commits, files=files):
             return f"  work       {_count(commits, 'commit')}, {_count(len(files), 'file')}"
         case _:

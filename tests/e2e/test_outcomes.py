@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """A project with one phase, to be copied."""
-    return a_project(tmp_path_factory.mktemp("model"), "1")
+    project = a_project(tmp_path_factory.mktemp("model"), "1")
+    project.repo.write("broken", "#!/nonexistent/interpreter\n").chmod(0o755)
+    return project
 
 
 @pytest.fixture
@@ -36,6 +38,7 @@ class Case:
     step: str
     says: str  #: stands in the terminal and in the report
     settings: str = ""
+    env: dict[str, str] = field(default_factory=dict)
     plan: str = ""
     kept: bool = True  #: the branch holds the implementer's commit
     parked: bool = False  #: uncommitted work is kept aside
@@ -162,6 +165,24 @@ CASES = {
         step="implement",
         says="Which port?",
     ),
+    "program that cannot be run": Case(
+        reason="agent-missing",
+        agent="",
+        settings='[agents.other]\nkind = "command"\nargv = ["./broken"]\n',
+        env={"RUNPLAN_AGENTS_IMPLEMENTER": "other"},
+        step="implement",
+        says="the implement process could not be started",
+        kept=False,
+    ),
+    "agents that vanish": Case(
+        reason="crashed",
+        agent="",
+        settings='[agents.other]\nkind = "command"\nargv = ["sh", "-c", "kill -9 $PPID; exec sleep 60"]\n',
+        env={"RUNPLAN_AGENTS_IMPLEMENTER": "other"},
+        step="implement",
+        says="3 processes in a row vanished without a trace",
+        kept=False,
+    ),
     "setup": Case(
         reason="setup-failed",
         agent=work(),
@@ -188,7 +209,7 @@ def test_a_failure_is_named_lands_nothing_and_keeps_the_work(project: Project, c
     set_up(project, agent=case.agent, settings=case.settings, **({"plan": case.plan} if case.plan else {}))
     before, status = project.repo.head("main"), project.repo.status()
 
-    ran = project.start("finish", "auto")
+    ran = project.start("finish", "auto", **case.env)
 
     refused = case.reason == Reason.BASELINE_RED
     assert (ran.code, ran.out) == (2 if refused else 1, ""), ran.err
@@ -242,6 +263,13 @@ def assert_status_tells(view: dict[str, Any], case: Case) -> None:
     outcome = "refused" if case.reason == Reason.BASELINE_RED else "failed"
     assert (run["state"], run["outcome"], run["reason"]) == ("failed", outcome, case.reason)
     assert (run["phase"], run["step"], run["attempt"], run["waiting_for"]) == ("1", None, 1, None)
+
+
+def test_no_way_to_fail_is_forgotten() -> None:
+    """Each reason is reached above, in a test that needs more than one case, or by what is not there yet."""
+    elsewhere = {"conflict", "already-on-target", "stopped", "plan-not-committed", "target-moving"}
+    later = {"protected", "drift", "budget", "ci-failed", "pr-closed", "forge-unreachable"}
+    assert {case.reason for case in CASES.values()} | elsewhere | later == set(Reason)
 
 
 def test_after_a_failure_the_command_of_the_report_goes_on_and_the_account_lands(project: Project) -> None:
