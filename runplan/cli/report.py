@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from runplan.core.errors import Exit, NotFound
+from runplan.core.errors import Exit, NotFound, PlanUnreadable
 
 if TYPE_CHECKING:
     import argparse
@@ -22,7 +22,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> Exit:
     from runplan.app.accounts import failure_sections
     from runplan.core import names, report
-    from runplan.core.plan import parse
     from runplan.wiring.here import here, plan_path, slug_of
 
     with here() as at:
@@ -33,8 +32,7 @@ def run(args: argparse.Namespace) -> Exit:
         failures = failure_sections(store, path) if store else []
         if landed is None and not failures:
             raise NotFound(f"nothing to report of {path} yet; start it: runplan start {path} --foreground")
-        text = at.repository.git.blob(tip, path)
-        title = parse(text, path=path).title if text is not None else path
+        title = _title(at.repository.git.blob(tip, path), path)
     old = None if landed is None else landed.decode("utf-8", "surrogateescape")
     whole = report.prepend(old, plan_title=title, sections=failures)
     if args.json:
@@ -44,3 +42,13 @@ def run(args: argparse.Namespace) -> Exit:
     else:
         print(whole, end="")
     return Exit.DONE
+
+
+def _title(text: bytes | None, path: str) -> str:
+    """The plan's title; its account can be read also when the plan itself cannot."""
+    from runplan.core.plan import parse
+
+    try:
+        return path if text is None else parse(text, path=path).title
+    except PlanUnreadable:
+        return path

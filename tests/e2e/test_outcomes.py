@@ -46,6 +46,9 @@ class Case:
     shows: str = ""  #: evidence that stands in the report
 
 
+#: What looks like a secret in an output must not reach the repository with the report.
+TOKEN = "ghp_" + 36 * "a"
+
 CASES = {
     "no change": Case(reason="no-commits", agent="", step="implement", says="the agent left no change", kept=False),
     "two fix cycles are not enough": Case(
@@ -61,7 +64,7 @@ CASES = {
     "red gate": Case(
         reason="tests-failed",
         agent=work() + BUSY_FIXER,
-        settings='[tests]\ncommand = "test ! -e 1.txt || { echo it is there; exit 3; }"\n',
+        settings=f'[tests]\ncommand = "test ! -e 1.txt || {{ echo it is there; echo {TOKEN}; exit 3; }}"\n',
         step="gate",
         says="the checks failed: exit code 3",
         shows="it is there",
@@ -252,6 +255,7 @@ def assert_the_report_tells(project: Project, case: Case) -> None:
         "**To resume:** `runplan start plans/X.md finish auto --foreground`",
     ):
         assert part in report.out
+    assert TOKEN not in report.out
     assert ("kept on the branch `runplan/x/1`" in report.out) == case.kept
     assert ("Work that is on no branch is kept at `refs/runplan/parked/" in report.out) == case.parked
 
@@ -263,6 +267,21 @@ def assert_status_tells(view: dict[str, Any], case: Case) -> None:
     outcome = "refused" if case.reason == Reason.BASELINE_RED else "failed"
     assert (run["state"], run["outcome"], run["reason"]) == ("failed", outcome, case.reason)
     assert (run["phase"], run["step"], run["attempt"], run["waiting_for"]) == ("1", None, 1, None)
+
+
+def test_what_landed_before_a_failure_stays_and_the_rest_goes_on_from_there(project: Project) -> None:
+    """Also the account of it, when somebody breaks the plan meanwhile."""
+    set_up(project, plan=a_plan("1", "2", "3"), agent=writes("1", "3") + work("exit = 3", phase="2"))
+    ran = project.start("finish", "auto")
+    assert (ran.code, ran.last) == (1, "runplan: failed: agent-failed"), ran.err
+    assert "runplan: 1 phase landed (1)\n" in ran.err
+    assert project.landed() == ["1"]
+    view = assert_nothing_runs(project)
+    assert [phase["status"] for phase in view["phases"]] == ["done", "todo", "todo"]
+    set_up(project, plan="# Broken\n")
+    report = project.runplan("report", "X")
+    assert report.code == 0, report.err
+    assert report.out.index("## Run Failed — ") < report.out.index("## Phase — 1 Step 1")
 
 
 def test_no_way_to_fail_is_forgotten() -> None:

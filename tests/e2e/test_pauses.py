@@ -81,6 +81,18 @@ def test_waiting_survives_a_start_and_auto_needs_no_answer_any_more(project: Pro
     assert project.landed() == ["1"]
 
 
+def test_an_approval_is_for_one_tree_only(project: Project) -> None:
+    """The target moved since the person was asked: the new candidate is shown, and asked about again."""
+    waits = project.start("1")
+    project.repo.commit("Meanwhile", **{"other.txt": "other\n"})
+    again = project.go_on(waits)
+    assert again.code == 4, again.err
+    assert "the target moved to" in again.err
+    assert project.landed() == []
+    assert project.go_on(again).code == 0
+    assert project.landed() == ["1"]
+
+
 @pytest.mark.parametrize(("answer", "code"), [("y", 0), ("n", 1), ("l", 4)])
 def test_at_a_terminal_the_diff_is_shown_and_the_person_asked(project: Project, answer: str, code: int) -> None:
     before = project.repo.head("main")
