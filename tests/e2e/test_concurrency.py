@@ -5,30 +5,29 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from pathlib import Path
 from typing import TYPE_CHECKING
+
+import pytest
 
 from runplan.adapters.processes import identity
 from runplan.adapters.store.sqlite import Store
-from tests.support.cli import a_plan, a_project, ended, until
+from tests.support.cli import a_plan, a_project, end_processes_of, ended, processes_of, until
 
 if TYPE_CHECKING:
     import subprocess
+    from collections.abc import Iterator
+    from pathlib import Path
 
     from tests.support.cli import Project
 
 ROUNDS = 20
 
 
-def of_project(project: Project) -> list[int]:
-    """Every process that has the project's home directory."""
-    mark = f"HOME={project.home}".encode()
-    found = []
-    for entry in Path("/proc").iterdir():
-        with contextlib.suppress(OSError):
-            if entry.name.isdigit() and mark in (entry / "environ").read_bytes().split(b"\0"):
-                found.append(int(entry.name))
-    return found
+@pytest.fixture(autouse=True)
+def _none_left(tmp_path: Path) -> Iterator[None]:
+    """A test that fails half-way leaves no process behind."""
+    yield
+    end_processes_of(tmp_path / "home")
 
 
 def test_of_two_starts_at_the_same_moment_one_works_and_the_other_declines(tmp_path: Path) -> None:
@@ -160,7 +159,7 @@ def test_a_start_of_another_phase_ends_what_a_dead_runner_left_and_puts_things_b
     assert "the agent changed the ref refs/heads/feature" in ran.err
     assert project.repo.head("feature") == feature
     assert project.landed() == ["2"]
-    assert of_project(project) == []
+    assert processes_of(project.home) == []
 
 
 def test_what_agents_leave_running_is_gone_when_the_run_ends(tmp_path: Path) -> None:
@@ -171,7 +170,7 @@ def test_what_agents_leave_running_is_gone_when_the_run_ends(tmp_path: Path) -> 
     )
     ran = project.start("finish", "auto")
     assert ran.code == 0, ran.err
-    assert of_project(project) == []
+    assert processes_of(project.home) == []
     endings = [body["leftovers"] for kind, body in project.events() if kind == "DispatchEnded"]
     assert endings == [3, 0]
 
@@ -268,7 +267,7 @@ def test_an_interrupted_run_ends_its_agent_and_goes_on_when_started_again(tmp_pa
     os.kill(process.pid, signal.SIGINT)
     ran = ended(process)
     assert ran.code == 130, ran.err
-    until(lambda: of_project(project) == [])
+    until(lambda: processes_of(project.home) == [])
     go.touch()
     again = project.start("finish", "auto")
     assert again.code == 0, again.err

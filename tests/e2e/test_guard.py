@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.cli import Project, Ran, a_project, copied, ended, until
+from tests.support.cli import Project, Ran, a_project, copied, end_processes_of, ended, until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from tests.support.repos import Repo
@@ -30,8 +30,10 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Project:
 
 
 @pytest.fixture
-def project(model: Project, tmp_path: Path) -> Project:
-    return copied(model, tmp_path)
+def project(model: Project, tmp_path: Path) -> Iterator[Project]:
+    project = copied(model, tmp_path)
+    yield project
+    end_processes_of(project.home)
 
 
 def steps(*told: str, role: str = "implement") -> str:

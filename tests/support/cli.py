@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shlex
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -159,6 +161,24 @@ def ended(process: subprocess.Popen[bytes]) -> Ran:
     """The end of a command that ran in the background."""
     _, err = process.communicate(timeout=100)
     return Ran(code=process.returncode, out="", err=err.decode())
+
+
+def processes_of(home: Path) -> list[int]:
+    """Every process that has this home directory: the command's own, its shims, agents and what they left."""
+    mark = f"HOME={home}".encode()
+    found = []
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if entry.name.isdigit() and mark in (entry / "environ").read_bytes().split(b"\0"):
+                found.append(int(entry.name))
+    return found
+
+
+def end_processes_of(home: Path) -> None:
+    """After a test that failed half-way; the others have left none."""
+    for pid in processes_of(home):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def until(there: Callable[[], object], *, seconds: float = 60.0) -> None:
