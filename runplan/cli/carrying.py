@@ -95,8 +95,8 @@ def carry_here(at: Here, errand: Errand) -> Exit:
     match answer:
         case Declined():
             print(f"runplan: {_declined(plan, answer)}; nothing was changed", file=sys.stderr)
-            if not answer.readable:
-                print(f"runplan: if nobody works on it: runplan gc --release {plan}", file=sys.stderr)
+            release = f"if nobody works on it: runplan gc --release {plan}"
+            print(f"runplan: {f'follow it: runplan logs {plan} -f' if answer.readable else release}", file=sys.stderr)
             return Exit.DONE
         case Carried():
             code, lines = summary(plan, answer, logs=at.state / "dispatch")
@@ -115,7 +115,8 @@ def _interruptible(started: RunStarted) -> Iterator[None]:
 
 def _declined(plan: str, answer: Declined) -> str:
     if answer.readable:
-        return f"{plan} is being worked by another process ({answer.owner}: {answer.why})"
+        number = answer.owner.partition(":")[0]
+        return f"{plan} is being worked by another process ({number if number.isdigit() else answer.owner})"
     return f"{plan} is left to its owner {answer.owner!r}: {answer.why}"
 
 

@@ -25,7 +25,7 @@ def sentence(event: Event) -> str:
     """What a person is told of an event; "" for what only the journal needs."""
     match event:
         case e.ClaimTaken(took_over=dead) if dead:
-            return f"runplan: took the plan over from a process that is gone ({dead.partition(':')[0]})"
+            return f"runplan: took the plan over from process {dead.partition(':')[0]}, which has ended"
         case e.PlanRead(choice="next", phase=phase, title=title):
             return f"\nphase {phase}  {title}"
         case e.PlanRead(choice="all-done"):

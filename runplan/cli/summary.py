@@ -19,7 +19,7 @@ def summary(plan: str, carried: Carried, *, logs: Path) -> tuple[Exit, list[str]
     """The exit code and the lines; `logs` is where the outputs of processes are kept."""
     state, ended = carried.state, carried.state.ended
     if ended is None:
-        return Exit.WAITING, [f"waiting: {carried.decision.why}", _go_on(plan, carried)]
+        return Exit.WAITING, [carried.decision.why, _go_on(plan, carried)]
     landed = _landed(state)
     match OUTCOMES[ended.outcome]:
         case Exit.DONE if ended.outcome == "nothing-to-do" and not state.landed:
