@@ -119,10 +119,6 @@ PLANS = {
         make=plan(a_plan("1").replace("⬚", "🔴 Blocked")),
         told="phase 1 is marked blocked; clear its status in the plan",
     ),
-    "delegated": Bad(
-        make=plan(a_plan("1").replace("### Work", "Execution: direct\n\n### Work")),
-        told="plans/X.md:13: phase 1 asks for `Execution: direct`",
-    ),
     "no such phase": Bad(code=3, words=start("X", "9"), told="9: no such phase; the phases are 1"),
     "not committed": Bad(
         words=start("N"),
@@ -140,7 +136,6 @@ SETTINGS = {
         make=settings('[run]\nlandng = "pr"\n'), told="runplan.toml: [run] landng: unknown key; did you mean 'landing'?"
     ),
     "invalid TOML": Bad(make=settings("[run\n"), told="runplan.toml:7: invalid TOML"),
-    "wrong variable": Bad(env={"RUNPLAN_RUN_LANDING": "x"}, told="RUNPLAN_RUN_LANDING: [run] landing: must be one of"),
     "target": Bad(
         make=settings('[run]\ntarget = "trunk"\n'),
         told="the target branch trunk does not exist; set run.target to one of: main",
@@ -241,10 +236,7 @@ WORDS = {
         words=("report", "X"),
         told="nothing to report of plans/X.md yet; start it: runplan start plans/X.md --foreground",
     ),
-    "no log": Bad(code=3, words=("logs", "X"), told="no run of plans/X.md is recorded here"),
     "nothing to explain": Bad(code=3, words=("explain", "X"), told="no run of plans/X.md is recorded here"),
-    "check of a directory": Bad(words=("check", "plans"), told="plans is a directory; name the plan file in it"),
-    "check of nothing": Bad(code=3, words=("check", "plans/NO.md"), told="plans/NO.md: no such file"),
 }
 
 

@@ -118,13 +118,6 @@ CASES = {
         says="the verifier changed 1.txt",
         parked=True,
     ),
-    "committing verifier": Case(
-        reason="readonly-violated",
-        agent=work() + verify('append = "1.txt"\ntext = "x"', 'commit = "x"', "pass_all = true"),
-        step="verify",
-        says="the verifier changed",
-        parked=True,
-    ),
     "wall limit": Case(
         reason="timeout",
         agent=work("sleep = 60"),

@@ -257,26 +257,24 @@ def test_reading_imports_nothing_dear(told: Project, words: tuple[str, ...]) -> 
     assert (ran.returncode, ran.stderr) == (0, "[]\n")
 
 
-@pytest.mark.parametrize("verb", ["status", "report", "logs", "explain", "gc"])
-def test_a_journal_that_may_only_be_read_is_read(told: Project, tmp_path: Path, verb: str) -> None:
+def test_a_journal_that_may_only_be_read_is_read(told: Project, tmp_path: Path) -> None:
     project = copied(told, tmp_path)
-    home = project.path / ".git/runplan"
-    words: dict[str, tuple[str, ...]] = {"gc": ("gc", "--dry-run")}
-    expected = project.runplan(*words.get(verb, (verb, "X")))
-    home.chmod(0o555)
+    journal = project.path / ".git/runplan"
+    journal.chmod(0o555)
     try:
-        ran = subprocess.run(
-            [RUNPLAN, *words.get(verb, (verb, "X"))],
-            cwd=project.path,
-            env=project.env,
-            capture_output=True,
-            text=True,
-            check=False,
-            preexec_fn=obey_permissions,
-        )
+        for words in (("status", "X"), ("report", "X"), ("logs", "X")):
+            ran = subprocess.run(
+                [RUNPLAN, *words],
+                cwd=project.path,
+                env=project.env,
+                capture_output=True,
+                text=True,
+                check=False,
+                preexec_fn=obey_permissions,
+            )
+            assert (ran.returncode, ran.stdout, ran.stderr) == (0, told.runplan(*words).out, "")
     finally:
-        home.chmod(0o755)
-    assert (ran.returncode, ran.stdout, ran.stderr) == (0, expected.out, "")
+        journal.chmod(0o755)
 
 
 def obey_permissions() -> Any:
