@@ -172,9 +172,9 @@ def test_a_journal_whose_maker_died_reads_as_empty_and_can_be_made(tmp_path: Pat
         assert writing.runs() == []
 
 
-def test_a_file_that_is_no_journal_is_named(tmp_path: Path) -> None:
+def test_a_file_that_is_no_journal_is_named_with_what_helps(tmp_path: Path) -> None:
     (tmp_path / "journal.db").write_text("this is not a database, and long enough to be looked at twice\n" * 20)
-    with pytest.raises(Unreachable, match=r"journal\.db: file is not a database"):
+    with pytest.raises(Unreachable, match=r"journal\.db: file is not a database.*; move it away and start again"):
         Store(tmp_path)
 
 

@@ -111,7 +111,10 @@ class Store:
         try:
             yield
         except sqlite3.Error as error:
-            raise Unreachable(f"{self.path}: {error}; nothing was recorded") from error
+            helps = ""
+            if getattr(error, "sqlite_errorname", "") in ("SQLITE_NOTADB", "SQLITE_CORRUPT"):
+                helps = "; move it away and start again: what is done stands in the plans and in git"
+            raise Unreachable(f"{self.path}: {error}; nothing was recorded{helps}") from error
 
     def close(self) -> None:
         self._db.close()
