@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from runplan.app.foreground import work
 from runplan.app.journal import Journal
@@ -42,9 +42,31 @@ class Carried:
 
 Answer: TypeAlias = Declined | Carried
 
-if TYPE_CHECKING:
-    Person: TypeAlias = Callable[[RunState], e.Approved | e.Rejected | None]
-    Told: TypeAlias = Callable[[e.Event], None]
+
+class Rooms(Protocol):
+    """What taking a plan up needs of a repository that is open for work."""
+
+    @property
+    def claims(self) -> ports.Claims: ...
+
+    @property
+    def store(self) -> ports.Store: ...
+
+    @property
+    def clock(self) -> ports.Clock: ...
+
+    def new_run_id(self) -> str: ...
+
+    def world(self, *, run: str, plan: str, slug: str) -> World: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Face:
+    """How a run speaks with people: asks, tells, warns."""
+
+    ask: Callable[[RunState], e.Approved | e.Rejected | None]
+    tell: Callable[[e.Event], None]
+    warn: Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +75,17 @@ class Errand:
 
     started: e.RunStarted
     issues: Sequence[int]
-    answer: Callable[[RunState], e.Approved | e.Rejected | None] | None = None  #: said in advance, by approve or reject
+    answer: e.Approved | e.Rejected | None = None  #: what a person said beforehand, by approve or reject
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Held:
+    """A plan that is ours, with the journal of the run that goes on or begins."""
+
+    world: World
+    journal: Journal
+    fresh: bool
+    taken: e.ClaimTaken
 
 
 def interrupted(store: ports.Store, plan: str) -> RunRow | None:
@@ -62,53 +94,50 @@ def interrupted(store: ports.Store, plan: str) -> RunRow | None:
     return row if row is not None and row.state in UNFINISHED else None
 
 
-def carry(
-    errand: Errand,
-    *,
-    claims: ports.Claims,
-    store: ports.Store,
-    clock: ports.Clock,
-    new_id: Callable[[], str],
-    world: Callable[[str], World],
-    person: Person,
-    told: Told,
-    warn: Callable[[str], None],
-) -> Answer:
+def carry(errand: Errand, rooms: Rooms, face: Face) -> Answer:
     """Own the plan, go on where the journal stands, and work until the run has ended or waits for a person."""
-    plan = errand.started.plan
+    asked = errand.started
     while True:
-        row = interrupted(store, plan)
-        run = row.id if row else new_id()
-        here = world(run)
-        match claims.take_plan(plan, run=run, at=here.iso()):
-            case Theirs(owner=owner, why=why, readable=readable):
-                return Declined(owner=owner, why=why, readable=readable)
-            case standing:
-                pass
-        if (now := interrupted(store, plan)) != row and (now is None or row is None or now.id != row.id):
-            claims.release(plan, run=run)  # somebody was quicker; look again
+        held = _hold(asked, rooms, face)
+        if isinstance(held, Declined):
+            return held
+        if held is None:
             continue
-        journal = Journal(store, clock, run=run, plan=plan, fence=standing.fence, told=told)
-        taken = e.ClaimTaken(
-            owner=claims.me, fence=standing.fence, took_over=standing.took_over if isinstance(standing, Taken) else ""
-        )
-        if row is None:
-            journal.append(errand.started, taken)
+        if held.fresh:
+            held.journal.append(asked, held.taken)
             break
-        if _is_other_errand(journal.state, errand.started):
-            journal.append(taken, e.StopRequested(by="a new start"))
-            work(journal, here, person=person)
-            continue
-        asked = errand.started
-        journal.append(taken, e.RunResumed(mode=asked.mode, wanted=asked.wanted, auto=asked.auto))
-        break
+        if not _is_other_errand(held.journal.state, asked):
+            resumed = e.RunResumed(mode=asked.mode, wanted=asked.wanted, auto=asked.auto)
+            held.journal.append(held.taken, resumed)
+            break
+        held.journal.append(held.taken, e.StopRequested(by="a new start"))
+        work(held.journal, held.world, person=face.ask)
     for number in errand.issues:
-        if isinstance(held := claims.take_issue(number, run=run, at=here.iso()), Theirs):
-            warn(f"issue #{number} is claimed by {held.owner}; going on all the same")
-    if errand.answer is not None and (answer := errand.answer(journal.state)) is not None:
-        journal.append(answer)
-    decision = work(journal, here, person=person)
-    return Carried(run=run, decision=decision, state=journal.state)
+        if isinstance(theirs := rooms.claims.take_issue(number, run=held.world.run, at=held.world.iso()), Theirs):
+            face.warn(f"issue #{number} is claimed by {theirs.owner}; going on all the same")
+    if errand.answer is not None:
+        held.journal.append(errand.answer)
+    decision = work(held.journal, held.world, person=face.ask)
+    return Carried(run=held.world.run, decision=decision, state=held.journal.state)
+
+
+def _hold(asked: e.RunStarted, rooms: Rooms, face: Face) -> _Held | Declined | None:
+    """Claim the plan for the run that was interrupted, or for a new one; None when somebody was quicker."""
+    row = interrupted(rooms.store, asked.plan)
+    run = row.id if row else rooms.new_run_id()
+    world = rooms.world(run=run, plan=asked.plan, slug=asked.slug)
+    standing = rooms.claims.take_plan(asked.plan, run=run, at=world.iso())
+    if isinstance(standing, Theirs):
+        return Declined(owner=standing.owner, why=standing.why, readable=standing.readable)
+    now = interrupted(rooms.store, asked.plan)
+    if (now and now.id) != (row and row.id):
+        # Between the look and the claim another process ended its run, or began one and died.
+        rooms.claims.release(asked.plan, run=run)
+        return None
+    journal = Journal(rooms.store, rooms.clock, run=run, plan=asked.plan, fence=standing.fence, told=face.tell)
+    dead = standing.took_over if isinstance(standing, Taken) else ""
+    taken = e.ClaimTaken(owner=rooms.claims.me, fence=standing.fence, took_over=dead)
+    return _Held(world=world, journal=journal, fresh=row is None, taken=taken)
 
 
 def _is_other_errand(state: RunState, asked: e.RunStarted) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from runplan.app import admission
-from runplan.app.carry import Carried, Declined, Errand, carry, interrupted
+from runplan.app.carry import Carried, Declined, Errand, Face, carry, interrupted
 from runplan.cli import progress
 from runplan.cli.asking import ask_here
 from runplan.cli.summary import summary
@@ -19,7 +19,6 @@ from runplan.core.events import RunStarted
 from runplan.core.plan import parse
 from runplan.core.run import fold, words
 from runplan.wiring import here as places
-from runplan.wiring import testing
 from runplan.wiring.branches import require_own_branches
 from runplan.wiring.probing import infrastructure
 
@@ -80,18 +79,9 @@ def carry_here(at: Here, errand: Errand) -> Exit:
     # A polite end from outside is an interruption like Ctrl-C: agents are ended, the journal stays true.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with session(at) as rooms, _interruptible(errand.started):
-        plan, slug = errand.started.plan, errand.started.slug
-        answer = carry(
-            errand,
-            claims=rooms.claims,
-            store=rooms.store,
-            clock=rooms.clock,
-            new_id=lambda: testing.new_run_id(at.env),
-            world=lambda run: rooms.world(run=run, plan=plan, slug=slug),
-            person=lambda state: ask_here(at, state),
-            told=progress.tell,
-            warn=progress.warn,
-        )
+        face = Face(ask=lambda state: ask_here(at, state), tell=progress.tell, warn=progress.warn)
+        answer = carry(errand, rooms, face)
+    plan = errand.started.plan
     match answer:
         case Declined():
             print(f"runplan: {_declined(plan, answer)}; nothing was changed", file=sys.stderr)
@@ -132,9 +122,8 @@ def answer_waiting(at: Here, plan_word: str, answer: Callable[[str], Approved | 
     state = fold(one.event for one in recorded(store, row.id))
     if state.started is None or state.phase is None or not state.phase.asked:
         raise RefusedEarly(f"{path}: the run {row.id} cannot be read; see: runplan logs {path}")
-    said = answer(state.phase.asked)
     started = replace(state.started, auto=state.auto)
-    return carry_here(at, Errand(started=started, issues=(), answer=lambda _: said))
+    return carry_here(at, Errand(started=started, issues=(), answer=answer(state.phase.asked)))
 
 
 def dry_run(at: Here, errand: Errand) -> str:

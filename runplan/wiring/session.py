@@ -46,6 +46,9 @@ class Session:
     worktrees: Worktrees
     removal: Removal
 
+    def new_run_id(self) -> str:
+        return testing.new_run_id(self.here.env)
+
     def world(self, *, run: str, plan: str, slug: str) -> World:
         """Everything the actions of one run may reach."""
         at = self.here
