@@ -163,7 +163,7 @@ class Candidates:
 
     def anchor(self, run: str, oid: Oid) -> None:
         """Keep the candidate from `git gc`."""
-        self._git.run("update-ref", candidate_ref(run), oid)
+        self._git.update_refs(f"update {candidate_ref(run)} {oid}")
 
     def drop(self, run: str) -> None:
         """Let the candidate go; harmless when it is gone."""

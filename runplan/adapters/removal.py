@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, assert_never
@@ -120,7 +119,7 @@ class Removal:
             lines = ["option no-deref", f"update worktrees/{entry.directory.name}/HEAD {onto}", *lines]
             # What lies about there was left by gates, after the work had been taken: nobody's.
             (entry.directory / SHOWN).write_text(f"{onto}\n", encoding="utf-8")
-        self._git.run("update-ref", "--stdin", stdin=os.fsencode("\n".join(lines) + "\n"))
+        self._git.update_refs(*lines)
 
     def _ref_remains(self, ref: str, tip: Oid) -> Remains:
         main = Entry(directory=self._common_dir, worktree=self._git.cwd)

@@ -26,7 +26,7 @@ class Entry(NamedTuple):
 
 def entries(git: Git, tree: Oid) -> dict[str, Entry]:
     """The names of one tree object, not of the trees below it."""
-    stored = git.object(tree)
+    stored = git.known(tree)
     if stored is None or stored.kind != "tree":
         raise GitFailed(f"{tree} is not a tree in {git.cwd}")
     width = len(stored.oid) // 2

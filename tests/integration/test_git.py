@@ -1,0 +1,130 @@
+"""Git is run through one door, and what can be asked of a kept process costs no new one."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from runplan.core.errors import GitFailed
+from tests.support.repos import Repo, isolated_env, make_repo
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Repo:
+    return make_repo(tmp_path / "r", **{"a.txt": "a\n"})
+
+
+def commands(trace: Path) -> list[str]:
+    """The git commands that git itself saw starting."""
+    events = map(json.loads, trace.read_text(encoding="utf-8").splitlines())
+    return [event["argv"][-2] for event in events if event["event"] == "start"]
+
+
+def traced(repo: Repo, trace: Path) -> None:
+    """Let every git in the repository write down that it ran; only a global file can say so."""
+    config = trace.with_suffix(".config")
+    config.write_text(f"[trace2]\n\teventTarget = {trace}\n", encoding="utf-8")
+    repo.env = isolated_env(GIT_CONFIG_GLOBAL=str(config))
+
+
+# --- refs -------------------------------------------------------------------------------------------------
+
+
+def test_many_updates_of_refs_cost_one_process(repo: Repo, tmp_path: Path) -> None:
+    head = repo.head()
+    traced(repo, tmp_path / "trace")
+    with repo.adapter() as git:
+        for number in range(5):
+            git.update_refs(f"update refs/runplan/{number} {head}")
+            assert git.tip(f"refs/runplan/{number}") == head  # done when the call returns
+        git.update_refs(*(f"delete refs/runplan/{number} {head}" for number in range(5)))
+    assert sorted(commands(tmp_path / "trace")) == ["cat-file", "update-ref"]
+    assert sorted(repo.refs()) == ["refs/heads/main"]
+
+
+def test_an_update_happens_whole_or_not_at_all_and_the_next_one_is_served(repo: Repo) -> None:
+    head = repo.head()
+    with repo.adapter() as git:
+        with pytest.raises(GitFailed, match=r"git update-ref failed in .*refs/heads/main"):
+            git.update_refs(f"update refs/runplan/new {head}", f"update refs/heads/main {head} {'1' * 40}")
+        assert git.tip("refs/runplan/new") is None
+        git.update_refs(f"update refs/runplan/new {head}")
+        assert git.tip("refs/runplan/new") == head
+
+
+def test_a_ref_is_updated_also_after_the_kept_process_was_killed(repo: Repo) -> None:
+    head = repo.head()
+    with repo.adapter() as git:
+        git.update_refs(f"update refs/runplan/1 {head}")
+        kept = git._updater
+        assert kept is not None
+        kept.kill()
+        kept.wait()
+        git.update_refs(f"update refs/runplan/2 {head}")
+        for pipe in (kept.stdin, kept.stdout, kept.stderr):
+            assert pipe is not None
+            pipe.close()
+    assert {"refs/runplan/1", "refs/runplan/2"} <= repo.refs().keys()
+
+
+def test_an_update_sees_what_others_did_to_the_refs_meanwhile(repo: Repo) -> None:
+    first = repo.head()
+    with repo.adapter() as git:
+        git.update_refs(f"update refs/runplan/a {first}")
+        second = repo.commit("More", **{"b.txt": "b\n"})
+        repo.git("update-ref", "refs/runplan/a", second)
+        repo.git("pack-refs", "--all")
+        with pytest.raises(GitFailed, match="refs/runplan/a"):
+            git.update_refs(f"delete refs/runplan/a {first}")
+        git.update_refs(f"delete refs/runplan/a {second}")
+    assert "refs/runplan/a" not in repo.refs()
+
+
+# --- objects ----------------------------------------------------------------------------------------------
+
+
+def test_what_a_ref_stands_for_is_asked_again_and_what_an_id_stands_for_is_kept(repo: Repo) -> None:
+    first = repo.head()
+    with repo.adapter() as git:
+        assert git.tip("refs/heads/main") == first
+        assert git.blob(first, "a.txt") == b"a\n"
+        second = repo.commit("More", **{"a.txt": "b\n"})
+        assert git.tip("refs/heads/main") == second
+        assert git.blob("refs/heads/main", "a.txt") == b"b\n"
+        assert git.blob(first, "a.txt") == b"a\n"
+        repo.commit("Still more", **{"a.txt": "c\n"})
+        assert git.blob("refs/heads/main", "a.txt") == b"c\n"
+        kept = git.known(f"{first}:a.txt")
+        assert kept is git.known(f"{first}:a.txt")
+
+
+def test_what_is_not_there_yet_is_looked_for_again(repo: Repo) -> None:
+    coming = repo.git("hash-object", "--stdin", stdin="new\n")
+    with repo.adapter() as git:
+        assert git.known(coming) is None
+        repo.git("hash-object", "-w", "--stdin", stdin="new\n")
+        assert git.known(coming) is not None
+
+
+# --- commands ---------------------------------------------------------------------------------------------
+
+
+def test_a_command_that_takes_too_long_is_ended_and_told(repo: Repo) -> None:
+    repo.git("config", "alias.nap", "!echo begun; exec sleep 1")
+    with repo.adapter() as git, pytest.raises(GitFailed, match="git nap did not finish within 0 s"):
+        git.run("nap", timeout_s=0.05)
+
+
+def test_a_command_gets_its_input_and_gives_both_outputs_whole(repo: Repo) -> None:
+    much = b"x" * 300_000
+    with repo.adapter() as git:
+        oid = git.run("hash-object", "-w", "--stdin", stdin=much).text
+        assert git.run("cat-file", "blob", oid).out == much
+        repo.git("config", "alias.both", "!head -c 200000 /dev/zero >&2; echo out; exit 3")
+        ran = git.run("both", ok=(3,))
+        assert (ran.code, ran.text, len(ran.err)) == (3, "out", 200_000)
