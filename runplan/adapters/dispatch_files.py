@@ -126,10 +126,10 @@ class DispatchFiles:
 
 def _publish(path: Path, record: Mapping[str, object], *, sync: bool) -> None:
     """Write the file whole or not at all."""
-    draft = path.with_suffix(".new")
-    with draft.open("wb") as file:
+    draft = f"{path}.new"
+    with open(draft, "wb") as file:
         file.write(json.dumps(record).encode())
         if sync:
             file.flush()
             os.fsync(file.fileno())
-    draft.replace(path)
+    os.replace(draft, path)

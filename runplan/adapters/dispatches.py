@@ -57,6 +57,7 @@ class Dispatches:
         self._wakeup = wakeup
         self._spawner: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
+        self._shims: dict[str, int] = {}  #: pids of the shims that were started here, to wait for
 
     def __enter__(self) -> Dispatches:
         self._start_spawner()
@@ -91,28 +92,30 @@ class Dispatches:
             try:
                 if files.standing_unlocked() != NeverStarted():
                     raise Unreachable(f"dispatch {launch.id} has already been started; see {files.directory}")
-                started = self._ask(text, lock)
+                shim = self._ask(text, lock)
             finally:
                 # Closed, not unlocked: the shim holds the same lock through its own descriptor.
                 os.close(lock)
             # A spawner that died without an answer may have forked the shim before that.
-            if started or files.locked():
+            if shim or files.locked():
+                self._shims[launch.id] = shim
                 return
         raise Unreachable(f"no shim could be started; see {self._spawner_log}")
 
-    def _ask(self, text: bytes, lock: int) -> bool:
+    def _ask(self, text: bytes, lock: int) -> int:
+        """The pid of the new shim; 0 when the spawner did not answer."""
         if self._socket is None:
             self._start_spawner()
         assert self._socket is not None
         try:
             socket.send_fds(self._socket, [_HEADER.pack(len(text))], [lock])
             self._socket.sendall(text)
-            if self._socket.recv(_HEADER.size):
-                return True
+            if answer := self._socket.recv(_HEADER.size):
+                return int(_HEADER.unpack(answer)[0])
         except OSError:
             pass
         self.close()
-        return False
+        return 0
 
     def _start_spawner(self) -> None:
         self._directory.mkdir(parents=True, exist_ok=True)
@@ -156,16 +159,30 @@ class Dispatches:
             if self._wakeup is not None:
                 selector.register(self._wakeup, selectors.EVENT_READ)
             for dispatch in ids:
-                if self.standing(dispatch) != Running():
-                    return True
-                shim = self._shim(dispatch)
-                if shim and (handle := processes.descriptor(shim)):
+                handle = self._handle(dispatch)
+                if handle is not None:
                     stack.callback(os.close, handle)
                     selector.register(handle, selectors.EVENT_READ)
-                else:
-                    look_again_s = POLL_S if shim else UNBORN_POLL_S
+                if self.standing(dispatch) != Running():
+                    self._shims.pop(dispatch, None)
+                    return True
+                if handle is None:
+                    look_again_s = POLL_S if self._shim(dispatch) else UNBORN_POLL_S
                     timeout_s = look_again_s if timeout_s is None else min(look_again_s, timeout_s)
             return bool(selector.select(timeout_s))
+
+    def _handle(self, dispatch: str) -> int | None:
+        """A descriptor that becomes readable when the shim ends, if there is one already.
+
+        The pid of a shim that was started here is known before its first word. It is the shim's, and nobody else's,
+        as long as the lock is held: to be looked at after this, and before anything is waited for.
+        """
+        if pid := self._shims.get(dispatch):
+            with contextlib.suppress(ProcessLookupError):
+                return processes.pidfd(pid)
+            return None
+        shim = self._shim(dispatch)
+        return processes.descriptor(shim) if shim else None
 
     # --- ending -------------------------------------------------------------------------------------
 

@@ -80,7 +80,7 @@ def send(process: Process, number: signal.Signals, *, table: ProcessTable | None
     """Signal this very process, never another that was given its pid; False when it is gone or not ours."""
     table = table or this_table()
     with contextlib.ExitStack() as stack, contextlib.suppress(ProcessLookupError, PermissionError):
-        handle = _pidfd(process.pid)
+        handle = pidfd(process.pid)
         if handle is not None:
             stack.callback(os.close, handle)
         now = table.process(process.pid)
@@ -136,7 +136,7 @@ def _until_one_ends(found: Collection[Process], timeout_s: float) -> None:
         selector = stack.enter_context(selectors.DefaultSelector())
         for process in found:
             try:
-                handle = _pidfd(process.pid)
+                handle = pidfd(process.pid)
             except ProcessLookupError:
                 return
             if handle is None:
@@ -150,7 +150,7 @@ def _until_one_ends(found: Collection[Process], timeout_s: float) -> None:
 def descriptor(process: Process) -> int | None:
     """A descriptor that becomes readable when the process ends; None where there are none, or when it is gone."""
     with contextlib.suppress(ProcessLookupError):
-        handle = _pidfd(process.pid)
+        handle = pidfd(process.pid)
         now = this_table().process(process.pid)
         if handle is None or (now and now.started == process.started):
             return handle
@@ -158,5 +158,6 @@ def descriptor(process: Process) -> int | None:
     return None
 
 
-def _pidfd(pid: int) -> int | None:
+def pidfd(pid: int) -> int | None:
+    """A descriptor of the process that has this pid now; None where the kernel has none."""
     return os.pidfd_open(pid) if hasattr(os, "pidfd_open") else None

@@ -44,13 +44,11 @@ BUSY_S = 0.02
 BUSY_SHARE = 0.01
 
 
-def supervise(launch: Launch, files: DispatchFiles, *, subreaper: bool) -> None:
-    """Start the process, see it through, and write how it ended."""
+def supervise(launch: Launch, files: DispatchFiles, *, me: str, subreaper: bool) -> None:
+    """Start the process, see it through, and write how it ended; `me` is the identity of this process."""
     with _Signals() as signals:
-        me = processes.identity(os.getpid())
-        assert me is not None
         files.write_shim(me)
-        intake = Intake(out=files.out, err=files.err, cap=launch.log_cap, read=_reader(launch.reader))
+        intake = Intake(out=files.out, err=files.err, cap=launch.log_cap, read=reader_of(launch.reader))
         try:
             agent, out, err = _start(launch)
         except (OSError, ValueError) as error:
@@ -92,7 +90,8 @@ def _pipe() -> tuple[int, int]:
     return read_end, write_end
 
 
-def _reader(name: str) -> Reader:
+def reader_of(name: str) -> Reader:
+    """How the output of this kind of agent is read."""
     if not name:
         return _tells_nothing
     reader: Reader = importlib.import_module(f"runplan.adapters.agents.{name}").read

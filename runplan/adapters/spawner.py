@@ -1,6 +1,7 @@
-"""Forks shims on request: a small process that is started early and lives as long as its runner.
+"""Forks shims ahead of their use: a small process that is started early and lives as long as its runner.
 
-A fork of this process takes a millisecond; a fresh interpreter for every shim would take fifty.
+One fork always waits for the next request, so that a dispatch waits for nobody; a fresh interpreter for every shim
+would take fifty milliseconds.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pathlib import Path
 
 from runplan.adapters import processes
 from runplan.adapters.dispatch_files import DispatchFiles
-from runplan.adapters.shim import supervise
+from runplan.adapters.shim import reader_of, supervise
 from runplan.core.dispatch import Launch
 
 #: A request is the length of its text, with the lock's descriptor; then the text. The answer is the shim's pid.
@@ -35,24 +36,50 @@ def main(descriptor: int) -> None:
     processes.identity(os.getpid())  # read once, so that no shim has to ask which boot this is
     gc.freeze()  # the forks share these pages as long as nobody writes to them
     with socket.socket(fileno=descriptor) as runner:
-        while request := _receive(runner):
-            text, lock = request
-            shim = os.fork()
-            if shim == 0:
-                runner.close()
-                _become_shim(text)
-            os.close(lock)
-            with contextlib.suppress(OSError):  # a runner that died since needs no answer
-                runner.sendall(HEADER.pack(shim))
+        while (reader := _next_shim(runner)) is not None:
+            with contextlib.suppress(ImportError):  # the shim has told
+                reader_of(reader)  # imported here, once, and not by every shim
+    os._exit(0)  # nothing to tidy up, and the runner waits
 
 
-def _receive(runner: socket.socket) -> tuple[bytes, int] | None:
+def _next_shim(runner: socket.socket) -> str | None:
+    """Fork a shim that waits for its request; the reader it was asked for, or None when the runner has gone."""
+    ours, theirs = os.pipe()
+    if os.fork() == 0:
+        os.close(ours)
+        _wait_for_request(runner, theirs)
+    os.close(theirs)
+    with open(ours, "rb") as taken:
+        word = taken.readline()
+    return word.decode().rstrip("\n") if word else None
+
+
+def _wait_for_request(runner: socket.socket, taken: int) -> None:
+    """Get ready, take one request, tell the spawner and the runner, and become its shim."""
+    os.setsid()
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    me, subreaper = processes.identity(os.getpid()), _adopt_orphans()
+    text = _receive(runner)
+    if not text or me is None:
+        os._exit(0)
+    with contextlib.suppress(OSError):  # a runner that died since needs no answer
+        runner.sendall(HEADER.pack(os.getpid()))
+    runner.close()
+    request = json.loads(text)
+    launch = Launch(**{**request["launch"], "argv": tuple(request["launch"]["argv"])})
+    with contextlib.suppress(OSError):  # nor does a spawner
+        os.write(taken, f"{launch.reader}\n".encode())
+    os.close(taken)
+    _become_shim(launch, Path(request["directory"]), me, subreaper=subreaper)
+
+
+def _receive(runner: socket.socket) -> bytes:
+    """The next request; its lock is ours from here on. Nothing when the runner has gone."""
     header, locks, _, _ = socket.recv_fds(runner, HEADER.size, 1)
     if not locks:
-        return None
+        return b""
     os.set_inheritable(locks[0], False)
-    text = _exactly(runner, HEADER.unpack(header)[0])
-    return (text, locks[0]) if text else None
+    return _exactly(runner, HEADER.unpack(header)[0])
 
 
 def _exactly(runner: socket.socket, size: int) -> bytes:
@@ -64,14 +91,10 @@ def _exactly(runner: socket.socket, size: int) -> bytes:
     return text
 
 
-def _become_shim(text: bytes) -> None:
+def _become_shim(launch: Launch, directory: Path, me: str, *, subreaper: bool) -> None:
     code = 1
     try:
-        os.setsid()
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        request = json.loads(text)
-        launch = Launch(**{**request["launch"], "argv": tuple(request["launch"]["argv"])})
-        supervise(launch, DispatchFiles(Path(request["directory"])), subreaper=_adopt_orphans())
+        supervise(launch, DispatchFiles(directory), me=me, subreaper=subreaper)
         code = 0
     finally:
         if code:
