@@ -35,14 +35,22 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, list[str
     return project.repo.head("main"), (place / "points").read_text().split()
 
 
+#: Actions that only read: what is on disk before their fact is what was there after the fact before it.
+READING = ("ReadPlan.", "JudgeGate.", "JudgeVerdict.")
+
+
 def numbered(passed: list[str]) -> list[str]:
-    """Each passing of a point by its own name; `begin` adds nothing to the fact recorded before it."""
+    """Each passing of a point by its own name, without those that find the same world as the point before them."""
     seen: dict[str, int] = {}
     names = []
+    last = ""
     for name in passed:
         seen[name] = seen.get(name, 0) + 1
-        if not name.endswith(".begin"):
+        inside = last.partition(".")[0] == name.partition(".")[0] and not last.endswith((".begin", ".after"))
+        same = name.endswith(".begin") or (name.endswith(".before") and (inside or name.startswith(READING)))
+        if not same or name.startswith("land."):
             names.append(f"{name}#{seen[name]}")
+        last = name
     return names
 
 
