@@ -7,19 +7,19 @@ A tracker defines the phases and their order; the sections are looked up by id a
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from runplan.core.checklist import Box, find_boxes
 from runplan.core.errors import PlanUnreadable
 from runplan.core.ids import key
 from runplan.core.marks import Mark, Status, read_commit, read_mark
+from runplan.core.scan import Lines, scan
 from runplan.core.sections import Section, StatusLine, find_sections, status_line
 from runplan.core.table import Cell, Row, Table, find_tracker
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-
-    from runplan.core.scan import Lines
 
 
 class Format(StrEnum):
@@ -80,12 +80,14 @@ def find_layout(lines: Lines, *, path: str) -> Layout | Bare:
     return Bare(sections=sections)
 
 
-def lay_out(lines: Lines, *, path: str) -> Layout:
-    """Where every phase of the plan stands; a plan without statuses is refused with what is missing."""
+@lru_cache(maxsize=2)  # a phase reads the same text when it begins, when it lands and when its row is set
+def lay_out(text: bytes, path: str) -> tuple[Lines, Layout]:
+    """The lines of a plan and where every phase stands; one without statuses is refused with what is missing."""
+    lines = scan(text, path=path)
     layout = find_layout(lines, path=path)
     if isinstance(layout, Bare):
         raise PlanUnreadable(what_is_missing(lines, layout.sections, path))
-    return layout
+    return lines, layout
 
 
 def _outside(lines: Lines, sections: Sequence[Section]) -> list[range]:

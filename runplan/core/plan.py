@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from enum import StrEnum
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from runplan.core import frontmatter
@@ -77,14 +78,18 @@ class Plan(NamedTuple):
 
 def parse(text: bytes, *, path: str) -> Plan:
     """The plan in a file's bytes. Raises PlanUnreadable, which names the line and the remedy, and nothing else."""
-    lines = scan(text, path=path)
-    front = frontmatter.read(lines) or FrontMatter(entries=())
+    return _parse(text, path)
+
+
+@lru_cache(maxsize=2)
+def _parse(text: bytes, path: str) -> Plan:
+    front = frontmatter.read(scan(text, path=path)) or FrontMatter(entries=())
     entry = front.entry("executable")
     if entry is not None and entry.value.lower() == "false":
         raise PlanUnreadable(
             f"{path}:{entry.at + 1}: the plan says executable: false; remove that line to have it worked"
         )
-    layout = lay_out(lines, path=path)
+    lines, layout = lay_out(text, path)
     drafts = list(_drafts(lines, layout))
     phases = tuple(draft.phase for draft in drafts)
     _refuse_unknown(drafts, path)

@@ -25,8 +25,7 @@ def set_status(text: bytes, *, path: str, phase: str, status: Status, commit: st
     """
     if status not in WRITTEN:
         raise ValueError(f"{status} is never written to a plan")
-    lines = scan(text, path=path)
-    layout = lay_out(lines, path=path)
+    lines, layout = lay_out(text, path)
     place = _place(layout, phase, path)
     if place.mark.known and place.mark.status is status and commit in ("", place.commit):
         return text
