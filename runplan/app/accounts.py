@@ -37,7 +37,7 @@ def phase_account(state: RunState, world: World) -> report.PhaseAccount:
         phase=phase.read.phase,
         title=phase.read.title,
         run=world.run,
-        status="Completed (verified, landed)",
+        status=_status(phase.cycle - 1),
         branch=phase.lease.branch.removeprefix("refs/heads/"),
         commits=tuple(_commit_line(world, oid) for oid in phase.candidate.commits),
         items=tuple(
@@ -50,6 +50,12 @@ def phase_account(state: RunState, world: World) -> report.PhaseAccount:
         ),
         warnings=(*phase.warnings, *_checkout(phase, world)),
     )
+
+
+def _status(fixes: int) -> str:
+    if not fixes:
+        return "Completed (verified, landed)"
+    return f"Completed (verified, landed) after {fixes} fix cycle{'' if fixes == 1 else 's'}"
 
 
 def _commit_line(world: World, oid: str) -> report.CommitLine:

@@ -135,7 +135,9 @@ def _hold(asked: e.RunStarted, rooms: Rooms, face: Face) -> _Held | Declined | N
         rooms.claims.release(asked.plan, run=run)
         return None
     journal = Journal(rooms.store, rooms.clock, run=run, plan=asked.plan, fence=standing.fence, told=face.tell)
-    dead = standing.took_over if isinstance(standing, Taken) else ""
+    # A process that left its run waiting for a person is not one that died.
+    left = row is not None and row.state == "waiting"
+    dead = standing.took_over if isinstance(standing, Taken) and not left else ""
     taken = e.ClaimTaken(owner=rooms.claims.me, fence=standing.fence, took_over=dead)
     return _Held(world=world, journal=journal, fresh=row is None, taken=taken)
 

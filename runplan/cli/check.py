@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,9 +38,11 @@ def run(args: argparse.Namespace) -> Exit:
         from runplan.core.checkfix import add_tracker
 
         fixed = add_tracker(text, path=name)
+        told = "the plan keeps its statuses already; nothing was added"
         if fixed != text:
             _replace(file, fixed)
-            text = fixed
+            text, told = fixed, "a tracker was added"
+        print(f"runplan: {name}: {told}", file=sys.stderr)
     plan = parse(text, path=name)
     print(json.dumps(_view(plan), ensure_ascii=False, indent=2) if args.json else _table(plan))
     return Exit.USAGE if args.strict and plan.remarks else Exit.DONE

@@ -51,4 +51,5 @@ def _phase(at: Here, started: RunStarted, phase: Phase) -> str:
         test_command=started.test_command,
     )
     size = len(prompts.implement_prompt(prompt_template("implement"), brief).encode())
-    return f"phase {phase.id:<6}{phase.title}\n  branch {branch}; prompt of {size} bytes with {len(phase.items)} items"
+    items = "1 item" if len(phase.items) == 1 else f"{len(phase.items)} items"
+    return f"phase {phase.id:<6}{phase.title}\n  branch {branch}; prompt of {size} bytes with {items}"

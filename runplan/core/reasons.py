@@ -69,5 +69,5 @@ NEXT: dict[Reason, str] = {
     Reason.PR_CLOSED: "Reopen the pull request or start again.",
     Reason.FORGE_UNREACHABLE: "Check the network and the token, then retry.",
     Reason.STOPPED: "Start the plan again to go on.",
-    Reason.CRASHED: "Start the plan again; it goes on from the last recorded fact.",
+    Reason.CRASHED: "Something in runplan itself went wrong; what was made is kept. Read the log, start again.",
 }

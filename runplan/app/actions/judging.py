@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from runplan.core.run import PhaseRun, RunState
 
 OUTPUT_READ = 1024 * 1024  #: bytes at the end of a gate's output that are looked at
+NAMED = 3  #: failing tests named in one line
 OUTPUT_TOLD = 6000  #: characters of it that the fixer is told
 
 
@@ -87,8 +88,8 @@ def _told(judged: results.GateJudgement, now: results.Results, time: int) -> tup
             return "passed", now.line + again
         case results.PreExisting():
             return "passed", f"{now.line}; what fails failed before the work too" + again
-        case results.Regressed(why=why):
-            return "failed", why
+        case results.Regressed(why=why, names=names):
+            return "failed", f"{why}: {', '.join(name.split()[0] for name in sorted(names)[:NAMED])}" if names else why
         case results.Unfinished(why=why):
             return "unfinished", why
         case results.BaselineRed(why=why):
