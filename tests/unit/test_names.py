@@ -69,9 +69,7 @@ def test_another_prefix_is_taken_as_it_is() -> None:
     assert branch("", "thermal-domain", "1") == "thermal-domain/1"
 
 
-@pytest.mark.parametrize(
-    "phase", ["1 a", "1..2", ".1", "1.", "a/b", "x.lock", "-1", "@{", "ä", "1~2", "HEAD"]
-)
+@pytest.mark.parametrize("phase", ["1 a", "1..2", ".1", "1.", "a/b", "x.lock", "-1", "@{", "ä", "1~2", "HEAD"])
 def test_any_phase_id_gives_a_valid_branch_of_its_own(phase: str) -> None:
     made = branch("runplan/", "x", phase)
     assert valid_ref(made)
