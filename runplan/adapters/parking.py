@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import shutil
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from runplan.adapters.repository import refs_snapshot
 from runplan.core.gitfacts import Identity
+from runplan.core.quickclass import dataclass
 
 if TYPE_CHECKING:
     from pathlib import Path

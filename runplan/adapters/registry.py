@@ -9,11 +9,12 @@ from __future__ import annotations
 import os
 import shutil
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from filelock import FileLock
+
+from runplan.core.quickclass import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

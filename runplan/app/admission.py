@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from runplan.app.actions.reading import reading
 from runplan.core import names
 from runplan.core.errors import NotFound, RefusedEarly
 from runplan.core.plan import parse
+from runplan.core.quickclass import dataclass
 from runplan.core.reasons import Reason
 
 if TYPE_CHECKING:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from runplan.app.foreground import work
 from runplan.app.journal import Journal
 from runplan.core import events as e
 from runplan.core.claims import Taken, Theirs
+from runplan.core.quickclass import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

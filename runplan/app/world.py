@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from runplan.core import names
 from runplan.core.errors import Unreachable
+from runplan.core.quickclass import dataclass
 from runplan.core.times import git_date, iso
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ the machine does from the same lines that make it do so.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from runplan.core import actions as a
+from runplan.core.quickclass import dataclass
 from runplan.core.reasons import Reason
 
 if TYPE_CHECKING:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeAlias
+
+from runplan.core.quickclass import dataclass
 
 
 class Role(StrEnum):
@@ -88,7 +89,7 @@ class Outcome:
     code: int | None  #: exit code, None when it died by a signal or was lost
     signal: int | None
     message: str  #: the end of the agent's message, bounded
-    events: tuple[AgentEvent, ...] = field(default=())  #: tool events and usage, bounded
+    events: tuple[AgentEvent, ...] = ()  #: tool events and usage, bounded
     events_left_out: int = 0  #: tool events beyond that bound
     output_bytes: int = 0
     leftovers: int = 0  #: descendants that had to be ended after it
@@ -132,4 +133,4 @@ class Return:
     status: ReturnStatus
     summary: str
     items: tuple[ItemResult, ...] = ()
-    usage: Usage = field(default_factory=Usage)
+    usage: Usage = Usage()

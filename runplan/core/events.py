@@ -6,8 +6,9 @@ with a default, never renamed or removed: journals outlive versions.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from runplan.core.quickclass import dataclass
 
 Rows: TypeAlias = tuple[tuple[str, str], ...]  #: (id, text) pairs
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from runplan.core.events import Event
+from runplan.core.quickclass import dataclass
 
 _KINDS: dict[str, type[Event]] = {kind.__name__: kind for kind in Event.__args__}
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from runplan.core.quickclass import dataclass
 
 Oid: TypeAlias = str  #: a full object id, 40 or 64 hex digits
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import shlex
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from runplan.core.quickclass import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,11 +6,11 @@ What counts as evidence, and what is done without any, is written down in docs/a
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from runplan.core.gitfacts import Finding, Identity
 from runplan.core.gitwords import git_commands
+from runplan.core.quickclass import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from runplan.core.errors import NotFound, RefusedEarly, UsageError
 from runplan.core.ids import read_name
 from runplan.core.keys import LANDINGS
+from runplan.core.quickclass import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

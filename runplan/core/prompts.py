@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from runplan.core.errors import SettingsError
+from runplan.core.quickclass import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,10 +7,10 @@ durations, no absolute paths, no counts of restarts.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from runplan.core.markdown import block, code, first, flat, inline, row
+from runplan.core.quickclass import dataclass
 from runplan.core.reasons import NEXT
 
 if TYPE_CHECKING:

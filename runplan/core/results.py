@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from runplan.core.errors import SettingsError
+from runplan.core.quickclass import dataclass
 from runplan.core.runners import RUNNERS, Closing, Runner
 
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")

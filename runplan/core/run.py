@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from runplan.core import events as e
+from runplan.core.quickclass import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

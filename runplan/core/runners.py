@@ -7,8 +7,9 @@ has printed many of them.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from runplan.core.quickclass import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -6,12 +6,12 @@ The plan permits by naming: a path that stands in the text of the phase, or a pa
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from runplan.core import testfiles
 from runplan.core.globs import covers, literal, matches
+from runplan.core.quickclass import dataclass
 from runplan.core.reasons import Reason
 from runplan.core.secrets import holds_secret, named_like_secret
 
@@ -76,7 +76,7 @@ class Permit:
 
     text: str  #: the phase's section
     touches: tuple[str, ...] = ()  #: patterns; empty permits every path
-    bookkeeping: tuple[str, ...] = field(default=())  #: plan, report, runplan.toml: never permitted
+    bookkeeping: tuple[str, ...] = ()  #: plan, report, runplan.toml: never permitted
 
     def names(self, path: str) -> bool:
         """Whether the phase speaks of this very path, or of removing a folder it is in."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from runplan.core.marks import Status
+from runplan.core.quickclass import dataclass
 
 if TYPE_CHECKING:
     from runplan.core.plan import Phase, Plan

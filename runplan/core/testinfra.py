@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
+
+from runplan.core.quickclass import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from runplan.core.dispatch import ItemResult, Return, ReturnStatus
+from runplan.core.quickclass import dataclass
 from runplan.core.returns import Unusable
 
 if TYPE_CHECKING:

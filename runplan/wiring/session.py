@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +19,7 @@ from runplan.adapters.store.sqlite import Store
 from runplan.adapters.worktrees import Worktrees
 from runplan.app.world import World
 from runplan.core.errors import Unreachable
+from runplan.core.quickclass import dataclass
 from runplan.wiring import testing
 
 if TYPE_CHECKING:

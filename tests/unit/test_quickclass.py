@@ -1,0 +1,104 @@
+"""Our dataclasses are those of the standard library in everything but the time it takes to make them."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from runplan.core import actions, events
+from runplan.core.quickclass import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ours:
+    """A thing."""
+
+    name: str
+    size: int = 1
+    rest: tuple[str, ...] = ()
+
+    @property
+    def double(self) -> int:
+        return 2 * self.size
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Same:
+    """Another thing with the same content."""
+
+    name: str
+    size: int = 1
+    rest: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Standard:
+    """A thing."""
+
+    name: str
+    size: int = 1
+    rest: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Empty:
+    """Nothing."""
+
+
+def test_it_holds_what_it_was_given_and_the_defaults() -> None:
+    one = Ours(name="a", rest=("b",))
+    assert (one.name, one.size, one.rest, one.double) == ("a", 1, ("b",), 2)
+    assert Ours.__doc__ == "A thing."
+
+
+@pytest.mark.parametrize("given", [{}, {"size": 2}, {"name": "a", "other": 1}], ids=["none", "missing", "unknown"])
+def test_wrong_arguments_are_refused_as_by_the_standard_library(given: dict[str, object]) -> None:
+    for kind in (Ours, Standard):
+        with pytest.raises(TypeError):
+            kind(**given)  # type: ignore[arg-type]
+    with pytest.raises(TypeError):
+        Ours("a")  # type: ignore[call-arg]
+
+
+def test_it_cannot_be_changed_and_takes_no_further_attribute() -> None:
+    one = Ours(name="a")
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        one.name = "b"  # type: ignore[misc]
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        one.other = 1  # type: ignore[attr-defined]
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        del one.name
+    assert not hasattr(one, "__dict__")
+
+
+def test_equal_are_the_same_kind_with_the_same_content_and_they_hash_alike() -> None:
+    assert Ours(name="a") == Ours(name="a", size=1)
+    assert hash(Ours(name="a")) == hash(Ours(name="a", size=1))
+    assert Ours(name="a") != Ours(name="b")
+    assert Ours(name="a") != Same(name="a")  # type: ignore[comparison-overlap]
+    assert Empty() == Empty()
+    assert Empty() != actions.ReadPlan()  # type: ignore[comparison-overlap]
+
+
+def test_the_tools_of_the_standard_library_work_on_it() -> None:
+    ours, standard = Ours(name="a", rest=("b",)), Standard(name="a", rest=("b",))
+    assert repr(ours) == repr(standard).replace("Standard", "Ours")
+    assert dataclasses.asdict(ours) == dataclasses.asdict(standard)
+    assert dataclasses.replace(ours, size=3) == Ours(name="a", size=3, rest=("b",))
+    described = [
+        [(f.name, f.type, f.default, f.kw_only) for f in dataclasses.fields(kind)] for kind in (Ours, Standard)
+    ]
+    assert described[0] == described[1]
+
+
+def test_it_is_matched_by_its_kind_and_its_fields() -> None:
+    match Ours(name="a", size=4):
+        case Ours(name="a", size=size):
+            assert size == 4
+        case _:
+            pytest.fail("no match")
+
+
+def test_no_function_is_made_for_a_class() -> None:
+    assert vars(events.RunStarted)["__init__"] is vars(events.RunEnded)["__init__"]
