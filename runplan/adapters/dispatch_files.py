@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import hashlib
 import json
 import os
 import re
@@ -32,6 +31,8 @@ def directory_name(dispatch: str) -> str:
     plain = re.sub(r"[^A-Za-z0-9._-]", "_", dispatch)
     if plain == dispatch and len(dispatch) <= _LONGEST_NAME and not dispatch.startswith("."):
         return dispatch
+    import hashlib  # dear, and our own ids are plain
+
     # "~" stands in no plain name, so the two kinds cannot meet.
     return f"{plain[:_LONGEST_NAME].lstrip('.')}~{hashlib.sha256(dispatch.encode()).hexdigest()[:12]}"
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from runplan.app.runner import advance
-from runplan.core.errors import RunplanError
-from runplan.core.events import RunEnded
+from runplan.core.decide import step_of
+from runplan.core.errors import Crashed, RunplanError
+from runplan.core.events import PhaseFailed, RunEnded
 from runplan.core.reasons import Reason
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from runplan.app.journal import Journal
     from runplan.app.world import World
     from runplan.core.decide import Decision
-    from runplan.core.events import Approved, Rejected
+    from runplan.core.events import Approved, Event, Rejected
     from runplan.core.run import RunState
 
 
@@ -36,12 +36,30 @@ def work(journal: Journal, world: World, *, person: Callable[[RunState], Approve
         end_agents(journal, world)
         raise
     except Exception as error:  # the edge of a run: whatever it was, the journal has to tell
-        journal.append(RunEnded(outcome="failed", reason=Reason.CRASHED, detail=f"{type(error).__name__}: {error}"))
-        world.claims.release(world.plan, run=world.run)
-        raise
+        told = f"{type(error).__name__}: {error}"
+        _crashed(journal, world, told)
+        raise Crashed(f"unexpected {told}; what was made is kept, --debug shows where it was") from error
+
+
+def _crashed(journal: Journal, world: World, told: str) -> None:
+    """End the run by name: the report tells of it, no agent goes on, and the plan is free again."""
+    end_agents(journal, world)
+    phase = journal.state.phase
+    events: list[Event] = []
+    if phase is not None and phase.failure is None and phase.landed is None:
+        title, attempt = phase.read.title, phase.lease.attempt if phase.lease else 1
+        step, name = step_of(phase), phase.read.phase
+        events.append(
+            PhaseFailed(phase=name, reason=Reason.CRASHED, step=step, detail=told, title=title, attempt=attempt)
+        )
+    journal.append(*events, RunEnded(outcome="failed", reason=Reason.CRASHED, detail=told))
+    world.claims.release(world.plan, run=world.run)
 
 
 def _work(journal: Journal, world: World, person: Callable[[RunState], Approved | Rejected | None]) -> Decision:
+    # A third of all imports; by now the spawner is starting, and they go side by side.
+    from runplan.app.runner import advance
+
     while True:
         decision = advance(journal, world)
         if journal.state.ended is not None:

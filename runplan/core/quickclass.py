@@ -7,8 +7,6 @@ the standard one, and `fields`, `replace` and `asdict` of the standard library w
 
 from __future__ import annotations
 
-import dataclasses
-import inspect
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -24,33 +22,35 @@ else:
         return _made
 
 
-_REQUIRED: Any = dataclasses.MISSING
-#: What tells `fields` that a field is neither a class variable nor for the constructor alone.
-_ORDINARY: Any = vars(dataclasses)["_FIELD"]
+_REQUIRED: Any = object()
 
 
 def _made(plain: type) -> type:
-    types = inspect.get_annotations(plain)
-    names = tuple(types)
+    names = tuple(plain.__annotations__)
     defaults = {name: plain.__dict__.get(name, _REQUIRED) for name in names}
     body = {key: value for key, value in plain.__dict__.items() if key not in (*names, "__dict__", "__weakref__")}
-    body |= _SHARED
-    body |= {"__slots__": names, "__match_args__": (), "__dataclass_fields__": _fields(types, defaults)}
-    made = type(plain)(plain.__name__, plain.__bases__, body)
+    made = type(plain)(plain.__name__, plain.__bases__, body | _SHARED | {"__slots__": names})
     # Frozen to everybody else: only the slots' own descriptors can still write.
     places = tuple((name, getattr(made, name).__set__, default) for name, default in defaults.items())
     type.__setattr__(made, "_places", places)
     return made
 
 
-def _fields(types: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, default in defaults.items():
-        field: Any = dataclasses.field(default=default, kw_only=True)
-        field.name, field.type = name, types[name]
-        field._field_type = _ORDINARY  # noqa: SLF001 - the standard library's own mark; there is no public way
-        found[name] = field
-    return found
+class _Fields:
+    """What the standard library asks a dataclass for; made when it does, since it takes a dear import."""
+
+    def __get__(self, one: object, kind: Any) -> dict[str, Any]:
+        import dataclasses
+
+        found: dict[str, Any] = {}
+        for name, _, default in kind._places:  # noqa: SLF001 - ours
+            given = dataclasses.MISSING if default is _REQUIRED else default
+            field: Any = dataclasses.field(default=given, kw_only=True)
+            field.name, field.type = name, kind.__annotations__[name]
+            field._field_type = vars(dataclasses)["_FIELD"]  # noqa: SLF001 - an ordinary one; there is no public way
+            found[name] = field
+        type.__setattr__(kind, "__dataclass_fields__", found)
+        return found
 
 
 def _init(self: Any, **given: Any) -> None:
@@ -81,18 +81,24 @@ def _repr(self: Any) -> str:
 
 
 def _setattr(self: Any, name: str, _value: object) -> None:
-    raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r} of {type(self).__name__}")
+    from dataclasses import FrozenInstanceError
+
+    raise FrozenInstanceError(f"cannot assign to field {name!r} of {type(self).__name__}")
 
 
 def _delattr(self: Any, name: str) -> None:
-    raise dataclasses.FrozenInstanceError(f"cannot delete field {name!r} of {type(self).__name__}")
+    from dataclasses import FrozenInstanceError
+
+    raise FrozenInstanceError(f"cannot delete field {name!r} of {type(self).__name__}")
 
 
-_SHARED = {
+_SHARED: dict[str, Any] = {
     "__init__": _init,
     "__eq__": _eq,
     "__hash__": _hash,
     "__repr__": _repr,
     "__setattr__": _setattr,
     "__delattr__": _delattr,
+    "__match_args__": (),
+    "__dataclass_fields__": _Fields(),
 }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import signal
 from typing import TYPE_CHECKING
 
@@ -24,7 +23,7 @@ def clock(env: Mapping[str, str]) -> Clock:
 
 def new_run_id(env: Mapping[str, str]) -> str:
     """Unlike any other, or the one RUNPLAN_TEST_RUN gives."""
-    return env.get("RUNPLAN_TEST_RUN") or f"r{secrets.token_hex(4)}"
+    return env.get("RUNPLAN_TEST_RUN") or f"r{os.urandom(4).hex()}"
 
 
 class KillPoint:
