@@ -12,9 +12,10 @@ import os
 import select
 import subprocess
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from runplan.core.errors import GitFailed
+from runplan.core.quickclass import NamedTuple, dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -40,7 +41,8 @@ LARGEST_KEPT = 16 * 1024
 _CHUNK = 64 * 1024
 
 
-class Ran(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ran:
     """How one git command ended."""
 
     code: int

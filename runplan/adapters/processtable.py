@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import os
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
+
+from runplan.core.quickclass import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from runplan.adapters.git import Git, failure
 from runplan.core.errors import GitFailed, RefusedEarly
+from runplan.core.quickclass import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -24,7 +25,8 @@ _PERSON = re.compile(r"(.*) <(.*)> \d+ [+-]\d{4}", re.DOTALL)
 PROBE_S = 20.0  #: a signature that takes longer waits for somebody
 
 
-class Repository(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repository:
     """A repository that has a checkout."""
 
     root: Path  #: the main checkout; the checkout at hand when the repository behind it is bare
@@ -32,7 +34,8 @@ class Repository(NamedTuple):
     git: Git
 
 
-class Checkout(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkout:
     """One entry of git's list of worktrees; the first one is the main checkout."""
 
     path: Path

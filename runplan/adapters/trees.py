@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from runplan.core.errors import GitFailed
+from runplan.core.quickclass import NamedTuple
 
 if TYPE_CHECKING:
     from runplan.adapters.git import Git

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from runplan.core.quickclass import NamedTuple
 from runplan.core.sections import STATUS
 
 if TYPE_CHECKING:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from bisect import bisect
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from runplan.core.ids import key, read_name
+from runplan.core.quickclass import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from runplan.core.errors import SettingsError
 from runplan.core.keys import AGENT_KEYS, BY_PATH, KEYS, KINDS, SECTIONS, Key, nearest, read
+from runplan.core.quickclass import dataclass
 from runplan.core.values import Unfit
 
 if TYPE_CHECKING:
@@ -18,7 +19,8 @@ _ROLES = ("implementer", "verifier", "planner")
 _AGENT_KEYS = {key.name: key for key in AGENT_KEYS}
 
 
-class RunSettings(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSettings:
     """How phases are worked on and landed."""
 
     landing: str
@@ -35,7 +37,8 @@ class RunSettings(NamedTuple):
     timezone: str
 
 
-class AgentTable(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentTable:
     """One agent that can be dispatched."""
 
     name: str
@@ -45,7 +48,8 @@ class AgentTable(NamedTuple):
     env: tuple[str, ...] = ()  #: names of further environment variables it is given
 
 
-class AgentsSettings(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentsSettings:
     """Who does what."""
 
     implementer: str
@@ -58,7 +62,8 @@ class AgentsSettings(NamedTuple):
         return self.tables.get(name) or AgentTable(name=name, kind=name)
 
 
-class CheckSettings(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckSettings:
     """The project's own checks."""
 
     command: str
@@ -67,7 +72,8 @@ class CheckSettings(NamedTuple):
     summary: str
 
 
-class LimitSettings(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitSettings:
     """Where an agent is stopped; 0 is no limit, except for wall_s."""
 
     wall_s: float
@@ -76,14 +82,16 @@ class LimitSettings(NamedTuple):
     usd: float
 
 
-class PathSettings(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PathSettings:
     """Where things lie, relative to the repository."""
 
     plans: str
     reports: str
 
 
-class Settings(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
     """Everything that can be set."""
 
     run: RunSettings
@@ -93,14 +101,16 @@ class Settings(NamedTuple):
     paths: PathSettings
 
 
-class Layer(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layer:
     """Values from one place; `origin` names it in errors and in `runplan config`."""
 
     origin: str
     values: Mapping[str, object]
 
 
-class Settled(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled:
     """The settings, and for each dotted key what was written and where."""
 
     settings: Settings

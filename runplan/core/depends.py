@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from runplan.core.body import unbulleted
 from runplan.core.idlists import resolve, says_none
+from runplan.core.quickclass import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

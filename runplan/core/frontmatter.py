@@ -7,9 +7,9 @@ scalars, which are read but never written.
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
 from runplan.core.errors import PlanUnreadable
+from runplan.core.quickclass import NamedTuple, dataclass
 from runplan.core.scan import Lines, scan
 
 _KEY = re.compile(r"([ \t]*)([A-Za-z_][\w-]*)[ \t]*:(?=[ \t]|\Z)[ \t]*")
@@ -31,7 +31,8 @@ class Entry(NamedTuple):
     end: int  #: index of the first line after the key, its block or its children
 
 
-class FrontMatter(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrontMatter:
     """The entries of a front matter, in their order."""
 
     entries: tuple[Entry, ...]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from runplan.core.body import Body, bullets
+from runplan.core.quickclass import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

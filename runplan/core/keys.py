@@ -5,9 +5,10 @@ Defaults, checks, suggestions, `runplan config`, `runplan init` and config/runpl
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from runplan.core import values
+from runplan.core.quickclass import dataclass
 from runplan.core.values import Shape, Unfit
 
 if TYPE_CHECKING:
@@ -23,7 +24,8 @@ LANDINGS = ("cherry-pick", "pr", "direct")
 
 
 # A tuple, since every reading verb imports it: a dataclass takes four times as long to make.
-class Key(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Key:
     """One setting."""
 
     section: str

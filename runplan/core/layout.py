@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from enum import StrEnum
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from runplan.core.checklist import Box, find_boxes
 from runplan.core.errors import PlanUnreadable
 from runplan.core.ids import key
 from runplan.core.marks import Mark, Status, read_commit, read_mark
+from runplan.core.quickclass import NamedTuple, dataclass
 from runplan.core.scan import Lines, scan
 from runplan.core.sections import Section, StatusLine, find_sections, status_line
 from runplan.core.table import Cell, Row, Table, find_tracker
@@ -51,7 +52,8 @@ class Place(NamedTuple):
     commit_at: tuple[int, int] | None  #: None: the commit is written with the status
 
 
-class Layout(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
     """A plan's phases in tracker order."""
 
     format: Format
@@ -59,7 +61,8 @@ class Layout(NamedTuple):
     remarks: tuple[Remark, ...]
 
 
-class Bare(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bare:
     """A plan that keeps no statuses; its phase sections, if it has any."""
 
     sections: tuple[Section, ...]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from enum import StrEnum
-from typing import NamedTuple
+
+from runplan.core.quickclass import NamedTuple
 
 
 class Status(StrEnum):

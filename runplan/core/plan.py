@@ -6,7 +6,7 @@ import re
 from bisect import bisect_left
 from enum import StrEnum
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from runplan.core import frontmatter
 from runplan.core.body import body_of
@@ -17,6 +17,7 @@ from runplan.core.ids import key
 from runplan.core.items import Execution, Item, read_execution, read_items, read_touches
 from runplan.core.layout import Format, Layout, Remark, lay_out
 from runplan.core.marks import Status
+from runplan.core.quickclass import NamedTuple, dataclass
 from runplan.core.scan import Lines, scan
 
 if TYPE_CHECKING:
@@ -56,7 +57,8 @@ class Phase(NamedTuple):
     outside: tuple[str, ...]  #: dependencies that are no phases, in its own words
 
 
-class Plan(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
     """A plan file as understood."""
 
     path: str

@@ -7,9 +7,10 @@ Phase 1"), onward mentions ("feeds Phase 3") and wishes ("Phase 2 should be comp
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from runplan.core.idlists import WORD, resolve
+from runplan.core.quickclass import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -1,18 +1,36 @@
-"""The standard library's dataclass for the one shape this house uses: frozen, slotted, keyword-only.
+"""The standard library's dataclass and NamedTuple in the shapes this house uses, without what makes them dear.
 
 `dataclasses.dataclass` writes and compiles six functions for every class; with a hundred and fifty classes that was
-a third of the time until the first agent ran. Here all classes share their functions. To the type checker it is
-the standard one, and `fields`, `replace` and `asdict` of the standard library work on what it makes.
+a third of the time until the first agent ran. Here all frozen, slotted, keyword-only classes share their functions.
+`typing.NamedTuple` compiles every annotation, which nobody ever asks a tuple for.
+To the type checker these are the standard ones, and `fields`, `replace` and `asdict` work on what is made here.
 """
 
 from __future__ import annotations
 
+import collections
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from dataclasses import dataclass as dataclass
+    from typing import NamedTuple as NamedTuple
 else:
+
+    class _Tupled(type):
+        def __new__(cls, name: str, bases: tuple[type, ...], body: dict[str, Any]) -> type:
+            if not bases:
+                return super().__new__(cls, name, bases, body)
+            names = body.get("__annotations__", {})
+            defaults = [body[field] for field in names if field in body]
+            made = collections.namedtuple(name, names, defaults=defaults, module=body["__module__"])
+            for key, value in body.items():
+                if key not in names and key != "__qualname__":
+                    setattr(made, key, value)
+            return made
+
+    class NamedTuple(metaclass=_Tupled):
+        """As `typing.NamedTuple`."""
 
     def dataclass(*, frozen: bool, slots: bool, kw_only: bool) -> Callable[[type], type]:
         """As `dataclasses.dataclass`, for classes without bases of their own, factories or `__post_init__`."""

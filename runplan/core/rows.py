@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from runplan.core.quickclass import dataclass
 
 
-class RunRow(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRow:
     """What `status` shows of a run."""
 
     id: str
@@ -22,7 +23,8 @@ class RunRow(NamedTuple):
     landing: str
 
 
-class EventRow(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventRow:
     """One line of the journal."""
 
     seq: int

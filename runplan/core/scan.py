@@ -6,9 +6,10 @@ with three backticks at column 0: real plans nest fences badly, and every strict
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from functools import lru_cache
 
 from runplan.core.errors import PlanUnreadable
+from runplan.core.quickclass import NamedTuple, dataclass
 
 MAX_BYTES = 5 * 1024 * 1024
 _BOM = b"\xef\xbb\xbf"
@@ -22,7 +23,8 @@ class Heading(NamedTuple):
     text: str
 
 
-class Lines(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lines:
     """A plan's text by lines; indexes count from 0, the line numbers people see from 1."""
 
     raw: bytes
@@ -49,6 +51,11 @@ class Lines(NamedTuple):
 
 def scan(raw: bytes, *, path: str) -> Lines:
     """The lines of a plan file, or why it is none."""
+    return _scan(raw, path)
+
+
+@lru_cache(maxsize=2)
+def _scan(raw: bytes, path: str) -> Lines:
     text = _decoded(raw, path)
     pieces = text.split("\n")
     starts = _starts(raw)

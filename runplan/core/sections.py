@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from runplan.core.ids import key, read_name
+from runplan.core.quickclass import NamedTuple
 
 if TYPE_CHECKING:
     from runplan.core.scan import Lines

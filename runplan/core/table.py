@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from runplan.core.ids import Named, read_name
+from runplan.core.quickclass import NamedTuple, dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -35,7 +36,8 @@ class Row(NamedTuple):
     commit: Cell | None
 
 
-class Table(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
     """The tracker."""
 
     at: int  #: line of the header row

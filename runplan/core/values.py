@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from enum import Enum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from runplan.core import names
+from runplan.core.quickclass import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +28,8 @@ class Shape(Enum):
     LIST = 'a list of texts like ["a", "b"]'
 
 
-class Unfit(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unfit:
     """A value that cannot be used, and why."""
 
     why: str

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from runplan.adapters.repository import open_repository, require_target
 from runplan.adapters.settings import environment, load
 from runplan.core import names
 from runplan.core.errors import RefusedEarly, Unreachable, UsageError
 from runplan.core.lookup import find_plan, is_named
+from runplan.core.quickclass import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
     from runplan.core.config import Settings
 
 
-class Here(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Here:
     """The repository we stand in, and how it is set up."""
 
     cwd: Path

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from runplan.core import actions, events
-from runplan.core.quickclass import dataclass
+from runplan.core.quickclass import NamedTuple, dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,3 +102,32 @@ def test_it_is_matched_by_its_kind_and_its_fields() -> None:
 
 def test_no_function_is_made_for_a_class() -> None:
     assert vars(events.RunStarted)["__init__"] is vars(events.RunEnded)["__init__"]
+
+
+# --- tuples -----------------------------------------------------------------------------------------------
+
+
+class Pair(NamedTuple):
+    """Two things."""
+
+    left: str
+    right: int = 2
+
+    @property
+    def both(self) -> str:
+        return f"{self.left}{self.right}"
+
+
+def test_a_named_tuple_is_the_standard_one() -> None:
+    pair = Pair("a")
+    assert (pair.left, pair.right, pair.both) == ("a", 2, "a2")
+    assert pair == Pair(left="a", right=2) == ("a", 2)
+    assert pair._replace(right=3) == ("a", 3)
+    assert pair._asdict() == {"left": "a", "right": 2}
+    assert repr(pair) == "Pair(left='a', right=2)"
+    assert (Pair.__doc__, Pair.__module__, Pair._fields) == ("Two things.", __name__, ("left", "right"))
+    match pair:
+        case Pair(left, right):
+            assert (left, right) == ("a", 2)
+    with pytest.raises(TypeError):
+        Pair()  # type: ignore[call-arg]
