@@ -83,8 +83,8 @@ class Worktrees(Protocol):
 
     def head(self, path: Path) -> Oid: ...
 
-    def attach(self, name: str, *, branch: str) -> Path:
-        """The worktree on `branch` as it is, made again if it is gone; nothing uncommitted is touched."""
+    def attach(self, name: str, *, branch: str, clean: str, keep: Sequence[str]) -> Path:
+        """The worktree on `branch` as it is, made again if it is gone; no agent's uncommitted work is touched."""
         ...
 
     def state(self, path: Path) -> WorktreeState: ...

@@ -103,6 +103,14 @@ def link(path: Path, directory: Path) -> None:
     (path / ".git").write_bytes(b"gitdir: " + os.fsencode(directory) + b"\n")
 
 
+def note_shown(entry: Entry, commit: str) -> None:
+    """Note that the worktree was put on this commit to be looked at."""
+    note = entry.directory / SHOWN
+    # A new file: to write a synced one over again, some file systems wait for the disk.
+    note.unlink(missing_ok=True)
+    note.write_text(f"{commit}\n", encoding="utf-8")
+
+
 def calm(entry: Entry) -> None:
     """Take away the locks and half-done operations of processes that have ended; ours alone, by its entry."""
     for lock in entry.directory.glob("*.lock"):

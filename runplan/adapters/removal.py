@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, assert_never
 from runplan.adapters.containment import on_target
 from runplan.adapters.mending import Mender
 from runplan.adapters.parking import PARKED, Parking
-from runplan.adapters.registry import SHOWN, Entry, entries, entry_of, linked_to, worktrees_locked
+from runplan.adapters.registry import Entry, entries, entry_of, linked_to, worktrees_locked
 from runplan.adapters.repository import refs_snapshot
 from runplan.adapters.status import nested_repository, status_of
 from runplan.adapters.trash import Trash
@@ -118,7 +118,7 @@ class Removal:
         if entry is not None:
             lines = ["option no-deref", f"update worktrees/{entry.directory.name}/HEAD {onto}", *lines]
             # What lies about there was left by gates, after the work had been taken: nobody's.
-            (entry.directory / SHOWN).write_text(f"{onto}\n", encoding="utf-8")
+            note_shown(entry, onto)
         self._git.update_refs(*lines)
 
     def _ref_remains(self, ref: str, tip: Oid) -> Remains:

@@ -88,8 +88,11 @@ class Worktrees:
                 self._clean(path, clean, keep)
         return path
 
-    def attach(self, name: str, *, branch: str) -> Path:
-        """The worktree `name` on `branch` at its tip, with whatever uncommitted work lies in it."""
+    def attach(self, name: str, *, branch: str, clean: str = "ignored", keep: Sequence[str] = ()) -> Path:
+        """The worktree `name` on `branch` at its tip, with whatever uncommitted work lies in it.
+
+        What was left where we had put it to be looked at is nobody's work, and is swept.
+        """
         path = self.path(name)
         with worktrees_locked(self._lock_dir):
             if self._git.tip(branch) is None:
@@ -98,6 +101,9 @@ class Worktrees:
             entry = self._mender.mended(path, head=branch)
             if entry is None:
                 self._add(path, str(path), _short(branch))
+            elif entry.shown:
+                self._put(entry, _short(branch))
+                self._clean(path, clean, keep)
             elif entry.attached != branch:
                 self._take_up(entry, branch)
         return path

@@ -74,7 +74,7 @@ def _gates(phase: PhaseRun, world: World) -> tuple[report.GateLine, ...]:
                 name="Baseline",
                 command=command,
                 exit_code=before["exit_code"],
-                tree=phase.base_tree,
+                tree=phase.baseline.tree,
                 result=counted or ("passed" if before["exit_code"] == 0 else "failed"),
             )
         )

@@ -107,7 +107,15 @@ def carry(errand: Errand, rooms: Rooms, face: Face) -> Answer:
             held.journal.append(asked, held.taken)
             break
         if not _is_other_errand(held.journal.state, asked):
-            resumed = e.RunResumed(mode=asked.mode, wanted=asked.wanted, auto=asked.auto)
+            resumed = e.RunResumed(
+                mode=asked.mode,
+                wanted=asked.wanted,
+                auto=asked.auto,
+                max_fix_cycles=asked.max_fix_cycles,
+                test_command=asked.test_command,
+                setup=asked.setup,
+                clean=asked.clean,
+            )
             held.journal.append(held.taken, resumed)
             break
         held.journal.append(held.taken, e.StopRequested(by="a new start"))
@@ -145,6 +153,8 @@ def _hold(asked: e.RunStarted, rooms: Rooms, face: Face) -> _Held | Declined | N
 def _is_other_errand(state: RunState, asked: e.RunStarted) -> bool:
     """Whether what is asked for cannot be had by going on with the interrupted run."""
     was = state.started
-    if was is None or state.phase is None or state.phase.landed is not None:
-        return was is not None and asked.landing != was.landing
-    return asked.landing != was.landing or (asked.mode == "phase" and asked.wanted != state.phase.read.phase)
+    if was is None:
+        return False
+    at = state.phase.read.phase if state.phase is not None else None
+    elsewhere = (asked.landing, asked.target) != (was.landing, was.target)
+    return elsewhere or (asked.mode == "phase" and at is not None and asked.wanted != at)

@@ -6,7 +6,10 @@ from typing import TYPE_CHECKING
 
 from runplan.app.actions.table import DOINGS
 from runplan.core.decide import Decision, decide
+from runplan.core.errors import RefusedEarly, SettingsError
+from runplan.core.events import WorkRefused
 from runplan.core.eventtext import name_of
+from runplan.core.reasons import Reason
 
 if TYPE_CHECKING:
     from runplan.app.journal import Journal
@@ -41,9 +44,17 @@ def take(action: Action, journal: Journal, world: World) -> bool:
     doing = DOINGS[type(action)]
     recorded = False
     world.point(f"{name}.begin")
-    for event in doing.observe(action, journal.state, world) or doing.do(action, journal.state, world):
-        world.point(f"{name}.{name_of(event)}.before")
-        journal.append(event)
-        world.point(f"{name}.{name_of(event)}.after")
+    try:
+        for event in doing.observe(action, journal.state, world) or doing.do(action, journal.state, world):
+            world.point(f"{name}.{name_of(event)}.before")
+            journal.append(event)
+            world.point(f"{name}.{name_of(event)}.after")
+            recorded = True
+    except (RefusedEarly, SettingsError) as error:
+        # What would have been refused at the door came up in the middle: the phase ends with it, by name.
+        phase = journal.state.phase
+        if phase is None or phase.failure is not None or phase.landed is not None:
+            raise
+        journal.append(WorkRefused(reason=Reason.BLOCKED, detail=str(error)))
         recorded = True
     return recorded

@@ -26,6 +26,19 @@ def status_view(plan: Plan, *, run: RunRow | None, owner: str, alive: bool, land
     }
 
 
+def unreadable_view(path: str, error: str) -> dict[str, Any]:
+    """A plan that cannot be understood, in the same form, with the reason."""
+    nothing: dict[str, Any] = {
+        "landing": None,
+        "phases": [],
+        "next": None,
+        "run": None,
+        "claim": None,
+        "schedule": None,
+    }
+    return {"plan": path, "title": path, "status": "unreadable", **nothing, "error": error}
+
+
 def _phase(phase: Phase, done: set[str], run: RunRow | None) -> dict[str, Any]:
     working = run is not None and run.phase == phase.id
     status = str(phase.status)

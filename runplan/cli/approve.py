@@ -25,4 +25,4 @@ def run(args: argparse.Namespace) -> Exit:
         from runplan.cli.carrying import answer_waiting
         from runplan.core.events import Approved
 
-        return answer_waiting(at, args.plan, lambda tree: Approved(tree=tree))
+        return answer_waiting(at, args.plan, lambda tree: Approved(tree=tree), waits=("approval",))

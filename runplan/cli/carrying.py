@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import signal
-import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -44,6 +43,7 @@ def errand_for(at: Here, plan_word: str, words: Sequence[str]) -> Errand | str:
     parsed = words_of.parse_words(words, phases=[phase.id for phase in plan.phases])
     options = words_of.resolve(parsed, at.settings)
     admission.require_landing(options)
+    admission.require_limits(at.settings)
     admitted = admission.admit(text, path, tip=tip, options=options, resuming=resuming)
     if isinstance(admitted, admission.NothingToDo):
         return admitted.told
@@ -69,6 +69,7 @@ def _started(at: Here, path: str, plan: Plan, options: Resolved) -> RunStarted:
         max_fix_cycles=at.settings.run.max_fix_cycles,
         test_command=at.settings.tests.command,
         setup=at.settings.run.setup,
+        clean=at.settings.run.clean,
     )
 
 
@@ -84,13 +85,13 @@ def carry_here(at: Here, errand: Errand) -> Exit:
     plan = errand.started.plan
     match answer:
         case Declined():
-            print(f"runplan: {_declined(plan, answer)}; nothing was changed", file=sys.stderr)
+            progress.say(f"runplan: {_declined(plan, answer)}; nothing was changed")
             release = f"if nobody works on it: runplan gc --release {plan}"
-            print(f"runplan: {f'follow it: runplan logs {plan} -f' if answer.readable else release}", file=sys.stderr)
+            progress.say(f"runplan: {f'follow it: runplan logs {plan} -f' if answer.readable else release}")
             return Exit.DONE
         case Carried():
             code, lines = summary(plan, answer, logs=at.state / "dispatch")
-            print("", *(f"runplan: {line}" for line in lines), sep="\n", file=sys.stderr)
+            progress.say("\n".join(["", *(f"runplan: {line}" for line in lines)]))
             return code
 
 
@@ -110,20 +111,30 @@ def _declined(plan: str, answer: Declined) -> str:
     return f"{plan} is left to its owner {answer.owner!r}: {answer.why}"
 
 
-def answer_waiting(at: Here, plan_word: str, answer: Callable[[str], Approved | Rejected]) -> Exit:
-    """Give a person's answer to the candidate that waits, and go on as the run was started."""
+def answer_waiting(
+    at: Here, plan_word: str, answer: Callable[[str], Approved | Rejected], *, waits: Sequence[str]
+) -> Exit:
+    """Give a person's answer to the candidate that waits for one of `waits`, and go on as the run was started."""
     path = places.plan_path(at, plan_word)
     store = at.store()
     row = interrupted(store, path) if store is not None else None
-    if store is None or row is None or row.waiting_for != "approval":
-        raise NotFound(f"no candidate of {path} waits for approval; see: runplan status {path}")
+    if store is None or row is None or row.waiting_for not in waits:
+        raise NotFound(f"no candidate of {path} waits for {' or '.join(waits)}; see: runplan status {path}")
     from runplan.app.journal import recorded
 
     state = fold(one.event for one in recorded(store, row.id))
-    if state.started is None or state.phase is None or not state.phase.asked:
+    if state.started is None or state.phase is None:
         raise RefusedEarly(f"{path}: the run {row.id} cannot be read; see: runplan logs {path}")
-    started = replace(state.started, auto=state.auto)
-    return carry_here(at, Errand(started=started, issues=(), answer=answer(state.phase.asked)))
+    tree = state.phase.candidate.tree if state.phase.candidate else ""
+    started = replace(
+        state.started,
+        auto=state.auto,
+        max_fix_cycles=at.settings.run.max_fix_cycles,
+        test_command=at.settings.tests.command,
+        setup=at.settings.run.setup,
+        clean=at.settings.run.clean,
+    )
+    return carry_here(at, Errand(started=started, issues=(), answer=answer(tree)))
 
 
 def dry_run(at: Here, errand: Errand) -> str:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import argparse
 
     from runplan.adapters.store.sqlite import Store
-    from runplan.core.rows import EventRow
+    from runplan.core.rows import EventRow, RunRow
 
 EXAMPLES = """\
   runplan logs                   the newest run of all plans
@@ -37,20 +37,29 @@ def run(args: argparse.Namespace) -> Exit:
         found = store.runs(path, limit=1) if store is not None else []
         if store is None or not found:
             raise NotFound(f"no run of {path or 'any plan'} is recorded here")
-        _print_all(store, found[0].id, follow=args.follow, as_json=args.json)
+        _print_all(store, found[0], follow=args.follow, as_json=args.json)
     return Exit.DONE
 
 
-def _print_all(store: Store, run_id: str, *, follow: bool, as_json: bool) -> None:
+def _print_all(store: Store, run: RunRow, *, follow: bool, as_json: bool) -> None:
     seen = 0
     while True:
-        for row in store.events(run_id, after=seen):
+        goes_on = follow and _goes_on(store, run)
+        for row in store.events(run.id, after=seen):
             print(_json(row) if as_json else _text(row), flush=follow)
             seen = row.seq
-            follow = follow and row.type != "RunEnded"
-        if not follow:
+        if not goes_on:
             return
         time.sleep(FOLLOW_S)
+
+
+def _goes_on(store: Store, run: RunRow) -> bool:
+    """Whether somebody is at work on it: a run that waits for a person, or whose process is gone, stands still."""
+    from runplan.adapters.processes import alive
+
+    newest = store.newest(run.plan)
+    claim = store.claim("plan", run.plan)
+    return newest is not None and newest.id == run.id and newest.state == "running" and bool(claim and alive(claim[1]))
 
 
 def _json(row: EventRow) -> str:

@@ -69,22 +69,32 @@ def _guarded(verb: str, words: list[str], *, debug: bool) -> int:
     try:
         return int(_run(verb, words))
     except RunplanError as error:
-        if debug:
-            raise
-        print(f"runplan: {error}", file=sys.stderr)
+        _say(str(error), debug=debug)
+        if error.exit is Exit.FAILED:
+            _say("failed: crashed", debug=False)
         return int(error.exit)
     except KeyboardInterrupt:
-        print("runplan: interrupted", file=sys.stderr)
+        _say("interrupted", debug=debug)
         return int(Exit.INTERRUPTED)
     except BrokenPipeError:
         # The reader has gone (`runplan logs | head`): nothing to say, and nobody to say it to.
         sys.stderr.close()
         return int(Exit.DONE)
-    except Exception as error:  # the edge of the command: a person gets one line
-        if debug:
-            raise
-        print(f"runplan: unexpected {type(error).__name__}: {error}; run it again with --debug", file=sys.stderr)
+    except Exception as error:  # noqa: BLE001 - the edge of the command: a person gets one line
+        _say(f"unexpected {type(error).__name__}: {error}; run it again with --debug", debug=debug)
         return int(Exit.UNREACHABLE)
+
+
+def _say(told: str, *, debug: bool) -> None:
+    """One line for a person, and the traceback where it is asked for."""
+    import contextlib
+
+    with contextlib.suppress(OSError):  # nobody may be listening any more
+        if debug:
+            import traceback
+
+            traceback.print_exc()
+        print(f"runplan: {told}", file=sys.stderr)
 
 
 def _run(verb: str, words: list[str]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from typing import TYPE_CHECKING
 
@@ -14,11 +15,17 @@ if TYPE_CHECKING:
 def tell(event: Event) -> None:
     told = sentence(event)
     if told:
-        print(told, file=sys.stderr, flush=True)
+        say(told)
 
 
 def warn(told: str) -> None:
-    print(f"runplan: warning: {told}", file=sys.stderr)
+    say(f"runplan: warning: {told}")
+
+
+def say(told: str) -> None:
+    """Print it, if anybody listens: a run does not end because a pipe was closed."""
+    with contextlib.suppress(OSError, ValueError):
+        print(told, file=sys.stderr, flush=True)
 
 
 def sentence(event: Event) -> str:
@@ -55,10 +62,6 @@ def _proof(event: Event) -> str:
             good = sum(1 for _, ok, _ in items if ok)
             told = f"  verdict    {'passed' if passed else 'failed'}: {good} of {_count(len(items), 'item')} proven"
             return "\n".join([told, *(f"             {item}: {why}" for item, ok, why in items if not ok)])
-        case e.VerdictInvalid(why=why):
-            return f"  verdict    none: {why}"
-        case e.ReadonlyViolated(detail=detail):
-            return f"  verdict    none: {detail}"
         case e.GuardFound(lines=lines):
             return "\n".join(f"  guard      {line}" for line in lines)
         case e.CandidateBuilt(tree=tree, onto=onto):

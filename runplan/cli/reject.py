@@ -26,4 +26,5 @@ def run(args: argparse.Namespace) -> Exit:
         from runplan.cli.carrying import answer_waiting
         from runplan.core.events import Rejected
 
-        return answer_waiting(at, args.plan, lambda tree: Rejected(tree=tree, why=args.why))
+        waits = ("approval", "checkout")
+        return answer_waiting(at, args.plan, lambda tree: Rejected(tree=tree, why=args.why), waits=waits)

@@ -30,24 +30,25 @@ def run(args: argparse.Namespace) -> Exit:
             view = _view(at, plan_path(at, args.plan))
             print(json.dumps(view, ensure_ascii=False, indent=2) if args.json else _table(view))
             return Exit.DONE
-        views, unreadable = _all(at)
+        views = _all(at)
     if args.json:
         print(json.dumps(views, ensure_ascii=False, indent=2))
     else:
-        print("\n\n".join([*map(_table, views), *unreadable]) or "No plans yet; write one under plans/ and commit it.")
+        print("\n\n".join(map(_table, views)) or "No plans yet; write one under plans/ and commit it.")
     return Exit.DONE
 
 
-def _all(at: Here) -> tuple[list[dict[str, Any]], list[str]]:
+def _all(at: Here) -> list[dict[str, Any]]:
+    from runplan.app.views import unreadable_view
     from runplan.wiring.here import known_plans
 
-    views, unreadable = [], []
+    views = []
     for path in known_plans(at):
         try:
             views.append(_view(at, path))
         except PlanUnreadable as error:
-            unreadable.append(str(error))
-    return views, unreadable
+            views.append(unreadable_view(path, str(error)))
+    return views
 
 
 def _view(at: Here, path: str) -> dict[str, Any]:
@@ -70,6 +71,8 @@ WORDS = {"done": "Done", "todo": "Todo", "in-progress": "In progress", "blocked"
 
 
 def _table(view: dict[str, Any]) -> str:
+    if not view["phases"]:
+        return str(view["error"])
     lines = [f"{view['title']}  ({view['plan']}, {view['status']})"]
     width = max(len(phase["id"]) for phase in view["phases"])
     lines += [

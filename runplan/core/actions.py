@@ -64,7 +64,13 @@ class BuildCandidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebuildBranch:
-    """Begin the branch anew on the target's tip, keeping the earlier work aside."""
+    """Begin the branch anew on the target's tip, keeping aside what it was."""
+
+    onto: str  #: the target's tip
+    start: str  #: where the branch begins: there, or at the work as it was replayed there
+    conflict: bool
+    errand: str
+    tree: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

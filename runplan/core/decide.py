@@ -59,7 +59,8 @@ def decide(state: RunState) -> Decision:
 
 def _between_phases(state: RunState, started: RunStarted, phase: PhaseRun | None) -> Decision:
     if phase is not None and phase.failure is not None:
-        outcome = "refused" if phase.failure.reason == Reason.BASELINE_RED else "failed"
+        special = {Reason.BASELINE_RED: "refused", Reason.STOPPED: "stopped"}
+        outcome = special.get(Reason(phase.failure.reason), "failed")
         finish = a.Finish(outcome=outcome, reason=phase.failure.reason, detail=phase.failure.detail)
         return _do(finish, "the failed phase is cleaned up")
     if state.stop:
@@ -96,14 +97,28 @@ def _work(state: RunState, started: RunStarted, phase: PhaseRun) -> Decision:
         return _do(a.Lease(), "the phase needs a worktree on a branch of its own")
     if phase.ended is not None:
         return _judge(phase, phase.ended)
-    if not phase.set_up and started.setup:
-        return _do(a.Start(role="setup", cycle=phase.cycle), "the worktree is fresh; run.setup prepares it")
-    if phase.baseline is None and started.test_command:
-        start = a.Start(role="baseline", cycle=phase.cycle, tree=phase.base_tree)
-        return _do(start, "the checks are run on the base first, so that old failures are known")
     if phase.work is None:
-        return _write(phase)
+        return _prepare(started, phase, phase.base_tree) or _write(phase)
     return _prove(state, started, phase)
+
+
+def _prepare(started: RunStarted, phase: PhaseRun, tree: str) -> Decision | None:
+    """What has to be known and done before anybody works on top of `tree`: the baseline, and run.setup."""
+    if started.test_command and phase.baseline is None:
+        start = a.Start(role="baseline", cycle=phase.cycle, tree=tree)
+        why = "the checks are run on the base first, so that old failures are known"
+        return _set_up(started, phase, tree) or _do(start, why)
+    if started.setup and not phase.set_up:
+        return _set_up(started, phase, tree)
+    return None
+
+
+def _set_up(started: RunStarted, phase: PhaseRun, tree: str) -> Decision | None:
+    """Run run.setup where it has not run, or where what it made was swept away."""
+    done = phase.prepared == tree or (phase.set_up and started.clean == "untracked")
+    if not started.setup or done:
+        return None
+    return _do(a.Start(role="setup", cycle=phase.cycle, tree=tree), "run.setup prepares the swept tree")
 
 
 def _write(phase: PhaseRun) -> Decision:
@@ -127,7 +142,7 @@ def _judge(phase: PhaseRun, ended: DispatchEnded) -> Decision:
     endings = {"timeout": Reason.TIMEOUT, "silent": Reason.SILENT, "missing": Reason.AGENT_MISSING}
     if ended.ending in endings:
         return _fail(endings[ended.ending], ended.role, _how(ended))
-    if ended.role == "verify":
+    if ended.role == "verify" and ended.ending == "exited" and ended.code == 0:
         return _do(a.JudgeVerdict(), "the verifier has answered")
     if ended.said == "blocked":
         return _fail(Reason.BLOCKED, ended.role, ended.detail)
@@ -144,13 +159,17 @@ def _prove(state: RunState, started: RunStarted, phase: PhaseRun) -> Decision:
         told = f"the work conflicts with the target in {_conflict(phase)}, again after it was redone on the new tip"
         return _fail(Reason.CONFLICT, "land", told)
     if phase.conflict is not None:
-        return _do(a.RebuildBranch(), f"the work conflicts with the target in {_conflict(phase)}")
+        onto = phase.conflict.onto
+        rebuild = a.RebuildBranch(onto=onto, start=onto, conflict=True, errand="", tree="")
+        return _do(rebuild, f"the work conflicts with the target in {_conflict(phase)}")
     if phase.moves > MAX_MOVES:
         return _fail(Reason.TARGET_MOVING, "land", f"the target moved {phase.moves} times while landing")
     if phase.candidate is None:
         return _do(a.BuildCandidate(), "the work is replayed on the target's tip")
     if phase.candidate.tree == phase.failed_tree:
         return _fail(Reason.NO_PROGRESS, "fix", f"the fixer changed nothing; {phase.errand}")
+    if started.test_command and phase.baseline is None:  # the target moved: what fails there is known first
+        return _prepare(started, phase, phase.candidate.onto_tree) or _gate(state, started, phase, phase.candidate.tree)
     return _gate(state, started, phase, phase.candidate.tree)
 
 
@@ -159,16 +178,15 @@ def _gate(state: RunState, started: RunStarted, phase: PhaseRun, tree: str) -> D
     if last is None and not started.test_command:
         return _do(a.JudgeGate(tree=tree), "there is no test command; that is recorded")
     if last is None:
-        return _do(a.Start(role="gate", cycle=phase.cycle, tree=tree), "the checks are run on the exact tree")
+        gate = a.Start(role="gate", cycle=phase.cycle, tree=tree)
+        return _set_up(started, phase, tree) or _do(gate, "the checks are run on the exact tree")
     if last.answer == "unfinished" and last.code is None:
         return _fail(Reason.TESTS_UNFINISHED, "gate", last.line)
     if last.answer == "unfinished":  # it ended by itself, without its closing words: something in the work broke it
         return _fix(started, phase, Reason.TESTS_UNFINISHED, last.line)
     if last.answer == "failed" and last.time < GATE_RUNS:
-        return _do(
-            a.Start(role="gate", cycle=phase.cycle, tree=tree),
-            "the checks failed; once more, in case one is flaky",
-        )
+        again = a.Start(role="gate", cycle=phase.cycle, tree=tree)
+        return _set_up(started, phase, tree) or _do(again, "the checks failed; once more, in case one is flaky")
     if last.answer == "failed":
         return _fix(started, phase, Reason.TESTS_FAILED, f"the checks failed: {last.line}")
     if phase.verdict is None:
@@ -184,9 +202,16 @@ def _gate(state: RunState, started: RunStarted, phase: PhaseRun, tree: str) -> D
 def _fix(started: RunStarted, phase: PhaseRun, reason: Reason, detail: str) -> Decision:
     if phase.cycle > started.max_fix_cycles:
         return _fail(reason, "verify" if reason is Reason.VERIFICATION_FAILED else "gate", detail)
-    assert phase.candidate is not None
-    fix = a.Start(role="fix", cycle=phase.cycle + 1, tree=phase.candidate.tree, complaint=detail)
-    return _do(fix, f"{detail}; fix cycle {phase.cycle} of {started.max_fix_cycles}")
+    candidate = phase.candidate
+    assert candidate is not None
+    why = f"{detail}; fix cycle {phase.cycle} of {started.max_fix_cycles}"
+    if candidate.onto != phase.base:
+        # The fixer has to see the tree that failed, which is the work on the moved target.
+        start = candidate.commits[-1]
+        return _do(
+            a.RebuildBranch(onto=candidate.onto, start=start, conflict=False, errand=detail, tree=candidate.tree), why
+        )
+    return _do(a.Start(role="fix", cycle=phase.cycle + 1, tree=candidate.tree, complaint=detail), why)
 
 
 def _land(state: RunState, phase: PhaseRun) -> Decision:

@@ -6,7 +6,7 @@ RunplanError            one line for people: what happened, where, what helps
 ├── PlanUnreadable      2  a plan file that cannot be understood
 ├── RefusedEarly        2  understood, but refused before any work
 ├── NotFound            3  no such plan, phase or run; or more than one
-├── WaitsForPerson      4  approval, sign-off, a dirty checkout
+├── Crashed             1  a fault of runplan's own ended the run
 ├── Unreachable         5  git, disk, daemon or forge does not answer
 │   └── GitFailed       5  git ended in a way nobody expected
 └── Interrupted       130  the person pressed Ctrl-C
@@ -67,10 +67,10 @@ class NotFound(RunplanError):
     exit = Exit.NOT_FOUND
 
 
-class WaitsForPerson(RunplanError):
-    """Only a person can take the next step."""
+class Crashed(RunplanError):
+    """A fault of runplan's own ended the run."""
 
-    exit = Exit.WAITING
+    exit = Exit.FAILED
 
 
 class Unreachable(RunplanError):

@@ -28,6 +28,7 @@ class RunStarted:
     max_fix_cycles: int
     test_command: str
     setup: str = ""
+    clean: str = "ignored"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +47,10 @@ class RunResumed:
     mode: str
     wanted: str
     auto: bool
+    max_fix_cycles: int = 2
+    test_command: str = ""
+    setup: str = ""
+    clean: str = "ignored"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +78,7 @@ class Leased:
     base_tree: str
     worktree: str  #: its name under the worktree root
     attempt: int  #: from 1, over all runs of the plan
-    fresh: bool  #: newly made, so that setup has to run
+    fresh: bool  #: newly made or swept clean, so that setup has to run
     parked: str = ""  #: where the work of an earlier attempt was kept aside
 
 
@@ -82,7 +87,8 @@ class BaselineKnown:
     """The checks on the base: run now, or known for this very code from before."""
 
     key: str
-    results: str  #: JSON of the results, "" when there is no command
+    tree: str  #: the tree they ran on
+    results: str  #: JSON of the results
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,13 +134,12 @@ class WorkTaken:
     head: str
     tree: str
     commits: int
-    pristine: bool  #: the worktree holds exactly that tree and nothing else
     files: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkRefused:
-    """What the agent left cannot become a candidate."""
+    """The attempt cannot go on: what the agent left, or what the verifier said or did, does not stand."""
 
     reason: str
     detail: str
@@ -145,6 +150,7 @@ class CandidateBuilt:
     """The phase's commits stand on the target's tip, in memory."""
 
     onto: str
+    onto_tree: str
     commits: tuple[str, ...]
     tree: str
     patch: str
@@ -167,11 +173,14 @@ class CandidateEmpty:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BranchRebuilt:
-    """The branch begins anew on the target's tip; the earlier work is kept aside for the fixer to read."""
+    """The branch begins anew on the target's tip: empty after a conflict, else with the work replayed there."""
 
     base: str
     base_tree: str
-    parked: str
+    parked: str  #: where the branch as it was is kept
+    conflict: bool
+    errand: str  #: what the fixer is told
+    tree: str  #: the tree that failed; "" after a conflict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,20 +206,6 @@ class VerdictGiven:
     agent: str
     pristine: bool = False  #: the verifier left nothing behind, not even ignored files
     why: str = ""  #: why it did not pass, in one line
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VerdictInvalid:
-    """The verifier's reply is no verdict."""
-
-    why: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadonlyViolated:
-    """The verifier changed what it was to judge."""
-
-    detail: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -332,8 +327,6 @@ Event: TypeAlias = (
     | BranchRebuilt
     | GateJudged
     | VerdictGiven
-    | VerdictInvalid
-    | ReadonlyViolated
     | ApprovalAsked
     | Approved
     | Rejected

@@ -20,7 +20,8 @@ class PhaseRun:
     lease: e.Leased | None = None
     base: str = ""  #: where the branch begins; moves when it is rebuilt after a conflict
     base_tree: str = ""
-    set_up: bool = False
+    set_up: bool = False  #: run.setup has run since the worktree was leased
+    prepared: str = ""  #: the tree run.setup was last run on, and nothing else since
     first: str = ""  #: the first process that was started for the phase
     baseline: e.BaselineKnown | None = None
     cycle: int = 1  #: 1 is the implementer's, each fix adds one
@@ -88,9 +89,7 @@ def apply(state: RunState, event: e.Event) -> RunState:
         case e.RunStarted():
             return replace(state, started=event, auto=event.auto)
         case e.RunResumed():
-            phase = replace(state.phase, held="", asked="") if state.phase else None
-            started = replace(state.started, mode=event.mode, wanted=event.wanted) if state.started else None
-            return replace(state, started=started, auto=event.auto, phase=phase)
+            return _resumed(state, event)
         case e.PlanRead(choice="next" | "all-done"):
             return replace(state, plan=event, phase=PhaseRun(read=event))
         case e.PlanRead():
@@ -99,6 +98,8 @@ def apply(state: RunState, event: e.Event) -> RunState:
             return replace(state, stop=event.by)
         case e.RunEnded():
             return replace(state, ended=event)
+        case e.LandingMoved() if state.phase is not None and state.phase.candidate is None:
+            return replace(state, plan=None, phase=None)  # only the plan was to be marked; it is read again
         case e.Landed():
             state = replace(state, landed=(*state.landed, event), plan=None)
         case e.Leased():
@@ -112,6 +113,26 @@ def apply(state: RunState, event: e.Event) -> RunState:
     if state.phase is None:
         return state
     return replace(state, phase=_apply(state.phase, event))
+
+
+def _resumed(state: RunState, event: e.RunResumed) -> RunState:
+    """What is asked for now holds from here on; what was proven with other checks is proven again."""
+    assert state.started is not None
+    was = state.started
+    started = replace(
+        was,
+        mode=event.mode,
+        wanted=event.wanted,
+        max_fix_cycles=event.max_fix_cycles,
+        test_command=event.test_command,
+        setup=event.setup,
+        clean=event.clean,
+    )
+    phase = replace(state.phase, held="", asked="") if state.phase else None
+    checks = (was.test_command, was.setup, was.clean)
+    if phase is not None and checks != (started.test_command, started.setup, started.clean):
+        phase = replace(phase, baseline=None, gates=(), set_up=False, prepared="")
+    return replace(state, started=started, auto=event.auto, phase=phase, tidy=False)
 
 
 def _is_tidy(phase: PhaseRun | None) -> bool:
@@ -140,10 +161,6 @@ def _apply(phase: PhaseRun, event: e.Event) -> PhaseRun:
             return replace(phase, gates=(*phase.gates, event), ended=None)
         case e.VerdictGiven():
             return replace(phase, verdict=event, ended=None)
-        case e.VerdictInvalid():
-            return replace(phase, refusal=("invalid-verdict", event.why), ended=None)
-        case e.ReadonlyViolated():
-            return replace(phase, refusal=("readonly-violated", event.detail), ended=None)
         case _:
             return _apply_landing(phase, event)
 
@@ -157,21 +174,7 @@ def _apply_landing(phase: PhaseRun, event: e.Event) -> PhaseRun:
         case e.CandidateEmpty():
             return replace(phase, refusal=("already-on-target", "every change of the phase is on the target"))
         case e.BranchRebuilt():
-            return replace(
-                phase,
-                base=event.base,
-                base_tree=event.base_tree,
-                errand=f"The work does not apply on the target any more. It is kept at {event.parked}: "
-                "bring it onto this branch.",
-                rebuilt=phase.rebuilt + 1,
-                cycle=phase.cycle + 1,
-                failed_tree="",
-                conflict=None,
-                work=None,
-                candidate=None,
-                gates=(),
-                verdict=None,
-            )
+            return _rebuilt(phase, event)
         case e.ApprovalAsked():
             return replace(phase, asked=event.tree)
         case e.Approved():
@@ -195,6 +198,22 @@ def _apply_landing(phase: PhaseRun, event: e.Event) -> PhaseRun:
             return phase
 
 
+def _rebuilt(phase: PhaseRun, event: e.BranchRebuilt) -> PhaseRun:
+    if event.conflict:
+        phase = replace(phase, rebuilt=phase.rebuilt + 1, gates=(), verdict=None)
+    return replace(
+        phase,
+        base=event.base,
+        base_tree=event.base_tree,
+        errand=event.errand,
+        failed_tree=event.tree,
+        cycle=phase.cycle + 1,
+        conflict=None,
+        work=None,
+        candidate=None,
+    )
+
+
 def _started(phase: PhaseRun, event: e.DispatchStarted) -> PhaseRun:
     phase = replace(phase, first=phase.first or event.id)
     if event.role != "fix":
@@ -211,22 +230,26 @@ def _started(phase: PhaseRun, event: e.DispatchStarted) -> PhaseRun:
 
 
 def _ended(phase: PhaseRun, event: e.DispatchEnded) -> PhaseRun:
+    tree = phase.dispatch.tree if phase.dispatch else ""
+    phase = replace(phase, dispatch=None, prepared="")
     if event.ending in ("lost", "ended"):
         # Nobody's fault and nobody's work: the same dispatch is due again.
-        return replace(phase, dispatch=None, lost=phase.lost + (event.ending == "lost"))
+        return replace(phase, lost=phase.lost + (event.ending == "lost"))
     if event.role == "setup" and event.ending == "exited" and event.code == 0:
-        return replace(phase, dispatch=None, set_up=True, lost=0)
-    return replace(phase, dispatch=None, ended=event, lost=0)
+        return replace(phase, set_up=True, prepared=tree, lost=0)
+    return replace(phase, ended=event, lost=0)
 
 
 def _built(phase: PhaseRun, event: e.CandidateBuilt) -> PhaseRun:
-    """A verdict carries over to another tree when the phase's own change is the same; gates never do."""
+    """A verdict carries over to another tree when the phase's own change is the same; gates and baselines never do."""
     gates = phase.gates if phase.gates and phase.gates[-1].tree == event.tree else ()
     keeps = phase.verdict is not None and phase.verdict.patch == event.patch
+    baseline = phase.baseline if phase.baseline and phase.baseline.tree == event.onto_tree else None
     return replace(
         phase,
         candidate=event,
         conflict=None,
+        baseline=baseline,
         gates=gates,
         verdict=phase.verdict if keeps else None,
         asked="",

@@ -116,7 +116,6 @@ CASES = {
         agent=work() + verify('append = "1.txt"\ntext = "x"', "pass_all = true"),
         step="verify",
         says="the verifier changed 1.txt",
-        parked=True,
     ),
     "wall limit": Case(
         reason="timeout",

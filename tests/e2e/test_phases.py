@@ -173,7 +173,7 @@ def meanwhile(tmp_path: Path) -> Meanwhile:
 
 
 def test_a_target_that_moves_is_landed_on_top_of(project: Project, meanwhile: Meanwhile, tmp_path: Path) -> None:
-    """Checked again, judged once: the report names both trees. The plan's new text stays; the phase kept its own."""
+    """Checked again, judged once: the report names both trees. The plan's new text stays."""
     count = tmp_path / "count"
     set_up(
         project,
@@ -182,7 +182,7 @@ def test_a_target_that_moves_is_landed_on_top_of(project: Project, meanwhile: Me
     )
     running = project.popen("start", "X", "1", "auto", "--foreground")
     meanwhile.reached("verify")
-    edited = a_plan("1", "2").replace("- [ ] Write 1.txt", "- [ ] Write 1.txt and more")
+    edited = a_plan("1", "2").replace("- [ ] Write 2.txt", "- [ ] Write 2.txt and more")
     project.repo.commit("Meanwhile", **{"plans/X.md": edited, "other.txt": "other\n"})
     theirs = project.repo.head("main")
     meanwhile.let_on("verify")
@@ -192,8 +192,9 @@ def test_a_target_that_moves_is_landed_on_top_of(project: Project, meanwhile: Me
     assert f"the target moved to {theirs[:12]}; building again" in ran.err
     assert project.repo.git("rev-parse", "main~2") == theirs
     assert ran.err.count("  verify ") == 1
-    assert len(count.read_text().splitlines()) == 3  # the base, the first candidate, the one that landed
-    assert "Write 1.txt and more" in project.show("main:plans/X.md")
+    # The base and the candidate on it; the target as it is now, and the candidate on that.
+    assert len(count.read_text().splitlines()) == 4
+    assert "Write 2.txt and more" in project.show("main:plans/X.md")
     report = project.show("main:reports/plan-x.md")
     assert "| W1 | Write 1.txt | pass |" in report
     assert f"carried over to tree `{project.repo.tree('main~1')}` (the same patch)" in report

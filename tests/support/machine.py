@@ -53,7 +53,7 @@ class Chance:
                 return [self._lease(state)]
             case a.Start(role=role, cycle=cycle, tree=tree, complaint=told):
                 if role == "baseline" and self._choose(["new", "known"]) == "known":
-                    return [e.BaselineKnown(key="k", results="")]
+                    return [e.BaselineKnown(key="k", tree=tree, results="")]
                 return [
                     e.DispatchStarted(
                         id=self._new("d"), role=role, agent="robot", cycle=cycle, tree=tree, complaint=told
@@ -107,11 +107,12 @@ class Chance:
                 if self._choose(["fine", "fine", "refused"]) == "refused":
                     return [e.WorkRefused(reason="tampered", detail="x")]
                 commits = int(self._choose(["1", "1", "1", "0"]))
-                return [e.WorkTaken(head=self._new("h"), tree=self._new("t"), commits=commits, pristine=True)]
+                return [e.WorkTaken(head=self._new("h"), tree=self._new("t"), commits=commits)]
             case a.JudgeBaseline():
                 if self._choose(["fine", "fine", "red"]) == "red":
                     return [e.WorkRefused(reason="baseline-red", detail="x")]
-                return [e.BaselineKnown(key="k", results="")]
+                tree = phase.candidate.onto_tree if phase and phase.candidate else "t0"
+                return [e.BaselineKnown(key="k", tree=tree, results="")]
             case a.JudgeGate(tree=tree):
                 run = len(phase.gates) + 1 if phase else 1
                 answer = self._choose(["passed", "passed", "failed", "unfinished"])
@@ -126,9 +127,9 @@ class Chance:
         assert state.phase.candidate is not None
         match self._choose(["pass", "pass", "fail", "invalid", "wrote"]):
             case "invalid":
-                return e.VerdictInvalid(why="too short")
+                return e.WorkRefused(reason="invalid-verdict", detail="too short")
             case "wrote":
-                return e.ReadonlyViolated(detail="x")
+                return e.WorkRefused(reason="readonly-violated", detail="x")
             case word:
                 passed = word == "pass"
                 candidate = state.phase.candidate
@@ -146,7 +147,16 @@ class Chance:
             case a.BuildCandidate():
                 return [self._build(state)]
             case a.RebuildBranch():
-                return [e.BranchRebuilt(base="c9", base_tree="t9", parked="refs/runplan/parked/x/1/1")]
+                return [
+                    e.BranchRebuilt(
+                        base=action.onto,
+                        base_tree="t9",
+                        parked="refs/runplan/parked/x/1/1",
+                        conflict=action.conflict,
+                        errand=action.errand,
+                        tree=action.tree,
+                    )
+                ]
             case a.Ask():
                 assert phase is not None
                 assert phase.candidate is not None
@@ -171,7 +181,14 @@ class Chance:
             case word:
                 failed = state.phase.failed_tree if state.phase else ""
                 tree = failed if word == "same" and failed else self._new("t")
-                return e.CandidateBuilt(onto="c1", commits=("c2",), tree=tree, patch=self._choose(["p1", "p2"]))
+                onto = self._choose(["c0", "c0", "c9"])
+                return e.CandidateBuilt(
+                    onto=onto,
+                    onto_tree=f"t{onto}",
+                    commits=("c2",),
+                    tree=tree,
+                    patch=self._choose(["p1", "p2"]),
+                )
 
     def _swap(self, state: RunState) -> list[e.Event]:
         phase = state.phase
@@ -183,7 +200,7 @@ class Chance:
                 return [*before, e.Landed(id="l", phase=phase.read.phase, tip="c3", code="c2")]
             case "held":
                 return [*before, e.LandingHeld(id="l", why="a.txt is edited")]
-            case "moved" if phase.candidate is not None:
+            case "moved":
                 return [*before, e.LandingMoved(id="l", tip="c4")]
             case _:
                 return before or [e.Landed(id="l", phase=phase.read.phase, tip="c3", code="c2")]

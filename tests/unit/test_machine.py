@@ -24,7 +24,9 @@ def drive(data: st.DataObject, begun: e.RunStarted) -> list[e.Event]:
     for _ in range(MANY):
         decision = decide(state)
         if decision.waiting:
-            events.append(e.RunResumed(mode=begun.mode, wanted="", auto=True))
+            events.append(
+                e.RunResumed(mode=begun.mode, wanted="", auto=True, test_command=begun.test_command, setup=begun.setup)
+            )
             state = apply(state, events[-1])
             continue
         if not decision.actions:
@@ -127,8 +129,8 @@ def landing(*more: e.Event) -> RunState:
             e.Leased(phase="1", branch="b", base="c0", base_tree="t0", worktree="w", attempt=1, fresh=False),
             e.DispatchStarted(id="d1", role="implement", agent="r", cycle=1),
             e.DispatchEnded(id="d1", role="implement", ending="exited", code=0),
-            e.WorkTaken(head="h", tree="t1", commits=1, pristine=True),
-            e.CandidateBuilt(onto="c0", commits=("c1",), tree="t1", patch="p"),
+            e.WorkTaken(head="h", tree="t1", commits=1),
+            e.CandidateBuilt(onto="c0", onto_tree="t0", commits=("c1",), tree="t1", patch="p"),
             e.GateJudged(tree="t1", answer="skipped", code=None, line="", time=1),
             e.VerdictGiven(tree="t1", patch="p", passed=True, items=(("W1", True, "y"),), agent="r"),
             *more,
@@ -148,7 +150,8 @@ def test_a_begun_landing_is_asked_about_before_anything_else() -> None:
 
 def test_a_verdict_carries_over_when_only_the_target_moved() -> None:
     moved = landing(
-        e.LandingMoved(id="l", tip="c9"), e.CandidateBuilt(onto="c9", commits=("c10",), tree="t9", patch="p")
+        e.LandingMoved(id="l", tip="c9"),
+        e.CandidateBuilt(onto="c9", onto_tree="t9b", commits=("c10",), tree="t9", patch="p"),
     )
     assert moved.phase is not None
     assert moved.phase.verdict is not None
@@ -157,7 +160,8 @@ def test_a_verdict_carries_over_when_only_the_target_moved() -> None:
 
 def test_a_verdict_does_not_carry_over_when_the_change_is_another() -> None:
     moved = landing(
-        e.LandingMoved(id="l", tip="c9"), e.CandidateBuilt(onto="c9", commits=("c10",), tree="t9", patch="other")
+        e.LandingMoved(id="l", tip="c9"),
+        e.CandidateBuilt(onto="c9", onto_tree="t9b", commits=("c10",), tree="t9", patch="other"),
     )
     assert moved.phase is not None
     assert moved.phase.verdict is None
@@ -168,7 +172,7 @@ def test_a_target_that_keeps_moving_ends_the_phase() -> None:
     for number in range(MAX_MOVES + 1):
         moves += [
             e.LandingMoved(id="l", tip=f"c{number}"),
-            e.CandidateBuilt(onto=f"c{number}", commits=("k",), tree="t1", patch="p"),
+            e.CandidateBuilt(onto=f"c{number}", onto_tree="t0", commits=("k",), tree="t1", patch="p"),
         ]
     (action,) = decide(landing(*moves)).actions
     assert isinstance(action, a.Fail)
@@ -187,3 +191,100 @@ def test_a_rejected_candidate_is_not_landed() -> None:
     (action,) = decide(landing(e.ApprovalAsked(tree="t1"), e.Rejected(tree="t1", why="no"))).actions
     assert isinstance(action, a.Fail)
     assert (action.reason, action.detail) == (Reason.STOPPED, "the candidate was rejected: no")
+
+
+def proven_by(*more: e.Event) -> RunState:
+    """A phase whose checks are run by a command, after the implementer has ended."""
+    return fold(
+        [
+            started(setup="make deps"),
+            e.PlanRead(tip="c0", choice="next", phase="1", items=(("W1", "x"),), final=True),
+            e.Leased(phase="1", branch="b", base="c0", base_tree="t0", worktree="w", attempt=1, fresh=True),
+            *more,
+        ]
+    )
+
+
+def ran(role: str, tree: str = "", code: int = 0, name: str = "d") -> list[e.Event]:
+    return [
+        e.DispatchStarted(id=name, role=role, agent="", cycle=1, tree=tree),
+        e.DispatchEnded(id=name, role=role, ending="exited", code=code),
+    ]
+
+
+def due(state: RunState) -> tuple[str, str]:
+    (action,) = decide(state).actions
+    assert isinstance(action, a.Start)
+    return action.role, action.tree
+
+
+IMPLEMENTED: list[e.Event] = [
+    *ran("setup", "t0"),
+    *ran("baseline", "t0"),
+    e.BaselineKnown(key="k", tree="t0", results=""),
+    *ran("implement"),
+    e.WorkTaken(head="h", tree="t1", commits=1),
+    e.CandidateBuilt(onto="c0", onto_tree="t0", commits=("c1",), tree="t1", patch="p"),
+]
+
+
+def test_setup_runs_before_the_baseline_and_again_before_each_gate() -> None:
+    """Gates run on a swept tree, so what setup made has to be made again."""
+    assert due(proven_by()) == ("setup", "t0")
+    assert due(proven_by(*IMPLEMENTED[:2])) == ("baseline", "t0")
+    assert due(proven_by(*IMPLEMENTED[:5])) == ("implement", "")
+    assert due(proven_by(*IMPLEMENTED)) == ("setup", "t1")
+    assert due(proven_by(*IMPLEMENTED, *ran("setup", "t1"))) == ("gate", "t1")
+    red = e.GateJudged(tree="t1", answer="failed", code=1, line="x", time=1)
+    assert due(proven_by(*IMPLEMENTED, *ran("setup", "t1"), *ran("gate", "t1", 1), red)) == ("setup", "t1")
+
+
+def test_a_gate_that_vanished_is_run_again_on_a_tree_that_is_prepared_anew() -> None:
+    lost: list[e.Event] = [
+        e.DispatchStarted(id="g", role="gate", agent="", cycle=1, tree="t1"),
+        e.DispatchEnded(id="g", role="gate", ending="lost", code=None),
+    ]
+    assert due(proven_by(*IMPLEMENTED, *ran("setup", "t1"), *lost)) == ("setup", "t1")
+
+
+def test_a_moved_target_gets_a_baseline_of_its_own() -> None:
+    """What fails there now, and not what failed where the branch began, excuses a red gate."""
+    moved = e.CandidateBuilt(onto="c9", onto_tree="t9", commits=("c10",), tree="t10", patch="p")
+    assert due(proven_by(*IMPLEMENTED[:-1], moved)) == ("setup", "t9")
+    assert due(proven_by(*IMPLEMENTED[:-1], moved, *ran("setup", "t9"))) == ("baseline", "t9")
+
+
+def test_a_fixer_of_work_on_a_moved_target_begins_with_the_tree_that_failed() -> None:
+    moved = e.CandidateBuilt(onto="c9", onto_tree="t9", commits=("c10",), tree="t10", patch="p")
+    base = e.BaselineKnown(key="k", tree="t9", results="")
+    red = e.GateJudged(tree="t10", answer="failed", code=1, line="x", time=2)
+    (action,) = decide(proven_by(*IMPLEMENTED[:-1], moved, base, red)).actions
+    assert isinstance(action, a.RebuildBranch)
+    assert (action.onto, action.start, action.tree, action.conflict) == ("c9", "c10", "t10", False)
+
+
+def test_other_checks_at_a_resume_prove_everything_again() -> None:
+    green = e.GateJudged(tree="t1", answer="passed", code=0, line="", time=1)
+    before = proven_by(*IMPLEMENTED, *ran("setup", "t1"), *ran("gate", "t1"), green)
+    assert due(before) == ("verify", "t1")
+    same = e.RunResumed(mode="finish", wanted="", auto=True, test_command="make test", setup="make deps")
+    assert due(apply(before, same)) == ("verify", "t1")
+    other = e.RunResumed(mode="finish", wanted="", auto=True, test_command="make check", setup="make deps")
+    assert due(apply(before, other)) == ("setup", "t0")
+
+
+def test_a_verifier_that_did_not_end_well_gives_no_verdict() -> None:
+    for code in (3, 1):
+        verified: list[e.Event] = [
+            e.DispatchStarted(id="v", role="verify", agent="r", cycle=1, tree="t1"),
+            e.DispatchEnded(id="v", role="verify", ending="exited", code=code),
+        ]
+        green = e.GateJudged(tree="t1", answer="passed", code=0, line="", time=1)
+        (action,) = decide(proven_by(*IMPLEMENTED, green, *verified)).actions
+        assert isinstance(action, a.Fail)
+        assert action.reason == Reason.AGENT_FAILED
+
+
+def test_a_plan_that_only_has_to_be_marked_is_read_again_when_the_target_moves() -> None:
+    done = fold([started(), e.PlanRead(tip="c0", choice="all-done", final=True), e.LandingMoved(id="l", tip="c1")])
+    assert decide(done).actions == (a.ReadPlan(),)

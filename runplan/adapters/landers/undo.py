@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import shutil
 import stat
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from runplan.adapters.trees import SUBMODULE
@@ -29,10 +30,10 @@ _CHUNK = 1 << 20
 def set_aside(held: HeldIndex, changes: Sequence[Change]) -> None:
     """Link what the landing will change or remove; to be done before the first write."""
     for change in _files(changes):
-        path, kept = held.checkout.root / change.path, held.aside / "old" / change.path
+        path, kept = held.checkout.root / change.path, _old(held, change.path)
         if change.kind == "A" or not _mode(path):
             continue  # outside of a sparse checkout there is nothing
-        kept.parent.mkdir(parents=True, exist_ok=True)
+        held.aside.mkdir(exist_ok=True)
         try:
             os.link(path, kept, follow_symlinks=False)
         except OSError:  # another file system, or one without links
@@ -41,17 +42,22 @@ def set_aside(held: HeldIndex, changes: Sequence[Change]) -> None:
 
 def undo(git: Git, held: HeldIndex, changes: Sequence[Change]) -> None:
     """Put back what the landing wrote; safe to run again after dying in it."""
-    root, old, new = held.checkout.root, held.aside / "old", held.aside / "new"
+    root, new = held.checkout.root, held.aside / "new"
     files = _files(changes)
-    _write_new(git, [one for one in files if _is_written(root / one.path, old / one.path)], held.aside)
+    _write_new(git, [one for one in files if _is_written(root / one.path, _old(held, one.path))], held.aside)
     ours = [one.path for one in files if _is_ours(root / one.path, new / one.path)]
     added = {one.path for one in files if one.kind == "A"}
     for path in ours:
         if path in added:
             _remove(root, path)
     for path in ours:
-        if path not in added and _mode(old / path) and _has_room(root, path):
-            _put_back(old / path, root / path)
+        if path not in added and _mode(_old(held, path)) and _has_room(root, path):
+            _put_back(_old(held, path), root / path)
+
+
+def _old(held: HeldIndex, path: str) -> Path:
+    """Where the file that was at this path is kept; in one directory, since each has to be removed again."""
+    return held.aside / sha256(os.fsencode(path)).hexdigest()
 
 
 def _files(changes: Iterable[Change]) -> list[Change]:

@@ -42,7 +42,8 @@ def build_candidate(action: BuildCandidate, state: RunState, world: World) -> It
         case Built(commits=commits, tree=tree, patch=patch):
             world.candidates.anchor(world.run, commits[-1])
             world.point("BuildCandidate.anchored")
-            yield CandidateBuilt(onto=onto, commits=commits, tree=tree, patch=patch)
+            onto_tree = world.objects.commit(onto).tree
+            yield CandidateBuilt(onto=onto, onto_tree=onto_tree, commits=commits, tree=tree, patch=patch)
         case Conflicted(paths=paths):
             yield CandidateConflicted(onto=onto, paths=paths)
         case NothingLeft():
@@ -61,7 +62,7 @@ def trailers_of(world: World, state: RunState) -> tuple[tuple[str, str], ...]:
     phase = phase_of(state).read.phase
     return (
         ("Runplan-Plan", world.plan),
-        *((("Runplan-Phase", phase),) if phase else ()),
+        ("Runplan-Phase", phase or "complete"),
         ("Runplan-Run", world.run),
         ("Runplan-Landing", landing_id(world, state)),
     )

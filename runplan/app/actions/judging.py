@@ -16,9 +16,7 @@ from runplan.core.events import (
     BaselineKnown,
     DispatchEnded,
     GateJudged,
-    ReadonlyViolated,
     VerdictGiven,
-    VerdictInvalid,
     WorkRefused,
 )
 from runplan.core.reasons import Reason
@@ -44,10 +42,10 @@ def judge_baseline(action: JudgeBaseline, state: RunState, world: World) -> Iter
     if fault and not world.settings.tests.allow_red_baseline:
         yield WorkRefused(reason=Reason.BASELINE_RED, detail=f"`{world.settings.tests.command}` on the base: {fault}")
         return
-    text = json.dumps({**asdict(found), "failures": sorted(found.failures)})
-    key = baseline_key(world, phase.base_tree)
-    world.store.keep_baseline(key, text, at=world.iso())
-    yield BaselineKnown(key=key, results=text)
+    tree = phase.candidate.onto_tree if phase.candidate else phase.base_tree
+    key = baseline_key(world, tree)
+    _remember(world, key, found)
+    yield BaselineKnown(key=key, tree=tree, results=_text(found))
 
 
 def judge_gate(action: JudgeGate, state: RunState, world: World) -> Iterator[Event]:
@@ -66,12 +64,20 @@ def judge_gate(action: JudgeGate, state: RunState, world: World) -> Iterator[Eve
         fewer_allowed=_may_lose_tests(phase),
     )
     answer, line = _told(judged, now, time)
-    if answer == "passed":
-        # What passed on this code is the baseline of the next phase.
-        text = json.dumps({**asdict(now), "failures": sorted(now.failures)})
-        world.store.keep_baseline(baseline_key(world, action.tree), text, at=world.iso())
+    if answer == "passed":  # what passed on this code is the baseline of the next phase
+        _remember(world, baseline_key(world, action.tree), now)
     tail = "" if answer == "passed" else _output(phase.ended, world)[-OUTPUT_TOLD:]
     yield GateJudged(tree=action.tree, answer=answer, code=now.exit_code, line=line, time=time, output=tail)
+
+
+def _remember(world: World, key: str, found: results.Results) -> None:
+    """Only green results are known for good: a red one may be the machine's fault, and would excuse real breakage."""
+    if not found.red and found.finished:
+        world.store.keep_baseline(key, _text(found), at=world.iso())
+
+
+def _text(found: results.Results) -> str:
+    return json.dumps({**asdict(found), "failures": sorted(found.failures)})
 
 
 def _may_lose_tests(phase: PhaseRun) -> bool:
@@ -130,7 +136,7 @@ def judge_verdict(action: JudgeVerdict, state: RunState, world: World) -> Iterat
     given = (phase.candidate.commits[-1], phase.work.head if phase.work else "")
     if touched or left.head not in given or world.objects.commit(left.head).tree != phase.candidate.tree:
         what = ", ".join(touched[:8]) or f"the branch, now at {left.head[:12]}"
-        yield ReadonlyViolated(detail=f"the verifier changed {what}")
+        yield WorkRefused(reason=Reason.READONLY_VIOLATED, detail=f"the verifier changed {what}")
         return
     outcome = world.dispatches.standing(phase.ended.id)
     message = outcome.message if isinstance(outcome, Outcome) else ""
@@ -138,7 +144,7 @@ def judge_verdict(action: JudgeVerdict, state: RunState, world: World) -> Iterat
     answer = returns.parse_return(return_text(world, phase.ended.id), message)
     judged = verdict.judge(answer, message, ids, gates_red=phase.gates[-1].answer == "failed")
     if isinstance(judged, verdict.NoVerdict):
-        yield VerdictInvalid(why=judged.why)
+        yield WorkRefused(reason=Reason.INVALID_VERDICT, detail=judged.why)
         return
     yield VerdictGiven(
         tree=phase.candidate.tree,

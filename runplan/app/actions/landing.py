@@ -51,7 +51,7 @@ def land(action: Land, state: RunState, world: World) -> Iterator[e.Event]:  # n
         tip = world.tip()
         if phase.landing is None:
             if tip != onto:
-                yield _moved(phase, name, tip)
+                yield e.LandingMoved(id=name, tip=tip)
                 return
             refusal, files = _bookkeeping(state, world, onto)
             if refusal is not None:
@@ -69,16 +69,9 @@ def land(action: Land, state: RunState, world: World) -> Iterator[e.Event]:  # n
             case Held(why=why):
                 yield e.LandingHeld(id=name, why=why)
             case Moved(tip=tip):
-                yield _moved(phase, name, tip)
+                yield e.LandingMoved(id=name, tip=tip)
             case unreachable:
                 assert_never(unreachable)
-
-
-def _moved(phase: PhaseRun, id: str, tip: str) -> e.Event:
-    if phase.candidate is None:
-        # A plan that only has to be completed has no candidate: it is read again.
-        return e.PlanRead(tip=tip, choice="all-done", title=phase.read.title, final=True)
-    return e.LandingMoved(id=id, tip=tip)
 
 
 def _intend(state: RunState, world: World, onto: str, files: dict[str, bytes]) -> e.LandingStarted:
@@ -107,7 +100,9 @@ def _subject(phase: PhaseRun, world: World) -> str:
     return f"{world.slug}: record phase {phase.read.phase} as done\n"
 
 
-def _bookkeeping(state: RunState, world: World, onto: str) -> tuple[e.WorkRefused | None, dict[str, bytes]]:
+def _bookkeeping(
+    state: RunState, world: World, onto: str
+) -> tuple[e.WorkRefused | e.LandingHeld | None, dict[str, bytes]]:
     """The plan with its row set and the report with its section, made from the target's own texts."""
     phase = phase_of(state)
     text = world.objects.blob(onto, world.plan)
@@ -125,6 +120,12 @@ def _bookkeeping(state: RunState, world: World, onto: str) -> tuple[e.WorkRefuse
         if row.status is plans.Status.DONE:
             detail = f"phase {row.id} was marked done on the target meanwhile"
             return e.WorkRefused(reason=Reason.ALREADY_ON_TARGET, detail=detail), {}
+        if row.text != phase.read.text:
+            why = (
+                f"phase {row.id} was reworded on {world.settings.run.target} while it was worked; put the wording "
+                f"back, or drop this work and begin anew: runplan reject {world.plan}"
+            )
+            return e.LandingHeld(id=landing_id(world, state), why=why), {}
         assert phase.candidate is not None
         short = phase.candidate.commits[-1][:SHORT]
         text = tracker.set_status(text, path=world.plan, phase=row.id, status=plans.Status.DONE, commit=short)

@@ -30,8 +30,8 @@ def lease(action: Lease, state: RunState, world: World) -> Iterator[Event]:  # n
         yield WorkRefused(reason=Reason.BLOCKED, detail=refusal)
         return
     parked = _put_aside(world, branch, base)
-    fresh = not world.worktrees.path(world.worktree).exists()
     run = world.settings.run
+    fresh = run.clean == "ignored" or not world.worktrees.path(world.worktree).exists()
     clean = "" if state.tidy else run.clean
     path = world.worktrees.lease(world.worktree, branch=branch, base=base, clean=clean, keep=run.copy)
     world.point("Lease.worktree")
@@ -83,14 +83,21 @@ def _put_aside(world: World, branch: str, base: str) -> str:
     return answer.parked
 
 
-def rebuild_branch(action: RebuildBranch, state: RunState, world: World) -> Iterator[Event]:  # noqa: ARG001
-    """The fixer starts on the target's tip; what the phase has so far stays readable under a parked ref."""
-    phase = phase_of(state)
-    assert phase.lease is not None
-    assert phase.conflict is not None
-    onto = phase.conflict.onto
-    parked = _put_aside(world, phase.lease.branch, onto)
+def rebuild_branch(action: RebuildBranch, state: RunState, world: World) -> Iterator[Event]:
+    """The fixer starts on the target's tip; the branch as it was stays readable under a parked ref."""
+    leased = phase_of(state).lease
+    assert leased is not None
+    branch = leased.branch
+    parked = _put_aside(world, branch, action.start)
     world.point("RebuildBranch.parked")
     run = world.settings.run
-    world.worktrees.lease(world.worktree, branch=phase.lease.branch, base=onto, clean=run.clean, keep=run.copy)
-    yield BranchRebuilt(base=onto, base_tree=world.objects.commit(onto).tree, parked=parked)
+    world.worktrees.lease(world.worktree, branch=branch, base=action.start, clean=run.clean, keep=run.copy)
+    conflict = f"The work does not apply on the target any more. It is kept at {parked}: bring it onto this branch."
+    yield BranchRebuilt(
+        base=action.onto,
+        base_tree=world.objects.commit(action.onto).tree,
+        parked=parked,
+        conflict=action.conflict,
+        errand=action.errand or conflict,
+        tree=action.tree,
+    )

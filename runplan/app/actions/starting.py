@@ -22,18 +22,19 @@ if TYPE_CHECKING:
 AGENT_ROLES = frozenset({"implement", "fix", "verify"})
 
 
-def observe(action: Start, state: RunState, world: World) -> tuple[Event, ...]:
-    """A baseline is known already when the same checks ran on the same code before."""
+def observe(action: Start, state: RunState, world: World) -> tuple[Event, ...]:  # noqa: ARG001
+    """A baseline is known already when the same checks passed on the same code before."""
     if action.role != "baseline":
         return ()
-    key = baseline_key(world, phase_of(state).base_tree)
+    key = baseline_key(world, action.tree)
     known = world.store.baseline(key)
-    return () if known is None else (BaselineKnown(key=key, results=known),)
+    return () if known is None else (BaselineKnown(key=key, tree=action.tree, results=known),)
 
 
 def baseline_key(world: World, tree: str) -> str:
-    """Names the code of a tree, the plan and its report left out, together with the command."""
-    return f"{world.candidates.code_key(tree, (world.plan, world.report))}:{world.settings.tests.command}"
+    """Names the code of a tree, the plan and its report left out, together with how it is checked."""
+    checks = (world.settings.run.setup, world.settings.tests.command, world.settings.tests.summary)
+    return json.dumps([world.candidates.code_key(tree, (world.plan, world.report)), *checks])
 
 
 def start(action: Start, state: RunState, world: World) -> Iterator[Event]:
@@ -56,18 +57,32 @@ def start(action: Start, state: RunState, world: World) -> Iterator[Event]:
 
 
 def _prepare_worktree(action: Start, phase: PhaseRun, world: World) -> Path:
-    """Writers work on the branch; judges see the exact tree and nothing else."""
+    """Writers work on the branch; everybody else sees the exact tree and nothing that others left there.
+
+    An agent can hide changes from git's own status, so what is looked at is always put there anew. Only what
+    run.setup has just made for this tree is left in place.
+    """
     assert phase.lease is not None
     run = world.settings.run
-    if action.role in ("implement", "fix", "setup", "baseline"):
-        return world.worktrees.attach(phase.lease.worktree, branch=phase.lease.branch)
-    assert phase.work is not None
-    assert phase.candidate is not None
+    # What setup makes is usually ignored by git: writers and verifiers keep it, checks get it made anew.
+    gentle = "untracked" if run.setup else run.clean
+    if action.role in ("implement", "fix"):
+        name, branch = phase.lease.worktree, phase.lease.branch
+        return world.worktrees.attach(name, branch=branch, clean=gentle, keep=run.copy)
     path = world.worktrees.path(phase.lease.worktree)
-    untouched = all(gate.answer == "skipped" for gate in phase.gates)
-    if not (phase.work.pristine and phase.work.tree == action.tree and untouched):
-        world.worktrees.show(path, phase.candidate.commits[-1], clean=run.clean, keep=run.copy)
+    if run.setup and action.role in ("baseline", "gate") and phase.prepared == action.tree:
+        return path
+    clean = gentle if action.role == "verify" else run.clean
+    world.worktrees.show(path, _commit_of(action.tree, phase), clean=clean, keep=run.copy)
     return path
+
+
+def _commit_of(tree: str, phase: PhaseRun) -> str:
+    """The commit that has this tree: the candidate's, the target's tip, or the base."""
+    candidate = phase.candidate
+    if candidate is not None and tree == candidate.tree:
+        return candidate.commits[-1]
+    return candidate.onto if candidate is not None and tree == candidate.onto_tree else phase.base
 
 
 def _agent(action: Start, phase: PhaseRun, world: World, id: str, path: Path) -> Launch:

@@ -9,8 +9,9 @@ from runplan.app.actions.doing import phase_of
 from runplan.app.actions.starting import AGENT_ROLES
 from runplan.core import returns
 from runplan.core.dispatch import Ending, NeverStarted, Outcome, Return, ReturnStatus, Running, ToolUsed
-from runplan.core.events import DispatchEnded, GuardFound, ReadonlyViolated
+from runplan.core.events import DispatchEnded, GuardFound, WorkRefused
 from runplan.core.guard import signing
+from runplan.core.reasons import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,7 +73,8 @@ def _guard(action: Await | End, role: str, state: RunState, world: World, outcom
         violated = any(finding.name != branch for finding in accused)
         yield GuardFound(violated=violated, lines=tuple(line(finding) for finding in findings))
         if accused and not violated:  # only a verifier's branch is not its own
-            yield ReadonlyViolated(detail=f"the verifier changed the branch {branch.removeprefix('refs/heads/')}")
+            told = f"the verifier changed the branch {branch.removeprefix('refs/heads/')}"
+            yield WorkRefused(reason=Reason.READONLY_VIOLATED, detail=told)
         world.point("Await.restore")
         done = tuple(told for finding in world.guard.restore(findings) if (told := _restored(finding)))
         if done:

@@ -54,7 +54,6 @@ def take_work(action: TakeWork, state: RunState, world: World) -> Iterator[Event
         head=head,
         tree=world.objects.commit(head).tree,
         commits=0 if not changes else len(commits) if commits else 1,
-        pristine=not left.ignored and not any(tamper.is_lifecycle(file.path) for file in left.untracked),
         files=tuple(change.path for change in changes),
     )
 

@@ -1,0 +1,217 @@
+"""Nothing lands unproven: what is checked is the exact tree, by the checks that are asked for, every time."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.cli import Project, a_plan, a_project, end_processes_of, ended, until, writes
+from tests.support.scripts import Meanwhile, fix, set_up, steps, verify, work
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return a_project(tmp_path, "1")
+
+
+@pytest.mark.parametrize("flag", ["--assume-unchanged", "--skip-worktree"])
+def test_a_change_hidden_from_git_cannot_fake_a_green_gate(project: Project, flag: str) -> None:
+    project.repo.commit("A check", **{"check.sh": "test ! -e broken.txt\n"})
+    project.settings('[tests]\ncommand = "sh check.sh"\n')
+    project.agent(
+        steps(
+            f'git = ["update-index", "{flag}", "check.sh"]',
+            'write = "check.sh"\ntext = "exit 0\\n"',
+            'write = "broken.txt"\ntext = "x\\n"',
+            'commit = "Break it"',
+        )
+    )
+    ran = project.start("1", "auto")
+    assert ran.code == 1, ran.err
+    assert project.landed() == []
+
+
+def test_a_gate_that_was_killed_does_not_pass_over_its_own_leftovers(project: Project, tmp_path: Path) -> None:
+    """The command passes only where it has run before: on an exact tree it never does."""
+    command = "test ! -e 1.txt || test -e left.tmp || { touch left.tmp; sleep 0.3; exit 1; }"
+    project.settings(f'[tests]\ncommand = "{command}"\n')
+    killed = project.start("1", "auto", RUNPLAN_TEST_KILL="Start.spawned#3")
+    assert killed.code == -signal.SIGKILL, killed.err
+    worktree = next((project.home / ".cache/runplan/worktrees").iterdir())
+    until((worktree / "left.tmp").exists)
+    end_processes_of(project.home)
+    assert project.start("1", "auto").code == 1
+    assert project.landed() == []
+
+
+def test_what_failed_where_the_branch_began_does_not_excuse_what_fails_where_it_lands(
+    project: Project, tmp_path: Path
+) -> None:
+    """The user mends a red test on the target meanwhile, and the phase would break it again."""
+    meanwhile = Meanwhile(tmp_path)
+    red = 'echo "=== short test summary info ==="; echo "FAILED t.py::a - x"; echo "=== 1 failed in 0.01s ==="; exit 1'
+    check = f'if test -e 1.txt || grep -q bad state; then {red}; fi; echo "=== 1 passed in 0.01s ==="\n'
+    project.repo.commit("Red", **{"state": "bad\n", "check.sh": check})
+    project.settings('[tests]\ncommand = "sh check.sh"\n')
+    project.agent(
+        work(*meanwhile.pause("implement"))
+        + fix('write = "other"\ntext = "1\\n"', 'commit = "Nothing to the point"')
+        + fix('write = "other"\ntext = "2\\n"', 'commit = "Nothing either"').replace(".fix]]", ".fix3]]")
+    )
+    running = project.popen("start", "X", "1", "auto", "--foreground")
+    meanwhile.reached("implement")
+    project.repo.commit("Mend it", state="good\n")
+    meanwhile.let_on("implement")
+    ran = ended(running)
+    assert ran.last == "runplan: failed: tests-failed", ran.err
+    assert project.landed() == []
+
+
+def test_files_left_by_our_own_commands_are_nobodys_work(project: Project) -> None:
+    project.settings('[run]\nsetup = "echo x > setup.junk"\n[tests]\ncommand = "echo x > tests.junk"\n')
+    assert project.start("1", "auto").code == 0
+    assert "junk" not in project.repo.git("ls-tree", "-r", "--name-only", "main")
+
+
+def test_setup_serves_the_gate_as_well_as_the_agent(project: Project) -> None:
+    """What it makes is ignored by git and swept before gates, so it is made again for them."""
+    project.repo.commit("Ignore", **{".gitignore": "deps/\n"})
+    project.settings('[run]\nsetup = "mkdir -p deps && touch deps/ok"\n[tests]\ncommand = "test -f deps/ok"\n')
+    ran = project.start("1", "auto")
+    assert ran.code == 0, ran.err
+
+
+def test_a_resumed_run_is_checked_by_what_the_settings_say_now(project: Project) -> None:
+    project.settings('[tests]\ncommand = "true"\n')
+    killed = project.start("1", "auto", RUNPLAN_TEST_KILL="JudgeVerdict.VerdictGiven.after")
+    assert killed.code == -signal.SIGKILL
+    project.settings('[tests]\ncommand = "test ! -e 1.txt"\n')
+    ran = project.start("1", "auto")
+    assert ran.code == 1, ran.err
+    assert project.landed() == []
+
+
+def test_a_resumed_run_does_not_land_on_another_target(project: Project) -> None:
+    killed = project.start("1", "auto", RUNPLAN_TEST_KILL="JudgeVerdict.VerdictGiven.after")
+    assert killed.code == -signal.SIGKILL
+    project.settings('[run]\ntarget = "dev"\n')
+    project.repo.git("branch", "dev")
+    before = project.repo.head("dev")
+    ran = project.start("1", "auto")
+    assert ran.code == 0, ran.err
+    assert project.landed() == []
+    assert project.repo.git("rev-list", "--count", f"{before}..dev") == "2"
+
+
+@pytest.mark.parametrize("end", ["exit = 3", 'signal = "KILL"'])
+def test_a_verifier_that_ends_badly_gives_no_verdict(project: Project, end: str) -> None:
+    project.agent(writes("1") + verify("pass_all = true", end))
+    ran = project.start("1", "auto")
+    assert ran.last == "runplan: failed: agent-failed"
+    assert project.landed() == []
+
+
+def test_the_fixer_of_work_on_a_moved_target_sees_the_tree_that_failed(project: Project, tmp_path: Path) -> None:
+    meanwhile = Meanwhile(tmp_path)
+    project.settings('[tests]\ncommand = "test ! -e theirs.txt || test ! -e 1.txt || test -e both.txt"\n')
+    project.agent(
+        work(*meanwhile.pause("implement"))
+        + fix('git = ["cat-file", "-e", "HEAD:theirs.txt"]', 'write = "both.txt"\ntext = "x\\n"', 'commit = "Both"')
+    )
+    running = project.popen("start", "X", "1", "auto", "--foreground")
+    meanwhile.reached("implement")
+    project.repo.commit("Theirs", **{"theirs.txt": "x\n"})
+    meanwhile.let_on("implement")
+    ran = ended(running)
+    assert ran.code == 0, ran.err
+    assert project.show("main:both.txt") == "x"
+
+
+def test_a_phase_that_was_reworded_meanwhile_is_not_marked_done(project: Project, tmp_path: Path) -> None:
+    meanwhile = Meanwhile(tmp_path)
+    set_up(project, agent=work() + verify(*meanwhile.pause("verify"), "pass_all = true"))
+    running = project.popen("start", "X", "1", "auto", "--foreground")
+    meanwhile.reached("verify")
+    project.plan(a_plan("1").replace("- [ ] Write 1.txt", "- [ ] Write 1.txt and more"))
+    meanwhile.let_on("verify")
+    ran = ended(running)
+    assert ran.code == 4
+    assert "phase 1 was reworded on main" in ran.err
+    assert project.runplan("reject", "X").code == 1
+    assert project.runplan("status", "X", "--json").json["phases"][0]["status"] == "todo"
+    assert project.leftovers() == ["refs/heads/runplan/x/1"]
+
+
+def test_an_interrupted_run_does_not_answer_for_a_phase_it_never_worked(tmp_path: Path) -> None:
+    project = a_project(tmp_path, "1", "2", "3")
+    killed = project.start("finish", "auto", RUNPLAN_TEST_KILL="Land.Landed.after")
+    assert killed.code == -signal.SIGKILL
+    ran = project.start("3", "auto")
+    assert ran.code == 0, ran.err
+    assert project.landed() == ["1", "3"]
+
+
+def test_a_plan_that_only_has_to_be_marked_lands_on_a_target_that_moved(project: Project) -> None:
+    done = a_plan("1").replace("| ⬚ |", "| ✅ Done |")
+    project.plan(done)
+    (project.path / ".git/index.lock").touch()
+    held = project.start("finish", "auto")
+    assert held.code == 4, held.err
+    (project.path / ".git/index.lock").unlink()
+    project.repo.commit("Meanwhile", **{"other.txt": "x\n"})
+    ran = project.start("finish", "auto")
+    assert ran.code == 0, ran.err
+    assert "status: complete" in project.show("main:plans/X.md")
+
+
+def test_a_closed_terminal_does_not_end_a_run(project: Project) -> None:
+    running = project.popen("start", "X", "1", "auto", "--foreground")
+    assert running.stderr is not None
+    running.stderr.close()
+    assert running.wait(60) == 0
+    assert project.landed() == ["1"]
+
+
+def test_a_branch_somebody_looks_at_ends_the_phase_by_name(project: Project, tmp_path: Path) -> None:
+    project.agent(work() + verify("fail = ['W1']") + fix('append = "1.txt"\ntext = "x"'))
+    assert project.start("1", "auto").code == 1
+    project.repo.git("worktree", "add", "-q", str(tmp_path / "look"), "runplan/x/1")
+    ran = project.start("1", "auto")
+    assert ran.last == "runplan: failed: blocked", ran.err
+    assert str(tmp_path / "look") in ran.err
+    assert project.runplan("status", "X", "--json").json["run"]["state"] == "failed"
+
+
+def test_following_the_log_of_a_run_that_waits_comes_to_an_end(project: Project) -> None:
+    assert project.start("1").code == 4
+    assert project.runplan("logs", "X", "-f").code == 0
+
+
+def test_a_budget_nobody_watches_is_refused(project: Project) -> None:
+    project.settings("[limits]\nusd = 5.0\n")
+    ran = project.start("1", "auto")
+    assert ran.code == 2
+    assert "limits.usd is not enforced" in ran.err
+
+
+def test_a_rejected_run_is_stopped(project: Project) -> None:
+    assert project.start("1").code == 4
+    assert project.runplan("reject", "X", "-m", "no").code == 1
+    assert project.runplan("status", "X", "--json").json["run"]["state"] == "stopped"
+
+
+def test_a_fault_of_our_own_ends_the_run_by_name(project: Project) -> None:
+    """A file stands where the first dispatch wants its directory: nothing that can be told in advance."""
+    place = project.path / ".git/runplan/dispatch"
+    place.mkdir(parents=True)
+    (place / "rx.1").write_text("in the way")
+    ran = project.start("1", "auto", RUNPLAN_TEST_RUN="rx")
+    assert ran.code == 1, ran.err
+    assert ran.last == "runplan: failed: crashed"
+    assert "Traceback" not in ran.err
+    assert "## Run Failed" in project.runplan("report", "X").out
