@@ -48,11 +48,10 @@ def report_path(reports_dir: str, slug: str) -> str:
     return str(PurePosixPath(reports_dir) / f"plan-{slug}.md")
 
 
-def worktree_name(root: str, slug: str, *, number: int = 1) -> str:
+def worktree_name(root: str, slug: str) -> str:
     """The directory of a run's worktree; repositories of one name share the place it is made in."""
     project = sanitise(PurePosixPath(root).name or "repository")[:40]
-    name = f"{project}-{slug}-{_hash(root)}"
-    return name if number == 1 else f"{name}-{number}"
+    return f"{project}-{slug}-{_hash(root)}"
 
 
 def sanitise(text: str) -> str:

@@ -101,6 +101,7 @@ def session(at: Here) -> Iterator[Session]:
         closing.callback(worktrees.close)
         removal = Removal(git, target=at.target, **places)
         closing.callback(removal.close)
+        removal.sweep_trash()  # what processes that died had moved aside
         yield Session(
             here=at,
             user=user,
