@@ -47,7 +47,7 @@ class LooseObjects:
             os.mkdir(directory)  # noqa: PTH102 - seven objects a phase, and pathlib takes as long as the disk
         # A directory made by the user's umask or by core.sharedRepository; files follow what is there.
         mode = os.stat(directory).st_mode  # noqa: PTH116
-        draft = f"{directory}/tmp_obj_{os.getpid()}_{oid[-12:]}"
+        draft = os.path.join(directory, f"tmp_obj_{os.getpid()}_{oid[-12:]}")
         with open(draft, "wb") as file:
             file.write(packed)
             file.flush()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, assert_never
 from runplan.adapters.containment import on_target
 from runplan.adapters.mending import Mender
 from runplan.adapters.parking import PARKED, Parking
-from runplan.adapters.registry import Entry, entries, entry_of, linked_to, worktrees_locked
+from runplan.adapters.registry import Entry, entries, entry_of, linked_to, note_shown, worktrees_locked
 from runplan.adapters.repository import refs_snapshot
 from runplan.adapters.status import nested_repository, status_of
 from runplan.adapters.trash import Trash
