@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from runplan.adapters.mending import Mender
 from runplan.adapters.parking import Parking
-from runplan.adapters.registry import SHOWN, Entry, calm, entries, entry_of, linked_to, worktrees_locked
+from runplan.adapters.registry import Entry, calm, entries, entry_of, linked_to, note_shown, worktrees_locked
 from runplan.adapters.status import nested_repository, status_of
 from runplan.adapters.trash import Trash, make_writable
 from runplan.core.errors import GitFailed, RefusedEarly, SettingsError
@@ -185,9 +185,9 @@ class Worktrees:
         entry = self._entry(path)
         calm(entry)
         if (entry.directory / OWN_INDEX).exists():
-            shutil.copy2(entry.directory / OWN_INDEX, entry.directory / "index")
+            _copy(entry.directory / OWN_INDEX, entry.directory / "index")
         self._put(entry, "--detach", commit)
-        (entry.directory / SHOWN).write_text(f"{commit}\n", encoding="utf-8")
+        note_shown(entry, commit)
         self._clean(path, clean, keep)
 
     def copy(self, path: Path, names: Sequence[str], from_root: Path) -> None:
@@ -232,8 +232,13 @@ class Worktrees:
 
 
 def _keep_index(entry: Entry) -> None:
-    # With its time: git looks twice at entries as young as their index.
-    shutil.copy2(entry.directory / "index", entry.directory / OWN_INDEX)
+    _copy(entry.directory / "index", entry.directory / OWN_INDEX)
+
+
+def _copy(index: Path, goal: Path) -> None:
+    """Copy an index with its time: git looks twice at entries as young as their index."""
+    goal.unlink(missing_ok=True)  # to write over a file, some file systems wait for the disk
+    shutil.copy2(index, goal)
 
 
 def _is_directory(path: Path) -> bool:
