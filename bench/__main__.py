@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import json
 import statistics
 import subprocess
@@ -16,6 +17,7 @@ from bench.projects import environment, make
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+PACKAGE = Path(__file__).parent.parent / "runplan"
 RUNPLAN = str(Path(sys.executable).with_name("runplan"))
 FLOOR = str(Path(__file__).with_name("floor.sh"))
 START = [RUNPLAN, "start", "X", "finish", "auto", "--foreground"]
@@ -23,10 +25,12 @@ START = [RUNPLAN, "start", "X", "finish", "auto", "--foreground"]
 
 def main() -> None:
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 5
+    compileall.compile_dir(PACKAGE, quiet=1)  # as an installed package is
     with tempfile.TemporaryDirectory() as place:
         phase_costs(Path(place), files=100, phases=20, rounds=rounds, target=1.0)
         phase_costs(Path(place), files=10_000, phases=6, rounds=max(2, rounds // 2), target=0.35)
         git_processes(Path(place))
+        turns(Path(place))
         start_up(Path(place), rounds=rounds * 3)
 
 
@@ -75,6 +79,28 @@ def git_processes(place: Path) -> None:
     per_phase = (len(counts[1]) - len(counts[0])) / 4
     print(
         f"git processes: {per_phase:.1f} per one-commit phase (target 12), {len(counts[0]) - 2 * per_phase:.0f} per run"
+    )
+
+
+def turns(place: Path) -> None:
+    """How long after a landing the next phase's agent runs, and how long after the start the first one does.
+
+    Each implementer leaves a file when it begins, and a copy of the branch's file with the moment it was moved.
+    """
+    root = make(place / "turns", files=100, phases=10)
+    stamps, agent = root.parent / "stamps", root.parent / "agent.sh"
+    stamps.mkdir()
+    stamp = f'[ "$RUNPLAN_ROLE" = implement ] && : >"{stamps}/$RUNPLAN_PHASE"'
+    moved = f'cp -p "{root}/.git/refs/heads/main" "{stamps}/$RUNPLAN_PHASE.main"'
+    agent.write_text(f"{stamp} && {moved}\n{agent.read_text()}")
+    began = time.time()
+    subprocess.run(START, cwd=root, env=environment(root.parent / "home"), check=True, capture_output=True)
+    begun = [(stamps / str(phase)).stat().st_mtime for phase in range(1, 11)]
+    landed = [(stamps / f"{phase}.main").stat().st_mtime for phase in range(1, 11)]
+    gaps = sorted(begin - land for begin, land in zip(begun[1:], landed[1:], strict=True))
+    print(
+        f"next agent {statistics.median(gaps) * 1000:.0f} ms after a landing (target 50), "
+        f"{gaps[0] * 1000:.0f}..{gaps[-1] * 1000:.0f}; first agent {(begun[0] - began) * 1000:.0f} ms after the start"
     )
 
 
