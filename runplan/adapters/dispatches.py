@@ -57,6 +57,7 @@ class Dispatches:
         self._wakeup = wakeup
         self._spawner: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
+        self._made: set[str] = set()  #: dispatches whose directory is there
         self._shims: dict[str, int] = {}  #: pids of the shims that were started here, to wait for
 
     def __enter__(self) -> Dispatches:
@@ -78,7 +79,9 @@ class Dispatches:
     def directory(self, dispatch: str) -> Path:
         """The directory of the dispatch; made when there is none."""
         path = self._directory / directory_name(dispatch)
-        path.mkdir(parents=True, exist_ok=True)
+        if dispatch not in self._made:
+            path.mkdir(parents=True, exist_ok=True)
+            self._made.add(dispatch)
         return path
 
     # --- starting -----------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ Why this is not GitPython: docs/adr/0004-where-gitpython-ends.md.
 
 from __future__ import annotations
 
+import functools
 import os
 import select
 import subprocess
@@ -117,6 +118,7 @@ class Git:
         """A command that is spoken to while it runs; the caller ends it."""
         return subprocess.Popen(
             [*self._base, *args],
+            executable=_program(self._env.get("PATH", os.defpath)),
             cwd=self.cwd,
             env=scrubbed(self._env) | dict(env or {}),
             stdin=subprocess.PIPE if spoken_to else subprocess.DEVNULL,
@@ -217,6 +219,13 @@ class Git:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+@functools.cache
+def _program(path: str) -> str:
+    """Where git is, looked up once; its mere name when it is nowhere, so that its absence is told by its name."""
+    places = (os.path.join(place, "git") for place in path.split(os.pathsep) if place.startswith("/"))
+    return next((place for place in places if os.access(place, os.X_OK)), "git")
 
 
 def _is_fixed(name: str) -> bool:

@@ -38,6 +38,7 @@ class RefSwap:
         """The one instant at which the landing happens."""
         if not self._say("commit", "commit: ok"):
             raise GitFailed(f"git could not move {self._landing.ref}: {self.said}")
+        self._close()
 
     def _say(self, words: str, expected: str) -> bool:
         assert self._git.stdin is not None

@@ -67,12 +67,19 @@ def worktrees_locked(lock_dir: Path) -> Iterator[None]:
 
 def entries(common_dir: Path) -> Iterator[Entry]:
     """Every linked worktree on record."""
-    home = common_dir / "worktrees"
-    for directory in sorted(home.iterdir()) if home.is_dir() else ():
-        link = _first_line(directory / "gitdir")
+    # Asked two dozen times a phase, so without pathlib.
+    home = os.path.join(common_dir, "worktrees")
+    try:
+        names = sorted(os.listdir(home))  # noqa: PTH208
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    for name in names:
+        directory = os.path.join(home, name)
+        link = _first_line(os.path.join(directory, "gitdir"))
         if link:
             # From git 2.48 on links may be relative to the entry.
-            yield Entry(directory=directory, worktree=Path(os.path.normpath(directory / link)).parent)
+            worktree = os.path.dirname(os.path.normpath(os.path.join(directory, link)))  # noqa: PTH120
+            yield Entry(directory=Path(directory), worktree=Path(worktree))
 
 
 def entry_of(common_dir: Path, path: Path) -> Entry | None:
@@ -123,8 +130,9 @@ def calm(entry: Entry) -> None:
             left.unlink(missing_ok=True)
 
 
-def _first_line(path: Path) -> str | None:
+def _first_line(path: str | Path) -> str | None:
     try:
-        return os.fsdecode(path.read_bytes().split(b"\n", 1)[0])
+        with open(path, "rb") as file:
+            return os.fsdecode(file.readline().rstrip(b"\n"))
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         return None

@@ -83,7 +83,8 @@ class CherryPick:
             return Held(why=why)
         having = self._checkouts.having(landing.ref)
         if not having:
-            return self._swap(self._git, landing, None, ())
+            with RefSwap(self._git, landing) as swap:
+                return self._swap(self._git, landing, None, swap)
         if why := _not_one(having, landing):
             return Held(why=why)
         return self._follow(landing, having[0])
@@ -135,14 +136,15 @@ class CherryPick:
             )
         try:
             self._point("land.hold.after")
-            return self._write(landing, held)
+            git = self._git.at(checkout.root)
+            with RefSwap(git, landing, fds=(held.fd,)) as swap:  # it starts while we look
+                return self._write(git, landing, held, swap)
         finally:
             self._settle(landing, held)
             self._point("land.release.after")
 
-    def _write(self, landing: Landing, held: HeldIndex) -> LandingAnswer:
+    def _write(self, git: Git, landing: Landing, held: HeldIndex, swap: RefSwap) -> LandingAnswer:
         checkout = held.checkout
-        git = self._git.at(checkout.root)
         if self._checkouts.branch(checkout) != landing.ref:
             return Held(why=f"{checkout.root} is switching branches")
         changes = self._changes(landing)
@@ -154,18 +156,17 @@ class CherryPick:
                 why=f"{path} is in the way in {checkout.root}: git does not track it and the landing would "
                 "overwrite it; move it elsewhere"
             )
-        return self._swap(git, landing, held, (held.fd,))
+        return self._swap(git, landing, held, swap)
 
-    def _swap(self, git: Git, landing: Landing, held: HeldIndex | None, fds: tuple[int, ...]) -> LandingAnswer:
+    def _swap(self, git: Git, landing: Landing, held: HeldIndex | None, swap: RefSwap) -> LandingAnswer:
         self._point("land.prepare.before")
-        with RefSwap(git, landing, fds=fds) as swap:
-            if not swap.prepare():
-                return self._not_there(landing, swap.said)
-            self._point("land.prepare.after")
-            if held and (refused := self._read_tree(git, landing, held)):
-                return Held(why=refused)
-            self._point("land.commit.before")
-            swap.commit()
+        if not swap.prepare():
+            return self._not_there(landing, swap.said)
+        self._point("land.prepare.after")
+        if held and (refused := self._read_tree(git, landing, held)):
+            return Held(why=refused)
+        self._point("land.commit.before")
+        swap.commit()
         self._point("land.commit.after")
         return Landed(tip=landing.new)
 
