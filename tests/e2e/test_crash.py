@@ -15,10 +15,11 @@ from tests.support.scripts import fix
 HERE = Path(__file__).parent
 POINTS = (HERE / "points.txt").read_text(encoding="utf-8").split()
 CHECKED_POINTS = (HERE / "points-checked.txt").read_text(encoding="utf-8").split()
-#: With the moment and the ids given from outside, two runs can be compared by the id of their last commit.
+#: With the moment and the ids given from outside, two runs can be compared by the id of their last commit. The id is
+#: another for each worker: a run that sweeps up after its dead agents ends all that carry its id, whosever they are.
 FIXED = {
     "RUNPLAN_TEST_NOW": "2026-03-01T12:00:00Z",
-    "RUNPLAN_TEST_RUN": "rfixed",
+    "RUNPLAN_TEST_RUN": f"rfixed{os.environ.get('PYTEST_XDIST_WORKER', '')}",
     "GIT_AUTHOR_DATE": "2026-01-01T00:00:00Z",
     "GIT_COMMITTER_DATE": "2026-01-01T00:00:00Z",
 }
