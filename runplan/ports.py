@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from contextlib import AbstractContextManager
     from datetime import datetime
     from pathlib import Path
@@ -107,6 +107,10 @@ class Removal(Protocol):
 
     def ref(self, ref: str) -> Removed | Kept: ...
 
+    def free(self, refs: Iterable[str]) -> None:
+        """Take away locks that dead processes left on refs of ours."""
+        ...
+
     def landed(self, refs: Mapping[str, Oid], *, worktree: Path, onto: Oid) -> None:
         """Delete refs whose landing was observed, and let the worktree's HEAD rest on `onto`."""
         ...
@@ -193,6 +197,10 @@ class Dispatches(Protocol):
     """Starts processes that outlive us, and sees how they ended."""
 
     def directory(self, id: str) -> Path: ...
+
+    def read(self, id: str, name: str) -> str | None:
+        """The text of a file of the dispatch; None when there is none, or none that could be one of ours."""
+        ...
 
     def start(self, launch: Launch) -> None: ...
 

@@ -13,6 +13,7 @@ import fcntl
 import json
 import os
 import re
+import stat
 from typing import TYPE_CHECKING
 
 from runplan.core.dispatch import Ending, NeverStarted, Outcome, Running, Spent, ToolUsed, Usage
@@ -35,6 +36,11 @@ def directory_name(dispatch: str) -> str:
 
     # "~" stands in no plain name, so the two kinds cannot meet.
     return f"{plain[:_LONGEST_NAME].lstrip('.')}~{hashlib.sha256(dispatch.encode()).hexdigest()[:12]}"
+
+
+#: The most a file that an agent can write may hold to be read whole; its exit holds the end of its message, too.
+LARGEST = 8 * 1024 * 1024
+LARGEST_EXIT = 64 * 1024 * 1024
 
 
 class DispatchFiles:
@@ -104,10 +110,10 @@ class DispatchFiles:
         _publish(self.exit, record, sync=True)
 
     def _outcome(self) -> Outcome | None:
-        try:
-            record = json.loads(self.exit.read_bytes())
-        except FileNotFoundError:
+        text = read_plain(self.exit, largest=LARGEST_EXIT)
+        if text is None:
             return None
+        record = json.loads(text)
         tools = tuple(ToolUsed(tool=tool, path=path) for tool, path in record["tools"])
         spent = tuple(
             Spent(usage=Usage(input_tokens=taken, output_tokens=given, usd=usd))
@@ -123,6 +129,22 @@ class DispatchFiles:
             output_bytes=record["output_bytes"],
             leftovers=record["leftovers"],
         )
+
+
+def read_plain(path: Path, *, largest: int = LARGEST) -> str | None:
+    """A plain file's text. A pipe would hang us, a device would fill us, a link would lead us astray."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
+    except OSError:
+        return None
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode) or found.st_size > largest:
+            return None
+        with open(descriptor, "rb", closefd=False) as file:
+            return file.read().decode("utf-8", "replace")
+    finally:
+        os.close(descriptor)
 
 
 def _publish(path: Path, record: Mapping[str, object], *, sync: bool) -> None:

@@ -16,7 +16,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from runplan.adapters import processes
-from runplan.adapters.dispatch_files import DispatchFiles, directory_name
+from runplan.adapters.dispatch_files import DispatchFiles, directory_name, read_plain
 from runplan.core.dispatch import NeverStarted, Running
 from runplan.core.errors import Unreachable
 
@@ -83,6 +83,10 @@ class Dispatches:
             path.mkdir(parents=True, exist_ok=True)
             self._made.add(dispatch)
         return path
+
+    def read(self, dispatch: str, name: str) -> str | None:
+        """The text of one of its files. Agents can write there, so only a plain file of bounded size is read."""
+        return read_plain(self.directory(dispatch) / name)
 
     # --- starting -----------------------------------------------------------------------------------
 

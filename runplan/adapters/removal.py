@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, assert_never
 from runplan.adapters.containment import on_target
 from runplan.adapters.mending import Mender
 from runplan.adapters.parking import PARKED, Parking
-from runplan.adapters.registry import Entry, entries, entry_of, linked_to, note_shown, worktrees_locked
+from runplan.adapters.registry import Entry, calm, entries, entry_of, linked_to, note_shown, worktrees_locked
 from runplan.adapters.repository import refs_snapshot
 from runplan.adapters.status import nested_repository, status_of
 from runplan.adapters.trash import Trash
@@ -18,7 +18,7 @@ from runplan.core.gitfacts import Kept, Removed
 from runplan.core.removal import Keep, OnTarget, ParkFirst, Remains, Remove, safe_to_remove
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from runplan.adapters.git import Git
     from runplan.core.gitfacts import Oid
@@ -61,6 +61,7 @@ class Removal:
                 with suppress(FileNotFoundError):
                     path.rmdir()  # an empty directory at most
                 return Removed(what=str(path))
+            calm(entry)
             remains = self._remains(entry)
             match safe_to_remove(remains):
                 case Keep(why=why):
@@ -106,10 +107,19 @@ class Removal:
         for entry in entries(self._common_dir):
             # Ours, or it had been kept; a directory that names another repository is left to whoever made it so.
             if entry.attached == ref and linked_to(entry.worktree) == entry.directory:
+                if self._root in entry.worktree.parents:
+                    calm(entry)
                 self._git.at(entry.worktree).run("checkout", "-q", "--detach")
         if self._git.run("update-ref", "-d", ref, tip, ok=(0, 1, 128)).code != 0:
             return Kept(what=ref, why="it moved meanwhile")
         return Removed(what=ref, parked=parked)
+
+    def free(self, refs: Iterable[str]) -> None:
+        """Take away locks that dead processes left on refs of ours; a lock that somebody holds open is theirs."""
+        for ref in refs:
+            lock = self._common_dir / f"{ref}.lock"
+            if lock.exists() and not held_open(lock):
+                lock.unlink(missing_ok=True)
 
     def landed(self, refs: Mapping[str, Oid], *, worktree: Path, onto: Oid) -> None:
         """Delete refs whose landing was observed, and let the worktree's HEAD rest on `onto`, all at once."""
@@ -117,6 +127,7 @@ class Removal:
         entry = entry_of(self._common_dir, worktree)
         if entry is not None:
             lines = ["option no-deref", f"update worktrees/{entry.directory.name}/HEAD {onto}", *lines]
+            calm(entry)  # a killed process may have left its lock
             # What lies about there was left by gates, after the work had been taken: nobody's.
             note_shown(entry, onto)
         self._git.update_refs(*lines)
@@ -197,6 +208,17 @@ class Removal:
     def _told(self, tip: Oid) -> str:
         about = self._git.text("show", "-s", "--format=%cs %s", tip)
         return f"{self._target.removeprefix('refs/heads/')} does not hold it: {about}"
+
+
+def held_open(path: Path) -> bool:
+    """Whether any process has the file open; where the system does not tell, somebody may have."""
+    if not Path("/proc/self/fd").is_dir():
+        return True
+    for directory in Path("/proc").glob("[0-9]*/fd"):
+        with suppress(OSError):
+            if any(link.samefile(path) for link in directory.iterdir()):
+                return True
+    return False
 
 
 def processes_inside(path: Path) -> tuple[int, ...]:

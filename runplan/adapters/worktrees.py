@@ -83,6 +83,7 @@ class Worktrees:
             if entry is None:
                 self._add(path, "--no-track", "-B", _short(branch), str(path), base)
             else:
+                calm(entry)
                 self._salvage(entry)
                 self._put(entry, "--no-track", "-B", _short(branch), base)
                 self._clean(path, clean, keep)
@@ -102,6 +103,7 @@ class Worktrees:
             if entry is None:
                 self._add(path, str(path), _short(branch))
             elif entry.shown:
+                calm(entry)
                 self._put(entry, _short(branch))
                 self._clean(path, clean, keep)
             elif entry.attached != branch:
@@ -182,7 +184,11 @@ class Worktrees:
 
     def show(self, path: Path, commit: Oid, *, clean: str, keep: Sequence[str] = ()) -> None:
         """Make the worktree exactly `commit`, detached; what is uncommitted there is thrown away."""
-        entry = self._entry(path)
+        with worktrees_locked(self._lock_dir):
+            entry = self._mender.mended(path, head=commit)
+            if entry is None:  # somebody emptied the place; the commits are all in git
+                self._add(path, "--detach", str(path), commit)
+                entry = self._entry(path)
         calm(entry)
         if (entry.directory / OWN_INDEX).exists():
             _copy(entry.directory / OWN_INDEX, entry.directory / "index")

@@ -88,6 +88,8 @@ def _gates(phase: PhaseRun, world: World) -> tuple[report.GateLine, ...]:
 
 def _checkout(phase: PhaseRun, world: World) -> tuple[str, ...]:
     """Files of the user's checkout that changed meanwhile: named, never repaired, nobody accused."""
+    if not phase.first:
+        return ()
     stamp = world.dispatches.directory(phase.first) / "guard.json"
     changed = world.guard.checkout(since=stamp) if stamp.exists() else ()
     return tuple(f"{path} changed in the checkout while the phase ran" for path in changed)

@@ -106,6 +106,7 @@ def carry(errand: Errand, rooms: Rooms, face: Face) -> Answer:
         if held.fresh:
             held.journal.append(asked, held.taken)
             break
+        _free(held)
         if not _is_other_errand(held.journal.state, asked):
             resumed = e.RunResumed(
                 mode=asked.mode,
@@ -148,6 +149,12 @@ def _hold(asked: e.RunStarted, rooms: Rooms, face: Face) -> _Held | Declined | N
     dead = standing.took_over if isinstance(standing, Taken) and not left else ""
     taken = e.ClaimTaken(owner=rooms.claims.me, fence=standing.fence, took_over=dead)
     return _Held(world=world, journal=journal, fresh=row is None, taken=taken)
+
+
+def _free(held: _Held) -> None:
+    """The run's own refs may be locked by a git that was killed with the last process; nobody else uses them."""
+    leased = held.journal.state.phase.lease if held.journal.state.phase else None
+    held.world.removal.free([held.world.candidate, *([leased.branch] if leased else [])])
 
 
 def _is_other_errand(state: RunState, asked: e.RunStarted) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 
 from runplan import __version__
@@ -52,6 +53,8 @@ def entry() -> None:
 
 
 def main(argv: list[str]) -> int:
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # file names need not be text
     debug = "--debug" in argv
     words = [word for word in argv if word != "--debug"]
     if not words or words[0] in ("-h", "--help", "help"):

@@ -65,17 +65,18 @@ def _between_phases(state: RunState, started: RunStarted, phase: PhaseRun | None
         return _do(finish, "the failed phase is cleaned up")
     if state.stop:
         return _do(a.Finish(outcome="stopped", reason=Reason.STOPPED), f"stopped by {state.stop}")
-    if phase is not None and (started.mode != "finish" or phase.read.final):
+    if phase is not None and started.mode != "finish":
         return _do(a.Finish(outcome="done"), "everything that was asked for has landed")
     if state.plan is None:
         return _do(a.ReadPlan(), "the next phase is chosen from the plan on the target")
-    return _do(_no_phase(state.plan.choice, state.plan.detail), f"no phase is due: {state.plan.detail}")
+    finish = _no_phase(state.plan.choice, state.plan.detail, landed=bool(state.landed))
+    return _do(finish, f"no phase is due: {state.plan.detail}")
 
 
-def _no_phase(choice: str, detail: str) -> a.Finish:
+def _no_phase(choice: str, detail: str, *, landed: bool) -> a.Finish:
     match choice:
         case "complete" | "phase-done":
-            return a.Finish(outcome="nothing-to-do", detail=detail)
+            return a.Finish(outcome="done" if landed else "nothing-to-do", detail=detail)
         case _:
             return a.Finish(outcome="refused", reason=Reason.BLOCKED, detail=detail)
 

@@ -64,7 +64,6 @@ class PlanRead:
     text: str = ""  #: the phase, verbatim
     items: Rows = ()
     touches: tuple[str, ...] = ()
-    final: bool = False  #: no other phase remains after this one
     detail: str = ""
 
 

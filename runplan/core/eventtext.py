@@ -26,7 +26,8 @@ def name_of(event: Event) -> str:
 
 
 def to_json(event: Event) -> str:
-    return json.dumps(asdict(event), ensure_ascii=False, separators=(",", ":"))
+    # Escaped, because file names need not be text; what is not comes back as it was.
+    return json.dumps(asdict(event), separators=(",", ":"))
 
 
 def from_json(name: str, body: str) -> Event | None:

@@ -22,7 +22,7 @@ class PhaseRun:
     base_tree: str = ""
     set_up: bool = False  #: run.setup has run since the worktree was leased
     prepared: str = ""  #: the tree run.setup was last run on, and nothing else since
-    first: str = ""  #: the first process that was started for the phase
+    first: str = ""  #: the first agent that was started for the phase
     baseline: e.BaselineKnown | None = None
     cycle: int = 1  #: 1 is the implementer's, each fix adds one
     dispatch: e.DispatchStarted | None = None  #: alive, or not yet seen to have ended
@@ -215,7 +215,8 @@ def _rebuilt(phase: PhaseRun, event: e.BranchRebuilt) -> PhaseRun:
 
 
 def _started(phase: PhaseRun, event: e.DispatchStarted) -> PhaseRun:
-    phase = replace(phase, first=phase.first or event.id)
+    if event.agent:
+        phase = replace(phase, first=phase.first or event.id)
     if event.role != "fix":
         return replace(phase, dispatch=event)
     return replace(

@@ -69,13 +69,11 @@ class Chance:
     def _read(self) -> e.Event:
         if self._left == 0:
             choice = self._choose(["all-done", "complete", "blocked"])
-            return e.PlanRead(tip=self._new("c"), choice=choice, final=choice == "all-done")
+            return e.PlanRead(tip=self._new("c"), choice=choice)
         if self._choose(["next", "next", "next", "blocked"]) == "blocked":
             return e.PlanRead(tip=self._new("c"), choice="blocked", detail="phase 1 is blocked")
         self._left -= 1
-        return e.PlanRead(
-            tip=self._new("c"), choice="next", phase=self._new("p"), items=(("W1", "x"),), final=self._left == 0
-        )
+        return e.PlanRead(tip=self._new("c"), choice="next", phase=self._new("p"), items=(("W1", "x"),))
 
     def _lease(self, state: RunState) -> e.Event:
         if self._choose(["fine", "fine", "fine", "refused"]) == "refused":

@@ -125,7 +125,7 @@ def landing(*more: e.Event) -> RunState:
     return fold(
         [
             started(test_command=""),
-            e.PlanRead(tip="c0", choice="next", phase="1", items=(("W1", "x"),), final=True),
+            e.PlanRead(tip="c0", choice="next", phase="1", items=(("W1", "x"),)),
             e.Leased(phase="1", branch="b", base="c0", base_tree="t0", worktree="w", attempt=1, fresh=False),
             e.DispatchStarted(id="d1", role="implement", agent="r", cycle=1),
             e.DispatchEnded(id="d1", role="implement", ending="exited", code=0),
@@ -198,7 +198,7 @@ def proven_by(*more: e.Event) -> RunState:
     return fold(
         [
             started(setup="make deps"),
-            e.PlanRead(tip="c0", choice="next", phase="1", items=(("W1", "x"),), final=True),
+            e.PlanRead(tip="c0", choice="next", phase="1", items=(("W1", "x"),)),
             e.Leased(phase="1", branch="b", base="c0", base_tree="t0", worktree="w", attempt=1, fresh=True),
             *more,
         ]
@@ -286,5 +286,5 @@ def test_a_verifier_that_did_not_end_well_gives_no_verdict() -> None:
 
 
 def test_a_plan_that_only_has_to_be_marked_is_read_again_when_the_target_moves() -> None:
-    done = fold([started(), e.PlanRead(tip="c0", choice="all-done", final=True), e.LandingMoved(id="l", tip="c1")])
+    done = fold([started(), e.PlanRead(tip="c0", choice="all-done"), e.LandingMoved(id="l", tip="c1")])
     assert decide(done).actions == (a.ReadPlan(),)

@@ -62,7 +62,7 @@ class Store:
                 self._db.execute("PRAGMA journal_mode=WAL")
                 self._db.execute("PRAGMA synchronous=FULL")
                 self._migrate()
-            elif not self._version():
+            elif not self._recorded():
                 # Whoever was making it has died, or is at it: nothing has been recorded.
                 self._db.close()
                 self._db = sqlite3.connect(":memory:", isolation_level=None)
@@ -86,6 +86,15 @@ class Store:
                 for statement in SCHEMA.split(";"):
                     self._db.execute(statement)
                 self._db.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+
+    def _recorded(self) -> bool:
+        try:
+            return bool(self._version())
+        except sqlite3.OperationalError as error:
+            # Killed while the file was first made, a process leaves a draft that readers may not put right.
+            if "readonly" not in str(error):
+                raise
+            return False
 
     def _version(self) -> int:
         return int(self._db.execute("PRAGMA user_version").fetchone()[0])

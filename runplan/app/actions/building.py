@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, assert_never
 
 from runplan.app.actions.doing import phase_of
-from runplan.core.events import CandidateBuilt, CandidateConflicted, CandidateEmpty
+from runplan.core.events import CandidateBuilt, CandidateConflicted, CandidateEmpty, WorkRefused
 from runplan.core.gitfacts import Built, Conflicted, NothingLeft
+from runplan.core.reasons import Reason
 from runplan.core.trailers import add_trailers
 
 if TYPE_CHECKING:
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 def build_candidate(action: BuildCandidate, state: RunState, world: World) -> Iterator[Event]:  # noqa: ARG001
     phase = phase_of(state)
     assert phase.work is not None
+    if world.objects.tip(phase.work.head) is None:
+        yield WorkRefused(reason=Reason.NO_COMMITS, detail=f"the commits of {phase.work.head[:12]} are gone from git")
+        return
     onto = world.tip()
     trailers = trailers_of(world, state)
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from runplan.core.run import PhaseRun, RunState
 
 OUTPUT_READ = 1024 * 1024  #: bytes at the end of a gate's output that are looked at
+EVIDENCE = 2000  #: characters of evidence that are kept for an item
 NAMED = 3  #: failing tests named in one line
 OUTPUT_TOLD = 6000  #: characters of it that the fixer is told
 
@@ -150,7 +151,7 @@ def judge_verdict(action: JudgeVerdict, state: RunState, world: World) -> Iterat
         tree=phase.candidate.tree,
         patch=phase.candidate.patch,
         passed=isinstance(judged, verdict.Passed),
-        items=tuple((item.item, item.passed, item.evidence) for item in judged.items),
+        items=tuple((item.item, item.passed, item.evidence[:EVIDENCE]) for item in judged.items),
         agent=world.settings.agents.verifier,
         pristine=not left.ignored,
         why=judged.why if isinstance(judged, verdict.Failed) else "",

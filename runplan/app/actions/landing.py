@@ -13,6 +13,7 @@ from runplan.core import report, tracker
 from runplan.core.errors import PlanUnreadable
 from runplan.core.gitfacts import Held, Landed, Landing, Moved
 from runplan.core.reasons import Reason
+from runplan.core.target import missing
 from runplan.core.trailers import add_trailers
 
 if TYPE_CHECKING:
@@ -50,7 +51,8 @@ def land(action: Land, state: RunState, world: World) -> Iterator[e.Event]:  # n
     with world.claims.landing_lock():
         tip = world.tip()
         if phase.landing is None:
-            if tip != onto:
+            gone = phase.candidate is not None and world.objects.tip(phase.candidate.commits[-1]) is None
+            if tip != onto or gone:
                 yield e.LandingMoved(id=name, tip=tip)
                 return
             refusal, files = _bookkeeping(state, world, onto)
@@ -120,11 +122,14 @@ def _bookkeeping(
         if row.status is plans.Status.DONE:
             detail = f"phase {row.id} was marked done on the target meanwhile"
             return e.WorkRefused(reason=Reason.ALREADY_ON_TARGET, detail=detail), {}
-        if row.text != phase.read.text:
+        if row.text.rstrip() != phase.read.text.rstrip():
             why = (
                 f"phase {row.id} was reworded on {world.settings.run.target} while it was worked; put the wording "
                 f"back, or drop this work and begin anew: runplan reject {world.plan}"
             )
+            return e.LandingHeld(id=landing_id(world, state), why=why), {}
+        if waits := missing(plan, row):
+            why = f"phase {row.id} depends on {', '.join(waits)}, which {world.settings.run.target} shows as not done"
             return e.LandingHeld(id=landing_id(world, state), why=why), {}
         assert phase.candidate is not None
         short = phase.candidate.commits[-1][:SHORT]

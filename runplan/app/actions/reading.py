@@ -42,7 +42,7 @@ def reading(plan: Plan, text: bytes, *, tip: str, wanted: str) -> PlanRead:
             return _next(plan, phase, tip)
         case target.AllDone():
             if complete(text, path=plan.path, completed="") != text:
-                return PlanRead(tip=tip, choice="all-done", title=plan.title, final=True)
+                return PlanRead(tip=tip, choice="all-done", title=plan.title)
             return PlanRead(tip=tip, choice="complete", detail="every phase is done")
         case target.AlreadyComplete():
             return PlanRead(tip=tip, choice="complete", detail="the plan is already complete")
@@ -74,7 +74,6 @@ def _next(plan: Plan, phase: Phase, tip: str) -> PlanRead:
         text=phase.text,
         items=tuple((item.id, item.text) for item in phase.items),
         touches=phase.touches,
-        final=all(other.status is plans.Status.DONE for other in plan.phases if other.id != phase.id),
     )
 
 

@@ -88,7 +88,7 @@ def _commit_of(tree: str, phase: PhaseRun) -> str:
 def _agent(action: Start, phase: PhaseRun, world: World, id: str, path: Path) -> Launch:
     directory = world.dispatches.directory(id)
     prompt = directory / "prompt.md"
-    prompt.write_text(_prompt(action, phase, world, path), encoding="utf-8")
+    prompt.write_text(_prompt(action, phase, world, path), encoding="utf-8", errors="surrogateescape")
     (directory / "guard.json").write_text(json.dumps(world.guard.stamp()), encoding="utf-8")
     argv, env, reader = world.agents.launch(
         agent_name(action.role, world),

@@ -32,8 +32,8 @@ def await_end(action: Await, state: RunState, world: World) -> Iterator[Event]:
         case Running():
             return
         case NeverStarted():
-            # The intent was recorded and we died before the process was there: nobody's loss, start again.
-            yield DispatchEnded(id=action.id, role=action.role, ending=Ending.ENDED, code=None)
+            # The intent was recorded and no process was ever there; that may happen a few times, not for ever.
+            yield DispatchEnded(id=action.id, role=action.role, ending=Ending.LOST, code=None)
         case Outcome() as outcome:
             yield from _ended(action, state, world, outcome)
 
@@ -61,7 +61,11 @@ def _guard(action: Await | End, role: str, state: RunState, world: World, outcom
     """What changed is recorded first and restored after, so that a crash in between forgets nothing."""
     phase = phase_of(state)
     directory = world.dispatches.directory(action.id)
-    before = json.loads((directory / "guard.json").read_text(encoding="utf-8"))
+    stamped = world.dispatches.read(action.id, "guard.json")
+    if stamped is None:
+        yield GuardFound(violated=True, lines=("the agent took away the record of what it might not touch",))
+        return
+    before = json.loads(stamped)
     branch = phase.lease.branch if phase.lease else ""
     own = () if role == "verify" else (branch,)
     tools = tuple(event for event in outcome.events if isinstance(event, ToolUsed))
@@ -121,11 +125,8 @@ def _said(action: Await, world: World, outcome: Outcome) -> tuple[str, str]:
 
 
 def return_text(world: World, id: str) -> str | None:
-    path = world.dispatches.directory(id) / "return.json"
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except FileNotFoundError:
-        return None
+    """What the agent returned, if it is a file at all and no larger than an answer can be."""
+    return world.dispatches.read(id, "return.json")
 
 
 def _last_words(outcome: Outcome) -> str:

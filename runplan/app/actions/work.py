@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from runplan.core.run import PhaseRun, RunState
 
 NAMED = 8  #: paths named in one sentence
+GITLINK = "160000"  #: the mode of a repository inside a tree
 BEGINNING = 8192  #: bytes of a new file that are looked at
 
 
@@ -45,7 +46,9 @@ def take_work(action: TakeWork, state: RunState, world: World) -> Iterator[Event
         return
     head = _commit_rest(phase, world, path, left)
     changes = world.candidates.changes(phase.base, head)
-    refusal = _refusal(tamper.examine([_changed(phase, world, head, change) for change in changes], permit))
+    refusal = _foreign(changes, world, head) or _refusal(
+        tamper.examine([_changed(phase, world, head, change) for change in changes], permit)
+    )
     if refusal is not None:
         yield refusal
         return
@@ -85,6 +88,15 @@ def _beginnings(path: Path, left: WorktreeState) -> dict[str, str]:
 def _permit(phase: PhaseRun, world: World) -> tamper.Permit:
     own = (world.plan, world.report, "runplan.toml", "config/runplan.toml")
     return tamper.Permit(text=phase.read.text, touches=phase.read.touches, bookkeeping=own)
+
+
+def _foreign(changes: tuple[Change, ...], world: World, head: str) -> WorkRefused | None:
+    """A repository inside the work would land as a mere name of a commit that is nowhere, and its content be lost."""
+    modules = _text(world, head, ".gitmodules") or ""
+    for change in changes:
+        if change.new_mode == GITLINK != change.old_mode and f"path = {change.path}\n" not in f"{modules}\n":
+            return WorkRefused(reason=Reason.TAMPERED, detail=f"{change.path} is a git repository of its own")
+    return None
 
 
 def _changed(phase: PhaseRun, world: World, head: str, change: Change) -> tamper.FileChange:
