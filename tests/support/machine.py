@@ -40,6 +40,7 @@ class Chance:
         self._choose = choose
         self._left = phases
         self._number = 0
+        self._marked = False  # a plan that was marked complete stays so
 
     def _new(self, word: str) -> str:
         self._number += 1
@@ -67,6 +68,8 @@ class Chance:
                 return self._judge(action, state)
 
     def _read(self) -> e.Event:
+        if self._marked:
+            return e.PlanRead(tip=self._new("c"), choice="complete")
         if self._left == 0:
             choice = self._choose(["all-done", "complete", "blocked"])
             return e.PlanRead(tip=self._new("c"), choice=choice)
@@ -195,10 +198,12 @@ class Chance:
         before: list[e.Event] = [] if phase.landing else [begun]
         match self._choose(["landed", "landed", "held", "moved", "crash"]):
             case "landed":
+                self._marked = phase.candidate is None
                 return [*before, e.Landed(id="l", phase=phase.read.phase, tip="c3", code="c2")]
             case "held":
                 return [*before, e.LandingHeld(id="l", why="a.txt is edited")]
             case "moved":
                 return [*before, e.LandingMoved(id="l", tip="c4")]
             case _:
+                self._marked = not before and phase.candidate is None
                 return before or [e.Landed(id="l", phase=phase.read.phase, tip="c3", code="c2")]
