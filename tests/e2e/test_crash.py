@@ -95,8 +95,12 @@ def test_the_list_of_points_is_the_list_of_points_passed(undisturbed: Undisturbe
     assert sorted({name for name in numbered(checked[1]) if name.startswith(CHECKING)}) == sorted(CHECKED_POINTS)
 
 
-@pytest.mark.parametrize("point", POINTS)
-@pytest.mark.parametrize("agents", ["survive", "die"])
+#: Everything dies at every point; that an agent outlives the runner makes a difference only while one is about.
+CELLS = [(point, "die") for point in POINTS]
+CELLS += [(point, "survive") for point in POINTS if point.startswith(("Start.", "Await."))]
+
+
+@pytest.mark.parametrize(("point", "agents"), CELLS)
 def test_a_run_killed_at_any_point_ends_as_if_nothing_had_happened(
     tmp_path: Path, undisturbed: Undisturbed, point: str, agents: str
 ) -> None:
