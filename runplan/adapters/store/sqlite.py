@@ -7,6 +7,7 @@ transaction as the events that changed them, so that none can disagree with the 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import sqlite3
 from typing import TYPE_CHECKING
@@ -59,9 +60,10 @@ class Store:
             self._db = sqlite3.connect(uri, uri=True, timeout=30, isolation_level=None)
             self._db.execute("PRAGMA busy_timeout=30000")
             if writable:
-                self._db.execute("PRAGMA journal_mode=WAL")
-                self._db.execute("PRAGMA synchronous=FULL")
-                self._migrate()
+                with _alone_in(directory):
+                    self._db.execute("PRAGMA journal_mode=WAL")
+                    self._db.execute("PRAGMA synchronous=FULL")
+                    self._migrate()
             elif not self._recorded():
                 # Whoever was making it has died, or is at it: nothing has been recorded.
                 self._db.close()
@@ -252,6 +254,17 @@ def _row(found: Sequence[str]) -> RunRow:
 
 def _values(row: RunRow) -> tuple[object, ...]:
     return tuple(getattr(row, name.strip()) for name in COLUMNS.split(","))
+
+
+@contextlib.contextmanager
+def _alone_in(directory: Path) -> Iterator[None]:
+    """One process at a time: to turn to write-ahead logging SQLite needs the file alone, and does not wait for it."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _quoted(path: Path) -> str:
