@@ -14,6 +14,7 @@ from runplan.adapters.repository import refs_snapshot
 from runplan.adapters.restoring import Restorer
 from runplan.adapters.status import status_of
 from runplan.core.gitfacts import Finding, Identity
+from runplan.core.gitwords import git_commands
 from runplan.core.guard import AGENT, STASH, Evidence, FileStamp, Logged, Stamp, compare, read_log, since, written_files
 
 if TYPE_CHECKING:
@@ -76,7 +77,8 @@ class Guard:
             prefix=self._prefix,
         )
         found = compare(old, self._seen(), evidence, own=own)
-        return found + tuple(self._written(tools, _number(before["at"])))
+        ran = traced_commands(trace, [self._root]) if trace is not None else ()
+        return found + tuple(self._written(tools, _number(before["at"]))) + tuple(_commanded(ran))
 
     def restore(self, findings: Sequence[Finding]) -> tuple[Finding, ...]:
         """Put back what the agent changed and nobody built upon, keep every value that would be lost."""
@@ -140,6 +142,13 @@ class Guard:
                 continue
             if _changed_at(path) >= moment - TICK_NS:
                 yield Finding(kind="file", name=str(path.relative_to(self._root)), old="", new="", by_agent=True)
+
+
+def _commanded(ran: Sequence[ToolUsed]) -> Iterator[Finding]:
+    """What the agent had git do in the user's checkout: it cannot be undone, so it is named."""
+    for tool in ran:
+        if any(command.writes_checkout for command in git_commands(tool.path)):
+            yield Finding(kind="checkout", name=f"by `{tool.path}`", old="", new="", by_agent=True, safe=False)
 
 
 def _changed_at(path: Path) -> int:

@@ -21,6 +21,30 @@ _READS_CONFIG = ("--get", "-l", "--list", "get", "list", "--show")
 _CHANGES_CONFIG = ("--unset", "--add", "--replace-all", "--remove-section", "--rename-section", "-e", "--edit")
 _FOLLOWS = ("-u", "--set-upstream", "--unset-upstream", "--edit-description", "-t", "--track")
 _LOSES_STASHES = frozenset(("drop", "pop", "clear"))
+_WRITES_CHECKOUT = frozenset(
+    [
+        "add",
+        "am",
+        "apply",
+        "checkout",
+        "cherry-pick",
+        "clean",
+        "commit",
+        "merge",
+        "mv",
+        "pull",
+        "read-tree",
+        "rebase",
+        "reset",
+        "restore",
+        "revert",
+        "rm",
+        "stash",
+        "switch",
+        "update-index",
+    ]
+)
+_ONLY_LOOKS = ("-n", "--dry-run", "--check", "--stat", "list", "show")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +62,11 @@ class GitCommand:
         if self.verb in ("remote", "submodule", "sparse-checkout", "lfs"):
             return bool(self.words) and self.words[0] not in ("-v", "show", "get-url", "status", "list")
         return self.verb in ("branch", "push", "checkout", "switch") and self._has(_FOLLOWS)
+
+    @property
+    def writes_checkout(self) -> bool:
+        """Whether it could have changed the files or the index of the checkout it ran in."""
+        return self.verb in _WRITES_CHECKOUT and bool(self.words or self.verb == "stash") and not self._has(_ONLY_LOOKS)
 
     @property
     def loses_stashes(self) -> bool:

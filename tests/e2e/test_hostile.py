@@ -149,3 +149,13 @@ def test_a_journal_whose_making_was_killed_is_made_again(project: Project) -> No
     (place / "journal.db-journal").write_bytes(b"\xd9\\xd5\\x05\\xf9\\x20\\xa1\\x63\\xd7" + b"\\0" * 504)
     assert project.runplan("status").code == 0
     assert project.start("1", "auto").code == 0
+
+
+@pytest.mark.parametrize("command", ["reset -q --hard", "clean -fdq", "add -A"])
+def test_what_an_agent_has_git_do_in_the_users_checkout_is_named(project: Project, command: str) -> None:
+    project.repo.write("edited.txt", "mine\n")
+    command_agent(project, f"echo x > 1.txt; git -C {project.path} {command}\n")
+    ran = project.start("1", "auto")
+    assert ran.last == "runplan: failed: guard-violated", ran.err
+    assert f"{command}`" in project.runplan("report", "X").out
+    assert project.landed() == []

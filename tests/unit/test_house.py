@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -37,7 +38,8 @@ PURE = {
 }
 
 
-def imports(path: Path, *, types: bool) -> set[str]:
+@cache
+def imports(path: Path, *, types: bool) -> frozenset[str]:
     """The modules a file imports, with or without those for the type checker only."""
     found: set[str] = set()
     tree = ast.parse(path.read_text(encoding="utf-8"))
@@ -54,7 +56,7 @@ def imports(path: Path, *, types: bool) -> set[str]:
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             found |= {f"{node.module}.{alias.name}" for alias in node.names} | {node.module}
-    return found
+    return frozenset(found)
 
 
 def floor(module: str) -> str:
