@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from runplan.adapters.parking import Parking
-from runplan.core.guard import FileStamp, read_log, unspelled
+from runplan.core.guard import REMOTES, FileStamp, read_log, unspelled
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,6 +32,8 @@ class Restorer:
         if not finding.by_agent or not finding.safe:
             return self._kept(finding)
         match finding.kind:
+            case "ref" if finding.name.startswith(REMOTES):
+                return finding  # it tells where the remote is now; putting it back would hide a push
             case "ref":
                 return self._ref(finding)
             case "stash":

@@ -159,3 +159,15 @@ def test_what_an_agent_has_git_do_in_the_users_checkout_is_named(project: Projec
     assert ran.last == "runplan: failed: guard-violated", ran.err
     assert f"{command}`" in project.runplan("report", "X").out
     assert project.landed() == []
+
+
+def test_a_push_is_told_and_not_hidden(project: Project, tmp_path: Path) -> None:
+    project.repo.git("init", "-q", "--bare", str(tmp_path / "remote"))
+    project.repo.git("remote", "add", "origin", str(tmp_path / "remote"))
+    project.repo.git("push", "-q", "origin", "main")
+    command_agent(project, "echo x > 1.txt; git add 1.txt; git commit -qm x; git push -q origin HEAD:main\n")
+    ran = project.start("1", "auto")
+    assert ran.last == "runplan: failed: guard-violated", ran.err
+    assert "the remote itself was pushed to" in project.runplan("report", "X").out
+    there = project.repo.git("ls-remote", "origin", "main").split()[0]
+    assert project.repo.head("refs/remotes/origin/main") == there

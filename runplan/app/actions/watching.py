@@ -10,7 +10,7 @@ from runplan.app.actions.starting import AGENT_ROLES
 from runplan.core import returns
 from runplan.core.dispatch import Ending, NeverStarted, Outcome, Return, ReturnStatus, Running, ToolUsed
 from runplan.core.events import DispatchEnded, GuardFound, WorkRefused
-from runplan.core.guard import signing
+from runplan.core.guard import REMOTES, signing
 from runplan.core.reasons import Reason
 
 if TYPE_CHECKING:
@@ -103,6 +103,8 @@ def _restored(finding: Finding) -> str:
 
 def _left(finding: Finding) -> str:
     """Putting it back would be a checkout in the user's checkout, or undo what somebody built on it."""
+    if finding.name.startswith(REMOTES):
+        return "it was left as it is, because the remote itself was pushed to; look there, and mend it there"
     if finding.kind != "head":
         return "it was left as it is"
     branch = finding.old.removeprefix("ref: refs/heads/")
