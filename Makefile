@@ -5,6 +5,9 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
+# The tests start hundreds of short processes; without compiled files each would compile the whole package again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test check format bench clean
 
 $(READY): pyproject.toml requirements.lock
