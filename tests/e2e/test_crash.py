@@ -97,7 +97,7 @@ def test_the_list_of_points_is_the_list_of_points_passed(undisturbed: Undisturbe
 
 #: Everything dies at every point; that an agent outlives the runner makes a difference only while one is about.
 CELLS = [(point, "die") for point in POINTS]
-CELLS += [(point, "survive") for point in POINTS if point.startswith(("Start.", "Await."))]
+CELLS += [(point, "survive") for point in POINTS if point.startswith(("Start.spawned", "Await."))]
 
 
 @pytest.mark.parametrize(("point", "agents"), CELLS)

@@ -180,13 +180,14 @@ def test_processes_of_strangers_are_not_touched(on: Stage) -> None:
 
 
 def test_orphans_of_a_long_run_do_not_pile_up_as_zombies(on: Stage) -> None:
-    dispatch = on.sh("for i in 1 2 3 4 5; do (true &); done; while test ! -e go; do sleep 0.01; done")
+    dispatch = on.sh("for i in 1 2 3 4 5; do (true &); done; touch ready; while test ! -e go; do sleep 0.01; done")
     shim = on.shim(dispatch)
 
     def children() -> list[str]:
         with open(f"/proc/{shim}/task/{shim}/children") as file:
             return file.read().split()
 
+    until((on.path / "ready").exists)
     until(lambda: len(children()) == 1)
     (on.path / "go").touch()
     assert on.outcome(dispatch).leftovers == 0
