@@ -38,6 +38,7 @@ def test_a_change_hidden_from_git_cannot_fake_a_green_gate(project: Project, fla
 
 def test_a_gate_that_was_killed_does_not_pass_over_its_own_leftovers(project: Project, tmp_path: Path) -> None:
     """The command passes only where it has run before: on an exact tree it never does."""
+    project.repo.commit("Ignore", **{".gitignore": "*.tmp\n"})
     command = "test ! -e 1.txt || test -e left.tmp || { touch left.tmp; sleep 0.3; exit 1; }"
     project.settings(f'[tests]\ncommand = "{command}"\n')
     killed = project.start("1", "auto", RUNPLAN_TEST_KILL="Start.spawned#3")
@@ -45,7 +46,7 @@ def test_a_gate_that_was_killed_does_not_pass_over_its_own_leftovers(project: Pr
     worktree = next((project.home / ".cache/runplan/worktrees").iterdir())
     until((worktree / "left.tmp").exists)
     end_processes_of(project.home)
-    assert project.start("1", "auto").code == 1
+    assert project.start("1", "auto").last == "runplan: failed: no-progress"
     assert project.landed() == []
 
 
