@@ -1,4 +1,4 @@
-"""Removes worktrees and branches, and nothing whose content is not provably elsewhere."""
+"""Removes worktrees, branches and logs, and nothing whose content is not provably elsewhere."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, assert_never
 
 from runplan.adapters.containment import on_target
+from runplan.adapters.dispatch_files import DispatchFiles
 from runplan.adapters.mending import Mender
 from runplan.adapters.parking import PARKED, Parking
 from runplan.adapters.registry import Entry, calm, entries, entry_of, linked_to, note_shown, worktrees_locked
 from runplan.adapters.repository import refs_snapshot
 from runplan.adapters.status import nested_repository, status_of
-from runplan.adapters.trash import Trash
+from runplan.adapters.trash import Trash, delete_tree
 from runplan.core.errors import RefusedEarly
 from runplan.core.gitfacts import Kept, Removed
 from runplan.core.removal import Keep, OnTarget, ParkFirst, Remains, Remove, safe_to_remove
@@ -29,12 +30,12 @@ CANDIDATES = "refs/runplan/candidate/"
 class Removal:
     """What runplan made in one repository, taken away again; every call may be repeated."""
 
-    def __init__(self, git: Git, *, root: Path, common_dir: Path, lock_dir: Path, target: str) -> None:
+    def __init__(self, git: Git, *, root: Path, common_dir: Path, lock_dir: Path, targets: tuple[str, ...]) -> None:
         self._git = git
         self._root = (git.cwd / root.expanduser()).resolve()
         self._common_dir = common_dir
         self._lock_dir = lock_dir
-        self._target = target  #: full ref name
+        self._targets = targets  #: full ref names of places where work lands; the first is the local branch
         self._trash = Trash(self._root)
         self._mender = Mender(git, common_dir, self._trash)
         self.parking = Parking(git, common_dir)
@@ -54,7 +55,7 @@ class Removal:
         path = self._root / name
         with worktrees_locked(self._lock_dir):
             try:
-                entry = self._mender.mended(path, head=self._git.tip(self._target) or self._git.tip("HEAD") or "")
+                entry = self._mender.mended(path, head=self._somewhere())
             except RefusedEarly as refused:
                 return Kept(what=str(path), why=str(refused))
             if entry is None:
@@ -74,6 +75,10 @@ class Removal:
                     assert_never(unreachable)
             self._mender.forget(path)
             return Removed(what=str(path), parked=parked)
+
+    def _somewhere(self) -> Oid:
+        """A commit for a directory to stand on that has lost its own."""
+        return next((tip for ref in (*self._targets, "HEAD") if (tip := self._git.tip(ref))), "")
 
     def _remains(self, entry: Entry) -> Remains:
         inside = processes_inside(entry.worktree)
@@ -139,10 +144,35 @@ class Removal:
             for place in (main, *entries(self._common_dir))
             if place.attached == ref and place.worktree.is_dir() and self._root not in place.worktree.parents
         ]
-        held = on_target(self._git, tip, self._target)
+        held = self._held(tip)
         if ref.startswith(PARKED) and held is not OnTarget.REACHABLE and len(self._git.commit(tip).parents) > 1:
             held = OnTarget.NO  # staged content is kept beside the files; the target was compared with those only
         return Remains(on_target=held, used_by=next(iter(users), ""))
+
+    def _held(self, tip: Oid) -> OnTarget:
+        found = (on_target(self._git, tip, target) for target in self._targets)
+        return next((held for held in found if held is not OnTarget.NO), OnTarget.NO)
+
+    # --- logs ----------------------------------------------------------------------------------------
+
+    def log(self, directory: Path, *, used_by: str, landed: bool, dry_run: bool) -> Removed | Kept:
+        """Take the records of one dispatch away, once what it tells of has landed and its run is over."""
+        files = DispatchFiles(directory)
+        remains = Remains(
+            on_target=OnTarget.REACHABLE if landed else OnTarget.NO,
+            used_by=used_by or ("a process that still writes it" if files.locked() else ""),
+        )
+        match safe_to_remove(remains):
+            case Keep(why=why):
+                return Kept(what=str(directory), why=why)
+            case ParkFirst():
+                return Kept(what=str(directory), why="what it tells of has not landed")
+            case Remove():
+                if not dry_run:
+                    delete_tree(directory)
+                return Removed(what=str(directory))
+            case unreachable:
+                assert_never(unreachable)
 
     # --- everything that is left over ----------------------------------------------------------------
 
@@ -207,7 +237,7 @@ class Removal:
 
     def _told(self, tip: Oid) -> str:
         about = self._git.text("show", "-s", "--format=%cs %s", tip)
-        return f"{self._target.removeprefix('refs/heads/')} does not hold it: {about}"
+        return f"{self._targets[0].removeprefix('refs/heads/')} does not hold it: {about}"
 
 
 def held_open(path: Path) -> bool:

@@ -9,6 +9,9 @@ from runplan.core.errors import Exit
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterator, Sequence
+
+    from runplan.core.gitfacts import Kept, Removed
 
 EXAMPLES = """\
   runplan gc --dry-run       list what would go and what is kept, and why
@@ -23,7 +26,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Exit:
-    from runplan.core.gitfacts import Removed
     from runplan.wiring.here import here, plan_path, refuse_under_agent
     from runplan.wiring.leftovers import collect, release
 
@@ -34,16 +36,39 @@ def run(args: argparse.Namespace) -> Exit:
             done = release(at, plan)
             print(f"released the claim on {plan}" if done else f"{plan} has no claim that cannot be read")
             return Exit.DONE
-        told = collect(at, dry_run=args.dry_run)
+        found, logs = collect(at, dry_run=args.dry_run)
     if args.json:
-        print(json.dumps([_view(one) for one in told], ensure_ascii=False, indent=2))
+        print(json.dumps([_view(one) for one in (*found, *logs)], ensure_ascii=False, indent=2))
         return Exit.DONE
-    verb = "would remove" if args.dry_run else "removed"
-    for one in told:
-        print(f"{verb}  {one.what}" if isinstance(one, Removed) else f"kept  {one.what}: {one.why}")
-    if not told:
+    for line in (*_lines(found, dry_run=args.dry_run), *_log_lines(logs, dry_run=args.dry_run)):
+        print(line)
+    if not found and not logs:
         print("Nothing is left over.")
     return Exit.DONE
+
+
+def _lines(found: Sequence[Removed | Kept], *, dry_run: bool) -> Iterator[str]:
+    from runplan.core.gitfacts import Removed
+
+    for one in found:
+        yield f"{_verb(dry_run)}  {one.what}" if isinstance(one, Removed) else f"kept  {one.what}: {one.why}"
+
+
+def _log_lines(logs: Sequence[Removed | Kept], *, dry_run: bool) -> Iterator[str]:
+    """Logs are many: a line for all that share an answer, with the directory they are in."""
+    from runplan.core.gitfacts import Kept
+
+    alike: dict[str, list[str]] = {}
+    for one in logs:
+        alike.setdefault(one.why if isinstance(one, Kept) else "", []).append(one.what)
+    for why, what in sorted(alike.items()):
+        home = what[0].rpartition("/")[0]
+        told = f"{len(what)} log{'' if len(what) == 1 else 's'} of agents and checks in {home}"
+        yield f"kept  {told}: {why}" if why else f"{_verb(dry_run)}  {told}: their phases have landed"
+
+
+def _verb(dry_run: bool) -> str:
+    return "would remove" if dry_run else "removed"
 
 
 def _view(one: object) -> dict[str, str]:

@@ -37,13 +37,45 @@ class Here:
         return self.repository.common_dir / "runplan"
 
     @property
-    def target(self) -> str:
+    def local_target(self) -> str:
         return f"refs/heads/{self.settings.run.target}"
+
+    @property
+    def target(self) -> str:
+        """The ref that shows where the target stands: of the remote, for landings that push."""
+        run = self.settings.run
+        return f"refs/remotes/{run.remote}/{run.target}" if run.landing == "direct" else self.local_target
+
+    @property
+    def target_name(self) -> str:
+        """The target as people call it: main, or origin/main."""
+        return self.target.removeprefix("refs/heads/").removeprefix("refs/remotes/")
+
+    def towards(self, landing: str) -> Here:
+        """The same place, seen by somebody who lands this way."""
+        run = self.settings.run
+        if landing == run.landing:
+            return self
+        from dataclasses import replace  # dear, and most land as they have set it
+
+        return replace(self, settings=replace(self.settings, run=replace(run, landing=landing)))
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """Where landed work can be found: the local branch, and the remote's as it was last seen."""
+        run = self.settings.run
+        return (self.target, f"refs/remotes/{run.remote}/{run.target}")
+
+    def for_plan(self, plan: str) -> Here:
+        """The same place, seen by whoever landed the plan last."""
+        store = self.store()
+        newest = store.newest(plan) if store else None
+        return self.towards(newest.landing) if newest else self
 
     def tip(self) -> str:
         tip = self.repository.git.tip(self.target)
         if tip is None:
-            require_target(self.repository, self.settings.run.target)
+            require_target(self.repository, self.target)
             raise Unreachable(f"{self.target} cannot be read; see: git fsck")
         return tip
 
@@ -143,6 +175,7 @@ def in_checkout(at: Here, path: str, blob: bytes | None) -> str:
         return "same" if blob is not None else "differs"
     # Line-end conversion and other filters make the file differ from what is stored, and rightly so.
     git = at.repository.git
-    stored = git.object(f"{at.target}:{path}")
     written = git.run("hash-object", f"--path={path}", "--stdin", stdin=content).text
-    return "same" if stored is not None and stored.oid == written else "differs"
+    # A checkout that is merely behind the remote holds what its own branch has.
+    stored = (git.object(f"{ref}:{path}") for ref in (at.target, at.local_target))
+    return "same" if any(one is not None and one.oid == written for one in stored) else "differs"

@@ -5,31 +5,65 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from runplan.adapters.dispatch_files import directory_name
 from runplan.adapters.removal import Removal
 from runplan.adapters.settings import worktree_root
 from runplan.core import names
 from runplan.core.gitfacts import Kept
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
+    from runplan.adapters.store.sqlite import Store
     from runplan.core.gitfacts import Removed
     from runplan.wiring.here import Here
 
 
-def collect(at: Here, *, dry_run: bool) -> list[Removed | Kept]:
+def collect(at: Here, *, dry_run: bool) -> tuple[list[Removed | Kept], list[Removed | Kept]]:
+    """What became of worktrees, refs and claims; and of the logs."""
     removal = Removal(
         at.repository.git,
         root=worktree_root(at.repository.root, at.settings, at.env),
         common_dir=at.repository.common_dir,
         lock_dir=at.state / "locks",
-        target=at.target,
+        targets=at.targets,
     )
     try:
         found = removal.gc(dry_run=dry_run, prefix=at.settings.run.branch_prefix, active=set(_in_use(at)))
+        return [*found, *_unreadable_claims(at)], list(_logs(at, removal, dry_run=dry_run))
     finally:
         removal.close()
-    return [*found, *_unreadable_claims(at)]
+
+
+def _logs(at: Here, removal: Removal, *, dry_run: bool) -> Iterator[Removed | Kept]:
+    """The records of each dispatch: they may go when its run is over and the phase it worked on has landed since."""
+    home = at.state / "dispatch"
+    directories = sorted(one for one in home.iterdir() if one.is_dir()) if home.is_dir() else []
+    store = at.store()
+    runs = {one.name.rpartition(".")[0] for one in directories}
+    told = dict(_dispatched(store, runs)) if store and runs else {}
+    for one in directories:
+        used_by, landed = told.get(one.name, ("", False))
+        yield removal.log(one, used_by=used_by, landed=landed, dry_run=dry_run)
+
+
+def _dispatched(store: Store, runs: Iterable[str]) -> Iterator[tuple[str, tuple[str, bool]]]:
+    """The directory of each dispatch, the run that still needs it, and whether its phase has landed since."""
+    going = {row.id for row in store.unfinished()}
+    landings: dict[str, dict[str, int]] = {}  # by plan and phase, the row of the last one
+    for run in runs:
+        plan = phase = ""
+        for row in store.events(run):
+            if row.type == "RunStarted":
+                plan = json.loads(row.body)["plan"]
+                if plan not in landings:
+                    landings[plan] = {json.loads(one.body)["phase"]: one.seq for one in store.facts(plan, "Landed")}
+            elif row.type == "PlanRead":
+                phase = json.loads(row.body)["phase"]
+            elif row.type == "DispatchStarted":
+                used_by = f"the run {run}" if run in going else ""
+                landed = landings.get(plan, {}).get(phase, 0) > row.seq
+                yield directory_name(json.loads(row.body)["id"]), (used_by, landed)
 
 
 def _unreadable_claims(at: Here) -> Iterator[Kept]:

@@ -12,7 +12,6 @@ from runplan.adapters.candidate import Candidates
 from runplan.adapters.claims import Claims
 from runplan.adapters.dispatches import Dispatches
 from runplan.adapters.guard import Guard
-from runplan.adapters.landers.cherry_pick import CherryPick
 from runplan.adapters.removal import Removal
 from runplan.adapters.settings import worktree_root
 from runplan.adapters.store.sqlite import Store
@@ -21,6 +20,7 @@ from runplan.app.world import World
 from runplan.core.errors import Unreachable
 from runplan.core.quickclass import dataclass
 from runplan.wiring import testing
+from runplan.wiring.landers import LANDERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,7 +49,7 @@ class Session:
     def new_run_id(self) -> str:
         return testing.new_run_id(self.here.env)
 
-    def world(self, *, run: str, plan: str, slug: str) -> World:
+    def world(self, *, run: str, plan: str, slug: str, landing: str) -> World:
         """Everything the actions of one run may reach."""
         at = self.here
         git, root, common = at.repository.git, at.repository.root, at.repository.common_dir
@@ -69,7 +69,7 @@ class Session:
             worktrees=self.worktrees,
             removal=self.removal,
             candidates=Candidates(git, common_dir=common),
-            lander=CherryPick(git, root=root, common_dir=common, point=point),
+            lander=LANDERS[landing](at, point),
             guard=Guard(git, root=root, common_dir=common, prefix=at.settings.run.branch_prefix),
             dispatches=self.dispatches,
             agents=Agents(at.settings.agents, root=root, plan=plan, run=run, caller=at.env),
@@ -83,7 +83,7 @@ def session(at: Here) -> Iterator[Session]:
     """Refuses what cannot be worked in; the spawner is started first, so that it is ready when it is needed."""
     settings = at.settings
     require_agents(settings.agents, root=at.repository.root, caller=at.env)
-    user = repositories.require_workable(at.repository, target=settings.run.target, prefix=settings.run.branch_prefix)
+    user = repositories.require_workable(at.repository, target=at.target, prefix=settings.run.branch_prefix)
     git, common = at.repository.git, at.repository.common_dir
     sign = repositories.signing(git)
     root = worktree_root(at.repository.root, settings, at.env)
@@ -99,7 +99,7 @@ def session(at: Here) -> Iterator[Session]:
         closing.callback(store.close)
         worktrees = Worktrees(git, **places)
         closing.callback(worktrees.close)
-        removal = Removal(git, target=at.target, **places)
+        removal = Removal(git, targets=at.targets, **places)
         closing.callback(removal.close)
         removal.sweep_trash()  # what processes that died had moved aside
         yield Session(

@@ -52,7 +52,9 @@ def place(tmp_path: Path) -> Iterator[Place]:
     yield Place(
         repo=repo,
         trees=Worktrees(git, root=root, common_dir=common, lock_dir=locks),
-        removal=Removal(git, root=root, common_dir=common, lock_dir=locks, target="refs/heads/main"),
+        removal=Removal(
+            git, root=root, common_dir=common, lock_dir=locks, targets=("refs/heads/main", "refs/remotes/origin/main")
+        ),
         base=repo.head(),
     )
     git.close()
