@@ -158,7 +158,16 @@ class Candidates(Protocol):
 class Lander(Protocol):
     """Moves the target, once."""
 
-    def prepare(self, *, id: str, ref: str, old: Oid, new: Oid) -> Landing: ...
+    @property
+    def ref(self) -> str:
+        """The full name of the ref that shows where the target stands."""
+        ...
+
+    def tip(self) -> Oid | None:
+        """Where the target stands now, asked of whoever owns it."""
+        ...
+
+    def prepare(self, *, id: str, old: Oid, new: Oid) -> Landing: ...
 
     def land(self, landing: Landing) -> LandingAnswer: ...
 

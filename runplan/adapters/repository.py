@@ -85,7 +85,8 @@ def _main_checkout(git: Git, common: Path, top: Path | None) -> Path:
 def require_workable(repository: Repository, *, target: str, prefix: str) -> Identity:
     """Refuse, with the remedy, what no run could end well in; the identity that landed commits will carry."""
     require_git(repository.git)
-    branches = require_target(repository, target)
+    refs = require_target(repository, target)
+    branches = [ref.removeprefix(HEADS) for ref in refs if ref.startswith(HEADS)]
     if blocking := blocking_branch(branches, prefix):
         raise RefusedEarly(
             f"the branch {blocking} leaves no room for branches under {prefix}; "
@@ -95,14 +96,15 @@ def require_workable(repository: Repository, *, target: str, prefix: str) -> Ide
 
 
 def require_target(repository: Repository, target: str) -> list[str]:
-    """Refuse a repository without a commit or without the target; every branch there is."""
-    refs = refs_snapshot(repository.common_dir, repository.git)
-    branches = sorted(ref.removeprefix(HEADS) for ref in refs if ref.startswith(HEADS))
+    """Refuse a repository without a commit or without the target, a full ref name; every ref there is."""
+    refs = sorted(refs_snapshot(repository.common_dir, repository.git))
+    if target in refs:
+        return refs
+    branches = [ref.removeprefix(HEADS) for ref in refs if ref.startswith(HEADS)]
     if not branches:
         raise RefusedEarly(f"{repository.root} has no commit yet; make one: git commit --allow-empty -m Start")
-    if target not in branches:
-        raise RefusedEarly(f"the target branch {target} does not exist; set run.target to one of: {_some(branches)}")
-    return branches
+    name = target.removeprefix(HEADS).removeprefix("refs/remotes/")
+    raise RefusedEarly(f"the target branch {name} does not exist; set run.target to one of: {_some(branches)}")
 
 
 def require_git(git: Git) -> None:

@@ -57,7 +57,7 @@ class Rooms(Protocol):
 
     def new_run_id(self) -> str: ...
 
-    def world(self, *, run: str, plan: str, slug: str) -> World: ...
+    def world(self, *, run: str, plan: str, slug: str, landing: str) -> World: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +134,9 @@ def _hold(asked: e.RunStarted, rooms: Rooms, face: Face) -> _Held | Declined | N
     """Claim the plan for the run that was interrupted, or for a new one; None when somebody was quicker."""
     row = interrupted(rooms.store, asked.plan)
     run = row.id if row else rooms.new_run_id()
-    world = rooms.world(run=run, plan=asked.plan, slug=asked.slug)
+    # What was begun one way is ended that way, whatever is asked for now.
+    landing = row.landing if row else asked.landing
+    world = rooms.world(run=run, plan=asked.plan, slug=asked.slug, landing=landing)
     standing = rooms.claims.take_plan(asked.plan, run=run, at=world.iso())
     if isinstance(standing, Theirs):
         return Declined(owner=standing.owner, why=standing.why, readable=standing.readable)
@@ -163,5 +165,5 @@ def _is_other_errand(state: RunState, asked: e.RunStarted) -> bool:
     if was is None:
         return False
     at = state.phase.read.phase if state.phase is not None else None
-    elsewhere = (asked.landing, asked.target) != (was.landing, was.target)
+    elsewhere = (asked.landing, asked.target, asked.remote) != (was.landing, was.target, was.remote)
     return elsewhere or (asked.mode == "phase" and at is not None and asked.wanted != at)

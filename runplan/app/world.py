@@ -44,10 +44,6 @@ class World:
     point: Callable[[str], None]  #: called at every step that a crash could separate from the next
 
     @property
-    def target(self) -> str:
-        return f"refs/heads/{self.settings.run.target}"
-
-    @property
     def candidate(self) -> str:
         return f"refs/runplan/candidate/{self.run}"
 
@@ -65,7 +61,7 @@ class World:
 
     def tip(self) -> str:
         """Where the target stands; it can be gone only because somebody took it away meanwhile."""
-        tip = self.objects.tip(self.target)
+        tip = self.lander.tip()
         if tip is None:
             name = self.settings.run.target
             raise Unreachable(f"the branch {name} is gone; make it again, then start {self.plan} again")

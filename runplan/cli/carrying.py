@@ -19,6 +19,7 @@ from runplan.core.plan import parse
 from runplan.core.run import fold, words
 from runplan.wiring import here as places
 from runplan.wiring.branches import require_own_branches
+from runplan.wiring.landers import require_same_history
 from runplan.wiring.probing import infrastructure
 
 if TYPE_CHECKING:
@@ -30,6 +31,13 @@ if TYPE_CHECKING:
     from runplan.wiring.here import Here
 
 
+def towards_landing(at: Here, words: Sequence[str]) -> Here:
+    """Where it lands decides which tip the plan is read from, and so which phases there are."""
+    options = words_of.resolve(words_of.parse_words(words, phases=None), at.settings)
+    admission.require_landing(options)
+    return at.towards(options.landing)
+
+
 def errand_for(at: Here, plan_word: str, words: Sequence[str]) -> Errand | str:
     """What is asked for, resolved and admitted; a sentence when there is nothing to do."""
     tip = at.tip()
@@ -38,17 +46,18 @@ def errand_for(at: Here, plan_word: str, words: Sequence[str]) -> Errand | str:
     store = at.store()
     resuming = store is not None and interrupted(store, path) is not None
     standing = "same" if resuming and blob is not None else places.in_checkout(at, path, blob)
-    text = admission.committed_plan(path, tip, blob, standing, target=at.settings.run.target)
+    text = admission.committed_plan(path, tip, blob, standing, target=at.target_name)
     plan = parse(text, path=path)
     parsed = words_of.parse_words(words, phases=[phase.id for phase in plan.phases])
     options = words_of.resolve(parsed, at.settings)
-    admission.require_landing(options)
     admission.require_limits(at.settings)
     admitted = admission.admit(text, path, tip=tip, options=options, resuming=resuming)
     if isinstance(admitted, admission.NothingToDo):
         return admitted.told
     admission.require_test_command(at.settings, infrastructure(at.repository.git, tip))
     started = _started(at, path, plan, options)
+    if store is not None and (newest := store.newest(path)):
+        require_same_history(at, path, landed=newest.landing)
     if not resuming:
         require_own_branches(at, plan=path, slug=started.slug, phases=admission.due(admitted, options), tip=tip)
     for remark in plan.remarks:
@@ -70,6 +79,7 @@ def _started(at: Here, path: str, plan: Plan, options: Resolved) -> RunStarted:
         test_command=at.settings.tests.command,
         setup=at.settings.run.setup,
         clean=at.settings.run.clean,
+        remote=at.settings.run.remote if options.landing == "direct" else "",
     )
 
 
@@ -126,6 +136,7 @@ def answer_waiting(
     if state.started is None or state.phase is None:
         raise RefusedEarly(f"{path}: the run {row.id} cannot be read; see: runplan logs {path}")
     tree = state.phase.candidate.tree if state.phase.candidate else ""
+    at = at.towards(state.started.landing)
     started = replace(
         state.started,
         auto=state.auto,

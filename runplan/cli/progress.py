@@ -80,8 +80,10 @@ def _ending(event: Event) -> str:
             return f"  landing    waits: {why}"
         case e.LandingMoved(tip=tip):
             return f"  landing    the target moved to {tip[:12]}; building again"
-        case e.Landed(tip=tip):
-            return f"  landed     {tip[:12]}"
+        case e.LandingRefused(why=why):
+            return f"  landing    refused: {why}"
+        case e.Landed(tip=tip, note=note):
+            return f"  landed     {tip[:12]}" + (f"\n             {note}" if note else "")
         case e.PhaseFailed(reason=reason, detail=detail):
             return f"  failed     {reason}: {detail}"
         case _:

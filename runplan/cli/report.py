@@ -26,7 +26,7 @@ def run(args: argparse.Namespace) -> Exit:
 
     with here() as at:
         path = plan_path(at, args.plan)
-        tip = at.tip()
+        tip = at.for_plan(path).tip()
         landed = at.repository.git.blob(tip, names.report_path(at.settings.paths.reports, slug_of(at, path)))
         store = at.store()
         failures = failure_sections(store, path) if store else []

@@ -14,13 +14,14 @@ EXAMPLES = """\
   runplan start plans/X.md --foreground               the next phase; asks before it lands
   runplan start plans/X.md 4b auto --foreground       one phase, without asking
   runplan start X finish auto --foreground            everything, phase after phase
+  runplan start X finish auto direct --foreground     the same, pushed to the remote's branch
   runplan start X finish --dry-run                    what would be done; changes nothing"""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("plan", metavar="PLAN", help="a path, a base name, or a unique part of one under plans/")
     parser.add_argument(
-        "words", nargs="*", default=[], metavar="WORD", help="a phase id or `finish`; `auto`; cherry-pick"
+        "words", nargs="*", default=[], metavar="WORD", help="a phase id or `finish`; `auto`; cherry-pick or direct"
     )
     parser.add_argument("--foreground", action="store_true", help="run here and exit with the outcome")
     parser.add_argument("--dry-run", action="store_true", help="show what would be done and change nothing")
@@ -33,8 +34,12 @@ def run(args: argparse.Namespace) -> Exit:
     if not args.foreground and not args.dry_run:
         raise RefusedEarly("there is no daemon in this version of runplan; add --foreground to run it here")
     with here() as at:
-        from runplan.cli.carrying import carry_here, dry_run, errand_for
+        from runplan.cli.carrying import carry_here, dry_run, errand_for, towards_landing
+        from runplan.wiring.landers import require_landable
 
+        at = towards_landing(at, args.words)
+        if not args.dry_run:
+            require_landable(at)
         errand = errand_for(at, args.plan, args.words)
         if isinstance(errand, str):
             print(f"runplan: {errand}", file=sys.stderr)

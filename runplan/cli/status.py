@@ -56,7 +56,7 @@ def _view(at: Here, path: str) -> dict[str, Any]:
     from runplan.app.views import status_view
     from runplan.core.plan import parse
 
-    text = at.repository.git.blob(at.tip(), path)
+    text = at.repository.git.blob(at.for_plan(path).tip(), path)
     if text is None:
         text = (at.repository.root / path).read_bytes()
     store = at.store()

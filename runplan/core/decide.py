@@ -20,7 +20,11 @@ MAX_MOVES = 5  #: how often a candidate is rebuilt because the target moved
 MAX_LOST = 3  #: how often a process may vanish without a trace
 GATE_RUNS = 2  #: a red gate is run once more before it is believed
 #: Where a phase was refused, for the reasons whose step cannot be told from what is done so far.
-REFUSED_AT: dict[str, str] = {Reason.BASELINE_RED: "baseline", Reason.ALREADY_ON_TARGET: "land"}
+REFUSED_AT: dict[str, str] = {
+    Reason.BASELINE_RED: "baseline",
+    Reason.ALREADY_ON_TARGET: "land",
+    Reason.PROTECTED: "land",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,30 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
+from runplan.core.landingevents import (
+    ApprovalAsked as ApprovalAsked,
+)
+from runplan.core.landingevents import (
+    Approved as Approved,
+)
+from runplan.core.landingevents import (
+    Landed as Landed,
+)
+from runplan.core.landingevents import (
+    LandingHeld as LandingHeld,
+)
+from runplan.core.landingevents import (
+    LandingMoved as LandingMoved,
+)
+from runplan.core.landingevents import (
+    LandingRefused as LandingRefused,
+)
+from runplan.core.landingevents import (
+    LandingStarted as LandingStarted,
+)
+from runplan.core.landingevents import (
+    Rejected as Rejected,
+)
 from runplan.core.quickclass import dataclass
 
 Rows: TypeAlias = tuple[tuple[str, str], ...]  #: (id, text) pairs
@@ -29,6 +53,7 @@ class RunStarted:
     test_command: str
     setup: str = ""
     clean: str = "ignored"
+    remote: str = ""  #: where the target lives, for landings that push
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,66 +233,6 @@ class VerdictGiven:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ApprovalAsked:
-    """The candidate is proven; a person is asked whether it may land."""
-
-    tree: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Approved:
-    """A person said yes to exactly this tree."""
-
-    tree: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rejected:
-    """A person said no."""
-
-    tree: str
-    why: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LandingStarted:
-    """The intent: recorded before the swap, so that a crash in between can be seen."""
-
-    id: str
-    ref: str
-    old: str
-    new: str
-    code: str  #: the last code commit
-    locks: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LandingHeld:
-    """The checkout of the target is in use; nothing was changed."""
-
-    id: str
-    why: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LandingMoved:
-    """The target moved meanwhile; the candidate is built again."""
-
-    id: str
-    tip: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Landed:
-    """The target holds the phase: code, tracker and report in one step."""
-
-    id: str
-    phase: str
-    tip: str
-    code: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseFailed:
     """The phase ends here, and everything it made is kept."""
 
@@ -332,6 +297,7 @@ Event: TypeAlias = (
     | LandingStarted
     | LandingHeld
     | LandingMoved
+    | LandingRefused
     | Landed
     | PhaseFailed
     | CleanedUp

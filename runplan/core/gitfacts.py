@@ -137,6 +137,7 @@ class Landing:
     old: Oid
     new: Oid
     locks: tuple[str, ...]  #: lock files git may leave behind when it is killed in the middle
+    follows: Oid = ""  #: where the local branch stood that is to follow a landing elsewhere; "" when none is
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +145,7 @@ class Landed:
     """The target holds the landing."""
 
     tip: Oid  #: where the target stood when this was seen
+    note: str = ""  #: what a person should know: why a local branch did not follow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,7 +162,14 @@ class Moved:
     tip: Oid
 
 
-LandingAnswer: TypeAlias = Landed | Held | Moved
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """Nothing was changed: whoever owns the target does not let us. `why` is a sentence for people."""
+
+    why: str
+
+
+LandingAnswer: TypeAlias = Landed | Held | Moved | Refused
 
 
 # --- guard --------------------------------------------------------------------------------------------

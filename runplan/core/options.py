@@ -11,6 +11,7 @@ from runplan.core.errors import NotFound, RefusedEarly, UsageError
 from runplan.core.ids import read_name
 from runplan.core.keys import LANDINGS
 from runplan.core.quickclass import dataclass
+from runplan.core.reasons import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -96,7 +97,7 @@ def resolve(words: Words, settings: Settings) -> Resolved:
     landing = words.landing or settings.run.landing
     if landing == "direct" and settings.run.main_protected:
         raise RefusedEarly(
-            f"direct: {settings.run.target} is protected (run.main_protected); land by pr or cherry-pick"
+            f"{Reason.PROTECTED}: {settings.run.target} takes no pushes (run.main_protected); land by pr or cherry-pick"
         )
     return Resolved(
         mode=words.mode,

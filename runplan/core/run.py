@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from runplan.core import events as e
 from runplan.core.quickclass import dataclass
+from runplan.core.reasons import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -188,6 +189,8 @@ def _apply_landing(phase: PhaseRun, event: e.Event) -> PhaseRun:
             return replace(phase, landing=None, held=event.why)
         case e.LandingMoved():
             return replace(phase, landing=None, candidate=None, moves=phase.moves + 1)
+        case e.LandingRefused():
+            return replace(phase, landing=None, refusal=(Reason.PROTECTED, event.why))
         case e.Landed():
             return replace(phase, landing=None, landed=event)
         case e.PhaseFailed():

@@ -110,8 +110,8 @@ def test_a_bare_repository_behind_worktrees_is_no_checkout(repo: Repo, tmp_path:
     bare.git("worktree", "add", "-q", "-b", "work", str(tmp_path / "wt"))
     new = candidate(bare, {"a.txt": "a2\n"})
     with bare.adapter() as git:
-        cherry_pick = CherryPick(git, root=tmp_path / "wt", common_dir=bare.path)
-        answer = cherry_pick.land(cherry_pick.prepare(id="L1", ref=MAIN, old=bare.head(MAIN), new=new))
+        cherry_pick = CherryPick(git, ref=MAIN, root=tmp_path / "wt", common_dir=bare.path)
+        answer = cherry_pick.land(cherry_pick.prepare(id="L1", old=bare.head(MAIN), new=new))
     assert answer == Landed(tip=new)
     assert bare.head(MAIN) == new
 
@@ -325,8 +325,8 @@ def test_a_phase_of_one_commit_costs_seven_git_processes(repo: Repo, tmp_path: P
             sign=False,
             run="r1",
         )
-        cherry_pick = CherryPick(git, root=repo.path, common_dir=repo.path / ".git")
-        landing = cherry_pick.prepare(id="L1", ref=MAIN, old=base, new=new)
+        cherry_pick = CherryPick(git, ref=MAIN, root=repo.path, common_dir=repo.path / ".git")
+        landing = cherry_pick.prepare(id="L1", old=base, new=new)
         assert cherry_pick.land(landing) == Landed(tip=new)
     assert sorted(commands(traces)) == [
         "cat-file",

@@ -105,7 +105,7 @@ def test_what_no_run_could_end_well_in_is_refused_with_the_remedy(
     found = open_repository(repo.path, env={k: v for k, v in repo.env.items() if k != "EMAIL"})
     before = repo.refs()
     with pytest.raises(RefusedEarly, match=said):
-        require_workable(found, target="main", prefix="runplan/")
+        require_workable(found, target="refs/heads/main", prefix="runplan/")
     assert repo.refs() == before
 
 
@@ -115,7 +115,7 @@ def test_a_prefix_that_nothing_blocks_is_workable(tmp_path: Path, prefix: str) -
     repo.git("branch", "runplan")
     found = open_repository(repo.path, env=repo.env)
     me = Identity(name=USER_NAME, email=USER_EMAIL)
-    assert require_workable(found, target="main", prefix=prefix) == me == identity(found.git)
+    assert require_workable(found, target="refs/heads/main", prefix=prefix) == me == identity(found.git)
 
 
 def test_an_old_git_is_refused(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ def main(root: str, at: str, who: str, verb: str, given: str) -> None:
     fields = json.loads(given)
     landing = Landing(**{**fields, "locks": tuple(fields["locks"])})
     with Git(Path(root), env=os.environ) as git:
-        lander = CherryPick(git, root=Path(root), common_dir=Path(root) / ".git", point=die)
+        lander = CherryPick(git, ref=landing.ref, root=Path(root), common_dir=Path(root) / ".git", point=die)
         if verb == "recover":
             lander.recover(landing)
         else:

@@ -43,15 +43,15 @@ def _data(text: str) -> str:
 
 
 @contextmanager
-def lander(repo: Repo, point: Callable[[str], None] = lambda _: None) -> Iterator[CherryPick]:
+def lander(repo: Repo, point: Callable[[str], None] = lambda _: None, *, ref: str = MAIN) -> Iterator[CherryPick]:
     """The lander of a repository whose main checkout is `repo`."""
     with repo.adapter() as git:
-        yield CherryPick(git, root=repo.path, common_dir=repo.path / ".git", point=point)
+        yield CherryPick(git, ref=ref, root=repo.path, common_dir=repo.path / ".git", point=point)
 
 
 def intent(repo: Repo, new: str, *, landing: str = "L1", ref: str = MAIN) -> Landing:
-    with lander(repo) as cherry_pick:
-        return cherry_pick.prepare(id=landing, ref=ref, old=repo.head(ref), new=new)
+    with lander(repo, ref=ref) as cherry_pick:
+        return cherry_pick.prepare(id=landing, old=repo.head(ref), new=new)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

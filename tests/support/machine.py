@@ -196,7 +196,7 @@ class Chance:
         assert phase is not None
         begun = phase.landing or e.LandingStarted(id="l", ref="r", old="c1", new="c3", code="c2", locks=())
         before: list[e.Event] = [] if phase.landing else [begun]
-        match self._choose(["landed", "landed", "held", "moved", "crash"]):
+        match self._choose(["landed", "landed", "held", "moved", "refused", "crash"]):
             case "landed":
                 self._marked = phase.candidate is None
                 return [*before, e.Landed(id="l", phase=phase.read.phase, tip="c3", code="c2")]
@@ -204,6 +204,8 @@ class Chance:
                 return [*before, e.LandingHeld(id="l", why="a.txt is edited")]
             case "moved":
                 return [*before, e.LandingMoved(id="l", tip="c4")]
+            case "refused":
+                return [*before, e.LandingRefused(id="l", why="protected branch")]
             case _:
                 self._marked = not before and phase.candidate is None
                 return before or [e.Landed(id="l", phase=phase.read.phase, tip="c3", code="c2")]

@@ -187,6 +187,15 @@ def test_a_held_landing_waits_until_somebody_calls_it_on() -> None:
     assert decide(landing(held, e.RunResumed(mode="finish", wanted="", auto=True))).actions == (a.Land(),)
 
 
+def test_a_target_that_refuses_the_candidate_ends_the_phase_as_protected() -> None:
+    refused = [
+        e.LandingStarted(id="l", ref="r", old="c1", new="c3", code="c2", locks=()),
+        e.LandingRefused(id="l", why="hook declined"),
+    ]
+    decision = decide(landing(*refused))
+    assert decision.actions == (a.Fail(reason="protected", step="land", detail="hook declined"),)
+
+
 def test_a_rejected_candidate_is_not_landed() -> None:
     (action,) = decide(landing(e.ApprovalAsked(tree="t1"), e.Rejected(tree="t1", why="no"))).actions
     assert isinstance(action, a.Fail)

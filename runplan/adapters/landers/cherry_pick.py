@@ -62,17 +62,25 @@ def _pass(_point: str) -> None:
 class CherryPick:
     """Moves a branch of this repository."""
 
-    def __init__(self, git: Git, *, root: Path, common_dir: Path, point: Callable[[str], None] = _pass) -> None:
+    def __init__(
+        self, git: Git, *, ref: str, root: Path, common_dir: Path, point: Callable[[str], None] = _pass
+    ) -> None:
         self._git = git
+        self.ref = ref
         self._common = common_dir
         self._checkouts = Checkouts(git, root=root, common_dir=common_dir)
         self._point = point
 
-    def prepare(self, *, id: str, ref: str, old: Oid, new: Oid) -> Landing:
+    def tip(self) -> Oid | None:
+        """Where the branch stands."""
+        return self._git.tip(self.ref)
+
+    def prepare(self, *, id: str, old: Oid, new: Oid) -> Landing:
         """The intent, to be recorded before `land`."""
-        dirs = [one.git_dir for one in self._checkouts.having(ref)]
+        dirs = [one.git_dir for one in self._checkouts.having(self.ref)]
         locks = [path / name for path in dirs for name in ("index.lock", "HEAD.lock")]
-        return Landing(id=id, ref=ref, old=old, new=new, locks=tuple(map(str, [*locks, self._common / f"{ref}.lock"])))
+        locks.append(self._common / f"{self.ref}.lock")
+        return Landing(id=id, ref=self.ref, old=old, new=new, locks=tuple(map(str, locks)))
 
     def land(self, landing: Landing) -> LandingAnswer:
         """Swap the branch, its checkout with it; or say why not, with nothing changed."""

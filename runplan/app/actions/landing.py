@@ -11,7 +11,7 @@ from runplan.core import events as e
 from runplan.core import plan as plans
 from runplan.core import report, tracker
 from runplan.core.errors import PlanUnreadable
-from runplan.core.gitfacts import Held, Landed, Landing, Moved
+from runplan.core.gitfacts import Held, Landed, Landing, Moved, Refused
 from runplan.core.reasons import Reason
 from runplan.core.target import missing
 from runplan.core.trailers import add_trailers
@@ -41,7 +41,7 @@ def observe(action: Land, state: RunState, world: World) -> tuple[e.Event, ...]:
     with world.claims.landing_lock():
         world.lander.recover(landing)
         seen = world.lander.observe(landing)
-    return () if seen is None else (_landed(phase, phase.landing, seen.tip),)
+    return () if seen is None else (_landed(phase, phase.landing, seen),)
 
 
 def land(action: Land, state: RunState, world: World) -> Iterator[e.Event]:  # noqa: ARG001
@@ -66,12 +66,14 @@ def land(action: Land, state: RunState, world: World) -> Iterator[e.Event]:  # n
         answer = world.lander.land(_landing(started))
         world.point("Land.swapped")
         match answer:
-            case Landed(tip=tip):
-                yield _landed(phase, started, tip)
+            case Landed() as seen:
+                yield _landed(phase, started, seen)
             case Held(why=why):
                 yield e.LandingHeld(id=name, why=why)
             case Moved(tip=tip):
                 yield e.LandingMoved(id=name, tip=tip)
+            case Refused(why=why):
+                yield e.LandingRefused(id=name, why=why)
             case unreachable:
                 assert_never(unreachable)
 
@@ -90,9 +92,15 @@ def _intend(state: RunState, world: World, onto: str, files: dict[str, bytes]) -
         run=world.run,
     )
     world.point("Land.bookkept")
-    landing = world.lander.prepare(id=landing_id(world, state), ref=world.target, old=onto, new=new)
+    landing = world.lander.prepare(id=landing_id(world, state), old=onto, new=new)
     return e.LandingStarted(
-        id=landing.id, ref=landing.ref, old=landing.old, new=landing.new, code=code, locks=landing.locks
+        id=landing.id,
+        ref=landing.ref,
+        old=landing.old,
+        new=landing.new,
+        code=code,
+        locks=landing.locks,
+        follows=landing.follows,
     )
 
 
@@ -154,8 +162,15 @@ def _blocked(detail: str) -> e.WorkRefused:
 
 
 def _landing(started: e.LandingStarted) -> Landing:
-    return Landing(id=started.id, ref=started.ref, old=started.old, new=started.new, locks=started.locks)
+    return Landing(
+        id=started.id,
+        ref=started.ref,
+        old=started.old,
+        new=started.new,
+        locks=started.locks,
+        follows=started.follows,
+    )
 
 
-def _landed(phase: PhaseRun, started: e.LandingStarted, tip: str) -> e.Landed:
-    return e.Landed(id=started.id, phase=phase.read.phase, tip=tip, code=started.code)
+def _landed(phase: PhaseRun, started: e.LandingStarted, seen: Landed) -> e.Landed:
+    return e.Landed(id=started.id, phase=phase.read.phase, tip=seen.tip, code=started.code, note=seen.note)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def read_plan(action: ReadPlan, state: RunState, world: World) -> Iterator[Event]:  # noqa: ARG001
-    tip = world.objects.tip(world.target) or ""
+    tip = world.lander.tip() or ""
     text = world.objects.blob(tip, world.plan) if tip else None
     if text is None:
         yield PlanRead(tip=tip, choice="blocked", detail=f"{world.plan} is no longer on {world.settings.run.target}")
