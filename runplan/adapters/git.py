@@ -19,7 +19,7 @@ from runplan.core.errors import GitFailed
 from runplan.core.quickclass import NamedTuple, dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from pathlib import Path
     from types import TracebackType
 
@@ -81,10 +81,13 @@ class Git:
         self._reader: subprocess.Popen[bytes] | None = None
         self._updater: subprocess.Popen[bytes] | None = None
         self._kept: dict[str, Stored] = {}
+        self.started: Callable[[Sequence[str], subprocess.Popen[bytes]], None] | None = None  #: told of every child
 
     def at(self, cwd: Path) -> Git:
         """The same git in another worktree."""
-        return Git(cwd, env=self._env)
+        there = Git(cwd, env=self._env)
+        there.started = self.started
+        return there
 
     def run(
         self,
@@ -116,7 +119,7 @@ class Git:
         self, *args: str, env: Mapping[str, str] | None = None, fds: Collection[int] = (), spoken_to: bool = True
     ) -> subprocess.Popen[bytes]:
         """A command that is spoken to while it runs; the caller ends it."""
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [*self._base, *args],
             executable=_program(self._env.get("PATH", os.defpath)),
             cwd=self.cwd,
@@ -126,6 +129,9 @@ class Git:
             stderr=subprocess.PIPE,
             pass_fds=tuple(fds),
         )
+        if self.started is not None:
+            self.started(args, process)
+        return process
 
     # --- objects ---------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runplan.adapters import repository as repositories
-from runplan.adapters.calling import Agents, require_agents
+from runplan.adapters.calling import Agents
 from runplan.adapters.candidate import Candidates
 from runplan.adapters.claims import Claims
 from runplan.adapters.dispatches import Dispatches
@@ -45,6 +45,7 @@ class Session:
     dispatches: Dispatches
     worktrees: Worktrees
     removal: Removal
+    point: testing.KillPoint
 
     def new_run_id(self) -> str:
         return testing.new_run_id(self.here.env)
@@ -53,8 +54,8 @@ class Session:
         """Everything the actions of one run may reach."""
         at = self.here
         git, root, common = at.repository.git, at.repository.root, at.repository.common_dir
-        point = testing.KillPoint(at.env)
-        return World(
+        point = self.point
+        world = World(
             run=run,
             plan=plan,
             slug=slug,
@@ -76,15 +77,17 @@ class Session:
             claims=self.claims,
             point=point,
         )
+        return point.watched(world)
 
 
 @contextlib.contextmanager
 def session(at: Here) -> Iterator[Session]:
     """Refuses what cannot be worked in; the spawner is started first, so that it is ready when it is needed."""
     settings = at.settings
-    require_agents(settings.agents, root=at.repository.root, caller=at.env)
     user = repositories.require_workable(at.repository, target=at.target, prefix=settings.run.branch_prefix)
     git, common = at.repository.git, at.repository.common_dir
+    point = testing.KillPoint(at.env)
+    point.watch_git(git)
     sign = repositories.signing(git)
     root = worktree_root(at.repository.root, settings, at.env)
     _make(root, "set run.worktrees to a directory that can be made")
@@ -102,7 +105,7 @@ def session(at: Here) -> Iterator[Session]:
         removal = Removal(git, targets=at.targets, **places)
         closing.callback(removal.close)
         removal.sweep_trash()  # what processes that died had moved aside
-        yield Session(
+        rooms = Session(
             here=at,
             user=user,
             sign=sign,
@@ -112,7 +115,9 @@ def session(at: Here) -> Iterator[Session]:
             dispatches=dispatches,
             worktrees=worktrees,
             removal=removal,
+            point=point,
         )
+        yield point.watched(rooms)
 
 
 def _make(directory: Path, remedy: str) -> None:
