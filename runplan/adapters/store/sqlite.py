@@ -12,7 +12,7 @@ import os
 import sqlite3
 from typing import TYPE_CHECKING
 
-from runplan.core.errors import RefusedEarly, Unreachable
+from runplan.core.errors import Fenced, RefusedEarly, Unreachable
 from runplan.core.rows import EventRow, RunRow
 
 if TYPE_CHECKING:
@@ -42,10 +42,6 @@ CREATE TABLE claims (
 CREATE TABLE fences (kind TEXT NOT NULL, key TEXT NOT NULL, fence INTEGER NOT NULL, PRIMARY KEY (kind, key));
 CREATE TABLE baselines (key TEXT PRIMARY KEY, results TEXT NOT NULL, at TEXT NOT NULL);
 """
-
-
-class Fenced(Unreachable):
-    """Another process has taken the plan over; this one must not touch anything any more."""
 
 
 class Store:
@@ -112,20 +108,27 @@ class Store:
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 yield
+                self._db.execute("COMMIT")
             except BaseException:
-                self._db.execute("ROLLBACK")
+                if self._db.in_transaction:  # SQLite may have given it up itself, as on a full disk
+                    self._db.execute("ROLLBACK")
                 raise
-            self._db.execute("COMMIT")
 
     @contextlib.contextmanager
     def _told(self) -> Iterator[None]:
         try:
             yield
         except sqlite3.Error as error:
-            helps = ""
-            if getattr(error, "sqlite_errorname", "") in ("SQLITE_NOTADB", "SQLITE_CORRUPT"):
-                helps = "; move it away and start again: what is done stands in the plans and in git"
-            raise Unreachable(f"{self.path}: {error}; nothing was recorded{helps}") from error
+            raise self._trouble(str(error), _help(error, self.path)) from error
+
+    def _trouble(self, what: str, helps: str) -> Unreachable:
+        return Unreachable(f"{self.path}: {what}; nothing was recorded{helps and f'; {helps}'}")
+
+    def _event(self, found: tuple[int, str, str, str, str, int]) -> EventRow:
+        seq, run, at, kind, body, whole = found
+        if not whole:
+            raise self._trouble(f"row {seq} is damaged", _rebuild(self.path))
+        return EventRow(seq=seq, run=run, at=at, type=kind, body=body)
 
     def close(self) -> None:
         self._db.close()
@@ -158,9 +161,9 @@ class Store:
                 self._db.execute("DELETE FROM claims WHERE run=?", (row.id,))
 
     def events(self, run: str, *, after: int = 0) -> list[EventRow]:
-        query = "SELECT seq, run, at, type, body FROM events WHERE run=? AND seq>? ORDER BY seq"
+        query = f"SELECT {EVENT} FROM events WHERE run=? AND seq>? ORDER BY seq"
         with self._told():
-            return [_event(found) for found in self._db.execute(query, (run, after))]
+            return [self._event(found) for found in self._db.execute(query, (run, after))]
 
     def runs(self, plan: str | None = None, *, limit: int = 50) -> list[RunRow]:
         """The newest runs first."""
@@ -179,12 +182,9 @@ class Store:
 
     def facts(self, plan: str, kind: str) -> list[EventRow]:
         """The events of one kind over all runs of a plan, oldest first."""
-        query = (
-            "SELECT seq, run, at, type, body FROM events WHERE type=?"
-            " AND run IN (SELECT id FROM runs WHERE plan=?) ORDER BY seq"
-        )
+        query = f"SELECT {EVENT} FROM events WHERE type=? AND run IN (SELECT id FROM runs WHERE plan=?) ORDER BY seq"
         with self._told():
-            return [_event(found) for found in self._db.execute(query, (kind, plan))]
+            return [self._event(found) for found in self._db.execute(query, (kind, plan))]
 
     # --- claims ----------------------------------------------------------------------------------------
 
@@ -234,17 +234,13 @@ class Store:
             self._db.execute("INSERT OR REPLACE INTO baselines VALUES (?,?,?)", (key, results, at))
 
 
+EVENT = "seq, run, at, type, body, json_valid(body)"
 COLUMNS = "id, plan, started, state, phase, step, since, attempt, outcome, reason, waiting_for, landing"
 
 
 def _claim(found: Sequence[object]) -> tuple[str, str, int]:
     run, owner, fence = found
     return str(run), str(owner), fence if isinstance(fence, int) else 0
-
-
-def _event(found: tuple[int, str, str, str, str]) -> EventRow:
-    seq, run, at, kind, body = found
-    return EventRow(seq=seq, run=run, at=at, type=kind, body=body)
 
 
 def _row(found: Sequence[str]) -> RunRow:
@@ -254,6 +250,28 @@ def _row(found: Sequence[str]) -> RunRow:
 
 def _values(row: RunRow) -> tuple[object, ...]:
     return tuple(getattr(row, name.strip()) for name in COLUMNS.split(","))
+
+
+ROOM = "make room on the disk, then start again"
+#: What SQLite finds when the file is no journal any more, whatever it is instead.
+_DAMAGE = ("SQLITE_NOTADB", "SQLITE_CORRUPT", "SQLITE_ERROR", "SQLITE_SCHEMA", "SQLITE_MISMATCH", "SQLITE_CONSTRAINT")
+
+
+def _help(error: sqlite3.Error, path: Path) -> str:
+    """What a person can do about it."""
+    name = getattr(error, "sqlite_errorname", "SQLITE_CORRUPT")  # without a name: text that is no text
+    if name.startswith(("SQLITE_FULL", "SQLITE_IOERR")):
+        return ROOM
+    if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
+        return f"make {path.parent} writable, then start again"
+    return _rebuild(path) if name.startswith(_DAMAGE) else ""
+
+
+def _rebuild(path: Path) -> str:
+    import shlex  # only the unlucky need it
+
+    here = shlex.quote(str(path))
+    return f"what is done stands in the plans and in git: move it away and start again: mv {here} {here}.damaged"
 
 
 @contextlib.contextmanager
