@@ -135,6 +135,16 @@ class Candidates(Protocol):
         sign: bool,
     ) -> Replayed: ...
 
+    def marked(self, tip: Oid) -> tuple[tuple[Oid, str], ...]:
+        """(id, message) of every commit below `tip` that says it was landed, newest first."""
+        ...
+
+    def revert(
+        self, commits: Sequence[Oid], *, onto: Oid, message: str, author: Identity, when: str, sign: bool
+    ) -> Replayed:
+        """One commit on `onto` that takes back what `commits`, newest first, changed."""
+        ...
+
     def anchor(self, run: str, oid: Oid) -> None: ...
 
     def drop(self, run: str) -> None: ...

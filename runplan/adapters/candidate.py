@@ -12,6 +12,7 @@ from runplan.adapters.treewrite import with_files
 from runplan.core.errors import GitFailed, RefusedEarly
 from runplan.core.gitfacts import Built, Conflicted, Identity, NothingLeft
 from runplan.core.quickclass import dataclass
+from runplan.core.trailers import LANDING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -108,6 +109,29 @@ class Candidates:
             return NothingLeft()
         patch = patch_of(treediff.changes(self._git, start, tree))
         return Built(commits=tuple(made), tree=tree, patch=patch)
+
+    def marked(self, tip: Oid) -> tuple[tuple[Oid, str], ...]:
+        """(id, message) of every commit below `tip` that says it was landed, newest first."""
+        asked = ("log", "--topo-order", "-z", "--format=%H%n%B", f"--grep=^{LANDING}:")
+        records = self._git.run(*asked, tip).out.decode("utf-8", "surrogateescape").split("\0")
+        return tuple((oid, message) for oid, _, message in (record.partition("\n") for record in records) if oid)
+
+    def revert(
+        self, commits: Sequence[Oid], *, onto: Oid, message: str, author: Identity, when: str, sign: bool
+    ) -> Replayed:
+        """One commit on `onto` that takes back what `commits`, newest first, changed."""
+        start = tree = self._tree(onto)
+        for oid in commits:
+            taken = self._git.commit(oid)
+            before = self._git.commit(taken.parents[0])
+            merged = self._apply(_Pick(base=oid, tree=before.tree, source=before, whole=True), tree)
+            if isinstance(merged, Conflicted):
+                return merged
+            tree = merged
+        if tree == start:
+            return NothingLeft()
+        made = self._commit_tree(tree, onto, (message, author, when), _Hand(committer=author, when=when, sign=sign))
+        return Built(commits=(made,), tree=tree, patch=patch_of(treediff.changes(self._git, start, tree)))
 
     def _picks(self, base: Oid, head: Oid) -> list[_Pick]:
         line = self.commits(base, head)

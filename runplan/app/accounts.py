@@ -52,6 +52,21 @@ def phase_account(state: RunState, world: World) -> report.PhaseAccount:
     )
 
 
+def undo_account(state: RunState, world: World) -> report.UndoAccount:
+    """A phase that is about to be taken back."""
+    phase = state.phase
+    assert phase is not None
+    assert phase.candidate is not None
+    return report.UndoAccount(
+        plan=world.plan,
+        phase=phase.read.phase,
+        title=phase.read.title,
+        run=world.run,
+        landing=phase.candidate.undoes,
+        commits=tuple(_commit_line(world, oid) for oid in phase.candidate.undone),
+    )
+
+
 def _status(fixes: int) -> str:
     if not fixes:
         return "Completed (verified, landed)"
@@ -127,11 +142,10 @@ def failure_sections(store: ports.Store, plan: str) -> list[str]:
     sections = []
     for row in store.facts(plan, "PhaseFailed"):
         body = json.loads(row.body)
-        phase = body["phase"]
         account = report.FailureAccount(
             at=parse_iso(row.at).strftime("%Y-%m-%d %H:%M"),
             plan=plan,
-            phase=phase,
+            phase=body["phase"],
             title=body.get("title", ""),
             run=row.run,
             attempt=body.get("attempt", 1),
@@ -139,7 +153,7 @@ def failure_sections(store: ports.Store, plan: str) -> list[str]:
             reason=Reason(body["reason"]),
             detail="\n\n".join(part for part in (body["detail"], body.get("evidence")) if part),
             state=tuple(_left(body, parked.get(row.run, ""))),
-            resume=" ".join(f"runplan start {plan} {body.get('words', phase)} --foreground".split()),
+            resume=f"runplan retry {plan}",
         )
         sections.append(report.failure_section(account))
     return sections
@@ -147,7 +161,7 @@ def failure_sections(store: ports.Store, plan: str) -> list[str]:
 
 def _left(body: dict[str, str], parked: str) -> Iterator[str]:
     """What a failed phase leaves, and where."""
-    yield "Nothing of the phase landed"
+    yield "Nothing was changed" if body["step"] == "undo" else "Nothing of the phase landed"
     if branch := body.get("branch"):
         yield f"The work is kept on the branch `{branch}`; the next attempt puts it aside under `refs/runplan/parked/`"
     if parked:

@@ -10,10 +10,11 @@ from runplan.core.errors import NotFound, RefusedEarly
 from runplan.core.plan import parse
 from runplan.core.quickclass import dataclass
 from runplan.core.reasons import Reason
+from runplan.core.undo import built_upon
 
 if TYPE_CHECKING:
     from runplan.core.config import Settings
-    from runplan.core.events import PlanRead
+    from runplan.core.events import PlanRead, RunStarted
     from runplan.core.options import Resolved
     from runplan.core.plan import Plan
     from runplan.core.testinfra import Infrastructure
@@ -96,3 +97,22 @@ def require_test_command(settings: Settings, found: Infrastructure) -> None:
             f"the repository has tests ({found.found}) but tests.command is empty; set it in runplan.toml "
             f"under [tests]{hint}"
         )
+
+
+def phase_to_undo(plan: Plan, wanted: str, *, under_way: RunStarted | None) -> str:
+    """The id of the phase that may be taken back; `under_way` is the plan's run that has not ended."""
+    phase = plan.phase(wanted)
+    if phase is None:
+        known = ", ".join(phase.id for phase in plan.phases)
+        raise NotFound(f"{plan.path} has no phase {wanted}; there are: {known}")
+    if under_way is not None:
+        if (under_way.mode, under_way.wanted) == ("undo", phase.id):
+            return phase.id
+        raise RefusedEarly(f"a run of {plan.path} has not ended; first let it end: runplan retry {plan.path}")
+    if phase.status != "done":
+        raise RefusedEarly(f"phase {phase.id} of {plan.path} is not done; there is nothing to undo")
+    if upon := built_upon(plan, phase.id):
+        raise RefusedEarly(
+            f"phase {phase.id} is what {', '.join(upon)} build upon; first run: runplan undo {plan.path} {upon[0]}"
+        )
+    return phase.id

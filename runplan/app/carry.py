@@ -164,6 +164,8 @@ def _is_other_errand(state: RunState, asked: e.RunStarted) -> bool:
     was = state.started
     if was is None:
         return False
+    if "undo" in (asked.mode, was.mode):
+        return (asked.mode, asked.wanted) != (was.mode, was.wanted)
     at = state.phase.read.phase if state.phase is not None else None
     elsewhere = (asked.landing, asked.target, asked.remote) != (was.landing, was.target, was.remote)
     return elsewhere or (asked.mode == "phase" and at is not None and asked.wanted != at)

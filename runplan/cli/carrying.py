@@ -1,4 +1,4 @@
-"""What start, approve and reject share: from words to a run in this process, and from its outcome to an exit code."""
+"""What the verbs that work a plan share: from words to a run in this process, and from its outcome to an exit code."""
 
 from __future__ import annotations
 
@@ -13,21 +13,24 @@ from runplan.cli import progress
 from runplan.cli.asking import ask_here
 from runplan.cli.summary import summary
 from runplan.core import options as words_of
-from runplan.core.errors import Exit, Interrupted, NotFound, RefusedEarly
+from runplan.core.errors import Exit, Fenced, Interrupted, NotFound, RefusedEarly, Unreachable
 from runplan.core.events import RunStarted
 from runplan.core.plan import parse
-from runplan.core.run import fold, words
+from runplan.core.run import fold
 from runplan.wiring import here as places
 from runplan.wiring.branches import require_own_branches
-from runplan.wiring.landers import require_same_history
+from runplan.wiring.landers import require_landable, require_same_history
 from runplan.wiring.probing import infrastructure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from runplan.adapters.store.sqlite import Store
     from runplan.core.events import Approved, Rejected
     from runplan.core.options import Resolved
     from runplan.core.plan import Plan
+    from runplan.core.rows import RunRow
+    from runplan.core.run import RunState
     from runplan.wiring.here import Here
 
 
@@ -55,17 +58,17 @@ def errand_for(at: Here, plan_word: str, words: Sequence[str]) -> Errand | str:
     if isinstance(admitted, admission.NothingToDo):
         return admitted.told
     admission.require_test_command(at.settings, infrastructure(at.repository.git, tip))
-    started = _started(at, path, plan, options)
+    asked = started(at, path, plan, options)
     if store is not None and (newest := store.newest(path)):
         require_same_history(at, path, landed=newest.landing)
     if not resuming:
-        require_own_branches(at, plan=path, slug=started.slug, phases=admission.due(admitted, options), tip=tip)
+        require_own_branches(at, plan=path, slug=asked.slug, phases=admission.due(admitted, options), tip=tip)
     for remark in plan.remarks:
         progress.warn(f"{path}:{remark.line}: {remark.text}")
-    return Errand(started=started, issues=plan.issues)
+    return Errand(started=asked, issues=plan.issues)
 
 
-def _started(at: Here, path: str, plan: Plan, options: Resolved) -> RunStarted:
+def started(at: Here, path: str, plan: Plan, options: Resolved) -> RunStarted:
     return RunStarted(
         plan=path,
         title=plan.title,
@@ -85,11 +88,14 @@ def _started(at: Here, path: str, plan: Plan, options: Resolved) -> RunStarted:
 
 def carry_here(at: Here, errand: Errand) -> Exit:
     """Work the errand in this process."""
+    from runplan.adapters.calling import require_agents
     from runplan.wiring.session import session
 
+    if errand.started.mode != "undo":
+        require_agents(at.settings.agents, root=at.repository.root, caller=at.env)
     # A polite end from outside is an interruption like Ctrl-C: agents are ended, the journal stays true.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with session(at) as rooms, _interruptible(errand.started):
+    with session(at) as rooms, _told_how_to_go_on(errand.started.plan):
         face = Face(ask=lambda state: ask_here(at, state), tell=progress.tell, warn=progress.warn)
         answer = carry(errand, rooms, face)
     plan = errand.started.plan
@@ -106,12 +112,16 @@ def carry_here(at: Here, errand: Errand) -> Exit:
 
 
 @contextlib.contextmanager
-def _interruptible(started: RunStarted) -> Iterator[None]:
+def _told_how_to_go_on(plan: str) -> Iterator[None]:
+    """Whatever stops the work from outside, the journal knows where it stands."""
     try:
         yield
     except KeyboardInterrupt:
-        command = " ".join(f"runplan start {started.plan} {words(started)} --foreground".split())
-        raise Interrupted(f"interrupted; the agents were ended, go on with: {command}") from None
+        raise Interrupted(f"interrupted; the agents were ended, go on with: runplan retry {plan}") from None
+    except Fenced:
+        raise
+    except Unreachable as error:
+        raise Unreachable(f"{error}; what was made is kept, go on with: runplan retry {plan}") from error
 
 
 def _declined(plan: str, answer: Declined) -> str:
@@ -130,12 +140,9 @@ def answer_waiting(
     row = interrupted(store, path) if store is not None else None
     if store is None or row is None or row.waiting_for not in waits:
         raise NotFound(f"no candidate of {path} waits for {' or '.join(waits)}; see: runplan status {path}")
-    from runplan.app.journal import recorded
-
-    state = fold(one.event for one in recorded(store, row.id))
-    if state.started is None or state.phase is None:
-        raise RefusedEarly(f"{path}: the run {row.id} cannot be read; see: runplan logs {path}")
-    tree = state.phase.candidate.tree if state.phase.candidate else ""
+    state = state_of(store, row)
+    tree = state.phase.candidate.tree if state.phase and state.phase.candidate else ""
+    assert state.started is not None
     at = at.towards(state.started.landing)
     started = replace(
         state.started,
@@ -146,6 +153,27 @@ def answer_waiting(
         clean=at.settings.run.clean,
     )
     return carry_here(at, Errand(started=started, issues=(), answer=answer(tree)))
+
+
+def state_of(store: Store, row: RunRow) -> RunState:
+    """What the journal knows of a run."""
+    from runplan.app.journal import recorded
+
+    state = fold(one.event for one in recorded(store, row.id))
+    if state.started is None:
+        raise RefusedEarly(f"{row.plan}: the run {row.id} cannot be read; see: runplan logs {row.plan}")
+    return state
+
+
+def start(at: Here, plan_word: str, words: Sequence[str]) -> Exit:
+    """Work what the words ask for, in this process."""
+    at = towards_landing(at, words)
+    require_landable(at)
+    errand = errand_for(at, plan_word, words)
+    if isinstance(errand, str):
+        progress.say(f"runplan: {errand}")
+        return Exit.DONE
+    return carry_here(at, errand)
 
 
 def dry_run(at: Here, errand: Errand) -> str:

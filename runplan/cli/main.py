@@ -17,6 +17,8 @@ VERBS = {
     "start": "work a plan: its next phase, one phase, or all of it",
     "approve": "let a candidate that waits for you land, and go on",
     "reject": "say no to a candidate that waits for you",
+    "retry": "go on with a plan's newest run, or begin anew what it failed at",
+    "undo": "take a landed phase back as a new commit",
     "status": "what is done, what is running, what is next",
     "report": "the account of a plan: landed phases and failures",
     "logs": "the journal of a plan's runs, event by event",

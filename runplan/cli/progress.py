@@ -35,6 +35,8 @@ def sentence(event: Event) -> str:
             return f"runplan: took the plan over from process {dead.partition(':')[0]}, which has ended"
         case e.PlanRead(choice="next", phase=phase, title=title):
             return f"\nphase {phase}  {title}"
+        case e.PlanRead(choice="undo", phase=phase, title=title):
+            return f"\nundo phase {phase}  {title}"
         case e.PlanRead(choice="all-done"):
             return "\nevery phase is done; the plan is marked complete"
         case e.Leased(branch=branch, parked=parked):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 from runplan.core.errors import Exit, RefusedEarly
@@ -34,17 +33,11 @@ def run(args: argparse.Namespace) -> Exit:
     if not args.foreground and not args.dry_run:
         raise RefusedEarly("there is no daemon in this version of runplan; add --foreground to run it here")
     with here() as at:
-        from runplan.cli.carrying import carry_here, dry_run, errand_for, towards_landing
-        from runplan.wiring.landers import require_landable
+        from runplan.cli import carrying
 
-        at = towards_landing(at, args.words)
         if not args.dry_run:
-            require_landable(at)
-        errand = errand_for(at, args.plan, args.words)
-        if isinstance(errand, str):
-            print(f"runplan: {errand}", file=sys.stderr)
-            return Exit.DONE
-        if args.dry_run:
-            print(dry_run(at, errand))
-            return Exit.DONE
-        return carry_here(at, errand)
+            return carrying.start(at, args.plan, args.words)
+        at = carrying.towards_landing(at, args.words)
+        errand = carrying.errand_for(at, args.plan, args.words)
+        print(errand if isinstance(errand, str) else carrying.dry_run(at, errand))
+        return Exit.DONE

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from runplan.core.errors import OUTCOMES, Exit
-from runplan.core.reasons import NEXT, Reason
+from runplan.core.reasons import Reason, next_action
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,11 +32,14 @@ def summary(plan: str, carried: Carried, *, logs: Path) -> tuple[Exit, list[str]
             failure = state.phase.failure if state.phase else None
             told = _failure(failure, ended, logs) if failure else [ended.detail]
             account = [f"the account: runplan report {plan}"] if failure or state.landed else []
-            return code, [*told, landed, f"next: {NEXT[reason]}", *account, f"{word}: {reason}"]
+            follows = next_action(reason, failure.step if failure else "")
+            return code, [*told, landed, f"next: {follows}", *account, f"{word}: {reason}"]
 
 
 def _landed(state: RunState) -> str:
     phases = [one.phase for one in state.landed if one.phase]
+    if state.started is not None and state.started.mode == "undo":
+        return f"phase {phases[0]} was taken back" if phases else "nothing was changed"
     if not phases:
         return "the plan is marked complete" if state.landed else "nothing landed"
     return f"{len(phases)} phase{'' if len(phases) == 1 else 's'} landed ({', '.join(phases)})"
@@ -57,5 +60,4 @@ def _failure(failure: PhaseFailed, ended: RunEnded, logs: Path) -> list[str]:
 def _go_on(plan: str, carried: Carried) -> str:
     if carried.decision.waiting == "approval":
         return f"to land it: runplan approve {plan}; to refuse it: runplan reject {plan}"
-    words = f"{carried.state.words} " if carried.state.words else ""
-    return f"when that is settled: runplan start {plan} {words}--foreground"
+    return f"when that is settled: runplan retry {plan}"

@@ -63,6 +63,11 @@ class BuildCandidate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BuildUndo:
+    """Take a landed phase's changes back, on the target's tip."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RebuildBranch:
     """Begin the branch anew on the target's tip, keeping aside what it was."""
 
@@ -123,6 +128,7 @@ Action: TypeAlias = (
     | JudgeGate
     | JudgeVerdict
     | BuildCandidate
+    | BuildUndo
     | RebuildBranch
     | Ask
     | Land

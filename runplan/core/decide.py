@@ -96,6 +96,8 @@ def _while_running(state: RunState, phase: PhaseRun) -> Decision:
 def _work(state: RunState, started: RunStarted, phase: PhaseRun) -> Decision:
     if phase.read.choice == "all-done":
         return _land(state, phase)
+    if phase.read.choice == "undo":
+        return _undo(state, phase)
     if phase.lost >= MAX_LOST:
         return _fail(Reason.CRASHED, step_of(phase), f"{phase.lost} processes in a row vanished without a trace")
     if phase.lease is None:
@@ -105,6 +107,18 @@ def _work(state: RunState, started: RunStarted, phase: PhaseRun) -> Decision:
     if phase.work is None:
         return _prepare(started, phase, phase.base_tree) or _write(phase)
     return _prove(state, started, phase)
+
+
+def _undo(state: RunState, phase: PhaseRun) -> Decision:
+    """A person asked for it, so nobody is asked again; what is taken back was proven when it did not exist."""
+    if phase.conflict is not None:
+        told = f"later work on the target touches what phase {phase.read.phase} did, in {_conflict(phase)}"
+        return _fail(Reason.CONFLICT, "undo", told)
+    if phase.moves > MAX_MOVES:
+        return _fail(Reason.TARGET_MOVING, "undo", f"the target moved {phase.moves} times meanwhile")
+    if phase.candidate is None:
+        return _do(a.BuildUndo(), f"phase {phase.read.phase} is to be taken back")
+    return _land(state, phase)
 
 
 def _prepare(started: RunStarted, phase: PhaseRun, tree: str) -> Decision | None:
@@ -240,7 +254,7 @@ def step_of(phase: PhaseRun) -> str:
     if phase.ended is not None:
         return phase.ended.role
     if phase.lease is None:
-        return "land" if phase.read.choice == "all-done" else "lease"
+        return {"all-done": "land", "undo": "undo"}.get(phase.read.choice, "lease")
     if phase.work is None:
         return "implement"
     if phase.verdict is not None and phase.verdict.passed:

@@ -8,6 +8,7 @@ RunplanError            one line for people: what happened, where, what helps
 ├── NotFound            3  no such plan, phase or run; or more than one
 ├── Crashed             1  a fault of runplan's own ended the run
 ├── Unreachable         5  git, disk, daemon or forge does not answer
+│   ├── Fenced          5  another process has taken the plan over
 │   └── GitFailed       5  git ended in a way nobody expected
 └── Interrupted       130  the person pressed Ctrl-C
 """
@@ -77,6 +78,10 @@ class Unreachable(RunplanError):
     """Something outside that must answer does not."""
 
     exit = Exit.UNREACHABLE
+
+
+class Fenced(Unreachable):
+    """Another process has taken the plan over; this one must not touch anything any more."""
 
 
 class GitFailed(Unreachable):

@@ -43,8 +43,8 @@ class RunStarted:
 
     plan: str  #: repository-relative path
     title: str
-    mode: str  #: next, phase, finish
-    wanted: str  #: phase id for mode phase, else ""
+    mode: str  #: next, phase, finish, undo
+    wanted: str  #: phase id for the modes phase and undo, else ""
     auto: bool
     landing: str
     target: str  #: branch name
@@ -83,7 +83,7 @@ class PlanRead:
     """The plan was read from the target's tip, and this is what it asks for."""
 
     tip: str
-    choice: str  #: next, all-done, complete, phase-done, needs, blocked
+    choice: str  #: next, all-done, complete, phase-done, needs, blocked; undo
     phase: str = ""
     title: str = ""
     text: str = ""  #: the phase, verbatim
@@ -178,6 +178,8 @@ class CandidateBuilt:
     commits: tuple[str, ...]
     tree: str
     patch: str
+    undoes: str = ""  #: the landing that is taken back
+    undone: tuple[str, ...] = ()  #: its code commits, newest first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,7 +247,6 @@ class PhaseFailed:
     branch: str = ""  #: short name of the branch that keeps the work; "" when there is none
     evidence: str = ""  #: what shows it, in many lines: failed items, the end of an output
     dispatch: str = ""  #: the last process of the phase, whose log tells more
-    words: str = ""  #: what was asked for, as it is said after `runplan start PLAN`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -136,6 +136,14 @@ def put(raw: bytes, *, path: str, key: str, value: str, after: str = "") -> byte
     return raw[:begin] + gap + _quoted(value).encode() + raw[end:]
 
 
+def drop(raw: bytes, *, path: str, key: str) -> bytes:
+    """The text without one key and what stands below it; as it is when the key is not there."""
+    lines = scan(raw, path=path)
+    front = read(lines)
+    entry = front.entry(key) if front else None
+    return raw if entry is None else raw[: lines.start(entry.at)] + raw[lines.start(entry.end) :]
+
+
 def _insert(lines: Lines, front: FrontMatter, *, path: str, key: str, value: str, after: str) -> bytes:
     parts = key.split(".")
     depth = len(parts) - 1

@@ -71,3 +71,10 @@ NEXT: dict[Reason, str] = {
     Reason.STOPPED: "Start the plan again to go on.",
     Reason.CRASHED: "Something in runplan itself went wrong; what was made is kept. Read the log, start again.",
 }
+
+
+def next_action(reason: Reason, step: str) -> str:
+    """What a person does about a failure at this step."""
+    if (reason, step) == (Reason.CONFLICT, "undo"):
+        return "Revert the phase's commits by hand, and set its row back to todo in the plan."
+    return NEXT[reason]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from runplan.core.markdown import block, code, first, flat, inline, row
 from runplan.core.quickclass import dataclass
-from runplan.core.reasons import NEXT
+from runplan.core.reasons import next_action
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -79,6 +79,18 @@ class PhaseAccount:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UndoAccount:
+    """Everything that is told of a phase that was taken back."""
+
+    plan: str
+    phase: str
+    title: str
+    run: str
+    landing: str  #: the landing that was taken back
+    commits: tuple[CommitLine, ...]  #: its code commits, newest first
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FailureAccount:
     """Everything that is told of a run that failed."""
 
@@ -104,11 +116,26 @@ def phase_section(account: PhaseAccount) -> str:
         f"**Plan:** {code(account.plan)}",
         f"**Branch:** {code(account.branch)}",
         "**Commits:**",
-        "\n".join(f"- {code(commit.short)} {inline(commit.subject)}" for commit in account.commits) or "None.",
+        _commits(account.commits),
         "### Work Items",
         _items(account.items),
         "### Verification",
         "\n".join(_verification(account)),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def undo_section(account: UndoAccount) -> str:
+    """The section of a phase that was taken back: which commits, and that nothing was proven anew."""
+    parts = [
+        f"## Phase Undone — {inline(f'{account.phase} {account.title}')}",
+        _mark(run=account.run, phase=account.phase),
+        "**Status:** Undone (its changes reverted, its row set back to todo)",
+        f"**Plan:** {code(account.plan)}",
+        f"**Landing taken back:** {code(account.landing)}",
+        "**Commits reverted:**",
+        _commits(account.commits),
+        "The checks were not run on the result.",
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -121,7 +148,7 @@ def failure_section(account: FailureAccount) -> str:
         f"**Plan:** {code(account.plan)}",
         f"**Phase:** {inline(f'{account.phase} {account.title}')}",
         f"**Failed at:** {inline(account.step)}",
-        f"**Reason:** {code(account.reason.value)}. {NEXT[account.reason]}",
+        f"**Reason:** {code(account.reason.value)}. {next_action(account.reason, account.step)}",
         *_detail(account.detail),
         "**State:**",
         "\n".join(f"- {first(fact)}" for fact in account.state) or "Nothing is left behind.",
@@ -148,6 +175,10 @@ def _mark(**names: str) -> str:
     """A line readers do not see, by which a section is found again."""
     plain = (f"{key} {re.sub(r'[^A-Za-z0-9._]+', '-', name)}" for key, name in names.items())
     return f"<!-- runplan: {', '.join(plain)} -->"
+
+
+def _commits(commits: tuple[CommitLine, ...]) -> str:
+    return "\n".join(f"- {code(commit.short)} {inline(commit.subject)}" for commit in commits) or "None."
 
 
 def _items(items: tuple[ItemLine, ...]) -> str:

@@ -64,16 +64,11 @@ class RunState:
     stop: str = ""
     ended: e.RunEnded | None = None
 
-    @property
-    def words(self) -> str:
-        """What is asked for, as it is said after `runplan start PLAN`."""
-        return "" if self.started is None else words(replace(self.started, auto=self.auto))
 
-
-def words(started: e.RunStarted) -> str:
-    """The words that ask for such a run."""
+def words(started: e.RunStarted) -> list[str]:
+    """The words that ask for such a run, as they are said after `runplan start PLAN`."""
     first = "finish" if started.mode == "finish" else started.wanted
-    return " ".join(word for word in (first, "auto" if started.auto else "") if word)
+    return [word for word in (first, "auto" if started.auto else "", started.landing) if word]
 
 
 def fold(recorded: Iterable[e.Event]) -> RunState:
@@ -91,7 +86,7 @@ def apply(state: RunState, event: e.Event) -> RunState:
             return replace(state, started=event, auto=event.auto)
         case e.RunResumed():
             return _resumed(state, event)
-        case e.PlanRead(choice="next" | "all-done"):
+        case e.PlanRead(choice="next" | "all-done" | "undo"):
             return replace(state, plan=event, phase=PhaseRun(read=event))
         case e.PlanRead():
             return replace(state, plan=event, phase=None)

@@ -58,7 +58,7 @@ def _row_edits(raw: bytes, place: Place, words: str, commit: str) -> list[Edit]:
     if commit and place.commit_at is None:
         words = f"{words} ({commit})"
     edits = [_cell_edit(raw, place.status_at, words)] if place.status_at else []
-    if commit and place.commit_at is not None:
+    if place.commit_at is not None and (commit or place.commit):
         edits.append(_cell_edit(raw, place.commit_at, commit))
     return edits
 
@@ -86,15 +86,16 @@ def _line_edit(lines: Lines, place: Place, words: str) -> Edit:
 def _box_edits(lines: Lines, place: Place, status: Status, commit: str) -> list[Edit]:
     assert place.status_at is not None
     box: Edit = (*place.status_at, b"x" if status is Status.DONE else b" ")
-    if not commit:
-        return [box]
     begin = lines.starts[place.at]
     content = lines.texts[place.at].encode().rstrip()
     landed = _LANDED.search(content, max(content.rfind(b"("), 0))
-    note = landed.group(1) if landed else b""
+    if not commit and landed is None:
+        return [box]
+    told = commit.encode() + (landed.group(1) if landed else b"")
     at = begin + (landed.start() if landed else len(content))
     gap = b"" if lines.raw[at - 1 : at] == b" " else b" "
-    return [box, (at, begin + len(content), gap + b"(" + commit.encode() + note + b")")]
+    note = told.lstrip(b", ")
+    return [box, (at, begin + len(content), gap + b"(" + note + b")" if note else b"")]
 
 
 def _spliced(raw: bytes, edits: Iterable[Edit]) -> bytes:
@@ -110,3 +111,12 @@ def complete(text: bytes, *, path: str, completed: str) -> bytes:
         return text
     text = frontmatter.put(text, path=path, key="status", value="complete")
     return frontmatter.put(text, path=path, key="completed", value=completed, after="status")
+
+
+def reopen(text: bytes, *, path: str) -> bytes:
+    """The plan as active again, where its front matter says that it is complete."""
+    front = frontmatter.read(scan(text, path=path))
+    if front is None or front.get("status") != "complete":
+        return text
+    text = frontmatter.put(text, path=path, key="status", value="active")
+    return frontmatter.drop(text, path=path, key="completed")

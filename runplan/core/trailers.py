@@ -12,6 +12,7 @@ PLAN = "Runplan-Plan"
 PHASE = "Runplan-Phase"
 RUN = "Runplan-Run"
 LANDING = "Runplan-Landing"
+UNDOES = "Runplan-Undoes"
 
 _TRAILER = re.compile(r"^([A-Za-z0-9][A-Za-z0-9-]*)[ \t]*:[ \t]*(.*)$")
 _PICKED = "(cherry picked from commit "  # git counts this line into the block

@@ -13,9 +13,9 @@ import pytest
 
 from runplan.adapters.claims import Claims
 from runplan.adapters.processes import identity
-from runplan.adapters.store.sqlite import Fenced, Store
+from runplan.adapters.store.sqlite import Store
 from runplan.core.claims import Mine, Taken, Theirs
-from runplan.core.errors import RefusedEarly
+from runplan.core.errors import Fenced, RefusedEarly
 from runplan.core.rows import RunRow
 
 if TYPE_CHECKING:

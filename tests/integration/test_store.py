@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.adapters.store.sqlite import Fenced, Store
-from runplan.core.errors import RefusedEarly, Unreachable
+from runplan.adapters.store.sqlite import Store
+from runplan.core.errors import Fenced, RefusedEarly, Unreachable
 from runplan.core.rows import RunRow
 
 if TYPE_CHECKING:

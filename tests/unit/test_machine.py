@@ -188,7 +188,7 @@ def test_a_held_landing_waits_until_somebody_calls_it_on() -> None:
 
 
 def test_a_target_that_refuses_the_candidate_ends_the_phase_as_protected() -> None:
-    refused = [
+    refused: list[e.Event] = [
         e.LandingStarted(id="l", ref="r", old="c1", new="c3", code="c2", locks=()),
         e.LandingRefused(id="l", why="hook declined"),
     ]

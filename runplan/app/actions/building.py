@@ -8,7 +8,7 @@ from runplan.app.actions.doing import phase_of
 from runplan.core.events import CandidateBuilt, CandidateConflicted, CandidateEmpty, WorkRefused
 from runplan.core.gitfacts import Built, Conflicted, NothingLeft
 from runplan.core.reasons import Reason
-from runplan.core.trailers import add_trailers
+from runplan.core.trailers import LANDING, PHASE, PLAN, RUN, UNDOES, add_trailers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,10 +63,12 @@ def landing_id(world: World, state: RunState) -> str:
 
 def trailers_of(world: World, state: RunState) -> tuple[tuple[str, str], ...]:
     """What every landed commit says of where it comes from."""
-    phase = phase_of(state).read.phase
+    phase = phase_of(state)
+    undoes = phase.candidate.undoes if phase.candidate else ""
     return (
-        ("Runplan-Plan", world.plan),
-        ("Runplan-Phase", phase or "complete"),
-        ("Runplan-Run", world.run),
-        ("Runplan-Landing", landing_id(world, state)),
+        (PLAN, world.plan),
+        (PHASE, phase.read.phase or "complete"),
+        (RUN, world.run),
+        (LANDING, landing_id(world, state)),
+        *([(UNDOES, undoes)] if undoes else []),
     )

@@ -32,7 +32,6 @@ def fail(action: Fail, state: RunState, world: World) -> Iterator[Event]:
         branch=branch.removeprefix("refs/heads/") if tip not in (None, phase.base) else "",
         evidence=evidence(action.reason, state, world),
         dispatch=f"{world.run}.{state.dispatches}" if phase.first else "",
-        words=state.words,
     )
 
 

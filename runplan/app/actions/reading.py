@@ -32,6 +32,9 @@ def read_plan(action: ReadPlan, state: RunState, world: World) -> Iterator[Event
     except PlanUnreadable as error:
         yield PlanRead(tip=tip, choice="blocked", detail=str(error))
         return
+    if state.started and state.started.mode == "undo":
+        yield _undo(plan, tip=tip, wanted=wanted)
+        return
     yield reading(plan, text, tip=tip, wanted=wanted)
 
 
@@ -75,6 +78,13 @@ def _next(plan: Plan, phase: Phase, tip: str) -> PlanRead:
         items=tuple((item.id, item.text) for item in phase.items),
         touches=phase.touches,
     )
+
+
+def _undo(plan: Plan, *, tip: str, wanted: str) -> PlanRead:
+    phase = plan.phase(wanted)
+    if phase is None or phase.status is not plans.Status.DONE:
+        return PlanRead(tip=tip, choice="complete", detail=f"phase {wanted} is not done; there is nothing to undo")
+    return PlanRead(tip=tip, choice="undo", phase=phase.id, title=phase.title, text=phase.text)
 
 
 def _needs(plan: Plan, phase: Phase, missing: tuple[str, ...]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from runplan.app.actions import building, finishing, judging, landing, lease, reading, starting, watching, work
+from runplan.app.actions import building, finishing, judging, landing, lease, reading, starting, undoing, watching, work
 from runplan.app.actions.doing import Doing
 from runplan.core import actions as a
 
@@ -16,6 +16,7 @@ DOINGS: dict[type[a.Action], Doing] = {
     a.JudgeGate: Doing(do=judging.judge_gate),
     a.JudgeVerdict: Doing(do=judging.judge_verdict),
     a.BuildCandidate: Doing(do=building.build_candidate),
+    a.BuildUndo: Doing(do=undoing.build_undo),
     a.RebuildBranch: Doing(do=lease.rebuild_branch),
     a.Ask: Doing(do=landing.ask),
     a.Land: Doing(do=landing.land, observe=landing.observe),

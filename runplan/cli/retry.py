@@ -1,0 +1,47 @@
+"""runplan retry: go on with a plan's newest run as it was asked for, or begin anew what it failed at."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from runplan.core.errors import Exit, NotFound
+
+if TYPE_CHECKING:
+    import argparse
+
+EXAMPLES = """\
+  runplan retry plans/X.md        once more, with the words the run was started with
+  runplan retry plans/X.md 4b     only this phase, landing the same way"""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("plan", metavar="PLAN", help="a path, a base name, or a unique part of one under plans/")
+    parser.add_argument("phase", metavar="PHASE", nargs="?", help="a phase id; without it, what the run was about")
+
+
+def run(args: argparse.Namespace) -> Exit:
+    from runplan.wiring.here import here, plan_path, refuse_under_agent
+
+    refuse_under_agent("retry")
+    with here() as at:
+        from runplan.cli import carrying
+        from runplan.cli.undo import undo
+        from runplan.core.run import words
+
+        path = plan_path(at, args.plan)
+        store = at.store()
+        row = store.newest(path) if store is not None else None
+        if store is None or row is None:
+            raise NotFound(f"no run of {path} is recorded here; begin one: runplan start {path} --foreground")
+        state = carrying.state_of(store, row)
+        assert state.started is not None
+        if row.state == "done" and not args.phase:
+            print(f"the last run of {path} ended well; nothing to retry")
+            return Exit.DONE
+        if state.started.mode == "undo":
+            return undo(at, path, state.started.wanted)
+        asked = replace(state.started, auto=state.auto)
+        if args.phase:
+            asked = replace(asked, mode="phase", wanted=args.phase)
+        return carrying.start(at, path, words(asked))

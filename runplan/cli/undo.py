@@ -1,0 +1,53 @@
+"""runplan undo: take a landed phase back as a new commit, and set its row to todo."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import argparse
+
+    from runplan.core.errors import Exit
+    from runplan.wiring.here import Here
+
+EXAMPLES = """\
+  runplan undo plans/X.md 3       revert what phase 3 landed; the phase can be worked again"""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("plan", metavar="PLAN", help="a path, a base name, or a unique part of one under plans/")
+    parser.add_argument("phase", metavar="PHASE", help="the id of a phase that is done")
+
+
+def run(args: argparse.Namespace) -> Exit:
+    from runplan.wiring.here import here, plan_path, refuse_under_agent
+
+    refuse_under_agent("undo")
+    with here() as at:
+        return undo(at, plan_path(at, args.plan), args.phase)
+
+
+def undo(at: Here, path: str, phase: str) -> Exit:
+    """Take the phase back the way the plan was landed, in this process."""
+    from runplan.app import admission
+    from runplan.app.carry import Errand, interrupted
+    from runplan.cli import carrying
+    from runplan.core import options
+    from runplan.core.plan import parse
+    from runplan.wiring.landers import require_landable
+    from runplan.wiring.undoing import landing_to_undo
+
+    at = at.for_plan(path)
+    require_landable(at)
+    blob = at.repository.git.blob(at.tip(), path)
+    plan = parse(admission.committed_plan(path, at.tip(), blob, "absent", target=at.target_name), path=path)
+    store = at.store()
+    row = interrupted(store, path) if store is not None else None
+    under_way = carrying.state_of(store, row).started if store is not None and row is not None else None
+    id_ = admission.phase_to_undo(plan, phase, under_way=under_way)
+    if under_way is None:
+        landing_to_undo(at, plan, id_)
+    resolved = options.resolve(options.parse_words([], phases=None), at.settings)
+    asked = replace(carrying.started(at, path, plan, resolved), mode="undo", wanted=id_, auto=True)
+    return carrying.carry_here(at, Errand(started=asked, issues=()))
