@@ -23,13 +23,12 @@ from typing import TYPE_CHECKING
 
 from runplan.adapters import treediff
 from runplan.adapters.checkout import HEADS, Checkouts, edited, in_the_way
-from runplan.adapters.git import read_commit
 from runplan.adapters.heldindex import HeldIndex
+from runplan.adapters.landers.observing import find
 from runplan.adapters.landers.undo import set_aside, undo
 from runplan.adapters.refswap import RefSwap
 from runplan.core.errors import GitFailed
 from runplan.core.gitfacts import Held, Landed, Landing, Moved
-from runplan.core.trailers import LANDING, read_trailers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,8 +37,6 @@ if TYPE_CHECKING:
     from runplan.adapters.git import Git
     from runplan.core.gitfacts import Change, LandingAnswer, Oid
 
-#: How far back a landing is looked for when the user has worked on top of it or rewritten the branch.
-DEEPEST = 2_000
 #: Every exit code, death by a signal included: whatever git wrote is taken back.
 _ANY = range(-64, 256)
 #: The instants of a landing, in their order; crash tests die at each.
@@ -100,23 +97,7 @@ class CherryPick:
     def observe(self, landing: Landing) -> Landed | None:
         """Whether a commit with the landing's id lies between the old tip and the branch; changes nothing."""
         tip = self._git.tip(landing.ref)
-        if tip is None:
-            return None
-        seen = {landing.old}
-        queue = [tip]
-        while queue and len(seen) < DEEPEST:
-            oid = queue.pop(0)
-            if oid in seen:
-                continue
-            seen.add(oid)
-            stored = self._git.object(oid)
-            if stored is None:
-                continue  # where a shallow clone ends
-            commit = read_commit(oid, stored.content)
-            if oid == landing.new or read_trailers(commit.message).get(LANDING) == landing.id:
-                return Landed(tip=tip)
-            queue += commit.parents
-        return None
+        return Landed(tip=tip) if tip and find(self._git, landing, tip) else None
 
     def recover(self, landing: Landing) -> None:
         """Bring what a dead landing left to one of its two ends; costs no process when it left nothing.

@@ -1,0 +1,34 @@
+"""Looks for a landing in the history of its target."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from runplan.adapters.git import read_commit
+from runplan.core.trailers import LANDING, read_trailers
+
+if TYPE_CHECKING:
+    from runplan.adapters.git import Git
+    from runplan.core.gitfacts import Landing, Oid
+
+#: How far back a landing is looked for when the user has worked on top of it or rewritten the branch.
+DEEPEST = 2_000
+
+
+def find(git: Git, landing: Landing, tip: Oid) -> Oid | None:
+    """The newest commit between the old tip and this one that is the landing's, by its id; costs no process."""
+    seen = {landing.old}
+    queue = [tip]
+    while queue and len(seen) < DEEPEST:
+        oid = queue.pop(0)
+        if oid in seen:
+            continue
+        seen.add(oid)
+        stored = git.object(oid)
+        if stored is None:
+            continue  # where a shallow clone ends
+        commit = read_commit(oid, stored.content)
+        if oid == landing.new or read_trailers(commit.message).get(LANDING) == landing.id:
+            return oid
+        queue += commit.parents
+    return None

@@ -1,0 +1,189 @@
+"""The one place that talks to a remote: fetches one branch, pushes to it, and asks at the door whether that will do.
+
+Nothing here ever waits for a person: no prompt, no editor, and an end to every wait.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from runplan.adapters.checkout import HEADS
+from runplan.adapters.remotemarks import marking, sweep
+from runplan.core.errors import GitFailed, RefusedEarly, Unreachable
+from runplan.core.push import Uncertain, read_push, words
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from runplan.adapters.git import Git, Ran
+    from runplan.core.gitfacts import Oid
+    from runplan.core.push import PushAnswer
+
+NETWORK_S = 120.0  #: for one command
+#: How the caller's own git reaches the remote; it turns git to no other repository.
+PASSED = ("GIT_SSH", "GIT_SSH_COMMAND", "GIT_SSH_VARIANT", "GIT_ASKPASS", "SSH_ASKPASS", "GIT_PROXY_COMMAND")
+#: A connection that has died is noticed, also by an ssh whose git was killed.
+SSH = "ssh -o BatchMode=yes -o ConnectTimeout=30 -o ServerAliveInterval=30"
+_SETTINGS = {
+    "http.lowSpeedLimit": "1",
+    "http.lowSpeedTime": "60",
+    "credential.interactive": "false",
+    "core.filesRefLockTimeout": "1000",
+}
+_ANY = range(-64, 256)
+_NO_SUCH_BRANCH = "couldn't find remote ref"
+_ASKED = (
+    "terminal prompts disabled",
+    "could not read Username",
+    "could not read Password",
+    "Authentication failed",
+    "Permission denied (",
+    "Host key verification failed",
+)
+
+
+class Remote:
+    """One branch of one remote."""
+
+    def __init__(
+        self,
+        git: Git,
+        *,
+        name: str,
+        branch: str,
+        common_dir: Path,
+        caller: Mapping[str, str],
+        timeout_s: float = NETWORK_S,
+    ) -> None:
+        self._git = git
+        self.name = name
+        self.branch = branch
+        self.ref = f"refs/remotes/{name}/{branch}"  #: where git notes what it saw of the branch
+        self.lock = common_dir / f"{self.ref}.lock"
+        self._common = common_dir
+        self._caller = caller
+        self._timeout_s = timeout_s
+
+    def fetch(self, owner: str = "") -> Oid | None:
+        """Where the branch stands there now, with all it holds; None when the remote has no such branch.
+
+        `owner` is the landing this is done for, if any.
+        """
+        options = ("--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance", "--no-prune")
+        ran = self._run(
+            owner,
+            *("fetch", *options, "--no-recurse-submodules", "--refmap="),
+            *("--", self.name, f"+{HEADS}{self.branch}:{self.ref}"),
+        )
+        if ran.code == 0:
+            return self._git.tip(self.ref)
+        if _NO_SUCH_BRANCH in ran.err:
+            return None
+        raise Unreachable(f"{self.name} cannot be asked where {self.branch} stands: {_told(ran, self.name)}")
+
+    def push(self, new: Oid, owner: str) -> PushAnswer:
+        """Offer a commit as the next one of the branch; never by force."""
+        ref = f"{HEADS}{self.branch}"
+        try:
+            ran = self._run(
+                owner,
+                *("push", "--porcelain", "--no-follow-tags", "--recurse-submodules=no"),
+                *("--", self.name, f"{new}:{ref}"),
+            )
+        except GitFailed as error:  # it took too long, and may have worked all the same
+            return Uncertain(said=str(error))
+        return read_push(ref=ref, code=ran.code, out=ran.text, err=ran.err)
+
+    @cached_property
+    def known(self) -> dict[str, str]:
+        """The settings on which talking to a remote depends, by their lower-case names."""
+        asked = r"^(core\.sshcommand|remote\..*\.url)$"
+        ran = self._git.run("config", "-z", "--get-regexp", asked, ok=(0, 1))
+        pairs = (entry.partition("\n") for entry in os.fsdecode(ran.out).split("\0") if entry)
+        return {key: value for key, _, value in pairs}
+
+    def _run(self, owner: str, *args: str) -> Ran:
+        whose = owner or f"process {os.getpid()}"
+        sweep(self._common, (self.lock, self._common / "shallow.lock"), whose)
+        with marking(self._common, whose) as mark:
+            ran = self._git.run(*args, env=self._env, ok=_ANY, timeout_s=self._timeout_s, fds=(mark.fd,))
+            if ran.code >= 0:  # else it was killed, and may have left its locks
+                mark.remove()
+        return ran
+
+    @cached_property
+    def _env(self) -> dict[str, str]:
+        env = {name: self._caller[name] for name in PASSED if name in self._caller}
+        if "GIT_SSH_COMMAND" not in env and "GIT_SSH" not in env and "core.sshcommand" not in self.known:
+            env["GIT_SSH_COMMAND"] = SSH
+        # A mirror would be pushed whole, and by force.
+        settings = _SETTINGS | {f"remote.{self.name}.mirror": "false"}
+        for number, (key, value) in enumerate(settings.items()):
+            env |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
+        return env | {"GIT_CONFIG_COUNT": str(len(settings))}
+
+
+def _told(ran: Ran, name: str) -> str:
+    said = words(ran.err) or f"git ended with code {ran.code}"
+    if any(word in ran.err for word in _ASKED):
+        return f"{said}; nobody is asked for a password here: see that git fetch {name} needs none"
+    return said
+
+
+# --- at the door ----------------------------------------------------------------------------------------
+
+
+def require(git: Git, *, remote: str, branch: str, caller: Mapping[str, str], timeout_s: float = NETWORK_S) -> Oid:
+    """Refuse, before any work, what a direct landing could not end well with; else where the branch stands there."""
+    common = Path(git.text("rev-parse", "--path-format=absolute", "--git-common-dir"))
+    there = Remote(git, name=remote, branch=branch, common_dir=common, caller=caller, timeout_s=timeout_s)
+    _require_configured(there)
+    tip = there.fetch()
+    if tip is None:
+        raise RefusedEarly(f"{remote} has no branch {branch}; make it: git push {remote} {branch}")
+    _require_pushed(git, there, tip)
+    _require_no_lfs(git, there, tip)
+    return tip
+
+
+def _require_configured(there: Remote) -> None:
+    names = sorted(key[len("remote.") : -len(".url")] for key in there.known if key.startswith("remote."))
+    if there.name in names:
+        return
+    if names:
+        raise RefusedEarly(
+            f"there is no remote {there.name} here, only {', '.join(names)}; "
+            f"set run.remote to one of them, or run: git remote add {there.name} URL"
+        )
+    raise RefusedEarly(f"there is no remote here to push to; run: git remote add {there.name} URL")
+
+
+def _require_pushed(git: Git, there: Remote, tip: Oid) -> None:
+    here = git.tip(f"{HEADS}{there.branch}")
+    if here is None or here == tip:
+        return
+    ahead, behind = map(int, git.text("rev-list", "--left-right", "--count", f"{here}...{tip}", "--").split())
+    if ahead:
+        name, branch = there.name, there.branch
+        commits = "a commit" if ahead == 1 else f"{ahead} commits"
+        first = f"git pull --rebase {name} {branch} && " if behind else ""
+        raise RefusedEarly(
+            f"{branch} has {commits} that {name}/{branch} lacks; "
+            f"push first, or keep them on another branch: {first}git push {name} {branch}"
+        )
+
+
+def _require_no_lfs(git: Git, there: Remote, tip: Oid) -> None:
+    """Uploading to LFS is the work of a hook, and ours run none."""
+    found = git.run(
+        *("grep", "-l", "-z", "-E", "-e", "^[^#].*filter=lfs", tip, "--", ":(glob)**/.gitattributes"), ok=(0, 1)
+    )
+    if found.code == 0:
+        file = found.text.split("\0")[0].partition(":")[2]
+        raise RefusedEarly(
+            f"{file} keeps files in git LFS, which a direct landing would not upload; "
+            f"land by cherry-pick, then: git push {there.name} {there.branch}"
+        )

@@ -1,0 +1,379 @@
+"""Landing by a push: one answer for every way it can go, the remote never forced, the user's branch never lost."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from runplan.adapters.git import Git
+from runplan.adapters.landers.direct import Direct
+from runplan.core.errors import Unreachable
+from runplan.core.gitfacts import Landed, LandingAnswer, Moved, Refused
+from tests.support.landings import MAIN, candidate, files_of, leftovers, snapshot
+from tests.support.remotes import TRACKED, Pair, make_pair
+from tests.support.repos import make_repo
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Pair:
+    return make_pair(tmp_path, **{"a.txt": "a\n", "b.txt": "b\n"})
+
+
+def at(point: str, do: Callable[[], object]) -> Callable[[str], None]:
+    def passed(name: str) -> None:
+        if name == point:
+            do()
+
+    return passed
+
+
+def land(pair: Pair, new: str, *, landing: str = "L1") -> LandingAnswer:
+    with pair.lander() as direct:
+        return direct.land(pair.intent(new, landing=landing))
+
+
+# --- it lands -------------------------------------------------------------------------------------------
+
+
+def test_a_landing_is_on_the_remote_and_the_checkout_follows(pair: Pair) -> None:
+    pair.here.write("b.txt", "edited\n")
+    pair.here.write("mine.txt", "untracked\n")
+    new = candidate(pair.here, {"a.txt": "a2\n"})
+    assert land(pair, new) == Landed(tip=new)
+    assert pair.there.head(MAIN) == pair.here.head(MAIN) == pair.here.head(TRACKED) == new
+    assert pair.here.status() == " M b.txt\n?? mine.txt"
+    assert (pair.here.path / "a.txt").read_text() == "a2\n"
+    assert leftovers(pair.here) == ()
+
+
+def test_landing_again_lands_nothing(pair: Pair) -> None:
+    landing = pair.intent(candidate(pair.here, {"a.txt": "a2\n"}))
+    with pair.lander() as direct:
+        for _ in range(2):
+            assert direct.land(landing) == Landed(tip=landing.new)
+        assert direct.observe(landing) == Landed(tip=landing.new)
+    assert pair.landed() == 1
+
+
+def test_it_goes_from_the_remotes_tip_and_brings_a_branch_that_was_behind_along(pair: Pair) -> None:
+    ottos = pair.elsewhere(**{"c.txt": "c\n"})
+    with pair.lander() as direct:
+        assert direct.tip() == ottos
+        new = candidate(pair.here, {"a.txt": "a2\n"}, onto=TRACKED)
+        assert direct.land(direct.prepare(id="L1", old=ottos, new=new)) == Landed(tip=new)
+    assert pair.here.head(MAIN) == new
+    assert pair.here.status() == ""
+    assert (pair.here.path / "c.txt").read_text() == "c\n"
+
+
+def test_a_landing_costs_a_fetch_and_a_push_more_than_a_local_one(pair: Pair, tmp_path: Path) -> None:
+    landing = pair.intent(candidate(pair.here, {"a.txt": "a2\n"}))
+    traces = tmp_path / "traces"
+    traces.mkdir()
+    wrapper = tmp_path / "bin/git"
+    wrapper.parent.mkdir()
+    real = pair.here.git("--exec-path") + "/git"
+    wrapper.write_text(f'#!/bin/sh\necho "$@" >>{traces}/ours\nexec {real} "$@"\n')
+    wrapper.chmod(0o755)
+    env = pair.here.env | {"PATH": f"{wrapper.parent}:{pair.here.env['PATH']}"}
+    with Git(pair.here.path, env=env) as git:
+        place = {"root": pair.here.path, "common_dir": pair.here.path / ".git"}
+        direct = Direct(git, remote="origin", branch="main", caller=env, **place)  # type: ignore[arg-type]
+        direct.tip()
+        (traces / "ours").unlink()
+        direct.land(landing)
+    words = (traces / "ours").read_text().split()
+    verbs = ("config", "fetch", "push", "cat-file", "status", "update-ref", "read-tree", "merge-base", "rev-list")
+    assert sorted(word for word in words if word in verbs) == ["fetch", "push", "read-tree", "status", "update-ref"]
+
+
+def test_the_remote_is_noted_also_where_its_fetch_settings_would_not(pair: Pair) -> None:
+    pair.here.git("config", "remote.origin.fetch", "+refs/heads/none/*:refs/remotes/origin/none/*")
+    new = candidate(pair.here, {"a.txt": "a2\n"})
+    assert land(pair, new) == Landed(tip=new)
+    assert pair.here.head(TRACKED) == new
+
+
+def test_a_mirror_is_pushed_to_like_any_other_and_loses_no_branch(pair: Pair) -> None:
+    pair.there.git("branch", "theirs", "main")
+    pair.here.git("config", "remote.origin.mirror", "true")
+    new = candidate(pair.here, {"a.txt": "a2\n"})
+    assert land(pair, new) == Landed(tip=new)
+    assert sorted(pair.there.refs()) == [MAIN, "refs/heads/theirs"]
+
+
+def test_nothing_but_the_branch_is_pushed_and_nothing_but_its_ref_is_fetched(pair: Pair) -> None:
+    pair.here.git("config", "push.followTags", "true")
+    new = candidate(pair.here, {"a.txt": "a2\n"})
+    pair.here.git("tag", "-m", "v1", "v1", new)
+    pair.elsewhere()
+    pair.there.git("tag", "v0", MAIN)
+    pair.there.git("branch", "theirs", MAIN)
+    before = pair.here.refs()
+    with pair.lander() as direct:
+        new = candidate(pair.here, {"a.txt": "a2\n"}, onto=direct.tip() or "")
+        assert isinstance(direct.land(pair.intent(new)), Landed)
+    changed = {ref for ref, oid in pair.here.refs().items() if before.get(ref) != oid}
+    assert changed == {MAIN, TRACKED, "refs/test/L1"}
+    assert sorted(pair.there.refs()) == [MAIN, "refs/heads/theirs", "refs/tags/v0"]
+    assert not (pair.here.path / ".git/FETCH_HEAD").exists()
+
+
+# --- the local branch -----------------------------------------------------------------------------------
+
+
+def test_an_edit_of_the_users_keeps_the_local_branch_where_it_is(pair: Pair) -> None:
+    pair.here.write("a.txt", "edited\n")
+    old = pair.here.head(MAIN)
+    before = files_of(pair.here.path)
+    new = candidate(pair.here, {"a.txt": "a2\n"})
+    landing = pair.intent(new)
+    with pair.lander() as direct:
+        answer = direct.land(landing)
+        seen = direct.observe(landing)
+    assert isinstance(answer, Landed)
+    assert answer.note.startswith(f"main here stays at {old:.7}: a.txt is edited in {pair.here.path}; ")
+    assert answer.note.endswith("when that is settled: git pull --ff-only origin main")
+    assert seen == Landed(
+        tip=new, note=f"main here stays at {old:.7}; to let it follow: git pull --ff-only origin main"
+    )
+    assert (pair.there.head(MAIN), pair.here.head(MAIN)) == (new, old)
+    assert files_of(pair.here.path) == before
+    assert leftovers(pair.here) == ()
+
+
+def test_commits_of_the_users_own_are_neither_merged_nor_touched_nor_pushed(pair: Pair) -> None:
+    new = candidate(pair.here, {"a.txt": "a2\n"})
+    own = pair.here.commit("Mine", **{"mine.txt": "m\n"})
+    answer = land(pair, new)
+    assert isinstance(answer, Landed)
+    assert "it has commits of its own" in answer.note
+    assert (pair.there.head(MAIN), pair.here.head(MAIN)) == (new, own)
+    assert pair.here.status() == ""
+
+
+def test_a_local_branch_that_moved_since_the_intent_stays(pair: Pair) -> None:
+    landing = pair.intent(candidate(pair.here, {"a.txt": "a2\n"}))
+    own = pair.here.commit("Mine", **{"mine.txt": "m\n"})
+    with pair.lander() as direct:
+        answer = direct.land(landing)
+    assert isinstance(answer, Landed)
+    assert "it has moved meanwhile" in answer.note
+    assert pair.here.head(MAIN) == own
+
+
+def test_a_local_branch_that_was_pulled_already_needs_nothing(pair: Pair) -> None:
+    landing = pair.intent(candidate(pair.here, {"a.txt": "a2\n"}))
+    pair.here.git("push", "-q", "origin", f"{landing.new}:main")
+    pair.here.git("pull", "-q", "--ff-only", "origin", "main")
+    own = pair.here.commit("Mine", **{"mine.txt": "m\n"})
+    with pair.lander() as direct:
+        assert direct.land(landing) == Landed(tip=landing.new)
+    assert pair.here.head(MAIN) == own
+
+
+def test_no_local_branch_is_made(pair: Pair) -> None:
+    pair.here.git("switch", "-q", "--detach")
+    pair.here.git("branch", "-qD", "main")
+    new = candidate(pair.here, {"a.txt": "a2\n"}, onto="HEAD")
+    assert land(pair, new) == Landed(tip=new)
+    assert MAIN not in pair.here.refs()
+
+
+def test_a_local_branch_that_goes_away_meanwhile_is_let_go(pair: Pair) -> None:
+    pair.here.git("switch", "-q", "--detach")
+    landing = pair.intent(candidate(pair.here, {"a.txt": "a2\n"}))
+    pair.here.git("branch", "-qD", "main")
+    with pair.lander() as direct:
+        assert direct.land(landing) == Landed(tip=landing.new)
+    assert MAIN not in pair.here.refs()
+
+
+# --- it does not land -----------------------------------------------------------------------------------
+
+
+def test_a_remote_that_moved_before_is_told_and_left(pair: Pair) -> None:
+    landing = pair.intent(candidate(pair.here, {"a.txt": "a2\n"}))
+    ottos = pair.elsewhere(**{"c.txt": "c\n"})
+    before = snapshot(pair.here)
+    with pair.lander() as direct:
+        assert direct.land(landing) == Moved(tip=ottos)
+    assert pair.there.head(MAIN) == ottos
+    after = snapshot(pair.here)
+    assert (after.files, after.index, after.leftovers) == (before.files, before.index, ())
+    assert after.refs == before.refs | {TRACKED: ottos}
+
+
+def test_a_remote_that_moves_between_the_look_and_the_push_is_not_overwritten(pair: Pair) -> None:
+    landing = pair.intent(candidate(pair.here, {"a.txt": "a2\n"}))
+    seen: list[str] = []
+    with pair.lander(at("direct.push.before", lambda: seen.append(pair.elsewhere(**{"c.txt": "c\n"})))) as direct:
+        assert direct.land(landing) == Moved(tip=seen[0])
+    assert pair.there.head(MAIN) == seen[0]
+    assert pair.here.head(MAIN) == landing.old
+
+
+def test_a_remote_that_moves_while_the_push_is_taken_in_is_not_overwritten(pair: Pair) -> None:
+    landing = pair.intent(candidate(pair.here, {"a.txt": "a2\n"}))
+    other = candidate(pair.there, {"c.txt": "c\n"}, landing="L2")
+    pair.hook("pre-receive", f"env -u GIT_QUARANTINE_PATH git update-ref {MAIN} {other}")
+    with pair.lander() as direct:
+        assert direct.land(landing) == Moved(tip=other)
+    assert pair.landed() == 0
+
+
+def test_a_remote_that_was_moved_back_or_rewritten_counts_as_moved(pair: Pair) -> None:
+    start = pair.there.head(MAIN)
+    pair.elsewhere(**{"c.txt": "c\n"})
+    with pair.lander() as direct:
+        old = direct.tip()
+        assert old is not None
+        landing = direct.prepare(id="L1", old=old, new=candidate(pair.here, {"a.txt": "a2\n"}, onto=TRACKED))
+        pair.there.git("update-ref", MAIN, start)
+        assert direct.land(landing) == Moved(tip=start)
+        assert direct.tip() == start
+    assert pair.there.head(MAIN) == start
+
+
+def test_of_two_who_land_at_once_one_lands_and_one_has_moved(pair: Pair, tmp_path: Path) -> None:
+    pair.here.git("clone", "-q", str(pair.there.path), str(tmp_path / "second"))
+    second = Pair(here=pair.here.at(tmp_path / "second"), there=pair.there)
+    both = threading.Barrier(2)
+    answers: dict[str, LandingAnswer] = {}
+
+    def run(which: Pair, landing: str) -> None:
+        intent = which.intent(candidate(which.here, {"a.txt": f"{landing}\n"}, landing=landing), landing=landing)
+        with which.lander(at("direct.push.before", lambda: both.wait(10))) as direct:
+            answers[landing] = direct.land(intent)
+
+    threads = [threading.Thread(target=run, args=args) for args in ((pair, "L1"), (second, "L2"))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(type(answer).__name__ for answer in answers.values()) == ["Landed", "Moved"]
+    tip = pair.there.head(MAIN)
+    assert {answer.tip for answer in answers.values() if isinstance(answer, Landed | Moved)} == {tip}
+    assert pair.there.git("rev-list", "--count", MAIN) == "2"
+
+
+@pytest.mark.parametrize("hook", ["pre-receive", "update"])
+def test_a_server_that_declines_is_quoted(pair: Pair, hook: str) -> None:
+    pair.hook(hook, "echo 'GH006: Protected branch.'; echo '- Use a pull request.'; exit 1")
+    new = candidate(pair.here, {"a.txt": "a2\n"})
+    before = snapshot(pair.here)
+    answer = land(pair, new)
+    assert isinstance(answer, Refused)
+    assert answer.why.startswith(
+        "origin does not take a push to main: GH006: Protected branch. / - Use a pull request. "
+    )
+    assert "hook declined" in answer.why
+    assert snapshot(pair.here) == before
+    assert pair.landed() == 0
+
+
+def test_a_remote_that_has_the_branch_checked_out_refuses(pair: Pair, tmp_path: Path) -> None:
+    there = make_repo(tmp_path / "plain")
+    pair.here.git("remote", "set-url", "origin", str(there.path))
+    with pair.lander() as direct:
+        old = direct.tip()
+        assert old == there.head()
+        answer = direct.land(direct.prepare(id="L1", old=old, new=candidate(pair.here, {"a.txt": "x\n"}, onto=old)))
+    assert isinstance(answer, Refused)
+    assert "refusing to update checked out branch" in answer.why
+    assert there.head() == old
+
+
+def test_a_locked_branch_on_the_server_is_trouble_and_no_refusal(pair: Pair) -> None:
+    landing = pair.intent(candidate(pair.here, {"a.txt": "a2\n"}))
+    lock = pair.there.path / f"{MAIN}.lock"
+    lock.touch()
+    with pair.lander() as direct:
+        with pytest.raises(Unreachable, match=r"has not taken the push to main, which stands where it stood: .*lock"):
+            direct.land(landing)
+        lock.unlink()
+        assert direct.land(landing) == Landed(tip=landing.new)
+
+
+# --- it is not known ------------------------------------------------------------------------------------
+
+
+def test_a_push_whose_answer_was_lost_is_seen_to_have_landed(pair: Pair) -> None:
+    hook = pair.hook("reference-transaction", '[ "$1" = committed ] && rm "$0" && kill -9 $PPID\nexit 0')
+    new = candidate(pair.here, {"a.txt": "a2\n"})
+    assert land(pair, new) == Landed(tip=new)
+    assert not hook.exists(), "the answer was cut off"
+    assert pair.landed() == 1
+    assert pair.here.head(MAIN) == new
+    assert leftovers(pair.here) == ()
+
+
+def test_a_push_that_the_server_lost_before_it_counted_is_trouble_and_lands_later(pair: Pair) -> None:
+    pair.hook("pre-receive", 'rm "$0"; kill -9 $PPID')
+    landing = pair.intent(candidate(pair.here, {"a.txt": "a2\n"}))
+    before = snapshot(pair.here)
+    with pair.lander() as direct:
+        with pytest.raises(Unreachable, match="origin has not taken the push"):
+            direct.land(landing)
+        assert snapshot(pair.here) == before
+        assert direct.land(landing) == Landed(tip=landing.new)
+    assert pair.landed() == 1
+
+
+def test_a_push_that_takes_too_long_is_looked_after(pair: Pair) -> None:
+    go_on = pair.there.path / "go-on"
+    pair.hook("post-receive", f"until [ -e {go_on} ]; do sleep 0.01; done")
+    landing = pair.intent(candidate(pair.here, {"a.txt": "a2\n"}))
+    waiter = threading.Timer(1.2, go_on.touch)
+    waiter.start()
+    with pair.lander(timeout_s=0.8) as direct:
+        assert direct.land(landing) == Landed(tip=landing.new)
+    waiter.join()
+    assert pair.landed() == 1
+    assert leftovers(pair.here) == ()
+
+
+def test_a_remote_that_is_gone_in_the_middle_is_unreachable_and_everything_is_kept(pair: Pair) -> None:
+    landing = pair.intent(candidate(pair.here, {"a.txt": "a2\n"}))
+    away = pair.there.path.with_name("away")
+    before = snapshot(pair.here)
+    with pair.lander(at("direct.push.before", lambda: pair.there.path.rename(away))) as direct:
+        with pytest.raises(
+            Unreachable, match=r"origin cannot be asked where main stands: .*does not appear to be a git"
+        ):
+            direct.land(landing)
+        assert snapshot(pair.here) == before
+    away.rename(pair.there.path)
+    with pair.lander() as direct:
+        direct.recover(landing)
+        assert direct.observe(landing) is None
+        assert direct.land(landing) == Landed(tip=landing.new)
+    assert pair.landed() == 1
+
+
+def test_a_branch_that_is_gone_on_the_remote_is_told_with_the_remedy(pair: Pair) -> None:
+    landing = pair.intent(candidate(pair.here, {"a.txt": "a2\n"}))
+    pair.there.git("update-ref", "-d", MAIN)
+    with pair.lander() as direct:
+        assert direct.tip() is None
+        with pytest.raises(Unreachable, match=f"git push origin {landing.old}:refs/heads/main"):
+            direct.land(landing)
+
+
+def test_the_same_landing_as_another_commit_is_seen_and_not_landed_twice(pair: Pair) -> None:
+    """A slow push of an earlier process arrives after the candidate was built again."""
+    slow = candidate(pair.here, {"a.txt": "slow\n"})
+    landing = pair.intent(candidate(pair.here, {"a.txt": "a2\n"}))
+    pair.here.git("push", "-q", pair.there.path.as_posix(), f"{slow}:{MAIN}")
+    with pair.lander() as direct:
+        answer = direct.land(landing)
+    assert answer == Landed(
+        tip=slow, note=f"main here stays at {landing.old:.7}; to let it follow: git pull --ff-only origin main"
+    )
+    assert pair.landed() == 1
