@@ -31,7 +31,7 @@ _SETTINGS = {
     "http.lowSpeedLimit": "1",
     "http.lowSpeedTime": "60",
     "credential.interactive": "false",
-    "core.filesRefLockTimeout": "1000",
+    "core.filesRefLockTimeout": "500",
 }
 _ANY = range(-64, 256)
 _NO_SUCH_BRANCH = "couldn't find remote ref"

@@ -1,0 +1,164 @@
+"""A push dies at every instant, alone or with its git: the landing is on the remote once, the checkout whole."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from runplan.adapters.landers import cherry_pick, direct
+from runplan.core.errors import Unreachable
+from runplan.core.gitfacts import Landed
+from tests.support import dying_direct
+from tests.support.landings import MAIN, candidate, files_of, leftovers
+from tests.support.remotes import TRACKED, Pair, make_pair
+
+if TYPE_CHECKING:
+    from runplan.core.gitfacts import Landing
+
+POINTS = (*direct.POINTS[:-1], *cherry_pick.POINTS, direct.POINTS[-1])
+PUSHED = POINTS[POINTS.index("direct.push.after") :]
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Pair:
+    """A checkout in which the user has edits of their own."""
+    pair = make_pair(tmp_path, **{"a.txt": "a\n", "b.txt": "b\n"})
+    pair.here.write("b.txt", "edited\n")
+    pair.here.write("mine.txt", "untracked\n")
+    return pair
+
+
+def intent(pair: Pair) -> Landing:
+    return pair.intent(candidate(pair.here, {"a.txt": "a2\n", "new/n.txt": "n\n"}))
+
+
+def die(pair: Pair, landing: Landing, point: str, *, who: str = "all", verb: str = "land") -> None:
+    """Run a lander that is dead when this returns."""
+    words = [str(pair.here.path), point, who, verb, json.dumps(asdict(landing))]
+    done = subprocess.run(
+        [sys.executable, dying_direct.__file__, *words],
+        env=pair.here.env | {"PYTHONPATH": str(Path(__file__).parents[2])},
+        start_new_session=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        check=False,
+    )
+    assert done.returncode == -signal.SIGKILL
+
+
+def comes_to_its_end(pair: Pair, landing: Landing, *, pushed: bool | None) -> None:
+    """Recover asks the remote which end it is, and landing again makes it landed, once."""
+    with pair.lander() as lander:
+        lander.recover(landing)
+        seen = lander.observe(landing)
+        if pushed is not None:
+            assert seen == (Landed(tip=landing.new) if pushed else None)
+        assert lander.land(landing) == Landed(tip=landing.new)
+    assert pair.landed() == 1
+    assert pair.there.head(MAIN) == pair.here.head(MAIN) == pair.here.head(TRACKED) == landing.new
+    assert pair.here.status() == " M b.txt\n?? mine.txt"
+    assert {name: text.decode() for name, (_, text) in files_of(pair.here.path).items()} == {
+        "a.txt": "a2\n",
+        "b.txt": "edited\n",
+        "mine.txt": "untracked\n",
+        "new/n.txt": "n\n",
+    }
+    assert leftovers(pair.here) == ()
+
+
+@pytest.mark.parametrize("who", ["alone", "all"])
+@pytest.mark.parametrize("point", POINTS)
+def test_killed_at_a_point(pair: Pair, point: str, who: str) -> None:
+    landing = intent(pair)
+    die(pair, landing, point, who=who)
+    comes_to_its_end(pair, landing, pushed=point in PUSHED)
+
+
+@pytest.mark.parametrize(
+    "point", ["direct.fetch.after", "direct.follow.before", "land.commit.before", "land.commit.after"]
+)
+def test_dying_again_in_the_recovery_changes_nothing(pair: Pair, point: str) -> None:
+    landing = intent(pair)
+    die(pair, landing, "direct.push.after")
+    die(pair, landing, point, verb="recover")
+    comes_to_its_end(pair, landing, pushed=True)
+
+
+@pytest.mark.parametrize(
+    ("hook", "words", "pushed"),
+    [
+        ("pre-receive", "kill -9 0", False),
+        ("reference-transaction", '[ "$1" != prepared ] || kill -9 0', False),
+        ("reference-transaction", '[ "$1" != committed ] || kill -9 0', True),
+        ("post-receive", "kill -9 0", True),
+    ],
+)
+def test_everything_is_killed_while_the_server_is_at_it(pair: Pair, hook: str, words: str, pushed: bool) -> None:
+    landing = intent(pair)
+    script = pair.hook(hook, words)
+    die(pair, landing, "nowhere")
+    script.unlink()
+    for lock in pair.there.path.rglob("*.lock"):
+        lock.unlink()  # the server's own, for its people to remove
+    comes_to_its_end(pair, landing, pushed=pushed)
+
+
+def test_a_push_that_outlives_its_lander_is_waited_for(pair: Pair) -> None:
+    landing = intent(pair)
+    pair.hook("pre-receive", 'kill -9 $LANDER; sleep 0.3; rm "$0"')
+    die(pair, landing, "nowhere", who="alone")
+    assert pair.landed() == 0
+    comes_to_its_end(pair, landing, pushed=True)
+
+
+def test_only_git_is_killed_in_the_middle_of_the_push(pair: Pair) -> None:
+    """The lander lives, finds the server still at it, and sees the landing arrive."""
+    landing = intent(pair)
+    up = "cut -d' ' -f4 /proc/$pid/stat"
+    climb = f"pid=$PPID; until [ $({up}) = $LANDER ]; do pid=$({up}); done"
+    pair.hook("pre-receive", f'{climb}; kill -9 $pid; sleep 0.1; rm "$0"')
+    pair.here.env["LANDER"] = str(os.getpid())
+    with pair.lander() as lander:
+        assert lander.land(landing) == Landed(tip=landing.new)
+    comes_to_its_end(pair, landing, pushed=True)
+
+
+@pytest.mark.parametrize("content", ["", "f" * 40 + "\n"])
+@pytest.mark.parametrize("verb", ["land", "tip"])
+def test_a_lock_that_a_dead_fetch_of_ours_left_is_taken_away(
+    pair: Pair, content: str, verb: str, tmp_path: Path
+) -> None:
+    landing = intent(pair)
+    lock = pair.here.path / ".git" / f"{TRACKED}.lock"
+    script = tmp_path / "upload-pack"
+    script.write_text(f"#!/bin/sh\nprintf '{content.strip()}' >{lock}\nkill -9 0\n")
+    script.chmod(0o755)
+    pair.here.git("config", "remote.origin.uploadpack", str(script))
+    die(pair, landing, "nowhere", verb=verb)
+    pair.here.git("config", "--unset", "remote.origin.uploadpack")
+    assert lock.exists()
+    comes_to_its_end(pair, landing, pushed=False)
+
+
+@pytest.mark.parametrize("mark", [True, False])
+def test_a_lock_that_is_not_ours_is_left_and_named(pair: Pair, mark: bool) -> None:
+    landing = intent(pair)
+    lock = pair.here.path / ".git" / f"{TRACKED}.lock"
+    lock.touch()
+    os.utime(lock, (time.time() - 60,) * 2)
+    pair.elsewhere()  # else git has nothing to write
+    if mark:
+        (pair.here.path / ".git/runplan.remote.x.y").touch()  # of a command that died since
+    with pair.lander() as lander, pytest.raises(Unreachable, match=r"main\.lock': File exists"):
+        lander.recover(landing)
+    assert lock.exists()
+    assert [name for name in leftovers(pair.here) if "runplan" in name] == []

@@ -1,0 +1,184 @@
+"""At the door of a direct landing: what could not end well is refused with the remedy, and no wait is without end."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from runplan.adapters import remote
+from runplan.adapters.git import Git
+from runplan.core.errors import RefusedEarly, Unreachable
+from tests.support.landings import MAIN, leftovers, snapshot
+from tests.support.remotes import TRACKED, Pair, make_pair
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Pair:
+    return make_pair(tmp_path, **{"a.txt": "a\n"})
+
+
+def require(
+    pair: Pair,
+    caller: Mapping[str, str] | None = None,
+    *,
+    name: str = "origin",
+    branch: str = "main",
+    timeout_s: float = 20.0,
+) -> str:
+    env = pair.here.env | dict(caller or {})
+    with Git(pair.here.path, env=env) as git:
+        return remote.require(git, remote=name, branch=branch, caller=env, timeout_s=timeout_s)
+
+
+def fake_ssh(pair: Pair, tmp_path: Path, words: str) -> Path:
+    """Something that says how it was called, and an origin that is reached by it."""
+    script = tmp_path / "ssh"
+    script.write_text(f'#!/bin/sh\necho "$0 $@" >>{tmp_path}/called\n{words}\n')
+    script.chmod(0o755)
+    pair.here.git("remote", "set-url", "origin", "ssh://example.org/there.git")
+    return script
+
+
+# --- fit to land on -------------------------------------------------------------------------------------
+
+
+def test_a_remote_that_will_do_is_told_by_its_tip_as_it_is_now(pair: Pair) -> None:
+    ottos = pair.elsewhere(**{"c.txt": "c\n"})
+    before = snapshot(pair.here)
+    assert require(pair) == ottos
+    after = snapshot(pair.here)
+    assert after.refs == before.refs | {TRACKED: ottos}
+    assert (after.files, after.index, after.leftovers) == (before.files, before.index, ())
+
+
+def test_a_local_branch_that_is_behind_or_missing_is_no_reason(pair: Pair) -> None:
+    ottos = pair.elsewhere(**{"c.txt": "c\n"})
+    assert require(pair) == ottos
+    pair.here.git("switch", "-q", "--detach")
+    pair.here.git("branch", "-qD", "main")
+    assert require(pair) == ottos
+
+
+def test_it_is_found_from_a_linked_worktree(pair: Pair, tmp_path: Path) -> None:
+    pair.here.git("worktree", "add", "-q", "-b", "work", str(tmp_path / "wt"))
+    linked = Pair(here=pair.here.at(tmp_path / "wt"), there=pair.there)
+    assert require(linked) == pair.there.head(MAIN)
+    assert leftovers(pair.here) == ()
+
+
+# --- refused --------------------------------------------------------------------------------------------
+
+
+def test_a_remote_that_is_not_configured_is_refused_with_those_that_are(pair: Pair) -> None:
+    pair.here.git("remote", "add", "Up.stream", "/nowhere")
+    with pytest.raises(RefusedEarly) as refused:
+        require(pair, name="upstream")
+    assert str(refused.value) == (
+        "there is no remote upstream here, only Up.stream, origin; "
+        "set run.remote to one of them, or run: git remote add upstream URL"
+    )
+
+
+def test_a_repository_without_remotes_is_refused(pair: Pair) -> None:
+    pair.here.git("remote", "remove", "origin")
+    with pytest.raises(RefusedEarly, match="there is no remote here to push to; run: git remote add origin URL"):
+        require(pair)
+
+
+def test_a_branch_the_remote_lacks_is_refused(pair: Pair) -> None:
+    with pytest.raises(RefusedEarly, match="origin has no branch dev; make it: git push origin dev"):
+        require(pair, branch="dev")
+
+
+def test_commits_that_are_not_pushed_are_refused_and_stay(pair: Pair) -> None:
+    pair.here.commit("Mine", **{"mine.txt": "m\n"})
+    with pytest.raises(RefusedEarly, match=r"^main has a commit that origin/main lacks; .*: git push origin main$"):
+        require(pair)
+    own = pair.here.commit("Mine too", **{"mine.txt": "m2\n"})
+    pair.elsewhere(**{"c.txt": "c\n"})
+    with pytest.raises(RefusedEarly) as refused:
+        require(pair)
+    assert str(refused.value) == (
+        "main has 2 commits that origin/main lacks; push first, or keep them on another branch: "
+        "git pull --rebase origin main && git push origin main"
+    )
+    assert pair.here.head(MAIN) == own
+
+
+@pytest.mark.parametrize("file", [".gitattributes", "art/deep/.gitattributes"])
+def test_files_in_lfs_are_refused(pair: Pair, file: str) -> None:
+    pair.elsewhere(**{file: "# images\n*.png filter=lfs diff=lfs merge=lfs -text\n"})
+    with pytest.raises(RefusedEarly) as refused:
+        require(pair)
+    assert str(refused.value) == (
+        f"{file} keeps files in git LFS, which a direct landing would not upload; "
+        "land by cherry-pick, then: git push origin main"
+    )
+
+
+def test_attributes_that_merely_mention_lfs_are_no_reason(pair: Pair) -> None:
+    pair.elsewhere(**{".gitattributes": "# no filter=lfs here\n*.txt text\n", "notes.txt": "*.x filter=lfs\n"})
+    require(pair)
+
+
+# --- out of reach ---------------------------------------------------------------------------------------
+
+
+def test_a_remote_that_is_not_there_is_unreachable(pair: Pair) -> None:
+    pair.here.git("remote", "set-url", "origin", "/nowhere")
+    with pytest.raises(Unreachable) as error:
+        require(pair)
+    assert str(error.value) == (
+        "origin cannot be asked where main stands: fatal: '/nowhere' does not appear to be a git repository / "
+        "fatal: Could not read from remote repository."
+    )
+
+
+def test_a_remote_that_does_not_answer_is_given_up(pair: Pair, tmp_path: Path) -> None:
+    script = tmp_path / "upload-pack"
+    script.write_text("#!/bin/sh\nexec cat >/dev/null\n")
+    script.chmod(0o755)
+    pair.here.git("config", "remote.origin.uploadpack", str(script))
+    began = time.monotonic()
+    with pytest.raises(Unreachable, match="git fetch did not finish within"):
+        require(pair, timeout_s=0.3)
+    assert time.monotonic() - began < 2
+
+
+def test_a_key_that_is_missing_is_told_as_that(pair: Pair, tmp_path: Path) -> None:
+    script = fake_ssh(pair, tmp_path, "echo 'git@example.org: Permission denied (publickey).' >&2; exit 255")
+    with pytest.raises(Unreachable, match=r"Permission denied \(publickey\).*; nobody is asked for a password here"):
+        require(pair, {"GIT_SSH_COMMAND": str(script)})
+
+
+# --- how it is reached ----------------------------------------------------------------------------------
+
+
+def test_ssh_of_the_path_is_told_not_to_ask(pair: Pair, tmp_path: Path) -> None:
+    fake_ssh(pair, tmp_path, f"exec git-upload-pack {pair.there.path}")
+    pair.here.env["PATH"] = f"{tmp_path}:{pair.here.env['PATH']}"
+    assert require(pair) == pair.there.head(MAIN)
+    assert "-o BatchMode=yes" in (tmp_path / "called").read_text()
+
+
+@pytest.mark.parametrize("how", ["GIT_SSH_COMMAND", "GIT_SSH", "core.sshCommand"])
+def test_the_users_own_ssh_is_left_as_it_is(pair: Pair, tmp_path: Path, how: str) -> None:
+    script = fake_ssh(pair, tmp_path, f"exec git-upload-pack {pair.there.path}")
+    caller = {how: str(script)} if how.startswith("GIT") else {}
+    if not caller:
+        pair.here.git("config", how, str(script))
+    assert require(pair, caller) == pair.there.head(MAIN)
+    called = (tmp_path / "called").read_text()
+    assert str(script) in called
+    assert "BatchMode" not in called
+
+
+def test_variables_that_turn_git_elsewhere_are_not_passed_on(pair: Pair) -> None:
+    caller = {"GIT_DIR": "/nowhere", "GIT_WORK_TREE": "/nowhere", "GIT_CONFIG_COUNT": "x", "GIT_TERMINAL_PROMPT": "1"}
+    assert require(pair, caller) == pair.there.head(MAIN)
