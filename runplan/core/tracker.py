@@ -89,13 +89,13 @@ def _box_edits(lines: Lines, place: Place, status: Status, commit: str) -> list[
     begin = lines.starts[place.at]
     content = lines.texts[place.at].encode().rstrip()
     landed = _LANDED.search(content, max(content.rfind(b"("), 0))
-    if not commit and landed is None:
-        return [box]
-    told = commit.encode() + (landed.group(1) if landed else b"")
+    note = landed.group(1) if landed else b""
+    if not commit and (landed is None or note):
+        return [box]  # a note is a person's, and says more than the commit beside it
     at = begin + (landed.start() if landed else len(content))
     gap = b"" if lines.raw[at - 1 : at] == b" " else b" "
-    note = told.lstrip(b", ")
-    return [box, (at, begin + len(content), gap + b"(" + note + b")" if note else b"")]
+    told = gap + b"(" + commit.encode() + note + b")" if commit else b""
+    return [box, (at, begin + len(content), told)]
 
 
 def _spliced(raw: bytes, edits: Iterable[Edit]) -> bytes:

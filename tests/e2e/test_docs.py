@@ -13,7 +13,7 @@ import pytest
 from runplan.adapters.environment import AGENT_NAME
 from runplan.cli.main import VERBS
 from tests.support import documents
-from tests.support.cli import Project, a_project
+from tests.support.cli import Project, a_project, with_remote, writes
 from tests.support.documents import DOCUMENTS, anchors, commands, fences, links, read, verbs_named
 
 if TYPE_CHECKING:
@@ -65,7 +65,9 @@ def test_a_command_that_reads_answers(ended: Project, line: str) -> None:
 
 @pytest.mark.parametrize("line", [line for line, verb in BY_VERB.items() if verb == "start"])
 def test_a_start_ends_well_or_waits_for_a_person(tmp_path: Path, line: str) -> None:
-    code, told = play(a_project(tmp_path, *PHASES), line)
+    project = a_project(tmp_path, *PHASES)
+    with_remote(project, tmp_path / "origin.git")
+    code, told = play(project, line)
     assert code == (0 if "auto" in line or "--dry-run" in line else 4), told
 
 
@@ -77,6 +79,24 @@ def test_an_answer_reaches_what_waits_for_it(tmp_path: Path, line: str) -> None:
     assert code == (0 if BY_VERB[line] == "approve" else 1), told
 
 
+@pytest.mark.parametrize("line", [line for line, verb in BY_VERB.items() if verb == "retry"])
+def test_a_retry_goes_on_with_what_failed(tmp_path: Path, line: str) -> None:
+    project = a_project(tmp_path, "4b")
+    project.agent("")
+    assert project.start("auto").code == 1
+    project.agent(writes("4b"))
+    code, told = play(project, line)
+    assert code == 0, told
+
+
+@pytest.mark.parametrize("line", [line for line, verb in BY_VERB.items() if verb == "undo"])
+def test_an_undo_takes_a_landed_phase_back(tmp_path: Path, line: str) -> None:
+    project = a_project(tmp_path, "3")
+    assert project.start("auto").code == 0
+    code, told = play(project, line)
+    assert code == 0, told
+
+
 @pytest.mark.parametrize("line", [line for line, verb in BY_VERB.items() if verb == "init"])
 def test_init_writes_the_settings(tmp_path: Path, line: str) -> None:
     project = a_project(tmp_path, *PHASES)
@@ -86,7 +106,7 @@ def test_init_writes_the_settings(tmp_path: Path, line: str) -> None:
 
 
 def test_every_command_shown_is_one_of_these() -> None:
-    tested = {*READING, *NOT_RUN, "start", "approve", "reject", "init"}
+    tested = {*READING, *NOT_RUN, "start", "approve", "reject", "retry", "undo", "init"}
     assert {line: verb for line, verb in BY_VERB.items() if verb not in tested} == {}
     assert tested == set(VERBS)
 

@@ -244,7 +244,7 @@ def assert_the_report_tells(project: Project, case: Case) -> None:
         case.says,
         *case.also,
         case.shows,
-        "**To resume:** `runplan start plans/X.md finish auto --foreground`",
+        "**To resume:** `runplan retry plans/X.md`",
     ):
         assert part in report.out
     assert TOKEN not in report.out
@@ -278,8 +278,8 @@ def test_what_landed_before_a_failure_stays_and_the_rest_goes_on_from_there(proj
 
 def test_no_way_to_fail_is_forgotten() -> None:
     """Each reason is reached above, in a test that needs more than one case, or by what is not there yet."""
-    elsewhere = {"conflict", "already-on-target", "stopped", "plan-not-committed", "target-moving"}
-    later = {"protected", "drift", "budget", "ci-failed", "pr-closed", "forge-unreachable"}
+    elsewhere = {"conflict", "already-on-target", "stopped", "plan-not-committed", "target-moving", "protected"}
+    later = {"drift", "budget", "ci-failed", "pr-closed", "forge-unreachable"}
     assert {case.reason for case in CASES.values()} | elsewhere | later == set(Reason)
 
 

@@ -146,7 +146,7 @@ def test_a_plan_edited_in_the_checkout_holds_the_landing_until_it_is_settled(
     held = ended(running)
     assert held.code == 4, held.err
     assert "plans/X.md" in held.err
-    assert held.last == "runplan: when that is settled: runplan start plans/X.md 1 auto --foreground"
+    assert held.last == "runplan: when that is settled: runplan retry plans/X.md"
     assert project.landed() == []
     assert (project.path / "plans/X.md").read_text() == edited
     assert project.go_on(held).code == 4  # nothing is settled yet
@@ -181,9 +181,7 @@ def test_an_interrupted_run_ends_its_agents_and_the_next_start_goes_on(
     os.killpg(running.pid, by)  # as a terminal does: everybody in the foreground hears it
     stopped = ended(running)
     assert stopped.code == 130, stopped.err
-    assert stopped.last == (
-        "runplan: interrupted; the agents were ended, go on with: runplan start plans/X.md 1 auto --foreground"
-    )
+    assert stopped.last == ("runplan: interrupted; the agents were ended, go on with: runplan retry plans/X.md")
     assert agents_of(project) == []
     assert "interrupted at phase 1, implement" in project.runplan("status", "X").out
     meanwhile.let_on("implement")

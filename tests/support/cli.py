@@ -149,6 +149,14 @@ class Project:
         return [*refs, *(["a registered worktree"] if trees else []), *there]
 
 
+def with_remote(project: Project, place: Path) -> Repo:
+    """A bare repository that the project's origin is, holding what its main holds."""
+    project.repo.git("clone", "-q", "--bare", ".", str(place))
+    project.repo.git("remote", "add", "origin", str(place))
+    project.repo.git("fetch", "-q", "origin")
+    return Repo(path=place, env=dict(project.repo.env))
+
+
 def copied(model: Project, place: Path) -> Project:
     """The same project at another place: making one takes longer than a copy."""
     home = place / "home"

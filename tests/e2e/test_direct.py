@@ -1,0 +1,197 @@
+"""Landing by a direct push: the remote's branch is the target, and the local one follows where that is safe."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.cli import a_project, with_remote
+from tests.support.scripts import Meanwhile, set_up, work
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.cli import Project
+    from tests.support.repos import Repo
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return a_project(tmp_path, "1", "2")
+
+
+@pytest.fixture
+def remote(project: Project, tmp_path: Path) -> Repo:
+    return with_remote(project, tmp_path / "origin.git")
+
+
+def refusing(remote: Repo, told: str) -> None:
+    """Let the server refuse every push, in these words."""
+    hook = remote.path / "hooks/pre-receive"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(f"#!/bin/sh\necho '{told}' >&2\nexit 1\n")
+    hook.chmod(0o755)
+
+
+def test_a_plan_lands_on_the_remote_and_the_local_branch_follows(project: Project, remote: Repo) -> None:
+    ran = project.start("finish", "auto", "direct")
+    assert ran.code == 0, ran.err
+    assert remote.head("main") == project.repo.head("main") == project.repo.head("refs/remotes/origin/main")
+    assert project.landed() == ["1", "2"]
+    assert "✅ Done" in project.show("origin/main:plans/X.md")
+    assert project.repo.status() == ""
+    assert project.leftovers() == []
+
+
+def test_work_stands_on_what_others_have_pushed(project: Project, remote: Repo, tmp_path: Path) -> None:
+    """The local branch is behind; the base is the remote's tip all the same, and nothing of it is lost."""
+    pushed = push_elsewhere(remote, tmp_path, "theirs.txt")
+    ran = project.start("1", "auto", "direct")
+    assert ran.code == 0, ran.err
+    assert remote.git("merge-base", "--is-ancestor", pushed, "main") == ""
+    assert (project.path / "theirs.txt").exists()
+    assert project.repo.head("main") == remote.head("main")
+
+
+def test_somebody_who_pushes_while_a_phase_runs_is_built_upon(project: Project, remote: Repo, tmp_path: Path) -> None:
+    meanwhile = Meanwhile(tmp_path)
+    set_up(project, agent=work(*meanwhile.pause("working")))
+    project.repo.git("push", "-q", "origin", "main")
+    running = project.popen("start", "X", "1", "auto", "direct", "--foreground")
+    meanwhile.reached("working")
+    pushed = push_elsewhere(remote, tmp_path, "theirs.txt")
+    meanwhile.let_on("working")
+    _, err = running.communicate(timeout=60)
+    assert running.returncode == 0, err
+    assert remote.git("merge-base", "--is-ancestor", pushed, "main") == ""
+    assert remote.git("show", "main:1.txt") == "1"
+
+
+def test_local_commits_are_never_carried_along(project: Project, remote: Repo) -> None:
+    before = remote.head("main")
+    project.commit_file("mine.txt", "not yet\n")
+    ran = project.start("1", "auto", "direct")
+    assert ran.code == 2
+    assert "git push origin main" in ran.err
+    assert remote.head("main") == before
+
+
+def test_a_commit_of_the_user_meanwhile_stays_local(project: Project, remote: Repo, tmp_path: Path) -> None:
+    meanwhile = Meanwhile(tmp_path)
+    set_up(project, agent=work(*meanwhile.pause("working")))
+    project.repo.git("push", "-q", "origin", "main")
+    running = project.popen("start", "X", "1", "auto", "direct", "--foreground")
+    meanwhile.reached("working")
+    project.commit_file("mine.txt", "mine\n")
+    mine = project.repo.head("main")
+    meanwhile.let_on("working")
+    _, err = running.communicate(timeout=60)
+    assert running.returncode == 0, err
+    assert project.repo.head("main") == mine
+    assert "mine.txt" not in remote.git("ls-tree", "--name-only", "main").split()
+    assert b"main here stays at" in err
+
+
+def test_an_edited_file_keeps_the_checkout_where_it_is_and_the_landing_happens(project: Project, remote: Repo) -> None:
+    project.repo.write("plans/Y.md", "# Notes\n")
+    project.repo.commit("Notes")
+    project.repo.git("push", "-q", "origin", "main")
+    before = project.repo.head("main")
+    (project.path / "1.txt").write_text("mine, not committed\n")
+    ran = project.start("1", "auto", "direct")
+    assert ran.code == 0, ran.err
+    assert (project.path / "1.txt").read_text() == "mine, not committed\n"
+    assert project.repo.head("main") == before
+    assert remote.git("show", "main:1.txt") == "1"
+    assert "main here stays at" in ran.err
+    assert "git pull --ff-only origin main" in ran.err
+    assert [row["status"] for row in project.runplan("status", "X", "--json").json["phases"]] == ["done", "todo"]
+
+
+def test_a_plan_landed_on_the_remote_is_not_worked_again_on_a_branch_that_lacks_it(
+    project: Project, remote: Repo
+) -> None:
+    assert remote.head("main")
+    (project.path / "1.txt").write_text("mine\n")
+    assert project.start("1", "auto", "direct").code == 0
+    refused = project.start("finish", "auto", "cherry-pick")
+    assert refused.code == 2
+    assert "git pull --ff-only origin main" in refused.last
+
+
+def test_a_server_that_refuses_is_protected_and_the_work_is_kept(project: Project, remote: Repo) -> None:
+    before = remote.head("main")
+    refusing(remote, "GH006: Protected branch update failed for refs/heads/main.")
+    ran = project.start("1", "auto", "direct")
+    assert (ran.code, ran.last) == (1, "runplan: failed: protected")
+    assert "GH006: Protected branch update failed" in ran.err
+    assert "next: The target refuses pushes" in ran.err
+    assert remote.head("main") == before
+    assert project.repo.git("show", "runplan/x/1:1.txt") == "1"
+    (remote.path / "hooks/pre-receive").unlink()
+    again = project.runplan("retry", "X")
+    assert again.code == 0, again.err
+    assert remote.git("show", "main:1.txt") == "1"
+
+
+def test_a_protected_target_is_refused_at_the_door(project: Project, remote: Repo) -> None:
+    project.settings("[run]\nmain_protected = true\n")
+    ran = project.start("1", "auto", "direct")
+    assert ran.code == 2
+    assert ran.last.startswith("runplan: protected: main takes no pushes (run.main_protected)")
+    assert remote.head("main") != project.repo.head("main")
+    assert project.dispatched() == [] if (project.path / ".git/runplan/journal.db").exists() else True
+
+
+def test_a_remote_that_cannot_be_reached_is_exit_5_and_retry_goes_on(
+    project: Project, remote: Repo, tmp_path: Path
+) -> None:
+    away = tmp_path / "away.git"
+    meanwhile = Meanwhile(tmp_path)
+    set_up(project, agent=work(*meanwhile.pause("working")))
+    project.repo.git("push", "-q", "origin", "main")
+    running = project.popen("start", "X", "1", "auto", "direct", "--foreground")
+    meanwhile.reached("working")
+    remote.path.rename(away)
+    meanwhile.let_on("working")
+    _, err = running.communicate(timeout=60)
+    assert running.returncode == 5, err
+    assert err.decode().rstrip().endswith("what was made is kept, go on with: runplan retry plans/X.md")
+    assert project.runplan("retry", "X").code == 5
+    away.rename(remote.path)
+    again = project.runplan("retry", "X")
+    assert again.code == 0, again.err
+    assert remote.git("show", "main:1.txt") == "1"
+    assert project.dispatched().count("implement") == 1
+    assert project.leftovers() == []
+
+
+def test_an_undo_is_pushed_where_the_phase_was(project: Project, remote: Repo) -> None:
+    assert project.start("finish", "auto", "direct").code == 0
+    undone = project.runplan("undo", "X", "1")
+    assert undone.code == 0, undone.err
+    assert "1.txt" not in remote.git("ls-tree", "--name-only", "main").split()
+    assert project.repo.head("main") == remote.head("main")
+
+
+def test_a_run_that_was_killed_after_its_push_has_landed(project: Project, remote: Repo) -> None:
+    killed = project.start("1", "auto", "direct", RUNPLAN_TEST_KILL="direct.push.after")
+    assert killed.code == -signal.SIGKILL, killed.err
+    landed = remote.head("main")
+    again = project.runplan("retry", "X")
+    assert again.code == 0, again.err
+    assert remote.head("main") == landed == project.repo.head("main")
+
+
+def push_elsewhere(remote: Repo, place: Path, name: str) -> str:
+    """Somebody else clones, commits and pushes."""
+    remote.git("clone", "-q", ".", str(place / "theirs"))
+    theirs = type(remote)(path=place / "theirs", env=dict(remote.env))
+    theirs.git("config", "user.name", "Tom")
+    theirs.git("config", "user.email", "tom@example.org")
+    theirs.write(name, "theirs\n")
+    theirs.commit("Theirs")
+    theirs.git("push", "-q", "origin", "main")
+    return theirs.head("main")
