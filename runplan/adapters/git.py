@@ -300,8 +300,15 @@ def read_commit(oid: Oid, content: bytes) -> Commit:
 
 def failure(args: Sequence[str], ran: Ran, cwd: Path) -> str:
     """What git said, in one line."""
-    said = " / ".join(line for line in ran.err.splitlines() if line.strip()) or f"exit code {ran.code}"
-    return f"git {args[0]} failed in {cwd}: {said}"
+    return f"git {args[0]} failed in {cwd}: {in_a_line(ran.err) or f'exit code {ran.code}'}"
+
+
+def in_a_line(err: str) -> str:
+    """Git's words without line ends; of a lock in the way only what it is and what helps."""
+    name = err.partition("Unable to create '")[2].partition(".lock': File exists")
+    if name[1]:
+        return f"another git command is at work; if there is none, remove {name[0]}.lock"
+    return " / ".join(line for line in err.splitlines() if line.strip())
 
 
 def _missing(error: FileNotFoundError, cwd: Path) -> str:

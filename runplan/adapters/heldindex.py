@@ -47,12 +47,16 @@ class HeldIndex:
             fd = os.open(note, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
         except FileExistsError:
             return None
-        fcntl.flock(fd, fcntl.LOCK_EX)
-        os.write(fd, f"runplan landing {landing}\n".encode())
         held = cls(checkout, fd, note)
-        if not held._lock(TAKE_S):
-            note.unlink()
-            held.close()
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            os.write(fd, f"runplan landing {landing}\n".encode())
+            locked = held._lock(TAKE_S)
+        except OSError:  # no room on the disk: nothing is held yet
+            held.release_note()
+            raise
+        if not locked:
+            held.release_note()
             return None
         shutil.rmtree(held.aside, ignore_errors=True)
         try:
@@ -124,6 +128,11 @@ class HeldIndex:
         lock_of_copy = self._copy.with_name(f"{self._copy.name}.lock")
         for leftover in (self._copy, lock_of_copy, self.checkout.lock, self._note):
             leftover.unlink(missing_ok=True)
+        self.close()
+
+    def release_note(self) -> None:
+        """Take back what did not become a hold."""
+        self._note.unlink(missing_ok=True)
         self.close()
 
     def close(self) -> None:

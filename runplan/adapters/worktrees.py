@@ -14,13 +14,14 @@ from runplan.adapters.registry import Entry, calm, entries, entry_of, linked_to,
 from runplan.adapters.status import nested_repository, status_of
 from runplan.adapters.trash import Trash, make_writable
 from runplan.core.errors import GitFailed, RefusedEarly, SettingsError
-from runplan.core.gitfacts import Absent, Ahead, Poisoned, Stale
+from runplan.core.gitfacts import Absent, Ahead, Identity, Poisoned, Stale
+from runplan.core.guard import is_agent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from runplan.adapters.git import Git
-    from runplan.core.gitfacts import BranchStanding, Identity, Oid, WorktreeState
+    from runplan.core.gitfacts import BranchStanding, Oid, WorktreeState
 
 HEADS = "refs/heads/"
 #: Our own copy of the index. An agent can tell git to overlook changes (`update-index --assume-unchanged`);
@@ -61,7 +62,11 @@ class Worktrees:
             return Stale(tip=tip)
         counts = self._git.text("rev-list", "--left-right", "--count", f"{base}...{tip}")
         behind, ahead = map(int, counts.split())
-        return Ahead(tip=tip, ahead=ahead) if ahead else Poisoned(tip=tip, behind=behind)
+        if not ahead:
+            return Poisoned(tip=tip, behind=behind)
+        made = self._git.text("log", "--format=%cn%x00%ce", f"{base}..{tip}", "--").splitlines()
+        people = (Identity(name=name, email=email) for name, _, email in (line.partition("\0") for line in made))
+        return Ahead(tip=tip, ahead=ahead, by_agents=all(is_agent(who) for who in people))
 
     # --- taking a worktree ---------------------------------------------------------------------------
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from runplan.core.decide import step_of
-from runplan.core.errors import Crashed, RunplanError
+from runplan.core.disk import refused_by_disk
+from runplan.core.errors import Crashed, RunplanError, Unreachable
 from runplan.core.events import PhaseFailed, RunEnded
 from runplan.core.reasons import Reason
 
@@ -36,6 +37,8 @@ def work(journal: Journal, world: World, *, person: Callable[[RunState], Approve
         end_agents(journal, world)
         raise
     except Exception as error:  # the edge of a run: whatever it was, the journal has to tell
+        if isinstance(error, OSError) and (refused := refused_by_disk(error)):
+            raise Unreachable(refused) from error
         told = f"{type(error).__name__}: {error}"
         _crashed(journal, world, told)
         raise Crashed(f"unexpected {told}; what was made is kept, --debug shows where it was") from error

@@ -18,7 +18,7 @@ from runplan.core.events import RunStarted
 from runplan.core.plan import parse
 from runplan.core.run import fold
 from runplan.wiring import here as places
-from runplan.wiring.branches import require_own_branches
+from runplan.wiring.branches import require_own_branches, settle_lost_landings
 from runplan.wiring.landers import require_landable, require_same_history
 from runplan.wiring.probing import infrastructure
 
@@ -169,6 +169,8 @@ def start(at: Here, plan_word: str, words: Sequence[str]) -> Exit:
     """Work what the words ask for, in this process."""
     at = towards_landing(at, words)
     require_landable(at)
+    for landing in settle_lost_landings(at):
+        progress.warn(f"the landing {landing}, which was killed and which no journal knows, was brought to its end")
     errand = errand_for(at, plan_word, words)
     if isinstance(errand, str):
         progress.say(f"runplan: {errand}")

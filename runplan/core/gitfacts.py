@@ -93,6 +93,7 @@ class Ahead:
 
     tip: Oid
     ahead: int
+    by_agents: bool = False  #: whether agents of ours made every one of them
 
 
 BranchStanding: TypeAlias = Absent | Stale | Poisoned | Ahead

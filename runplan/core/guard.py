@@ -27,6 +27,13 @@ def signing(dispatch: str) -> Identity:
     return Identity(name=AGENT.name, email=f"agent+{dispatch}@runplan.invalid")
 
 
+def is_agent(who: Identity) -> bool:
+    """Whether it is the name of an agent of ours, whichever dispatch it was."""
+    user, _, host = who.email.partition("@")
+    own, _, place = AGENT.email.partition("@")
+    return who.name == AGENT.name and host == place and user.partition("+")[0] == own
+
+
 STASH = "refs/stash"
 OURS = "refs/runplan/"
 REMOTES = "refs/remotes/"

@@ -1,4 +1,4 @@
-"""Refuses, before any work, branches of somebody else that stand where a run would make its own."""
+"""Looks, before any work, at what stands where a run would make its own: of somebody else, or of a forgotten run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,42 @@ if TYPE_CHECKING:
     from runplan.wiring.here import Here
 
 
+def settle_lost_landings(at: Here) -> list[str]:
+    """End what a killed landing left in a checkout when no journal knows it; the ids of those landings."""
+    git_dirs = [at.repository.common_dir, *at.repository.common_dir.glob("worktrees/*")]
+    if not any(one for directory in git_dirs for one in directory.glob("runplan.hold.*")):
+        return []
+    from runplan.adapters.lostholds import settle_lost
+
+    store = at.store()
+    return settle_lost(
+        at.repository.git,
+        root=at.repository.root,
+        common_dir=at.repository.common_dir,
+        target=at.target,
+        known={row.id for row in store.unfinished()} if store else (),
+    )
+
+
+def require_nobody_inside(at: Here, slug: str) -> None:
+    """Refuse a worktree in which an agent of a forgotten run still works: two would get in each other's way."""
+    from runplan.adapters.processtable import this_table
+    from runplan.adapters.removal import processes_inside
+
+    place = worktree_root(at.repository.root, at.settings, at.env) / names.worktree_name(str(at.repository.root), slug)
+    if not place.is_dir():
+        return
+    table = this_table()
+    agents = [str(pid) for pid in processes_inside(place.resolve()) if table.mark(pid)]
+    if agents:
+        raise RefusedEarly(
+            f"an agent of a run that no journal knows still works in {place}; wait for it, or end it: "
+            f"kill {' '.join(agents)}"
+        )
+
+
 def require_own_branches(at: Here, *, plan: str, slug: str, phases: Iterable[str], tip: str) -> None:
+    require_nobody_inside(at, slug)
     git, common = at.repository.git, at.repository.common_dir
     branches = [f"refs/heads/{names.branch(at.settings.run.branch_prefix, slug, phase)}" for phase in phases]
     there = [branch for branch in branches if git.tip(branch) is not None]

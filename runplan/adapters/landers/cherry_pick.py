@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from runplan.adapters import treediff
 from runplan.adapters.checkout import HEADS, Checkouts, edited, in_the_way
+from runplan.adapters.git import failure, in_a_line
 from runplan.adapters.heldindex import HeldIndex
 from runplan.adapters.landers.observing import find
 from runplan.adapters.landers.undo import set_aside, undo
@@ -192,9 +193,13 @@ class CherryPick:
         elif swapped:
             # The index may be old, or new, or changed by a user who took our lock away: then git refuses.
             held.copy()
-            if git.run("read-tree", "-i", "-m", landing.old, landing.new, env=held.env, ok=_ANY).code == 0:
+            ran = git.run("read-tree", "-i", "-m", landing.old, landing.new, env=held.env, ok=_ANY)
+            if ran.code == 0:
                 git.run("update-index", "-q", "--refresh", env=held.env, ok=(0, 1))
                 held.install()
+            elif git.run("diff-index", "--cached", "--quiet", landing.old, env=held.env, ok=_ANY).code == 0:
+                # Nobody changed it, git just could not: given back like this, it would be a staged revert.
+                raise GitFailed(failure(("read-tree",), ran, held.checkout.root))
         elif not self.observe(landing):
             undo(git, held, self._changes(landing))
 
@@ -202,7 +207,7 @@ class CherryPick:
         """Why the branch could not be swapped."""
         tip = self._tip(landing)
         if tip == landing.old:
-            return Held(why=f"git cannot lock {landing.ref}: {said}")
+            return Held(why=f"git cannot lock {landing.ref}: {in_a_line(said)}")
         return self.observe(landing) or Moved(tip=tip)
 
     def _tip(self, landing: Landing) -> Oid:

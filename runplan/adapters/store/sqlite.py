@@ -271,7 +271,7 @@ def _rebuild(path: Path) -> str:
     import shlex  # only the unlucky need it
 
     here = shlex.quote(str(path))
-    return f"what is done stands in the plans and in git: move it away and start again: mv {here} {here}.damaged"
+    return f"what is done stands in the plans and in git; move it away and start again: mv {here} {here}.damaged"
 
 
 @contextlib.contextmanager

@@ -62,6 +62,8 @@ def refused(worktrees: ports.Worktrees, branch: str, base: str, *, known: bool) 
     match worktrees.standing(branch, base):
         case Poisoned(behind=behind):
             return f"the branch {short} exists and lies {_commits(behind)} behind the target; {rename}"
+        case Ahead(by_agents=True):
+            return ""  # the journal was lost, and the commits themselves say whose they are
         case Ahead(ahead=ahead):
             return f"the branch {short} exists and holds {_commits(ahead)} that runplan did not make; {rename}"
         case _:

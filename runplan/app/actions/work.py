@@ -30,6 +30,8 @@ def take_work(action: TakeWork, state: RunState, world: World) -> Iterator[Event
     phase = phase_of(state)
     assert phase.lease is not None
     path = world.worktrees.path(phase.lease.worktree)
+    if not path.is_dir():  # somebody took it away; what the agent has committed is on its branch
+        world.worktrees.attach(phase.lease.worktree, branch=phase.lease.branch, clean="", keep=())
     left = without_copies(world.worktrees.state(path), world.settings.run.copy)
     if left.branch != phase.lease.branch:
         where = (left.branch or f"the detached commit {left.head[:12]}").removeprefix("refs/heads/")
