@@ -90,8 +90,8 @@ class Worktrees:
             else:
                 calm(entry)
                 self._salvage(entry)
-                self._put(entry, "--no-track", "-B", _short(branch), base)
                 self._clean(path, clean, keep)
+                self._put(entry, "--no-track", "-B", _short(branch), base)
         return path
 
     def attach(self, name: str, *, branch: str, clean: str = "ignored", keep: Sequence[str] = ()) -> Path:
@@ -109,8 +109,9 @@ class Worktrees:
                 self._add(path, str(path), _short(branch))
             elif entry.shown:
                 calm(entry)
-                self._put(entry, _short(branch))
+                # In this order: once the branch is out again, what lies about counts as its agent's work.
                 self._clean(path, clean, keep)
+                self._put(entry, _short(branch))
             elif entry.attached != branch:
                 self._take_up(entry, branch)
         return path
