@@ -41,6 +41,7 @@ def directory_name(dispatch: str) -> str:
 #: The most a file that an agent can write may hold to be read whole; its exit holds the end of its message, too.
 LARGEST = 8 * 1024 * 1024
 LARGEST_EXIT = 64 * 1024 * 1024
+UNSYNCED = "unsynced"
 
 
 class DispatchFiles:
@@ -155,4 +156,15 @@ def _publish(path: Path, record: Mapping[str, object], *, sync: bool) -> None:
         if sync:
             file.flush()
             os.fsync(file.fileno())
+    if not sync:
+        _note(path)
     os.replace(draft, path)
+
+
+def _note(path: Path) -> None:
+    """Let a test that cuts the power put back what the disk need not have seen; it asks by making the file."""
+    noted = path.parent.parent / UNSYNCED
+    if noted.exists():
+        former = path.read_text(encoding="utf-8") if path.exists() else None
+        with noted.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"path": str(path), "former": former}) + "\n")
