@@ -35,7 +35,8 @@ class KillPoint:
     RUNPLAN_TEST_KILL_WHAT says whom: `daemon` (this process; so if nothing is said), `agent`, `git` (the child that was
     just started) or `power` (everything with this HOME, this process last). RUNPLAN_TEST_KILL_AWAIT names a file
     that has to be there first, so that an agent can be met in the middle of its work.
-    RUNPLAN_TEST_POINTS names a file that lists every point as it is passed, so that none has to be known by heart.
+    RUNPLAN_TEST_POINTS names a file that lists every point as it is passed, so that none has to be known by heart,
+    and the kill.
     """
 
     def __init__(self, env: Mapping[str, str]) -> None:
@@ -48,13 +49,17 @@ class KillPoint:
         self._child: subprocess.Popen[bytes] | None = None
 
     def __call__(self, name: str) -> None:
-        if self._list:
-            with open(self._list, "a", encoding="utf-8") as file:
-                file.write(f"{name}\n")
+        self._note(name)
         if name == self._name:
             self._left -= 1
             if self._left == 0:
+                self._note(f"killed:{self._whom}")
                 self._strike()
+
+    def _note(self, word: str) -> None:
+        if self._list:
+            with open(self._list, "a", encoding="utf-8") as file:
+                file.write(f"{word}\n")
 
     def watched(self, rooms: Rooms) -> Rooms:
         """The same rooms; when a test asks, every effect of their ports is a point."""
