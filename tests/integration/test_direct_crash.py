@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 POINTS = (*direct.POINTS[:-1], *cherry_pick.POINTS, direct.POINTS[-1])
 PUSHED = POINTS[POINTS.index("direct.push.after") :]
 
+_UP = "cut -d' ' -f4 /proc/$pid/stat"
+#: For a script that git runs at the other end: kill the git that the lander has started.
+KILL_GIT = f"pid=$PPID; until [ $({_UP}) = $LANDER ]; do pid=$({_UP}); done; kill -9 $pid"
+
 
 @pytest.fixture
 def pair(tmp_path: Path) -> Pair:
@@ -123,13 +127,35 @@ def test_a_push_that_outlives_its_lander_is_waited_for(pair: Pair) -> None:
 def test_only_git_is_killed_in_the_middle_of_the_push(pair: Pair) -> None:
     """The lander lives, finds the server still at it, and sees the landing arrive."""
     landing = intent(pair)
-    up = "cut -d' ' -f4 /proc/$pid/stat"
-    climb = f"pid=$PPID; until [ $({up}) = $LANDER ]; do pid=$({up}); done"
-    pair.hook("pre-receive", f'{climb}; kill -9 $pid; sleep 0.1; rm "$0"')
+    pair.hook("pre-receive", f'{KILL_GIT}; sleep 0.1; rm "$0"')
     pair.here.env["LANDER"] = str(os.getpid())
     with pair.lander() as lander:
         assert lander.land(landing) == Landed(tip=landing.new)
     comes_to_its_end(pair, landing, pushed=True)
+
+
+def fetches_by(pair: Pair, tmp_path: Path, content: str, words: str) -> Path:
+    """Let every fetch write this into the lock of the tracking ref, which is returned, and then do `words`."""
+    lock = pair.here.path / ".git" / f"{TRACKED}.lock"
+    script = tmp_path / "upload-pack"
+    script.write_text(f"#!/bin/sh\nprintf '{content.strip()}' >{lock}\n{words}\n")
+    script.chmod(0o755)
+    pair.here.git("config", "remote.origin.uploadpack", str(script))
+    return lock
+
+
+def test_a_lock_that_a_killed_fetch_left_to_a_living_lander_is_taken_away(pair: Pair, tmp_path: Path) -> None:
+    landing = intent(pair)
+    lock = fetches_by(pair, tmp_path, "", KILL_GIT)
+    pair.here.env["LANDER"] = str(os.getpid())
+    with pair.lander() as lander:
+        with pytest.raises(Unreachable, match="git ended with code -9"):
+            lander.land(landing)
+        assert lock.exists()
+        pair.here.git("config", "--unset", "remote.origin.uploadpack")
+        ottos = pair.elsewhere()
+        assert lander.tip() == ottos
+    assert leftovers(pair.here) == ()
 
 
 @pytest.mark.parametrize("content", ["", "f" * 40 + "\n"])
@@ -138,11 +164,7 @@ def test_a_lock_that_a_dead_fetch_of_ours_left_is_taken_away(
     pair: Pair, content: str, verb: str, tmp_path: Path
 ) -> None:
     landing = intent(pair)
-    lock = pair.here.path / ".git" / f"{TRACKED}.lock"
-    script = tmp_path / "upload-pack"
-    script.write_text(f"#!/bin/sh\nprintf '{content.strip()}' >{lock}\nkill -9 0\n")
-    script.chmod(0o755)
-    pair.here.git("config", "remote.origin.uploadpack", str(script))
+    lock = fetches_by(pair, tmp_path, content, "kill -9 0")
     die(pair, landing, "nowhere", verb=verb)
     pair.here.git("config", "--unset", "remote.origin.uploadpack")
     assert lock.exists()
