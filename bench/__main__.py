@@ -1,4 +1,4 @@
-"""`make bench`: a no-op phase against a plain shell script, start-up against a bare interpreter, git processes."""
+"""`make bench`: a no-op phase against a plain shell script, start-up, git processes, recovery."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.projects import environment, make
+from bench.recovery import recovery
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,6 +32,7 @@ def main() -> None:
         phase_costs(Path(place), files=10_000, phases=6, rounds=max(2, rounds // 2), target=0.35)
         git_processes(Path(place))
         turns(Path(place))
+        recovery(Path(place), START, rounds=rounds)
         start_up(Path(place), rounds=rounds * 3)
 
 
