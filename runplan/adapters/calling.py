@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import importlib
 import shutil
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from runplan.adapters.agents import script
-from runplan.adapters.agents.task import Task
+from runplan.adapters.agents.task import WRITERS, Task, first_set
+from runplan.adapters.agents.task import program as program_of
 from runplan.adapters.environment import agent_environment, task_environment
 from runplan.adapters.gittrace import trace_environment
+from runplan.adapters.versions import Versions
+from runplan.core.endings import Profile
 from runplan.core.errors import RefusedEarly
+from runplan.core.facts import PROGRAMS
 from runplan.core.guard import signing
-from runplan.core.keys import DISPATCHED
 from runplan.core.reasons import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
+    from types import ModuleType
 
     from runplan.core.config import AgentsSettings, AgentTable
     from runplan.core.dispatch import Role
@@ -32,13 +37,25 @@ class Agents:
         self._plan = plan
         self._run = run
         self._caller = caller
+        self._versions = Versions()
 
     def launch(
         self, name: str, *, dispatch: str, role: Role, phase: str, attempt: int, cycle: int, directory: Path
     ) -> tuple[tuple[str, ...], dict[str, str], str]:
         table = self._settings.agent(name)
-        module = importlib.import_module(f"runplan.adapters.agents.{table.kind}")
-        task = Task(role=role, phase=phase, cycle=cycle, root=self._root, directory=directory)
+        module = module_of(table.kind)
+        keyed = bool(first_set(self._caller, *getattr(module, "KEYS", ())))
+        private = keyed if table.private is None else table.private
+        task = Task(
+            role=role,
+            phase=phase,
+            cycle=cycle,
+            root=self._root,
+            directory=directory,
+            keyed=keyed,
+            home=directory / "home" if private else None,
+        )
+        own, names = _surroundings(module, table, task, self._caller)
         argv: tuple[str, ...] = module.launch(table, task)
         variables = task_environment(
             dispatch=dispatch,
@@ -51,9 +68,25 @@ class Agents:
             prompt=str(directory / "prompt.md"),
             return_file=str(directory / "return.json"),
         )
-        env = agent_environment(self._caller, keep=table.env, settings=variables)
-        own = {"GIT_COMMITTER_EMAIL": signing(dispatch).email}
-        return argv, env | own | trace_environment(directory / "git.trace"), table.kind
+        env = agent_environment(self._caller, keep=(*names, *table.env), settings={**own, **variables})
+        signed = {"GIT_COMMITTER_EMAIL": signing(dispatch).email}
+        return argv, env | signed | trace_environment(directory / "git.trace"), table.kind
+
+    def version(self, name: str) -> str:
+        """The version of the agent's program, asked once per binary; "" when it tells none."""
+        return version_of(self._settings.agent(name), self._versions, self._caller)
+
+    def profile(self, name: str, role: Role) -> Profile:
+        """What has to be known to judge how a dispatch of this agent in this role ended."""
+        kind = self._settings.agent(name).kind
+        module = module_of(kind)
+        return Profile(
+            closes=getattr(module, "CLOSES", False),
+            answers=kind in PROGRAMS,
+            writes=role in WRITERS,
+            codes=getattr(module, "CODES", ()),
+            zone=datetime.now(UTC).astimezone().tzinfo,
+        )
 
     def command(self, line: str, *, dispatch: str, role: Role, phase: str) -> tuple[tuple[str, ...], dict[str, str]]:
         """Tests and setup see the caller's environment: they are the user's own. One stream keeps their order."""
@@ -69,16 +102,33 @@ class Agents:
         return ("/bin/sh", "-c", f"exec 2>&1\n{line}"), own | variables
 
 
+def module_of(kind: str) -> ModuleType:
+    """The module of this kind of agent."""
+    return importlib.import_module(f"runplan.adapters.agents.{kind}")
+
+
+def version_of(table: AgentTable, versions: Versions, caller: Mapping[str, str]) -> str:
+    """The version of an agent's program; what a user's own command does with the question nobody knows."""
+    if table.kind not in PROGRAMS or not getattr(module_of(table.kind), "TELLS_VERSION", True):
+        return ""
+    return versions.of(program_of(table), env=agent_environment(caller, keep=(), settings={}))
+
+
+def _surroundings(
+    module: ModuleType, table: AgentTable, task: Task, caller: Mapping[str, str]
+) -> tuple[dict[str, str], tuple[str, ...]]:
+    """The variables this kind of agent needs and the caller's that it may see, with its files in place."""
+    if not hasattr(module, "environment"):
+        return {}, ()
+    module.prepare(table, task, caller)
+    own, names = module.environment(table, task, caller)
+    return own, names
+
+
 def require_agents(settings: AgentsSettings, *, root: Path, caller: Mapping[str, str]) -> None:
     """Refuse before any work what could not be dispatched later."""
     for role, name in (("implementer", settings.implementer), ("verifier", settings.verifier)):
-        table = settings.agent(name)
-        if table.kind not in DISPATCHED:
-            raise RefusedEarly(
-                f"agents.{role} = {name!r}: this version of runplan cannot dispatch {table.kind} agents; "
-                f'wrap its command line in an [agents.<name>] table with kind = "command" (docs/agents.md)'
-            )
-        _require_program(table, role, root, caller)
+        _require_program(settings.agent(name), role, root, caller)
 
 
 def _require_program(table: AgentTable, role: str, root: Path, caller: Mapping[str, str]) -> None:
@@ -87,7 +137,7 @@ def _require_program(table: AgentTable, role: str, root: Path, caller: Mapping[s
             raise RefusedEarly(f"{Reason.AGENT_MISSING}: agents.{role}: there is no script {table.script}")
         script.check(root / table.script)
         return
-    program = table.argv[0]
+    program = program_of(table)[0]
     path = caller.get("PATH", "")
     if shutil.which(program, path=path) is None and not (root / program).is_file():
         raise RefusedEarly(

@@ -8,11 +8,13 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from runplan.adapters.agents.task import program as program_of
+from runplan.adapters.calling import version_of
+from runplan.adapters.versions import Versions
 from runplan.core import testinfra
 from runplan.core.errors import GitFailed, RefusedEarly, Unreachable
 from runplan.core.facts import PROGRAMS, Cast, Facts, Place
 from runplan.core.gitfacts import Identity
-from runplan.core.keys import DISPATCHED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,20 +57,21 @@ def worktree_place(path: Path) -> Place:
 
 def cast(root: Path, agents: AgentsSettings, *, env: Mapping[str, str]) -> tuple[Cast, ...]:
     """For each role of a run, whether the program of its agent can be found."""
-    return tuple(_cast(root, agents, role, env) for role in ("implementer", "verifier"))
+    versions = Versions()
+    return tuple(_cast(root, agents, role, versions, env) for role in ("implementer", "verifier"))
 
 
-def _cast(root: Path, agents: AgentsSettings, role: str, env: Mapping[str, str]) -> Cast:
+def _cast(root: Path, agents: AgentsSettings, role: str, versions: Versions, env: Mapping[str, str]) -> Cast:
     name: str = getattr(agents, role)
     agent = agents.agent(name)
     if agent.kind == "script":
         found = (root / agent.script).is_file()
         return Cast(role=role, agent=name, program=agent.script, found=found)
-    program = agent.argv[0] if agent.argv else agent.kind
+    program = program_of(agent)[0]
     # A path with a slash is taken from the worktree, which holds what the checkout holds.
     where = str(root / program) if "/" in program else program
-    dispatched = agent.kind in DISPATCHED
-    return Cast(role=role, agent=name, program=program, found=_on_path(where, env), dispatched=dispatched)
+    version = version_of(agent, versions, env)
+    return Cast(role=role, agent=name, program=program, found=_on_path(where, env), version=version)
 
 
 def _on_path(program: str, env: Mapping[str, str]) -> bool:

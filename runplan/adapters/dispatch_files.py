@@ -16,7 +16,9 @@ import re
 import stat
 from typing import TYPE_CHECKING
 
-from runplan.core.dispatch import Ending, NeverStarted, Outcome, Running, Spent, ToolUsed, Usage
+from runplan.adapters.tally_record import record_of, tally_of, usage_of, usage_record
+from runplan.core.dispatch import Ending, NeverStarted, Outcome, Running, Spent, ToolUsed
+from runplan.core.tally import Tally
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -104,9 +106,12 @@ class DispatchFiles:
             "message": outcome.message,
             "tools": tools,
             "tools_left_out": outcome.events_left_out,
-            "usage": [[usage.input_tokens, usage.output_tokens, usage.usd] for usage in spent],
+            "usage": [usage_record(usage) for usage in spent],
             "output_bytes": outcome.output_bytes,
             "leftovers": outcome.leftovers,
+            "tally": record_of(outcome.tally),
+            "error": outcome.error,
+            "ended_at": outcome.ended_at,
         }
         _publish(self.exit, record, sync=True)
 
@@ -116,10 +121,7 @@ class DispatchFiles:
             return None
         record = json.loads(text)
         tools = tuple(ToolUsed(tool=tool, path=path) for tool, path in record["tools"])
-        spent = tuple(
-            Spent(usage=Usage(input_tokens=taken, output_tokens=given, usd=usd))
-            for taken, given, usd in record["usage"]
-        )
+        spent = tuple(Spent(usage=usage_of(usage), total=True) for usage in record["usage"])
         return Outcome(
             ending=Ending(record["ending"]),
             code=record["code"],
@@ -129,6 +131,10 @@ class DispatchFiles:
             events_left_out=record["tools_left_out"],
             output_bytes=record["output_bytes"],
             leftovers=record["leftovers"],
+            # An earlier version's shim, which may still be at work, writes none of these.
+            tally=tally_of(record["tally"]) if "tally" in record else Tally(),
+            error=record.get("error", ""),
+            ended_at=record.get("ended_at", 0.0),
         )
 
 

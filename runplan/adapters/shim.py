@@ -48,12 +48,14 @@ def supervise(launch: Launch, files: DispatchFiles, *, me: str, subreaper: bool)
     """Start the process, see it through, and write how it ended; `me` is the identity of this process."""
     with _Signals() as signals:
         files.write_shim(me)
-        intake = Intake(out=files.out, err=files.err, cap=launch.log_cap, read=reader_of(launch.reader))
+        read, rest = reader_of(launch.reader), rest_of(launch.reader, files)
+        intake = Intake(out=files.out, err=files.err, cap=launch.log_cap, read=read, rest=rest)
         try:
             agent, out, err = _start(launch)
         except (OSError, ValueError) as error:
             message = f"cannot start {launch.argv[0]!r}: {error}"
-            files.write_exit(Outcome(ending=Ending.MISSING, code=None, signal=None, message=message))
+            missing = Outcome(ending=Ending.MISSING, code=None, signal=None, message=message, ended_at=time.time())
+            files.write_exit(missing)
             return
         supervision = _Supervision(launch, agent, intake, signals, subreaper=subreaper)
         supervision.listen(out, intake.take_out)
@@ -96,6 +98,13 @@ def reader_of(name: str) -> Reader:
         return _tells_nothing
     reader: Reader = importlib.import_module(f"runplan.adapters.agents.{name}").read
     return reader
+
+
+def rest_of(name: str, files: DispatchFiles) -> Callable[[], tuple[AgentEvent, ...]]:
+    """What this kind of agent tells elsewhere than in its output, asked when it has ended."""
+    module = importlib.import_module(f"runplan.adapters.agents.{name}") if name else None
+    finish = getattr(module, "finish", None)
+    return (lambda: finish(files.directory)) if finish else tuple
 
 
 def _tells_nothing(line: bytes) -> tuple[AgentEvent, ...]:  # noqa: ARG001
@@ -284,4 +293,7 @@ class _Supervision:
             events_left_out=self._intake.harvest.left_out,
             output_bytes=self._intake.size,
             leftovers=leftovers,
+            tally=self._intake.harvest.tally,
+            error=self._intake.error,
+            ended_at=time.time(),
         )

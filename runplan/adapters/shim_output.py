@@ -6,7 +6,8 @@ import contextlib
 import os
 from typing import TYPE_CHECKING
 
-from runplan.core.dispatch import AgentEvent, Message, Spent, ToolUsed
+from runplan.core.agentevents import AgentEvent, Unread
+from runplan.core.tally import Folding, Tally
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,11 +21,11 @@ LOG_TAIL = 256 * 1024
 #: A longer line is cut before it is read for events; the log has it whole.
 LONGEST_LINE = 10 * 1024 * 1024
 
-#: What is kept of the end of the agent's message, in characters.
-MESSAGE_TAIL = 1024 * 1024
+#: What is kept of the end of standard error for whoever judges the ending, in bytes.
+ERROR_TAIL = 4 * 1024
 
-#: Different tool events kept; the rest is counted.
-MOST_TOOLS = 5_000
+#: What a reader raises when it meets what nobody thought of.
+MISREAD = (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 
 
 class CappedLog:
@@ -104,56 +105,57 @@ class Lines:
 
 
 class Harvest:
-    """What the lines told: the end of the message, the tools used, the last usage."""
+    """What the lines told; a line that its reader cannot stomach is one of an unknown form."""
 
     def __init__(self, read: Reader) -> None:
         self._read = read
-        self._pieces: list[str] = []
-        self._length = 0
-        self._tools: dict[ToolUsed, None] = {}
-        self._spent: Spent | None = None
-        self.left_out = 0  #: tool events beyond MOST_TOOLS
+        self._folding = Folding()
 
     def take(self, line: bytes) -> None:
-        for event in self._read(line):
-            match event:
-                case Message(text=text):
-                    self._say(text)
-                case ToolUsed():
-                    self._use(event)
-                case Spent():
-                    self._spent = event
+        try:
+            events = self._read(line)
+        except MISREAD:
+            events = (Unread(),)
+        self.take_events(events)
+
+    def take_events(self, events: tuple[AgentEvent, ...]) -> None:
+        """Add what was told elsewhere than in a line."""
+        for event in events:
+            self._folding.take(event)
 
     @property
     def message(self) -> str:
-        return "".join(self._pieces)[-MESSAGE_TAIL:]
+        return self._folding.message
 
     @property
     def events(self) -> tuple[AgentEvent, ...]:
-        return (*self._tools, self._spent) if self._spent else tuple(self._tools)
+        return self._folding.events
 
-    def _say(self, text: str) -> None:
-        self._pieces.append(text[-MESSAGE_TAIL:])
-        self._length += len(self._pieces[-1])
-        if self._length > 2 * MESSAGE_TAIL:
-            self._pieces = [self.message]
-            self._length = len(self._pieces[0])
+    @property
+    def left_out(self) -> int:
+        """Tool events beyond what is kept."""
+        return self._folding.left_out
 
-    def _use(self, event: ToolUsed) -> None:
-        if event in self._tools or len(self._tools) < MOST_TOOLS:
-            self._tools[event] = None
-        else:
-            self.left_out += 1
+    @property
+    def tally(self) -> Tally:
+        return self._folding.tally
 
 
 class Intake:
-    """All that comes out of one agent: standard output is logged and read, standard error is logged."""
+    """All that comes out of one agent: standard output is logged and read, standard error is logged.
 
-    def __init__(self, *, out: Path, err: Path, cap: int, read: Reader) -> None:
+    `rest` is asked at the end for what the agent told elsewhere.
+    """
+
+    def __init__(
+        self, *, out: Path, err: Path, cap: int, read: Reader, rest: Callable[[], tuple[AgentEvent, ...]] = tuple
+    ) -> None:
         self.harvest = Harvest(read)
         self._lines = Lines(self.harvest.take)
         self._out = CappedLog(out, cap=cap)
         self._err = CappedLog(err, cap=cap)
+        self._last_error = b""
+        self._rest = rest
 
     def take_out(self, chunk: bytes) -> None:
         self._out.write(chunk)
@@ -161,11 +163,19 @@ class Intake:
 
     def take_err(self, chunk: bytes) -> None:
         self._err.write(chunk)
+        self._last_error = (self._last_error + chunk[-ERROR_TAIL:])[-ERROR_TAIL:]
 
     def finish(self) -> None:
         self._lines.finish()
+        with contextlib.suppress(*MISREAD, OSError):
+            self.harvest.take_events(self._rest())
         self._out.close()
         self._err.close()
+
+    @property
+    def error(self) -> str:
+        """The end of standard error."""
+        return self._last_error.decode(errors="replace")
 
     @property
     def size(self) -> int:

@@ -46,6 +46,9 @@ class AgentTable:
     argv: tuple[str, ...] = ()
     script: str = ""
     env: tuple[str, ...] = ()  #: names of further environment variables it is given
+    model: str = ""  #: "" leaves the choice to the program
+    args: tuple[str, ...] = ()  #: further arguments for its program
+    private: bool | None = None  #: a configuration of its own for each dispatch; None: when a key is at hand
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,7 +224,9 @@ def _table(origin: str, agent: str, values: dict[str, Any]) -> AgentTable:
 
 
 def _missing(table: AgentTable) -> str:
-    """What a table of this kind still needs."""
+    """What a table of this kind still needs, or cannot have."""
+    if table.kind in ("command", "script") and (table.model or table.args or table.private is not None):
+        return f"a {table.kind} takes neither model nor args nor private; they are for the built-in agents"
     if table.kind == "command" and not table.argv:
         return 'a command needs argv = ["program", "argument"]'
     if table.kind == "script" and not table.script:

@@ -5,7 +5,13 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TypeAlias
 
+from runplan.core.agentevents import AgentEvent as AgentEvent
+from runplan.core.agentevents import Message as Message
+from runplan.core.agentevents import Spent as Spent
+from runplan.core.agentevents import ToolUsed as ToolUsed
+from runplan.core.agentevents import Usage as Usage
 from runplan.core.quickclass import dataclass
+from runplan.core.tally import Tally
 
 
 class Role(StrEnum):
@@ -48,40 +54,6 @@ class Launch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
-    """What a dispatch has cost."""
-
-    input_tokens: int = 0
-    output_tokens: int = 0
-    usd: float = 0.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolUsed:
-    """The agent says it used a tool; the only ground on which a changed file is laid at its door."""
-
-    tool: str
-    path: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
-    """A piece of the agent's message."""
-
-    text: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spent:
-    """Usage so far."""
-
-    usage: Usage
-
-
-AgentEvent: TypeAlias = ToolUsed | Message | Spent
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """What an agent's process did: read back from what its shim wrote."""
 
@@ -93,6 +65,9 @@ class Outcome:
     events_left_out: int = 0  #: tool events beyond that bound
     output_bytes: int = 0
     leftovers: int = 0  #: descendants that had to be ended after it
+    tally: Tally = Tally()  #: what its lines told
+    error: str = ""  #: the end of what it wrote to standard error
+    ended_at: float = 0.0  #: when that was, in seconds since the epoch; 0 when nobody knows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

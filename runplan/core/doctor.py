@@ -91,12 +91,9 @@ def _worktrees(place: Place) -> Check:
 
 
 def _agent(cast: Cast) -> Check:
-    if not cast.dispatched:
-        detail = f"{cast.agent}: this version dispatches it only as a command"
-        remedy = f'give [agents.{cast.agent}] in runplan.toml kind = "command" and an argv; docs/agents.md shows how'
-        return Check(name=cast.role, ok=False, detail=detail, remedy=remedy)
     if cast.found:
-        return Check(name=cast.role, ok=True, detail=f"{cast.agent} ({cast.program})")
+        version = f" {cast.version}" if cast.version else ""
+        return Check(name=cast.role, ok=True, detail=f"{cast.agent} ({cast.program}{version})")
     remedy = f"install {cast.program}, or name another agent: agents.{cast.role}"
     detail = f"{cast.agent}: {cast.program} was not found"
     return Check(name=cast.role, ok=False, detail=detail, remedy=remedy)

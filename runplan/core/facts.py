@@ -13,29 +13,6 @@ if TYPE_CHECKING:
 #: The agents that can be looked for by name, in the order they are suggested.
 PROGRAMS = ("claude", "codex", "gemini", "opencode", "qwen", "aider", "mini")
 
-#: How each is called as a `command` agent: argv, and the variables it needs of the caller's environment.
-WRAPPED: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "claude": (("claude", "-p", "--dangerously-skip-permissions"), ("ANTHROPIC_API_KEY", "CLAUDE_CODE_OAUTH_TOKEN")),
-    "codex": (
-        ("codex", "exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "-"),
-        ("OPENAI_API_KEY",),
-    ),
-    "gemini": (("gemini", "--skip-trust", "--approval-mode", "yolo"), ("GEMINI_API_KEY",)),
-    "opencode": (("opencode", "run", "--auto"), ()),
-    "qwen": (
-        ("qwen", "--auth-type", "openai", "--approval-mode", "yolo"),
-        ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_MODEL"),
-    ),
-    "aider": (
-        ("sh", "-c", 'exec aider --message-file "$RUNPLAN_PROMPT" --yes-always --no-pretty --no-stream'),
-        ("ANTHROPIC_API_KEY", "OPENAI_API_KEY"),
-    ),
-    "mini": (
-        ("sh", "-c", 'exec mini -y --exit-immediately -t "$(cat "$RUNPLAN_PROMPT")"'),
-        ("ANTHROPIC_API_KEY", "OPENAI_API_KEY"),
-    ),
-}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
@@ -72,4 +49,4 @@ class Cast:
     agent: str
     program: str  #: the program or script file that was looked for
     found: bool
-    dispatched: bool = True  #: whether this version can dispatch its kind
+    version: str = ""  #: what the program says; "" when it was not asked or said nothing

@@ -17,9 +17,6 @@ if TYPE_CHECKING:
 #: The built-in agents: what a table's `kind` may say, and what may be named without a table.
 KINDS = ("claude", "codex", "gemini", "opencode", "qwen", "aider", "mini", "command", "script")
 
-#: The kinds that can be dispatched today; the others are wrapped in a table of kind "command".
-DISPATCHED = ("command", "script")
-
 LANDINGS = ("cherry-pick", "pr", "direct")
 
 
@@ -247,6 +244,15 @@ AGENT_KEYS: tuple[Key, ...] = (
         shape=Shape.LIST,
         default=(),
         why="names of further environment variables it is given",
+    ),
+    Key(section="agents.*", name="model", default="", rule=values.not_empty, why="the model it is asked to use"),
+    Key(section="agents.*", name="args", shape=Shape.LIST, default=(), why="further arguments for its program"),
+    Key(
+        section="agents.*",
+        name="private",
+        shape=Shape.FLAG,
+        default=False,
+        why="a configuration of its own for each dispatch; unset: when its key is in the environment",
     ),
 )
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from runplan.core.facts import WRAPPED
 from runplan.core.keys import KEYS, SECTIONS, Key
 
 if TYPE_CHECKING:
@@ -60,17 +59,7 @@ def init_text(facts: Facts) -> str:
         found["tests.command"] = facts.tests.command
     cast = casting(facts.installed)
     notes = {} if facts.installed else {"agents": _NO_AGENT}
-    return _document(_INIT_HEAD, found | cast, notes=notes, tables=_tables(cast))
-
-
-def _tables(cast: Mapping[str, object]) -> str:
-    """A table for each agent that was cast: its command line, run with every permission in a worktree of its own."""
-    return "".join(
-        f"\n[agents.{name}]\n"
-        f'kind = "command"\nargv = {toml(WRAPPED[name][0])}\n'
-        f"env = {toml(WRAPPED[name][1])}  # passed on from your environment\n"
-        for name in dict.fromkeys(str(agent) for agent in cast.values())
-    )
+    return _document(_INIT_HEAD, found | cast, notes=notes)
 
 
 def casting(installed: tuple[str, ...]) -> dict[str, object]:
@@ -81,11 +70,11 @@ def casting(installed: tuple[str, ...]) -> dict[str, object]:
     return {"agents.implementer": first, "agents.verifier": second, "agents.planner": first}
 
 
-def _document(head: str, values: Mapping[str, object], *, notes: Mapping[str, str], tables: str = "") -> str:
+def _document(head: str, values: Mapping[str, object], *, notes: Mapping[str, str]) -> str:
     parts = [head]
     for section in SECTIONS:
         lines = "".join(_line(key, values) for key in KEYS if key.section == section)
-        example = (tables.lstrip("\n") or _EXAMPLE) if section == "agents" else ""
+        example = _EXAMPLE if section == "agents" else ""
         parts.append(f"[{section}]\n{notes.get(section, '')}{lines}{example and chr(10) + example}")
     return "\n".join(parts)
 

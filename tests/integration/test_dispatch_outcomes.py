@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.adapters.shim_output import LOG_TAIL, MESSAGE_TAIL
+from runplan.adapters.shim_output import LOG_TAIL
 from runplan.core.dispatch import Ending, NeverStarted, Running
+from runplan.core.tally import MESSAGE_TAIL
 from runplan.core.errors import Unreachable
 from tests.support.dispatching import Stage, stage, until
 

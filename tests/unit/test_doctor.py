@@ -116,6 +116,12 @@ def test_no_tests_at_all_is_no_fault_but_said() -> None:
     assert "gates are skipped" in check(bare, settings(), place=PLACE, cast=CAST)[-2].detail
 
 
+def test_an_agent_is_named_with_its_program_and_version() -> None:
+    cast = Cast(role="verifier", agent="judge", program="codex", found=True, version="0.166.0")
+    told = {each.name: each.detail for each in check(HEALTHY, TESTED, place=PLACE, cast=[cast])}
+    assert told["verifier"] == "judge (codex 0.166.0)"
+
+
 def test_a_missing_agent_is_named_with_its_role() -> None:
     (fault,) = faults(cast=[Cast(role="verifier", agent="local", program="tools/agent", found=False)])
     assert fault.name == "verifier"

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from runplan.core.config import Layer, settle
-from runplan.core.facts import PROGRAMS, WRAPPED, Facts
+from runplan.core.facts import PROGRAMS, Facts
 from runplan.core.gitfacts import Identity
-from runplan.core.keys import KEYS
+from runplan.core.keys import KEYS, KINDS
 from runplan.core.settingstext import defaults_text, init_text, toml
 from runplan.core.testinfra import Infrastructure
 
@@ -56,10 +56,6 @@ def test_init_sets_what_was_found_and_leaves_the_rest_commented() -> None:
             "implementer": "codex",
             "verifier": "aider",
             "planner": "codex",
-            **{
-                name: {"kind": "command", "argv": list(WRAPPED[name][0]), "env": list(WRAPPED[name][1])}
-                for name in ("codex", "aider")
-            },
         },
         "tests": {"command": "make test"},
         "limits": {},
@@ -85,8 +81,8 @@ def test_one_agent_alone_plays_every_role() -> None:
     assert {agents[role] for role in ("implementer", "verifier", "planner")} == {"claude"}
 
 
-def test_every_known_program_can_be_wrapped() -> None:
-    assert WRAPPED.keys() == set(PROGRAMS)
+def test_every_known_program_is_a_kind_of_agent() -> None:
+    assert set(PROGRAMS) | {"command", "script"} == set(KINDS)
 
 
 def test_without_any_agent_init_says_so_and_shows_a_command() -> None:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from runplan.adapters.agents import command, script
-from runplan.adapters.shim_output import LONGEST_LINE, MESSAGE_TAIL, MOST_TOOLS, Harvest, Lines
+from runplan.adapters.shim_output import ERROR_TAIL, LONGEST_LINE, Harvest, Intake, Lines
 from runplan.core.dispatch import AgentEvent, Message, Spent, ToolUsed, Usage
+from runplan.core.tally import MESSAGE_TAIL, MOST_TOOLS
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def lines_of(*chunks: bytes) -> list[bytes]:
@@ -51,7 +57,7 @@ def test_the_end_of_the_message_is_kept() -> None:
     assert harvest.message.endswith(f"{number:0999d}\nlast\n")
 
 
-def test_tools_are_kept_once_each_up_to_a_bound_and_usage_is_the_last_said() -> None:
+def test_tools_are_kept_once_each_up_to_a_bound_and_usage_adds_up() -> None:
     said: list[tuple[AgentEvent, ...]] = [
         (ToolUsed(tool="write", path="a"), ToolUsed(tool="write", path="b")),
         (Spent(usage=Usage(input_tokens=1)),),
@@ -64,7 +70,7 @@ def test_tools_are_kept_once_each_up_to_a_bound_and_usage_is_the_last_said() -> 
     assert harvest.events == (
         ToolUsed(tool="write", path="a"),
         ToolUsed(tool="write", path="b"),
-        Spent(usage=Usage(input_tokens=5)),
+        Spent(usage=Usage(input_tokens=6), total=True),
     )
     assert harvest.left_out == 0
 
@@ -77,6 +83,48 @@ def test_tools_beyond_the_bound_are_counted() -> None:
 
     assert len(harvest.events) == MOST_TOOLS
     assert harvest.left_out == 3
+
+
+@pytest.mark.parametrize("error", [KeyError, TypeError, RecursionError, OverflowError, UnicodeError, AssertionError])
+def test_a_line_that_its_reader_cannot_stomach_counts_as_unread_and_the_next_is_read(error: type[Exception]) -> None:
+    def read(line: bytes) -> tuple[AgentEvent, ...]:
+        if line == b"bad":
+            raise error("bad")
+        return (Message(text=line.decode()),)
+
+    harvest = Harvest(read)
+    for line in (b"a", b"bad", b"b"):
+        harvest.take(line)
+
+    assert (harvest.message, harvest.tally.unread) == ("ab", 1)
+
+
+def test_the_end_of_standard_error_is_kept_apart_and_bounded(tmp_path: Path) -> None:
+    intake = Intake(out=tmp_path / "out", err=tmp_path / "err", cap=100, read=command.read)
+    for _ in range(3):
+        intake.take_err(b"x" * ERROR_TAIL)
+    intake.take_err("the end ä".encode())
+    intake.finish()
+
+    assert intake.error.endswith("xthe end ä")
+    assert len(intake.error) <= ERROR_TAIL
+
+
+def test_what_is_told_elsewhere_is_asked_for_at_the_end_and_may_fail(tmp_path: Path) -> None:
+    def told() -> tuple[AgentEvent, ...]:
+        return (Message(text="from a file", final=True),)
+
+    def broken() -> tuple[AgentEvent, ...]:
+        raise ValueError("broken")
+
+    messages = []
+    for rest in (told, broken):
+        intake = Intake(out=tmp_path / "out", err=tmp_path / "err", cap=100, read=command.read, rest=rest)
+        intake.take_out(b"line\n")
+        intake.finish()
+        messages.append(intake.harvest.message)
+
+    assert messages == ["from a file", "line\n"]
 
 
 @pytest.mark.parametrize(

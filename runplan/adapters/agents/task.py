@@ -1,15 +1,30 @@
-"""What an agent's module is told when it has to say how its program is started."""
+"""What an agent's module is told when it has to say how its program is started, and what all of them share."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from runplan.core.dispatch import Role
 from runplan.core.quickclass import dataclass
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
-    from runplan.core.dispatch import Role
+    from runplan.core.config import AgentTable
+
+#: The roles that change files; everybody else only reads.
+WRITERS = (Role.IMPLEMENT, Role.FIX)
+
+#: The variables in which each provider's key and address are kept, by the word before the slash of a model's name.
+PROVIDERS: dict[str, tuple[str, ...]] = {
+    "openai": ("OPENAI_API_KEY", "OPENAI_API_BASE", "OPENAI_BASE_URL"),
+    "anthropic": ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"),
+    "gemini": ("GEMINI_API_KEY",),
+    "google": ("GOOGLE_GENERATIVE_AI_API_KEY", "GEMINI_API_KEY"),
+    "openrouter": ("OPENROUTER_API_KEY",),
+    "deepseek": ("DEEPSEEK_API_KEY",),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,3 +36,30 @@ class Task:
     cycle: int  #: from 1; grows with each fix
     root: Path  #: the main checkout
     directory: Path  #: the directory of the dispatch, for files that the program needs
+    keyed: bool = False  #: whether one of its keys is in the caller's environment
+    home: Path | None = None  #: the folder for its private configuration; None: the user's own is used
+
+    @property
+    def writes(self) -> bool:
+        return self.role in WRITERS
+
+    @property
+    def prompt(self) -> Path:
+        return self.directory / "prompt.md"
+
+
+def program(table: AgentTable) -> tuple[str, ...]:
+    """What is called: the program of that name, or what the settings give in its place."""
+    return table.argv or (table.kind,)
+
+
+def provider_names(model: str) -> tuple[str, ...]:
+    """The variables of the provider that serves the model; of every known one when that is not clear."""
+    prefix = model.partition("/")[0] if "/" in model else ""
+    known = PROVIDERS.get(prefix)
+    return known or tuple(dict.fromkeys(name for names in PROVIDERS.values() for name in names))
+
+
+def first_set(caller: Mapping[str, str], *names: str) -> str:
+    """The first of the names that has a value in the caller's environment; "" for none."""
+    return next((name for name in names if caller.get(name)), "")

@@ -1,0 +1,103 @@
+"""The `aider` agent: a program that edits files by its model's answer and talks in plain lines."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from runplan.adapters.agents.task import program, provider_names
+from runplan.adapters.environment import AGENT_EMAIL, AGENT_NAME
+from runplan.core.agentevents import (
+    AgentEvent,
+    Context,
+    Finished,
+    Message,
+    Retrying,
+    Spent,
+    Started,
+    ToolUsed,
+    Usage,
+)
+from runplan.core.errorwords import trouble
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from runplan.adapters.agents.task import Task
+    from runplan.core.config import AgentTable
+
+CLOSES = True
+KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "OPENROUTER_API_KEY", "DEEPSEEK_API_KEY")
+
+_BASE = (
+    *("--yes-always", "--no-pretty", "--no-stream", "--no-check-update", "--analytics-disable"),
+    *("--no-show-release-notes", "--no-gitignore", "--no-detect-urls", "--no-suggest-shell-commands"),
+    *("--map-tokens", "0", "--chat-history-file", "/dev/null", "--input-history-file", "/dev/null"),
+    # runplan commits what is left, under its own name and without aider's.
+    *("--no-auto-commits", "--no-dirty-commits"),
+)
+_HEADS = (b"Analytics have been", b"Detected dumb terminal", b"Weak model:", b"Git repo:", b"Repo-map:")
+_TOKENS = re.compile(rb"Tokens: ([\d.]{1,12}[kM]?) sent, (?:[^.]{0,80}, )?([\d.]{1,12}[kM]?) received\.")
+_COST = re.compile(rb"\$(\d{1,9}\.\d{1,9}) message")
+_ERROR = re.compile(rb"litellm\.\w{1,60}(?:Error|Exception)\b")
+
+
+def launch(table: AgentTable, task: Task) -> tuple[str, ...]:
+    model = ("--model", table.model) if table.model else ()
+    role = () if task.writes else ("--dry-run",)
+    return (*program(table), "--message-file", str(task.prompt), *_BASE, *role, *model, *table.args)
+
+
+def environment(
+    table: AgentTable,
+    task: Task,
+    caller: Mapping[str, str],  # noqa: ARG001 - every agent is asked the same way
+) -> tuple[dict[str, str], tuple[str, ...]]:
+    return ({"HOME": str(task.home)} if task.home is not None else {}), provider_names(table.model)
+
+
+def prepare(table: AgentTable, task: Task, caller: Mapping[str, str]) -> None:  # noqa: ARG001
+    """Where it finds no identity it would write one into the configuration of the repository."""
+    if task.home is not None:
+        task.home.mkdir(parents=True, exist_ok=True)
+        identity = f"[user]\n\tname = {AGENT_NAME}\n\temail = {AGENT_EMAIL}\n"
+        (task.home / ".gitconfig").write_text(identity, encoding="utf-8")
+
+
+def read(line: bytes) -> tuple[AgentEvent, ...]:
+    """Its own lines by their beginning; every other one is a piece of the message."""
+    if line.startswith(_HEADS):
+        return ()
+    if line.startswith(b"Aider v"):
+        return (Started(version=_text(line[7:])),)
+    if line.startswith(b"Main model: "):
+        return (Started(model=_text(line[12:].partition(b" with ")[0])),)
+    if line.startswith(b"Applied edit to "):
+        return (ToolUsed(tool="edit", path=_text(line[16:])[:4_096]),)
+    if found := _TOKENS.match(line):
+        return _spent(found, line)
+    if _ERROR.match(line):
+        return (trouble(_text(line[:4_000])),)
+    if line.startswith(b"Retrying in "):
+        return (Retrying(words=_text(line[:400])),)
+    return (Message(text=_text(line) + "\n"),)
+
+
+def _spent(found: re.Match[bytes], line: bytes) -> tuple[AgentEvent, ...]:
+    """The line that stands below every whole answer, and below no other."""
+    sent, received = _count(found[1]), _count(found[2])
+    cost = _COST.search(line[:400])
+    used = Usage(input_tokens=sent, output_tokens=received, usd=float(cost[1]) if cost else 0.0)
+    return (Spent(usage=used), Context(tokens=sent), Finished(ok=True))
+
+
+def _count(told: bytes) -> int:
+    unit = {b"k": 1_000, b"M": 1_000_000}.get(told[-1:], 1)
+    try:
+        return int(float(told.rstrip(b"kM")) * unit)
+    except ValueError:
+        return 0
+
+
+def _text(said: bytes) -> str:
+    return said.decode(errors="replace").rstrip("\r")

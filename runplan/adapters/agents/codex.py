@@ -1,0 +1,125 @@
+"""The `codex` agent: `codex exec --json`."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from runplan.adapters.agents.lines import at, count, objects, record, text
+from runplan.adapters.agents.task import first_set, program
+from runplan.core.agentevents import (
+    AgentEvent,
+    Context,
+    Finished,
+    Message,
+    Retrying,
+    Spent,
+    Started,
+    ToolUsed,
+    Unread,
+    Usage,
+)
+from runplan.core.errorwords import trouble
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from runplan.adapters.agents.task import Task
+    from runplan.core.config import AgentTable
+
+CLOSES = True
+KEYS = ("OPENAI_API_KEY", "CODEX_API_KEY")
+
+_BASE = ("exec", "--json", "--skip-git-repo-check", "-c", "check_for_update_on_startup=false")
+_WRITING = ("--dangerously-bypass-approvals-and-sandbox",)
+_READING = ("-s", "read-only")
+_OPENAI = "https://api.openai.com/v1"
+_RETRY = "Reconnecting..."
+_CHARACTERS_PER_TOKEN = 4
+
+
+def launch(table: AgentTable, task: Task) -> tuple[str, ...]:
+    model = ("-m", table.model) if table.model else ()
+    return (*program(table), *_BASE, *(_WRITING if task.writes else _READING), *model, *table.args, "-")
+
+
+def environment(
+    table: AgentTable,  # noqa: ARG001 - every agent is asked the same way
+    task: Task,
+    caller: Mapping[str, str],  # noqa: ARG001
+) -> tuple[dict[str, str], tuple[str, ...]]:
+    names = (*KEYS, "OPENAI_BASE_URL")
+    if task.home is None:
+        return {}, (*names, "CODEX_HOME")
+    return {"CODEX_HOME": str(task.home / "codex")}, names
+
+
+def prepare(table: AgentTable, task: Task, caller: Mapping[str, str]) -> None:  # noqa: ARG001
+    """It takes a key from the environment only by way of a provider that names the variable."""
+    if task.home is None:
+        return
+    (task.home / "codex").mkdir(parents=True, exist_ok=True)
+    url = caller.get("OPENAI_BASE_URL") or _OPENAI
+    key = first_set(caller, *KEYS) or KEYS[0]
+    (task.home / "codex" / "config.toml").write_text(
+        f'model_provider = "runplan"\n\n[model_providers.runplan]\nname = "OpenAI"\nbase_url = {json.dumps(url)}\n'
+        f'wire_api = "responses"\nenv_key = "{key}"\n',
+        encoding="utf-8",
+    )
+
+
+def read(line: bytes) -> tuple[AgentEvent, ...]:
+    event = record(line)
+    if event is None:
+        return (Unread(),) if line.strip() else ()
+    match text(event, "type"):
+        case "thread.started":
+            return (Started(session=text(event, "thread_id")),)
+        case "turn.started" | "item.started" | "item.updated":
+            return ()
+        case "item.completed":
+            return tuple(_item(at(event, "item")))
+        case "turn.completed":
+            return (Spent(usage=_usage(at(event, "usage")), total=True), Finished(ok=True))
+        case "turn.failed":
+            words = text(event, "error", "message")
+            return (trouble(words), Finished(ok=False, words=words))
+        case "error":
+            words = text(event, "message")
+            return (Retrying(words=words),) if words.startswith(_RETRY) else (trouble(words),)
+        case _:
+            return (Unread(),)
+
+
+def _item(item: Any) -> list[AgentEvent]:
+    match text(item, "type"):
+        case "agent_message":
+            said = text(item, "text")
+            return [Message(text=said, final=True), _estimate(said)]
+        case "command_execution":
+            return [ToolUsed(tool="command"), _estimate(text(item, "command") + text(item, "aggregated_output"))]
+        case "file_change":
+            changes = list(objects(item, "changes"))
+            failed = text(item, "status") == "declined"
+            return [ToolUsed(tool="file_change", path=text(each, "path")[:4_096], denied=failed) for each in changes]
+        case "reasoning":
+            return [_estimate(text(item, "text"))]
+        case "mcp_tool_call" | "web_search" | "todo_list":
+            return [ToolUsed(tool=text(item, "type"))]
+        case "error":  # a warning, such as a model name it does not know
+            return []
+        case _:
+            return [Unread()]
+
+
+def _estimate(said: str) -> Context:
+    """It tells what it used only at the end, so how full it is has to be guessed from what went by."""
+    return Context(tokens=len(said) // _CHARACTERS_PER_TOKEN, estimated=True)
+
+
+def _usage(told: object) -> Usage:
+    return Usage(
+        input_tokens=count(told, "input_tokens"),
+        output_tokens=count(told, "output_tokens"),
+        cached_tokens=count(told, "cached_input_tokens"),
+    )

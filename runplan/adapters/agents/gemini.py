@@ -1,0 +1,138 @@
+"""The `gemini` agent: Gemini CLI with its stream of JSON events."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from runplan.adapters.agents.lines import at, count, record, text, tool
+from runplan.adapters.agents.task import program
+from runplan.core.agentevents import AgentEvent, Context, Finished, Message, Spent, Started, ToolUsed, Unread, Usage
+from runplan.core.endings import EndingKind
+from runplan.core.errorwords import trouble
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from runplan.adapters.agents.task import Task
+    from runplan.core.config import AgentTable
+
+CLOSES = True
+KEYS = ("GEMINI_API_KEY", "GOOGLE_API_KEY")
+#: Its own codes, and the provider's status less 256.
+CODES = (
+    (41, EndingKind.AUTH),
+    (53, EndingKind.MAX_TURNS),
+    (55, EndingKind.SETUP),
+    (145, EndingKind.AUTH),
+    (147, EndingKind.AUTH),
+    (173, EndingKind.LIMIT),
+    (244, EndingKind.OVERLOADED),
+    (247, EndingKind.OVERLOADED),
+)
+
+#: With an address of its own it would choose another way to log in, and fail.
+_SETTINGS = {"security": {"auth": {"selectedType": "gemini-api-key"}}, "general": {"disableAutoUpdate": True}}
+_DENIED = ("policy_violation", "permission_denied")
+_CHARACTERS_PER_TOKEN = 4
+
+
+def launch(table: AgentTable, task: Task) -> tuple[str, ...]:
+    model = ("-m", table.model) if table.model else ()
+    mode = "yolo" if task.writes else "plan"
+    return (*program(table), "--skip-trust", "-o", "stream-json", "--approval-mode", mode, *model, *table.args)
+
+
+def environment(
+    table: AgentTable,  # noqa: ARG001 - every agent is asked the same way
+    task: Task,
+    caller: Mapping[str, str],  # noqa: ARG001
+) -> tuple[dict[str, str], tuple[str, ...]]:
+    names = (*KEYS, "GOOGLE_GEMINI_BASE_URL", "GEMINI_MODEL", "GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION")
+    quiet = {"GEMINI_CLI_NO_RELAUNCH": "true"}
+    if task.home is None:
+        return quiet, (*names, "GEMINI_CLI_HOME")
+    return quiet | {"GEMINI_CLI_HOME": str(task.home)}, names
+
+
+def prepare(table: AgentTable, task: Task, caller: Mapping[str, str]) -> None:  # noqa: ARG001
+    if task.home is not None:
+        (task.home / ".gemini").mkdir(parents=True, exist_ok=True)
+        (task.home / ".gemini" / "settings.json").write_text(json.dumps(_SETTINGS), encoding="utf-8")
+
+
+def read(line: bytes) -> tuple[AgentEvent, ...]:
+    event = record(line)
+    if event is None:
+        return (Unread(),) if line.strip() else ()
+    match text(event, "type"):
+        case "init":
+            return (Started(session=text(event, "session_id"), model=text(event, "model")),)
+        case "message":
+            return _message(event)
+        case "tool_use":
+            # What is said after a tool was used is a message of its own.
+            used = tool(text(event, "tool_name"), at(event, "parameters"))
+            return (used, Message(text="", final=True))
+        case "tool_result":
+            return _result(event)
+        case "result":
+            return tuple(_ended(event))
+        case "error":  # a warning, or something its result will tell
+            return ()
+        case "" if isinstance(at(event, "response"), str):
+            return _whole(event)
+        case _:
+            return (Unread(),)
+
+
+def _message(event: dict[str, Any]) -> tuple[AgentEvent, ...]:
+    said = text(event, "content")
+    if text(event, "role") != "assistant":
+        return (_estimate(said),)
+    return (Message(text=said, final=at(event, "delta") is not True), _estimate(said))
+
+
+def _result(event: dict[str, Any]) -> tuple[AgentEvent, ...]:
+    told = _estimate(text(event, "output"))
+    if text(event, "error", "type") in _DENIED:
+        return (told, ToolUsed(tool=text(event, "tool_id")[:200], denied=True))
+    return (told,)
+
+
+def _ended(event: dict[str, Any]) -> list[AgentEvent]:
+    stats = at(event, "stats")
+    used = Usage(
+        input_tokens=count(stats, "input_tokens"),
+        output_tokens=count(stats, "output_tokens"),
+        cached_tokens=count(stats, "cached"),
+    )
+    told: list[AgentEvent] = [Spent(usage=used, total=True)]
+    if text(event, "status") == "success":
+        return [*told, Finished(ok=True)]
+    words = text(event, "error", "message")
+    return [*told, trouble(words), Finished(ok=False, words=words)]
+
+
+def _whole(event: dict[str, Any]) -> tuple[AgentEvent, ...]:
+    """The one object it prints when it is asked for `-o json`."""
+    used = Usage()
+    models = at(event, "stats", "models")
+    for told in models.values() if isinstance(models, dict) else ():
+        sent, answered = count(told, "tokens", "prompt"), count(told, "tokens", "candidates")
+        used = used.plus(
+            Usage(input_tokens=sent, output_tokens=answered, cached_tokens=count(told, "tokens", "cached"))
+        )
+    words = text(event, "error", "message")
+    return (
+        Started(session=text(event, "session_id")),
+        Spent(usage=used, total=True),
+        Message(text=text(event, "response"), final=True),
+        *((trouble(words),) if words else ()),
+        Finished(ok=not words, words=words),
+    )
+
+
+def _estimate(said: str) -> Context:
+    """It tells what it used only at the end, so how full it is has to be guessed from what went by."""
+    return Context(tokens=len(said) // _CHARACTERS_PER_TOKEN, estimated=True)

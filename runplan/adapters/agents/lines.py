@@ -1,0 +1,68 @@
+"""Reads one line of JSON of which nothing can be taken for granted."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from runplan.core.agentevents import ToolUsed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: No honest count is larger; beyond it floats are no longer exact.
+_MOST = 2**53
+
+#: Where the tools of the different programs say which file they touch.
+_PATHS = ("file_path", "filePath", "path", "notebook_path", "absolute_path")
+
+
+def record(line: bytes) -> dict[str, Any] | None:
+    """The object that the line holds; None when it holds none."""
+    if not line.lstrip().startswith(b"{"):
+        return None
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def at(tree: object, *names: str) -> Any:
+    """What lies below these names; None when there is nothing."""
+    for name in names:
+        tree = tree.get(name) if isinstance(tree, dict) else None
+    return tree
+
+
+def text(tree: object, *names: str) -> str:
+    """The text there; half a character, which JSON can spell and nobody can print, becomes a question mark."""
+    found = at(tree, *names)
+    return found.encode("utf-8", "replace").decode() if isinstance(found, str) else ""
+
+
+def count(tree: object, *names: str) -> int:
+    """The number there, if it can be one of tokens or seconds."""
+    found = at(tree, *names)
+    sound = isinstance(found, (int, float)) and not isinstance(found, bool) and 0 <= found < _MOST
+    return int(found) if sound else 0
+
+
+def money(tree: object, *names: str) -> float:
+    found = at(tree, *names)
+    sound = isinstance(found, (int, float)) and not isinstance(found, bool) and 0 <= found < _MOST
+    return float(found) if sound else 0.0
+
+
+def objects(tree: object, *names: str) -> Iterator[dict[str, Any]]:
+    """The objects of the list there."""
+    found = at(tree, *names)
+    for each in found if isinstance(found, list) else ():
+        if isinstance(each, dict):
+            yield each
+
+
+def tool(name: str, given: object, *, denied: bool = False) -> ToolUsed:
+    """The use of a tool, with the file that its input names."""
+    path = next((text(given, key) for key in _PATHS if text(given, key)), "")
+    return ToolUsed(tool=name[:200], path=path[:4_096], denied=denied)

@@ -1,0 +1,106 @@
+"""The `mini` agent: mini-swe-agent, which tells what it did in a file."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from runplan.adapters.agents.lines import at, count, money, objects, record, text
+from runplan.adapters.agents.task import program, provider_names
+from runplan.adapters.dispatch_files import read_plain
+from runplan.core.agentevents import AgentEvent, Context, Finished, Message, Spent, Started, Usage
+from runplan.core.errorwords import trouble
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from runplan.adapters.agents.task import Task
+    from runplan.core.config import AgentTable
+
+CLOSES = True
+KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "OPENROUTER_API_KEY", "DEEPSEEK_API_KEY")
+#: It has no such question.
+TELLS_VERSION = False
+
+TRAJECTORY = "trajectory.json"
+#: Linux takes 128 KiB for one argument; beyond this the prompt is named instead of given.
+LONGEST_ARGUMENT = 120 * 1024
+LARGEST_TRAJECTORY = 32 * 1024 * 1024
+
+_QUIET = {
+    "MSWEA_CONFIGURED": "true",
+    "MSWEA_COST_TRACKING": "ignore_errors",
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+}
+
+
+def launch(table: AgentTable, task: Task) -> tuple[str, ...]:
+    model = ("-m", table.model) if table.model else ()
+    trajectory = str(task.directory / TRAJECTORY)
+    return (*program(table), "-y", "--exit-immediately", "-o", trajectory, *model, *table.args, "-t", _prompt(task))
+
+
+def _prompt(task: Task) -> str:
+    said = task.prompt.read_bytes().replace(b"\0", b"")
+    if len(said) <= LONGEST_ARGUMENT:
+        return os.fsdecode(said)
+    return f"Your task is in the file {task.prompt}. Read all of it, in pieces if need be, and do what it says."
+
+
+def environment(
+    table: AgentTable,
+    task: Task,
+    caller: Mapping[str, str],  # noqa: ARG001 - every agent is asked the same way
+) -> tuple[dict[str, str], tuple[str, ...]]:
+    names = provider_names(table.model)
+    if task.home is None:
+        return _QUIET, (*names, "MSWEA_GLOBAL_CONFIG_DIR", "MSWEA_MODEL_NAME")
+    return _QUIET | {"MSWEA_GLOBAL_CONFIG_DIR": str(task.home / "mini")}, (*names, "MSWEA_MODEL_NAME")
+
+
+def prepare(table: AgentTable, task: Task, caller: Mapping[str, str]) -> None:  # noqa: ARG001
+    if task.home is not None:
+        (task.home / "mini").mkdir(parents=True, exist_ok=True)
+
+
+def read(line: bytes) -> tuple[AgentEvent, ...]:  # noqa: ARG001
+    """What it prints is for a person: the prompt, commands and their output among it."""
+    return ()
+
+
+def finish(directory: Path) -> tuple[AgentEvent, ...]:
+    """What its trajectory tells; it is written at every step."""
+    told = read_plain(directory / TRAJECTORY, largest=LARGEST_TRAJECTORY)
+    return read_trajectory(told.encode()) if told else ()
+
+
+def read_trajectory(told: bytes) -> tuple[AgentEvent, ...]:
+    trajectory = record(told)
+    if trajectory is None:
+        return ()
+    info = at(trajectory, "info")
+    used, full, model, last = Usage(usd=money(info, "model_stats", "instance_cost")), 0, "", ""
+    for message in objects(trajectory, "messages"):
+        if answer := at(message, "extra", "response"):
+            full = count(answer, "usage", "prompt_tokens")
+            cached = count(answer, "usage", "prompt_tokens_details", "cached_tokens")
+            answered = count(answer, "usage", "completion_tokens")
+            used = used.plus(Usage(input_tokens=full, output_tokens=answered, cached_tokens=cached))
+            model = text(answer, "model") or model
+        last = text(message, "extra", "exception_str") or last
+    told_events: tuple[AgentEvent, ...] = (
+        Started(model=model, version=text(info, "mini_version")),
+        Spent(usage=used, total=True),
+        Context(tokens=full),
+    )
+    return (*told_events, *_ended(text(info, "exit_status"), text(info, "submission"), last))
+
+
+def _ended(status: str, submission: str, error: str) -> tuple[AgentEvent, ...]:
+    if not status:  # it was stopped between two steps
+        return ()
+    if status == "Submitted":
+        return (Message(text=submission, final=True), Finished(ok=True))
+    words = f"{status}: {error}" if error else status
+    return (trouble(words), Finished(ok=False, words=words))

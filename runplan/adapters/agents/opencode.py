@@ -1,0 +1,133 @@
+"""The `opencode` agent: `opencode run --format json`."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from runplan.adapters.agents.lines import at, count, money, record, text, tool
+from runplan.adapters.agents.task import first_set, program, provider_names
+from runplan.core.agentevents import (
+    AgentEvent,
+    Context,
+    Finished,
+    Message,
+    Spent,
+    Started,
+    Trouble,
+    TroubleKind,
+    Unread,
+    Usage,
+)
+from runplan.core.errorwords import trouble
+from runplan.core.limittext import reset_header
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from runplan.adapters.agents.task import Task
+    from runplan.core.config import AgentTable
+
+CLOSES = True
+KEYS = ("OPENCODE_API_KEY", "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENROUTER_API_KEY")
+
+_QUIET = {"OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_MODELS_FETCH": "1"}
+_ROOMS = {"XDG_DATA_HOME": "data", "XDG_CONFIG_HOME": "config", "XDG_STATE_HOME": "state", "XDG_CACHE_HOME": "cache"}
+_DENIED = "rule which prevents"
+
+
+def launch(table: AgentTable, task: Task) -> tuple[str, ...]:
+    model = ("-m", table.model) if table.model else ()
+    # Its own `--agent plan` still commits by way of bash: what a reader may not do stands in the configuration.
+    role = ("--auto",) if task.writes else ()
+    return (*program(table), "run", "--format", "json", *role, *model, *table.args)
+
+
+def environment(
+    table: AgentTable,
+    task: Task,
+    caller: Mapping[str, str],  # noqa: ARG001 - every agent is asked the same way
+) -> tuple[dict[str, str], tuple[str, ...]]:
+    names = ("OPENCODE_API_KEY", *provider_names(table.model))
+    own = _QUIET | {"OPENCODE_CONFIG": str(_config(task))}
+    if task.home is not None:
+        own |= {name: str(task.home / folder) for name, folder in _ROOMS.items()}
+    return own, names
+
+
+def prepare(table: AgentTable, task: Task, caller: Mapping[str, str]) -> None:
+    for folder in _ROOMS.values() if task.home is not None else ():
+        assert task.home is not None
+        (task.home / folder).mkdir(parents=True, exist_ok=True)
+    settings: dict[str, object] = {"share": "disabled", "autoupdate": False}
+    if not task.writes:
+        settings["permission"] = {"bash": "deny", "edit": "deny"}
+    address = first_set(caller, "OPENAI_BASE_URL", "OPENAI_API_BASE")
+    provider, _, model = table.model.partition("/")
+    if address and model and provider == "openai":
+        options = {"baseURL": caller[address], "apiKey": "{env:OPENAI_API_KEY}"}
+        served = {"npm": "@ai-sdk/openai-compatible", "options": options, "models": {model: {}}}
+        settings["provider"] = {provider: served}
+    _config(task).write_text(json.dumps(settings), encoding="utf-8")
+
+
+def _config(task: Task) -> Any:
+    return task.directory / "opencode.json"
+
+
+def read(line: bytes) -> tuple[AgentEvent, ...]:
+    event = record(line)
+    if event is None:
+        return (Unread(),) if line.strip() else ()
+    started = Started(session=text(event, "sessionID"))
+    match text(event, "type"):
+        case "step_start":
+            return (started, Message(text="", final=True))
+        case "text":
+            return (Message(text=text(event, "part", "text") + "\n"),)
+        case "tool_use":
+            return tuple(_used(at(event, "part")))
+        case "step_finish":
+            return tuple(_step(at(event, "part")))
+        case "error":
+            told = _trouble(event)
+            return (started, told, Finished(ok=False, words=told.words))
+        case "reasoning":
+            return ()
+        case _:
+            return (Unread(),)
+
+
+def _used(part: Any) -> list[AgentEvent]:
+    name, state = text(part, "tool"), at(part, "state")
+    used: list[AgentEvent] = [tool(name, at(state, "input"))]
+    if text(state, "status") == "error" and _DENIED in text(state, "error")[:400]:
+        used.append(tool(name, at(state, "input"), denied=True))
+    return used
+
+
+def _step(part: Any) -> list[AgentEvent]:
+    tokens = at(part, "tokens")
+    cached = count(tokens, "cache", "read")
+    full = count(tokens, "input") + cached + count(tokens, "cache", "write")
+    answered = count(tokens, "output") + count(tokens, "reasoning")
+    used = Usage(input_tokens=full, output_tokens=answered, usd=money(part, "cost"), cached_tokens=cached)
+    told: list[AgentEvent] = [Spent(usage=used), Context(tokens=full)]
+    match text(part, "reason"):
+        case "tool-calls":
+            return told
+        case "stop":
+            return [*told, Finished(ok=True)]
+        case reason:  # "unknown" is what an answer that was none looks like
+            return [*told, Finished(ok=False, words=f"its last step ended with the reason {reason[:80]!r}")]
+
+
+def _trouble(event: dict[str, Any]) -> Trouble:
+    name, data = text(event, "error", "name"), at(event, "error", "data")
+    words = text(data, "message") or name
+    if name == "ContentFilterError":
+        return Trouble(kind=TroubleKind.REFUSAL, words=words)
+    headers = at(data, "responseHeaders")
+    said_at = count(event, "timestamp") / 1000
+    resets = reset_header(headers, now=said_at) if isinstance(headers, dict) and said_at else None
+    return trouble(words, status=count(data, "statusCode"), resets=resets)

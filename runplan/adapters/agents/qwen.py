@@ -1,0 +1,64 @@
+"""The `qwen` agent: Qwen Code, whose events are Claude's in shape and whose errors look like answers."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from runplan.adapters.agents import claude
+from runplan.adapters.agents.task import program
+from runplan.core.agentevents import AgentEvent, Finished, Message
+from runplan.core.endings import EndingKind
+from runplan.core.errorwords import trouble
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from runplan.adapters.agents.task import Task
+    from runplan.core.config import AgentTable
+
+CLOSES = True
+KEYS = ("OPENAI_API_KEY",)
+CODES = ((53, EndingKind.MAX_TURNS),)
+
+_ERROR = "[API Error"
+#: It signs commits with its own name unless told not to.
+_SETTINGS = {"general": {"gitCoAuthor": False, "disableAutoUpdate": True}}
+
+
+def launch(table: AgentTable, task: Task) -> tuple[str, ...]:
+    model = ("-m", table.model) if table.model else ()
+    mode = "yolo" if task.writes else "plan"
+    # With a key in hand it is told to use it; else it goes by the login it knows.
+    auth = ("--auth-type", "openai") if task.keyed else ()
+    return (*program(table), *auth, "-o", "stream-json", "--approval-mode", mode, *model, *table.args)
+
+
+def environment(
+    table: AgentTable,  # noqa: ARG001 - every agent is asked the same way
+    task: Task,
+    caller: Mapping[str, str],  # noqa: ARG001
+) -> tuple[dict[str, str], tuple[str, ...]]:
+    names = (*KEYS, "OPENAI_BASE_URL", "OPENAI_MODEL")
+    quiet = {"QWEN_CODE_NO_RELAUNCH": "true"}
+    if task.home is None:
+        return quiet | {"QWEN_CODE_SYSTEM_SETTINGS_PATH": str(task.directory / "qwen.json")}, names
+    return quiet | {"HOME": str(task.home)}, names
+
+
+def prepare(table: AgentTable, task: Task, caller: Mapping[str, str]) -> None:  # noqa: ARG001
+    file = task.directory / "qwen.json"
+    if task.home is not None:
+        (task.home / ".qwen").mkdir(parents=True, exist_ok=True)
+        file = task.home / ".qwen" / "settings.json"
+    file.write_text(json.dumps(_SETTINGS), encoding="utf-8")
+
+
+def read(line: bytes) -> tuple[AgentEvent, ...]:
+    """As Claude's, but an answer that is an error is one."""
+    told = claude.read(line)
+    error = next((each.text for each in told if isinstance(each, Message) and each.final), "")
+    if not error.startswith(_ERROR):
+        return told
+    kept = [each for each in told if not isinstance(each, (Finished, Message))]
+    return (*kept, trouble(error), Finished(ok=False, words=error))

@@ -1,0 +1,182 @@
+"""How an agent's work ended: judged from what it told and from what became of its process.
+
+Structured fields come first, then the text of its final error. No exit code proves anything by itself.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from runplan.core.agentevents import TroubleKind
+from runplan.core.dispatch import Ending
+from runplan.core.errorwords import kind_of, trouble
+from runplan.core.limittext import FARTHEST_S, reset_time
+from runplan.core.quickclass import dataclass
+
+if TYPE_CHECKING:
+    from datetime import tzinfo
+
+    from runplan.core.agentevents import Trouble
+    from runplan.core.dispatch import Outcome
+
+
+class EndingKind(StrEnum):
+    """The closed list of ways in which an agent's work ends."""
+
+    SUCCESS = "success"
+    REFUSAL = "refusal"  #: the model or its provider will not do this
+    AUTH = "auth"  #: no valid key or login
+    LIMIT = "limit"  #: a quota is used up; come back when it resets
+    OVERLOADED = "overloaded"  #: the provider is busy, failing or out of reach; it passes
+    MAX_TURNS = "max-turns"
+    CONTEXT = "context"  #: the conversation no longer fitted
+    BUDGET = "budget"
+    SETUP = "setup"  #: unknown model, no credit, root, untrusted folder, no program: for a person to mend
+    DENIED = "denied"  #: it was to write, and a tool was denied
+    CRASHED = "crashed"  #: an error without a better name, or an end without an end event
+    KILLED = "killed"  #: by a signal, by us on request, or together with its shim
+    SILENT = "silent"
+    TIMED_OUT = "timed-out"
+    NO_OUTPUT = "no-output"  #: it said it was done, and said nothing else
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentEnding:
+    """The judgement."""
+
+    kind: EndingKind
+    words: str = ""  #: the program's own words for it, or ours; one line
+    resets: float | None = None  #: of a limit, when it is known; in seconds since the epoch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """What has to be known of an agent and its role to judge an ending."""
+
+    closes: bool = False  #: its program has an end event, without which nothing ended well
+    answers: bool = False  #: it is expected to leave a message
+    writes: bool = False  #: its role is to change files, so a tool that was denied is missed
+    codes: tuple[tuple[int, EndingKind], ...] = ()  #: what its exit codes mean when it said nothing better
+    zone: tzinfo | None = None  #: of the clock times it names; UTC when unknown
+
+
+_OURS = {Ending.TIMEOUT: EndingKind.TIMED_OUT, Ending.SILENT: EndingKind.SILENT}
+_GONE = {
+    Ending.ENDED: (EndingKind.KILLED, "ended on request"),
+    Ending.LOST: (EndingKind.KILLED, "lost together with its shim"),
+}
+#: What a wait for the provider has to be about to excuse a silence.
+_EXCUSES = (TroubleKind.LIMIT, TroubleKind.OVERLOADED, TroubleKind.AUTH)
+#: 128 + SIGINT, SIGKILL, SIGTERM: the way in which shells and node tell of a signal.
+_SIGNALLED = (130, 137, 143)
+_WORDS = 600
+
+
+def judge(outcome: Outcome, profile: Profile) -> AgentEnding:
+    """How the dispatch ended."""
+    tally = outcome.tally
+    if outcome.ending in _OURS:
+        return _stopped(outcome, profile)
+    if outcome.ending in _GONE:
+        kind, words = _GONE[outcome.ending]
+        return AgentEnding(kind=kind, words=words)
+    if outcome.ending is Ending.MISSING:
+        return AgentEnding(kind=EndingKind.SETUP, words=_line(outcome.message))
+    if tally.finished is not None and tally.finished.ok:
+        return _finished(outcome, profile)
+    if tally.troubles:
+        return _troubled(outcome, profile)
+    if tally.finished is not None:
+        return AgentEnding(kind=EndingKind.CRASHED, words=_line(tally.finished.words) or _exit(outcome))
+    return _unfinished(outcome, profile)
+
+
+def _stopped(outcome: Outcome, profile: Profile) -> AgentEnding:
+    """Ended by our own clock; the provider is to blame when the agent was waiting for it."""
+    waiting = outcome.tally.waiting
+    if waiting and (kind := trouble(waiting).kind) in _EXCUSES:
+        return AgentEnding(kind=EndingKind(kind), words=_line(waiting), resets=_resets(waiting, outcome, profile))
+    return AgentEnding(kind=_OURS[outcome.ending])
+
+
+def _finished(outcome: Outcome, profile: Profile) -> AgentEnding:
+    if outcome.ending is Ending.SIGNALLED:
+        return AgentEnding(kind=EndingKind.KILLED, words=_exit(outcome))
+    if outcome.code:
+        return AgentEnding(kind=EndingKind.CRASHED, words=f"{_exit(outcome)}, although it said it had ended well")
+    if profile.writes and outcome.tally.denied:
+        tools = ", ".join(dict.fromkeys(tool.tool for tool in outcome.tally.denied))
+        return AgentEnding(kind=EndingKind.DENIED, words=_line(f"not allowed to use {tools}"))
+    return _spoken(outcome, profile)
+
+
+def _spoken(outcome: Outcome, profile: Profile) -> AgentEnding:
+    if profile.answers and not outcome.message.strip():
+        return AgentEnding(kind=EndingKind.NO_OUTPUT, words="it ended without a message")
+    return AgentEnding(kind=EndingKind.SUCCESS)
+
+
+def _troubled(outcome: Outcome, profile: Profile) -> AgentEnding:
+    """The last trouble whose kind is known, the end event's words first."""
+    told = outcome.tally.troubles
+    known = [each for each in told if each.kind is not TroubleKind.UNKNOWN]
+    if not known:
+        return AgentEnding(kind=EndingKind.CRASHED, words=_line(told[-1].words))
+    last = known[-1]
+    kind = EndingKind(last.kind)
+    resets = _limit_ends(known, outcome, profile) if last.kind is TroubleKind.LIMIT else None
+    return AgentEnding(kind=kind, words=_line(last.words), resets=resets)
+
+
+def _limit_ends(told: list[Trouble], outcome: Outcome, profile: Profile) -> float | None:
+    limits = [each for each in told if each.kind is TroubleKind.LIMIT]
+    given = [each.resets for each in limits if each.resets is not None]
+    for when in reversed(given):
+        if not outcome.ended_at or outcome.ended_at < when <= outcome.ended_at + FARTHEST_S:
+            return when
+    read = (_resets(each.words, outcome, profile) for each in reversed(limits))
+    return next((each for each in read if each is not None), None)
+
+
+def _unfinished(outcome: Outcome, profile: Profile) -> AgentEnding:
+    if outcome.ending is Ending.SIGNALLED:
+        return AgentEnding(kind=EndingKind.KILLED, words=_exit(outcome))
+    if outcome.code:
+        return _failed(outcome, profile)
+    if not profile.closes:
+        return _spoken(outcome, profile)
+    if not outcome.message.strip() and not outcome.events:
+        return AgentEnding(kind=EndingKind.NO_OUTPUT, words="it ended without a word")
+    return AgentEnding(kind=EndingKind.CRASHED, words="it ended without its end event")
+
+
+def _failed(outcome: Outcome, profile: Profile) -> AgentEnding:
+    words = _line(outcome.error) or _exit(outcome)
+    for code, kind in profile.codes:
+        if code == outcome.code:
+            return AgentEnding(kind=kind, words=words, resets=_resets(outcome.error, outcome, profile))
+    if outcome.code in _SIGNALLED:
+        return AgentEnding(kind=EndingKind.KILLED, words=_exit(outcome))
+    kind_said = kind_of(_last_words(outcome.error)) if profile.answers else TroubleKind.UNKNOWN
+    if kind_said is TroubleKind.UNKNOWN:
+        return AgentEnding(kind=EndingKind.CRASHED, words=words)
+    return AgentEnding(kind=EndingKind(kind_said), words=words, resets=_resets(outcome.error, outcome, profile))
+
+
+def _last_words(error: str) -> str:
+    """The last paragraph of standard error; what stands before it are warnings."""
+    return re.split(r"\n\s*\n", error.strip())[-1][-_WORDS:]
+
+
+def _resets(words: str, outcome: Outcome, profile: Profile) -> float | None:
+    return reset_time(words, now=outcome.ended_at, zone=profile.zone) if outcome.ended_at else None
+
+
+def _exit(outcome: Outcome) -> str:
+    return f"ended by signal {outcome.signal}" if outcome.code is None else f"exit code {outcome.code}"
+
+
+def _line(words: str) -> str:
+    return " ".join(words[-_WORDS:].split())

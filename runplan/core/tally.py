@@ -1,0 +1,188 @@
+"""What an agent told in all, folded from its events in bounded memory."""
+
+from __future__ import annotations
+
+from runplan.core.agentevents import (
+    AgentEvent,
+    Context,
+    Finished,
+    Message,
+    Retrying,
+    Spent,
+    Started,
+    ToolUsed,
+    Trouble,
+    Unread,
+    Usage,
+)
+from runplan.core.quickclass import dataclass
+
+#: What is kept of the end of the agent's message, in characters.
+MESSAGE_TAIL = 1024 * 1024
+
+#: Different tool events kept; the rest is counted.
+MOST_TOOLS = 5_000
+
+#: Denied tools and troubles kept; the first and the last ones tell enough.
+MOST_DENIED = 100
+MOST_TROUBLES = 8
+
+#: What is kept of the words of an error, of a name, and how many messages' usage may still be corrected.
+WORDS = 4_000
+NAME = 200
+CORRECTABLE = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tally:
+    """What the lines of one dispatch told, besides its message and its tools."""
+
+    session: str = ""
+    model: str = ""
+    version: str = ""
+    usage: Usage = Usage()
+    context: int = 0  #: tokens in the main conversation when it was last told
+    window: int = 0  #: 0 when nobody said
+    estimated: bool = False  #: `context` is a guess that leaves the prompt out
+    troubles: tuple[Trouble, ...] = ()
+    finished: Finished | None = None
+    denied: tuple[ToolUsed, ...] = ()
+    retries: int = 0
+    waiting: str = ""  #: the words of a retry after which nothing else came
+    unread: int = 0  #: lines of an unknown form
+
+
+class Folding:
+    """Takes events one by one."""
+
+    def __init__(self) -> None:
+        self._pieces: list[str] = []
+        self._length = 0
+        self._tools: dict[ToolUsed, None] = {}
+        self._started = Started()
+        self._usage = Usage()
+        self._recent: dict[str, Usage] = {}
+        self._spent = False
+        self._context = self._window = 0
+        self._estimated = False
+        self._troubles: list[Trouble] = []
+        self._finished: Finished | None = None
+        self._denied: dict[ToolUsed, None] = {}
+        self._retries = 0
+        self._waiting = ""
+        self._unread = 0
+        self.left_out = 0  #: tool events beyond MOST_TOOLS
+
+    def take(self, event: AgentEvent) -> None:
+        if not isinstance(event, (Retrying, Unread)):
+            self._waiting = ""
+        match event:
+            case Message():
+                self._say(event)
+            case ToolUsed():
+                self._use(event)
+            case Spent():
+                self._spend(event)
+            case Context():
+                self._fill(event)
+            case Started():
+                self._begin(event)
+            case Trouble():
+                self._meet(event)
+            case Retrying(words=words):
+                self._retries += 1
+                self._waiting = words[:WORDS] or "waiting"
+            case Finished(ok=ok, words=words):
+                self._finished = Finished(ok=ok, words=words[:WORDS])
+            case Unread():
+                self._unread += 1
+
+    @property
+    def message(self) -> str:
+        return "".join(self._pieces)[-MESSAGE_TAIL:]
+
+    @property
+    def events(self) -> tuple[AgentEvent, ...]:
+        """The tools used, and all that was spent."""
+        spent = (Spent(usage=self._usage, total=True),) if self._spent else ()
+        return (*self._tools, *spent)
+
+    @property
+    def tally(self) -> Tally:
+        return Tally(
+            session=self._started.session,
+            model=self._started.model,
+            version=self._started.version,
+            usage=self._usage,
+            context=self._context,
+            window=self._window,
+            estimated=self._estimated,
+            troubles=tuple(self._troubles),
+            finished=self._finished,
+            denied=tuple(self._denied),
+            retries=self._retries,
+            waiting=self._waiting,
+            unread=self._unread,
+        )
+
+    def _say(self, message: Message) -> None:
+        if message.final:
+            self._pieces, self._length = [], 0
+        self._pieces.append(message.text[-MESSAGE_TAIL:])
+        self._length += len(self._pieces[-1])
+        if self._length > 2 * MESSAGE_TAIL:
+            self._pieces = [self.message]
+            self._length = len(self._pieces[0])
+
+    def _use(self, event: ToolUsed) -> None:
+        if event.denied:
+            if len(self._denied) < MOST_DENIED:
+                self._denied[event] = None
+        elif event in self._tools or len(self._tools) < MOST_TOOLS:
+            self._tools[event] = None
+        else:
+            self.left_out += 1
+
+    def _spend(self, event: Spent) -> None:
+        self._spent = True
+        if event.total:
+            self._usage = event.usage
+            self._recent.clear()
+            return
+        before = self._recent.pop(event.of, Usage()) if event.of else Usage()
+        self._usage = self._usage.plus(_less(event.usage, before))
+        if event.of:
+            self._recent[event.of] = event.usage
+            if len(self._recent) > CORRECTABLE:
+                del self._recent[next(iter(self._recent))]
+
+    def _fill(self, event: Context) -> None:
+        self._window = event.window or self._window
+        if event.tokens is not None:
+            self._context = self._context + event.tokens if event.estimated else event.tokens
+            self._estimated = event.estimated
+
+    def _begin(self, event: Started) -> None:
+        known = self._started
+        self._started = Started(
+            session=event.session[:NAME] or known.session,
+            model=event.model[:NAME] or known.model,
+            version=event.version[:NAME] or known.version,
+        )
+
+    def _meet(self, event: Trouble) -> None:
+        # A good end with an error after it was not the end.
+        if self._finished is not None and self._finished.ok:
+            self._finished = None
+        self._troubles.append(Trouble(kind=event.kind, words=event.words[:WORDS], resets=event.resets))
+        if len(self._troubles) > MOST_TROUBLES:
+            del self._troubles[1]
+
+
+def _less(usage: Usage, before: Usage) -> Usage:
+    return Usage(
+        input_tokens=usage.input_tokens - before.input_tokens,
+        output_tokens=usage.output_tokens - before.output_tokens,
+        usd=usage.usd - before.usd,
+        cached_tokens=usage.cached_tokens - before.cached_tokens,
+    )
