@@ -1,0 +1,46 @@
+"""What an agent may still use."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runplan.core.budgets import SCOPES, Budget, Cost, Left, UsedUp, left
+
+
+def test_without_a_budget_nothing_is_limited() -> None:
+    assert left({scope: Budget() for scope in SCOPES}, {"day": Cost(tokens=10**9, usd=1e6)}) == Left()
+
+
+def test_the_tightest_scope_decides() -> None:
+    budgets = {"dispatch": Budget(tokens=500), "phase": Budget(tokens=1000, usd=5.0), "day": Budget(usd=8.0)}
+    spent = {"phase": Cost(tokens=700, usd=1.0), "day": Cost(usd=7.5)}
+    assert left(budgets, spent) == Left(tokens=300, usd=0.5)
+
+
+@pytest.mark.parametrize(
+    ("budget", "used", "why"),
+    [
+        (Budget(tokens=10), Cost(tokens=10), "the plan's budget is used up: 10 of 10 tokens"),
+        (Budget(usd=1.0), Cost(usd=1.25), "the plan's budget is used up: $1.25 of $1.00"),
+        (Budget(seconds=600), Cost(seconds=660), "the plan's budget is used up: 11 of 10 minutes"),
+    ],
+)
+def test_a_budget_that_is_used_up_is_named_with_its_scope(budget: Budget, used: Cost, why: str) -> None:
+    assert left({"phase": Budget(), "plan": budget}, {"plan": used}) == UsedUp(scope="plan", why=why)
+
+
+COSTS = st.builds(Cost, tokens=st.integers(0, 1000), usd=st.floats(0, 10), seconds=st.floats(0, 1000))
+BUDGETS = st.builds(Budget, tokens=st.integers(0, 1000), usd=st.floats(0, 10), seconds=st.floats(0, 1000))
+
+
+@given(st.dictionaries(st.sampled_from(SCOPES), BUDGETS), st.dictionaries(st.sampled_from(SCOPES), COSTS), COSTS)
+def test_spending_never_leaves_more(budgets: dict[str, Budget], spent: dict[str, Cost], more: Cost) -> None:
+    before = left(budgets, spent)
+    after = left(budgets, {scope: spent.get(scope, Cost()).plus(more) for scope in SCOPES})
+    if isinstance(before, UsedUp):
+        assert isinstance(after, UsedUp)
+    elif isinstance(after, Left):
+        assert after.tokens <= before.tokens
+        assert after.usd <= before.usd
