@@ -1,0 +1,217 @@
+"""What must hold of a repository after the last start, whatever was killed: each proof returns what is wrong."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import sqlite3
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tests.chaos.scenes import EDITED, NOTES
+from tests.chaos.ways import MAIN
+from tests.support.cli import Project, processes_of
+from tests.support.repos import Repo
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from pathlib import Path
+
+    from tests.chaos.ways import Way
+
+PARKED = "refs/runplan/parked/"
+GONE_S = 5.0  #: what a process gets to end after the one that is waited for
+#: Nobody wrote these, told by author and subject: the base of a merge in memory (candidate.py), and a branch as one
+#: commit, made to be compared with the target (containment.py).
+THROW_AWAY = (("runplan@localhost", None), ("runplan@runplan.invalid", "-"))
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """A project after its last start."""
+
+    project: Project
+    way: Way
+    phases: tuple[str, ...]
+    parks: bool  #: whether something may be kept aside here: an agent was killed, or the scene makes it so
+    undone: int = 0  #: how often each phase was taken back, to be landed again
+
+    @property
+    def target(self) -> Repo:
+        return Repo(path=self.way.target(self.project.home.parent), env=self.project.repo.env)
+
+
+@dataclass
+class Found:
+    """What is wrong; `lost` and `doubled` count phases."""
+
+    wrong: list[str] = field(default_factory=list)
+    lost: int = 0
+    doubled: int = 0
+
+
+def examine(evidence: Evidence) -> Found:
+    """Every proof, one after the other."""
+    found = Found()
+    for phase in evidence.phases:
+        count = _times(evidence, phase)
+        found.lost += count == 0
+        found.doubled += count > 1
+    for proof in PROOFS:
+        found.wrong += [f"{proof.__name__}: {one}" for one in proof(evidence)]
+    return found
+
+
+def _times(evidence: Evidence, phase: str) -> int:
+    """How often a phase's change is on the target: the most that trailers, content or the tracker's record tell."""
+    subjects = [subject for subject, of in _landed(evidence) if of == phase]
+    undone = sum(subject.startswith(f"Undo phase {phase}:") for subject in subjects)
+    writes = max((subjects.count(one) for one in subjects if one.startswith(f"Write {phase} by ")), default=0) - undone
+    lines = _show(evidence, "all.txt").splitlines().count(f"phase {phase}")
+    touching = len(evidence.target.git("log", "--format=%h", MAIN, "--", f"{phase}.txt").split()) - 2 * undone
+    counts = (writes, lines, touching, 1 + undone - evidence.undone)
+    return 0 if min(counts) < 1 or _show(evidence, f"{phase}.txt") != phase else max(counts)
+
+
+def _landed(evidence: Evidence) -> list[tuple[str, str]]:
+    """(subject, phase by its trailer) of the target's commits, oldest first."""
+    form = "--format=%s%x00%(trailers:key=Runplan-Phase,valueonly,separator=%x20)"
+    rows = (line.split("\0") for line in evidence.target.git("log", "--reverse", form, MAIN).splitlines())
+    return [(subject, phase) for subject, phase in rows if phase]
+
+
+def _show(evidence: Evidence, path: str) -> str:
+    return evidence.target.git("show", f"{MAIN}:{path}", ok=False)
+
+
+# --- the proofs ---------------------------------------------------------------------------------------
+
+
+def each_phase_is_on_the_target_once(evidence: Evidence) -> Iterator[str]:
+    """By the trailers of the commits, by how many commits touch its file, and by what stands in the files."""
+    for phase in evidence.phases:
+        if (count := _times(evidence, phase)) != 1:
+            yield f"phase {phase} is there {count} times: {evidence.target.git('log', '--oneline', MAIN)}"
+    records = sum(": record phase" in subject for subject, _ in _landed(evidence))
+    if records != (expected := len(evidence.phases) * (1 + evidence.undone)):
+        yield f"{records} landings are recorded, not {expected}"
+
+
+def tracker_and_report_agree_with_it(evidence: Evidence) -> Iterator[str]:
+    """The row names the last code commit of the phase; the report has one section for each; the plan is complete."""
+    plan, report = _show(evidence, "plans/X.md"), _reports(evidence)
+    log = evidence.target.git("log", "--format=%H %s%x00%(trailers:key=Runplan-Phase,valueonly,separator=%x20)", MAIN)
+    for phase in evidence.phases:
+        last = next(
+            (line[:7] for line in log.splitlines() if line.endswith(f"\0{phase}") and ": record phase" not in line), ""
+        )
+        if not re.search(rf"^\| {phase} — .* ✅ Done \| `{last}` \|", plan, re.MULTILINE):
+            yield f"the row of phase {phase} is not done by {last}: {plan}"
+        if (count := len(re.findall(rf"^## Phase — {phase} (?!.*failed)", report, re.MULTILINE))) != 1 + evidence.undone:
+            yield f"the report has {count} sections for phase {phase}: {report}"
+    if "status: complete" not in plan:
+        yield "the plan is not complete"
+
+
+def _reports(evidence: Evidence) -> str:
+    names = evidence.target.git("ls-tree", "--name-only", f"{MAIN}:reports", ok=False).split()
+    return "".join(_show(evidence, f"reports/{name}") for name in names)
+
+
+def no_work_is_unreachable(evidence: Evidence) -> Iterator[str]:
+    """A commit that no ref reaches has its patch on the target or aside, unless it is a candidate or a mere base.
+
+    A candidate is a copy: it carries the id of its landing. What it was copied from is looked at by itself.
+    """
+    git = evidence.project.repo.git
+    gone = [line.split()[2] for line in git("fsck", "--unreachable", "--no-reflogs").splitlines() if " commit " in line]
+    form = "--format=%H%x00%ae%x00%(trailers:key=Runplan-Landing,valueonly,separator=%x20)%x00%s"
+    rows = git("log", "--no-walk", "--stdin", form, stdin="\n".join(gone)).splitlines() if gone else []
+    work = {}
+    for row in rows:
+        oid, author, landing, subject = row.split("\0")
+        if not landing and (author, subject) not in THROW_AWAY and (author, None) not in THROW_AWAY:
+            work[oid] = subject
+    if not work:
+        return
+    kept = git("for-each-ref", "--format=%(objectname)", PARKED).split()
+    safe = set(_patches(evidence.target, [MAIN])) | set(_patches(evidence.project.repo, kept))
+    for patch, oid in _patches(evidence.project.repo, list(work), walk=False).items():
+        if patch not in safe:
+            yield f"{oid} ({work.get(oid, '')}) is reachable from nothing and its change is nowhere"
+
+
+def _patches(repo: Repo, tips: list[str], *, walk: bool = True) -> dict[str, str]:
+    """Patch id -> commit."""
+    if not tips:
+        return {}
+    how = [] if walk else ["--no-walk"]
+    log = repo.git("log", "-p", "--format=%H", "--diff-merges=first-parent", *how, "--stdin", stdin="\n".join(tips))
+    lines = repo.git("patch-id", "--stable", stdin=log + "\n").splitlines()
+    return dict(line.split() for line in lines)
+
+
+def nothing_is_left(evidence: Evidence) -> Iterator[str]:
+    """No worktree, branch, candidate, claim, lock or process; what is kept aside only where it may be."""
+    for left in evidence.project.leftovers():
+        if not (evidence.parks and left.startswith(PARKED)):
+            yield f"{left} is left"
+    if evidence.target.path != evidence.project.path:
+        for ref in evidence.target.git("for-each-ref", "--format=%(refname)").split():
+            if ref != MAIN:
+                yield f"{ref} is left at the remote"
+    state = evidence.project.path / ".git/runplan"
+    with contextlib.closing(sqlite3.connect(state / "journal.db")) as journal:
+        for claim in journal.execute("SELECT kind, key, owner FROM claims"):
+            yield f"the claim {claim} is left"
+    yield from (f"{lock} is held" for lock in _held([*state.glob("locks/*"), *state.glob("dispatch/*/lock")]))
+    common = evidence.project.path / ".git"
+    for path in [*common.glob("*.lock"), *common.glob("refs/**/*.lock"), *common.glob("runplan.*")]:
+        yield f"{path.relative_to(common)} is left in the git directory"
+    if running := _running(evidence.project.home):
+        yield f"processes are left: {running}"
+
+
+def _held(locks: Iterable[Path]) -> Iterator[str]:
+    for lock in locks:
+        descriptor = os.open(lock, os.O_RDWR)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield lock.name
+        finally:
+            os.close(descriptor)
+
+
+def _running(home: Path) -> list[int]:
+    end = time.monotonic() + GONE_S
+    while (running := processes_of(home)) and time.monotonic() < end:
+        time.sleep(0.01)
+    return running
+
+
+def the_checkout_is_as_it_was(evidence: Evidence) -> Iterator[str]:
+    """The user's edit, the user's file, the branch; nothing staged, nothing missing, nothing half-written."""
+    repo = evidence.project.repo
+    if (status := repo.git("status", "--porcelain", "--untracked-files=all")) != " M README.md\n?? notes.txt":
+        yield f"git status tells: {status!r}"
+    for name, text in (("README.md", EDITED), ("notes.txt", NOTES)):
+        path = repo.path / name
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            yield f"{name} is not as the user left it"
+    if (head := repo.git("symbolic-ref", "HEAD")) != MAIN:
+        yield f"HEAD is {head}"
+    if repo.head(MAIN) != evidence.target.head(MAIN):
+        yield f"the local main ({repo.head(MAIN)[:8]}) does not follow the target ({evidence.target.head(MAIN)[:8]})"
+
+
+PROOFS: tuple[Callable[[Evidence], Iterator[str]], ...] = (
+    each_phase_is_on_the_target_once,
+    tracker_and_report_agree_with_it,
+    no_work_is_unreachable,
+    nothing_is_left,
+    the_checkout_is_as_it_was,
+)

@@ -1,0 +1,141 @@
+"""The scenes of the matrix: small projects whose runs, between them, pass every action and every effect.
+
+The agent is a shell script of the project. It does its work once, however often it is asked; it stops where a file in
+`$HOME/hold` bids it, so that it can be met, and killed, at any stage of its work.
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tests.support.cli import Project, a_plan
+from tests.support.repos import Repo, init_repo
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.chaos.ways import Way
+
+DATE = "2026-01-01T00:00:00Z"
+FIXED = {"RUNPLAN_TEST_NOW": "2026-03-01T12:00:00Z", "GIT_AUTHOR_DATE": DATE, "GIT_COMMITTER_DATE": DATE}
+
+STAGE = r"""
+stage() {
+    while test -e "$HOME/hold/$RUNPLAN_DISPATCH.$1"; do : >"$HOME/at/$RUNPLAN_DISPATCH.$1"; sleep 0.005; done
+}
+stage begun
+"""
+AGENT = r"""
+. ./stage.sh
+export GIT_AUTHOR_DATE=2026-01-01T00:00:00Z GIT_COMMITTER_DATE=2026-01-01T00:00:00Z
+add_line() { test -e "$1" && grep -qx "$2" "$1" || echo "$2" >>"$1"; }
+case $RUNPLAN_ROLE in
+implement | fix)
+    echo "$RUNPLAN_PHASE" >"$RUNPLAN_PHASE.txt"
+    add_line all.txt "phase $RUNPLAN_PHASE"
+    test "$RUNPLAN_ROLE" = implement || echo mended >mended.txt
+    stage written
+    git add -A . && git commit -qm "Write $RUNPLAN_PHASE by $RUNPLAN_ROLE" >/dev/null
+    stage committed
+    test ! -e "$HOME/hold/fail"
+    ;;
+verify)
+    items=$(sed -n '/^## Items/,/^## [^I]/s/^- \([A-Z]*[0-9]*\): .*/{"item": "\1", "result": "pass", "evidence": "seen"}/p' \
+        "$RUNPLAN_PROMPT" | paste -sd,)
+    echo "{\"status\": \"done\", \"summary\": \"Looked.\", \"items\": [$items]}" >"$RUNPLAN_RETURN"
+    ;;
+esac
+"""
+SETTINGS = """\
+[agents]
+implementer = "robot"
+verifier = "robot"
+[agents.robot]
+kind = "command"
+argv = ["sh", "agent.sh"]
+[run]
+copy = ["local.env"]
+"""
+#: Both leave files about that nobody may take for work; the check is red until a fixer was there.
+CHECKS = """\
+setup = ". ./stage.sh; mkdir -p deps && touch deps/ok junk"
+[tests]
+command = ". ./stage.sh; test -e deps/ok && touch junk2 && { test ! -e 1.txt || test -e mended.txt; }"
+"""
+#: What the user has lying about, and must have after: an edit of a file no phase touches, and a file git does not know.
+EDITED, NOTES = "hello\nedited\n", "mine\n"
+
+
+@dataclass(frozen=True)
+class Scene:
+    """One project, and how it is worked to its end."""
+
+    name: str
+    told: str
+    phases: tuple[str, ...]
+    settings: str = ""
+    holds: tuple[str, ...] = ()  #: where agents of the first run wait from the beginning: `<dispatch>.<stage>`
+    fails: bool = False  #: whether agents end with an error until somebody mends it
+    auto: bool = True
+    undoes: int = 0  #: how often a phase is taken back
+    parks: bool = False  #: whether an undisturbed run keeps something aside
+
+
+SCENES = (
+    Scene(name="two", told="two phases, one after the other", phases=("1", "2")),
+    Scene(name="checked", told="one phase with setup, checks and a fixer", phases=("1",), settings=CHECKS),
+    Scene(
+        name="contested",
+        told="the user's commit conflicts with the phase; a person approves",
+        phases=("1",),
+        holds=("1.written",),
+        auto=False,
+        parks=True,
+    ),
+    Scene(name="failing", told="the first attempt fails, the second lands", phases=("1",), fails=True, parks=True),
+    Scene(
+        name="stopped",
+        told="a start for another phase ends the agent of the first",
+        phases=("1", "2"),
+        holds=("1.committed",),
+        parks=True,
+    ),
+    Scene(name="undone", told="a landed phase is taken back, and landed again", phases=("1",), undoes=1),
+)
+BY_NAME = {scene.name: scene for scene in SCENES}
+
+
+def template(scene: Scene, way: Way, place: Path) -> Path:
+    """The project as it is before anything runs, to be copied."""
+    place.mkdir(parents=True)
+    repo = init_repo(place / "repo", "--template=")
+    repo.env.update(FIXED)
+    files = {
+        "runplan.toml": SETTINGS + scene.settings,
+        "plans/X.md": a_plan(*scene.phases),
+        "agent.sh": AGENT,
+        "stage.sh": STAGE,
+        "README.md": "hello\n",
+        "all.txt": "begun\n",
+        ".gitignore": "deps/\nlocal.env\n",
+    }
+    repo.commit("Begin", **files)
+    repo.write("local.env", "KEY=1\n")
+    repo.write("README.md", EDITED)
+    repo.write("notes.txt", NOTES)
+    way.set_up(place, repo)
+    for name in ("home/hold", "home/at"):
+        (place / name).mkdir(parents=True)
+    return place
+
+
+def copied(model: Path, way: Way, place: Path) -> Project:
+    """The same project at another place: making one takes longer than a copy."""
+    shutil.copytree(model, place, symlinks=True)
+    repo = Repo(path=place / "repo")
+    repo.env.update(FIXED)
+    project = Project(repo=repo, home=place / "home")
+    way.moved(place, project.repo)
+    return project

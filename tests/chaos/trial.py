@@ -1,0 +1,167 @@
+"""Works a scene to its end, killed once on the way, started again until it is done."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tests.chaos.forks import Started, Starter
+    from tests.chaos.scenes import Scene
+    from tests.chaos.ways import Way
+    from tests.support.cli import Project
+
+KILLED = -signal.SIGKILL
+STRUCK = "killed:"
+REFUSED = 2
+WAITS = 4  #: the exit code of a run that waits for a person
+MOST_STARTS = 8
+_LOOK_S = 0.003
+
+
+@dataclass(frozen=True)
+class Kill:
+    """Who dies, where, in which start."""
+
+    start: int  #: from 1
+    point: str  #: `NAME#n`
+    mode: str
+    stage: str = ""  #: where the agent has come to by then: `<dispatch number>.<stage>`
+
+
+#: In the scene `stopped` the first run loses its runner while its agent is at work.
+PRELUDE = Kill(start=1, point="Dispatches.start.after#1", mode="daemon", stage="1.committed")
+
+
+@dataclass
+class Trial:
+    """One project on its way."""
+
+    project: Project
+    scene: Scene
+    way: Way
+    run: str  #: the beginning of its run ids; no other trial at the same time has it
+    codes: list[int] = field(default_factory=list)
+    passed: list[list[str]] = field(default_factory=list)  #: the points of each start
+    runs: int = 0  #: runs that have ended
+    struck: int = 0  #: kills
+
+    @property
+    def place(self) -> Path:
+        return self.project.home.parent
+
+    @property
+    def done(self) -> bool:
+        return bool(self.codes) and self.codes[-1] == 0 and self._finishing
+
+    @property
+    def _finishing(self) -> bool:
+        needed = {"stopped": 2, "undone": 3}.get(self.scene.name, 1)
+        return self._succeeded >= needed
+
+    @property
+    def _succeeded(self) -> int:
+        """Starts that did what they were asked for; to take a phase back again is refused, since that was done."""
+        return self.codes.count(0) + (self.scene.name == "undone" and self.codes.count(REFUSED))
+
+    def work(self, starter: Starter, kill: Kill | None = None) -> Trial:
+        """Start again until it is done; give up after a few times, and let the proofs tell."""
+        self._prepare(kill)
+        while not self.done and len(self.codes) < MOST_STARTS:
+            due = kill if kill is not None and kill.start == len(self.codes) + 1 else None
+            self._start(starter, due)
+        return self
+
+    def _prepare(self, kill: Kill | None) -> None:
+        for hold in self.scene.holds:
+            self._hold(hold).touch()
+        if self.scene.fails:
+            (self.project.home / "hold/fail").touch()
+        if kill is not None and kill.mode == "power":
+            self._unsynced.parent.mkdir(parents=True)
+            self._unsynced.touch()
+
+    def _start(self, starter: Starter, kill: Kill | None) -> None:
+        points = self.place / f"points.{len(self.codes) + 1}"
+        env = {**self.project.env, "RUNPLAN_TEST_RUN": f"{self.run}{self.runs}"}
+        env["RUNPLAN_TEST_POINTS"] = str(points)
+        if kill is None and self._is_prelude:
+            kill = PRELUDE
+        env |= self._kill_env(kill) if kill is not None else {}
+        started = starter.start(self._words(), cwd=self.project.path, env=env, err=self.place / "err")
+        if self.scene.name == "contested":
+            self._person(started)
+        code = started.wait()
+        self.codes.append(code)
+        passed = points.read_text(encoding="utf-8").split() if points.exists() else []
+        self.passed.append([name for name in passed if not name.startswith(STRUCK)])
+        self.struck += passed != self.passed[-1]
+        self._after(code, kill)
+
+    def _words(self) -> list[str]:
+        match self.scene.name:
+            case "contested" if self.codes and self.codes[-1] == WAITS:
+                return ["approve", "X"]
+            case "contested":
+                words = ["finish"]
+            case "stopped" if self._is_prelude:
+                words = ["1", "auto"]
+            case "stopped" if not self._succeeded:
+                words = ["2", "auto"]
+            case "undone" if self._succeeded == 1:
+                return ["undo", "X", "1"]
+            case _:
+                words = ["finish", "auto"]
+        return ["start", "X", *words, self.way.name, "--foreground"]
+
+    @property
+    def _is_prelude(self) -> bool:
+        return self.scene.name == "stopped" and not self.codes
+
+    def _kill_env(self, kill: Kill) -> dict[str, str]:
+        env = {"RUNPLAN_TEST_KILL": kill.point, "RUNPLAN_TEST_KILL_WHAT": kill.mode}
+        if kill.stage:
+            self._hold(kill.stage).touch()
+            env["RUNPLAN_TEST_KILL_AWAIT"] = str(self.project.home / "at" / f"{self.run}0.{kill.stage}")
+        return env
+
+    def _hold(self, stage: str) -> Path:
+        return self.project.home / "hold" / f"{self.run}0.{stage}"
+
+    def _person(self, started: Started) -> None:
+        """Once the agent has written something, somebody else changes the same file on the target."""
+        hold = self._hold(self.scene.holds[0])
+        there = self.project.home / "at" / hold.name
+        while hold.exists() and Path(f"/proc/{started.pid}").exists():
+            if there.exists():
+                self.way.person(self.place, self.project.repo)
+                hold.unlink()
+            time.sleep(_LOOK_S)
+
+    def _after(self, code: int, kill: Kill | None) -> None:
+        if code == KILLED and kill is not None and kill is not PRELUDE and kill.stage and kill.mode == "daemon":
+            self._hold(kill.stage).unlink()
+        if kill is not None and kill.mode == "power":
+            self._lose_unsynced()
+        if code not in (KILLED, WAITS, 5) or (self.scene.name == "stopped" and len(self.codes) == 1):
+            self.runs += 1
+            (self.project.home / "hold/fail").unlink(missing_ok=True)
+
+    @property
+    def _unsynced(self) -> Path:
+        return self.project.path / ".git/runplan/dispatch/unsynced"
+
+    def _lose_unsynced(self) -> None:
+        """What was replaced and never synced is as it was before."""
+        for line in reversed(self._unsynced.read_text(encoding="utf-8").splitlines()):
+            note = json.loads(line)
+            with contextlib.suppress(FileNotFoundError):
+                Path(note["path"]).unlink()
+            if note["former"] is not None:
+                Path(note["path"]).write_text(note["former"], encoding="utf-8")
+        self._unsynced.write_text("", encoding="utf-8")
