@@ -53,10 +53,11 @@ class Inside:
 
     def _run(self, *command: str, **env: str) -> Ran:
         user = ["--user", "--preserve-credentials"] if "--map-root-user" in way() else []
+        enter = ["nsenter", f"--target={self.holder.pid}", "--mount", *user]
+        # The directory is entered by name from within: what lies below a mount is not what lies on it.
+        there = ["sh", "-c", 'cd "$0" && exec "$@"', str(self.project.path)]
         ran = subprocess.run(
-            # The directory is entered by name from within: what lies below a mount is not what lies on it.
-            ["nsenter", f"--target={self.holder.pid}", "--mount", *user, "sh", "-c", 'cd "$0" && exec "$@"']
-            + [str(self.project.path), *command],
+            [*enter, *there, *command],
             env={**self.project.env, **env},
             stdin=subprocess.DEVNULL,
             capture_output=True,
