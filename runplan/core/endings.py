@@ -96,8 +96,11 @@ def judge(outcome: Outcome, profile: Profile) -> AgentEnding:
 def _stopped(outcome: Outcome, profile: Profile) -> AgentEnding:
     """Ended by our own clock; the provider is to blame when the agent was waiting for it."""
     waiting = outcome.tally.waiting
-    if waiting and (kind := trouble(waiting).kind) in _EXCUSES:
-        return AgentEnding(kind=EndingKind(kind), words=_line(waiting), resets=_resets(waiting, outcome, profile))
+    told = (trouble(waiting), *outcome.tally.troubles[-1:]) if waiting else ()
+    for each in told:
+        if each.kind in _EXCUSES:
+            resets = _resets(each.words, outcome, profile)
+            return AgentEnding(kind=EndingKind(each.kind), words=_line(each.words), resets=resets)
     return AgentEnding(kind=_OURS[outcome.ending])
 
 

@@ -77,7 +77,7 @@ def read(line: bytes) -> tuple[AgentEvent, ...]:
     if found := _TOKENS.match(line):
         return _spent(found, line)
     if _ERROR.match(line):
-        return (trouble(_text(line[:4_000])),)
+        return (Message(text=_text(line) + "\n"), trouble(_text(line[:4_000])))
     if line.startswith(b"Retrying in "):
         return (Retrying(words=_text(line[:400])),)
     return (Message(text=_text(line) + "\n"),)

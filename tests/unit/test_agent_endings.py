@@ -1,0 +1,295 @@
+"""Endings for which there is no captured stream: made by hand after what the programs are known to do."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from runplan.core.agentevents import Finished, ToolUsed, Trouble, TroubleKind
+from runplan.core.dispatch import Ending, Outcome
+from runplan.core.endings import AgentEnding, EndingKind, Profile, judge
+from runplan.core.errorwords import trouble
+from runplan.core.tally import Tally
+from tests.support.samples import THEN, ending, outcome_of
+
+
+def stream(*events: dict[str, Any]) -> list[bytes]:
+    return [json.dumps(event).encode() for event in events]
+
+
+def claude_result(**changes: object) -> dict[str, Any]:
+    return {"type": "result", "subtype": "success", "is_error": False, "result": "Done.", **changes}
+
+
+def claude_error(status: int | None, words: str, **changes: object) -> list[bytes]:
+    return stream(claude_result(is_error=True, api_error_status=status, result=words, **changes))
+
+
+def codex_failed(words: str) -> list[bytes]:
+    return stream({"type": "error", "message": words}, {"type": "turn.failed", "error": {"message": words}})
+
+
+def qwen_said(words: str) -> list[bytes]:
+    return stream({"type": "result", "subtype": "success", "is_error": False, "result": words})
+
+
+def opencode_step(reason: str, said: str = "Done.") -> list[bytes]:
+    text = {"type": "text", "part": {"text": said}}
+    return stream({"type": "step_start"}, text, {"type": "step_finish", "part": {"reason": reason}})
+
+
+def opencode_error(name: str, **data: object) -> list[bytes]:
+    return stream({"type": "error", "timestamp": THEN * 1000, "error": {"name": name, "data": data}})
+
+
+def mini_info(status: str, error: str = "") -> bytes:
+    messages = [{"role": "exit", "extra": {"exception_str": error}}] if error else []
+    return json.dumps({"info": {"exit_status": status, "submission": ""}, "messages": messages}).encode()
+
+
+TOOL = {"type": "assistant", "message": {"content": [{"type": "tool_use", "name": "Bash", "input": {}}]}}
+
+MADE_BY_HAND: list[tuple[str, str, list[bytes], int, str, str]] = [
+    # agent, what happened, its lines, exit code, standard error, ending
+    ("claude", "no credit", claude_error(400, "Credit balance is too low"), 1, "", "setup"),
+    ("claude", "unknown model", claude_error(404, "There is an issue with the selected model"), 1, "", "setup"),
+    ("claude", "no headers", claude_error(None, "Request timed out"), 1, "", "overloaded"),
+    ("claude", "connection reset", claude_error(None, "API Error: Connection error."), 1, "", "overloaded"),
+    ("claude", "server error", claude_error(500, "API Error: 500 Internal server error"), 1, "", "overloaded"),
+    ("claude", "a pace too high", claude_error(429, "API Error: Request rejected (429)"), 1, "", "overloaded"),
+    ("claude", "broken events", claude_error(None, "API Error: something odd"), 1, "", "crashed"),
+    ("claude", "login gone", claude_error(None, "Not logged in · Please run /login"), 1, "", "auth"),
+    ("claude", "empty reply", stream(claude_result(result="")), 0, "", "no-output"),
+    ("claude", "bad arguments", [], 1, "error: unknown option '--what'", "crashed"),
+    ("claude", "code 0, no end event", stream(TOOL), 0, "", "crashed"),
+    ("claude", "code 0, not a word", [], 0, "", "no-output"),
+    ("claude", "code 1 after a good end", stream(claude_result()), 1, "", "crashed"),
+    ("codex", "empty reply", stream({"type": "turn.completed", "usage": {}}), 0, "", "no-output"),
+    ("codex", "unavailable", codex_failed("unexpected status 503 Service Unavailable"), 1, "", "overloaded"),
+    ("codex", "stream cut", codex_failed("stream disconnected before completion"), 1, "", "overloaded"),
+    ("codex", "unknown model", codex_failed("unexpected status 404 Not Found: no such model"), 1, "", "setup"),
+    ("codex", "quota", codex_failed("Quota exceeded. Check your plan and billing details."), 1, "", "limit"),
+    ("codex", "prompt of 2 MB", [], 1, "Error: input_too_large: 1048577 characters", "context"),
+    ("codex", "closed stdout", [], 101, "thread 'main' panicked at src/main.rs", "crashed"),
+    ("codex", "not logged in", [], 1, "Error: Not logged in. Run codex login", "auth"),
+    ("gemini", "no way to log in", [], 41, "Please set an Auth method", "auth"),
+    ("gemini", "turns used up", [], 53, "", "max-turns"),
+    ("gemini", "empty prompt", [], 42, "No input provided", "crashed"),
+    ("gemini", "unavailable, no result", [], 247, "", "overloaded"),
+    ("gemini", "server error, no result", [], 244, "", "overloaded"),
+    ("gemini", "quota, no result", [], 173, "", "limit"),
+    ("gemini", "empty body", stream({"type": "result", "status": "error", "error": {}}), 0, "", "crashed"),
+    ("gemini", "empty answer", stream({"type": "result", "status": "success", "stats": {}}), 0, "", "no-output"),
+    (
+        "qwen",
+        "prompt too long",
+        qwen_said("[API Error: 400 This model's maximum context length is 1]"),
+        0,
+        "",
+        "context",
+    ),
+    ("qwen", "unknown model", qwen_said("[API Error: 404 The model `x` does not exist]"), 0, "", "setup"),
+    ("qwen", "no credit", qwen_said("[API Error: 400 Credit balance is too low]"), 0, "", "setup"),
+    ("qwen", "stream cut", qwen_said("[API Error: Premature close]"), 0, "", "crashed"),
+    ("qwen", "connection reset", qwen_said("[API Error: Connection error.]"), 0, "", "overloaded"),
+    ("qwen", "usage limit", qwen_said("[API Error: 429 You exceeded your current quota]"), 0, "", "limit"),
+    ("qwen", "empty reply", qwen_said(""), 0, "", "no-output"),
+    ("opencode", "a web page for an answer", opencode_step("unknown"), 0, "", "crashed"),
+    ("opencode", "stop by length", opencode_step("length"), 0, "", "crashed"),
+    ("opencode", "cut after a tool call", opencode_step("tool-calls"), 0, "", "crashed"),
+    ("opencode", "empty reply", opencode_step("stop", ""), 0, "", "no-output"),
+    ("opencode", "server error", opencode_error("APIError", message="oops", statusCode=500), 1, "", "overloaded"),
+    ("opencode", "unknown session", [], 1, "Error: Session not found", "crashed"),
+    (
+        "opencode",
+        "too long",
+        opencode_error("APIError", message="prompt is too long", statusCode=400),
+        1,
+        "",
+        "context",
+    ),
+    ("aider", "too long", [b"litellm.ContextWindowExceededError: too big"], 0, "", "context"),
+    ("aider", "no credit", [b"litellm.BadRequestError: Your credit balance is too low"], 0, "", "setup"),
+    ("aider", "nothing at all", [], 0, "", "no-output"),
+    ("aider", "bad arguments", [], 2, "aider: error: unrecognized arguments", "crashed"),
+]
+
+
+@pytest.mark.parametrize(
+    ("cli", "lines", "code", "error", "ends"),
+    [pytest.param(cli, *rest, id=f"{cli}: {what}") for cli, what, *rest in MADE_BY_HAND],
+)
+def test_a_known_fault_has_its_ending(cli: str, lines: list[bytes], code: int, error: str, ends: str) -> None:
+    assert ending(cli, outcome_of(cli, lines, code=code, error=error)).kind == ends
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "ends"),
+    [
+        ("RepeatedFormatError", "", "crashed"),
+        ("LimitsExceeded", "", "budget"),
+        ("RateLimitError", "litellm.RateLimitError: 429 Too Many Requests", "overloaded"),
+        ("RateLimitError", "litellm.RateLimitError: You exceeded your current quota", "limit"),
+        ("ContextWindowExceededError", "", "context"),
+        ("NotFoundError", "litellm.NotFoundError: The model `x` does not exist", "setup"),
+        ("", "", "crashed"),
+    ],
+)
+def test_the_status_in_minis_trajectory_is_its_ending(status: str, error: str, ends: str) -> None:
+    found = outcome_of("mini", [], code=0 if status != "RateLimitError" else 1, more=mini_info(status, error))
+    assert ending("mini", found).kind == ends
+
+
+# --- only errors are read for errors -------------------------------------------------------------------
+
+PROSE = "You've hit your usage limit. Error 401: invalid API key. 529 overloaded. litellm.RateLimitError: no. Refused."
+TOOL_OUTPUT = {"type": "user", "message": {"content": [{"type": "tool_result", "content": PROSE, "is_error": True}]}}
+
+
+@pytest.mark.parametrize(
+    ("cli", "lines"),
+    [
+        ("claude", stream(TOOL_OUTPUT, claude_result(result=PROSE))),
+        ("qwen", stream(TOOL_OUTPUT, claude_result(result=f"It says [API Error: 401]. {PROSE}"))),
+        (
+            "codex",
+            stream(
+                {"type": "item.completed", "item": {"type": "command_execution", "aggregated_output": PROSE}},
+                {"type": "item.completed", "item": {"type": "agent_message", "text": PROSE}},
+                {"type": "turn.completed", "usage": {}},
+            ),
+        ),
+        (
+            "gemini",
+            stream(
+                {"type": "tool_result", "status": "error", "output": PROSE, "error": {"message": PROSE}},
+                {"type": "message", "role": "assistant", "content": PROSE, "delta": True},
+                {"type": "result", "status": "success", "stats": {}},
+            ),
+        ),
+        ("opencode", opencode_step("stop", PROSE)),
+        ("aider", [b"litellm.RateLimitError: is what the code raises", b"Tokens: 2.1k sent, 23 received."]),
+    ],
+)
+def test_an_agent_that_talks_of_limits_has_met_none(cli: str, lines: list[bytes]) -> None:
+    assert ending(cli, outcome_of(cli, lines)) == AgentEnding(kind=EndingKind.SUCCESS)
+
+
+@pytest.mark.parametrize("cli", ["claude", "qwen"])
+def test_tool_output_is_not_asked_why_an_agent_crashed(cli: str) -> None:
+    assert ending(cli, outcome_of(cli, stream(TOOL, TOOL_OUTPUT), code=1)).kind == "crashed"
+
+
+def test_a_plain_commands_standard_error_is_not_read() -> None:
+    said = Outcome(ending=Ending.EXITED, code=1, signal=None, message="x", error="rate limit, 401 unauthorized")
+    assert judge(said, Profile()).kind == "crashed"
+    assert judge(said, Profile(answers=True)).kind == "auth"
+
+
+# --- limits --------------------------------------------------------------------------------------------
+
+
+def at(text: str) -> float:
+    return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
+
+
+@pytest.mark.parametrize(
+    ("cli", "lines", "resets"),
+    [
+        (
+            "claude",
+            claude_error(429, "You've hit your limit · resets Nov 16, 2:30am (UTC)"),
+            at("2026-11-16T02:30"),
+        ),
+        (
+            "codex",
+            codex_failed("You’ve hit your usage limit. Upgrade or try again at Nov 16th, 2026 2:30 AM."),
+            at("2026-11-16T02:30"),
+        ),
+        (
+            "opencode",
+            opencode_error("APIError", message="slow down", statusCode=429, responseHeaders={"retry-after": "3600"}),
+            THEN + 3600,
+        ),
+        ("gemini", stream({"type": "result", "status": "error", "error": {"message": "daily quota"}}), None),
+    ],
+)
+def test_a_limit_ends_when_it_says(cli: str, lines: list[bytes], resets: float | None) -> None:
+    found = ending(cli, outcome_of(cli, lines, code=1))
+    assert (found.kind, found.resets) == ("limit", resets)
+
+
+def test_the_structured_time_goes_before_the_words() -> None:
+    info = {"status": "rejected", "resetsAt": THEN + 7_000}
+    lines = stream({"type": "rate_limit_event", "rate_limit_info": info})
+    lines += claude_error(429, "You've hit your limit · resets 1:27am (UTC)")
+    assert ending("claude", outcome_of("claude", lines, code=1)).resets == THEN + 7_000
+
+
+@pytest.mark.parametrize("resets", [THEN - 60, THEN + 9 * 86_400])
+def test_a_structured_time_that_cannot_be_is_not_believed(resets: float) -> None:
+    info = {"status": "rejected", "resetsAt": resets}
+    lines = stream({"type": "rate_limit_event", "rate_limit_info": info}, claude_result(is_error=True, result="x"))
+    found = ending("claude", outcome_of("claude", lines, code=1))
+    assert (found.kind, found.resets) == ("limit", None)
+
+
+def test_a_limit_that_was_overcome_is_none() -> None:
+    lines = stream({"type": "rate_limit_event", "rate_limit_info": {"status": "rejected"}}, claude_result())
+    assert ending("claude", outcome_of("claude", lines)).kind == "success"
+
+
+# --- processes -----------------------------------------------------------------------------------------
+
+RETRY = stream({"type": "system", "subtype": "api_retry", "error_status": 529, "error": "overloaded"})
+
+
+@pytest.mark.parametrize(
+    ("how", "lines", "ends"),
+    [
+        (Ending.TIMEOUT, [], "timed-out"),
+        (Ending.SILENT, stream(TOOL), "silent"),
+        (Ending.ENDED, stream(claude_result()), "killed"),
+        (Ending.LOST, [], "killed"),
+        (Ending.MISSING, [], "setup"),
+        (Ending.SIGNALLED, [], "killed"),
+        (Ending.SIGNALLED, stream(claude_result()), "killed"),
+        (Ending.TIMEOUT, RETRY, "overloaded"),
+        (Ending.SILENT, RETRY, "overloaded"),
+        (Ending.TIMEOUT, [*RETRY, *stream(TOOL)], "timed-out"),
+    ],
+)
+def test_what_became_of_the_process_is_the_ending(how: Ending, lines: list[bytes], ends: str) -> None:
+    assert ending("claude", outcome_of("claude", lines, code=None, ending=how)).kind == ends
+
+
+def test_a_wait_between_retries_is_blamed_on_what_was_said_before_it() -> None:
+    lines = [b"litellm.RateLimitError: Rate limit reached", b"Retrying in 64.0 seconds..."]
+    assert ending("aider", outcome_of("aider", lines, code=None, ending=Ending.TIMEOUT)).kind == "overloaded"
+
+
+def test_a_command_that_says_nothing_and_exits_well_is_a_success() -> None:
+    assert judge(Outcome(ending=Ending.EXITED, code=0, signal=None, message=""), Profile()).kind == "success"
+
+
+@pytest.mark.parametrize("kind", [kind for kind in TroubleKind if kind is not TroubleKind.UNKNOWN])
+def test_every_trouble_is_an_ending(kind: TroubleKind) -> None:
+    tally = Tally(troubles=(Trouble(kind=kind, words="a\nb"),), finished=Finished(ok=False))
+    found = judge(Outcome(ending=Ending.EXITED, code=1, signal=None, message="", tally=tally), Profile())
+    assert (found.kind, found.words) == (kind.value, "a b")
+
+
+def test_the_last_trouble_that_is_known_decides() -> None:
+    told = (trouble("Invalid API key"), trouble("529 overloaded"), trouble("oops"))
+    found = judge(Outcome(ending=Ending.EXITED, code=1, signal=None, message="", tally=Tally(troubles=told)), Profile())
+    assert found.kind == "overloaded"
+
+
+def test_a_denied_tool_is_missed_only_by_who_was_to_write() -> None:
+    tally = Tally(finished=Finished(ok=True), denied=(ToolUsed(tool="Write", denied=True),))
+    said = Outcome(ending=Ending.EXITED, code=0, signal=None, message="done", tally=tally)
+    assert judge(said, Profile(writes=True)).kind == "denied"
+    assert judge(said, Profile(writes=False)).kind == "success"

@@ -1,0 +1,161 @@
+"""No bytes make a reader raise, and none make it slow."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from runplan.adapters.agents.mini import read_trajectory
+from runplan.core.agentevents import Unread
+from runplan.core.keys import KINDS
+from tests.support.samples import SAMPLES, lines, streams
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from runplan.core.agentevents import AgentEvent
+
+    Reader = Callable[[bytes], tuple[AgentEvent, ...]]
+
+READERS: dict[str, Reader] = {kind: importlib.import_module(f"runplan.adapters.agents.{kind}").read for kind in KINDS}
+READERS["trajectory"] = read_trajectory
+del READERS["script"]  # its lines are our own player's
+
+#: Every word that stands for something in some stream, so that made-up events get far.
+VOCABULARY = sorted(
+    {word for stream in streams() if not stream.endswith(".txt") for line in lines(stream) for word in json.loads(line)}
+    | {"message", "content", "usage", "part", "state", "input", "error", "data", "item", "changes", "stats", "info"}
+    | {"text", "type", "name", "tokens", "cache", "read", "messages", "extra", "response", "rate_limit_info"}
+    | {"responseHeaders", "statusCode", "input_tokens", "resetsAt", "modelUsage", "permission_denials", "errors"}
+)
+TYPES = [
+    "assistant",
+    "user",
+    "system",
+    "result",
+    "rate_limit_event",
+    "init",
+    "api_retry",
+    "compact_boundary",
+    "text",
+    "tool_use",
+    "thread.started",
+    "turn.completed",
+    "turn.failed",
+    "error",
+    "item.completed",
+    "agent_message",
+    "command_execution",
+    "file_change",
+    "message",
+    "tool_result",
+    "step_start",
+    "step_finish",
+    "stop",
+    "success",
+    "Submitted",
+    "rejected",
+]
+
+VALUES = st.recursive(
+    st.one_of(
+        st.none(),
+        st.booleans(),
+        st.integers(),
+        st.floats(),
+        st.text(max_size=20),
+        st.sampled_from(TYPES),
+        st.just("\ud800"),
+        st.just(10**400),
+    ),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3), st.dictionaries(st.sampled_from(VOCABULARY), inner, max_size=4)
+    ),
+    max_leaves=15,
+)
+
+
+@st.composite
+def made_up(draw: st.DrawFn) -> bytes:
+    event: dict[str, Any] = draw(st.dictionaries(st.sampled_from(VOCABULARY), VALUES, max_size=6))
+    event["type"] = draw(st.sampled_from(TYPES))
+    event["subtype"] = draw(st.sampled_from(TYPES))
+    return json.dumps(event).encode()
+
+
+def printable(events: tuple[AgentEvent, ...]) -> None:
+    """Whatever is told can be written down, which half a character could not."""
+    for event in events:
+        for name in type(event).__slots__:
+            str(getattr(event, name)).encode()
+
+
+@pytest.mark.parametrize("kind", READERS)
+@given(line=st.binary(max_size=300))
+@settings(max_examples=25)
+def test_any_bytes_are_read(kind: str, line: bytes) -> None:
+    printable(READERS[kind](line))
+
+
+@pytest.mark.parametrize("kind", READERS)
+@given(line=made_up())
+@settings(max_examples=30)
+def test_any_event_is_read(kind: str, line: bytes) -> None:
+    printable(READERS[kind](line))
+
+
+@pytest.mark.parametrize("kind", READERS)
+@given(data=st.data())
+@settings(max_examples=25)
+def test_a_real_line_that_was_bitten_is_read(kind: str, data: st.DataObject) -> None:
+    cli = kind if (SAMPLES / kind).is_dir() and kind != "mini" else "claude"
+    line = data.draw(st.sampled_from([line for stream in streams(cli) for line in lines(stream)] or [b""]))
+    cut, byte = data.draw(st.integers(0, len(line))), data.draw(st.binary(max_size=3))
+    printable(READERS[kind](line[:cut]))
+    printable(READERS[kind](line[:cut] + byte + line[cut + len(byte) :]))
+
+
+SIZE = 512 * 1024
+
+HEAVY = {
+    "zeros": b"\0" * SIZE,
+    "digits": b"1" * SIZE,
+    "open brackets": b'{"type":' + b"[" * SIZE,
+    "nested objects": b'{"a":' * (SIZE // 5),
+    "a number without end": b'{"type":"result","num":' + b"9" * SIZE + b"}",
+    "one long text": json.dumps({"type": "assistant", "message": {"content": "x" * SIZE}}).encode(),
+    "a long error": json.dumps({"type": "turn.failed", "error": {"message": "error 4" * (SIZE // 7)}}).encode(),
+    "clock after clock": json.dumps({"type": "error", "message": "try again at 1" * (SIZE // 14)}).encode(),
+    "an error of blanks": json.dumps({"type": "result", "is_error": True, "result": " " * SIZE}).encode(),
+    "many parts": json.dumps({"type": "assistant", "message": {"content": [{"type": "text"}] * (SIZE // 20)}}).encode(),
+    "aider's tokens": b"Tokens: " + b"1." * (SIZE // 2) + b"k sent, ",
+    "aider's tokens again": b"Tokens: 1k sent, " + b"a, " * (SIZE // 3),
+    "litellm": b"litellm." + b"a" * SIZE,
+    "quotes": b'{"a":"' + b'\\"' * (SIZE // 2),
+}
+
+
+@pytest.mark.parametrize("heavy", HEAVY)
+@pytest.mark.parametrize("kind", READERS)
+def test_a_heavy_line_is_read_in_a_time_that_grows_with_its_length_only(kind: str, heavy: str) -> None:
+    """Half a megabyte in two seconds leaves much for a slow machine; a square would take hours."""
+    began = time.process_time()
+    READERS[kind](HEAVY[heavy])
+    assert time.process_time() - began < 2.0
+
+
+@pytest.mark.parametrize("kind", ["claude", "codex", "gemini", "opencode", "qwen"])
+@pytest.mark.parametrize("line", [b"a warning", b'{"type":"news"}', b"{}", b"[1]", b'{"type":', b'{"type":7}'])
+def test_a_line_of_an_unknown_form_is_counted_and_ignored(kind: str, line: bytes) -> None:
+    assert READERS[kind](line) == (Unread(),)
+
+
+@pytest.mark.parametrize("kind", ["claude", "codex", "gemini", "opencode", "qwen"])
+def test_an_empty_line_tells_nothing(kind: str) -> None:
+    assert READERS[kind](b"") == READERS[kind](b"  \r") == ()

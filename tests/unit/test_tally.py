@@ -1,0 +1,168 @@
+"""What agents tell is folded in bounded memory."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from runplan.adapters.agents import claude
+from runplan.adapters.shim_output import Harvest
+from runplan.adapters.tally_record import record_of, tally_of
+from runplan.core.agentevents import (
+    AgentEvent,
+    Context,
+    Finished,
+    Message,
+    Retrying,
+    Spent,
+    Started,
+    ToolUsed,
+    Trouble,
+    TroubleKind,
+    Unread,
+    Usage,
+)
+from runplan.core.tally import MESSAGE_TAIL, MOST_DENIED, MOST_TROUBLES, WORDS, Folding, Tally
+
+BUSY = Trouble(kind=TroubleKind.OVERLOADED, words="busy")
+
+
+def folded(*events: AgentEvent) -> Folding:
+    folding = Folding()
+    for event in events:
+        folding.take(event)
+    return folding
+
+
+def test_pieces_make_the_message_and_a_final_one_takes_their_place() -> None:
+    assert folded(Message(text="a"), Message(text="b")).message == "ab"
+    assert folded(Message(text="a"), Message(text="b", final=True), Message(text="c")).message == "bc"
+    assert folded(Message(text="a"), Message(text="", final=True)).message == ""
+
+
+def test_one_huge_message_is_cut_to_its_end() -> None:
+    assert folded(Message(text="x" * (MESSAGE_TAIL + 9) + "end", final=True)).message.endswith("xend")
+    assert len(folded(Message(text="x" * 3 * MESSAGE_TAIL)).message) == MESSAGE_TAIL
+
+
+def test_usage_adds_up_is_corrected_by_message_and_replaced_by_a_total() -> None:
+    def spent(sent: int, of: str = "", *, total: bool = False) -> Spent:
+        return Spent(usage=Usage(input_tokens=sent, output_tokens=1, usd=0.5), of=of, total=total)
+
+    assert folded(spent(1), spent(2)).tally.usage == Usage(input_tokens=3, output_tokens=2, usd=1.0)
+    assert folded(spent(1, "m"), spent(5, "m"), spent(2, "n")).tally.usage.input_tokens == 7
+    assert folded(spent(1, "m"), spent(5, "n"), spent(2, "m")).tally.usage.input_tokens == 7
+    assert folded(spent(9), spent(4, total=True)).tally.usage == Usage(input_tokens=4, output_tokens=1, usd=0.5)
+    assert folded(*(spent(1, str(number)) for number in range(1_000))).tally.usage.input_tokens == 1_000
+
+
+def test_the_context_is_the_last_told_or_a_growing_guess() -> None:
+    exact = folded(Context(tokens=5), Context(window=9), Context(tokens=7)).tally
+    assert (exact.context, exact.window, exact.estimated) == (7, 9, False)
+    guess = folded(Context(tokens=5, estimated=True), Context(tokens=7, estimated=True)).tally
+    assert (guess.context, guess.estimated) == (12, True)
+
+
+def test_a_trouble_after_a_good_end_takes_the_end_back_and_a_good_end_stays_after_a_trouble() -> None:
+    assert folded(Finished(ok=True), BUSY).tally.finished is None
+    assert folded(Finished(ok=False), BUSY).tally.finished == Finished(ok=False)
+    assert folded(BUSY, Finished(ok=True)).tally.finished == Finished(ok=True)
+
+
+def test_a_wait_lasts_until_something_else_is_told() -> None:
+    assert folded(Retrying(words="busy"), Unread()).tally.waiting == "busy"
+    assert folded(Retrying(words="busy"), Message(text="x")).tally.waiting == ""
+    assert folded(Retrying(words="busy"), Retrying(words="")).tally.retries == 2
+
+
+def test_what_is_told_of_the_start_comes_in_pieces() -> None:
+    tally = folded(Started(version="1"), Started(session="s"), Started(model="m"), Started(model="n")).tally
+    assert (tally.session, tally.model, tally.version) == ("s", "n", "1")
+
+
+def test_a_denied_tool_is_told_apart_from_one_that_was_used() -> None:
+    folding = folded(ToolUsed(tool="a"), ToolUsed(tool="b", denied=True))
+    assert folding.events == (ToolUsed(tool="a"),)
+    assert folding.tally.denied == (ToolUsed(tool="b", denied=True),)
+
+
+def test_nothing_grows_without_end() -> None:
+    long = "x" * 10 * WORDS
+    folding = Folding()
+    for number in range(1_000):
+        folding.take(ToolUsed(tool=str(number), denied=True))
+        folding.take(Trouble(kind=TroubleKind.AUTH, words=f"{number} {long}"))
+        folding.take(Started(session=long, model=long, version=long))
+        folding.take(Finished(ok=False, words=long))
+    folding.take(Retrying(words=long))
+    tally = folding.tally
+    assert len(tally.denied) == MOST_DENIED
+    assert [each.words.split()[0] for each in tally.troubles] == ["0", *map(str, range(993, 1_000))]
+    assert len(tally.troubles) == MOST_TROUBLES
+    assert len(json.dumps(record_of(tally))) < 20 * WORDS
+
+
+@pytest.mark.parametrize(
+    "tally",
+    [
+        Tally(),
+        Tally(
+            session="s",
+            model="m",
+            version="1",
+            usage=Usage(input_tokens=1, output_tokens=2, usd=0.5, cached_tokens=1),
+            context=3,
+            window=4,
+            estimated=True,
+            troubles=(BUSY, Trouble(kind=TroubleKind.LIMIT, words="l", resets=1.5)),
+            finished=Finished(ok=False, words="w"),
+            denied=(ToolUsed(tool="t", path="p", denied=True),),
+            retries=2,
+            waiting="busy",
+            unread=7,
+        ),
+    ],
+)
+def test_a_tally_survives_being_written(tally: Tally) -> None:
+    assert tally_of(json.loads(json.dumps(record_of(tally)))) == tally
+
+
+# --- the gauge -----------------------------------------------------------------------------------------
+
+
+def assistant(tokens: int, *, parent: str | None = None, id: str = "m") -> bytes:
+    usage = {"input_tokens": 10, "cache_read_input_tokens": tokens - 10, "output_tokens": 5}
+    message = {"id": id, "model": "x", "content": [{"type": "text", "text": "said"}], "usage": usage}
+    return json.dumps({"type": "assistant", "message": message, "parent_tool_use_id": parent}).encode()
+
+
+def gauge(*lines: bytes) -> Harvest:
+    harvest = Harvest(claude.read)
+    for line in lines:
+        harvest.take(line)
+    return harvest
+
+
+def test_s6_a_sub_agents_record_never_resets_the_gauge() -> None:
+    found = gauge(assistant(120_000), assistant(2_000, parent="tool_1", id="sub"))
+    assert found.tally.context == 120_000
+    assert found.tally.usage.input_tokens == 122_000
+    assert found.message == "said\n"
+
+
+def test_after_a_compaction_the_gauge_starts_anew() -> None:
+    boundary = b'{"type":"system","subtype":"compact_boundary"}'
+    assert gauge(assistant(150_000), boundary).tally.context == 0
+    assert gauge(assistant(150_000), boundary, assistant(20_000, id="n")).tally.context == 20_000
+
+
+def test_several_events_of_one_message_are_counted_once() -> None:
+    assert gauge(assistant(1_000), assistant(1_000), assistant(1_100)).tally.usage.input_tokens == 1_100
+
+
+def test_the_programs_own_words_are_no_message_and_do_not_move_the_gauge() -> None:
+    synthetic = json.loads(assistant(10))
+    synthetic["message"]["model"] = "<synthetic>"
+    found = gauge(assistant(1_000), json.dumps(synthetic).encode())
+    assert (found.message, found.tally.context) == ("said\n", 1_000)
