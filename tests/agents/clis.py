@@ -1,0 +1,129 @@
+"""The agent command lines under test: how each is pointed at the scripted model, and a project that uses it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.agents.scenario import KEY, Run, Say, Scenario, Write
+from tests.support.cli import Project, a_plan
+from tests.support.repos import Repo, init_repo
+
+if TYPE_CHECKING:
+    from tests.agents.modelserver import ModelServer
+    from tests.agents.scenario import Fault, Turn
+
+HERE = Path(__file__).parents[2] / ".agents"
+BIN = HERE / "bin"
+
+IMPLEMENT = "# Implement phase"
+VERIFY = "# Verify phase"
+
+#: What no agent may see: the forge's keys, and those of agents it is not.
+FORGE = {"GH_TOKEN": "forge-secret-1", "GITHUB_TOKEN": "forge-secret-2", "GITLAB_TOKEN": "forge-secret-3"}
+FOREIGN = {
+    name: f"foreign-secret-{name}"
+    for name in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "OPENROUTER_API_KEY", "DEEPSEEK_API_KEY")
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cli:
+    """One program."""
+
+    name: str
+    address: str  #: the variable that holds the provider's address
+    version: str = ""  #: what that address ends with
+    key: str
+    model: str = ""
+    more: dict[str, str] = field(default_factory=dict)  #: further variables it is given
+    tools: bool = True  #: whether its model can run commands
+    counts: bool = True  #: whether it tells how many tokens it used
+
+    @property
+    def missing(self) -> str:
+        """Why it cannot be run here; "" when it can."""
+        if not (BIN / self.name).exists():
+            return f"{self.name} is not installed; make install-agents"
+        if not shutil.which("node") and not self.is_python:
+            return f"{self.name} needs node on PATH"
+        return ""
+
+    @property
+    def is_python(self) -> bool:
+        return (HERE / self.name / "pyvenv.cfg").exists()
+
+    def environment(self, server: ModelServer) -> dict[str, str]:
+        return {self.address: server.url + self.version, self.key: KEY, **self.more}
+
+    def settings(self, limits: str, more: str = "") -> str:
+        model = f'model = "{self.model}"\n' if self.model else ""
+        names = f"env = {json.dumps(list(self.more))}\n" if self.more else ""
+        return (
+            f'[agents]\nimplementer = "{self.name}"\nverifier = "{self.name}"\n'
+            f'[agents.{self.name}]\nkind = "{self.name}"\n{model}{names}{more}\n[limits]\n{limits}\n'
+        )
+
+
+CLIS = {
+    cli.name: cli
+    for cli in (
+        Cli(name="claude", address="ANTHROPIC_BASE_URL", key="ANTHROPIC_API_KEY"),
+        Cli(name="codex", address="OPENAI_BASE_URL", version="/v1", key="OPENAI_API_KEY", model="gpt-5.1-codex"),
+        Cli(name="gemini", address="GOOGLE_GEMINI_BASE_URL", key="GEMINI_API_KEY"),
+        Cli(name="qwen", address="OPENAI_BASE_URL", version="/v1", key="OPENAI_API_KEY", model="qwen3-coder-plus"),
+        Cli(name="opencode", address="OPENAI_BASE_URL", version="/v1", key="OPENAI_API_KEY", model="openai/gpt-4o"),
+        Cli(
+            name="aider",
+            address="OPENAI_API_BASE",
+            version="/v1",
+            key="OPENAI_API_KEY",
+            model="openai/gpt-4o",
+            tools=False,
+        ),
+        Cli(name="mini", address="OPENAI_API_BASE", version="/v1", key="OPENAI_API_KEY", model="openai/gpt-5-mini"),
+    )
+}
+
+
+def a_project(place: Path, cli: Cli, server: ModelServer, *, limits: str, more: str = "") -> Project:
+    """A repository with one phase to do, in an environment that knows nothing of the machine's own keys."""
+    home = place / "home"
+    home.mkdir()
+    env = {
+        "PATH": f"{BIN}:{os.environ['PATH']}",
+        "TMPDIR": str(place / "tmp"),
+        "LC_ALL": "C.UTF-8",
+        "TERM": "dumb",
+        "GIT_CONFIG_GLOBAL": os.devnull,
+        "GIT_CONFIG_NOSYSTEM": "1",
+        **FORGE,
+        **FOREIGN,
+        **cli.environment(server),
+    }
+    (place / "tmp").mkdir()
+    repo = Repo(path=init_repo(place / "repo").path, env=env)
+    repo.write("runplan.toml", cli.settings(limits, more))
+    repo.write("plans/X.md", a_plan("1"))
+    repo.git("add", "--", "runplan.toml", "plans/X.md")
+    repo.git("commit", "-qm", "Begin")
+    return Project(repo=repo, home=home)
+
+
+def verdict(result: str = "pass") -> str:
+    """A verifier's last words."""
+    item = {"item": "W1", "result": result, "evidence": "1.txt:1 holds the words the item asks for"}
+    told = {"status": "done", "summary": "Read the diff.", "items": [item]}
+    return f"I read the diff.\n\n```json\n{json.dumps(told)}\n```\n"
+
+
+def work(
+    *, faults: tuple[Fault, ...] = (), verify: tuple[Turn, ...] = (), implement: tuple[Turn, ...] = ()
+) -> Scenario:
+    """The phase done, committed and judged well, unless told otherwise."""
+    done = (Write("1.txt", "one\n"), Run("git add 1.txt && git commit -qm 'Write 1'"), Say("Phase 1 is done."))
+    return Scenario(parts={IMPLEMENT: implement or done, VERIFY: verify or (Say(verdict()),)}, faults=faults)

@@ -1,0 +1,226 @@
+"""What a scripted model says and does, as plain data, and how that is put into the tools a program offers."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+KEY = "sk-scripted-0123456789abcdef"  #: the key the server asks for; no provider's
+
+#: The prompt names the place of work; programs want absolute paths.
+_WORKTREE = re.compile(r"^- Worktree: (.+?)\s*$", re.MULTILINE)
+#: A program whose model ends its work by a command, and nothing else, says so with these words.
+SUBMIT = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
+
+
+@dataclass(frozen=True, slots=True)
+class Say:
+    """Words, and nothing to do: the turn ends."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A command for the shell."""
+
+    command: str
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """A new file, its path seen from the place of work."""
+
+    path: str
+    text: str
+
+
+Turn: TypeAlias = Say | Run | Write
+
+
+class FaultKind(StrEnum):
+    """What a provider does instead of answering, or with its answer."""
+
+    LIMIT = "limit"  #: 429, the quota is used up, with the time it resets
+    OVERLOAD = "overload"  #: 529 or 503
+    AUTH = "auth"  #: 401 although the key is right
+    HANG = "hang"  #: takes the request and never answers
+    STALL = "stall"  #: begins an answer and falls silent
+    REFUSAL = "refusal"  #: an answer that stops because the model will not
+    LENGTH = "length"  #: an answer that stops because it got too long
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """One kind of trouble, at a turn of a part, or everywhere."""
+
+    kind: FaultKind
+    part: str = ""  #: "" for any
+    turn: int | None = None  #: from 0; None for any
+    times: int | None = None  #: None for always
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """Turns by the words a prompt begins with, and what goes wrong."""
+
+    parts: Mapping[str, tuple[Turn, ...]]
+    faults: tuple[Fault, ...] = ()
+    tokens: tuple[int, int] = (1_000, 20)  #: in and out, as told with every answer
+    resets_in: int = 3_600  #: seconds until a limit ends
+
+
+class Stop(StrEnum):
+    """Why an answer ends."""
+
+    END = "end"
+    TOOL = "tool"
+    LENGTH = "length"
+    REFUSAL = "refusal"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """A tool to be used; `given` is text for a tool that takes no arguments by name."""
+
+    id: str
+    name: str
+    given: dict[str, Any] | str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """One turn of the model, in no provider's form yet."""
+
+    text: str
+    call: Call | None = None
+    stop: Stop = Stop.END
+    tokens: tuple[int, int] = (0, 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heard:
+    """One piece of a conversation."""
+
+    role: str  #: system, user, model or tool
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A request to the model, in no provider's form any more."""
+
+    model: str
+    stream: bool
+    heard: tuple[Heard, ...]
+    tools: Mapping[str, dict[str, Any]] = field(default_factory=dict)  #: schema of the arguments by name
+    form: dict[str, Any] | None = None  #: the schema the answer has to keep to
+
+    @property
+    def results(self) -> tuple[str, ...]:
+        """What the tools said so far."""
+        return tuple(each.text for each in self.heard if each.role == "tool")
+
+    def place(self, parts: Mapping[str, tuple[Turn, ...]]) -> tuple[str, int]:
+        """The part whose words the prompt holds, and which turn of it is due; ("", 0) for another request."""
+        for at in range(len(self.heard) - 1, -1, -1):
+            found = next((part for part in parts if part in self.heard[at].text), "")
+            if found and self.heard[at].role in ("user", "system"):
+                return found, _turns(self.heard[at + 1 :])
+        return "", 0
+
+    @property
+    def worktree(self) -> str:
+        """Where the prompt sends the agent."""
+        found = [match[1] for each in self.heard for match in _WORKTREE.finditer(each.text)]
+        return found[-1].strip("`") if found else ""
+
+
+def _turns(heard: tuple[Heard, ...]) -> int:
+    """How often the model has had its turn: what it said in one go counts once."""
+    roles = [each.role for each in heard]
+    return sum(role == "model" and (not at or roles[at - 1] != "model") for at, role in enumerate(roles))
+
+
+#: Where each known tool takes what it is given.
+_SHELLS = {
+    "Bash": "command",
+    "bash": "command",
+    "run_shell_command": "command",
+    "exec_command": "cmd",
+    "shell_command": "command",
+}
+_WRITERS = {"Write": ("file_path", "content"), "write_file": ("file_path", "content"), "write": ("filePath", "content")}
+_PATCH = "apply_patch"
+_BLANKS: dict[str, Any] = {"string": "scripted", "boolean": False, "integer": 1, "number": 1, "array": [], "object": {}}
+
+
+def answer(turn: Turn, asked: Asked, known: Mapping[str, dict[str, Any]], *, id: str) -> Answer:
+    """The turn with a tool the program offers, or, when it offers none for it, one that it has offered before."""
+    match turn:
+        case Say(text=text) if any(SUBMIT in each.text for each in asked.heard):
+            command = f"echo {SUBMIT} && echo {shlex.quote(text)}"
+            return Answer(text=text, call=_shell(command, asked, known, id), stop=Stop.TOOL)
+        case Say(text=text):
+            return Answer(text=text)
+        case Run(command=command):
+            call = _shell(command, asked, known, id)
+        case Write(path=path, text=text):
+            call = _write(path, text, asked, known, id)
+    return Answer(text="Working on it.", call=call, stop=Stop.TOOL)
+
+
+def prose(turns: tuple[Turn, ...]) -> Answer:
+    """All turns in one answer, for a program that gives its model no tools and reads files out of its words."""
+    said = []
+    for turn in turns:
+        match turn:
+            case Say(text=text):
+                said.append(text)
+            case Write(path=path, text=text):
+                said.append(f"{path}\n```\n<<<<<<< SEARCH\n=======\n{text}>>>>>>> REPLACE\n```")
+            case Run():
+                pass
+    return Answer(text="\n\n".join(said))
+
+
+def _shell(command: str, asked: Asked, known: Mapping[str, dict[str, Any]], id: str) -> Call:
+    for tools in (asked.tools, known):
+        for name, argument in _SHELLS.items():
+            if name in tools:
+                return Call(id=id, name=name, given=_filled(tools[name], {argument: command}))
+    raise LookupError(f"none of {sorted(asked.tools)} runs a command")
+
+
+def _write(path: str, text: str, asked: Asked, known: Mapping[str, dict[str, Any]], id: str) -> Call:
+    place = f"{asked.worktree}/{path}"
+    for tools in (asked.tools, known):
+        for name, (where, what) in _WRITERS.items():
+            if name in tools:
+                return Call(id=id, name=name, given=_filled(tools[name], {where: place, what: text}))
+        if _PATCH in tools:
+            lines = "".join(f"+{line}\n" for line in text.splitlines())
+            patch = f"*** Begin Patch\n*** Add File: {path}\n{lines}*** End Patch\n"
+            return Call(id=id, name=_PATCH, given={"input": patch} if tools[_PATCH] else patch)
+    return _shell(f"printf %s {shlex.quote(text)} > {shlex.quote(place)}", asked, known, id)
+
+
+def _filled(schema: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    """With something harmless for everything else the tool insists on."""
+    properties = schema.get("properties", {})
+    needed = [name for name in schema.get("required", []) if name not in given]
+    return given | {name: _BLANKS.get(str(properties.get(name, {}).get("type", "")).lower(), "x") for name in needed}
+
+
+def filled_form(schema: dict[str, Any]) -> dict[str, Any]:
+    """An answer that keeps to a schema: its first choices, and something harmless for the rest."""
+    made: dict[str, Any] = {}
+    for name, told in schema.get("properties", {}).items():
+        made[name] = told["enum"][0] if told.get("enum") else _BLANKS.get(str(told.get("type", "")).lower(), "x")
+    return made
