@@ -1,0 +1,296 @@
+"""How each agent is called: argv by role, its own keys only, and a configuration of its own where a key is at hand."""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from runplan.adapters.agents.mini import LONGEST_ARGUMENT
+from runplan.adapters.calling import Agents, require_agents
+from runplan.core.config import AgentsSettings, Layer, settle
+from runplan.core.dispatch import Role
+from runplan.core.errors import RefusedEarly
+from runplan.core.facts import PROGRAMS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+#: One value for each of the keys, and two that no agent may see.
+KEYS = {
+    "ANTHROPIC_API_KEY": "a",
+    "OPENAI_API_KEY": "o",
+    "GEMINI_API_KEY": "g",
+    "OPENROUTER_API_KEY": "r",
+    "GH_TOKEN": "forge",
+    "AWS_SECRET_ACCESS_KEY": "cloud",
+}
+
+OWN_KEYS = {
+    "claude": {"ANTHROPIC_API_KEY"},
+    "codex": {"OPENAI_API_KEY"},
+    "gemini": {"GEMINI_API_KEY"},
+    "qwen": {"OPENAI_API_KEY"},
+    "opencode": {"ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "OPENROUTER_API_KEY"},
+    "aider": {"ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "OPENROUTER_API_KEY"},
+    "mini": {"ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "OPENROUTER_API_KEY"},
+}
+
+
+def settings(**agents: object) -> AgentsSettings:
+    return settle([Layer(origin="runplan.toml", values={"agents": agents})]).settings.agents
+
+
+class Call:
+    """One agent, called once."""
+
+    def __init__(
+        self, directory: Path, name: str, role: Role = Role.IMPLEMENT, *, caller: dict[str, str], **table: Any
+    ) -> None:
+        directory.mkdir(exist_ok=True)
+        (directory / "prompt.md").write_text(table.pop("prompt", "Do it."), encoding="utf-8")
+        agents = Agents(
+            settings(**({name: table} if table else {})), root=directory, plan="plans/x.md", run="r1", caller=caller
+        )
+        self.directory = directory
+        self.argv, self.env, self.reader = agents.launch(
+            name, dispatch="r1.1.1.implement.1", role=role, phase="1", attempt=1, cycle=1, directory=directory
+        )
+
+
+WRITING = {
+    "claude": "claude -p --output-format stream-json --verbose --dangerously-skip-permissions --setting-sources user",
+    "codex": "codex exec --json --skip-git-repo-check -c check_for_update_on_startup=false "
+    "--dangerously-bypass-approvals-and-sandbox -",
+    "gemini": "gemini --skip-trust -o stream-json --approval-mode yolo",
+    "opencode": "opencode run --format json --auto",
+    "qwen": "qwen -o stream-json --approval-mode yolo",
+    "aider": "aider --message-file DIR/prompt.md --yes-always --no-pretty --no-stream --no-check-update "
+    "--analytics-disable --no-show-release-notes --no-gitignore --no-detect-urls --no-suggest-shell-commands "
+    "--map-tokens 0 --chat-history-file /dev/null --input-history-file /dev/null --no-auto-commits --no-dirty-commits",
+    "mini": "mini -y --exit-immediately -o DIR/trajectory.json -t Do_it.",
+}
+
+READING = {
+    "claude": "claude -p --output-format stream-json --verbose --permission-mode default "
+    "--tools Read,Grep,Glob,Bash --setting-sources user",
+    "codex": "codex exec --json --skip-git-repo-check -c check_for_update_on_startup=false -s read-only -",
+    "gemini": "gemini --skip-trust -o stream-json --approval-mode plan",
+    "opencode": "opencode run --format json",
+    "qwen": "qwen -o stream-json --approval-mode plan",
+    "aider": f"{WRITING['aider']} --dry-run",
+    "mini": WRITING["mini"],
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize(("role", "expected"), [(Role.IMPLEMENT, WRITING), (Role.FIX, WRITING), (Role.VERIFY, READING)])
+def test_the_command_line_is_that_of_the_role(tmp_path: Path, name: str, role: Role, expected: dict[str, str]) -> None:
+    call = Call(tmp_path, name, role, caller={})
+    told = " ".join(word.replace(" ", "_") for word in call.argv).replace(str(tmp_path), "DIR")
+    assert told == expected[name]
+    assert call.reader == name
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_model_and_further_arguments_come_from_the_table(tmp_path: Path, name: str) -> None:
+    call = Call(tmp_path, name, caller={}, model="openai/x", args=["--extra", "1"], argv=["/opt/agent", "sub"])
+    flag = {"claude": "--model", "aider": "--model"}.get(name, "-m")
+    assert call.argv[:2] == ("/opt/agent", "sub")
+    assert call.argv[call.argv.index(flag) + 1] == "openai/x"
+    assert call.argv[call.argv.index("--extra") + 1] == "1"
+    assert name != "codex" or call.argv[-1] == "-"  # the prompt comes on standard input
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_an_agent_sees_its_own_keys_only(tmp_path: Path, name: str) -> None:
+    call = Call(tmp_path, name, caller=KEYS)
+    assert {key for key in call.env if key in KEYS} == OWN_KEYS[name]
+
+
+def test_a_model_says_whose_keys_are_seen(tmp_path: Path) -> None:
+    for name in ("opencode", "aider", "mini"):
+        call = Call(tmp_path / name, name, caller=KEYS, model="anthropic/claude-sonnet-5")
+        assert {key for key in call.env if key in KEYS} == {"ANTHROPIC_API_KEY"}
+
+
+def test_further_variables_are_passed_on_by_name_but_never_a_forges(tmp_path: Path) -> None:
+    call = Call(tmp_path, "claude", caller=KEYS, env=["AWS_SECRET_ACCESS_KEY", "GH_TOKEN"])
+    assert call.env["AWS_SECRET_ACCESS_KEY"] == "cloud"
+    assert "GH_TOKEN" not in call.env
+
+
+# --- configuration -------------------------------------------------------------------------------------
+
+FOLDERS = {
+    "claude": ("CLAUDE_CONFIG_DIR", "claude"),
+    "codex": ("CODEX_HOME", "codex"),
+    "gemini": ("GEMINI_CLI_HOME", ""),
+    "opencode": ("XDG_DATA_HOME", "data"),
+    "qwen": ("HOME", ""),
+    "aider": ("HOME", ""),
+    "mini": ("MSWEA_GLOBAL_CONFIG_DIR", "mini"),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_with_a_key_at_hand_the_configuration_is_the_dispatchs_own(tmp_path: Path, name: str) -> None:
+    variable, folder = FOLDERS[name]
+    call = Call(tmp_path, name, caller={**KEYS, "HOME": "/home/uma", variable: "/home/uma/own"})
+    assert call.env[variable] == str(tmp_path / "home" / folder)
+    assert (tmp_path / "home" / folder).is_dir()
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_without_a_key_the_users_own_configuration_is_used(tmp_path: Path, name: str) -> None:
+    variable, _ = FOLDERS[name]
+    call = Call(tmp_path, name, caller={"HOME": "/home/uma", variable: "/home/uma/own"})
+    assert call.env[variable] == "/home/uma/own"
+    assert not (tmp_path / "home").exists()
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_table_decides_where_it_says_so(tmp_path: Path, name: str) -> None:
+    variable, _ = FOLDERS[name]
+    caller = {**KEYS, variable: "/home/uma/own"}
+    assert Call(tmp_path / "a", name, caller=caller, private=False).env[variable] == "/home/uma/own"
+    assert Call(tmp_path / "b", name, caller={}, private=True).env[variable].startswith(str(tmp_path))
+
+
+def test_codex_is_told_which_variable_holds_its_key(tmp_path: Path) -> None:
+    def provider(where: str, **caller: str) -> Any:
+        Call(tmp_path / where, "codex", caller=caller)
+        written = tomllib.loads((tmp_path / where / "home/codex/config.toml").read_text(encoding="utf-8"))
+        return written["model_providers"][written["model_provider"]]
+
+    told = provider("a", OPENAI_API_KEY="k")
+    assert (told["env_key"], told["base_url"]) == ("OPENAI_API_KEY", "https://api.openai.com/v1")
+    assert told["wire_api"] == "responses"
+    other = provider("b", CODEX_API_KEY="k", OPENAI_BASE_URL='http://127.0.0.1:1/"v1')
+    assert (other["env_key"], other["base_url"]) == ("CODEX_API_KEY", 'http://127.0.0.1:1/"v1')
+
+
+def test_no_key_is_written_to_a_file(tmp_path: Path) -> None:
+    secret = {name: f"secret-{name}" for name in KEYS}
+    for name in PROGRAMS:
+        Call(tmp_path / name, name, caller=secret, model="openai/x")
+    written = [path.read_text(encoding="utf-8") for path in tmp_path.rglob("*") if path.is_file()]
+    assert not any("secret-" in text for text in written)
+
+
+def test_gemini_and_qwen_are_given_their_settings(tmp_path: Path) -> None:
+    Call(tmp_path / "g", "gemini", caller=KEYS)
+    gemini = json.loads((tmp_path / "g/home/.gemini/settings.json").read_text(encoding="utf-8"))
+    assert gemini["security"]["auth"]["selectedType"] == "gemini-api-key"
+    Call(tmp_path / "q", "qwen", caller=KEYS)
+    qwen = json.loads((tmp_path / "q/home/.qwen/settings.json").read_text(encoding="utf-8"))
+    assert qwen["general"]["gitCoAuthor"] is False
+    without = Call(tmp_path / "w", "qwen", caller={})
+    assert json.loads((tmp_path / "w/qwen.json").read_text(encoding="utf-8")) == qwen
+    assert without.env["QWEN_CODE_SYSTEM_SETTINGS_PATH"] == str(tmp_path / "w/qwen.json")
+
+
+def test_qwen_uses_the_key_it_is_given(tmp_path: Path) -> None:
+    assert Call(tmp_path, "qwen", caller=KEYS, private=False).argv[1:3] == ("--auth-type", "openai")
+
+
+def test_opencode_may_neither_edit_nor_run_commands_when_it_judges(tmp_path: Path) -> None:
+    def configured(where: str, role: Role, **caller: str) -> Any:
+        call = Call(tmp_path / where, "opencode", role, caller=caller, model="openai/gpt")
+        return json.loads((tmp_path / where / "opencode.json").read_text(encoding="utf-8")), call.env
+
+    judging, env = configured("v", Role.VERIFY)
+    assert judging["permission"] == {"bash": "deny", "edit": "deny"}
+    assert env["OPENCODE_CONFIG"] == str(tmp_path / "v/opencode.json")
+    writing, _ = configured("w", Role.FIX, OPENAI_BASE_URL="http://127.0.0.1:1/v1")
+    assert "permission" not in writing
+    assert writing["provider"]["openai"]["options"] == {
+        "baseURL": "http://127.0.0.1:1/v1",
+        "apiKey": "{env:OPENAI_API_KEY}",
+    }
+
+
+def test_aider_finds_an_identity_where_it_would_else_write_one(tmp_path: Path) -> None:
+    Call(tmp_path, "aider", caller=KEYS)
+    assert "name = runplan agent" in (tmp_path / "home/.gitconfig").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("user", "role", "told"), [(0, Role.FIX, True), (0, Role.VERIFY, False), (1000, Role.FIX, False)]
+)
+def test_claude_is_told_that_it_is_shut_in_only_as_a_root_that_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, user: int, role: Role, told: bool
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    assert ("IS_SANDBOX" in Call(tmp_path, "claude", role, caller={}).env) is told
+
+
+def test_mini_gets_a_short_prompt_as_an_argument_and_is_pointed_to_a_long_one(tmp_path: Path) -> None:
+    whole = "ä" * (LONGEST_ARGUMENT // 2)
+    assert Call(tmp_path / "a", "mini", caller={}, prompt=whole, model="x").argv[-1] == whole
+    pointed = Call(tmp_path / "b", "mini", caller={}, prompt=f"{whole}x", model="x").argv[-1]
+    assert str(tmp_path / "b/prompt.md") in pointed
+    assert len(pointed) < 1_000
+
+
+# --- versions and refusals -----------------------------------------------------------------------------
+
+
+def a_program(path: Path, text: str) -> None:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
+    path.chmod(0o755)
+
+
+def test_a_version_is_asked_once_per_binary_and_again_when_it_changes(tmp_path: Path) -> None:
+    asked = tmp_path / "asked"
+    a_program(tmp_path / "bin/claude", f'echo "$*" >> {asked}; echo "2.1.197 (Claude Code)"')
+    agents = Agents(
+        settings(deep={"kind": "claude"}),
+        root=tmp_path,
+        plan="p",
+        run="r",
+        caller={"PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin"},
+    )
+    assert [agents.version("claude"), agents.version("deep")] == ["2.1.197", "2.1.197"]
+    assert asked.read_text(encoding="utf-8") == "--version\n"
+    a_program(tmp_path / "bin/claude", 'echo "claude 3.0"')
+    os.utime(tmp_path / "bin/claude", (1, 1))
+    assert agents.version("claude") == "3.0"
+
+
+@pytest.mark.parametrize("text", ["exit 3", "echo no number", "echo 1.2 >&2"])
+def test_a_program_that_tells_no_version_has_none(tmp_path: Path, text: str) -> None:
+    a_program(tmp_path / "bin/codex", text)
+    caller = {"PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin"}
+    agents = Agents(settings(), root=tmp_path, plan="p", run="r", caller=caller)
+    assert agents.version("codex") == agents.version("gemini") == ""
+
+
+def test_a_users_own_command_is_never_asked(tmp_path: Path) -> None:
+    a_program(tmp_path / "bin/own", f"touch {tmp_path / 'ran'}")
+    own = {"kind": "command", "argv": [str(tmp_path / "bin/own")]}
+    agents = Agents(settings(own=own), root=tmp_path, plan="p", run="r", caller={"PATH": "/usr/bin:/bin"})
+    assert agents.version("own") == ""
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_start_with_an_agent_that_is_not_installed_is_refused(tmp_path: Path) -> None:
+    a_program(tmp_path / "bin/claude", "true")
+    with pytest.raises(RefusedEarly, match=r"agent-missing: agents\.verifier: codex is not installed"):
+        require_agents(settings(), root=tmp_path, caller={"PATH": str(tmp_path / "bin")})
+    require_agents(settings(verifier="claude"), root=tmp_path, caller={"PATH": str(tmp_path / "bin")})
+
+
+def test_a_profile_says_what_has_to_be_known_to_judge(tmp_path: Path) -> None:
+    own = {"kind": "command", "argv": ["x"]}
+    agents = Agents(settings(own=own), root=tmp_path, plan="p", run="r", caller={})
+    writer, reader = agents.profile("gemini", Role.FIX), agents.profile("gemini", Role.VERIFY)
+    assert (writer.closes, writer.answers, writer.writes, reader.writes) == (True, True, True, False)
+    assert dict(writer.codes)[55] == "setup"
+    assert writer.zone is not None
+    plain = agents.profile("own", Role.IMPLEMENT)
+    assert (plain.closes, plain.answers, plain.codes) == (False, False, ())

@@ -1,0 +1,148 @@
+"""What real agents print goes through a shim and comes back: message, tools, tally, and what they left in files."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from runplan.adapters.calling import Agents
+from runplan.core.agentevents import Finished
+from runplan.core.config import Layer, settle
+from runplan.core.dispatch import Ending, Launch, Role
+from runplan.core.endings import judge
+from runplan.core.tally import Tally
+from tests.support import samples
+from tests.support.dispatching import Stage, stage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture
+def on(tmp_path: Path) -> Iterator[Stage]:
+    with stage(tmp_path) as made:
+        yield made
+
+
+@pytest.mark.parametrize("cli", ["claude", "codex", "gemini", "opencode", "qwen", "aider"])
+def test_a_captured_stream_comes_back_as_it_was_read(on: Stage, cli: str) -> None:
+    sample = next(name for name in samples.streams(cli) if "/success" in name)
+    found = on.outcome(on.start("cat", str(samples.SAMPLES / sample), reader=cli))
+
+    assert (found.ending, found.code) == (Ending.EXITED, 0)
+    assert found.tally == samples.outcome(sample).tally
+    assert found.message == samples.outcome(sample).message
+    assert found.events == samples.outcome(sample).events
+    assert judge(found, samples.profile(cli)).kind == "success"
+
+
+def test_the_end_of_standard_error_and_the_moment_of_the_end_are_known(on: Stage) -> None:
+    found = on.outcome(on.sh("echo said; echo why >&2; exit 3"))
+    assert (found.error, found.code) == ("why\n", 3)
+    assert found.ended_at > 1_700_000_000
+
+
+def test_minis_trajectory_is_read_when_it_has_ended(on: Stage) -> None:
+    launch = on.launch("cat", str(samples.SAMPLES / "mini/success.txt"), reader="mini")
+    directory = on.dispatches.directory(launch.id)
+    shutil.copy(samples.SAMPLES / "mini/success.trajectory.json", directory / "trajectory.json")
+    on.dispatches.start(launch)
+    found = on.outcome(launch.id)
+
+    assert found.message == "Phase 1 is done.\n"
+    assert found.tally.finished == Finished(ok=True)
+    assert judge(found, samples.profile("mini")).kind == "success"
+
+
+@pytest.mark.parametrize("trap", ["fifo", "broken", "link"])
+def test_a_trajectory_that_is_none_holds_nobody_up(on: Stage, tmp_path: Path, trap: str) -> None:
+    launch = on.launch("true", reader="mini")
+    path = on.dispatches.directory(launch.id) / "trajectory.json"
+    if trap == "fifo":
+        os.mkfifo(path)
+    elif trap == "broken":
+        path.write_bytes(b'{"info": [' * 1000)
+    else:
+        path.symlink_to(samples.SAMPLES / "mini/success.trajectory.json")
+    on.dispatches.start(launch)
+    found = on.outcome(launch.id)
+    assert found.tally == Tally()
+    assert judge(found, samples.profile("mini")).kind == "no-output"
+
+
+def test_strange_lines_are_kept_counted_and_ignored(on: Stage) -> None:
+    program = (
+        "import sys\n"
+        "sys.stdout.buffer.write(b'\\xff\\x00 noise\\n' * 3 + b'{\"type\":' + b'[' * 100000 + b'\\n')\n"
+        'print(\'{"type":"result","subtype":"success","is_error":false,"result":"Done."}\')\n'
+    )
+    dispatch = on.python(program, reader="claude")
+    found = on.outcome(dispatch)
+    assert found.tally.unread == 4
+    assert found.message == "Done."
+    assert on.out(dispatch).count(b"noise") == 3
+
+
+def test_what_an_earlier_version_wrote_is_still_read(on: Stage) -> None:
+    dispatch = on.sh("echo said")
+    on.outcome(dispatch)
+    path = on.dispatches.directory(dispatch) / "exit.json"
+    record = json.loads(path.read_text(encoding="utf-8"))
+    for name in ("tally", "error", "ended_at"):
+        del record[name]
+    record["usage"] = [[1, 2, 0.5]]
+    path.write_text(json.dumps(record), encoding="utf-8")
+    found = on.outcome(dispatch)
+    assert (found.message, found.tally, found.error) == ("said\n", Tally(), "")
+
+
+FAKE = """\
+import json, os, pathlib, sys
+assert sys.argv[1] == "-p", sys.argv
+prompt = sys.stdin.read()
+assert sys.stdin.read() == ""
+pathlib.Path("made.txt").write_text(prompt)
+seen = sorted(name for name in os.environ if name.endswith("_API_KEY"))
+print(json.dumps({"type": "system", "subtype": "init", "session_id": "s1", "model": "m", "claude_code_version": "9.9"}))
+print(json.dumps({"type": "result", "subtype": "success", "is_error": False, "result": " ".join(seen)}))
+"""
+
+
+def test_an_agent_is_called_supervised_and_judged(on: Stage, tmp_path: Path) -> None:
+    """The whole way: settings, argv, environment, prompt on standard input, reading, judgement."""
+    (tmp_path / "fake.py").write_text(FAKE, encoding="utf-8")
+    table = {"kind": "claude", "argv": [sys.executable, str(tmp_path / "fake.py")]}
+    settings = settle([Layer(origin="x", values={"agents": {"deep": table}})]).settings.agents
+    caller = {"PATH": os.environ["PATH"], "ANTHROPIC_API_KEY": "a", "OPENAI_API_KEY": "o"}
+    agents = Agents(settings, root=tmp_path, plan="plans/x.md", run="r1", caller=caller)
+    dispatch = on.launch("unused").id
+    directory = on.dispatches.directory(dispatch)
+    (directory / "prompt.md").write_text("Do ä.", encoding="utf-8")
+
+    argv, env, reader = agents.launch(
+        "deep", dispatch=dispatch, role=Role.IMPLEMENT, phase="1", attempt=1, cycle=1, directory=directory
+    )
+    on.dispatches.start(
+        Launch(
+            id=dispatch,
+            argv=argv,
+            cwd=str(tmp_path),
+            env=env,
+            stdin=str(directory / "prompt.md"),
+            reader=reader,
+            wall_s=30,
+            silence_s=0,
+        )
+    )
+    found = on.outcome(dispatch)
+
+    assert found.message == "ANTHROPIC_API_KEY", found.error
+    assert (tmp_path / "made.txt").read_text(encoding="utf-8") == "Do ä."
+    assert (found.tally.session, found.tally.version) == ("s1", "9.9")
+    assert judge(found, agents.profile("deep", Role.IMPLEMENT)).kind == "success"
