@@ -11,7 +11,9 @@ unexport PYTHONDONTWRITEBYTECODE
 # Real git and real files, in memory where there are 2 GB of it: the tests make and remove many thousand files.
 SCRATCH := $(shell test -w /dev/shm && test "$$(df -Pk /dev/shm | awk 'NR==2 {print $$4}')" -gt 2000000 && echo TMPDIR=/dev/shm)
 
-.PHONY: demo test check format bench clean
+CHAOS := $(if $(SOAK),--soak $(SOAK)) $(if $(SEED),--seed $(SEED)) $(if $(FULL),--full)
+
+.PHONY: demo test check format bench chaos chaos-table clean
 
 $(READY): pyproject.toml requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit("runplan needs Python 3.11 or newer; this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'
@@ -37,6 +39,12 @@ format: $(READY)
 
 bench: $(READY)  ## ratios against a plain shell script and a bare interpreter
 	@$(BIN)/python -m bench
+
+chaos: $(READY)  ## kill it at every point and at random moments; SOAK=200, SEED=7, FULL=1
+	@$(SCRATCH) $(BIN)/python -m tests.chaos $(CHAOS)
+
+chaos-table: $(READY)  ## the same, and write the table of docs/crash-safety.md
+	@$(SCRATCH) $(BIN)/python -m tests.chaos matrix --write $(CHAOS)
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis dist build

@@ -65,6 +65,8 @@ def numbered(passed: Sequence[str], *, looks: tuple[str, ...] = ()) -> Iterator[
     last = ""
     for place, name in enumerate(passed):
         seen[name] = seen.get(name, 0) + 1
+        if name.startswith("Store.append.") and last.partition(".")[0] not in EFFECTS:
+            continue  # how the fact is recorded whose own points lie around it
         if not _is_same(name, last) and not (looks and name.startswith(looks)):
             yield place, f"{name}#{seen[name]}"
         last = name
@@ -74,8 +76,6 @@ def _is_same(name: str, last: str) -> bool:
     """Whether nothing but looking and thinking lies between two points."""
     if name[0].islower() or last[:1].islower():
         return False  # named inside an adapter because something lies between, or because a git child runs
-    if name.startswith("Store.append.") and last.partition(".")[0] not in EFFECTS:
-        return True  # the record of the fact whose point was just passed
     return name.endswith((".begin", ".before")) or name.count(".") == 1
 
 
@@ -122,7 +122,9 @@ def of_scene(trial: Trial, known: set[str]) -> list[Listed]:
 
 def _is_first_of_role(roles: list[str], number: int) -> bool:
     """Implementers and verifiers are met in the first scene."""
-    return number > 0 and roles.index(roles[number - 1]) == number - 1 and roles[number - 1] not in ("implement", "verify")
+    return (
+        number > 0 and roles.index(roles[number - 1]) == number - 1 and roles[number - 1] not in ("implement", "verify")
+    )
 
 
 def stages(trial: Trial) -> list[Listed]:

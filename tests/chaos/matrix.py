@@ -75,7 +75,9 @@ def sample(found: Sequence[Listed]) -> list[Cell]:
     """Every point once, with ways and modes in turn; always the same."""
     chosen = []
     for turn, name in enumerate(sorted({one.name for one in found})):
-        every = [Cell(at=one, mode=mode) for one in found if one.name == name for mode in MODES if can_happen(one, mode)]
+        every = [
+            Cell(at=one, mode=mode) for one in found if one.name == name for mode in MODES if can_happen(one, mode)
+        ]
         modes = sorted({cell.mode for cell in every})
         wanted = ways.WAYS[turn % len(ways.WAYS)].name, modes[turn // len(ways.WAYS) % len(modes)]
         fitting = [cell for cell in every if cell.mode == wanted[1]]
@@ -141,7 +143,7 @@ class Bench:
         return Result(cell=cell, kills=trial.struck - (scene == "stopped"), found=found, codes=trial.codes)
 
     def _further(self, cell: Cell, trial: Trial) -> list[str]:
-        wrong = []
+        wrong = list(trial.wrong)
         if not trial.done:
             wrong.append(f"the run does not come to its end: {trial.codes}")
         if not trial.struck - (cell.at.scene == "stopped"):

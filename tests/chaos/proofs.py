@@ -110,7 +110,9 @@ def tracker_and_report_agree_with_it(evidence: Evidence) -> Iterator[str]:
         )
         if not re.search(rf"^\| {phase} — .* ✅ Done \| `{last}` \|", plan, re.MULTILINE):
             yield f"the row of phase {phase} is not done by {last}: {plan}"
-        if (count := len(re.findall(rf"^## Phase — {phase} (?!.*failed)", report, re.MULTILINE))) != 1 + evidence.undone:
+        if (
+            count := len(re.findall(rf"^## Phase — {phase} (?!.*failed)", report, re.MULTILINE))
+        ) != 1 + evidence.undone:
             yield f"the report has {count} sections for phase {phase}: {report}"
     if "status: complete" not in plan:
         yield "the plan is not complete"

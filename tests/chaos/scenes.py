@@ -23,7 +23,9 @@ FIXED = {"RUNPLAN_TEST_NOW": "2026-03-01T12:00:00Z", "GIT_AUTHOR_DATE": DATE, "G
 
 STAGE = r"""
 stage() {
-    while test -e "$HOME/hold/$RUNPLAN_DISPATCH.$1"; do : >"$HOME/at/$RUNPLAN_DISPATCH.$1"; sleep 0.005; done
+    for hold in "$RUNPLAN_DISPATCH.$1" "any.$1"; do
+        while test -e "$HOME/hold/$hold"; do : >"$HOME/at/$hold"; sleep 0.005; done
+    done
 }
 stage begun
 """
@@ -42,8 +44,8 @@ implement | fix)
     test ! -e "$HOME/hold/fail"
     ;;
 verify)
-    items=$(sed -n '/^## Items/,/^## [^I]/s/^- \([A-Z]*[0-9]*\): .*/{"item": "\1", "result": "pass", "evidence": "seen"}/p' \
-        "$RUNPLAN_PROMPT" | paste -sd,)
+    passed='{"item": "\1", "result": "pass", "evidence": "seen"}'
+    items=$(sed -n "/^## Items/,/^## [^I]/s/^- \([A-Z]*[0-9]*\): .*/$passed/p" "$RUNPLAN_PROMPT" | paste -sd,)
     echo "{\"status\": \"done\", \"summary\": \"Looked.\", \"items\": [$items]}" >"$RUNPLAN_RETURN"
     ;;
 esac
@@ -76,7 +78,7 @@ class Scene:
     told: str
     phases: tuple[str, ...]
     settings: str = ""
-    holds: tuple[str, ...] = ()  #: where agents of the first run wait from the beginning: `<dispatch>.<stage>`
+    contested: bool = False  #: whether somebody changes the target while the first agent works
     fails: bool = False  #: whether agents end with an error until somebody mends it
     auto: bool = True
     undoes: int = 0  #: how often a phase is taken back
@@ -90,7 +92,7 @@ SCENES = (
         name="contested",
         told="the user's commit conflicts with the phase; a person approves",
         phases=("1",),
-        holds=("1.written",),
+        contested=True,
         auto=False,
         parks=True,
     ),
@@ -99,7 +101,6 @@ SCENES = (
         name="stopped",
         told="a start for another phase ends the agent of the first",
         phases=("1", "2"),
-        holds=("1.committed",),
         parks=True,
     ),
     Scene(name="undone", told="a landed phase is taken back, and landed again", phases=("1",), undoes=1),

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.chaos import proofs
+
 if TYPE_CHECKING:
     from tests.chaos.forks import Started, Starter
     from tests.chaos.scenes import Scene
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from tests.support.cli import Project
 
 KILLED = -signal.SIGKILL
+CONTESTED = "any.written"  #: where every agent waits until somebody has changed the target
 STRUCK = "killed:"
 REFUSED = 2
 WAITS = 4  #: the exit code of a run that waits for a person
@@ -50,6 +53,7 @@ class Trial:
     passed: list[list[str]] = field(default_factory=list)  #: the points of each start
     runs: int = 0  #: runs that have ended
     struck: int = 0  #: kills
+    wrong: list[str] = field(default_factory=list)  #: what was found between two starts
 
     @property
     def place(self) -> Path:
@@ -78,8 +82,8 @@ class Trial:
         return self
 
     def _prepare(self, kill: Kill | None) -> None:
-        for hold in self.scene.holds:
-            self._hold(hold).touch()
+        if self.scene.contested:
+            (self.project.home / "hold" / CONTESTED).touch()
         if self.scene.fails:
             (self.project.home / "hold/fail").touch()
         if kill is not None and kill.mode == "power":
@@ -94,7 +98,7 @@ class Trial:
             kill = PRELUDE
         env |= self._kill_env(kill) if kill is not None else {}
         started = starter.start(self._words(), cwd=self.project.path, env=env, err=self.place / "err")
-        if self.scene.name == "contested":
+        if self.scene.contested:
             self._person(started)
         code = started.wait()
         self.codes.append(code)
@@ -135,7 +139,7 @@ class Trial:
 
     def _person(self, started: Started) -> None:
         """Once the agent has written something, somebody else changes the same file on the target."""
-        hold = self._hold(self.scene.holds[0])
+        hold = self.project.home / "hold" / CONTESTED
         there = self.project.home / "at" / hold.name
         while hold.exists() and Path(f"/proc/{started.pid}").exists():
             if there.exists():
@@ -148,6 +152,7 @@ class Trial:
             self._hold(kill.stage).unlink()
         if kill is not None and kill.mode == "power":
             self._lose_unsynced()
+            self._lose_unreachable()
         if code not in (KILLED, WAITS, 5) or (self.scene.name == "stopped" and len(self.codes) == 1):
             self.runs += 1
             (self.project.home / "hold/fail").unlink(missing_ok=True)
@@ -165,3 +170,9 @@ class Trial:
             if note["former"] is not None:
                 Path(note["path"]).write_text(note["former"], encoding="utf-8")
         self._unsynced.write_text("", encoding="utf-8")
+
+    def _lose_unreachable(self) -> None:
+        """What no ref holds, git's own housekeeping may take: no work may be among it, and nothing may need it."""
+        evidence = proofs.Evidence(project=self.project, way=self.way, phases=(), parks=True)
+        self.wrong += [f"after the kill: {one}" for one in proofs.no_work_is_unreachable(evidence)]
+        self.project.repo.git("prune", "--expire=now")

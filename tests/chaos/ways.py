@@ -1,4 +1,4 @@
-"""The ways of landing: how a project is set up for one, and where its target is. A further way joins by being listed."""
+"""The ways of landing: how a project is set up for one, where its target is. A further way joins by being listed."""
 
 from __future__ import annotations
 

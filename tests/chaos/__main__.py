@@ -1,0 +1,95 @@
+"""`make chaos`: the matrix and the soak, told in a table; ends with what was lost and what was doubled."""
+
+# ruff: noqa: T201 - a command for people
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.chaos import listing, matrix, page, soak
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+SHOWN = 5  #: cells that failed and are told in full
+
+
+def main() -> int:
+    asked = _asked()
+    with tempfile.TemporaryDirectory(prefix="runplan-chaos-", ignore_cleanup_errors=True) as place:
+        results = _matrix(Path(place), asked) if asked.what != "soak" else []
+        account = _soak(Path(place), asked) if asked.what != "matrix" else soak.Account()
+        bad = any(not result.ok for result in results) or bool(account.wrong)
+        if bad:  # what failed stays to be looked at
+            kept = Path(tempfile.gettempdir()) / f"runplan-chaos-failed-{os.getpid()}"
+            Path(place).rename(kept)
+            Path(place).mkdir()
+            print(f"what failed is kept under {kept}")
+    lost = account.lost + sum(result.found.lost for result in results)
+    doubled = account.doubled + sum(result.found.doubled for result in results)
+    print(f"{lost} lost, {doubled} doubled")
+    return 1 if bad or lost or doubled else 0
+
+
+def _asked() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
+    parser.add_argument("what", nargs="?", choices=("all", "matrix", "soak"), default="all")
+    parser.add_argument("--soak", type=int, default=40, metavar="KILLS", help="how often the soak kills")
+    parser.add_argument("--seed", type=int, default=int(time.time()) % 100_000, help="of the soak's moments")
+    parser.add_argument("--full", action="store_true", help="every passing of every point in every mode")
+    parser.add_argument("--write", action="store_true", help="write the points and the table of docs/crash-safety.md")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    return parser.parse_args()
+
+
+def _matrix(place: Path, asked: argparse.Namespace) -> list[matrix.Result]:
+    began = time.monotonic()
+    benches = [matrix.Bench(place, f"{number}w") for number in range(asked.workers)]
+    try:
+        found = benches[0].list_points()
+        cells = matrix.cells(found, full=asked.full)
+        print(f"{len({one.name for one in found})} points, {len(cells)} cells, {asked.workers} at a time", flush=True)
+        results = matrix.run_all(cells, benches, lambda _: None)
+    finally:
+        for bench in benches:
+            bench.close()
+    print(page.table(results))
+    _tell_failures([result for result in results if not result.ok])
+    kills, good = sum(result.kills for result in results), sum(result.ok for result in results)
+    summary = f"{len(results)} cells, {kills} kills, {good} ended as they must"
+    print(f"matrix: {summary}, in {time.monotonic() - began:.0f} s", flush=True)
+    if asked.write:
+        listing.keep(found)
+        page.write(results)
+    return results
+
+
+def _tell_failures(failed: Sequence[matrix.Result]) -> None:
+    for result in failed[:SHOWN]:
+        print(f"FAILED {result.cell}", *result.found.wrong, sep="\n    ")
+    for result in failed[SHOWN:]:
+        print(f"FAILED {result.cell}")
+
+
+def _soak(place: Path, asked: argparse.Namespace) -> soak.Account:
+    began = time.monotonic()
+    print(f"soak: {asked.soak} kills over plans of {len(soak.PHASES)} phases, seed {asked.seed} …", flush=True)
+    account = soak.soak(place, kills=asked.soak, seed=asked.seed)
+    who = ", ".join(f"{count} of {victim}" for victim, count in sorted(account.kills.items())) or "none"
+    ended = "differs from an undisturbed run" if account.wrong else "the same as an undisturbed run"
+    print(
+        f"soak: {account.kills.total()} kills ({who}), {account.starts} starts, {account.rounds} plans: "
+        f"{ended}, in {time.monotonic() - began:.0f} s"
+    )
+    print(*account.wrong, sep="\n    ", end="\n" if account.wrong else "")
+    return account
+
+
+if __name__ == "__main__":
+    sys.exit(main())
