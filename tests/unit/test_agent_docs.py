@@ -1,0 +1,107 @@
+"""What the page on agents says of each is what the code does."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import types
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runplan.adapters.agents.task import Task
+from runplan.core.agentevents import Finished, Message, Started, TroubleKind, Unread
+from runplan.core.config import AgentTable
+from runplan.core.dispatch import Role
+from runplan.core.endings import EndingKind
+from runplan.core.facts import PROGRAMS
+from runplan.core.keys import AGENT_KEYS, KINDS
+from tests.support.documents import fences, read, rows
+from tests.support.samples import meta, streams
+
+PAGE = read("docs/agents.md")
+KNOWN = {cells[0].strip("`"): cells for cells in rows(PAGE, "## The agents it knows")}
+KEYS = {cells[0].strip("`"): cells for cells in rows(PAGE, "## Keys and configuration")}
+
+
+def module(name: str) -> Any:
+    return importlib.import_module(f"runplan.adapters.agents.{name}")
+
+
+def task(role: Role, *, home: Path | None = None) -> Task:
+    # The page itself stands in for the prompt file that mini reads.
+    docs = Path(__file__).parents[2] / "docs"
+    return Task(role=role, phase="1", cycle=1, root=docs, directory=docs / "none", home=home)
+
+
+def argv(name: str, role: Role) -> str:
+    table = AgentTable(name=name, kind=name)
+    return " ".join(module(name).launch(table, task(role)))
+
+
+def test_every_agent_stands_in_both_tables() -> None:
+    assert list(KNOWN) == list(KEYS) == list(PROGRAMS)
+    assert {*PROGRAMS, "command", "script"} == set(KINDS)
+
+
+@pytest.mark.parametrize("name", [name for name in PROGRAMS if name != "mini"])
+def test_the_flags_are_those_of_the_command_line(name: str) -> None:
+    def flags(cell: str) -> list[str]:
+        return [flag for flag in re.findall(r"`([^`]+)`", cell) if not flag.startswith('"')]
+
+    _, output, writes, reads = KNOWN[name]
+    for flag in (*flags(output), *flags(writes)):
+        assert flag in argv(name, Role.IMPLEMENT)
+    for flag in (*flags(output), *flags(reads)):
+        assert flag in argv(name, Role.VERIFY)
+    assert all(flag not in argv(name, Role.VERIFY) for flag in flags(writes)) or name == "aider"
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_keys_and_folders_are_those_of_the_module(name: str) -> None:
+    _, keys, folders = KEYS[name]
+    own, names = module(name).environment(AgentTable(name=name, kind=name), task(Role.FIX, home=Path("/d/home")), {})
+    assert tuple(re.findall(r"`(\w+)`", keys)) == module(name).KEYS
+    assert set(module(name).KEYS) <= set(names)
+    named = set(re.findall(r"`(\w+)`", folders))
+    assert named <= {variable for variable, value in own.items() if value.startswith("/d/home")}
+
+
+def test_the_endings_are_those_of_the_code() -> None:
+    told = [cells[0].strip("`") for cells in rows(PAGE, "## How an ending is judged")]
+    assert sorted(told) == sorted(EndingKind)
+
+
+def test_the_keys_of_a_table_are_those_of_the_code() -> None:
+    told = re.findall(r"^\| `(\w+)` \|", PAGE.partition("| key of `[agents.<name>]`")[2].partition("\n## ")[0], re.M)
+    assert sorted(told) == sorted(key.name for key in AGENT_KEYS)
+    other = read("docs/configuration.md").partition("\n## Agents\n")[2]
+    assert sorted(re.findall(r"^\| `(\w+)` \|", other, re.M)) == sorted(key.name for key in AGENT_KEYS)
+
+
+def test_the_versions_named_are_those_of_the_samples() -> None:
+    sentence = " ".join(PAGE.partition("Streams captured from ")[2].partition(" lie in")[0].split())
+    told = dict(re.findall(r"(\w+) (\d[\d.]*\d)", sentence))
+    assert sorted(told) == sorted(PROGRAMS)
+    assert all(meta(stream)["argv"][0] == stream.partition("/")[0] for stream in streams())
+
+
+def example() -> Any:
+    (source,) = [fence.text for fence in fences(PAGE) if fence.language == "py"]
+    made = types.ModuleType("acme")
+    exec(compile(source, "acme", "exec"), made.__dict__)
+    return made
+
+
+def test_the_example_of_a_new_agent_is_one() -> None:
+    acme = example()
+    table = AgentTable(name="acme", kind="acme", args=("-x",))
+    assert acme.launch(table, task(Role.FIX)) == ("acme", "run", "--json", "--write", "-x")
+    assert acme.launch(table, task(Role.VERIFY)) == ("acme", "run", "--json", "--read-only", "-x")
+    assert acme.environment(table, task(Role.FIX), {}) == ({}, ("ACME_API_KEY", "ACME_URL"))
+    assert acme.read(b'{"type":"start","id":"s"}') == (Started(session="s"),)
+    assert acme.read(b'{"type":"say","text":"hi"}') == (Message(text="hi", final=True),)
+    assert acme.read(b'{"type":"done"}') == (Finished(ok=True),)
+    assert acme.read(b"what?") == acme.read(b'{"type":"x"}') == (Unread(),)
+    assert acme.read(b'{"type":"failed","error":"no","status":401}')[0].kind is TroubleKind.AUTH
