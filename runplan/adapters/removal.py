@@ -14,9 +14,11 @@ from runplan.adapters.registry import Entry, calm, entries, entry_of, linked_to,
 from runplan.adapters.repository import refs_snapshot
 from runplan.adapters.status import nested_repository, status_of
 from runplan.adapters.trash import Trash, delete_tree
+from runplan.adapters.treediff import changes
 from runplan.core.errors import RefusedEarly
 from runplan.core.gitfacts import Kept, Removed
 from runplan.core.removal import Keep, OnTarget, ParkFirst, Remains, Remove, safe_to_remove
+from runplan.core.trailers import PLAN, read_trailers
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -144,10 +146,20 @@ class Removal:
             for place in (main, *entries(self._common_dir))
             if place.attached == ref and place.worktree.is_dir() and self._root not in place.worktree.parents
         ]
-        held = self._held(tip)
+        held = self._held(self._work_of(tip) if ref.startswith(CANDIDATES) else tip)
         if ref.startswith(PARKED) and held is not OnTarget.REACHABLE and len(self._git.commit(tip).parents) > 1:
             held = OnTarget.NO  # staged content is kept beside the files; the target was compared with those only
         return Remains(on_target=held, used_by=next(iter(users), ""))
+
+    def _work_of(self, tip: Oid) -> Oid:
+        """A candidate without the bookkeeping we put on top: of each phase the target keeps its own."""
+        commit = self._git.commit(tip)
+        plan = read_trailers(commit.message).get(PLAN)
+        if not plan or len(commit.parents) != 1:
+            return tip
+        changed = changes(self._git, self._git.commit(commit.parents[0]).tree, commit.tree)
+        ours = all(one.path == plan or one.path.rpartition("/")[2].startswith("plan-") for one in changed)
+        return commit.parents[0] if ours else tip
 
     def _held(self, tip: Oid) -> OnTarget:
         found = (on_target(self._git, tip, target) for target in self._targets)

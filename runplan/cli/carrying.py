@@ -13,7 +13,7 @@ from runplan.cli import progress
 from runplan.cli.asking import ask_here
 from runplan.cli.summary import summary
 from runplan.core import options as words_of
-from runplan.core.errors import Exit, Fenced, Interrupted, NotFound, RefusedEarly, Unreachable
+from runplan.core.errors import Exit, Fenced, Interrupted, JournalDamaged, NotFound, RefusedEarly, Unreachable
 from runplan.core.events import RunStarted
 from runplan.core.plan import parse
 from runplan.core.run import fold
@@ -118,8 +118,8 @@ def _told_how_to_go_on(plan: str) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         raise Interrupted(f"interrupted; the agents were ended, go on with: runplan retry {plan}") from None
-    except Fenced:
-        raise
+    except (Fenced, JournalDamaged):
+        raise  # with this journal nobody goes on
     except Unreachable as error:
         raise Unreachable(f"{error}; what was made is kept, go on with: runplan retry {plan}") from error
 

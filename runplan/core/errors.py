@@ -9,6 +9,7 @@ RunplanError            one line for people: what happened, where, what helps
 ├── Crashed             1  a fault of runplan's own ended the run
 ├── Unreachable         5  git, disk, daemon or forge does not answer
 │   ├── Fenced          5  another process has taken the plan over
+│   ├── JournalDamaged  5  the journal cannot be read; git knows what is done
 │   └── GitFailed       5  git ended in a way nobody expected
 └── Interrupted       130  the person pressed Ctrl-C
 """
@@ -82,6 +83,10 @@ class Unreachable(RunplanError):
 
 class Fenced(Unreachable):
     """Another process has taken the plan over; this one must not touch anything any more."""
+
+
+class JournalDamaged(Unreachable):
+    """The journal cannot be read any more; what is done stands in the plans and in git."""
 
 
 class GitFailed(Unreachable):

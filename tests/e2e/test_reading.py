@@ -182,6 +182,17 @@ def test_gc_lists_what_is_kept_aside_and_a_dry_run_removes_nothing(told: Project
     assert told.repo.refs() == before
 
 
+def test_gc_takes_the_logs_of_landed_phases_and_keeps_what_tells_of_the_others(told: Project) -> None:
+    logs = sorted((told.path / ".git/runplan/dispatch").glob("*.*/"))
+    answers = {one["what"]: one for one in told.runplan("gc", "--dry-run", "--json").json}
+    why = {answers[str(log)].get("why", "") for log in logs if log.is_dir()}
+    assert "" in why  # phase 1 has landed
+    assert any(one.startswith("in use by the run ") for one in why)  # the one that waits
+    assert "would remove" in (out := told.runplan("gc", "--dry-run").out)
+    assert f"of agents and checks in {told.path / '.git/runplan/dispatch'}: their phases have landed" in out
+    assert sorted((told.path / ".git/runplan/dispatch").glob("*.*/")) == logs
+
+
 # --- check --------------------------------------------------------------------------------------------
 
 

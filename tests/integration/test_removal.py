@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import shutil
 import subprocess
 from dataclasses import dataclass
@@ -361,3 +362,64 @@ def test_gc_without_a_prefix_touches_no_branch(place: Place) -> None:
     place.repo.git("branch", "any/thing")
     assert place.removal.gc(dry_run=False, prefix="", active=()) == []
     assert "refs/heads/any/thing" in place.repo.refs()
+
+
+# --- logs ---------------------------------------------------------------------------------------------
+
+
+def a_log(place: Place) -> Path:
+    directory = place.repo.path / ".git/runplan/dispatch/r1.1"
+    directory.mkdir(parents=True)
+    (directory / "out.log").write_text("said\n")
+    return directory
+
+
+@pytest.mark.parametrize(
+    ("used_by", "landed", "why"),
+    [
+        pytest.param("the run r1", True, "in use by the run r1", id="its run goes on"),
+        pytest.param("", False, "what it tells of has not landed", id="its phase has not landed"),
+    ],
+)
+def test_a_log_that_tells_of_unfinished_things_is_kept(place: Place, used_by: str, landed: bool, why: str) -> None:
+    log = a_log(place)
+    assert place.removal.log(log, used_by=used_by, landed=landed, dry_run=False) == Kept(what=str(log), why=why)
+    assert (log / "out.log").exists()
+
+
+def test_a_log_goes_when_its_phase_has_landed_and_its_run_is_over(place: Place) -> None:
+    log = a_log(place)
+    assert place.removal.log(log, used_by="", landed=True, dry_run=True) == Removed(what=str(log))
+    assert log.exists()
+    assert place.removal.log(log, used_by="", landed=True, dry_run=False) == Removed(what=str(log))
+    assert not log.exists()
+
+
+def test_a_log_that_is_still_written_is_kept(place: Place) -> None:
+    log = a_log(place)
+    with (log / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        kept = place.removal.log(log, used_by="", landed=True, dry_run=False)
+    assert kept == Kept(what=str(log), why="in use by a process that still writes it")
+
+
+def test_content_on_the_remotes_branch_is_held_as_well(place: Place) -> None:
+    """A direct landing may be on the remote before the local branch has followed."""
+    tree = place.lease()
+    work = tree.commit("Work", **{"new.txt": "new\n"})
+    place.repo.git("update-ref", "refs/remotes/origin/main", work)
+    assert place.removal.ref(BRANCH) == Removed(what=BRANCH)
+    assert PARKED not in place.repo.refs()
+
+
+def test_a_candidate_is_judged_by_its_work_and_not_by_our_bookkeeping(place: Place) -> None:
+    """The report and the row of a landing that never happened are nobody's work."""
+    tree = place.lease()
+    tree.commit("Work", **{"new.txt": "new\n"})
+    told = "record\n\nRunplan-Plan: plans/plan.md\nRunplan-Phase: 1\nRunplan-Run: r1\nRunplan-Landing: r1.1"
+    books = tree.commit(told, **{"plans/plan.md": "done\n", "reports/plan-plan.md": "report\n"})
+    candidate = "refs/runplan/candidate/r1"
+    place.repo.git("update-ref", candidate, books)
+    assert isinstance(place.removal.gc(dry_run=True, prefix="", active=("run",))[-1], Kept)
+    place.repo.commit("The same work, landed by another run", **{"new.txt": "new\n"})
+    assert place.removal.gc(dry_run=False, prefix="", active=("run",)) == [Removed(what=candidate)]

@@ -140,6 +140,46 @@ def test_the_environment_is_read_in_one_place() -> None:
     }
 
 
+#: Ways to take something away for good, and who may go them. What is removed by anybody else could be the last copy.
+REMOVERS = {
+    r"""["']update-ref["'],\s*(?:"--\S+",\s*|\*\w+,\s*)*["']-d["']|\["-d", """: {
+        "runplan.adapters.removal",
+        "runplan.adapters.candidate",  # its own anchor: what it held is on the branch, or landed
+        "runplan.adapters.restoring",  # an agent's ref, parked before
+        "runplan.adapters.agents.script_player",  # a program of its own
+    },
+    r"""f["']delete \{\w+\} \{""": {"runplan.adapters.removal", "runplan.adapters.remotemarks"},
+    r"""["']worktree["'],\s*["'](?:remove|prune)["']""": {"runplan.adapters.mending"},
+    r"""["']branch["'],\s*["']-[dD]["']|["']reset["'],\s*["']--hard|["']stash["'],\s*["'](?:drop|clear)["']""": set(),
+    r"""["']clean["'],\s*["']-""": {"runplan.adapters.worktrees"},  # ours, after what is in it was taken or parked
+    r"""["']reflog["'],\s*["']delete["']""": {"runplan.adapters.restoring"},  # an agent's stash, parked before
+    r"rmtree\(|delete_tree\(": {
+        "runplan.adapters.trash",
+        "runplan.adapters.removal",  # logs, by the same decision
+        "runplan.adapters.registry",  # half-done operations in the entry of a worktree of ours
+        "runplan.adapters.heldindex",  # what the lander itself set aside
+        "runplan.adapters.landers.undo",
+        "runplan.cli.demo",  # its own throw-away place
+    },
+}
+
+
+@pytest.mark.parametrize("way", REMOVERS)
+def test_nothing_is_removed_but_by_those_who_know_that_it_is_elsewhere(way: str) -> None:
+    found = {module for module, path in MODULES.items() if re.search(way, path.read_text(encoding="utf-8"))}
+    assert found <= REMOVERS[way]
+
+
+def test_whoever_removes_asks_the_one_decision() -> None:
+    asks = {module for module, path in MODULES.items() if "safe_to_remove(" in path.read_text(encoding="utf-8")}
+    assert asks == {"runplan.core.removal", "runplan.adapters.removal"}
+    assert importers("runplan.adapters.trash") <= {
+        "runplan.adapters.removal",
+        "runplan.adapters.mending",
+        "runplan.adapters.worktrees",
+    }
+
+
 def test_broad_catches_stand_only_at_named_edges() -> None:
     broad = {
         module

@@ -12,7 +12,7 @@ import os
 import sqlite3
 from typing import TYPE_CHECKING
 
-from runplan.core.errors import Fenced, RefusedEarly, Unreachable
+from runplan.core.errors import Fenced, JournalDamaged, RefusedEarly, Unreachable
 from runplan.core.rows import EventRow, RunRow
 
 if TYPE_CHECKING:
@@ -119,15 +119,25 @@ class Store:
         try:
             yield
         except sqlite3.Error as error:
-            raise self._trouble(str(error), _help(error, self.path)) from error
+            name = getattr(error, "sqlite_errorname", "SQLITE_CORRUPT")  # without a name: text that is no text
+            if name.startswith(_DAMAGE):
+                raise self._damaged(str(error)) from error
+            helps = next((f"; {told}" for names, told in _HELPS if name.startswith(names)), "")
+            raise Unreachable(f"{self.path}: {error}; nothing was recorded{helps}") from error
 
-    def _trouble(self, what: str, helps: str) -> Unreachable:
-        return Unreachable(f"{self.path}: {what}; nothing was recorded{helps and f'; {helps}'}")
+    def _damaged(self, what: str) -> JournalDamaged:
+        import shlex  # only the unlucky need it
+
+        here = shlex.quote(str(self.path))
+        return JournalDamaged(
+            f"{self.path}: {what}; nothing was recorded; what is done stands in the plans and in git; "
+            f"move it away and start again: mv {here} {here}.damaged"
+        )
 
     def _event(self, found: tuple[int, str, str, str, str, int]) -> EventRow:
         seq, run, at, kind, body, whole = found
         if not whole:
-            raise self._trouble(f"row {seq} is damaged", _rebuild(self.path))
+            raise self._damaged(f"row {seq} is damaged")
         return EventRow(seq=seq, run=run, at=at, type=kind, body=body)
 
     def close(self) -> None:
@@ -252,26 +262,13 @@ def _values(row: RunRow) -> tuple[object, ...]:
     return tuple(getattr(row, name.strip()) for name in COLUMNS.split(","))
 
 
-ROOM = "make room on the disk, then start again"
 #: What SQLite finds when the file is no journal any more, whatever it is instead.
 _DAMAGE = ("SQLITE_NOTADB", "SQLITE_CORRUPT", "SQLITE_ERROR", "SQLITE_SCHEMA", "SQLITE_MISMATCH", "SQLITE_CONSTRAINT")
-
-
-def _help(error: sqlite3.Error, path: Path) -> str:
-    """What a person can do about it."""
-    name = getattr(error, "sqlite_errorname", "SQLITE_CORRUPT")  # without a name: text that is no text
-    if name.startswith(("SQLITE_FULL", "SQLITE_IOERR")):
-        return ROOM
-    if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
-        return f"make {path.parent} writable, then start again"
-    return _rebuild(path) if name.startswith(_DAMAGE) else ""
-
-
-def _rebuild(path: Path) -> str:
-    import shlex  # only the unlucky need it
-
-    here = shlex.quote(str(path))
-    return f"what is done stands in the plans and in git; move it away and start again: mv {here} {here}.damaged"
+#: What a person can do about the rest.
+_HELPS = (
+    (("SQLITE_FULL", "SQLITE_IOERR"), "make room on the disk, then start again"),
+    (("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM"), "make its directory writable, then start again"),
+)
 
 
 @contextlib.contextmanager

@@ -1,0 +1,234 @@
+"""The journal is damaged or gone: what is done stands in the plans and in git, and that is enough to go on."""
+
+from __future__ import annotations
+
+import os
+import random
+import shlex
+import shutil
+import signal
+import sqlite3
+import subprocess
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.cli import Project, a_project, end_processes_of, processes_of, until, writes
+from tests.support.scripts import Meanwhile, work
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.support.cli import Ran
+
+PAGE = 4096
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return a_project(tmp_path, "1", "2")
+
+
+def killed_at(project: Project, point: str) -> None:
+    ran = project.start("finish", "auto", RUNPLAN_TEST_KILL=point)
+    assert ran.code == -signal.SIGKILL, ran.err
+    end_processes_of(project.home)
+
+
+def landed_once(project: Project, ran: Ran, *phases: str) -> None:
+    assert ran.code == 0, ran.err
+    assert project.landed() == list(phases or ("1", "2"))
+    assert project.repo.status() == ""
+    assert project.runplan("gc").code == 0
+    assert project.leftovers() == [], "what a forgotten run left is on the target, and goes"
+
+
+def journal(project: Project) -> Path:
+    return project.path / ".git/runplan/journal.db"
+
+
+# --- a damaged journal --------------------------------------------------------------------------------
+
+
+def halve(file: Path) -> None:
+    os.truncate(file, file.stat().st_size // 2)
+
+
+def scribble(file: Path) -> None:
+    file.write_bytes(random.Random(7).randbytes(2 * PAGE))
+
+
+def damage_page(number: int) -> Callable[[Path], None]:
+    def damage(file: Path) -> None:
+        with file.open("r+b") as opened:
+            opened.seek((number - 1) * PAGE)
+            opened.write(random.Random(number).randbytes(PAGE))
+
+    return damage
+
+
+def spoil_rows(file: Path) -> None:
+    """Every page is whole, and what stands in it is not."""
+    with closing(sqlite3.connect(file)) as opened, opened:
+        opened.execute("UPDATE events SET body = substr(body, 2) WHERE type = 'PlanRead'")
+
+
+def drop_tables(file: Path) -> None:
+    with closing(sqlite3.connect(file)) as opened, opened:
+        opened.execute("DROP TABLE runs")
+
+
+DAMAGES = {
+    "truncated": halve,
+    "garbage": scribble,
+    "the schema": damage_page(1),
+    "a first page": damage_page(2),
+    "events": damage_page(7),
+    "rows": spoil_rows,
+    "tables": drop_tables,
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_journal_is_refused_and_doing_what_the_message_says_goes_on(tmp_path: Path, damage: str) -> None:
+    project = a_project(tmp_path, "1")
+    stopped = project.start("finish")  # phase 1 waits for its approval
+    assert stopped.code == 4, stopped.err
+    DAMAGES[damage](journal(project))
+    ran = project.start("finish", "auto")
+    assert ran.code == 5, ran.err
+    assert "what is done stands in the plans and in git; move it away and start again: mv " in ran.last
+    assert project.landed() == []
+    helps = ran.last.rpartition("start again: ")[2]
+    subprocess.run(shlex.split(helps), check=True)
+    landed_once(project, project.start("finish", "auto"), "1")
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_damage_that_nobody_notices_at_first_lands_nothing_twice_and_nothing_wrong(project: Project, seed: int) -> None:
+    """SQLite looks at pages when it needs them; whatever it read before, git is asked before anything lands."""
+    assert project.start("1", "auto").code == 0
+    pages = journal(project).stat().st_size // PAGE
+    damage_page(random.Random(seed).randrange(2, pages + 1))(journal(project))
+    ran = project.start("finish", "auto")
+    if ran.code == 5:
+        assert project.landed() == ["1"]
+        journal(project).rename(journal(project).with_suffix(".damaged"))
+        ran = project.start("finish", "auto")
+    landed_once(project, ran)
+
+
+@pytest.mark.parametrize("left", [-3000, 0])
+def test_a_journal_that_lost_its_last_rows_goes_on_from_what_it_has(project: Project, left: int) -> None:
+    killed_at(project, "Await.DispatchEnded.after#3")
+    ahead = journal(project).with_name("journal.db-wal")
+    os.truncate(ahead, max(0, ahead.stat().st_size + left if left else 0))
+    landed_once(project, project.start("finish", "auto"))
+
+
+def test_an_empty_journal_is_one_nothing_was_written_to(project: Project) -> None:
+    assert project.start("1", "auto").code == 0
+    os.truncate(journal(project), 0)
+    landed_once(project, project.start("finish", "auto"))
+
+
+def test_a_journal_of_a_newer_version_is_refused_and_left_alone(project: Project) -> None:
+    assert project.start("1", "auto").code == 0
+    with closing(sqlite3.connect(journal(project))) as opened:
+        opened.execute("PRAGMA user_version=99")
+    before = journal(project).read_bytes()
+    for words in (("start", "X", "finish", "auto", "--foreground"), ("status",), ("gc",)):
+        ran = project.runplan(*words)
+        assert (ran.code, ran.last.endswith("was written by a newer runplan; install that version to go on")) == (
+            2,
+            True,
+        )
+    assert journal(project).read_bytes() == before
+    assert project.landed() == ["1"]
+
+
+# --- no journal at all --------------------------------------------------------------------------------
+
+POINTS = [
+    "Lease.Leased.after#1",
+    "Await.DispatchEnded.after#1",
+    "BuildCandidate.CandidateBuilt.after#1",
+    "Land.LandingStarted.after#1",
+    "land.hold.after#1",
+    "land.prepare.after#1",
+    "land.read-tree.before#1",
+    "land.commit.before#1",
+    "land.commit.after#1",
+    "land.install.after#1",
+    "Land.Landed.after#1",
+    "CleanUp.CleanedUp.after#1",
+    "TakeWork.WorkTaken.after#2",
+    "Finish.worktree#1",
+]
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_state_directory_deleted_at_any_point_is_rebuilt_from_the_plan_and_git(project: Project, point: str) -> None:
+    killed_at(project, point)
+    shutil.rmtree(project.path / ".git/runplan")
+    landed_once(project, project.start("finish", "auto"))
+
+
+def test_work_of_a_forgotten_run_is_parked_where_it_can_be_found(project: Project) -> None:
+    killed_at(project, "TakeWork.WorkTaken.after#1")
+    work = project.repo.refs()["refs/heads/runplan/x/1"]
+    project.agent(writes("1", "2").replace('text = "1', 'text = "another way'))
+    place = next((project.home / ".cache/runplan/worktrees").iterdir())
+    (place / "draft.txt").write_text("not committed\n")
+    shutil.rmtree(project.path / ".git/runplan")
+    ran = project.start("1", "auto")
+    assert ran.code == 0, ran.err
+    parked = {ref: oid for ref, oid in project.repo.refs().items() if ref.startswith("refs/runplan/parked/")}
+    assert work in parked.values()
+    assert any("draft.txt" in project.repo.git("ls-tree", "--name-only", oid) for oid in parked.values())
+
+
+def test_a_branch_with_a_persons_commit_on_top_is_still_refused(project: Project) -> None:
+    killed_at(project, "TakeWork.WorkTaken.after#1")
+    place = project.repo.at(next((project.home / ".cache/runplan/worktrees").iterdir()))
+    place.commit("Mine", **{"mine.txt": "mine\n"})
+    shutil.rmtree(project.path / ".git/runplan")
+    ran = project.start("finish", "auto")
+    assert ran.code == 2, ran.err
+    assert "holds 2 commits that runplan did not make; look at it, then: git branch -m" in ran.last
+
+
+def test_an_agent_of_a_forgotten_run_is_named_and_not_joined(project: Project, tmp_path: Path) -> None:
+    meanwhile = Meanwhile(tmp_path)
+    project.agent(work(*meanwhile.pause("at")))
+    running = project.popen("start", "X", "finish", "auto", "--foreground")
+    meanwhile.reached("at")
+    running.kill()
+    running.communicate()
+    shutil.rmtree(project.path / ".git/runplan")
+    ran = project.start("finish", "auto")
+    assert ran.code == 2, ran.err
+    assert "an agent of a run that no journal knows still works in" in ran.last
+    pids = [int(pid) for pid in ran.last.rpartition("kill ")[2].split()]
+    for pid in pids:
+        os.kill(pid, signal.SIGTERM)
+    until(lambda: not processes_of(project.home))
+    project.agent(writes("1", "2"))
+    landed_once(project, project.start("finish", "auto"))
+
+
+def test_a_half_written_landing_that_nobody_knows_any_more_is_left_to_a_person(project: Project) -> None:
+    killed_at(project, "land.commit.before#1")
+    shutil.rmtree(project.path / ".git/runplan")
+    for ref in project.repo.refs():
+        if ref.startswith("refs/runplan/candidate/"):
+            project.repo.git("update-ref", "-d", ref)
+    ran = project.start("finish", "auto")
+    assert ran.code == 2, ran.err
+    assert "neither journal nor git knows it any more; free the index, then look at `git status` there: rm " in ran.last
+    subprocess.run(["rm", *shlex.split(ran.last.rpartition("there: rm ")[2])], check=True)
+    project.repo.git("checkout", "-q", "--", ".")
+    project.repo.git("clean", "-qfd")
+    landed_once(project, project.start("finish", "auto"))
