@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from runplan.core.claims import Standing
     from runplan.core.dispatch import DispatchStanding, Launch, Role, ToolUsed
+    from runplan.core.endings import Profile
     from runplan.core.gitfacts import (
         BranchStanding,
         Change,
@@ -35,6 +36,8 @@ class Clock(Protocol):
 
     def now(self) -> datetime: ...
 
+    def sleep_until(self, moment: datetime) -> None: ...
+
 
 class Store(Protocol):
     """Append-only events, the row of each run, and what is known of baselines."""
@@ -49,6 +52,10 @@ class Store(Protocol):
 
     def facts(self, plan: str, kind: str) -> list[EventRow]:
         """The events of one kind over all runs of a plan, oldest first."""
+        ...
+
+    def since(self, kind: str, at: str) -> list[EventRow]:
+        """The events of one kind from a moment on, over all plans, oldest first."""
         ...
 
     def baseline(self, key: str) -> str | None: ...
@@ -133,7 +140,10 @@ class Candidates(Protocol):
         committer: Identity,
         when: str,
         sign: bool,
-    ) -> Replayed: ...
+        whole: bool,
+    ) -> Replayed:
+        """base..head on `onto`, commit by commit, or as one when `whole` asks for it or it is not one line."""
+        ...
 
     def marked(self, tip: Oid) -> tuple[tuple[Oid, str], ...]:
         """(id, message) of every commit below `tip` that says it was landed, newest first."""
@@ -239,6 +249,14 @@ class Agents(Protocol):
         self, name: str, *, dispatch: str, role: Role, phase: str, attempt: int, cycle: int, directory: Path
     ) -> tuple[tuple[str, ...], dict[str, str], str]:
         """argv, environment, and the reader of its output."""
+        ...
+
+    def version(self, name: str) -> str:
+        """The version of the agent's program; "" when it tells none."""
+        ...
+
+    def profile(self, name: str, role: Role) -> Profile:
+        """What has to be known to judge how a dispatch of this agent in this role ended."""
         ...
 
     def command(self, line: str, *, dispatch: str, role: Role, phase: str) -> tuple[tuple[str, ...], dict[str, str]]:

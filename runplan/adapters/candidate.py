@@ -91,13 +91,14 @@ class Candidates:
         committer: Identity,
         when: str,
         sign: bool,
+        whole: bool = False,
     ) -> Replayed:
-        """Replay base..head on `onto`; what is not one line becomes one commit of its net diff."""
+        """Replay base..head on `onto`; what is not one line, or asked for as a whole, becomes one commit."""
         hand = _Hand(committer=committer, when=when, sign=sign)
         start = tree = self._tree(onto)
         tip = onto
         made: list[Oid] = []
-        for pick in self._picks(base, head):
+        for pick in self._picks(base, head, whole=whole):
             merged = self._apply(pick, tree)
             if isinstance(merged, Conflicted):
                 return merged
@@ -133,8 +134,8 @@ class Candidates:
         made = self._commit_tree(tree, onto, (message, author, when), _Hand(committer=author, when=when, sign=sign))
         return Built(commits=(made,), tree=tree, patch=patch_of(treediff.changes(self._git, start, tree)))
 
-    def _picks(self, base: Oid, head: Oid) -> list[_Pick]:
-        line = self.commits(base, head)
+    def _picks(self, base: Oid, head: Oid, *, whole: bool) -> list[_Pick]:
+        line = None if whole else self.commits(base, head)
         if line is None:
             source = self._git.commit(head)
             return [_Pick(base=base, tree=source.tree, source=source, whole=True)]

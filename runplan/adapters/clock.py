@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime
+
+#: A machine that was asleep has missed its timers: the clock on the wall is looked at again this often.
+LOOK_S = 60.0
 
 
 class SystemClock:
@@ -11,12 +15,19 @@ class SystemClock:
     def now(self) -> datetime:
         return datetime.now(UTC)
 
+    def sleep_until(self, moment: datetime) -> None:
+        while (left := (moment - self.now()).total_seconds()) > 0:
+            time.sleep(min(left, LOOK_S))
+
 
 class FrozenClock:
-    """Always the same moment: what two runs write is then the same to the byte."""
+    """Always the same moment, until somebody sleeps: what two runs write is then the same to the byte."""
 
     def __init__(self, moment: datetime) -> None:
         self._moment = moment
 
     def now(self) -> datetime:
         return self._moment
+
+    def sleep_until(self, moment: datetime) -> None:
+        self._moment = max(self._moment, moment)

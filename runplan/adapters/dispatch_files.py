@@ -112,6 +112,7 @@ class DispatchFiles:
             "tally": record_of(outcome.tally),
             "error": outcome.error,
             "ended_at": outcome.ended_at,
+            "seconds": round(outcome.seconds, 3),
         }
         _publish(self.exit, record, sync=True)
 
@@ -135,6 +136,7 @@ class DispatchFiles:
             tally=tally_of(record["tally"]) if "tally" in record else Tally(),
             error=record.get("error", ""),
             ended_at=record.get("ended_at", 0.0),
+            seconds=record.get("seconds", 0.0),
         )
 
 

@@ -21,6 +21,7 @@ from runplan.adapters import processes
 from runplan.adapters.processtable import MARK
 from runplan.adapters.shim_output import Intake
 from runplan.core.dispatch import Ending, Outcome
+from runplan.core.gauge import must_hand_over
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -223,8 +224,18 @@ class _Supervision:
             self._stop(Ending.ENDED, now)
         elif now >= self._started + self._launch.wall_s:
             self._stop(Ending.TIMEOUT, now)
+        elif over := self._over():
+            self._stop(over, now)
         elif self._launch.silence_s and now >= self._heard + self._launch.silence_s / 2:
             self._judge_silence(now)
+
+    def _over(self) -> Ending | None:
+        """Whether it has used what it may use, by what it has told so far."""
+        tally = self._intake.harvest.tally
+        used = tally.usage.input_tokens + tally.usage.output_tokens
+        if (0 < self._launch.tokens <= used) or (0 < self._launch.usd <= tally.usage.usd):
+            return Ending.BUDGET
+        return Ending.CONTEXT if must_hand_over(tally, prompt=self._launch.prompt) else None
 
     def _judge_silence(self, now: float) -> None:
         """Compare the family's processor time at the middle and the end of the silence: work is a sign of life."""
@@ -296,4 +307,5 @@ class _Supervision:
             tally=self._intake.harvest.tally,
             error=self._intake.error,
             ended_at=time.time(),
+            seconds=time.monotonic() - self._started,
         )

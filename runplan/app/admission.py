@@ -82,13 +82,6 @@ def require_landing(options: Resolved) -> None:
         raise RefusedEarly("schedules need the daemon, which is not in this version of runplan; leave `every` out")
 
 
-def require_limits(settings: Settings) -> None:
-    """A budget that nobody watches is worse than none."""
-    for name in ("tokens", "usd"):
-        if getattr(settings.limits, name):
-            raise RefusedEarly(f"limits.{name} is not enforced in this version of runplan; set it to 0")
-
-
 def require_test_command(settings: Settings, found: Infrastructure) -> None:
     """Never guess a command, and never skip tests that are there."""
     if not settings.tests.command and found.present:

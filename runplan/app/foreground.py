@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from runplan.core.decide import step_of
 from runplan.core.disk import refused_by_disk
 from runplan.core.errors import Crashed, RunplanError, Unreachable
 from runplan.core.events import PhaseFailed, RunEnded
 from runplan.core.reasons import Reason
+from runplan.core.times import parse_iso
+from runplan.core.told import step_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,6 +71,8 @@ def _work(journal: Journal, world: World, person: Callable[[RunState], Approved 
             return decision
         if decision.waiting == "approval" and (answer := person(journal.state)) is not None:
             journal.append(answer)
+        elif decision.wake:
+            world.clock.sleep_until(parse_iso(decision.wake))
         elif decision.waiting:
             return decision
         else:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from runplan.core.decide import decide, step_of
+from runplan.core.decide import decide
 from runplan.core.eventtext import Recorded, from_json, name_of, to_json
 from runplan.core.rows import RunRow
 from runplan.core.run import RunState, apply
 from runplan.core.times import iso
+from runplan.core.told import step_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -76,6 +77,8 @@ def project(state: RunState, *, run: str, plan: str, started: str, since: str) -
         reason=(ended.reason or None) if ended else None,
         waiting_for=decision.waiting or None,
         landing=state.started.landing if state.started else "cherry-pick",
+        about=decision.about or None,
+        wake=decision.wake or None,
     )
 
 

@@ -74,4 +74,6 @@ def _run(run: RunRow) -> dict[str, Any]:
         "outcome": run.outcome,
         "reason": run.reason,
         "waiting_for": run.waiting_for,
+        "about": run.about,
+        "wake": run.wake,
     }

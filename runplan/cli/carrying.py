@@ -53,7 +53,6 @@ def errand_for(at: Here, plan_word: str, words: Sequence[str]) -> Errand | str:
     plan = parse(text, path=path)
     parsed = words_of.parse_words(words, phases=[phase.id for phase in plan.phases])
     options = words_of.resolve(parsed, at.settings)
-    admission.require_limits(at.settings)
     admitted = admission.admit(text, path, tip=tip, options=options, resuming=resuming)
     if isinstance(admitted, admission.NothingToDo):
         return admitted.told

@@ -46,6 +46,11 @@ def sentence(event: Event) -> str:
             return f"  {role:<10} {agent or 'runs'} …"
         case e.DispatchEnded(ending="lost", role=role):
             return f"  {role:<10} vanished without a trace"
+        case e.Paused(until=until, agent=agent, kind=kind):
+            about = f"{agent} usage limit" if kind == "limit" else f"{agent} is {kind}"
+            return f"  waiting    until {until} ({about})"
+        case e.HandedOver(number=number, why=why):
+            return f"  hand-over  {number}: {why}; a fresh agent goes on"
         case e.WorkTaken(commits=commits, files=files):
             return f"  work       {_count(commits, 'commit')}, {_count(len(files), 'file')}"
         case _:

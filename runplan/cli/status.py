@@ -95,6 +95,8 @@ def _running(view: dict[str, Any]) -> str:
     run = view["run"]
     if run["state"] in ("queued", "running", "waiting"):
         where = f"phase {run['phase']}, {run['step']}" if run["phase"] else "between phases"
+        if run["wake"]:
+            return f"run {run['id']}: waiting until {_moment(run['wake'])} ({run['about']}; {where})"
         if run["waiting_for"]:
             return f"run {run['id']}: waiting for {run['waiting_for']} ({where}, since {run['since']}); {_help(view)}"
         if not (view["claim"] and view["claim"]["alive"]):
@@ -103,6 +105,14 @@ def _running(view: dict[str, Any]) -> str:
     why = f": {run['reason']}" if run["reason"] else ""
     more = f"; see: runplan report {view['plan']}" if run["state"] in ("failed", "stopped") else ""
     return f"last run {run['id']}: {run['state']}{why} ({run['since']}){more}"
+
+
+def _moment(wake: str) -> str:
+    """The time of day, with its date where that is not today."""
+    from datetime import UTC, datetime
+
+    today = datetime.now(UTC).strftime("%Y-%m-%d")
+    return f"{wake[11:16]} UTC" if wake.startswith(today) else f"{wake[:10]} {wake[11:16]} UTC"
 
 
 def _help(view: dict[str, Any]) -> str:

@@ -36,6 +36,21 @@ class Await:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Sleep:
+    """See whether the time that is waited for has come."""
+
+    kind: str
+    until: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandOver:
+    """Keep what an agent without room has made, and write the note for the next one."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TakeWork:
     """Commit what the agent left and look at what it changed."""
 
@@ -123,6 +138,8 @@ Action: TypeAlias = (
     | Lease
     | Start
     | Await
+    | Sleep
+    | HandOver
     | TakeWork
     | JudgeBaseline
     | JudgeGate

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 #: The origin of a value nobody set.
 DEFAULT = "default"
 
-_ROLES = ("implementer", "verifier", "planner")
+_ROLES = ("implementer", "verifier", "planner", "fallback")
 _AGENT_KEYS = {key.name: key for key in AGENT_KEYS}
 
 
@@ -59,6 +59,7 @@ class AgentsSettings:
     verifier: str
     planner: str
     tables: Mapping[str, AgentTable]
+    fallback: str = ""  #: nobody
 
     def agent(self, name: str) -> AgentTable:
         """The agent of that name; a built-in kind needs no table."""
@@ -77,12 +78,21 @@ class CheckSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitSettings:
-    """Where an agent is stopped; 0 is no limit, except for wall_s."""
+    """Where an agent is stopped; 0 is no limit, except for wall_s. Without a scope in its name: per dispatch."""
 
     wall_s: float
     silence_s: float
     tokens: int
     usd: float
+    phase_tokens: int = 0
+    phase_usd: float = 0.0
+    phase_wall_s: float = 0.0
+    plan_tokens: int = 0
+    plan_usd: float = 0.0
+    plan_wall_s: float = 0.0
+    day_tokens: int = 0
+    day_usd: float = 0.0
+    day_wall_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,7 +249,7 @@ def _check_roles(typed: Mapping[str, Any], origins: Mapping[str, str], tables: d
     for role in _ROLES:
         path = f"agents.{role}"
         name = typed[path]
-        if name in tables:
+        if name in tables or (role == "fallback" and not name):
             continue
         if name not in KINDS:
             known = ", ".join(dict.fromkeys((*tables, *KINDS)))

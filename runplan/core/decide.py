@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING
 from runplan.core import actions as a
 from runplan.core.quickclass import dataclass
 from runplan.core.reasons import Reason
+from runplan.core.told import conflicting, how, run_ended, step_of
 
 if TYPE_CHECKING:
-    from runplan.core.events import DispatchEnded, RunStarted
+    from runplan.core.events import DispatchEnded, Paused, RunStarted
     from runplan.core.run import PhaseRun, RunState
 
 MAX_MOVES = 5  #: how often a candidate is rebuilt because the target moved
 MAX_LOST = 3  #: how often a process may vanish without a trace
+MOST_HANDOVERS = 3  #: how often a fresh agent may go on with a phase
 GATE_RUNS = 2  #: a red gate is run once more before it is believed
 #: Where a phase was refused, for the reasons whose step cannot be told from what is done so far.
 REFUSED_AT: dict[str, str] = {
@@ -33,7 +35,9 @@ class Decision:
 
     actions: tuple[a.Action, ...]
     why: str
-    waiting: str = ""  #: approval, checkout: what only a person can bring about
+    waiting: str = ""  #: approval, checkout: what only a person can bring about; limit, overloaded: what time does
+    about: str = ""  #: what exactly is waited for, in words
+    wake: str = ""  #: when it is looked at again, UTC ISO-8601; "" when only a person can bring it about
 
 
 def decide(state: RunState) -> Decision:
@@ -41,7 +45,7 @@ def decide(state: RunState) -> Decision:
     if state.started is None:
         return Decision(actions=(), why="nothing has been started")
     if state.ended is not None:
-        return Decision(actions=(), why=_ended(state))
+        return Decision(actions=(), why=run_ended(state))
     phase = state.phase
     if phase is None or phase.cleaned:
         return _between_phases(state, state.started, phase)
@@ -100,6 +104,8 @@ def _work(state: RunState, started: RunStarted, phase: PhaseRun) -> Decision:
         return _undo(state, phase)
     if phase.lost >= MAX_LOST:
         return _fail(Reason.CRASHED, step_of(phase), f"{phase.lost} processes in a row vanished without a trace")
+    if phase.pause is not None:
+        return _pause(phase.pause)
     if phase.lease is None:
         return _do(a.Lease(), "the phase needs a worktree on a branch of its own")
     if phase.ended is not None:
@@ -109,10 +115,21 @@ def _work(state: RunState, started: RunStarted, phase: PhaseRun) -> Decision:
     return _prove(state, started, phase)
 
 
+def _pause(pause: Paused) -> Decision:
+    about = f"{pause.agent} usage limit" if pause.kind == "limit" else f"{pause.agent} is {pause.kind}"
+    return Decision(
+        actions=(a.Sleep(kind=pause.kind, until=pause.until),),
+        why=f"waiting until {pause.until} ({about})",
+        waiting=pause.kind,
+        about=about,
+        wake=pause.until,
+    )
+
+
 def _undo(state: RunState, phase: PhaseRun) -> Decision:
     """A person asked for it, so nobody is asked again; what is taken back was proven when it did not exist."""
     if phase.conflict is not None:
-        told = f"later work on the target touches what phase {phase.read.phase} did, in {_conflict(phase)}"
+        told = f"later work on the target touches what phase {phase.read.phase} did, in {conflicting(phase)}"
         return _fail(Reason.CONFLICT, "undo", told)
     if phase.moves > MAX_MOVES:
         return _fail(Reason.TARGET_MOVING, "undo", f"the target moved {phase.moves} times meanwhile")
@@ -155,19 +172,38 @@ def _judge(phase: PhaseRun, ended: DispatchEnded) -> Decision:
         case "gate":
             return _do(a.JudgeGate(tree=phase.candidate.tree if phase.candidate else ""), "the checks have ended")
         case "setup":
-            return _fail(Reason.SETUP_FAILED, "setup", _how(ended))
+            return _fail(Reason.SETUP_FAILED, "setup", how(ended))
         case _:
             pass
-    endings = {"timeout": Reason.TIMEOUT, "silent": Reason.SILENT, "missing": Reason.AGENT_MISSING}
+    endings = {
+        "timeout": Reason.TIMEOUT,
+        "silent": Reason.SILENT,
+        "missing": Reason.AGENT_MISSING,
+        "budget": Reason.BUDGET,
+    }
+    if ended.kind in ("context", "max-turns") and ended.role in ("implement", "fix"):
+        return _hand_over(phase, ended)
     if ended.ending in endings:
-        return _fail(endings[ended.ending], ended.role, _how(ended))
+        return _fail(endings[ended.ending], ended.role, how(ended))
+    if ended.kind not in ("", "success"):
+        return _fail(Reason.AGENT_FAILED, ended.role, how(ended))
     if ended.role == "verify" and ended.ending == "exited" and ended.code == 0:
         return _do(a.JudgeVerdict(), "the verifier has answered")
     if ended.said == "blocked":
         return _fail(Reason.BLOCKED, ended.role, ended.detail)
     if ended.ending != "exited" or ended.code != 0 or ended.said == "failed":
-        return _fail(Reason.AGENT_FAILED, ended.role, _how(ended))
+        return _fail(Reason.AGENT_FAILED, ended.role, how(ended))
     return _do(a.TakeWork(), f"the {ended.role} agent has ended; its words count for nothing, its tree does")
+
+
+def _hand_over(phase: PhaseRun, ended: DispatchEnded) -> Decision:
+    last = phase.handovers[-2:]
+    if len(last) == 2 and last[0].tree == last[1].tree:
+        return _fail(Reason.NO_PROGRESS, ended.role, "two agents in a row filled their context and changed nothing")
+    if len(phase.handovers) >= MOST_HANDOVERS:
+        told = f"{len(phase.handovers) + 1} agents in a row had no room left; make the phase smaller"
+        return _fail(Reason.AGENT_FAILED, ended.role, told)
+    return _do(a.HandOver(why=how(ended)), "the agent has no room left; a fresh one goes on")
 
 
 def _prove(state: RunState, started: RunStarted, phase: PhaseRun) -> Decision:
@@ -175,12 +211,12 @@ def _prove(state: RunState, started: RunStarted, phase: PhaseRun) -> Decision:
     if phase.work.commits == 0:
         return _fail(Reason.NO_COMMITS, "fix" if phase.cycle > 1 else "implement", "the agent left no change")
     if phase.conflict is not None and phase.rebuilt:
-        told = f"the work conflicts with the target in {_conflict(phase)}, again after it was redone on the new tip"
+        told = f"the work conflicts with the target in {conflicting(phase)}, again after it was redone on the new tip"
         return _fail(Reason.CONFLICT, "land", told)
     if phase.conflict is not None:
         onto = phase.conflict.onto
         rebuild = a.RebuildBranch(onto=onto, start=onto, conflict=True, errand="", tree="")
-        return _do(rebuild, f"the work conflicts with the target in {_conflict(phase)}")
+        return _do(rebuild, f"the work conflicts with the target in {conflicting(phase)}")
     if phase.moves > MAX_MOVES:
         return _fail(Reason.TARGET_MOVING, "land", f"the target moved {phase.moves} times while landing")
     if phase.candidate is None:
@@ -242,44 +278,6 @@ def _land(state: RunState, phase: PhaseRun) -> Decision:
             return Decision(actions=(), why="the candidate is proven and waits for a person", waiting="approval")
         return _do(a.Ask(), "without `auto` a person says yes before anything lands")
     return _do(a.Land(), "the candidate is proven; code, tracker and report land in one step")
-
-
-# --- words --------------------------------------------------------------------------------------------
-
-
-def step_of(phase: PhaseRun) -> str:
-    """Where the phase is, in one word."""
-    if phase.dispatch is not None:
-        return phase.dispatch.role
-    if phase.ended is not None:
-        return phase.ended.role
-    if phase.lease is None:
-        return {"all-done": "land", "undo": "undo"}.get(phase.read.choice, "lease")
-    if phase.work is None:
-        return "implement"
-    if phase.verdict is not None and phase.verdict.passed:
-        return "land"
-    return "verify" if phase.gates and phase.gates[-1].answer != "failed" else "gate"
-
-
-def _conflict(phase: PhaseRun) -> str:
-    return ", ".join(phase.conflict.paths) if phase.conflict else ""
-
-
-def _how(ended: DispatchEnded) -> str:
-    how = {
-        "timeout": "ran longer than its limit and was ended",
-        "silent": "gave no sign of life and was ended",
-        "missing": "could not be started",
-        "signalled": f"died by signal {ended.signal}",
-    }.get(ended.ending, "says that it failed" if ended.said == "failed" else f"ended with exit code {ended.code}")
-    return f"the {ended.role} process {how}" + (f": {ended.detail}" if ended.detail else "")
-
-
-def _ended(state: RunState) -> str:
-    assert state.ended is not None
-    told = f"the run ended: {state.ended.outcome}"
-    return told + (f" ({state.ended.reason}: {state.ended.detail})" if state.ended.reason else "")
 
 
 def _do(action: a.Action, why: str) -> Decision:

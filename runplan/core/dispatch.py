@@ -33,6 +33,8 @@ class Ending(StrEnum):
     TIMEOUT = "timeout"  #: ran longer than its wall limit and was ended
     SILENT = "silent"  #: gave no sign of life for its silence limit and was ended
     ENDED = "ended"  #: ended by us, on request
+    BUDGET = "budget"  #: used what it may use and was ended
+    CONTEXT = "context"  #: filled its context and was ended, so that a fresh one goes on
     LOST = "lost"  #: its shim died with it; nothing is known
     MISSING = "missing"  #: the program could not be started
 
@@ -51,6 +53,9 @@ class Launch:
     silence_s: float  #: 0 = no silence limit
     log_cap: int = 16 * 1024 * 1024  #: bytes of output kept; the rest is counted and dropped
     grace_s: float = 5.0  #: between asking the process to end and killing it
+    tokens: int = 0  #: what it may use, sent and received; 0 = no limit
+    usd: float = 0.0  #: likewise
+    prompt: int = 0  #: characters of the prompt, which an estimate of its context has to count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +73,7 @@ class Outcome:
     tally: Tally = Tally()  #: what its lines told
     error: str = ""  #: the end of what it wrote to standard error
     ended_at: float = 0.0  #: when that was, in seconds since the epoch; 0 when nobody knows
+    seconds: float = 0.0  #: from its start to its end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

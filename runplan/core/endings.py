@@ -63,6 +63,7 @@ class Profile:
 
 
 _OURS = {Ending.TIMEOUT: EndingKind.TIMED_OUT, Ending.SILENT: EndingKind.SILENT}
+_OUR_LIMITS = {Ending.BUDGET: EndingKind.BUDGET, Ending.CONTEXT: EndingKind.CONTEXT}
 _GONE = {
     Ending.ENDED: (EndingKind.KILLED, "ended on request"),
     Ending.LOST: (EndingKind.KILLED, "lost together with its shim"),
@@ -79,6 +80,8 @@ def judge(outcome: Outcome, profile: Profile) -> AgentEnding:
     tally = outcome.tally
     if outcome.ending in _OURS:
         return _stopped(outcome, profile)
+    if outcome.ending in _OUR_LIMITS:
+        return AgentEnding(kind=_OUR_LIMITS[outcome.ending])
     if outcome.ending in _GONE:
         kind, words = _GONE[outcome.ending]
         return AgentEnding(kind=kind, words=words)

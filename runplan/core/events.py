@@ -33,6 +33,10 @@ from runplan.core.landingevents import (
     Rejected as Rejected,
 )
 from runplan.core.quickclass import dataclass
+from runplan.core.waitevents import AgentLimited as AgentLimited
+from runplan.core.waitevents import HandedOver as HandedOver
+from runplan.core.waitevents import Paused as Paused
+from runplan.core.waitevents import Woke as Woke
 
 Rows: TypeAlias = tuple[tuple[str, str], ...]  #: (id, text) pairs
 
@@ -126,6 +130,7 @@ class DispatchStarted:
     tree: str = ""  #: the tree it looks at, for gates and verifiers
     head: str = ""  #: where the worktree stood
     complaint: str = ""  #: what a fixer is told
+    version: str = ""  #: of the agent's program
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,6 +146,15 @@ class DispatchEnded:
     leftovers: int = 0
     said: str = ""  #: what the agent's return says of itself: done, partial, blocked, failed, none
     detail: str = ""  #: blockers, or the last words of one that failed
+    agent: str = ""
+    phase: str = ""
+    kind: str = ""  #: how an agent's work ended (core.endings.EndingKind)
+    session: str = ""
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    usd: float = 0.0
+    seconds: float = 0.0  #: from its start to its end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,6 +258,7 @@ class PhaseFailed:
     detail: str
     title: str = ""
     attempt: int = 1
+    tree: str = ""  #: of the work; the same tree and the same failure twice is no progress
     branch: str = ""  #: short name of the branch that keeps the work; "" when there is none
     evidence: str = ""  #: what shows it, in many lines: failed items, the end of an output
     dispatch: str = ""  #: the last process of the phase, whose log tells more
@@ -283,6 +298,10 @@ Event: TypeAlias = (
     | BaselineKnown
     | DispatchStarted
     | DispatchEnded
+    | AgentLimited
+    | Paused
+    | Woke
+    | HandedOver
     | GuardFound
     | WorkTaken
     | WorkRefused

@@ -10,7 +10,6 @@ from runplan.core.quickclass import dataclass
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-MOST = 3  #: hand-overs of one phase
 LINES = 40
 _FILES = 12
 _WORDS = 10

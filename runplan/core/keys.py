@@ -62,6 +62,36 @@ def nearest(word: str, valid: tuple[str, ...]) -> str:
     return get_close_matches(word.lower(), valid, n=1, cutoff=0.0)[0]
 
 
+def _budget(scope: str, of: str) -> tuple[Key, ...]:
+    """Tokens, dollars and time of one scope; a dispatch's time is `wall`."""
+    keys = (
+        Key(
+            section="limits",
+            name=f"{scope}tokens",
+            shape=Shape.COUNT,
+            default=0,
+            rule=values.not_negative,
+            why=f"tokens {of}, sent and received; 0 for no limit",
+        ),
+        Key(
+            section="limits",
+            name=f"{scope}usd",
+            shape=Shape.MONEY,
+            default=0.0,
+            rule=values.not_negative,
+            why=f"dollars {of}, where the agent tells them; 0 for no limit",
+        ),
+        Key(
+            section="limits",
+            name=f"{scope}wall",
+            shape=Shape.DURATION,
+            default="0s",
+            why=f"time {of}; 0s for no limit",
+        ),
+    )
+    return keys if scope else keys[:2]
+
+
 KEYS: tuple[Key, ...] = (
     Key(
         section="run",
@@ -159,6 +189,12 @@ KEYS: tuple[Key, ...] = (
     ),
     Key(section="agents", name="planner", default="claude", rule=values.not_empty, why="who writes plans"),
     Key(
+        section="agents",
+        name="fallback",
+        default="",
+        why="who stands in while another agent's usage limit lasts; empty to wait for its reset",
+    ),
+    Key(
         section="tests",
         name="command",
         default="",
@@ -201,22 +237,10 @@ KEYS: tuple[Key, ...] = (
         default="15m",
         why="the longest an agent may give no sign of life; 0s for no limit",
     ),
-    Key(
-        section="limits",
-        name="tokens",
-        shape=Shape.COUNT,
-        default=0,
-        rule=values.not_negative,
-        why="tokens a run may use; 0 for no limit",
-    ),
-    Key(
-        section="limits",
-        name="usd",
-        shape=Shape.MONEY,
-        default=0.0,
-        rule=values.not_negative,
-        why="dollars a run may cost; 0 for no limit",
-    ),
+    *_budget("", "an agent may use per dispatch"),
+    *_budget("phase_", "a phase may use, over all its agents and attempts"),
+    *_budget("plan_", "a plan may use, over all its runs"),
+    *_budget("day_", "all plans of the repository may use per day of run.timezone"),
     Key(section="paths", name="plans", default="plans", rule=values.inside, why="where plans lie"),
     Key(
         section="paths",

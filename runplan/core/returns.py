@@ -11,6 +11,8 @@ from runplan.core.quickclass import dataclass
 
 _OPENING = re.compile(r"^ {0,3}(`{3,}|~{3,})[ \t]*json[ \t]*$", re.IGNORECASE)
 _BLOCKER = "BLOCKER:"
+#: What stands in the return file before the agent is started; still there at the end, it was interrupted.
+IN_PROGRESS = '{"status": "in_progress"}\n'
 _STATUSES = {status.value: status for status in ReturnStatus}
 
 
@@ -34,7 +36,7 @@ def parse_return(file_text: str | None, message: str) -> ReadReturn:
     A file that was written counts even when it is broken: falling back to the message would let an example
     the agent printed earlier stand in for a half-written verdict.
     """
-    if file_text is not None and file_text.strip():
+    if file_text is not None and file_text.strip() and file_text != IN_PROGRESS:
         return _read(file_text, "the return file")
     block = last_json_block(message)
     if block is None:

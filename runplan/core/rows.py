@@ -21,6 +21,8 @@ class RunRow:
     reason: str | None
     waiting_for: str | None
     landing: str
+    about: str | None = None  #: what exactly is waited for, in words
+    wake: str | None = None  #: when it is looked at again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from runplan.core import events as e
 from runplan.core.quickclass import dataclass
 from runplan.core.reasons import Reason
+from runplan.core.waits import MOST_BUSY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,6 +30,10 @@ class PhaseRun:
     dispatch: e.DispatchStarted | None = None  #: alive, or not yet seen to have ended
     ended: e.DispatchEnded | None = None  #: ended, and not yet judged
     lost: int = 0  #: dispatches that vanished without a trace, in a row
+    limited: int = 0  #: usage limits met in a row
+    busy: int = 0  #: overloaded providers met in a row
+    pause: e.Paused | None = None  #: what is waited for
+    handovers: tuple[e.HandedOver, ...] = ()
     failed_tree: str = ""  #: the tree the fixer was sent to mend
     errand: str = ""  #: what the fixer is told
     work: e.WorkTaken | None = None
@@ -124,7 +129,7 @@ def _resumed(state: RunState, event: e.RunResumed) -> RunState:
         setup=event.setup,
         clean=event.clean,
     )
-    phase = replace(state.phase, held="", asked="") if state.phase else None
+    phase = replace(state.phase, held="", asked="", pause=None) if state.phase else None
     checks = (was.test_command, was.setup, was.clean)
     if phase is not None and checks != (started.test_command, started.setup, started.clean):
         phase = replace(phase, baseline=None, gates=(), set_up=False, prepared="")
@@ -146,6 +151,12 @@ def _apply(phase: PhaseRun, event: e.Event) -> PhaseRun:
             return _started(phase, event)
         case e.DispatchEnded():
             return _ended(phase, event)
+        case e.Paused():
+            return replace(phase, pause=event)
+        case e.Woke():
+            return replace(phase, pause=None)
+        case e.HandedOver():
+            return replace(phase, handovers=(*phase.handovers, event), ended=None)
         case e.GuardFound():
             worse = ("guard-violated", "; ".join(event.lines)) if event.violated else phase.refusal
             return replace(phase, refusal=worse, warnings=(*phase.warnings, *event.lines))
@@ -236,7 +247,11 @@ def _ended(phase: PhaseRun, event: e.DispatchEnded) -> PhaseRun:
         return replace(phase, lost=phase.lost + (event.ending == "lost"))
     if event.role == "setup" and event.ending == "exited" and event.code == 0:
         return replace(phase, set_up=True, prepared=tree, lost=0)
-    return replace(phase, ended=event, lost=0)
+    if event.kind == "limit":
+        return replace(phase, limited=phase.limited + 1)
+    if event.kind == "overloaded" and phase.busy < MOST_BUSY:
+        return replace(phase, busy=phase.busy + 1)
+    return replace(phase, ended=event, lost=0, limited=0, busy=0)
 
 
 def _built(phase: PhaseRun, event: e.CandidateBuilt) -> PhaseRun:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 
 
 def iso(moment: datetime) -> str:
@@ -15,3 +15,10 @@ def parse_iso(text: str) -> datetime:
 
 def git_date(moment: datetime) -> str:
     return f"{int(moment.timestamp())} +0000"
+
+
+def zone(name: str) -> tzinfo:
+    """The zone of that name, e.g. Europe/Berlin."""
+    from zoneinfo import ZoneInfo  # dear, and most need no other zone than UTC
+
+    return UTC if name == "UTC" else ZoneInfo(name)

@@ -26,7 +26,7 @@ EFFECTS: dict[str, frozenset[str]] = {
     "Objects": frozenset(),
     "Worktrees": frozenset({"lease", "attach", "commit_leftovers", "show", "copy"}),
     "Removal": frozenset({"worktree", "ref", "free", "landed"}),
-    "Candidates": frozenset({"replay", "anchor", "drop", "bookkeep"}),
+    "Candidates": frozenset({"replay", "revert", "anchor", "drop", "bookkeep"}),
     "Lander": frozenset({"tip", "land", "observe", "recover"}),  # a remote is asked, and its answer noted
     "Guard": frozenset({"restore"}),
     "Dispatches": frozenset({"start", "end", "sweep", "wait"}),  # to wait is to let others act
@@ -35,16 +35,16 @@ EFFECTS: dict[str, frozenset[str]] = {
 }
 #: What only looks, makes a value, or takes what dies with the process.
 READS: dict[str, frozenset[str]] = {
-    "Clock": frozenset({"now"}),
-    "Store": frozenset({"events", "newest", "facts", "baseline"}),
+    "Clock": frozenset({"now", "sleep_until"}),
+    "Store": frozenset({"events", "newest", "facts", "since", "baseline"}),
     "Objects": frozenset({"tip", "blob", "commit"}),
     "Worktrees": frozenset({"path", "standing", "intact", "head", "state"}),
     "Removal": frozenset(),
-    "Candidates": frozenset({"commits", "changes", "code_key"}),
+    "Candidates": frozenset({"commits", "changes", "code_key", "marked"}),
     "Lander": frozenset({"ref", "prepare"}),
     "Guard": frozenset({"stamp", "compare", "checkout"}),
     "Dispatches": frozenset({"directory", "read", "standing"}),  # a directory is made, and made again
-    "Agents": frozenset({"launch", "command"}),
+    "Agents": frozenset({"launch", "command", "version", "profile"}),
     "Claims": frozenset({"me", "landing_lock"}),
 }
 PATIENCE_S = 20.0

@@ -178,6 +178,23 @@ def test_a_file_that_is_no_journal_is_named_with_what_helps(tmp_path: Path) -> N
         Store(tmp_path)
 
 
+def test_a_journal_of_the_version_before_is_read_as_it_is_and_brought_up_to_date_by_a_writer(tmp_path: Path) -> None:
+    with closing(Store(tmp_path)) as store:
+        store.set_claim("plan", PLAN, run="r1", owner="me", at=NOW)
+    with closing(sqlite3.connect(tmp_path / "journal.db")) as older, older:
+        older.execute("ALTER TABLE runs DROP COLUMN about")
+        older.execute("ALTER TABLE runs DROP COLUMN wake")
+        older.execute(
+            "INSERT INTO runs VALUES ('r1',1,?,?,'waiting',NULL,NULL,?,1,NULL,NULL,NULL,'direct')", (PLAN, NOW, NOW)
+        )
+        older.execute("PRAGMA user_version=1")
+    for writable in (False, True):
+        with closing(Store(tmp_path, writable=writable)) as store:
+            newest = store.newest(PLAN)
+            assert newest is not None
+            assert (newest.landing, newest.about, newest.wake) == ("direct", None, None)
+
+
 def test_a_directory_with_an_odd_name_is_opened_as_it_is(tmp_path: Path) -> None:
     odd = tmp_path / "a?b#c%20d"
     Store(odd).close()
@@ -195,7 +212,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     count = range(10_000)
     with store.transaction():
         store._db.executemany(
-            "INSERT INTO runs VALUES (?,?,?,?,'done',NULL,NULL,?,1,'done',NULL,NULL,'cherry-pick')",
+            "INSERT INTO runs VALUES (?,?,?,?,'done',NULL,NULL,?,1,'done',NULL,NULL,'cherry-pick',NULL,NULL)",
             [(f"r{number}", number, f"plans/{number % 100}.md", NOW, NOW) for number in count],
         )
         store._db.executemany(
@@ -213,6 +230,7 @@ QUERIES: dict[str, Callable[[Store], object]] = {
     "newest": lambda store: store.newest("plans/7.md"),
     "unfinished": lambda store: store.unfinished(),
     "events": lambda store: store.events("r7"),
+    "since": lambda store: store.since("Leased", "2030"),
     "facts": lambda store: store.facts("plans/7.md", "Leased"),
     "claim": lambda store: store.claim("plan", PLAN),
     "append": lambda store: store.append(facts("PlanRead"), row("r-new"), fence=1),

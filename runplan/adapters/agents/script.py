@@ -11,10 +11,11 @@ import marshal
 import sys
 import tomllib
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from runplan.adapters.agents import script_player
-from runplan.core.dispatch import AgentEvent, Message, Role, ToolUsed
+from runplan.core.agentevents import AgentEvent, Context, Message, Spent, ToolUsed, Trouble, TroubleKind, Usage
+from runplan.core.dispatch import Role
 from runplan.core.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 Step: TypeAlias = dict[str, object]
 
 #: Keys whose value is a path; "main:" before it means the main checkout.
-PATHS = ("write", "append", "delete", "mkdir", "wait_for")
+PATHS = ("write", "append", "delete", "mkdir", "wait_for", "once")
 
 #: What is played for a role that the script does not mention.
 DEFAULTS: dict[Role, list[Step]] = {Role.VERIFY: [{"pass_all": True}]}
@@ -72,14 +73,30 @@ def steps_for(script: dict[str, object], task: Task, *, origin: str) -> list[Ste
 
 
 def read(line: bytes) -> tuple[AgentEvent, ...]:
-    """The player's tool events; every other line is a piece of the message."""
+    """The player's own events; every other line is a piece of the message."""
     if line.startswith(_EVENT):
         try:
             event = json.loads(line)
+            if event["runplan"] == "tell":
+                return _told(event["told"])
             return (ToolUsed(tool=str(event["tool"]), path=str(event["path"])),)
         except (ValueError, KeyError, TypeError):
             pass
     return (Message(text=line.decode(errors="replace") + "\n"),)
+
+
+def _told(told: dict[str, Any]) -> tuple[AgentEvent, ...]:
+    """What a `tell` step says: a trouble, the context, or what was used."""
+    events: list[AgentEvent] = []
+    if "trouble" in told:
+        kind, words = TroubleKind(told["trouble"]), str(told.get("words", ""))
+        events.append(Trouble(kind=kind, words=words, resets=told.get("resets")))
+    if "context" in told:
+        events.append(Context(tokens=int(told["context"]), window=int(told.get("window", 0))))
+    if "tokens" in told or "usd" in told:
+        usage = Usage(input_tokens=int(told.get("tokens", 0)), usd=float(told.get("usd", 0.0)))
+        events.append(Spent(usage=usage))
+    return tuple(events)
 
 
 def _parsed(path: Path) -> dict[str, object]:

@@ -27,7 +27,9 @@ BOUND_S = 60.0
 LOOK_S = 0.01
 
 #: Further keys that a step may have beside the one that names it.
-MODIFIERS = frozenset(("text", "megabytes", "date", "all", "bound", "in_main", "return_by", "summary", "evidence"))
+MODIFIERS = frozenset(
+    ("text", "megabytes", "date", "all", "bound", "in_main", "return_by", "summary", "evidence", "once")
+)
 
 MEGABYTE = 1024 * 1024
 
@@ -43,10 +45,22 @@ def main(path: str) -> None:
     for step in steps:
         name = next(key for key in step if key in STEPS)
         try:
-            STEPS[name](step[name], step)
+            if _is_due(step):
+                STEPS[name](step[name], step)
         except (OSError, ValueError, KeyError, TypeError) as error:
             _put(2, f"script: {name} = {step[name]!r}: {error}\n")
             sys.exit(CANNOT_PLAY)
+
+
+def _is_due(step: dict[str, Any]) -> bool:
+    """A step with `once` is played by the first that comes to it; the file is how others know."""
+    if "once" not in step:
+        return True
+    try:
+        os.close(os.open(step["once"], os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
+    except FileExistsError:
+        return False
+    return True
 
 
 # --- files ----------------------------------------------------------------------------------------------
@@ -211,6 +225,11 @@ def _json(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else repr(value)
 
 
+def _tell_all(told: dict[str, Any], _: dict[str, Any]) -> None:
+    """What a program tells of itself in its stream: usage, context, troubles."""
+    _put(1, f'{{"runplan":"tell","told":{_json(told)}}}\n')
+
+
 def _tell(tool: str, path: str) -> None:
     _put(1, f'{{"runplan":"tool","tool":{_json(tool)},"path":{_json(path)}}}\n')
 
@@ -301,6 +320,7 @@ STEPS: dict[str, Callable[[Any, dict[str, Any]], None]] = {
     "print_megabytes": _print_megabytes,
     "stderr": _stderr,
     "say": _say,
+    "tell": _tell_all,
     "return": _return,
     "return_text": _return_text,
     "pass_all": _pass_all,

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 SCHEMA = """
 CREATE TABLE runs (
     id TEXT PRIMARY KEY, number INTEGER NOT NULL, plan TEXT NOT NULL, started TEXT NOT NULL,
     state TEXT NOT NULL, phase TEXT, step TEXT, since TEXT NOT NULL, attempt INTEGER NOT NULL,
-    outcome TEXT, reason TEXT, waiting_for TEXT, landing TEXT NOT NULL
+    outcome TEXT, reason TEXT, waiting_for TEXT, landing TEXT NOT NULL, about TEXT, wake TEXT
 );
 CREATE UNIQUE INDEX runs_by_number ON runs (number);
 CREATE INDEX runs_by_plan ON runs (plan, number);
@@ -42,6 +42,8 @@ CREATE TABLE claims (
 CREATE TABLE fences (kind TEXT NOT NULL, key TEXT NOT NULL, fence INTEGER NOT NULL, PRIMARY KEY (kind, key));
 CREATE TABLE baselines (key TEXT PRIMARY KEY, results TEXT NOT NULL, at TEXT NOT NULL);
 """
+#: What brings a journal of an older version to the next one.
+STEPS = {1: "ALTER TABLE runs ADD COLUMN about TEXT;ALTER TABLE runs ADD COLUMN wake TEXT"}
 
 
 class Store:
@@ -66,6 +68,8 @@ class Store:
                 self._db = sqlite3.connect(":memory:", isolation_level=None)
                 self._migrate()
             self._check_version()
+            # Whoever only reads cannot bring an older journal up to date, and need not.
+            self._columns = COLUMNS if self._version() > 1 else COLUMNS.replace("about, wake", "NULL, NULL")
 
     @classmethod
     def exists(cls, directory: Path) -> bool:
@@ -77,13 +81,14 @@ class Store:
         return "" if written or os.access(self.path.parent, os.W_OK) else "&immutable=1"
 
     def _migrate(self) -> None:
-        if self._version():
+        if self._version() >= SCHEMA_VERSION:
             return
         with self.transaction():
-            if not self._version():  # another process may have made it meanwhile
-                for statement in SCHEMA.split(";"):
-                    self._db.execute(statement)
-                self._db.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+            version = self._version()  # another process may have made it meanwhile
+            steps = [STEPS[older] for older in range(version, SCHEMA_VERSION)] if version else [SCHEMA]
+            for statement in ";".join(steps).split(";"):
+                self._db.execute(statement)
+            self._db.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
 
     def _recorded(self) -> bool:
         try:
@@ -160,11 +165,11 @@ class Store:
             )
             self._db.execute(
                 "INSERT INTO runs (id, number, plan, started, state, phase, step, since, attempt, outcome, reason,"
-                " waiting_for, landing) VALUES (?, (SELECT coalesce(max(number),0)+1 FROM runs),"
-                " ?,?,?,?,?,?,?,?,?,?,?)"
+                " waiting_for, landing, about, wake) VALUES (?, (SELECT coalesce(max(number),0)+1 FROM runs),"
+                " ?,?,?,?,?,?,?,?,?,?,?,?,?)"
                 " ON CONFLICT (id) DO UPDATE SET state=excluded.state, phase=excluded.phase, step=excluded.step,"
                 " since=excluded.since, attempt=excluded.attempt, outcome=excluded.outcome,"
-                " reason=excluded.reason, waiting_for=excluded.waiting_for",
+                " reason=excluded.reason, waiting_for=excluded.waiting_for, about=excluded.about, wake=excluded.wake",
                 _values(row),
             )
             if row.outcome is not None:
@@ -178,7 +183,7 @@ class Store:
     def runs(self, plan: str | None = None, *, limit: int = 50) -> list[RunRow]:
         """The newest runs first."""
         where, values = ("WHERE plan=?", [plan]) if plan is not None else ("", [])
-        query = f"SELECT {COLUMNS} FROM runs {where} ORDER BY number DESC LIMIT ?"
+        query = f"SELECT {self._columns} FROM runs {where} ORDER BY number DESC LIMIT ?"
         with self._told():
             return [_row(found) for found in self._db.execute(query, (*values, limit))]
 
@@ -186,7 +191,7 @@ class Store:
         return next(iter(self.runs(plan, limit=1)), None)
 
     def unfinished(self) -> list[RunRow]:
-        query = f"SELECT {COLUMNS} FROM runs WHERE state IN ('queued','running','waiting') ORDER BY number"
+        query = f"SELECT {self._columns} FROM runs WHERE state IN ('queued','running','waiting') ORDER BY number"
         with self._told():
             return [_row(found) for found in self._db.execute(query)]
 
@@ -195,6 +200,12 @@ class Store:
         query = f"SELECT {EVENT} FROM events WHERE type=? AND run IN (SELECT id FROM runs WHERE plan=?) ORDER BY seq"
         with self._told():
             return [self._event(found) for found in self._db.execute(query, (kind, plan))]
+
+    def since(self, kind: str, at: str) -> list[EventRow]:
+        """The events of one kind from a moment on, over all plans, oldest first."""
+        query = f"SELECT {EVENT} FROM events WHERE type=? AND at>=? ORDER BY seq"
+        with self._told():
+            return [self._event(found) for found in self._db.execute(query, (kind, at))]
 
     # --- claims ----------------------------------------------------------------------------------------
 
@@ -245,7 +256,7 @@ class Store:
 
 
 EVENT = "seq, run, at, type, body, json_valid(body)"
-COLUMNS = "id, plan, started, state, phase, step, since, attempt, outcome, reason, waiting_for, landing"
+COLUMNS = "id, plan, started, state, phase, step, since, attempt, outcome, reason, waiting_for, landing, about, wake"
 
 
 def _claim(found: Sequence[object]) -> tuple[str, str, int]:

@@ -31,7 +31,8 @@ def build_candidate(action: BuildCandidate, state: RunState, world: World) -> It
 
     def dress(commit: Commit) -> tuple[str, Identity, str]:
         author = commit.author if world.settings.run.author == "agent" else world.user
-        return add_trailers(commit.message, trailers), author, commit.authored
+        message = (phase.read.title or f"Phase {phase.read.phase}") if phase.handovers else commit.message
+        return add_trailers(message, trailers), author, commit.authored
 
     replayed = world.candidates.replay(
         base=phase.base,
@@ -41,6 +42,7 @@ def build_candidate(action: BuildCandidate, state: RunState, world: World) -> It
         committer=world.user,
         when=world.git_date(),
         sign=world.sign,
+        whole=bool(phase.handovers),
     )
     match replayed:
         case Built(commits=commits, tree=tree, patch=patch):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from runplan.app.accounts import evidence
 from runplan.app.actions.doing import phase_of
 from runplan.core.events import CleanedUp, PhaseFailed, RunEnded
 from runplan.core.gitfacts import Kept
+from runplan.core.reasons import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,17 +24,28 @@ def fail(action: Fail, state: RunState, world: World) -> Iterator[Event]:
     phase = phase_of(state)
     branch = phase.lease.branch if phase.lease else ""
     tip = world.objects.tip(branch) if branch else None
+    tree = phase.work.tree if phase.work else ""
+    stuck = _is_stuck(action, phase.read.phase, tree, world)
     yield PhaseFailed(
         phase=phase.read.phase,
-        reason=action.reason,
+        reason=Reason.NO_PROGRESS if stuck else action.reason,
         step=action.step,
-        detail=action.detail,
+        detail=f"the same tree and the same failure as the attempt before: {action.detail}" if stuck else action.detail,
+        tree=tree,
         title=phase.read.title,
         attempt=phase.lease.attempt if phase.lease else 1,
         branch=branch.removeprefix("refs/heads/") if tip not in (None, phase.base) else "",
         evidence=evidence(action.reason, state, world),
         dispatch=f"{world.run}.{state.dispatches}" if phase.first else "",
     )
+
+
+def _is_stuck(action: Fail, phase: str, tree: str, world: World) -> bool:
+    """Whether the attempt before failed for the same reason with the very same work."""
+    rows = [json.loads(row.body) for row in world.store.facts(world.plan, "PhaseFailed")] if tree else []
+    before = [row for row in rows if row["phase"] == phase][-1:]
+    reasons = (action.reason, Reason.NO_PROGRESS)
+    return any(row.get("tree") == tree and row["reason"] in reasons and row["step"] == action.step for row in before)
 
 
 def clean_up(action: CleanUp, state: RunState, world: World) -> Iterator[Event]:  # noqa: ARG001

@@ -152,7 +152,7 @@ def judge_verdict(action: JudgeVerdict, state: RunState, world: World) -> Iterat
         patch=phase.candidate.patch,
         passed=isinstance(judged, verdict.Passed),
         items=tuple((item.item, item.passed, item.evidence[:EVIDENCE]) for item in judged.items),
-        agent=world.settings.agents.verifier,
+        agent=phase.ended.agent,
         pristine=not left.ignored,
         why=judged.why if isinstance(judged, verdict.Failed) else "",
     )

@@ -6,9 +6,15 @@ import json
 from typing import TYPE_CHECKING
 
 from runplan.app.actions.doing import phase_of
+from runplan.app.actions.pausing import choose
+from runplan.app.actions.spending import allowance
 from runplan.core import prompts
+from runplan.core.budgets import UsedUp
 from runplan.core.dispatch import ItemResult, Launch, Role
-from runplan.core.events import BaselineKnown, DispatchStarted
+from runplan.core.events import BaselineKnown, DispatchStarted, Paused, WorkRefused
+from runplan.core.quickclass import dataclass
+from runplan.core.reasons import Reason
+from runplan.core.returns import IN_PROGRESS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,6 +22,7 @@ if TYPE_CHECKING:
 
     from runplan.app.world import World
     from runplan.core.actions import Start
+    from runplan.core.budgets import Left
     from runplan.core.events import Event
     from runplan.core.run import PhaseRun, RunState
 
@@ -40,20 +47,42 @@ def baseline_key(world: World, tree: str) -> str:
 def start(action: Start, state: RunState, world: World) -> Iterator[Event]:
     phase = phase_of(state)
     name = f"{world.run}.{state.dispatches + 1}"
+    sent = _send(action, phase, world) if action.role in AGENT_ROLES else None
+    if isinstance(sent, Paused | WorkRefused):
+        yield sent
+        return
     path = _prepare_worktree(action, phase, world)
-    make = _agent if action.role in AGENT_ROLES else _command
-    launch = make(action, phase, world, name, path)
+    launch = _agent(action, phase, world, name, path, sent) if sent else _command(action, phase, world, name, path)
     yield DispatchStarted(
         id=name,
         role=action.role,
-        agent=agent_name(action.role, world),
+        agent=sent.agent if sent else "",
         cycle=action.cycle,
         tree=action.tree,
         head=world.worktrees.head(path),
         complaint=action.complaint,
+        version=world.agents.version(sent.agent) if sent else "",
     )
     world.dispatches.start(launch)
     world.point("Start.spawned")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sent:
+    """Who is sent, and what may be used."""
+
+    agent: str
+    left: Left
+
+
+def _send(action: Start, phase: PhaseRun, world: World) -> Sent | Paused | WorkRefused:
+    chosen = choose(action.role, world)
+    if isinstance(chosen, Paused):
+        return chosen
+    may = allowance(world, phase=phase.read.phase)
+    if isinstance(may, UsedUp):
+        return WorkRefused(reason=Reason.BUDGET, detail=may.why)
+    return Sent(agent=chosen.agent, left=may)
 
 
 def _prepare_worktree(action: Start, phase: PhaseRun, world: World) -> Path:
@@ -85,13 +114,16 @@ def _commit_of(tree: str, phase: PhaseRun) -> str:
     return candidate.onto if candidate is not None and tree == candidate.onto_tree else phase.base
 
 
-def _agent(action: Start, phase: PhaseRun, world: World, id: str, path: Path) -> Launch:
+def _agent(action: Start, phase: PhaseRun, world: World, id: str, path: Path, sent: Sent) -> Launch:
     directory = world.dispatches.directory(id)
     prompt = directory / "prompt.md"
-    prompt.write_text(_prompt(action, phase, world, path), encoding="utf-8", errors="surrogateescape")
+    asked = _prompt(action, phase, world, path)
+    prompt.write_text(asked, encoding="utf-8", errors="surrogateescape")
+    # Whoever is interrupted has not come to write a return of its own.
+    (directory / "return.json").write_text(IN_PROGRESS, encoding="utf-8")
     (directory / "guard.json").write_text(json.dumps(world.guard.stamp()), encoding="utf-8")
     argv, env, reader = world.agents.launch(
-        agent_name(action.role, world),
+        sent.agent,
         dispatch=id,
         role=Role(action.role),
         phase=phase.read.phase,
@@ -99,7 +131,6 @@ def _agent(action: Start, phase: PhaseRun, world: World, id: str, path: Path) ->
         cycle=action.cycle,
         directory=directory,
     )
-    limits = world.settings.limits
     return Launch(
         id=id,
         argv=argv,
@@ -107,8 +138,11 @@ def _agent(action: Start, phase: PhaseRun, world: World, id: str, path: Path) ->
         env=env,
         stdin=str(prompt),
         reader=reader,
-        wall_s=limits.wall_s,
-        silence_s=limits.silence_s,
+        wall_s=sent.left.seconds,
+        silence_s=world.settings.limits.silence_s,
+        tokens=sent.left.tokens,
+        usd=sent.left.usd,
+        prompt=len(asked),
     )
 
 
@@ -119,12 +153,6 @@ def _command(action: Start, phase: PhaseRun, world: World, id: str, path: Path) 
     return Launch(
         id=id, argv=argv, cwd=str(path), env=env, stdin="", reader="", wall_s=settings.tests.timeout_s, silence_s=0
     )
-
-
-def agent_name(role: str, world: World) -> str:
-    """Who is sent: the verifier is never the implementer's own process, and preferably another agent."""
-    agents = world.settings.agents
-    return {"verify": agents.verifier, "implement": agents.implementer, "fix": agents.implementer}.get(role, "")
 
 
 def _prompt(action: Start, phase: PhaseRun, world: World, path: Path) -> str:
@@ -141,10 +169,12 @@ def _prompt(action: Start, phase: PhaseRun, world: World, path: Path) -> str:
         test_command=world.settings.tests.command,
     )
     template = world.prompts[action.role]
+    note = f"\n{phase.handovers[-1].note}" if phase.handovers else ""
     if action.role == "implement":
-        return prompts.implement_prompt(template, brief)
+        return prompts.implement_prompt(template, brief) + note
     if action.role == "fix":
-        return prompts.fix_prompt(template, brief, failed=_failed(phase), why=action.complaint, output=_output(phase))
+        told = prompts.fix_prompt(template, brief, failed=_failed(phase), why=action.complaint, output=_output(phase))
+        return told + note
     assert phase.candidate is not None
     assert phase.work is not None
     gates = tuple(

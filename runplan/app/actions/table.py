@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from runplan.app.actions import building, finishing, judging, landing, lease, reading, starting, undoing, watching, work
+from runplan.app.actions import (
+    building,
+    finishing,
+    handing,
+    judging,
+    landing,
+    lease,
+    pausing,
+    reading,
+    starting,
+    undoing,
+    watching,
+    work,
+)
 from runplan.app.actions.doing import Doing
 from runplan.core import actions as a
 
@@ -11,6 +24,8 @@ DOINGS: dict[type[a.Action], Doing] = {
     a.Lease: Doing(do=lease.lease),
     a.Start: Doing(do=starting.start, observe=starting.observe),
     a.Await: Doing(do=watching.await_end),
+    a.Sleep: Doing(do=pausing.sleep),
+    a.HandOver: Doing(do=handing.hand_over),
     a.TakeWork: Doing(do=work.take_work),
     a.JudgeBaseline: Doing(do=judging.judge_baseline),
     a.JudgeGate: Doing(do=judging.judge_gate),

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from runplan.app.actions.doing import phase_of
+from runplan.app.actions.pausing import paused_by
 from runplan.app.actions.starting import AGENT_ROLES
 from runplan.core import returns
-from runplan.core.dispatch import Ending, NeverStarted, Outcome, Return, ReturnStatus, Running, ToolUsed
+from runplan.core.dispatch import Ending, NeverStarted, Outcome, Return, ReturnStatus, Role, Running, ToolUsed, Usage
+from runplan.core.endings import judge
 from runplan.core.events import DispatchEnded, GuardFound, WorkRefused
 from runplan.core.guard import REMOTES, signing
 from runplan.core.reasons import Reason
@@ -43,8 +46,25 @@ def _ended(action: Await, state: RunState, world: World, outcome: Outcome) -> It
         world.dispatches.sweep(action.id)
     if action.role in AGENT_ROLES:
         yield from _guard(action, action.role, state, world, outcome)
+    phase = phase_of(state)
+    agent = phase.dispatch.agent if phase.dispatch else ""
+    ended = _account(action, world, outcome)
+    if not agent:
+        yield ended
+        return
+    ending = judge(outcome, world.agents.profile(agent, Role(action.role)))
+    yield replace(ended, agent=agent, phase=phase.read.phase, kind=ending.kind, detail=ended.detail or ending.words)
+    yield from paused_by(ending, phase, world, agent=agent, id=action.id)
+
+
+def _account(action: Await, world: World, outcome: Outcome) -> DispatchEnded:
+    """How the process ended and what it used: by its output, else by what it writes into its return."""
     said, detail = _said(action, world, outcome)
-    yield DispatchEnded(
+    usage = outcome.tally.usage
+    told = returns.parse_return(return_text(world, action.id), outcome.message)
+    if usage == Usage() and isinstance(told, Return):
+        usage = told.usage
+    return DispatchEnded(
         id=action.id,
         role=action.role,
         ending=outcome.ending,
@@ -54,6 +74,12 @@ def _ended(action: Await, state: RunState, world: World, outcome: Outcome) -> It
         leftovers=outcome.leftovers,
         said=said,
         detail=detail,
+        session=outcome.tally.session,
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cached_tokens=usage.cached_tokens,
+        usd=usage.usd,
+        seconds=outcome.seconds,
     )
 
 

@@ -1,0 +1,67 @@
+"""What the machine sees, in words for people."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from runplan.core.waits import MOST_BUSY
+
+if TYPE_CHECKING:
+    from runplan.core.events import DispatchEnded
+    from runplan.core.run import PhaseRun, RunState
+
+
+def step_of(phase: PhaseRun) -> str:
+    """Where the phase is, in one word."""
+    if phase.dispatch is not None:
+        return phase.dispatch.role
+    if phase.ended is not None:
+        return phase.ended.role
+    if phase.lease is None:
+        return {"all-done": "land", "undo": "undo"}.get(phase.read.choice, "lease")
+    if phase.work is None:
+        return "implement"
+    if phase.verdict is not None and phase.verdict.passed:
+        return "land"
+    return "verify" if phase.gates and phase.gates[-1].answer != "failed" else "gate"
+
+
+def conflicting(phase: PhaseRun) -> str:
+    return ", ".join(phase.conflict.paths) if phase.conflict else ""
+
+
+def how(ended: DispatchEnded) -> str:
+    how = {
+        "timeout": "ran longer than its limit and was ended",
+        "silent": "gave no sign of life and was ended",
+        "missing": "could not be started",
+        "signalled": f"died by signal {ended.signal}",
+        "budget": "used up its budget and was ended",
+        "context": "filled its context and was ended",
+    }.get(ended.ending) or _kind(ended)
+    return f"the {ended.role} process {how}" + (f": {ended.detail}" if ended.detail else "")
+
+
+def _kind(ended: DispatchEnded) -> str:
+    told = {
+        "auth": "has no valid key or login",
+        "refusal": "refused the work",
+        "overloaded": f"found its provider overloaded {MOST_BUSY + 1} times in a row",
+        "max-turns": "used up its turns",
+        "context": "ran out of context",
+        "budget": "used up its own budget",
+        "setup": "is not set up",
+        "denied": "was denied a tool it needs",
+        "no-output": "ended without an answer",
+    }.get(ended.kind)
+    if told:
+        return told
+    if ended.kind == "crashed" and not ended.code:
+        return "failed, although its exit code says nothing of it"
+    return "says that it failed" if ended.said == "failed" else f"ended with exit code {ended.code}"
+
+
+def run_ended(state: RunState) -> str:
+    assert state.ended is not None
+    told = f"the run ended: {state.ended.outcome}"
+    return told + (f" ({state.ended.reason}: {state.ended.detail})" if state.ended.reason else "")
