@@ -18,8 +18,9 @@ FILE = Path(__file__).with_name("points.txt")
 FOCUS = {
     "checked": ("JudgeBaseline.", "JudgeGate.", "TakeWork.", "BuildCandidate."),
     "contested": ("RebuildBranch.", "Ask.", "Removal.", "Worktrees.lease.", "Store.", "BuildCandidate.", "Land."),
-    "failing": ("Fail.", "CleanUp.", "Finish.", "Removal.", "Lease.", "Worktrees.lease."),
+    "failing": ("Await.", "Guard.", "Fail.", "CleanUp.", "Finish.", "Removal.", "Lease.", "Worktrees.lease."),
     "stopped": ("End.", "Dispatches.end.", "Dispatches.sweep.", "Fail.", "CleanUp.", "Finish.", "Claims."),
+    "recovered": ("Lander.", "Land.", "land.", "direct.", "Removal."),
     "undone": ("BuildUndo.", "Land.", "land.", "direct.", "CleanUp.", "Finish."),
 }
 #: Of the second phase of the first scene, these: its agents and their work differ in nothing from the first phase's.
@@ -105,7 +106,7 @@ def of_scene(trial: Trial, known: set[str]) -> list[Listed]:
     roles = trial.project.dispatched()
     found = []
     for start, passed in enumerate(trial.passed, 1):
-        if scene == "stopped" and start == 1:
+        if trial.scene.prelude and start == 1:
             continue  # that one ends by a kill already
         dispatches = dispatch_at(passed)
         second = passed.index("CleanUp.CleanedUp.after") if scene == "two" else len(passed)

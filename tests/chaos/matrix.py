@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from tests.chaos import listing, proofs, scenes, ways
 from tests.chaos.forks import Starter
-from tests.chaos.trial import Kill, Trial
+from tests.chaos.scenes import Kill
+from tests.chaos.trial import Trial
 from tests.chaos.ways import MAIN
 from tests.support.cli import end_processes_of
 
@@ -140,13 +141,13 @@ class Bench:
             found.wrong.append(f"codes {trial.codes}; kept at {trial.place}; said: {self._said(trial)[-600:]}")
         else:
             shutil.rmtree(trial.place)
-        return Result(cell=cell, kills=trial.struck - (scene == "stopped"), found=found, codes=trial.codes)
+        return Result(cell=cell, kills=trial.struck, found=found, codes=trial.codes)
 
     def _further(self, cell: Cell, trial: Trial) -> list[str]:
         wrong = list(trial.wrong)
         if not trial.done:
             wrong.append(f"the run does not come to its end: {trial.codes}")
-        if not trial.struck - (cell.at.scene == "stopped"):
+        if trial.struck != 1 + (trial.scene.prelude is not None):
             wrong.append("nothing was killed: the point was not passed")
         same = self._undisturbed[cell.at.scene, cell.at.way]
         if cell.mode in ("daemon", "power") and self._tip(trial) != same:

@@ -69,7 +69,8 @@ def _times(evidence: Evidence, phase: str) -> int:
     """How often a phase's change is on the target: the most that trailers, content or the tracker's record tell."""
     subjects = [subject for subject, of in _landed(evidence) if of == phase]
     undone = sum(subject.startswith(f"Undo phase {phase}:") for subject in subjects)
-    writes = max((subjects.count(one) for one in subjects if one.startswith(f"Write {phase} by ")), default=0) - undone
+    own = (f"Write {phase} by ", f"Step {phase}")
+    writes = max((subjects.count(one) for one in subjects if one.startswith(own)), default=0) - undone
     lines = _show(evidence, "all.txt").splitlines().count(f"phase {phase}")
     touching = len(evidence.target.git("log", "--format=%h", MAIN, "--", f"{phase}.txt").split()) - 2 * undone
     counts = (writes, lines, touching, 1 + undone - evidence.undone)

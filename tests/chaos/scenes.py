@@ -1,7 +1,8 @@
 """The scenes of the matrix: small projects whose runs, between them, pass every action and every effect.
 
 The agent is a shell script of the project. It does its work once, however often it is asked; it stops where a file in
-`$HOME/hold` bids it, so that it can be met, and killed, at any stage of its work.
+`$HOME/hold` bids it, so that it can be met, and killed, at any stage of its work. In phase 2 it leaves the commit to
+others; where it is to fail it makes a branch that is not its own.
 """
 
 from __future__ import annotations
@@ -39,9 +40,9 @@ implement | fix)
     add_line all.txt "phase $RUNPLAN_PHASE"
     test "$RUNPLAN_ROLE" = implement || echo mended >mended.txt
     stage written
-    git add -A . && git commit -qm "Write $RUNPLAN_PHASE by $RUNPLAN_ROLE" >/dev/null
+    if test -e "$HOME/hold/fail"; then git update-ref refs/heads/stray HEAD; exit 1; fi
+    test "$RUNPLAN_PHASE" = 2 || { git add -A . && git commit -qm "Write $RUNPLAN_PHASE by $RUNPLAN_ROLE" >/dev/null; }
     stage committed
-    test ! -e "$HOME/hold/fail"
     ;;
 verify)
     passed='{"item": "\1", "result": "pass", "evidence": "seen"}'
@@ -71,6 +72,16 @@ EDITED, NOTES = "hello\nedited\n", "mine\n"
 
 
 @dataclass(frozen=True)
+class Kill:
+    """Who dies, where, in which start."""
+
+    start: int  #: from 1
+    point: str  #: `NAME#n`
+    mode: str
+    stage: str = ""  #: where the agent has come to by then: `<dispatch number>.<stage>`
+
+
+@dataclass(frozen=True)
 class Scene:
     """One project, and how it is worked to its end."""
 
@@ -78,6 +89,7 @@ class Scene:
     told: str
     phases: tuple[str, ...]
     settings: str = ""
+    prelude: Kill | None = None  #: how the first start dies before anything is tried
     contested: bool = False  #: whether somebody changes the target while the first agent works
     fails: bool = False  #: whether agents end with an error until somebody mends it
     auto: bool = True
@@ -101,7 +113,14 @@ SCENES = (
         name="stopped",
         told="a start for another phase ends the agent of the first",
         phases=("1", "2"),
+        prelude=Kill(start=1, point="Dispatches.start.after#1", mode="daemon", stage="1.committed"),
         parks=True,
+    ),
+    Scene(
+        name="recovered",
+        told="a landing that was interrupted is brought to its end",
+        phases=("1",),
+        prelude=Kill(start=1, point="land.commit.before#1", mode="power"),
     ),
     Scene(name="undone", told="a landed phase is taken back, and landed again", phases=("1",), undoes=1),
 )
@@ -115,7 +134,7 @@ def template(scene: Scene, way: Way, place: Path) -> Path:
     repo.env.update(FIXED)
     files = {
         "runplan.toml": SETTINGS + scene.settings,
-        "plans/X.md": a_plan(*scene.phases),
+        "plans/X.md": a_plan(*scene.phases, front="status: active\nissue: 7"),
         "agent.sh": AGENT,
         "stage.sh": STAGE,
         "README.md": "hello\n",

@@ -14,7 +14,7 @@ from tests.chaos import proofs
 
 if TYPE_CHECKING:
     from tests.chaos.forks import Started, Starter
-    from tests.chaos.scenes import Scene
+    from tests.chaos.scenes import Kill, Scene
     from tests.chaos.ways import Way
     from tests.support.cli import Project
 
@@ -25,20 +25,6 @@ REFUSED = 2
 WAITS = 4  #: the exit code of a run that waits for a person
 MOST_STARTS = 8
 _LOOK_S = 0.003
-
-
-@dataclass(frozen=True)
-class Kill:
-    """Who dies, where, in which start."""
-
-    start: int  #: from 1
-    point: str  #: `NAME#n`
-    mode: str
-    stage: str = ""  #: where the agent has come to by then: `<dispatch number>.<stage>`
-
-
-#: In the scene `stopped` the first run loses its runner while its agent is at work.
-PRELUDE = Kill(start=1, point="Dispatches.start.after#1", mode="daemon", stage="1.committed")
 
 
 @dataclass
@@ -86,7 +72,7 @@ class Trial:
             (self.project.home / "hold" / CONTESTED).touch()
         if self.scene.fails:
             (self.project.home / "hold/fail").touch()
-        if kill is not None and kill.mode == "power":
+        if "power" in (kill and kill.mode, self.scene.prelude and self.scene.prelude.mode):
             self._unsynced.parent.mkdir(parents=True)
             self._unsynced.touch()
 
@@ -94,8 +80,8 @@ class Trial:
         points = self.place / f"points.{len(self.codes) + 1}"
         env = {**self.project.env, "RUNPLAN_TEST_RUN": f"{self.run}{self.runs}"}
         env["RUNPLAN_TEST_POINTS"] = str(points)
-        if kill is None and self._is_prelude:
-            kill = PRELUDE
+        if self._is_prelude:
+            kill = self.scene.prelude
         env |= self._kill_env(kill) if kill is not None else {}
         started = starter.start(self._words(), cwd=self.project.path, env=env, err=self.place / "err")
         if self.scene.contested:
@@ -113,7 +99,7 @@ class Trial:
                 return ["approve", "X"]
             case "contested":
                 words = ["finish"]
-            case "stopped" if self._is_prelude:
+            case "stopped" if not self.codes:
                 words = ["1", "auto"]
             case "stopped" if not self._succeeded:
                 words = ["2", "auto"]
@@ -125,7 +111,7 @@ class Trial:
 
     @property
     def _is_prelude(self) -> bool:
-        return self.scene.name == "stopped" and not self.codes
+        return self.scene.prelude is not None and not self.codes
 
     def _kill_env(self, kill: Kill) -> dict[str, str]:
         env = {"RUNPLAN_TEST_KILL": kill.point, "RUNPLAN_TEST_KILL_WHAT": kill.mode}
@@ -148,7 +134,8 @@ class Trial:
             time.sleep(_LOOK_S)
 
     def _after(self, code: int, kill: Kill | None) -> None:
-        if code == KILLED and kill is not None and kill is not PRELUDE and kill.stage and kill.mode == "daemon":
+        is_prelude = kill is not None and kill is self.scene.prelude
+        if code == KILLED and kill is not None and not is_prelude and kill.stage and kill.mode == "daemon":
             self._hold(kill.stage).unlink()
         if kill is not None and kill.mode == "power":
             self._lose_unsynced()

@@ -48,6 +48,12 @@ def test_every_action_has_a_point_in_the_matrix() -> None:
     assert known - killed_in == NOT_VISITED & known
 
 
+def test_every_effect_is_killed_around() -> None:
+    killed_in = {one.name for one in listed()}
+    effects = {f"{port}.{method}.after" for port, methods in points.EFFECTS.items() for method in methods}
+    assert effects <= killed_in
+
+
 class _Port:
     def __init__(self) -> None:
         self.done: list[str] = []
