@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import queue
 import shutil
 import threading
@@ -92,7 +93,8 @@ class Bench:
     def __init__(self, place: Path, name: str) -> None:
         self._place = place / name
         self._place.mkdir(parents=True)
-        self._run = f"r{name}"
+        # Whoever sweeps up after a dead agent ends all that carry its id, whosever they are: nobody else has this one.
+        self._run = f"r{os.getpid()}{name}x"
         self._starter = Starter()
         self._templates: dict[tuple[str, str], Path] = {}
         self._undisturbed: dict[tuple[str, str], str] = {}
