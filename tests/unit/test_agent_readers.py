@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runplan.adapters.agents.mini import read_trajectory
-from runplan.core.agentevents import Unread
+from runplan.core.agentevents import Message, Retrying, Spent, Unread, Usage
 from runplan.core.keys import KINDS
 from tests.support.samples import SAMPLES, lines, streams
 
@@ -159,3 +159,25 @@ def test_a_line_of_an_unknown_form_is_counted_and_ignored(kind: str, line: bytes
 @pytest.mark.parametrize("kind", ["claude", "codex", "gemini", "opencode", "qwen"])
 def test_an_empty_line_tells_nothing(kind: str) -> None:
     assert READERS[kind](b"") == READERS[kind](b"  \r") == ()
+
+
+def test_half_a_character_becomes_a_question_mark() -> None:
+    said = READERS["opencode"](b'{"type":"text","part":{"text":"a\\ud800b"}}')
+    assert said == (Message(text="a?b\n"),)
+
+
+@pytest.mark.parametrize("number", ["-1", "true", "1e400", "NaN", "Infinity", '"7"', "[7]", "null", "1e300"])
+def test_what_cannot_be_a_number_of_tokens_is_none(number: str) -> None:
+    line = f'{{"type":"turn.completed","usage":{{"input_tokens":{number},"output_tokens":7.0}}}}'
+    assert READERS["codex"](line.encode())[0] == Spent(usage=Usage(output_tokens=7), total=True)
+
+
+@pytest.mark.parametrize("status", ["allowed", "allowed_warning"])
+def test_a_word_on_limits_with_a_good_answer_is_no_trouble(status: str) -> None:
+    info = {"status": status, "resetsAt": 1794708291}
+    assert READERS["claude"](json.dumps({"type": "rate_limit_event", "rate_limit_info": info}).encode()) == ()
+
+
+def test_a_reconnection_is_a_wait_and_no_end() -> None:
+    line = b'{"type":"error","message":"Reconnecting... 1/5 (unexpected status 503)"}'
+    assert READERS["codex"](line) == (Retrying(words="Reconnecting... 1/5 (unexpected status 503)"),)
