@@ -137,6 +137,8 @@ class Bench:
             trial.work(self._starter, kill)
             found = proofs.examine(self._evidence(trial, parks=cell.mode == "agent"))
             found.wrong += self._further(cell, trial)
+        except AssertionError as error:  # git could not tell
+            found = proofs.Found(wrong=[str(error)])
         finally:
             end_processes_of(trial.project.home)
         if found.wrong:

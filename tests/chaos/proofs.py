@@ -130,7 +130,8 @@ def no_work_is_unreachable(evidence: Evidence) -> Iterator[str]:
     A candidate is a copy: it carries the id of its landing. What it was copied from is looked at by itself.
     """
     git = evidence.project.repo.git
-    gone = [line.split()[2] for line in git("fsck", "--unreachable", "--no-reflogs").splitlines() if " commit " in line]
+    told = git("fsck", "--unreachable", "--no-reflogs", ok=False)  # a worktree half made is a fault to it, too
+    gone = [line.split()[2] for line in told.splitlines() if line.startswith("unreachable commit ")]
     form = "--format=%H%x00%ae%x00%(trailers:key=Runplan-Landing,valueonly,separator=%x20)%x00%s"
     rows = git("log", "--no-walk", "--stdin", form, stdin="\n".join(gone)).splitlines() if gone else []
     work = {}
