@@ -40,9 +40,9 @@ implement | fix)
     add_line all.txt "phase $RUNPLAN_PHASE"
     test "$RUNPLAN_ROLE" = implement || echo mended >mended.txt
     stage written
-    if test -e "$HOME/hold/fail"; then git update-ref refs/heads/stray HEAD; exit 1; fi
     test "$RUNPLAN_PHASE" = 2 || { git add -A . && git commit -qm "Write $RUNPLAN_PHASE by $RUNPLAN_ROLE" >/dev/null; }
     stage committed
+    if test -e "$HOME/hold/fail"; then git update-ref refs/heads/stray HEAD; exit 1; fi
     ;;
 verify)
     passed='{"item": "\1", "result": "pass", "evidence": "seen"}'
