@@ -93,12 +93,13 @@ def _write_new(git: Git, files: Sequence[Change], aside: Path) -> None:
     env = {"GIT_INDEX_FILE": str(aside / "index")}
     entries = _records(f"{one.new_mode} {one.new}\t{one.path}" for one in kept)
     git.run("update-index", "-z", "--index-info", stdin=entries, env=env)
-    # A file whose filter fails is missing then, and the one in the checkout counts as the user's.
+    # A file whose filter fails is missing then, and the one in the checkout counts as the user's. A git that was killed
+    # says nothing of any file: the hold stays, for the next process to do it again.
     git.run(
         *("checkout-index", "-q", "-z", "--stdin", f"--prefix={aside}/new/"),
         stdin=_records(one.path for one in kept),
         env=env,
-        ok=range(-64, 256),
+        ok=range(256),
     )
 
 
