@@ -13,7 +13,7 @@ SCRATCH := $(shell test -w /dev/shm && test "$$(df -Pk /dev/shm | awk 'NR==2 {pr
 
 CHAOS := $(if $(SOAK),--soak $(SOAK)) $(if $(SEED),--seed $(SEED)) $(if $(FULL),--full)
 
-.PHONY: demo test check format bench chaos chaos-table clean
+.PHONY: demo test check format bench chaos chaos-table install-agents test-agents clean
 
 $(READY): pyproject.toml requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit("runplan needs Python 3.11 or newer; this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'
@@ -45,6 +45,12 @@ chaos: $(READY)  ## kill it at every point and at random moments; SOAK=200, SEED
 
 chaos-table: $(READY)  ## the same, and write the table of docs/crash-safety.md
 	@$(SCRATCH) $(BIN)/python -m tests.chaos matrix --write $(CHAOS)
+
+install-agents:  ## the agents that test-agents drives, into .agents; ONLY="claude codex" for some of them
+	@PYTHON=$(PYTHON) tests/agents/install.sh $(ONLY)
+
+test-agents: $(READY)  ## real agents against a scripted model, one after the other; ONLY="claude or codex-limit"
+	@$(SCRATCH) $(BIN)/python -m pytest -q tests/agents $(if $(ONLY),-k "$(ONLY)")
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis dist build

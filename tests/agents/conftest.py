@@ -1,0 +1,47 @@
+"""Real programs are run only when somebody asks for this directory; afterwards a table says what became of each."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import TYPE_CHECKING
+
+from tests.agents.clis import CLIS, HERE
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """`make test` never comes here: it takes minutes, and needs programs that are not part of this project."""
+    named = any("tests/agents" in str(argument) for argument in config.invocation_params.args)
+    return None if named else True
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    rows = [
+        (dict(report.user_properties), report)
+        for outcome in ("passed", "failed")
+        for report in terminalreporter.stats.get(outcome, [])
+        if report.when == "call" and report.user_properties
+    ]
+    if not rows:
+        return
+    terminalreporter.section("agents")
+    for name in sorted({str(told.get("cli")) for told, _ in rows}):
+        terminalreporter.write_line(f"{name} {version(name)}")
+    for told, report in sorted(rows, key=lambda row: (str(row[0].get("cli")), str(row[0].get("case")))):
+        mark = "ok  " if report.passed else "FAIL"
+        terminalreporter.write_line(
+            f"{mark} {told['cli']!s:9} {told['case']!s:10} {told['seconds']!s:>6} s  {told['outcome']}"
+        )
+
+
+def version(name: str) -> str:
+    """What the installer noted, else what the program says."""
+    noted = HERE / name / ".version"
+    if noted.exists():
+        return noted.read_text(encoding="utf-8").strip()
+    asked = subprocess.run([name, "--version"], capture_output=True, check=False) if name in CLIS else None
+    return asked.stdout.decode().strip() if asked else ""

@@ -1,0 +1,210 @@
+"""Real agents work a phase against a scripted model: they land it, or end by name, in bounded time, leaving nothing.
+
+Run by `make test-agents`. A program that is not installed is skipped, with the reason.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sqlite3
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.agents.clis import CLIS, FOREIGN, FORGE, VERIFY, a_project, verdict, work
+from tests.agents.modelserver import ModelServer
+from tests.agents.scenario import Fault, FaultKind, Run, Say, Write
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Callable
+
+    from tests.agents.clis import Cli
+    from tests.support.cli import Project
+
+pytestmark = pytest.mark.timeout(300)
+
+#: (how the agent's work ended, what runplan makes of it) by case; what one program does otherwise stands below.
+#: "waiting": it says until when, and goes on by itself. A reason: it failed by that name.
+ENDINGS: dict[str, tuple[str, str]] = {
+    "limit": ("limit", "waiting"),
+    "overload": ("overloaded", "waiting"),
+    "hang": ("silent", "silent"),
+    "stall": ("silent", "silent"),
+    "auth": ("auth", "agent-failed"),
+}
+OTHERWISE: dict[tuple[str, str], tuple[str, str]] = {}
+
+#: Programs with no read-only mode: what they change is found, put back and named.
+NO_READONLY = {"mini": "readonly-violated"}
+
+LIMITS = 'wall = "60s"\nsilence = "30s"'
+SHORT = 'wall = "40s"\nsilence = "10s"'
+LONGEST_S = 100.0  #: until any ending has its name; the limits above and the time to end a process tree
+
+
+@dataclass(frozen=True)
+class How:
+    """What became of a run."""
+
+    outcome: str  #: landed, waiting, or the reason of a failure
+    kind: str  #: of the last agent's ending
+    told: str  #: standard error, and what `status` said of one that waits
+    seconds: float
+
+
+@pytest.fixture(params=list(CLIS))
+def cli(request: pytest.FixtureRequest) -> Cli:
+    found = CLIS[request.param]
+    if found.missing:
+        pytest.skip(found.missing)
+    return found
+
+
+@pytest.fixture
+def tell(record_property: Callable[[str, object], None], cli: Cli) -> Callable[[str, How], None]:
+    def told(case: str, how: How) -> None:
+        outcome = how.outcome if how.kind in ("success", how.outcome) else f"{how.outcome} ({how.kind})"
+        for name, value in (("cli", cli.name), ("case", case), ("seconds", f"{how.seconds:.1f}"), ("outcome", outcome)):
+            record_property(name, value)
+
+    return told
+
+
+def test_its_work_lands(tmp_path: Path, cli: Cli, tell: Callable[[str, How], None]) -> None:
+    """The real program edits a file, another one judges it, and the file is on main, with what it cost."""
+    with ModelServer(work()) as server:
+        project = a_project(tmp_path, cli, server, limits=LIMITS)
+        how = carried(project)
+    tell("success", how)
+    assert how.outcome == "landed", how.told
+    assert project.show("main:1.txt") == "one"
+    assert "✅ Done" in project.show("main:plans/X.md")
+    assert project.landed() == ["1"]
+    assert project.leftovers() == []
+    ended = endings(project)
+    assert [(each["role"], each["kind"]) for each in ended] == [("implement", "success"), ("verify", "success")]
+    if cli.counts:
+        asked = sum(seen.part != "" for seen in server.seen)
+        assert asked * 1_000 <= sum(each["input_tokens"] for each in ended) <= (asked + 4) * 1_000
+        assert all(each["output_tokens"] for each in ended)
+    assert running(tmp_path) == []
+
+
+@pytest.mark.parametrize("case", list(ENDINGS))
+def test_it_ends_by_name(tmp_path: Path, cli: Cli, case: str, tell: Callable[[str, How], None]) -> None:
+    """Each trouble of a provider has its name in bounded time; nothing lands, and nothing is left running."""
+    fault = Fault(kind=FaultKind(case), turn=1 if cli.tools else None)
+    with ModelServer(work(faults=(fault,))) as server:
+        project = a_project(tmp_path, cli, server, limits=SHORT)
+        before = project.repo.git("rev-parse", "main")
+        how = carried(project)
+        tell(case, how)
+        assert server.faulted(), [seen.path for seen in server.seen]
+    assert (how.kind, how.outcome) == OTHERWISE.get((cli.name, case), ENDINGS[case]), how.told
+    assert how.seconds < LONGEST_S
+    assert project.repo.git("rev-parse", "main") == before
+    assert project.dispatched() == ["implement"]
+    assert running(tmp_path) == []
+
+
+def test_a_verifier_changes_nothing(tmp_path: Path, cli: Cli, tell: Callable[[str, How], None]) -> None:
+    """Told by its model to write and to commit, a verifier cannot, or is found out; the repository stays as it was."""
+    sneak = (
+        Write("sneaked.txt", "x\n"),
+        Run("echo x > sneaked-too.txt && git add -A && git commit -qm Sneaked"),
+        Say(verdict()),
+    )
+    with ModelServer(work(verify=sneak)) as server:
+        project = a_project(tmp_path, cli, server, limits=LIMITS)
+        how = carried(project)
+        tell("read-only", how)
+        turns = {seen.turn for seen in server.seen if seen.part == VERIFY}
+    assert turns, how.told
+    assert how.outcome == NO_READONLY.get(cli.name, "landed"), how.told
+    refs = project.repo.git("for-each-ref", "--format=%(refname)").split()
+    kept = [ref for ref in refs if "/parked/" in ref]
+    for ref in set(refs) - set(kept):
+        assert "Sneaked" not in project.repo.git("log", "--format=%s", ref)
+        assert "sneaked" not in project.repo.git("ls-tree", "-r", "--name-only", ref)
+    assert project.repo.git("status", "--porcelain") == ""
+    assert running(tmp_path) == []
+
+
+def test_nobody_elses_keys_are_seen(tmp_path: Path, cli: Cli, tell: Callable[[str, How], None]) -> None:
+    """What the agent's own tools see: its key, and no other agent's, and none of the forge."""
+    turns = (Run("env"), Write("1.txt", "one\n"), Say("Phase 1 is done."))
+    # A program whose model runs no commands runs the user's tests, and shows it their output.
+    more = "" if cli.tools else 'args = ["--auto-test", "--test-cmd", "env; false"]\n'
+    with ModelServer(work(implement=turns)) as server:
+        project = a_project(tmp_path, cli, server, limits=LIMITS, more=more)
+        how = carried(project)
+        tell("keys", how)
+    said = b"\n".join(seen.body for seen in server.seen).decode()
+    assert "RUNPLAN_ROLE=implement" in said, "the environment was never shown to the model"
+    assert [name for name, secret in FORGE.items() if secret in said] == []
+    assert [name for name, secret in FOREIGN.items() if secret in said] == []
+    assert running(tmp_path) == []
+
+
+# --- watching ------------------------------------------------------------------------------------------
+
+
+def carried(project: Project) -> How:
+    """The plan worked to an end, or to the point where it waits for a provider and says so."""
+    started = time.monotonic()
+    process = project.popen("start", "X", "finish", "auto", "--foreground")
+    told = ""
+    try:
+        while process.poll() is None and not (told := waits(project)):
+            assert time.monotonic() - started < 2 * LONGEST_S, "runplan itself came to no end"
+            time.sleep(0.05)
+        seconds = time.monotonic() - started
+        if told:
+            process.send_signal(signal.SIGINT)
+    finally:
+        error = ended(process)
+    outcome = "waiting" if told or process.returncode == 4 else "landed"
+    if process.returncode not in (0, 4) and not told:
+        outcome = error.rstrip().rpartition("runplan: failed: ")[2]
+    kinds = [each["kind"] for each in endings(project)]
+    return How(outcome=outcome, kind=kinds[-1] if kinds else "", told=f"{told}\n{error}", seconds=seconds)
+
+
+def waits(project: Project) -> str:
+    """What `status` says of a run that waits for a provider; "" when it does not."""
+    with contextlib.suppress(sqlite3.OperationalError):  # the journal is being made
+        if any(kind in ("AgentLimited", "Paused") for kind, _ in project.events()):
+            said = project.runplan("status").out
+            return said if "waiting until" in said else ""
+    return ""
+
+
+def ended(process: subprocess.Popen[bytes]) -> str:
+    try:
+        return process.communicate(timeout=30)[1].decode()
+    finally:
+        process.kill()
+
+
+def endings(project: Project) -> list[dict[str, Any]]:
+    """How each agent's work ended, in order."""
+    return [body for kind, body in project.events() if kind == "DispatchEnded" and body.get("agent")]
+
+
+def running(place: Path) -> list[str]:
+    """Every process whose environment names this place; a moment is given for the last of them to be reaped."""
+    for _ in range(40):
+        found = []
+        for entry in Path("/proc").iterdir():
+            with contextlib.suppress(OSError):
+                if entry.name.isdigit() and str(place).encode() in (entry / "environ").read_bytes():
+                    found.append((entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()[:200])
+        if not found:
+            break
+        time.sleep(0.05)
+    return found
