@@ -46,3 +46,11 @@ class PsutilTable:
             return psutil.Process(pid).environ().get(MARK, "")
         except (psutil.Error, OSError):
             return ""
+
+    def moved(self, pid: int) -> int:
+        try:
+            told = psutil.Process(pid).io_counters()
+        except (AttributeError, psutil.Error, OSError):  # some systems keep no such account
+            return 0
+        called = getattr(told, "read_chars", 0) + getattr(told, "write_chars", 0)
+        return max(called, told.read_bytes + told.write_bytes)

@@ -18,6 +18,7 @@ import time
 from typing import TYPE_CHECKING
 
 from runplan.adapters import processes
+from runplan.adapters.lifesigns import signs_of
 from runplan.adapters.processtable import MARK
 from runplan.adapters.shim_output import Intake
 from runplan.core.dispatch import Ending, Outcome
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from runplan.adapters.dispatch_files import DispatchFiles
+    from runplan.adapters.lifesigns import Signs
     from runplan.adapters.processtable import Process
     from runplan.adapters.shim_output import Reader
     from runplan.core.dispatch import AgentEvent, Launch
@@ -39,10 +41,6 @@ LEFTOVER_GRACE_S = 1.0
 
 #: The kernel refuses to sleep for much longer at once.
 LONGEST_SLEEP_S = 86_400.0
-
-#: Processor time in a silence that counts as a sign of life: this much, and this share of the time.
-BUSY_S = 0.02
-BUSY_SHARE = 0.01
 
 
 def supervise(launch: Launch, files: DispatchFiles, *, me: str, subreaper: bool) -> None:
@@ -152,7 +150,7 @@ class _Supervision:
         self._ending: Ending | None = None
         self._kill_at = 0.0
         self._started = self._heard = time.monotonic()
-        self._sample: tuple[float, float] | None = None  #: when, and the family's processor time
+        self._sample: Signs | None = None  #: what the family had done in the middle of the silence
         self._selector = selectors.DefaultSelector()
         self._selector.register(signals.descriptor, selectors.EVENT_READ, None)
 
@@ -238,24 +236,17 @@ class _Supervision:
         return Ending.CONTEXT if must_hand_over(tally, prompt=self._launch.prompt) else None
 
     def _judge_silence(self, now: float) -> None:
-        """Compare the family's processor time at the middle and the end of the silence: work is a sign of life."""
-        if not self._sampled():
-            self._sample = (now, self._cpu_s())
-            return
-        assert self._sample is not None
-        since, before = self._sample
-        if now < self._heard + self._launch.silence_s:
-            return
-        if self._cpu_s() - before >= max(BUSY_S, BUSY_SHARE * (now - since)):
-            self._heard = now
-        else:
-            self._stop(Ending.SILENT, now)
+        """Compare what the family had done at the middle and the end of the silence: work is a sign of life."""
+        if self._sample is None or not self._sampled():
+            self._sample = signs_of(self._family(), at=now)
+        elif now >= self._heard + self._launch.silence_s:
+            if signs_of(self._family(), at=now).working(self._sample):
+                self._heard = now
+            else:
+                self._stop(Ending.SILENT, now)
 
     def _sampled(self) -> bool:
-        return self._sample is not None and self._sample[0] > self._heard
-
-    def _cpu_s(self) -> float:
-        return sum(process.cpu_s for process in self._family())
+        return self._sample is not None and self._sample.at > self._heard
 
     # --- the end ------------------------------------------------------------------------------------
 

@@ -88,6 +88,18 @@ class ProcessTableContract:
 
         assert self.seen(os.getpid()).cpu_s > before
 
+    def test_bytes_grow_with_what_is_read_and_written_and_count_children(self, tmp_path: Path) -> None:
+        before = self.table.moved(os.getpid())
+        (tmp_path / "own").write_bytes(bytes(300_000))
+        own = self.table.moved(os.getpid())
+        subprocess.run(["cp", tmp_path / "own", tmp_path / "copy"], check=True)
+
+        assert own >= before + 300_000
+        assert self.table.moved(os.getpid()) >= own + 600_000
+
+    def test_nobody_tells_what_a_process_moved_that_is_not_there(self) -> None:
+        assert self.table.moved(999_999_999) == 0
+
     def test_the_mark_is_read_whole(self, child: subprocess.Popen[bytes], mark: str) -> None:
         assert self.table.mark(child.pid) == mark
         assert self.table.mark(os.getpid()) == os.environ.get("RUNPLAN_DISPATCH", "")

@@ -62,6 +62,38 @@ def test_work_without_a_word_is_a_sign_of_life_also_in_a_child(on: Stage) -> Non
     assert on.outcome(dispatch).ending is Ending.EXITED
 
 
+#: Both wait for most of the time: the processor alone would call them dead.
+MOVES = """
+import os, time
+block, null = bytes(1 << 20), os.open("/dev/zero", os.O_RDONLY)
+with open("copy", "wb", buffering=0) as copy:
+    for _ in range(20):
+        {move}
+        time.sleep(0.05)
+"""
+
+
+@pytest.mark.parametrize("move", ["copy.write(block); copy.seek(0)", "os.read(null, 1 << 20)"], ids=["write", "read"])
+def test_bytes_that_are_moved_without_a_word_are_a_sign_of_life(on: Stage, move: str) -> None:
+    outcome = on.outcome(on.python(MOVES.format(move=move), silence_s=0.5))
+
+    assert (outcome.ending, outcome.code) == (Ending.EXITED, 0)
+
+
+def test_what_a_child_moves_is_a_sign_of_life(on: Stage) -> None:
+    dispatch = on.start(
+        "sh", "-c", 'python3 -I -S -c "$0" & wait', MOVES.format(move="copy.write(block); copy.seek(0)"), silence_s=0.5
+    )
+
+    assert on.outcome(dispatch).code == 0
+
+
+def test_polling_is_no_sign_of_life(on: Stage) -> None:
+    outcome = on.outcome(on.sh("while test ! -e never; do read -r word </etc/hostname; sleep 0.1; done", silence_s=0.4))
+
+    assert outcome.ending is Ending.SILENT
+
+
 def test_a_process_that_ignores_the_request_is_killed_after_the_grace(on: Stage) -> None:
     outcome = on.outcome(on.sh("trap '' TERM; echo deaf; while :; do sleep 0.01; done", wall_s=0.5, grace_s=0.1))
 
