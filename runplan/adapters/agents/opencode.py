@@ -66,8 +66,8 @@ def prepare(table: AgentTable, task: Task, caller: Mapping[str, str]) -> None:
     provider, _, model = table.model.partition("/")
     if address and model and provider == "openai":
         options = {"baseURL": caller[address], "apiKey": "{env:OPENAI_API_KEY}"}
-        served = {"npm": "@ai-sdk/openai-compatible", "options": options, "models": {model: {}}}
-        settings["provider"] = {provider: served}
+        # Its own client is kept: under this name it insists on one that speaks Responses.
+        settings["provider"] = {provider: {"options": options, "models": {model: {}}}}
     _config(task).write_text(json.dumps(settings), encoding="utf-8")
 
 
