@@ -122,10 +122,7 @@ def of_scene(trial: Trial, known: set[str]) -> list[Listed]:
 
 
 def _is_first_of_role(roles: list[str], number: int) -> bool:
-    """Implementers and verifiers are met in the first scene."""
-    return (
-        number > 0 and roles.index(roles[number - 1]) == number - 1 and roles[number - 1] not in ("implement", "verify")
-    )
+    return number > 0 and roles.index(roles[number - 1]) == number - 1
 
 
 def stages(trial: Trial) -> list[Listed]:
