@@ -142,7 +142,7 @@ class Bench:
         kill = Kill(start=cell.at.start, point=cell.at.point, mode=cell.mode, stage=stage)
         try:
             trial.work(self._starter, kill)
-            found = proofs.examine(self._evidence(trial, parks=cell.mode == "agent"))
+            found = proofs.examine(self._evidence(trial, parks=cell.mode == "agent", lags=cell.mode == "git"))
             found.wrong += self._further(cell, trial)
         except AssertionError as error:  # git could not tell
             found = proofs.Found(wrong=[str(error)])
@@ -174,13 +174,14 @@ class Bench:
         project = scenes.copied(self._templates[key], by, self._place / str(self._count))
         return Trial(project=project, scene=chosen, way=by, run=self._run)
 
-    def _evidence(self, trial: Trial, *, parks: bool) -> proofs.Evidence:
+    def _evidence(self, trial: Trial, *, parks: bool, lags: bool = False) -> proofs.Evidence:
         scene = trial.scene
         return proofs.Evidence(
             project=trial.project,
             way=trial.way,
             phases=scene.phases,
             parks=parks or scene.parks,
+            lags=lags,
             undone=scene.undoes,
         )
 

@@ -37,6 +37,7 @@ class Evidence:
     way: Way
     phases: tuple[str, ...]
     parks: bool  #: whether something may be kept aside here: an agent was killed, or the scene makes it so
+    lags: bool = False  #: whether the local branch may have stayed behind a remote: a git that moves it was killed
     undone: int = 0  #: how often each phase was taken back, to be landed again
 
     @property
@@ -208,7 +209,8 @@ def the_checkout_is_as_it_was(evidence: Evidence) -> Iterator[str]:
             yield f"{name} is not as the user left it"
     if (head := repo.git("symbolic-ref", "HEAD")) != MAIN:
         yield f"HEAD is {head}"
-    if repo.head(MAIN) != evidence.target.head(MAIN):
+    behind = evidence.lags and evidence.target.git("log", "--format=%H", MAIN).split().count(repo.head(MAIN)) == 1
+    if repo.head(MAIN) != evidence.target.head(MAIN) and not behind:
         yield f"the local main ({repo.head(MAIN)[:8]}) does not follow the target ({evidence.target.head(MAIN)[:8]})"
 
 

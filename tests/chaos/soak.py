@@ -72,7 +72,7 @@ def soak(place: Path, *, kills: int, seed: int) -> Account:
 
 
 def _evidence(project: Project, way: Way) -> proofs.Evidence:
-    return proofs.Evidence(project=project, way=way, phases=PHASES, parks=True)
+    return proofs.Evidence(project=project, way=way, phases=PHASES, parks=True, lags=True)
 
 
 def _compare(account: Account, evidence: proofs.Evidence, calm: Shape) -> None:
