@@ -64,7 +64,7 @@ class World:
         tip = self.lander.tip()
         if tip is None:
             name = self.settings.run.target
-            raise Unreachable(f"the branch {name} is gone; make it again, then start {self.plan} again")
+            raise Unreachable(f"the branch {name} is gone; make it again")
         return tip
 
     def iso(self) -> str:

@@ -59,7 +59,7 @@ class GitCommand:
         """Whether it could have written the repository's configuration."""
         if self.verb == "config":
             return self._sets()
-        if self.verb in ("remote", "submodule", "sparse-checkout", "lfs"):
+        if self.verb in ("remote", "submodule", "submodule--helper", "sparse-checkout", "lfs"):
             return bool(self.words) and self.words[0] not in ("-v", "show", "get-url", "status", "list")
         return self.verb in ("branch", "push", "checkout", "switch") and self._has(_FOLLOWS)
 

@@ -39,6 +39,8 @@ OURS = "refs/runplan/"
 REMOTES = "refs/remotes/"
 #: Tools that change a file, by the names agents give them; whoever only reads is not asked about a change.
 _WRITES = re.compile(r"write|edit|append|delete|create|patch|remove|move|replace|mkdir|hook", re.IGNORECASE)
+_SHELL = re.compile(r"bash|shell|command|exec|terminal", re.IGNORECASE)
+_CHANGES_FILES = re.compile(r">|\b(?:cp|mv|tee|ln|install|rm|chmod|dd|sed|perl|python3?|node)\b")
 _NAMED_ANEW = ("Branch: renamed", "Branch: copied")
 _ENTRY = re.compile(r"([0-9a-f]+) ([0-9a-f]+) ([^\t]*) <([^\t]*?)> \d+ [+-]\d{4}(?:\t(.*))?")
 
@@ -148,12 +150,20 @@ def _files(before: Stamp, after: Stamp) -> list[str]:
 
 def _file(path: str, old: FileStamp | None, new: FileStamp | None, evidence: Evidence) -> Finding:
     kind = "hook" if path.startswith("hooks/") else "config"
-    by_agent = any(_WRITES.search(tool.tool) and tool.path.endswith(f"/{path}") for tool in evidence.tools)
+    by_agent = any(
+        tool.path.endswith(f"/{path}") if _WRITES.search(tool.tool) else _writes_to(tool, f".git/{path}")
+        for tool in evidence.tools
+    )
     if path.startswith("config") and not by_agent:
         by_agent = any(tool.tool == "config" for tool in evidence.tools) or any(
             command.writes_config for command in _commands(evidence.tools)
         )
     return Finding(kind=kind, name=path, old=spelled(old), new=spelled(new), by_agent=by_agent)
+
+
+def _writes_to(tool: ToolUsed, path: str) -> bool:
+    """Whether it is a command line that names the file together with something that changes files."""
+    return bool(_SHELL.search(tool.tool) and path in tool.path and _CHANGES_FILES.search(tool.path))
 
 
 def spelled(kept: FileStamp | None) -> str:

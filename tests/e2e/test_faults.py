@@ -214,7 +214,8 @@ def test_a_worktree_deleted_under_its_agent_ends_the_phase_by_name_and_the_next_
     killed_at(project, "Start.spawned#1")
     shutil.rmtree(worktree(project))
     ran = project.start("finish", "auto")
-    assert (ran.code, ran.last) == (1, "runplan: failed: guard-violated"), ran.err
+    assert (ran.code, ran.last) == (1, "runplan: failed: blocked"), ran.err
+    assert "was removed while the agent worked in it" in ran.err
     landed_once(project, project.start("finish", "auto"))
 
 

@@ -169,7 +169,8 @@ def test_a_commit_of_the_users_on_the_target_is_landed_upon_and_the_verdict_carr
 
 def test_a_target_that_is_gone_is_named_and_the_run_goes_on_when_it_is_back(project: Project, tmp_path: Path) -> None:
     ran = meanwhile(project, tmp_path, lambda user: user.git("branch", "-m", "main", "trunk"))
-    assert (ran.code, ran.last) == (5, "runplan: the branch main is gone; make it again, then start plans/X.md again")
+    helps = "make it again; what was made is kept, go on with: runplan retry plans/X.md"
+    assert (ran.code, ran.last) == (5, f"runplan: the branch main is gone; {helps}")
     project.repo.git("branch", "-m", "trunk", "main")
     again = project.start("finish", "auto")
     assert again.code == 0, again.err

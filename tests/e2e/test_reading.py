@@ -84,6 +84,8 @@ def test_status_json_has_exactly_the_promised_fields(told: Project) -> None:
         "outcome": None,
         "reason": None,
         "waiting_for": "approval",
+        "about": None,
+        "wake": None,
     }
     assert list(view["claim"]) == ["owner", "alive"]
     assert view["claim"]["alive"] is False

@@ -212,6 +212,21 @@ def test_it_prints_says_and_complains(theatre: Theatre) -> None:
     assert outcome.output_bytes == 3 * 1024 * 1024 + len("no end, é\noh\n".encode())
 
 
+def test_it_tells_of_itself_what_a_program_tells_in_its_stream(theatre: Theatre, tmp_path: Path) -> None:
+    told = [
+        'tell = {trouble = "limit", words = "come back later", resets = 1800000000}',
+        "tell = {context = 120, window = 200}",
+        "tell = {tokens = 7, usd = 0.5}",
+        f'say = "once"\nonce = "{tmp_path / "flag"}"',
+        f'say = "twice"\nonce = "{tmp_path / "flag"}"',
+    ]
+    _, outcome = theatre.play(*told)
+    tally = outcome.tally
+    assert [(one.kind, one.words, one.resets) for one in tally.troubles] == [("limit", "come back later", 1800000000)]
+    assert (tally.context, tally.window, tally.usage.input_tokens, tally.usage.usd) == (120, 200, 7, 0.5)
+    assert outcome.message == "once\n"
+
+
 def test_a_return_goes_into_the_file_or_into_the_message(theatre: Theatre) -> None:
     value = (
         'return = {status = "done", summary = "said \\"é\\"\\n\\\\", '

@@ -155,6 +155,11 @@ def test_stashes_are_told_apart_one_by_one() -> None:
         ("hooks/pre-commit", ToolUsed(tool="hook", path="/r/.git/hooks/pre-commit"), True),
         ("hooks/pre-commit", ToolUsed(tool="Edit", path="/r/.git/hooks/pre-push"), False),
         ("hooks/pre-commit", ToolUsed(tool="Bash", path="git config x y"), False),
+        ("hooks/pre-commit", ToolUsed(tool="Bash", path="echo exit 1 > .git/hooks/pre-commit"), True),
+        ("hooks/pre-commit", ToolUsed(tool="shell", path="cp /tmp/x /r/.git/hooks/pre-commit"), True),
+        ("hooks/pre-commit", ToolUsed(tool="Bash", path="cat .git/hooks/pre-commit"), False),
+        ("hooks/pre-commit", ToolUsed(tool="Bash", path="echo x > notes.txt"), False),
+        ("config", ToolUsed(tool="Bash", path="git submodule--helper add --path sub"), True),
         ("info/exclude", ToolUsed(tool="Bash", path="git config x y"), False),
     ],
 )

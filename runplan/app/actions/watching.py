@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from runplan.core.run import RunState
 
 GRACE_S = 10.0
-TAKEN_APART = "the agent's worktree was taken apart: it is gone, or its .git names another repository"
+TAKEN_APART = "the agent's worktree was taken apart: its .git is gone, or names another repository"
 LAST_WORDS = 600  #: characters of a failed process's output that are carried into the report
 
 
@@ -109,7 +109,10 @@ def _guard(action: Await | End, role: str, state: RunState, world: World, outcom
         done = tuple(told for finding in world.guard.restore(findings) if (told := _restored(finding)))
         if done:
             yield GuardFound(violated=False, lines=done)
-    if not world.worktrees.intact(world.worktrees.path(world.worktree)):
+    path = world.worktrees.path(world.worktree)
+    if not path.exists():
+        yield WorkRefused(reason=Reason.BLOCKED, detail=f"the worktree {path} was removed while the agent worked in it")
+    elif not world.worktrees.intact(path):
         yield GuardFound(violated=True, lines=(TAKEN_APART,))
 
 
