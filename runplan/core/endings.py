@@ -70,6 +70,7 @@ _GONE = {
 }
 #: What a wait for the provider has to be about to excuse a silence.
 _EXCUSES = (TroubleKind.LIMIT, TroubleKind.OVERLOADED, TroubleKind.AUTH)
+_RETRYING = re.compile(r"^.{0,400}\bretrying\b.{0,1000}$", re.IGNORECASE | re.MULTILINE)
 #: 128 + SIGINT, SIGKILL, SIGTERM: the way in which shells and node tell of a signal.
 _SIGNALLED = (130, 137, 143)
 _WORDS = 600
@@ -99,12 +100,17 @@ def judge(outcome: Outcome, profile: Profile) -> AgentEnding:
 def _stopped(outcome: Outcome, profile: Profile) -> AgentEnding:
     """Ended by our own clock; the provider is to blame when the agent was waiting for it."""
     waiting = outcome.tally.waiting
-    told = (trouble(waiting), *outcome.tally.troubles[-1:]) if waiting else ()
+    told = (trouble(waiting), *outcome.tally.troubles[-1:]) if waiting else _retried(outcome, profile)
     for each in told:
         if each.kind in _EXCUSES:
             resets = _resets(each.words, outcome, profile)
             return AgentEnding(kind=EndingKind(each.kind), words=_line(each.words), resets=resets)
     return AgentEnding(kind=_OURS[outcome.ending])
+
+
+def _retried(outcome: Outcome, profile: Profile) -> tuple[Trouble, ...]:
+    """The last wait for its provider that a known program told of on standard error, where some tell of it alone."""
+    return tuple(trouble(line) for line in _RETRYING.findall(outcome.error)[-1:]) if profile.answers else ()
 
 
 def _finished(outcome: Outcome, profile: Profile) -> AgentEnding:

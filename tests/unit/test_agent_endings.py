@@ -271,6 +271,23 @@ def test_a_wait_between_retries_is_blamed_on_what_was_said_before_it() -> None:
     assert ending("aider", outcome_of("aider", lines, code=None, ending=Ending.TIMEOUT)).kind == "overloaded"
 
 
+@pytest.mark.parametrize(
+    ("error", "ends"),
+    [
+        (
+            "Attempt 3 failed with status 503. Retrying with backoff... _ApiError: busy\n    at f (x.js:1:2) {",
+            "overloaded",
+        ),
+        ("Attempt 1 failed with status 401. Retrying with backoff... _ApiError: no\n", "auth"),
+        ("Warning: Basic terminal detected (TERM=dumb).\n", "silent"),
+        ("could not read the cache, retrying\n", "silent"),
+    ],
+)
+def test_a_wait_that_only_standard_error_tells_of_is_one(error: str, ends: str) -> None:
+    outcome = outcome_of("gemini", [], code=None, ending=Ending.SILENT, error=error)
+    assert ending("gemini", outcome).kind == ends
+
+
 def test_a_command_that_says_nothing_and_exits_well_is_a_success() -> None:
     assert judge(Outcome(ending=Ending.EXITED, code=0, signal=None, message=""), Profile()).kind == "success"
 
