@@ -35,7 +35,8 @@ _WORDS: tuple[tuple[TroubleKind, re.Pattern[str]], ...] = tuple(
         (
             TroubleKind.LIMIT,
             r"hit your (?:\w+ )?limit|usage limit|exhausted your|quota (?:exceeded|exhausted)|exceeded your \w+ quota"
-            r"|daily quota|(?:daily|weekly|monthly|hour) limit|limit reached\|\d|RESOURCE_EXHAUSTED",
+            r"|daily quota|(?:daily|weekly|monthly|hour) limit|per (?:day|week|month)\b|limit reached\|\d"
+            r"|RESOURCE_EXHAUSTED",
         ),
         (
             TroubleKind.AUTH,

@@ -42,9 +42,9 @@ OTHERWISE: dict[tuple[str, str], tuple[str, str]] = {}
 #: Programs with no read-only mode: what they change is found, put back and named.
 NO_READONLY = {"mini": "readonly-violated"}
 
-LIMITS = 'wall = "60s"\nsilence = "30s"'
-SHORT = 'wall = "40s"\nsilence = "10s"'
-LONGEST_S = 100.0  #: until any ending has its name; the limits above and the time to end a process tree
+LIMITS = 'wall = "150s"\nsilence = "60s"'
+SHORT = 'wall = "70s"\nsilence = "12s"'
+LONGEST_S = 120.0  #: until any ending has its name; the limits above and the time to end a process tree
 
 
 @dataclass(frozen=True)
@@ -192,8 +192,10 @@ def ended(process: subprocess.Popen[bytes]) -> str:
 
 
 def endings(project: Project) -> list[dict[str, Any]]:
-    """How each agent's work ended, in order."""
-    return [body for kind, body in project.events() if kind == "DispatchEnded" and body.get("agent")]
+    """How each agent's work ended, in order; nothing when it did not come to that."""
+    with contextlib.suppress(sqlite3.OperationalError):
+        return [body for kind, body in project.events() if kind == "DispatchEnded" and body.get("agent")]
+    return []
 
 
 def running(place: Path) -> list[str]:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from runplan.adapters.agents import qwen
 from runplan.adapters.agents.mini import read_trajectory
 from runplan.core.agentevents import Message, Retrying, Spent, Unread, Usage
 from runplan.core.keys import KINDS
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 READERS: dict[str, Reader] = {kind: importlib.import_module(f"runplan.adapters.agents.{kind}").read for kind in KINDS}
 READERS["trajectory"] = read_trajectory
+READERS["session"] = qwen.read_session
 del READERS["script"]  # its lines are our own player's
 
 #: Every word that stands for something in some stream, so that made-up events get far.
@@ -181,3 +183,31 @@ def test_a_word_on_limits_with_a_good_answer_is_no_trouble(status: str) -> None:
 def test_a_reconnection_is_a_wait_and_no_end() -> None:
     line = b'{"type":"error","message":"Reconnecting... 1/5 (unexpected status 503)"}'
     assert READERS["codex"](line) == (Retrying(words="Reconnecting... 1/5 (unexpected status 503)"),)
+
+
+API_ERROR = (
+    b'{"type":"system","subtype":"ui_telemetry","systemPayload":{"uiEvent":{"event.name":"qwen-code.api_error",'
+    b'"error_message":"429 Rate limit reached on requests per day. Please try again in 60m0s.","status_code":429}}}\n'
+)
+API_ABORTED = API_ERROR.replace(
+    b"429 Rate limit reached on requests per day. Please try again in 60m0s.", b"Request was aborted."
+)
+API_RESPONSE = b'{"systemPayload":{"uiEvent":{"event.name":"qwen-code.api_response","status_code":200}}}\n'
+
+
+@pytest.mark.parametrize(
+    ("record", "waits"),
+    [
+        (API_RESPONSE + API_ERROR, True),
+        (API_ERROR + b'{"type":"user"}\n' + API_ABORTED, True),
+        (API_ERROR + API_RESPONSE, False),
+        (API_ERROR + API_RESPONSE + API_ABORTED, False),
+        (b"", False),
+        (b"{", False),
+    ],
+)
+def test_a_wait_that_only_the_record_of_a_session_tells_of_is_one(record: bytes, waits: bool) -> None:
+    told = qwen.read_session(record)
+    assert [event.words.partition(" Rate")[0] for event in told if isinstance(event, Retrying)] == (
+        ["error 429 429"] if waits else []
+    )

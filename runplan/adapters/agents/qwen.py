@@ -6,13 +6,16 @@ import json
 from typing import TYPE_CHECKING
 
 from runplan.adapters.agents import claude
-from runplan.adapters.agents.task import program
-from runplan.core.agentevents import AgentEvent, Finished, Message
+from runplan.adapters.agents.lines import at, count, record, text
+from runplan.adapters.agents.task import program, under_home
+from runplan.adapters.dispatch_files import read_plain
+from runplan.core.agentevents import AgentEvent, Finished, Message, Retrying
 from runplan.core.endings import EndingKind
 from runplan.core.errorwords import trouble
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from runplan.adapters.agents.task import Task
     from runplan.core.config import AgentTable
@@ -21,7 +24,11 @@ CLOSES = True
 KEYS = ("OPENAI_API_KEY",)
 CODES = ((53, EndingKind.MAX_TURNS),)
 
+LARGEST_SESSION = 32 * 1024 * 1024
+
 _ERROR = "[API Error"
+_ABORTED = "Request was aborted."  #: by us, when it was ended
+_ASKED = ("qwen-code.api_error", "qwen-code.api_response")
 #: It signs commits with its own name unless told not to.
 _SETTINGS = {"general": {"gitCoAuthor": False, "disableAutoUpdate": True}}
 
@@ -54,6 +61,10 @@ def prepare(table: AgentTable, task: Task, caller: Mapping[str, str]) -> None:  
     file.write_text(json.dumps(_SETTINGS), encoding="utf-8")
 
 
+def state(caller: Mapping[str, str]) -> tuple[Path, ...]:
+    return (under_home(caller, ".qwen"),)
+
+
 def read(line: bytes) -> tuple[AgentEvent, ...]:
     """As Claude's, but an answer that is an error is one."""
     told = claude.read(line)
@@ -62,3 +73,20 @@ def read(line: bytes) -> tuple[AgentEvent, ...]:
         return told
     kept = [each for each in told if not isinstance(each, (Finished, Message))]
     return (*kept, trouble(error), Finished(ok=False, words=error))
+
+
+def finish(directory: Path) -> tuple[AgentEvent, ...]:
+    """It retries without a word: only the records of its sessions tell what its provider last answered."""
+    sessions = (directory / "home" / ".qwen" / "projects").glob("*/chats/*.jsonl")
+    told = (read_plain(session, largest=LARGEST_SESSION) or "" for session in sorted(sessions))
+    return tuple(each for session in told for each in read_session(session.encode()))
+
+
+def read_session(told: bytes) -> tuple[AgentEvent, ...]:
+    """The wait it was in when the record ends."""
+    for line in reversed(told.splitlines()):
+        event = at(record(line), "systemPayload", "uiEvent")
+        words = text(event, "error_message")
+        if text(event, "event.name") in _ASKED and words != _ABORTED:
+            return (Retrying(words=f"error {count(event, 'status_code')} {words}"),) if words else ()
+    return ()
