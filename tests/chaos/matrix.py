@@ -94,6 +94,10 @@ def sample(found: Sequence[Listed]) -> list[Cell]:
     return list(dict.fromkeys(chosen))
 
 
+#: Killed here the run has restored what an agent changed and not yet told so: its report lacks that sentence.
+TOLD_LESS = {("failing", "Guard.restore.after")}
+
+
 class Bench:
     """A place to try cells, one after the other; several work side by side under names of their own."""
 
@@ -161,7 +165,8 @@ class Bench:
         if trial.struck != 1 + (trial.scene.prelude is not None):
             wrong.append("nothing was killed: the point was not passed")
         same = self._undisturbed[cell.at.scene, cell.at.way]
-        if cell.mode in ("daemon", "power") and self._tip(trial) != same:
+        exact = cell.mode in ("daemon", "power") and (cell.at.scene, cell.at.name) not in TOLD_LESS
+        if exact and self._tip(trial) != same:
             wrong.append(f"the target ends in {self._tip(trial)} and not, as undisturbed, in {same}")
         return wrong
 
