@@ -1,34 +1,20 @@
-"""Takes a plan up: a new run, or the one that was interrupted, by one process at a time."""
+"""Carries an errand to its end in this process, or to where only a person can go on."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from runplan.app.foreground import work
-from runplan.app.journal import Journal
-from runplan.core import events as e
-from runplan.core.claims import Taken, Theirs
+from runplan.app.holding import Declined, take_up
 from runplan.core.quickclass import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
-    from runplan import ports
-    from runplan.app.world import World
+    from runplan.app.holding import Errand, Rooms, Voice
     from runplan.core.decide import Decision
-    from runplan.core.rows import RunRow
+    from runplan.core.events import Approved, Rejected
     from runplan.core.run import RunState
-
-UNFINISHED = ("queued", "running", "waiting")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Declined:
-    """Somebody else is at it; nothing was changed."""
-
-    owner: str
-    why: str
-    readable: bool  #: whether the claim could be read; if not, only a person can say that it is nobody's
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,129 +29,14 @@ class Carried:
 Answer: TypeAlias = Declined | Carried
 
 
-class Rooms(Protocol):
-    """What taking a plan up needs of a repository that is open for work."""
-
-    @property
-    def claims(self) -> ports.Claims: ...
-
-    @property
-    def store(self) -> ports.Store: ...
-
-    @property
-    def clock(self) -> ports.Clock: ...
-
-    def new_run_id(self) -> str: ...
-
-    def world(self, *, run: str, plan: str, slug: str, landing: str) -> World: ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Face:
-    """How a run speaks with people: asks, tells, warns."""
-
-    ask: Callable[[RunState], e.Approved | e.Rejected | None]
-    tell: Callable[[e.Event], None]
-    warn: Callable[[str], None]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Errand:
-    """What somebody asked for, resolved."""
-
-    started: e.RunStarted
-    issues: Sequence[int]
-    answer: e.Approved | e.Rejected | None = None  #: what a person said beforehand, by approve or reject
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Held:
-    """A plan that is ours, with the journal of the run that goes on or begins."""
-
-    world: World
-    journal: Journal
-    fresh: bool
-    taken: e.ClaimTaken
-
-
-def interrupted(store: ports.Store, plan: str) -> RunRow | None:
-    """The newest run of the plan, if it has not ended."""
-    row = store.newest(plan)
-    return row if row is not None and row.state in UNFINISHED else None
-
-
-def carry(errand: Errand, rooms: Rooms, face: Face) -> Answer:
+def carry(
+    errand: Errand, rooms: Rooms, voice: Voice, *, ask: Callable[[RunState], Approved | Rejected | None]
+) -> Answer:
     """Own the plan, go on where the journal stands, and work until the run has ended or waits for a person."""
-    asked = errand.started
     while True:
-        held = _hold(asked, rooms, face)
+        held = take_up(errand, rooms, voice)
         if isinstance(held, Declined):
             return held
-        if held is None:
-            continue
-        if held.fresh:
-            held.journal.append(asked, held.taken)
-            break
-        _free(held)
-        if not _is_other_errand(held.journal.state, asked):
-            resumed = e.RunResumed(
-                mode=asked.mode,
-                wanted=asked.wanted,
-                auto=asked.auto,
-                max_fix_cycles=asked.max_fix_cycles,
-                test_command=asked.test_command,
-                setup=asked.setup,
-                clean=asked.clean,
-            )
-            held.journal.append(held.taken, resumed)
-            break
-        held.journal.append(held.taken, e.StopRequested(by="a new start"))
-        work(held.journal, held.world, person=face.ask)
-    for number in errand.issues:
-        if isinstance(theirs := rooms.claims.take_issue(number, run=held.world.run, at=held.world.iso()), Theirs):
-            face.warn(f"issue #{number} is claimed by {theirs.owner}; going on all the same")
-    if errand.answer is not None:
-        held.journal.append(errand.answer)
-    decision = work(held.journal, held.world, person=face.ask)
-    return Carried(run=held.world.run, decision=decision, state=held.journal.state)
-
-
-def _hold(asked: e.RunStarted, rooms: Rooms, face: Face) -> _Held | Declined | None:
-    """Claim the plan for the run that was interrupted, or for a new one; None when somebody was quicker."""
-    row = interrupted(rooms.store, asked.plan)
-    run = row.id if row else rooms.new_run_id()
-    # What was begun one way is ended that way, whatever is asked for now.
-    landing = row.landing if row else asked.landing
-    world = rooms.world(run=run, plan=asked.plan, slug=asked.slug, landing=landing)
-    standing = rooms.claims.take_plan(asked.plan, run=run, at=world.iso())
-    if isinstance(standing, Theirs):
-        return Declined(owner=standing.owner, why=standing.why, readable=standing.readable)
-    now = interrupted(rooms.store, asked.plan)
-    if (now and now.id) != (row and row.id):
-        # Between the look and the claim another process ended its run, or began one and died.
-        rooms.claims.release(asked.plan, run=run)
-        return None
-    journal = Journal(rooms.store, rooms.clock, run=run, plan=asked.plan, fence=standing.fence, told=face.tell)
-    # A process that left its run waiting for a person is not one that died.
-    left = row is not None and row.state == "waiting"
-    dead = standing.took_over if isinstance(standing, Taken) and not left else ""
-    taken = e.ClaimTaken(owner=rooms.claims.me, fence=standing.fence, took_over=dead)
-    return _Held(world=world, journal=journal, fresh=row is None, taken=taken)
-
-
-def _free(held: _Held) -> None:
-    """The run's own refs may be locked by a git that was killed with the last process; nobody else uses them."""
-    leased = held.journal.state.phase.lease if held.journal.state.phase else None
-    held.world.removal.free([held.world.candidate, *([leased.branch] if leased else [])])
-
-
-def _is_other_errand(state: RunState, asked: e.RunStarted) -> bool:
-    """Whether what is asked for cannot be had by going on with the interrupted run."""
-    was = state.started
-    if was is None:
-        return False
-    if "undo" in (asked.mode, was.mode):
-        return (asked.mode, asked.wanted) != (was.mode, was.wanted)
-    at = state.phase.read.phase if state.phase is not None else None
-    elsewhere = (asked.landing, asked.target, asked.remote) != (was.landing, was.target, was.remote)
-    return elsewhere or (asked.mode == "phase" and at is not None and asked.wanted != at)
+        decision = work(held.journal, held.world, person=ask)
+        if not held.ends:
+            return Carried(run=held.world.run, decision=decision, state=held.journal.state)

@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from runplan.app import admission
-from runplan.app.carry import Carried, Declined, Errand, Face, carry, interrupted
+from runplan.app.carry import Carried, carry
+from runplan.app.holding import Declined, Errand, Voice, interrupted
 from runplan.cli import progress
 from runplan.cli.asking import ask_here
 from runplan.cli.summary import summary
@@ -95,8 +96,8 @@ def carry_here(at: Here, errand: Errand) -> Exit:
     # A polite end from outside is an interruption like Ctrl-C: agents are ended, the journal stays true.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with session(at) as rooms, _told_how_to_go_on(errand.started.plan):
-        face = Face(ask=lambda state: ask_here(at, state), tell=progress.tell, warn=progress.warn)
-        answer = carry(errand, rooms, face)
+        voice = Voice(tell=progress.tell, warn=progress.warn)
+        answer = carry(errand, rooms, voice, ask=lambda state: ask_here(at, state))
     plan = errand.started.plan
     match answer:
         case Declined():

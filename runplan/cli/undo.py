@@ -31,7 +31,7 @@ def run(args: argparse.Namespace) -> Exit:
 def undo(at: Here, path: str, phase: str) -> Exit:
     """Take the phase back the way the plan was landed, in this process."""
     from runplan.app import admission
-    from runplan.app.carry import Errand, interrupted
+    from runplan.app.holding import Errand, interrupted
     from runplan.cli import carrying
     from runplan.core import options
     from runplan.core.plan import parse

@@ -130,6 +130,7 @@ def _agent(action: Start, phase: PhaseRun, world: World, id: str, path: Path, se
         attempt=phase.lease.attempt if phase.lease else 1,
         cycle=action.cycle,
         directory=directory,
+        worktree=path,
     )
     return Launch(
         id=id,

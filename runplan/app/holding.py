@@ -1,0 +1,155 @@
+"""Takes a plan up: owns it, and brings its journal to where the errand begins or was interrupted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from runplan.app.journal import Journal
+from runplan.core import events as e
+from runplan.core.claims import Taken, Theirs
+from runplan.core.quickclass import dataclass
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from runplan import ports
+    from runplan.app.world import World
+    from runplan.core.rows import RunRow
+    from runplan.core.run import RunState
+
+UNFINISHED = ("queued", "running", "waiting")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declined:
+    """Somebody else is at it; nothing was changed."""
+
+    owner: str
+    why: str
+    readable: bool  #: whether the claim could be read; if not, only a person can say that it is nobody's
+
+
+class Rooms(Protocol):
+    """What taking a plan up needs of a repository that is open for work."""
+
+    @property
+    def claims(self) -> ports.Claims: ...
+
+    @property
+    def store(self) -> ports.Store: ...
+
+    @property
+    def clock(self) -> ports.Clock: ...
+
+    def new_run_id(self) -> str: ...
+
+    def world(self, *, run: str, plan: str, slug: str, landing: str) -> World: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Voice:
+    """How a run tells people what happens."""
+
+    tell: Callable[[e.Event], None]
+    warn: Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Errand:
+    """What somebody asked for, resolved."""
+
+    started: e.RunStarted
+    issues: Sequence[int]
+    answer: e.Approved | e.Rejected | None = None  #: what a person said beforehand, by approve or reject
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """A plan that is ours, with the journal of the run that goes on or begins."""
+
+    world: World
+    journal: Journal
+    ends: bool = False  #: the run is one that has to end first; take the plan up again after that
+
+
+def interrupted(store: ports.Store, plan: str) -> RunRow | None:
+    """The newest run of the plan, if it has not ended."""
+    row = store.newest(plan)
+    return row if row is not None and row.state in UNFINISHED else None
+
+
+def take_up(errand: Errand, rooms: Rooms, voice: Voice) -> Held | Declined:
+    """Own the plan and go on where its journal stands; another run that was interrupted is told to end."""
+    while (claimed := _claim(errand.started, rooms, voice)) is None:
+        pass  # somebody was quicker; look again
+    if isinstance(claimed, Declined):
+        return claimed
+    world, journal, taken = claimed
+    asked = errand.started
+    if journal.state.started is None:
+        journal.append(asked, taken)
+    else:
+        _free(world, journal)
+        if _is_other_errand(journal.state, asked):
+            journal.append(taken, e.StopRequested(by="a new start"))
+            return Held(world=world, journal=journal, ends=True)
+        journal.append(taken, resumed(asked))
+    for number in errand.issues:
+        if isinstance(theirs := rooms.claims.take_issue(number, run=world.run, at=world.iso()), Theirs):
+            voice.warn(f"issue #{number} is claimed by {theirs.owner}; going on all the same")
+    if errand.answer is not None:
+        journal.append(errand.answer)
+    return Held(world=world, journal=journal)
+
+
+def resumed(asked: e.RunStarted) -> e.RunResumed:
+    """The fact that somebody calls a run on, with what is asked for now."""
+    return e.RunResumed(
+        mode=asked.mode,
+        wanted=asked.wanted,
+        auto=asked.auto,
+        max_fix_cycles=asked.max_fix_cycles,
+        test_command=asked.test_command,
+        setup=asked.setup,
+        clean=asked.clean,
+    )
+
+
+def _claim(asked: e.RunStarted, rooms: Rooms, voice: Voice) -> tuple[World, Journal, e.ClaimTaken] | Declined | None:
+    """Claim the plan for the run that was interrupted, or for a new one; None when somebody was quicker."""
+    row = interrupted(rooms.store, asked.plan)
+    run = row.id if row else rooms.new_run_id()
+    # What was begun one way is ended that way, whatever is asked for now.
+    landing = row.landing if row else asked.landing
+    world = rooms.world(run=run, plan=asked.plan, slug=asked.slug, landing=landing)
+    standing = rooms.claims.take_plan(asked.plan, run=run, at=world.iso())
+    if isinstance(standing, Theirs):
+        return Declined(owner=standing.owner, why=standing.why, readable=standing.readable)
+    now = interrupted(rooms.store, asked.plan)
+    if (now and now.id) != (row and row.id):
+        # Between the look and the claim another process ended its run, or began one and died.
+        rooms.claims.release(asked.plan, run=run)
+        return None
+    journal = Journal(rooms.store, rooms.clock, run=run, plan=asked.plan, fence=standing.fence, told=voice.tell)
+    # A process that left its run waiting for a person is not one that died.
+    left = row is not None and row.state == "waiting"
+    dead = standing.took_over if isinstance(standing, Taken) and not left else ""
+    return world, journal, e.ClaimTaken(owner=rooms.claims.me, fence=standing.fence, took_over=dead)
+
+
+def _free(world: World, journal: Journal) -> None:
+    """The run's own refs may be locked by a git that was killed with the last process; nobody else uses them."""
+    leased = journal.state.phase.lease if journal.state.phase else None
+    world.removal.free([world.candidate, *([leased.branch] if leased else [])])
+
+
+def _is_other_errand(state: RunState, asked: e.RunStarted) -> bool:
+    """Whether what is asked for cannot be had by going on with the interrupted run."""
+    was = state.started
+    if was is None:
+        return False
+    if "undo" in (asked.mode, was.mode):
+        return (asked.mode, asked.wanted) != (was.mode, was.wanted)
+    at = state.phase.read.phase if state.phase is not None else None
+    elsewhere = (asked.landing, asked.target, asked.remote) != (was.landing, was.target, was.remote)
+    return elsewhere or (asked.mode == "phase" and at is not None and asked.wanted != at)
