@@ -246,7 +246,16 @@ class Agents(Protocol):
     """How agents and the project's own commands are called."""
 
     def launch(
-        self, name: str, *, dispatch: str, role: Role, phase: str, attempt: int, cycle: int, directory: Path
+        self,
+        name: str,
+        *,
+        dispatch: str,
+        role: Role,
+        phase: str,
+        attempt: int,
+        cycle: int,
+        directory: Path,
+        worktree: Path,
     ) -> tuple[tuple[str, ...], dict[str, str], str]:
         """argv, environment, and the reader of its output."""
         ...

@@ -5,10 +5,12 @@ from __future__ import annotations
 import importlib
 import shutil
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from runplan.adapters import sandbox
 from runplan.adapters.agents import script
-from runplan.adapters.agents.task import WRITERS, Task, first_set
+from runplan.adapters.agents.task import WRITERS, Task, first_set, under_home
 from runplan.adapters.agents.task import program as program_of
 from runplan.adapters.environment import agent_environment, task_environment
 from runplan.adapters.gittrace import trace_environment
@@ -21,7 +23,6 @@ from runplan.core.reasons import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
     from types import ModuleType
 
     from runplan.core.config import AgentsSettings, AgentTable
@@ -40,7 +41,16 @@ class Agents:
         self._versions = Versions()
 
     def launch(
-        self, name: str, *, dispatch: str, role: Role, phase: str, attempt: int, cycle: int, directory: Path
+        self,
+        name: str,
+        *,
+        dispatch: str,
+        role: Role,
+        phase: str,
+        attempt: int,
+        cycle: int,
+        directory: Path,
+        worktree: Path,
     ) -> tuple[tuple[str, ...], dict[str, str], str]:
         table = self._settings.agent(name)
         module = module_of(table.kind)
@@ -54,6 +64,7 @@ class Agents:
             directory=directory,
             keyed=keyed,
             home=directory / "home" if private else None,
+            sandboxed=self._settings.sandboxed(name),
         )
         own, names = _surroundings(module, table, task, self._caller)
         argv: tuple[str, ...] = module.launch(table, task)
@@ -70,7 +81,12 @@ class Agents:
         )
         env = agent_environment(self._caller, keep=(*names, *table.env), settings={**own, **variables})
         signed = {"GIT_COMMITTER_EMAIL": signing(dispatch).email}
-        return argv, env | signed | trace_environment(directory / "git.trace"), table.kind
+        env |= signed | trace_environment(directory / "git.trace")
+        if task.sandboxed:
+            state = _state(module, table, task, self._caller)
+            argv = sandbox.shut_in(argv, task, worktree=worktree, state=state, caller=self._caller)
+            env["TMPDIR"] = "/tmp"  # noqa: S108 - it is its own
+        return argv, env, table.kind
 
     def version(self, name: str) -> str:
         """The version of the agent's program, asked once per binary; "" when it tells none."""
@@ -125,10 +141,21 @@ def _surroundings(
     return own, names
 
 
+def _state(module: ModuleType, table: AgentTable, task: Task, caller: Mapping[str, str]) -> tuple[Path, ...]:
+    """What a sandboxed agent writes besides its work: its own configuration, where it has no private one, and more."""
+    own: tuple[Path, ...] = module.state(caller) if task.home is None and hasattr(module, "state") else ()
+    home = under_home(caller)
+    named = (home / path.removeprefix("~/") if path.startswith("~/") else Path(path) for path in table.writable)
+    return (*own, *named)
+
+
 def require_agents(settings: AgentsSettings, *, root: Path, caller: Mapping[str, str]) -> None:
     """Refuse before any work what could not be dispatched later."""
     for role, name in (("implementer", settings.implementer), ("verifier", settings.verifier)):
         _require_program(settings.agent(name), role, root, caller)
+    names = (settings.implementer, settings.verifier, settings.fallback)
+    if shut_in := next((name for name in names if name and settings.sandboxed(name)), ""):
+        sandbox.require(caller, setting=f"agents.{shut_in}")
 
 
 def _require_program(table: AgentTable, role: str, root: Path, caller: Mapping[str, str]) -> None:

@@ -23,6 +23,7 @@ from runplan.adapters.processtable import MARK
 from runplan.adapters.shim_output import Intake
 from runplan.core.dispatch import Ending, Outcome
 from runplan.core.gauge import must_hand_over
+from runplan.core.sandbox import is_wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -257,7 +258,9 @@ class _Supervision:
 
     def _signal_family(self, number: signal.Signals) -> None:
         for process in self._family():
-            processes.send(process, number)
+            # bwrap ends with what it wraps; before that it would take the agent's last words along.
+            if number is signal.SIGKILL or process.pid != self._agent or not is_wrapped(self._launch.argv):
+                processes.send(process, number)
 
     def _family(self) -> list[Process]:
         return processes.family(self._launch.id, root=os.getpid(), session=self._agent)

@@ -49,6 +49,8 @@ class AgentTable:
     model: str = ""  #: "" leaves the choice to the program
     args: tuple[str, ...] = ()  #: further arguments for its program
     private: bool | None = None  #: a configuration of its own for each dispatch; None: when a key is at hand
+    sandbox: str = ""  #: what shuts it in; "": what is set for all
+    writable: tuple[str, ...] = ()  #: further paths that it may write inside of it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +62,11 @@ class AgentsSettings:
     planner: str
     tables: Mapping[str, AgentTable]
     fallback: str = ""  #: nobody
+    sandbox: str = "none"
+
+    def sandboxed(self, name: str) -> bool:
+        """Whether the agent of that name is shut in."""
+        return (self.agent(name).sandbox or self.sandbox) != "none"
 
     def agent(self, name: str) -> AgentTable:
         """The agent of that name; a built-in kind needs no table."""

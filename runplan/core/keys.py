@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 KINDS = ("claude", "codex", "gemini", "opencode", "qwen", "aider", "mini", "command", "script")
 
 LANDINGS = ("cherry-pick", "pr", "direct")
+SANDBOXES = ("none", "bwrap")
 
 
 # A tuple, since every reading verb imports it: a dataclass takes four times as long to make.
@@ -195,6 +196,13 @@ KEYS: tuple[Key, ...] = (
         why="who stands in while another agent's usage limit lasts; empty to wait for its reset",
     ),
     Key(
+        section="agents",
+        name="sandbox",
+        default="none",
+        choices=SANDBOXES,
+        why="what shuts agents in, unless their table says otherwise: none, or bwrap (Linux)",
+    ),
+    Key(
         section="tests",
         name="command",
         default="",
@@ -277,6 +285,21 @@ AGENT_KEYS: tuple[Key, ...] = (
         shape=Shape.FLAG,
         default=False,
         why="a configuration of its own for each dispatch; unset: when its key is in the environment",
+    ),
+    Key(
+        section="agents.*",
+        name="sandbox",
+        default="none",
+        choices=SANDBOXES,
+        why="what shuts it in; unset: agents.sandbox",
+    ),
+    Key(
+        section="agents.*",
+        name="writable",
+        shape=Shape.LIST,
+        default=(),
+        rule=values.all_absolute,
+        why="further paths that it may write inside of its sandbox",
     ),
 )
 

@@ -139,6 +139,11 @@ def all_inside(values: tuple[str, ...]) -> str:
     return next((wrong for value in values if (wrong := inside(value))), "")
 
 
+def all_absolute(values: tuple[str, ...]) -> str:
+    loose = next((value for value in values if not value.startswith(("/", "~/"))), "")
+    return f"paths begin with / or ~/, not {loose!r}" if loose else ""
+
+
 def pattern(value: str) -> str:
     try:
         re.compile(value)

@@ -57,7 +57,14 @@ class Call:
         )
         self.directory = directory
         self.argv, self.env, self.reader = agents.launch(
-            name, dispatch="r1.1.1.implement.1", role=role, phase="1", attempt=1, cycle=1, directory=directory
+            name,
+            dispatch="r1.1.1.implement.1",
+            role=role,
+            phase="1",
+            attempt=1,
+            cycle=1,
+            directory=directory,
+            worktree=directory,
         )
 
 

@@ -126,7 +126,14 @@ def test_an_agent_is_called_supervised_and_judged(on: Stage, tmp_path: Path) -> 
     (directory / "prompt.md").write_text("Do ä.", encoding="utf-8")
 
     argv, env, reader = agents.launch(
-        "deep", dispatch=dispatch, role=Role.IMPLEMENT, phase="1", attempt=1, cycle=1, directory=directory
+        "deep",
+        dispatch=dispatch,
+        role=Role.IMPLEMENT,
+        phase="1",
+        attempt=1,
+        cycle=1,
+        directory=directory,
+        worktree=tmp_path,
     )
     on.dispatches.start(
         Launch(

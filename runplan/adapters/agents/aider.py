@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from runplan.adapters.agents.task import program, provider_names
+from runplan.adapters.agents.task import program, provider_names, under_home
 from runplan.adapters.environment import AGENT_EMAIL, AGENT_NAME
 from runplan.core.agentevents import (
     AgentEvent,
@@ -22,6 +22,7 @@ from runplan.core.errorwords import trouble
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from runplan.adapters.agents.task import Task
     from runplan.core.config import AgentTable
@@ -62,6 +63,10 @@ def prepare(table: AgentTable, task: Task, caller: Mapping[str, str]) -> None:  
         task.home.mkdir(parents=True, exist_ok=True)
         identity = f"[user]\n\tname = {AGENT_NAME}\n\temail = {AGENT_EMAIL}\n"
         (task.home / ".gitconfig").write_text(identity, encoding="utf-8")
+
+
+def state(caller: Mapping[str, str]) -> tuple[Path, ...]:
+    return (under_home(caller, ".aider"),)
 
 
 def read(line: bytes) -> tuple[AgentEvent, ...]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runplan.adapters.agents.lines import at, count, money, objects, record, text, tool
-from runplan.adapters.agents.task import program
+from runplan.adapters.agents.task import program, under_home
 from runplan.core.agentevents import (
     AgentEvent,
     Context,
@@ -67,6 +68,14 @@ def prepare(table: AgentTable, task: Task, caller: Mapping[str, str]) -> None:  
     if task.home is not None:
         (task.home / "claude").mkdir(parents=True, exist_ok=True)
         (task.home / "tmp").mkdir(exist_ok=True)
+
+
+def state(caller: Mapping[str, str]) -> tuple[Path, ...]:
+    """Its folder; without one of its own choice also a file beside it, which it makes when it is first called."""
+    if told := caller.get("CLAUDE_CONFIG_DIR"):
+        return (Path(told),)
+    beside = under_home(caller, ".claude.json")
+    return (under_home(caller, ".claude"), *((beside,) if beside.is_file() else ()))
 
 
 def read(line: bytes) -> tuple[AgentEvent, ...]:

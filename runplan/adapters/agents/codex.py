@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runplan.adapters.agents.lines import at, count, objects, record, text
-from runplan.adapters.agents.task import first_set, program
+from runplan.adapters.agents.task import first_set, program, under_home
 from runplan.core.agentevents import (
     AgentEvent,
     Context,
@@ -40,7 +41,9 @@ _CHARACTERS_PER_TOKEN = 4
 
 def launch(table: AgentTable, task: Task) -> tuple[str, ...]:
     model = ("-m", table.model) if table.model else ()
-    return (*program(table), *_BASE, *(_WRITING if task.writes else _READING), *model, *table.args, "-")
+    # Its own sandbox cannot be made inside of another one by root, and has nothing to add there.
+    role = _WRITING if task.writes or task.sandboxed else _READING
+    return (*program(table), *_BASE, *role, *model, *table.args, "-")
 
 
 def environment(
@@ -66,6 +69,10 @@ def prepare(table: AgentTable, task: Task, caller: Mapping[str, str]) -> None:  
         f'wire_api = "responses"\nenv_key = "{key}"\n',
         encoding="utf-8",
     )
+
+
+def state(caller: Mapping[str, str]) -> tuple[Path, ...]:
+    return (Path(caller.get("CODEX_HOME") or under_home(caller, ".codex")),)
 
 
 def read(line: bytes) -> tuple[AgentEvent, ...]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runplan.adapters.agents.lines import at, count, record, text, tool
-from runplan.adapters.agents.task import program
+from runplan.adapters.agents.task import program, under_home
 from runplan.core.agentevents import AgentEvent, Context, Finished, Message, Spent, Started, ToolUsed, Unread, Usage
 from runplan.core.endings import EndingKind
 from runplan.core.errorwords import trouble
@@ -59,6 +60,10 @@ def prepare(table: AgentTable, task: Task, caller: Mapping[str, str]) -> None:  
     if task.home is not None:
         (task.home / ".gemini").mkdir(parents=True, exist_ok=True)
         (task.home / ".gemini" / "settings.json").write_text(json.dumps(_SETTINGS), encoding="utf-8")
+
+
+def state(caller: Mapping[str, str]) -> tuple[Path, ...]:
+    return (Path(caller.get("GEMINI_CLI_HOME") or under_home(caller)) / ".gemini",)
 
 
 def read(line: bytes) -> tuple[AgentEvent, ...]:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runplan.adapters.agents.lines import at, count, money, objects, record, text
-from runplan.adapters.agents.task import program, provider_names
+from runplan.adapters.agents.task import program, provider_names, under_home
 from runplan.adapters.dispatch_files import read_plain
 from runplan.core.agentevents import AgentEvent, Context, Finished, Message, Spent, Started, Usage
 from runplan.core.errorwords import trouble
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from runplan.adapters.agents.task import Task
     from runplan.core.config import AgentTable
@@ -62,6 +62,10 @@ def environment(
 def prepare(table: AgentTable, task: Task, caller: Mapping[str, str]) -> None:  # noqa: ARG001
     if task.home is not None:
         (task.home / "mini").mkdir(parents=True, exist_ok=True)
+
+
+def state(caller: Mapping[str, str]) -> tuple[Path, ...]:
+    return (Path(caller.get("MSWEA_GLOBAL_CONFIG_DIR") or under_home(caller, ".config", "mini-swe-agent")),)
 
 
 def read(line: bytes) -> tuple[AgentEvent, ...]:  # noqa: ARG001

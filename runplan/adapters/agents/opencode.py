@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runplan.adapters.agents.lines import at, count, money, record, text, tool
-from runplan.adapters.agents.task import first_set, program, provider_names
+from runplan.adapters.agents.task import first_set, program, provider_names, under_home
 from runplan.core.agentevents import (
     AgentEvent,
     Context,
@@ -73,6 +74,16 @@ def prepare(table: AgentTable, task: Task, caller: Mapping[str, str]) -> None:
 
 def _config(task: Task) -> Any:
     return task.directory / "opencode.json"
+
+
+def state(caller: Mapping[str, str]) -> tuple[Path, ...]:
+    rooms = {
+        "XDG_DATA_HOME": ".local/share",
+        "XDG_CONFIG_HOME": ".config",
+        "XDG_STATE_HOME": ".local/state",
+        "XDG_CACHE_HOME": ".cache",
+    }
+    return tuple(Path(caller.get(name) or under_home(caller, usual)) / "opencode" for name, usual in rooms.items())
 
 
 def read(line: bytes) -> tuple[AgentEvent, ...]:

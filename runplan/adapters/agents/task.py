@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runplan.core.dispatch import Role
@@ -9,7 +10,6 @@ from runplan.core.quickclass import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from runplan.core.config import AgentTable
 
@@ -38,6 +38,7 @@ class Task:
     directory: Path  #: the directory of the dispatch, for files that the program needs
     keyed: bool = False  #: whether one of its keys is in the caller's environment
     home: Path | None = None  #: the folder for its private configuration; None: the user's own is used
+    sandboxed: bool = False  #: whether it is shut in from outside
 
     @property
     def writes(self) -> bool:
@@ -51,6 +52,11 @@ class Task:
 def program(table: AgentTable) -> tuple[str, ...]:
     """What is called: the program of that name, or what the settings give in its place."""
     return table.argv or (table.kind,)
+
+
+def under_home(caller: Mapping[str, str], *parts: str) -> Path:
+    """A place in the user's own home."""
+    return Path(caller.get("HOME") or "/").joinpath(*parts)
 
 
 def provider_names(model: str) -> tuple[str, ...]:
