@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from runplan import ports
+    from runplan.core.decide import Decision
     from runplan.core.events import Event
 
 
@@ -68,7 +69,7 @@ def project(state: RunState, *, run: str, plan: str, started: str, since: str) -
         id=run,
         plan=plan,
         started=started,
-        state=standing.get(ended.outcome, "failed") if ended else "waiting" if decision.waiting else "running",
+        state=standing.get(ended.outcome, "failed") if ended else _state(decision),
         phase=phase.read.phase if phase and phase.read.phase else None,
         step=None if ended or phase is None else step_of(phase),
         since=since,
@@ -80,6 +81,12 @@ def project(state: RunState, *, run: str, plan: str, started: str, since: str) -
         about=decision.about or None,
         wake=decision.wake or None,
     )
+
+
+def _state(decision: Decision) -> str:
+    if decision.waiting == "slot":
+        return "queued"
+    return "waiting" if decision.waiting else "running"
 
 
 def recorded(store: ports.Store, run: str) -> list[Recorded]:

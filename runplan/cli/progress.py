@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from runplan.core import events as e
+from runplan.core.told import waited_for
 
 if TYPE_CHECKING:
     from runplan.core.events import Event
@@ -46,9 +47,8 @@ def sentence(event: Event) -> str:
             return f"  {role:<10} {agent or 'runs'} …"
         case e.DispatchEnded(ending="lost", role=role):
             return f"  {role:<10} vanished without a trace"
-        case e.Paused(until=until, agent=agent, kind=kind):
-            about = f"{agent} usage limit" if kind == "limit" else f"{agent} is {kind}"
-            return f"  waiting    until {until} ({about})"
+        case e.Paused(until=until) as pause:
+            return f"  waiting    until {until} ({waited_for(pause)})"
         case e.HandedOver(number=number, why=why):
             return f"  hand-over  {number}: {why}; a fresh agent goes on"
         case e.WorkTaken(commits=commits, files=files):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from runplan.core import actions as a
 from runplan.core.quickclass import dataclass
 from runplan.core.reasons import Reason
-from runplan.core.told import conflicting, how, run_ended, step_of
+from runplan.core.told import conflicting, how, run_ended, step_of, waited_for
 
 if TYPE_CHECKING:
     from runplan.core.events import DispatchEnded, Paused, RunStarted
@@ -62,7 +62,19 @@ def decide(state: RunState) -> Decision:
     if phase.refusal is not None:
         reason, detail = phase.refusal
         return _fail(Reason(reason), REFUSED_AT.get(reason) or step_of(phase), detail)
-    return _work(state, state.started, phase)
+    return _not_now(state) or _work(state, state.started, phase)
+
+
+def _not_now(state: RunState) -> Decision | None:
+    """What keeps a run from beginning anything new; what is under way goes on."""
+    if state.halted:
+        return Decision(
+            actions=(), why=f"paused by {state.halted}", waiting="paused", about=f"paused by {state.halted}"
+        )
+    if state.queued:
+        why = "as many runs are at work as may be; this one has its turn when one of them ends or waits"
+        return Decision(actions=(), why=why, waiting="slot", about="its turn")
+    return _pause(state.pause) if state.pause is not None else None
 
 
 def _between_phases(state: RunState, started: RunStarted, phase: PhaseRun | None) -> Decision:
@@ -75,6 +87,8 @@ def _between_phases(state: RunState, started: RunStarted, phase: PhaseRun | None
         return _do(a.Finish(outcome="stopped", reason=Reason.STOPPED), f"stopped by {state.stop}")
     if phase is not None and started.mode != "finish":
         return _do(a.Finish(outcome="done"), "everything that was asked for has landed")
+    if waiting := _not_now(state):
+        return waiting
     if state.plan is None:
         return _do(a.ReadPlan(), "the next phase is chosen from the plan on the target")
     finish = _no_phase(state.plan.choice, state.plan.detail, landed=bool(state.landed))
@@ -104,8 +118,6 @@ def _work(state: RunState, started: RunStarted, phase: PhaseRun) -> Decision:
         return _undo(state, phase)
     if phase.lost >= MAX_LOST:
         return _fail(Reason.CRASHED, step_of(phase), f"{phase.lost} processes in a row vanished without a trace")
-    if phase.pause is not None:
-        return _pause(phase.pause)
     if phase.lease is None:
         return _do(a.Lease(), "the phase needs a worktree on a branch of its own")
     if phase.ended is not None:
@@ -116,7 +128,7 @@ def _work(state: RunState, started: RunStarted, phase: PhaseRun) -> Decision:
 
 
 def _pause(pause: Paused) -> Decision:
-    about = f"{pause.agent} usage limit" if pause.kind == "limit" else f"{pause.agent} is {pause.kind}"
+    about = waited_for(pause)
     return Decision(
         actions=(a.Sleep(kind=pause.kind, until=pause.until),),
         why=f"waiting until {pause.until} ({about})",

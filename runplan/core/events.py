@@ -10,33 +10,25 @@ from typing import TypeAlias
 
 from runplan.core.landingevents import (
     ApprovalAsked as ApprovalAsked,
-)
-from runplan.core.landingevents import (
     Approved as Approved,
-)
-from runplan.core.landingevents import (
     Landed as Landed,
-)
-from runplan.core.landingevents import (
     LandingHeld as LandingHeld,
-)
-from runplan.core.landingevents import (
     LandingMoved as LandingMoved,
-)
-from runplan.core.landingevents import (
     LandingRefused as LandingRefused,
-)
-from runplan.core.landingevents import (
     LandingStarted as LandingStarted,
-)
-from runplan.core.landingevents import (
     Rejected as Rejected,
 )
 from runplan.core.quickclass import dataclass
-from runplan.core.waitevents import AgentLimited as AgentLimited
-from runplan.core.waitevents import HandedOver as HandedOver
-from runplan.core.waitevents import Paused as Paused
-from runplan.core.waitevents import Woke as Woke
+from runplan.core.waitevents import (
+    Admitted as Admitted,
+    AgentLimited as AgentLimited,
+    Continued as Continued,
+    Halted as Halted,
+    HandedOver as HandedOver,
+    Paused as Paused,
+    Queued as Queued,
+    Woke as Woke,
+)
 
 Rows: TypeAlias = tuple[tuple[str, str], ...]  #: (id, text) pairs
 
@@ -58,6 +50,8 @@ class RunStarted:
     setup: str = ""
     clean: str = "ignored"
     remote: str = ""  #: where the target lives, for landings that push
+    daemon: bool = False  #: worked by the daemon, which goes on with it after a restart
+    needs: tuple[str, ...] = ()  #: names of the variables its agents had when it was asked for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -301,6 +295,10 @@ Event: TypeAlias = (
     | AgentLimited
     | Paused
     | Woke
+    | Queued
+    | Admitted
+    | Halted
+    | Continued
     | HandedOver
     | GuardFound
     | WorkTaken

@@ -32,7 +32,6 @@ class PhaseRun:
     lost: int = 0  #: dispatches that vanished without a trace, in a row
     limited: int = 0  #: usage limits met in a row
     busy: int = 0  #: overloaded providers met in a row
-    pause: e.Paused | None = None  #: what is waited for
     handovers: tuple[e.HandedOver, ...] = ()
     failed_tree: str = ""  #: the tree the fixer was sent to mend
     errand: str = ""  #: what the fixer is told
@@ -66,6 +65,10 @@ class RunState:
     landed: tuple[e.Landed, ...] = ()
     leased: bool = False  #: the run has a worktree
     tidy: bool = False  #: and it holds nothing but what git knows
+    pause: e.Paused | None = None  #: what time will mend
+    waits: int = 0  #: waits for the same thing in a row
+    queued: bool = False  #: waits for its turn
+    halted: str = ""  #: who asked that nothing new is begun
     stop: str = ""
     ended: e.RunEnded | None = None
 
@@ -97,23 +100,42 @@ def apply(state: RunState, event: e.Event) -> RunState:
             return replace(state, plan=event, phase=None)
         case e.StopRequested():
             return replace(state, stop=event.by)
+        case e.Queued() | e.Admitted() | e.Halted() | e.Continued() | e.Paused():
+            return _waits(state, event)
         case e.RunEnded():
             return replace(state, ended=event)
         case e.LandingMoved() if state.phase is not None and state.phase.candidate is None:
             return replace(state, plan=None, phase=None)  # only the plan was to be marked; it is read again
+        case e.Woke():
+            state = replace(state, pause=None)
         case e.Landed():
-            state = replace(state, landed=(*state.landed, event), plan=None)
+            state = replace(state, landed=(*state.landed, event), plan=None, waits=0)
         case e.Leased():
             state = replace(state, leased=True)
         case e.CleanedUp():
             state = replace(state, tidy=_is_tidy(state.phase))
         case e.DispatchStarted():
-            state = replace(state, dispatches=state.dispatches + 1)
+            state = replace(state, dispatches=state.dispatches + 1, waits=0)
         case _:
             pass
     if state.phase is None:
         return state
     return replace(state, phase=_apply(state.phase, event))
+
+
+def _waits(state: RunState, event: e.Queued | e.Admitted | e.Halted | e.Continued | e.Paused) -> RunState:
+    match event:
+        case e.Queued():
+            return replace(state, queued=True)
+        case e.Admitted():
+            return replace(state, queued=False)
+        case e.Halted():
+            return replace(state, halted=event.by)
+        case e.Continued():
+            return replace(state, halted="")
+        case e.Paused():
+            again = state.waits if event.kind in ("checkout", "unreachable") else 0
+            return replace(state, pause=event, waits=again + 1)
 
 
 def _resumed(state: RunState, event: e.RunResumed) -> RunState:
@@ -129,10 +151,11 @@ def _resumed(state: RunState, event: e.RunResumed) -> RunState:
         setup=event.setup,
         clean=event.clean,
     )
-    phase = replace(state.phase, held="", asked="", pause=None) if state.phase else None
+    phase = replace(state.phase, held="", asked="") if state.phase else None
     checks = (was.test_command, was.setup, was.clean)
     if phase is not None and checks != (started.test_command, started.setup, started.clean):
         phase = replace(phase, baseline=None, gates=(), set_up=False, prepared="")
+    state = replace(state, pause=None, waits=0, halted="")
     return replace(state, started=started, auto=event.auto, phase=phase, tidy=False)
 
 
@@ -151,10 +174,8 @@ def _apply(phase: PhaseRun, event: e.Event) -> PhaseRun:
             return _started(phase, event)
         case e.DispatchEnded():
             return _ended(phase, event)
-        case e.Paused():
-            return replace(phase, pause=event)
-        case e.Woke():
-            return replace(phase, pause=None)
+        case e.Woke(kind="checkout"):
+            return replace(phase, held="")
         case e.HandedOver():
             return replace(phase, handovers=(*phase.handovers, event), ended=None)
         case e.GuardFound():

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from runplan.core.waits import MOST_BUSY
 
 if TYPE_CHECKING:
-    from runplan.core.events import DispatchEnded
+    from runplan.core.events import DispatchEnded, Paused
     from runplan.core.run import PhaseRun, RunState
 
 
@@ -28,6 +28,17 @@ def step_of(phase: PhaseRun) -> str:
 
 def conflicting(phase: PhaseRun) -> str:
     return ", ".join(phase.conflict.paths) if phase.conflict else ""
+
+
+def waited_for(pause: Paused) -> str:
+    """What a run waits for that time will mend."""
+    match pause.kind:
+        case "limit":
+            return f"{pause.agent} usage limit"
+        case "overloaded":
+            return f"{pause.agent} is overloaded"
+        case _:
+            return pause.words
 
 
 def how(ended: DispatchEnded) -> str:

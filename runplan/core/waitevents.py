@@ -16,11 +16,11 @@ class AgentLimited:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paused:
-    """Nobody can be sent now; the run waits, and no attempt is charged."""
+    """It cannot go on now; the run waits until then, and no attempt is charged."""
 
-    kind: str  #: limit, overloaded
+    kind: str  #: limit, overloaded; in the daemon also checkout, unreachable
     until: str  #: UTC ISO-8601
-    agent: str
+    agent: str = ""
     words: str = ""
 
 
@@ -40,3 +40,25 @@ class HandedOver:
     tree: str
     note: str
     why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Queued:
+    """As many runs are at work as may be; this one has its turn when one of them ends or waits."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admitted:
+    """It is this run's turn."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Halted:
+    """A person asked that nothing new is begun."""
+
+    by: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Continued:
+    """A person lets it go on."""
