@@ -34,3 +34,29 @@ class EventRow:
     at: str
     type: str
     body: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleRow:
+    """When a plan is worked again, with everything resolved that was asked for."""
+
+    plan: str
+    spec: str  #: as said after `every`
+    zone: str
+    misfire: str  #: run-once, skip
+    errand: str  #: JSON of the RunStarted it begins
+    anchor: str  #: where intervals are counted from
+    made: str
+    last: str | None = None  #: key of the newest slot that was answered
+    paused: str | None = None  #: why it does not fire
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FiringRow:
+    """What came of one slot of a schedule."""
+
+    plan: str
+    slot: str
+    at: str
+    answer: str  #: fired, skipped, missed
+    why: str = ""

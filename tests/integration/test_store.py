@@ -184,6 +184,8 @@ def test_a_journal_of_the_version_before_is_read_as_it_is_and_brought_up_to_date
     with closing(sqlite3.connect(tmp_path / "journal.db")) as older, older:
         older.execute("ALTER TABLE runs DROP COLUMN about")
         older.execute("ALTER TABLE runs DROP COLUMN wake")
+        older.execute("DROP TABLE schedules")
+        older.execute("DROP TABLE firings")
         older.execute(
             "INSERT INTO runs VALUES ('r1',1,?,?,'waiting',NULL,NULL,?,1,NULL,NULL,NULL,'direct')", (PLAN, NOW, NOW)
         )

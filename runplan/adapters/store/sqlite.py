@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 SCHEMA = """
 CREATE TABLE runs (
     id TEXT PRIMARY KEY, number INTEGER NOT NULL, plan TEXT NOT NULL, started TEXT NOT NULL,
@@ -42,8 +42,18 @@ CREATE TABLE claims (
 CREATE TABLE fences (kind TEXT NOT NULL, key TEXT NOT NULL, fence INTEGER NOT NULL, PRIMARY KEY (kind, key));
 CREATE TABLE baselines (key TEXT PRIMARY KEY, results TEXT NOT NULL, at TEXT NOT NULL);
 """
+SCHEDULES = """
+CREATE TABLE schedules (
+    plan TEXT PRIMARY KEY, spec TEXT NOT NULL, zone TEXT NOT NULL, misfire TEXT NOT NULL, errand TEXT NOT NULL,
+    anchor TEXT NOT NULL, made TEXT NOT NULL, last TEXT, paused TEXT
+);
+CREATE TABLE firings (
+    plan TEXT NOT NULL, slot TEXT NOT NULL, at TEXT NOT NULL, answer TEXT NOT NULL, why TEXT NOT NULL,
+    PRIMARY KEY (plan, slot)
+);
+"""
 #: What brings a journal of an older version to the next one.
-STEPS = {1: "ALTER TABLE runs ADD COLUMN about TEXT;ALTER TABLE runs ADD COLUMN wake TEXT"}
+STEPS = {1: "ALTER TABLE runs ADD COLUMN about TEXT;ALTER TABLE runs ADD COLUMN wake TEXT", 2: SCHEDULES}
 
 
 class Store:
@@ -85,7 +95,7 @@ class Store:
             return
         with self.transaction():
             version = self._version()  # another process may have made it meanwhile
-            steps = [STEPS[older] for older in range(version, SCHEMA_VERSION)] if version else [SCHEMA]
+            steps = [STEPS[older] for older in range(version, SCHEMA_VERSION)] if version else [SCHEMA, SCHEDULES]
             for statement in ";".join(steps).split(";"):
                 self._db.execute(statement)
             self._db.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
@@ -144,6 +154,19 @@ class Store:
         if not whole:
             raise self._damaged(f"row {seq} is damaged")
         return EventRow(seq=seq, run=run, at=at, type=kind, body=body)
+
+    def query(self, sql: str, *values: object) -> list[tuple[object, ...]]:
+        """Rows, for the rooms that keep tables of their own here."""
+        with self._told():
+            return self._db.execute(sql, values).fetchall()
+
+    def run(self, sql: str, *values: object) -> int:
+        """One change, inside a transaction; says how many rows it met."""
+        return self._db.execute(sql, values).rowcount
+
+    @property
+    def version(self) -> int:
+        return self._version()
 
     def close(self) -> None:
         self._db.close()

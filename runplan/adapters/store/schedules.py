@@ -1,0 +1,62 @@
+"""Schedules and what came of their slots, kept beside the journal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from runplan.core.rows import FiringRow, ScheduleRow
+
+if TYPE_CHECKING:
+    from runplan.adapters.store.sqlite import Store
+
+COLUMNS = "plan, spec, zone, misfire, errand, anchor, made, last, paused"
+_NAMES = tuple(name.strip() for name in COLUMNS.split(","))
+
+
+class Schedules:
+    """The schedules of one repository."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def all(self) -> list[ScheduleRow]:
+        if self._store.version < 3:  # a journal that only an older version has written to
+            return []
+        rows = self._store.query(f"SELECT {COLUMNS} FROM schedules ORDER BY plan")
+        return [ScheduleRow(**dict(zip(_NAMES, row, strict=True))) for row in rows]  # type: ignore[arg-type]
+
+    def get(self, plan: str) -> ScheduleRow | None:
+        return next((row for row in self.all() if row.plan == plan), None)
+
+    def put(self, row: ScheduleRow) -> None:
+        """Make or change the schedule of a plan; it has one."""
+        values = [getattr(row, name) for name in _NAMES]
+        with self._store.transaction():
+            self._store.run(f"INSERT OR REPLACE INTO schedules ({COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?)", *values)
+
+    def drop(self, plan: str) -> bool:
+        with self._store.transaction():
+            return self._store.run("DELETE FROM schedules WHERE plan=?", plan) > 0
+
+    def pause(self, plan: str, why: str | None) -> bool:
+        """Let the schedule rest, with the reason, or let it go on."""
+        with self._store.transaction():
+            return self._store.run("UPDATE schedules SET paused=? WHERE plan=?", why, plan) > 0
+
+    def answer(self, firing: FiringRow) -> bool:
+        """Record what came of a slot, once; False when somebody has answered it already."""
+        with self._store.transaction():
+            fresh = self._store.run(
+                "INSERT OR IGNORE INTO firings (plan, slot, at, answer, why) VALUES (?,?,?,?,?)",
+                *(firing.plan, firing.slot, firing.at, firing.answer, firing.why),
+            )
+            self._store.run("UPDATE schedules SET last=? WHERE plan=?", firing.slot, firing.plan)
+        return fresh > 0
+
+    def firings(self, plan: str, *, limit: int = 20) -> list[FiringRow]:
+        """The newest first."""
+        if self._store.version < 3:
+            return []
+        query = "SELECT plan, slot, at, answer, why FROM firings WHERE plan=? ORDER BY rowid DESC LIMIT ?"
+        found = self._store.query(query, plan, limit)
+        return [FiringRow(**dict(zip(("plan", "slot", "at", "answer", "why"), row, strict=True))) for row in found]  # type: ignore[arg-type]

@@ -1,0 +1,62 @@
+"""Schedules survive, a plan has one, and a slot is answered once."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from runplan.adapters.store.schedules import Schedules
+from runplan.adapters.store.sqlite import Store
+from runplan.core.rows import FiringRow, ScheduleRow
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NOW = "2026-03-01T12:00:00Z"
+ROW = ScheduleRow(plan="plans/X.md", spec="4h", zone="UTC", misfire="run-once", errand="{}", anchor=NOW, made=NOW)
+
+
+def test_a_plan_has_one_schedule_which_can_rest_and_go(tmp_path: Path) -> None:
+    with closing(Store(tmp_path)) as store:
+        schedules = Schedules(store)
+        schedules.put(ROW)
+        schedules.put(replace(ROW, spec="day at 9am"))
+        assert [row.spec for row in schedules.all()] == ["day at 9am"]
+        assert schedules.pause(ROW.plan, "phase 2 failed")
+    with closing(Store(tmp_path, writable=False)) as store:
+        kept = Schedules(store).get(ROW.plan)
+        assert kept is not None
+        assert kept.paused == "phase 2 failed"
+    with closing(Store(tmp_path)) as store:
+        assert Schedules(store).pause(ROW.plan, None)
+        assert Schedules(store).drop(ROW.plan)
+        assert not Schedules(store).drop(ROW.plan)
+        assert not Schedules(store).pause(ROW.plan, "x")
+
+
+def test_a_slot_is_answered_once_whoever_comes_first(tmp_path: Path) -> None:
+    with closing(Store(tmp_path)) as one, closing(Store(tmp_path)) as two:
+        Schedules(one).put(ROW)
+        fired = FiringRow(plan=ROW.plan, slot="2026-03-01T16:00", at=NOW, answer="fired")
+        assert Schedules(one).answer(fired)
+        assert not Schedules(two).answer(replace(fired, answer="skipped", why="too late"))
+        assert Schedules(two).firings(ROW.plan) == [fired]
+        kept = Schedules(two).get(ROW.plan)
+        assert kept is not None
+        assert kept.last == fired.slot
+
+
+def test_a_journal_that_knows_no_schedules_has_none(tmp_path: Path) -> None:
+    Store(tmp_path).close()
+    with closing(sqlite3.connect(tmp_path / "journal.db")) as older, older:
+        older.execute("DROP TABLE schedules")
+        older.execute("DROP TABLE firings")
+        older.execute("PRAGMA user_version=2")
+    with closing(Store(tmp_path, writable=False)) as store:
+        assert Schedules(store).all() == []
+        assert Schedules(store).firings(ROW.plan) == []
+    with closing(Store(tmp_path)) as store:
+        Schedules(store).put(ROW)
+        assert Schedules(store).get(ROW.plan) == ROW
