@@ -37,9 +37,7 @@ def next_after(schedule: Schedule, *, after: datetime, zone: tzinfo, anchor: dat
     return next(slots_after(schedule, after=after, zone=zone, anchor=anchor, seed=seed))
 
 
-def slots_after(
-    schedule: Schedule, *, after: datetime, zone: tzinfo, anchor: datetime, seed: str
-) -> Iterator[Slot]:
+def slots_after(schedule: Schedule, *, after: datetime, zone: tzinfo, anchor: datetime, seed: str) -> Iterator[Slot]:
     """All slots later than `after`, in order, without end."""
     after = after.astimezone(UTC)
     match schedule:

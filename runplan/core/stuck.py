@@ -1,0 +1,119 @@
+"""The honest answer to "is it stuck?": what is known, and whether a person should look."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from runplan.core.quickclass import NamedTuple, dataclass
+from runplan.core.spans import clock, in_words
+
+if TYPE_CHECKING:
+    from datetime import datetime, tzinfo
+
+Level: TypeAlias = Literal["fine", "slow", "look"]
+
+LONG_S = 30 * 60.0  #: from here on in one step nothing is called fine
+MANY_RETRIES = 2  #: nor from here on
+QUIET_S = 5 * 60.0  #: silence that is worth a word
+SILENT_S = 15 * 60.0  #: silence without any sign of life that a person should look into
+OVERSLEPT_S = 5 * 60.0  #: a wake-up that is late by this much has not come
+PERSONS = ("approval", "checkout")  #: what only a person can give
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doing:
+    """What is known of a run that has not ended."""
+
+    phase: str | None  #: None between phases
+    step: str | None
+    since: datetime  #: when the step began
+    carried: bool = True  #: whether the process that carries the run is alive
+    dispatched: datetime | None = None  #: when the agent was started; None when none runs
+    output: datetime | None = None  #: when it last said something; None when it has not yet
+    working: bool | None = None  #: whether its processes compute or move bytes; None when nobody knows
+    retries: int = 0  #: fix cycles and repeated dispatches of the phase
+    waiting_for: str | None = None
+    about: str | None = None  #: what exactly is waited for
+    wake: datetime | None = None
+
+
+class Answer(NamedTuple):
+    """A level for scripts and a sentence for people."""
+
+    level: Level
+    sentence: str
+
+
+def answer(doing: Doing, *, now: datetime, zone: tzinfo) -> Answer:
+    """Whether it goes on as it should; never `fine` after half an hour in a step or two retries."""
+    level = _level(doing, now)
+    said = [_place(doing, now), *_agent(doing, now), *_waiting(doing, now, zone)]
+    if doing.retries:
+        said.append(f"{doing.retries} {'retry' if doing.retries == 1 else 'retries'}")
+    verdict = {"fine": "Going on", "slow": "Slow", "look": "Have a look"}[level]
+    return Answer(level, f"{verdict}: {', '.join(said)}")
+
+
+def _level(doing: Doing, now: datetime) -> Level:
+    if not doing.carried or doing.waiting_for in PERSONS:
+        return "look"
+    long = max(_ago(doing.since, now), _ago(doing.dispatched, now)) >= LONG_S
+    many = doing.retries >= MANY_RETRIES
+    if doing.waiting_for:
+        return "look" if _overslept(doing, now) else "slow" if long or many else "fine"
+    quiet = _silence(doing, now)
+    if (long and many) or (quiet >= SILENT_S and not doing.working) or (long and not _lives(doing, quiet)):
+        return "look"
+    return "slow" if long or many or (quiet >= QUIET_S and not doing.working) else "fine"
+
+
+def _lives(doing: Doing, quiet: float) -> bool:
+    """Whether anything speaks for it: its processes work, or an agent has said something lately."""
+    return doing.working is True or (doing.dispatched is not None and quiet < SILENT_S and doing.working is None)
+
+
+def _overslept(doing: Doing, now: datetime) -> bool:
+    return doing.wake is not None and _ago(doing.wake, now) >= OVERSLEPT_S
+
+
+def _silence(doing: Doing, now: datetime) -> float:
+    """Seconds since the agent last said something; who has not yet is silent since its start."""
+    return _ago(doing.output or doing.dispatched, now) if doing.dispatched else 0.0
+
+
+def _ago(moment: datetime | None, now: datetime) -> float:
+    return max((now - moment).total_seconds(), 0.0) if moment else 0.0
+
+
+# --- words ---------------------------------------------------------------------------------------------
+
+
+def _place(doing: Doing, now: datetime) -> str:
+    where = f"phase {doing.phase}, {doing.step or 'beginning'}" if doing.phase else "between phases"
+    place = f"{where} for {in_words(_ago(doing.since, now))}"
+    return place if doing.carried else f"{place}, interrupted: nobody carries it on"
+
+
+def _agent(doing: Doing, now: datetime) -> list[str]:
+    if doing.dispatched is None:
+        return []
+    said = [f"agent running {in_words(_ago(doing.dispatched, now))}"]
+    quiet = _silence(doing, now)
+    if doing.output is None:
+        said.append("no output yet")
+    else:
+        said.append(f"last output {in_words(quiet)} ago")
+    if doing.working is not None and quiet >= QUIET_S:
+        said.append("its processes work" if doing.working else "its processes do nothing")
+    return said
+
+
+def _waiting(doing: Doing, now: datetime, zone: tzinfo) -> list[str]:
+    if not doing.waiting_for:
+        return []
+    said = f"waiting for {doing.about or doing.waiting_for}"
+    if doing.wake is None:
+        return [said]
+    if _overslept(doing, now):
+        return [said, f"should have gone on {in_words(_ago(doing.wake, now))} ago"]
+    return [f"{said} until {clock(doing.wake, zone, now=now)}"]
