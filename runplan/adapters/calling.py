@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from runplan.adapters import sandbox
 from runplan.adapters.agents import script
-from runplan.adapters.agents.task import WRITERS, Task, first_set, under_home
-from runplan.adapters.agents.task import program as program_of
+from runplan.adapters.agents.task import WRITERS, Task, first_set, program as program_of, under_home
 from runplan.adapters.environment import agent_environment, task_environment
 from runplan.adapters.gittrace import trace_environment
 from runplan.adapters.versions import Versions

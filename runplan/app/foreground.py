@@ -38,11 +38,16 @@ def work(journal: Journal, world: World, *, person: Callable[[RunState], Approve
         end_agents(journal, world)
         raise
     except Exception as error:  # the edge of a run: whatever it was, the journal has to tell
-        if isinstance(error, OSError) and (refused := refused_by_disk(error)):
-            raise Unreachable(refused) from error
-        told = f"{type(error).__name__}: {error}"
-        _crashed(journal, world, told)
-        raise Crashed(f"unexpected {told}; what was made is kept, --debug shows where it was") from error
+        raise told_by_name(error, journal, world) from error
+
+
+def told_by_name(error: Exception, journal: Journal, world: World) -> RunplanError:
+    """What an unforeseen error means: a disk that refuses leaves the run where it is, any other fault ends it."""
+    if isinstance(error, OSError) and (refused := refused_by_disk(error)):
+        return Unreachable(refused)
+    told = f"{type(error).__name__}: {error}"
+    _crashed(journal, world, told)
+    return Crashed(f"unexpected {told}; what was made is kept, --debug shows where it was")
 
 
 def _crashed(journal: Journal, world: World, told: str) -> None:

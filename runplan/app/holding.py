@@ -102,6 +102,20 @@ def take_up(errand: Errand, rooms: Rooms, voice: Voice) -> Held | Declined:
     return Held(world=world, journal=journal)
 
 
+def reopen(row: RunRow, *, slug: str, rooms: Rooms, voice: Voice) -> Held | Declined:
+    """Own again a run that was left as it stands: nobody asks for anything new, it just goes on."""
+    world = rooms.world(run=row.id, plan=row.plan, slug=slug, landing=row.landing)
+    standing = rooms.claims.take_plan(row.plan, run=row.id, at=world.iso())
+    if isinstance(standing, Theirs):
+        return Declined(owner=standing.owner, why=standing.why, readable=standing.readable)
+    journal = Journal(rooms.store, rooms.clock, run=row.id, plan=row.plan, fence=standing.fence, told=voice.tell)
+    if isinstance(standing, Taken):
+        dead = standing.took_over if row.state != "waiting" else ""
+        journal.append(e.ClaimTaken(owner=rooms.claims.me, fence=standing.fence, took_over=dead))
+        _free(world, journal)
+    return Held(world=world, journal=journal)
+
+
 def resumed(asked: e.RunStarted) -> e.RunResumed:
     """The fact that somebody calls a run on, with what is asked for now."""
     return e.RunResumed(

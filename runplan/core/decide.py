@@ -46,6 +46,8 @@ def decide(state: RunState) -> Decision:
         return Decision(actions=(), why="nothing has been started")
     if state.ended is not None:
         return Decision(actions=(), why=run_ended(state))
+    if state.pause is not None and state.pause.kind == "unreachable":
+        return _pause(state.pause)  # git, disk or network did not answer, whatever was asked of them
     phase = state.phase
     if phase is None or phase.cleaned:
         return _between_phases(state, state.started, phase)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TypeAlias
 
-from runplan.core.agentevents import AgentEvent as AgentEvent
-from runplan.core.agentevents import Message as Message
-from runplan.core.agentevents import Spent as Spent
-from runplan.core.agentevents import ToolUsed as ToolUsed
-from runplan.core.agentevents import Usage as Usage
+from runplan.core.agentevents import (
+    AgentEvent as AgentEvent,
+    Message as Message,
+    Spent as Spent,
+    ToolUsed as ToolUsed,
+    Usage as Usage,
+)
 from runplan.core.quickclass import dataclass
 from runplan.core.tally import Tally
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.cli import SETTINGS as SCRIPTED
-from tests.support.cli import a_plan, copied, end_processes_of, processes_of, until, with_remote
+from tests.support.cli import SETTINGS as SCRIPTED, a_plan, copied, end_processes_of, processes_of, until, with_remote
 from tests.support.repos import init_repo
 from tests.support.scripts import steps, work
 

@@ -8,8 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from runplan.adapters.agents import qwen
 from runplan.adapters.agents.mini import read_trajectory

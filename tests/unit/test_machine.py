@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from runplan.core import actions as a
-from runplan.core import events as e
+from runplan.core import actions as a, events as e
 from runplan.core.decide import MAX_MOVES, decide
 from runplan.core.eventtext import from_json, name_of, to_json
 from runplan.core.reasons import Reason

@@ -6,8 +6,7 @@ import re
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from runplan.core.markdown import block, code, first, inline, row
 from runplan.core.reasons import NEXT, Reason

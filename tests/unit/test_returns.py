@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from runplan.core.dispatch import ItemResult, Return, ReturnStatus, Usage
 from runplan.core.returns import Unusable, blockers, parse_return

@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from runplan.app.accounts import failure_sections, phase_account, undo_account
 from runplan.app.actions.building import landing_id
 from runplan.app.actions.doing import phase_of
-from runplan.core import events as e
-from runplan.core import plan as plans
-from runplan.core import report, tracker
+from runplan.core import events as e, plan as plans, report, tracker
 from runplan.core.errors import PlanUnreadable
 from runplan.core.reasons import Reason
 from runplan.core.target import missing

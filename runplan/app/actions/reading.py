@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from runplan.core import plan as plans
-from runplan.core import target
+from runplan.core import plan as plans, target
 from runplan.core.errors import PlanUnreadable
 from runplan.core.events import PlanRead
 from runplan.core.tracker import complete

@@ -1,0 +1,46 @@
+"""Who may be at work."""
+
+from __future__ import annotations
+
+from hypothesis import given, strategies as st
+
+from runplan.core.turns import Key, Turns
+
+KEYS = st.tuples(st.sampled_from(["r1", "r2", "r3"]), st.sampled_from(["a", "b", "c", "d"]))
+
+
+def test_first_come_first_served() -> None:
+    turns = Turns(host=1, repository=1)
+    turns, first = turns.ask(("r1", "a"))
+    turns, second = turns.ask(("r2", "b"))
+    turns, third = turns.ask(("r3", "c"))
+    assert (first, second, third) == (True, False, False)
+    turns = turns.leave(("r1", "a"))
+    assert turns.due() == (("r2", "b"),)
+    turns, jumped = turns.ask(("r3", "c"))
+    assert not jumped
+    assert turns.ask(("r2", "b"))[1]
+
+
+def test_a_full_repository_does_not_hold_up_the_others() -> None:
+    turns = Turns(host=3, repository=1)
+    for key, expected in [(("r1", "a"), True), (("r1", "b"), False), (("r2", "c"), True)]:
+        turns, granted = turns.ask(key)
+        assert granted is expected
+
+
+@given(st.integers(1, 4), st.integers(1, 3), st.lists(st.tuples(st.booleans(), KEYS), max_size=60))
+def test_the_limits_hold_and_nobody_is_lost(host: int, repository: int, moves: list[tuple[bool, Key]]) -> None:
+    turns = Turns(host=host, repository=repository)
+    about: set[Key] = set()
+    for asks, key in moves:
+        if asks:
+            turns, _ = turns.ask(key)
+            about.add(key)
+        else:
+            turns = turns.leave(key)
+            about.discard(key)
+        assert len(turns.working) <= host
+        assert all(sum(1 for r, _ in turns.working if r == name) <= repository for name in ("r1", "r2", "r3"))
+        assert {*turns.working, *turns.waiting} == about
+        assert not set(turns.working) & set(turns.waiting)
