@@ -37,6 +37,8 @@ _BASE = (
     # runplan commits what is left, under its own name and without aider's.
     *("--no-auto-commits", "--no-dirty-commits"),
 )
+#: It breaks its lines where it believes the screen to end, and with them what its provider said.
+_WIDE = {"COLUMNS": "4000"}
 _HEADS = (b"Analytics have been", b"Detected dumb terminal", b"Weak model:", b"Git repo:", b"Repo-map:")
 _TOKENS = re.compile(rb"Tokens: ([\d.]{1,12}[kM]?) sent, (?:[^.]{0,80}, )?([\d.]{1,12}[kM]?) received\.")
 _COST = re.compile(rb"\$(\d{1,9}\.\d{1,9}) message")
@@ -54,7 +56,8 @@ def environment(
     task: Task,
     caller: Mapping[str, str],  # noqa: ARG001 - every agent is asked the same way
 ) -> tuple[dict[str, str], tuple[str, ...]]:
-    return ({"HOME": str(task.home)} if task.home is not None else {}), provider_names(table.model)
+    own = {"HOME": str(task.home)} if task.home is not None else {}
+    return _WIDE | own, provider_names(table.model)
 
 
 def prepare(table: AgentTable, task: Task, caller: Mapping[str, str]) -> None:  # noqa: ARG001
