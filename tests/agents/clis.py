@@ -40,6 +40,7 @@ class Cli:
     version: str = ""  #: what that address ends with
     key: str
     model: str = ""
+    without: tuple[str, ...] = ()  #: keys that must not be there at all, lest it takes them
     more: dict[str, str] = field(default_factory=dict)  #: further variables it is given
     tools: bool = True  #: whether its model can run commands
     counts: bool = True  #: whether it tells how many tokens it used
@@ -102,7 +103,7 @@ def a_project(place: Path, cli: Cli, server: ModelServer, *, limits: str, more: 
         "GIT_CONFIG_GLOBAL": os.devnull,
         "GIT_CONFIG_NOSYSTEM": "1",
         **FORGE,
-        **FOREIGN,
+        **{name: secret for name, secret in FOREIGN.items() if name not in cli.without},
         **cli.environment(server),
     }
     (place / "tmp").mkdir()

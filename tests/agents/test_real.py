@@ -9,7 +9,8 @@ import contextlib
 import signal
 import sqlite3
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +39,9 @@ ENDINGS: dict[str, tuple[str, str]] = {
     "auth": ("auth", "agent-failed"),
 }
 OTHERWISE: dict[tuple[str, str], tuple[str, str]] = {}
+
+#: Programs that do not hand on when a limit ends: they are tried again after a while.
+NO_TIME = {"gemini"}
 
 #: Programs with no read-only mode: what they change is found, put back and named.
 NO_READONLY = {"mini": "readonly-violated"}
@@ -107,8 +111,25 @@ def test_it_ends_by_name(tmp_path: Path, cli: Cli, case: str, tell: Callable[[st
         assert server.faulted(), [seen.path for seen in server.seen]
     assert (how.kind, how.outcome) == OTHERWISE.get((cli.name, case), ENDINGS[case]), how.told
     assert how.seconds < LONGEST_S
+    if how.kind == "limit":
+        assert (wait_s(project) > 3_400) == (cli.name not in NO_TIME), "an hour was told"
     assert project.repo.git("rev-parse", "main") == before
     assert project.dispatched() == ["implement"]
+    assert running(tmp_path) == []
+
+
+@pytest.mark.parametrize("cli", ["claude"], indirect=True)
+def test_a_subscription_says_itself_when_its_limit_ends(
+    tmp_path: Path, cli: Cli, tell: Callable[[str, How], None]
+) -> None:
+    """By a login in place of a key the program tells the limit as an event, and that time is waited for."""
+    by_login = replace(cli, key="CLAUDE_CODE_OAUTH_TOKEN", without=("ANTHROPIC_API_KEY",))
+    with ModelServer(replace(work(faults=(Fault(kind=FaultKind.LIMIT, turn=1),)), resets_in=7_200)) as server:
+        project = a_project(tmp_path, by_login, server, limits=SHORT)
+        how = carried(project)
+        tell("limit-login", how)
+    assert (how.kind, how.outcome) == ENDINGS["limit"], how.told
+    assert 7_000 < wait_s(project) < 7_600
     assert running(tmp_path) == []
 
 
@@ -182,6 +203,12 @@ def waits(project: Project) -> str:
             said = project.runplan("status").out
             return said if "waiting until" in said else ""
     return ""
+
+
+def wait_s(project: Project) -> float:
+    """For how long a limit is waited out from now."""
+    until = next(body["until"] for kind, body in project.events() if kind == "AgentLimited")
+    return datetime.fromisoformat(until).timestamp() - time.time()
 
 
 def ended(process: subprocess.Popen[bytes]) -> str:
