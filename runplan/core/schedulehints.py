@@ -47,7 +47,7 @@ def near(text: str) -> str:
     found = _DAY.fullmatch(bare)
     if found is None or not bare:
         return ""
-    day = _day(found[1]) if found[1] else "day"
+    day = _day(found[1]) if found[1] else "day" if _TIME.fullmatch(found[2]) else ""
     if day in ("", "hour"):
         return day
     return f"{day} at {_time(found[2].strip())}"

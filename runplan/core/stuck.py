@@ -68,8 +68,12 @@ def _level(doing: Doing, now: datetime) -> Level:
 
 
 def _lives(doing: Doing, quiet: float) -> bool:
-    """Whether anything speaks for it: its processes work, or an agent has said something lately."""
-    return doing.working is True or (doing.dispatched is not None and quiet < SILENT_S and doing.working is None)
+    """Whether anything speaks for it: its processes work, or an agent has said something lately.
+
+    An agent that waits for its model does nothing meanwhile; that alone is no reason.
+    """
+    patience = SILENT_S if doing.working is None else QUIET_S
+    return doing.working is True or (doing.dispatched is not None and quiet < patience)
 
 
 def _overslept(doing: Doing, now: datetime) -> bool:

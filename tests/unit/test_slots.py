@@ -1,0 +1,241 @@
+"""When schedules fire: elapsed time, wall clocks over changes of the clock, cron days, and jitter."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from runplan.core.cron import Cron
+from runplan.core.schedule import parse
+from runplan.core.slots import JITTER_FROM_S, JITTER_TO_S, Slot, jitter, next_after, slots_after
+
+quick = settings(max_examples=80, deadline=None, derandomize=True, database=None)
+
+BERLIN = ZoneInfo("Europe/Berlin")
+NEW_YORK = ZoneInfo("America/New_York")
+LORD_HOWE = ZoneInfo("Australia/Lord_Howe")
+APIA = ZoneInfo("Pacific/Apia")
+
+
+def at(text: str, zone: ZoneInfo | None = None) -> datetime:
+    return datetime.fromisoformat(text).replace(tzinfo=zone or UTC)
+
+
+def following(spec: str, after: datetime, count: int, zone: ZoneInfo | None = None) -> list[Slot]:
+    return list(islice(slots_after(parse(spec), after=after, zone=zone or UTC, anchor=after, seed="x"), count))
+
+
+def shown(slots: list[Slot], zone: ZoneInfo) -> list[str]:
+    return [f"{slot.at.astimezone(zone):%m-%d %H:%M%z}" for slot in slots]
+
+
+# --- intervals -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("spec", "made", "fires"),
+    [
+        pytest.param("4h", "2026-04-19 10:09", ["19 14:09", "19 18:09", "19 22:09", "20 02:09"], id="F22"),
+        pytest.param("2h", "2026-04-19 10:15", ["19 12:15", "19 14:15"], id="F20-2h"),
+        pytest.param("1h", "2026-04-19 10:09", ["19 11:09", "19 12:09"], id="F20-1h"),
+        pytest.param("30m", "2026-04-19 10:00", ["19 10:30", "19 11:00"], id="F20-30m"),
+        pytest.param("2d", "2026-04-29 10:00", ["01 10:00", "03 10:00"], id="2d"),
+        pytest.param("5m", "2026-04-19 23:58", ["20 00:03"], id="F-midnight"),
+        pytest.param("5m", "2026-04-30 23:58", ["01 00:03"], id="F-month"),
+        pytest.param("5m", "2027-02-28 23:58", ["01 00:03"], id="F-february"),
+        pytest.param("5m", "2028-02-28 23:58", ["29 00:03"], id="F-leap-28"),
+        pytest.param("5m", "2028-02-29 23:58", ["01 00:03"], id="F-leap-29"),
+        pytest.param("5m", "2026-12-31 23:58", ["01 00:03"], id="F-year"),
+        pytest.param("24h", "2026-04-19 10:01", ["20 10:01"], id="F-1440"),
+    ],
+)
+def test_an_interval_is_that_long_from_when_it_was_made(spec: str, made: str, fires: list[str]) -> None:
+    assert [f"{slot.at:%d %H:%M}" for slot in following(spec, at(made), len(fires))] == fires
+
+
+def test_an_interval_keeps_its_grid_however_late_it_is_asked() -> None:
+    made = at("2026-04-19 10:09:30")
+    late = next_after(parse("4h"), after=at("2026-04-20 13:00"), zone=UTC, anchor=made, seed="x")
+    assert late == Slot(at("2026-04-20 14:09:30"), "2026-04-20T14:09:30Z")
+
+
+def test_an_interval_starts_anew_from_a_later_anchor() -> None:
+    """Fired early at 11:00, four hours are counted from there."""
+    moved = next_after(parse("4h"), after=at("2026-04-19 11:00"), zone=UTC, anchor=at("2026-04-19 11:00"), seed="x")
+    assert moved.at == at("2026-04-19 15:00")
+
+
+def test_before_its_anchor_an_interval_waits_for_the_first_round() -> None:
+    first = next_after(parse("4h"), after=at("2026-04-19 03:00"), zone=UTC, anchor=at("2026-04-19 10:09"), seed="x")
+    assert first.at == at("2026-04-19 14:09")
+
+
+@pytest.mark.parametrize(
+    ("after", "fires"),
+    [
+        ("2026-03-08 00:09", ["03-08 05:09-0400", "03-08 09:09-0400"]),
+        ("2026-11-01 00:09", ["11-01 03:09-0500", "11-01 07:09-0500"]),
+    ],
+)
+def test_an_interval_is_elapsed_time_when_clocks_change(after: str, fires: list[str]) -> None:
+    assert shown(following("4h", at(after, NEW_YORK), 2, NEW_YORK), NEW_YORK) == fires
+
+
+def test_every_slot_of_an_interval_has_its_own_key_in_an_hour_that_comes_twice() -> None:
+    slots = following("30m", at("2026-10-25 00:00"), 6, BERLIN)
+    assert len({slot.key for slot in slots}) == 6
+
+
+# --- wall clocks ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("spec", "zone", "after", "fires"),
+    [
+        ("17 2 * * *", BERLIN, "2026-03-28 12:00", ["03-29 03:00+0200", "03-30 02:17+0200"]),
+        ("17 2 * * *", BERLIN, "2026-10-24 12:00", ["10-25 02:17+0200", "10-26 02:17+0100"]),
+        ("0 3 * * *", BERLIN, "2026-03-28 12:00", ["03-29 03:00+0200", "03-30 03:00+0200"]),
+        ("17 2 * * *", NEW_YORK, "2026-03-07 12:00", ["03-08 03:00-0400", "03-09 02:17-0400"]),
+        ("17 1 * * *", NEW_YORK, "2026-10-31 12:00", ["11-01 01:17-0400", "11-02 01:17-0500"]),
+        ("17 2 * * *", LORD_HOWE, "2026-10-03 12:00", ["10-04 02:30+1100", "10-05 02:17+1100"]),
+        ("45 1 * * *", LORD_HOWE, "2026-04-04 12:00", ["04-05 01:45+1100", "04-06 01:45+1030"]),
+        ("day at 2:17", BERLIN, "2026-03-28 12:00", ["03-29 03:00+0200", "03-30 02:17+0200"]),
+        ("day at 2:17", BERLIN, "2026-10-24 12:00", ["10-25 02:17+0200", "10-26 02:17+0100"]),
+        ("0 9 * * *", APIA, "2011-12-29 12:00", ["12-31 00:00+1400", "12-31 09:00+1400"]),
+    ],
+)
+def test_a_time_that_is_left_out_fires_after_the_gap_and_one_that_comes_twice_fires_once(
+    spec: str, zone: ZoneInfo, after: str, fires: list[str]
+) -> None:
+    assert shown(following(spec, at(after, zone), 2, zone), zone) == fires
+
+
+@pytest.mark.parametrize(
+    ("spec", "after", "keys"),
+    [
+        ("*/30 * * * *", "2026-03-29 01:15", ["29T01:30", "29T03:00", "29T03:30"]),
+        ("0 2,3 * * *", "2026-03-29 01:15", ["29T03:00", "30T02:00"]),
+        ("10-50/20 * * * *", "2026-03-29 01:40", ["29T01:50", "29T02:50", "29T03:10"]),
+        ("*/30 * * * *", "2026-10-25 01:45", ["25T02:00", "25T02:30", "25T03:00"]),
+    ],
+)
+def test_times_that_fall_on_one_moment_after_a_gap_are_one_slot(spec: str, after: str, keys: list[str]) -> None:
+    slots = following(spec, at(after, BERLIN), len(keys), BERLIN)
+    assert [slot.key[8:] for slot in slots] == keys
+
+
+def test_asked_in_the_second_round_of_an_hour_the_times_of_the_first_are_over() -> None:
+    second = at("2026-10-25 02:10", BERLIN).replace(fold=1)
+    assert shown(following("*/20 * * * *", second, 1, BERLIN), BERLIN) == ["10-25 03:00+0100"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "after", "fires"),
+    [
+        pytest.param("0 14 * * 1-5", "2026-10-23 14:00", ["Mon 26", "Tue 27", "Wed 28", "Thu 29", "Fri 30"], id="1-5"),
+        pytest.param("weekday at 9:31", "2026-10-23 14:00", ["Mon 26", "Tue 27"], id="weekday"),
+        pytest.param("monday at 8", "2026-10-23 14:00", ["Mon 26", "Mon 02"], id="monday"),
+        pytest.param("0 0 * * 0", "2026-10-23 14:00", ["Sun 25", "Sun 01"], id="0-sunday"),
+        pytest.param("0 0 * * 7", "2026-10-23 14:00", ["Sun 25", "Sun 01"], id="7-sunday"),
+        pytest.param("0 9 13 * 5", "2026-11-01 00:00", ["Fri 06", "Fri 13", "Fri 20", "Fri 27"], id="either-together"),
+        pytest.param("0 9 14 * 5", "2026-11-07 00:00", ["Fri 13", "Sat 14", "Fri 20"], id="either-apart"),
+        pytest.param("0 9 */10 * 5", "2026-09-01 00:00", ["Fri 11", "Fri 11"], id="star-step-takes-both"),
+        pytest.param("0 0 31 * *", "2026-01-31 00:00", ["Tue 31", "Sun 31", "Fri 31"], id="only-long-months"),
+        pytest.param("0 0 29 2 *", "2096-03-01 00:00", ["Fri 29"], id="leap-day-after-eight-years"),
+        pytest.param("0 14 19 5 *", "2026-05-19 12:00", ["Tue 19", "Wed 19"], id="F29"),
+        pytest.param("0 12 26 5 *", "2026-05-19 00:00", ["Tue 26", "Wed 26"], id="F31"),
+    ],
+)
+def test_days_are_those_of_cron(spec: str, after: str, fires: list[str]) -> None:
+    """A cron line always comes again, so that the next time may be as far away as it likes (F29, F31)."""
+    assert [f"{slot.at:%a %d}" for slot in following(spec, at(after), len(fires))] == fires
+
+
+MINUTE = timedelta(minutes=1)
+LINES = ["*/7 * * * *", "13 2 * * *", "5,35 1-3 * * *", "0 0 * * sun", "15 2 29 3 mon", "*/20 2 * * *", "50 23 1-8 * 6"]
+CHANGES = [
+    (BERLIN, at("2026-03-29 01:00")),
+    (BERLIN, at("2026-10-25 01:00")),
+    (NEW_YORK, at("2026-03-08 07:00")),
+    (NEW_YORK, at("2026-11-01 06:00")),
+    (LORD_HOWE, at("2026-04-04 15:00")),
+    (LORD_HOWE, at("2026-10-03 15:30")),
+]
+
+
+def by_the_minute(cron: Cron, zone: ZoneInfo, begin: datetime, end: datetime) -> list[datetime]:
+    """When a clock that is looked at every minute fires: at the first showing of a time, or at the jump over it."""
+
+    def wanted(wall: datetime) -> bool:
+        on_day, on_weekday = wall.day in cron.days, wall.isoweekday() % 7 in cron.weekdays
+        days = (on_day or on_weekday) if cron.either else (on_day and on_weekday)
+        return days and wall.month in cron.months and wall.hour in cron.hours and wall.minute in cron.minutes
+
+    fired = []
+    latest = begin.astimezone(zone).replace(tzinfo=None)
+    moment = begin + MINUTE
+    while moment <= end:
+        wall = moment.astimezone(zone).replace(tzinfo=None, fold=0)
+        passed = [latest + count * MINUTE for count in range(1, (wall - latest) // MINUTE + 1)]
+        if any(map(wanted, passed)):
+            fired.append(moment)
+        latest = max(latest, wall)
+        moment += MINUTE
+    return fired
+
+
+@pytest.mark.parametrize("line", LINES)
+@pytest.mark.parametrize(("zone", "change"), CHANGES)
+def test_around_a_change_of_the_clock_a_line_fires_as_a_clock_that_is_watched(
+    line: str, zone: ZoneInfo, change: datetime
+) -> None:
+    begin, end = change - timedelta(hours=5), change + timedelta(hours=30)
+    cron = parse(line)
+    assert isinstance(cron, Cron)
+    slots = slots_after(cron, after=begin, zone=zone, anchor=begin, seed="x")
+    found = []
+    for slot in slots:
+        if slot.at > end:
+            break
+        found.append(slot.at)
+    assert found == by_the_minute(cron, zone, begin, end)
+
+
+# --- jitter --------------------------------------------------------------------------------------------
+
+
+@quick
+@given(
+    seed=st.text(max_size=12),
+    spec=st.sampled_from(["day at 9am", "day at 14:30", "weekday at 0:00", "sunday at 23:30"]),
+    zone=st.sampled_from([BERLIN, NEW_YORK, LORD_HOWE]),
+    day=st.integers(0, 800),
+)
+def test_a_round_time_of_day_is_put_off_by_a_few_minutes(seed: str, spec: str, zone: ZoneInfo, day: int) -> None:
+    after = at("2026-01-01 00:00") + timedelta(days=day)
+    slot = next_after(parse(spec), after=after, zone=zone, anchor=after, seed=seed)
+    asked = datetime.fromisoformat(slot.key).replace(tzinfo=zone)
+    assert JITTER_FROM_S <= (slot.at - asked).total_seconds() < JITTER_TO_S
+    assert slot.at.astimezone(zone).minute not in (0, 30)
+    assert slot == next_after(parse(spec), after=after, zone=zone, anchor=at("2020-01-01 00:00"), seed=seed)
+
+
+@pytest.mark.parametrize("spec", ["day at 9:17", "0 9 * * *", "30 9 * * *"])
+def test_an_odd_minute_and_a_cron_line_are_taken_literally(spec: str) -> None:
+    (slot,) = following(spec, at("2026-01-01 00:00"), 1)
+    assert slot.at.isoformat() == f"{slot.key}:00+00:00"
+
+
+def test_jitter_keeps_schedules_apart() -> None:
+    assert len({jitter(f"plans/{number}.md") for number in range(50)}) > 35
+
+
+def test_a_slot_whose_jitter_is_not_over_is_still_to_come() -> None:
+    (slot,) = following("day at 9am", at("2026-01-01 09:00:30"), 1)
+    assert slot.key == "2026-01-01T09:00"
+    (later,) = following("day at 9am", slot.at, 1)
+    assert later.key == "2026-01-02T09:00"

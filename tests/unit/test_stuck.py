@@ -1,0 +1,191 @@
+"""The answer to "is it stuck?" says what is known, and never that all is well when nobody can know."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from runplan.core.stuck import Answer, Doing, answer
+
+NOW = datetime(2026, 2, 10, 12, 0, tzinfo=UTC)
+
+
+def ago(minutes: float) -> datetime:
+    return NOW - timedelta(minutes=minutes)
+
+
+def asked(**known: Any) -> Answer:
+    facts: dict[str, Any] = {"phase": "2", "step": "implement", "since": ago(4), **known}
+    return answer(Doing(**facts), now=NOW, zone=UTC)
+
+
+def running(minutes: float, quiet: float, **known: Any) -> Answer:
+    return asked(since=ago(minutes), dispatched=ago(minutes), output=ago(quiet), **known)
+
+
+@pytest.mark.parametrize(
+    ("found", "level", "sentence"),
+    [
+        pytest.param(
+            running(4, 0.5),
+            "fine",
+            "Going on: phase 2, implement for 4m, agent running 4m, last output 30s ago",
+            id="at-work",
+        ),
+        pytest.param(
+            running(29, 10, working=True),
+            "fine",
+            "Going on: phase 2, implement for 29m, agent running 29m, last output 10m ago, its processes work",
+            id="quiet-but-works",
+        ),
+        pytest.param(
+            running(29, 10),
+            "slow",
+            "Slow: phase 2, implement for 29m, agent running 29m, last output 10m ago",
+            id="quiet-nobody-knows",
+        ),
+        pytest.param(
+            running(29, 20, working=False),
+            "look",
+            "Have a look: phase 2, implement for 29m, agent running 29m, last output 20m ago, its processes do nothing",
+            id="silent-and-idle",
+        ),
+        pytest.param(
+            running(30, 0.5),
+            "slow",
+            "Slow: phase 2, implement for 30m, agent running 30m, last output 30s ago",
+            id="half-an-hour",
+        ),
+        pytest.param(
+            running(45, 20, working=True),
+            "slow",
+            "Slow: phase 2, implement for 45m, agent running 45m, last output 20m ago, its processes work",
+            id="long-but-works",
+        ),
+        pytest.param(
+            running(45, 2, working=False),
+            "slow",
+            "Slow: phase 2, implement for 45m, agent running 45m, last output 2m ago",
+            id="long-but-speaks",
+        ),
+        pytest.param(
+            running(45, 7, working=False),
+            "look",
+            "Have a look: phase 2, implement for 45m, agent running 45m, last output 7m ago, its processes do nothing",
+            id="long-and-idle",
+        ),
+        pytest.param(
+            running(4, 0.5, retries=1),
+            "fine",
+            "Going on: phase 2, implement for 4m, agent running 4m, last output 30s ago, 1 retry",
+            id="one-retry",
+        ),
+        pytest.param(
+            running(4, 0.5, retries=2, working=True),
+            "slow",
+            "Slow: phase 2, implement for 4m, agent running 4m, last output 30s ago, 2 retries",
+            id="two-retries",
+        ),
+        pytest.param(
+            running(40, 0.5, retries=2, working=True),
+            "look",
+            "Have a look: phase 2, implement for 40m, agent running 40m, last output 30s ago, 2 retries",
+            id="long-with-retries",
+        ),
+        pytest.param(
+            asked(dispatched=ago(3)),
+            "fine",
+            "Going on: phase 2, implement for 4m, agent running 3m, no output yet",
+            id="just-started",
+        ),
+        pytest.param(
+            asked(since=ago(20), dispatched=ago(16)),
+            "look",
+            "Have a look: phase 2, implement for 20m, agent running 16m, no output yet",
+            id="never-said-a-word",
+        ),
+        pytest.param(asked(step="gate"), "fine", "Going on: phase 2, gate for 4m", id="no-agent"),
+        pytest.param(
+            asked(step="gate", since=ago(31)), "look", "Have a look: phase 2, gate for 31m", id="long-without-agent"
+        ),
+        pytest.param(
+            asked(step="gate", since=ago(31), working=True), "slow", "Slow: phase 2, gate for 31m", id="long-tests"
+        ),
+        pytest.param(asked(phase=None, step=None), "fine", "Going on: between phases for 4m", id="between-phases"),
+        pytest.param(
+            asked(carried=False),
+            "look",
+            "Have a look: phase 2, implement for 4m, interrupted: nobody carries it on",
+            id="interrupted",
+        ),
+        pytest.param(
+            asked(waiting_for="approval"),
+            "look",
+            "Have a look: phase 2, implement for 4m, waiting for approval",
+            id="approval",
+        ),
+        pytest.param(
+            asked(waiting_for="limit", about="claude usage limit", wake=ago(-10)),
+            "fine",
+            "Going on: phase 2, implement for 4m, waiting for claude usage limit until 12:10 UTC",
+            id="limit",
+        ),
+        pytest.param(
+            asked(since=ago(200), waiting_for="limit", about="claude usage limit", wake=ago(-10)),
+            "slow",
+            "Slow: phase 2, implement for 3h 20m, waiting for claude usage limit until 12:10 UTC",
+            id="long-limit",
+        ),
+        pytest.param(
+            asked(waiting_for="limit", wake=ago(6)),
+            "look",
+            "Have a look: phase 2, implement for 4m, waiting for limit, should have gone on 6m ago",
+            id="overslept",
+        ),
+        pytest.param(
+            asked(waiting_for="claim", about="a claim of 4711"),
+            "fine",
+            "Going on: phase 2, implement for 4m, waiting for a claim of 4711",
+            id="foreign-claim",
+        ),
+        pytest.param(
+            running(-5, -5),
+            "fine",
+            "Going on: phase 2, implement for 0s, agent running 0s, last output 0s ago",
+            id="clock-set-back",
+        ),
+    ],
+)
+def test_what_is_known_is_said_with_how_it_looks(found: Answer, level: str, sentence: str) -> None:
+    assert found == Answer(level=level, sentence=sentence)  # type: ignore[arg-type]
+
+
+MINUTES = st.integers(0, 300).map(ago)
+
+
+@settings(max_examples=150, deadline=None, derandomize=True, database=None)
+@given(
+    st.builds(
+        Doing,
+        phase=st.sampled_from(["1", None]),
+        step=st.sampled_from(["implement", "verify", None]),
+        since=MINUTES,
+        carried=st.booleans(),
+        dispatched=st.none() | MINUTES,
+        output=st.none() | MINUTES,
+        working=st.sampled_from([True, False, None]),
+        retries=st.integers(0, 4),
+        waiting_for=st.sampled_from([None, "limit", "approval", "claim"]),
+        about=st.none(),
+        wake=st.none() | st.integers(-60, 60).map(ago),
+    )
+)
+def test_half_an_hour_or_two_retries_are_never_called_fine(doing: Doing) -> None:
+    level, sentence = answer(doing, now=NOW, zone=UTC)
+    long = doing.since < ago(30) or (doing.dispatched is not None and doing.dispatched < ago(30))
+    if long or doing.retries >= 2 or not doing.carried or doing.waiting_for == "approval":
+        assert level != "fine"
+    assert (level == "fine") == sentence.startswith("Going on: ")
