@@ -40,6 +40,12 @@ class ProcessTable(Protocol):
     def mark(self, pid: int) -> str:
         """The dispatch whose mark the process carries; "" for none, or when it may not be read."""
 
+    def variable(self, pid: int, name: str) -> str:
+        """The variable as the process was started with it; "" for none, or when it may not be read."""
+
+    def command(self, pid: int) -> tuple[str, ...]:
+        """The program and its arguments; empty when they may not be read."""
+
     def moved(self, pid: int) -> int:
         """Bytes that it and the children it has waited for have read and written; 0 when nobody tells."""
 
@@ -74,13 +80,23 @@ class ProcTable:
                 yield process
 
     def mark(self, pid: int) -> str:
+        return self.variable(pid, MARK)
+
+    def variable(self, pid: int, name: str) -> str:
         try:
             with open(f"/proc/{pid}/environ", "rb") as file:
                 environ = b"\0" + file.read()
         except OSError:
             return ""
-        _, found, rest = environ.partition(b"\0" + MARK.encode() + b"=")
+        _, found, rest = environ.partition(b"\0" + name.encode() + b"=")
         return os.fsdecode(rest.partition(b"\0")[0]) if found else ""
+
+    def command(self, pid: int) -> tuple[str, ...]:
+        try:
+            with open(f"/proc/{pid}/cmdline", "rb") as file:
+                return tuple(os.fsdecode(word) for word in file.read().split(b"\0")[:-1])
+        except OSError:
+            return ()
 
     def moved(self, pid: int) -> int:
         try:

@@ -42,10 +42,19 @@ class PsutilTable:
                 yield process
 
     def mark(self, pid: int) -> str:
+        return self.variable(pid, MARK)
+
+    def variable(self, pid: int, name: str) -> str:
         try:
-            return psutil.Process(pid).environ().get(MARK, "")
+            return psutil.Process(pid).environ().get(name, "")
         except (psutil.Error, OSError):
             return ""
+
+    def command(self, pid: int) -> tuple[str, ...]:
+        try:
+            return tuple(psutil.Process(pid).cmdline())
+        except (psutil.Error, OSError):
+            return ()
 
     def moved(self, pid: int) -> int:
         try:

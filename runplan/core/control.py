@@ -120,7 +120,7 @@ def read_reply(line: bytes) -> Reply:
         case {"event": dict() as event}:
             return Told(event=event)
         case {"ok": True, **fields}:
-            return Granted(fields={name: value for name, value in fields.items() if name != "v"})
+            return Granted(fields={str(name): value for name, value in fields.items() if name != "v"})
         case {"ok": False, "error": str(error), "exit": int(code)}:
             return Refusal(error=error, exit=code)
         case _:

@@ -105,6 +105,13 @@ class ProcessTableContract:
         assert self.table.mark(os.getpid()) == os.environ.get("RUNPLAN_DISPATCH", "")
         assert self.table.mark(999_999_999) == ""
 
+    def test_a_variable_and_the_command_are_read_as_it_was_started(self, child: subprocess.Popen[bytes]) -> None:
+        assert self.table.variable(child.pid, "PATH") == os.environ["PATH"]
+        assert self.table.variable(child.pid, "ATH") == ""
+        assert self.table.command(child.pid) == ("sleep", "30")
+        assert self.table.variable(999_999_999, "PATH") == ""
+        assert self.table.command(999_999_999) == ()
+
     def test_marked_finds_the_processes_of_a_dispatch_and_no_other(
         self, child: subprocess.Popen[bytes], mark: str
     ) -> None:

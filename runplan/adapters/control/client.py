@@ -1,0 +1,145 @@
+"""Talks to the daemon: one request, one answer, or a stream of events."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from runplan.adapters import singleton
+from runplan.adapters.control.addresses import reachable
+from runplan.adapters.control.peers import user_of
+from runplan.adapters.places import socket_path, state_directory
+from runplan.core import control
+from runplan.core.control import Granted, Lines, Refusal, Told, TooLong
+from runplan.core.errors import RefusedEarly, Unreachable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from runplan.core.control import Hello, Reply
+
+CHUNK = 64 * 1024
+
+#: A daemon that lives answers at once; a loaded machine may take a while.
+ANSWER_S = 30.0
+
+
+class NotRunning(Unreachable):
+    """Nobody listens."""
+
+
+class Client:
+    """One connection to the daemon, with its greeting behind it."""
+
+    def __init__(self, path: Path, *, answer_s: float = ANSWER_S) -> None:
+        """Connect, and learn who answers."""
+        self._lines = Lines()
+        self._come: deque[bytes] = deque()
+        self._stream = _connected(path, answer_s)
+        with contextlib.ExitStack() as stack:
+            stack.callback(self.close)
+            self.hello: Hello = control.read_hello(self._asked("ping", {}, within_s=answer_s))
+            stack.pop_all()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._stream.close()
+
+    @property
+    def understood(self) -> bool:
+        """Whether it speaks our protocol."""
+        return control.PROTOCOL in self.hello.speaks
+
+    def call(self, verb: str, *, within_s: float | None = ANSWER_S, **fields: Any) -> Mapping[str, Any]:
+        """What the daemon answers; a refusal is the error that it stands for. Without `within_s` it waits for ever."""
+        return self._asked(verb, fields, within_s=within_s)
+
+    def stream(self, verb: str = "follow", **fields: Any) -> Iterator[Mapping[str, Any]]:
+        """Events, as long as there are any."""
+        self._send(verb, fields)
+        self._stream.settimeout(None)
+        while isinstance(reply := self._reply(), Told):
+            yield reply.event
+        if isinstance(reply, Refusal):
+            raise control.error_of(reply)
+
+    def _asked(self, verb: str, fields: Mapping[str, Any], *, within_s: float | None) -> Mapping[str, Any]:
+        self._stream.settimeout(within_s)
+        self._send(verb, fields)
+        match self._reply():
+            case Granted(fields=answer):
+                return answer
+            case Refusal() as refusal:
+                raise control.error_of(refusal)
+            case Told():
+                raise Unreachable(f"the daemon tells events where {verb} was asked; ask it anew")
+
+    def _send(self, verb: str, fields: Mapping[str, Any]) -> None:
+        line = control.request_line(verb, fields)
+        if len(line) > control.LONGEST:
+            raise RefusedEarly(f"{verb}: the request is longer than the {control.LONGEST} bytes a line may have")
+        try:
+            self._stream.sendall(line)
+        except TimeoutError as error:
+            raise self._silent() from error
+        except OSError:
+            # It may have hung up with a word of parting, which is still to be read.
+            return
+
+    def _reply(self) -> Reply:
+        try:
+            while not self._come:
+                chunk = self._stream.recv(CHUNK)
+                if not chunk:
+                    raise Unreachable("the daemon hung up; see: runplan status")
+                self._come += self._lines.take(chunk)
+        except TimeoutError as error:
+            raise self._silent() from error
+        except TooLong as error:
+            raise Unreachable("the daemon answers without end; end it and start it anew") from error
+        except OSError as error:
+            raise Unreachable(f"the daemon hung up ({error.strerror}); see: runplan status") from error
+        return control.read_reply(self._come.popleft())
+
+    def _silent(self) -> Unreachable:
+        who = f"process {self.hello.pid}" if hasattr(self, "hello") else "it listens, though"
+        return Unreachable(f"the daemon does not answer ({who}); look at its log")
+
+
+def find_socket(env: Mapping[str, str]) -> Path:
+    """Where the daemon listens: where it says, as another login has other directories; else where ours would."""
+    found = singleton.holder(state_directory(env))
+    ours = socket_path(env)
+    return type(ours)(found.socket) if found else ours
+
+
+def _connected(path: Path, within_s: float) -> socket.socket:
+    with contextlib.ExitStack() as stack:
+        stream = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+        stream.settimeout(within_s)
+        _connect(stream, path)
+        if (user := user_of(stream)) != os.geteuid():
+            raise Unreachable(f"{path} is served by the user {user}; it is told nothing")
+        stack.pop_all()
+    return stream
+
+
+def _connect(stream: socket.socket, path: Path) -> None:
+    try:
+        with reachable(path) as address:
+            stream.connect(address)
+    except (FileNotFoundError, ConnectionRefusedError) as error:
+        raise NotRunning("the daemon is not running; start it: runplan daemon") from error
+    except TimeoutError as error:
+        raise Unreachable(f"the daemon at {path} takes no calls; look at its log") from error
+    except OSError as error:
+        raise Unreachable(f"{path} cannot be reached: {error.strerror}") from error

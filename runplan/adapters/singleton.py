@@ -1,0 +1,132 @@
+"""Makes a second daemon of the same user impossible, and says who the first one is.
+
+The lock is the kernel's and dies with its holder; the record beside it only tells. Nobody but a daemon ever takes the
+lock, so whoever is refused it has a living daemon before him.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import time
+from typing import TYPE_CHECKING, TypeAlias
+
+from runplan.adapters import processes
+from runplan.adapters.places import own_directory
+from runplan.core.errors import Unreachable
+from runplan.core.quickclass import dataclass
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LOCK = "daemon.lock"
+RECORD = "daemon.json"
+
+#: One daemon hands over to the next by letting go; the next looks this often.
+LOOK_AGAIN_S = 0.02
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """The daemon that runs."""
+
+    identity: str  #: of its process
+    version: str
+    since: str  #: UTC, ISO 8601
+    socket: str  #: where it listens
+
+    @property
+    def pid(self) -> int:
+        return int(self.identity.partition(":")[0])
+
+    def __str__(self) -> str:
+        return f"runplan {self.version} (process {self.pid}, since {self.since})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Occupied:
+    """Another daemon holds the lock; who it is may not have been told yet."""
+
+    by: Holder | None
+
+    def __str__(self) -> str:
+        return f"the daemon already runs: {self.by or 'it is just starting'}"
+
+
+class Held:
+    """The lock while we hold it. Forks must not outlive us with it: start programs, do not fork."""
+
+    def __init__(self, descriptor: int, holder: Holder, record: Path) -> None:
+        self._descriptor = descriptor
+        self._record = record
+        self.holder = holder
+
+    def __enter__(self) -> Held:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+    @property
+    def held(self) -> bool:
+        return self._descriptor >= 0
+
+    def release(self) -> None:
+        """Let the next daemon in; harmless when it was done already."""
+        if not self.held:
+            return
+        with contextlib.suppress(OSError):
+            self._record.unlink()
+        descriptor, self._descriptor = self._descriptor, -1
+        os.close(descriptor)
+
+
+Answer: TypeAlias = Held | Occupied
+
+
+def take(state: Path, *, version: str, since: str, socket: Path, wait_s: float = 0.0) -> Answer:
+    """Become the user's daemon, or learn who is; waits that long for one that is about to let go."""
+    own_directory(state)
+    deadline = time.monotonic() + wait_s
+    while (descriptor := _locked(state / LOCK)) is None:
+        if time.monotonic() >= deadline:
+            return Occupied(by=holder(state))
+        time.sleep(LOOK_AGAIN_S)
+    identity = processes.identity(os.getpid()) or f"{os.getpid()}:0:unknown"
+    me = Holder(identity=identity, version=version, since=since, socket=str(socket))
+    _write(state / RECORD, me)
+    return Held(descriptor, me, state / RECORD)
+
+
+def holder(state: Path) -> Holder | None:
+    """The living daemon as it told of itself; None when there is none."""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        told = json.loads((state / RECORD).read_bytes())
+        found = Holder(**{name: str(told[name]) for name in ("identity", "version", "since", "socket")})
+        return found if processes.alive(found.identity) else None
+    return None
+
+
+def _locked(path: Path) -> int | None:
+    """The descriptor that holds the lock; None when somebody else has it."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise Unreachable(f"{path} cannot be opened: {error.strerror}") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+def _write(path: Path, me: Holder) -> None:
+    draft = path.with_name(f"{path.name}.new")
+    draft.write_text(
+        json.dumps({"identity": me.identity, "version": me.version, "since": me.since, "socket": me.socket}),
+        encoding="utf-8",
+    )
+    os.replace(draft, path)

@@ -1,0 +1,197 @@
+"""The daemon acts for its own user only, and for nothing that descends from an agent."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from runplan.adapters.ancestry import agent_above
+from runplan.adapters.control.client import Client
+from runplan.adapters.control.peers import peer_of
+from runplan.adapters.processtable import ProcTable
+from runplan.adapters.processtable_psutil import PsutilTable
+from tests.support.dispatching import Stage, pid_in, stage, until
+from tests.support.doors import Echo, a_door
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Door = tuple[Path, Echo]
+NOBODY = 65534
+
+#: Asks for every verb named, and writes the answers into a file.
+CALLS = textwrap.dedent("""
+    import contextlib, json, os, socket, sys
+    path, out, *verbs = sys.argv[1:]
+    answers = {}
+    for verb in verbs:
+        with socket.socket(socket.AF_UNIX) as stream:
+            try:
+                stream.connect(path)
+                with contextlib.suppress(BrokenPipeError):  # hung up, with a word of parting
+                    stream.sendall(json.dumps({"v": 1, "verb": verb}).encode() + b"\\n")
+                answers[verb] = json.loads(stream.makefile().readline())
+            except OSError as error:
+                answers[verb] = {"ok": False, "error": type(error).__name__}
+    with open(out + ".new", "w") as file:
+        json.dump(answers, file)
+    os.rename(out + ".new", out)
+""")
+
+
+@pytest.fixture
+def door(tmp_path: Path) -> Iterator[Door]:
+    path = tmp_path / "run" / "daemon.sock"
+    with a_door(path) as (_, echo):
+        yield path, echo
+
+
+@pytest.fixture
+def on_stage(tmp_path: Path) -> Iterator[Stage]:
+    with stage(tmp_path) as made:
+        yield made
+
+
+def answers(path: Path) -> dict[str, dict[str, object]]:
+    until(path.exists)
+    found: dict[str, dict[str, object]] = json.loads(path.read_text())
+    return found
+
+
+# --- users --------------------------------------------------------------------------------------------
+
+
+def as_nobody(path: Path, out: Path) -> dict[str, dict[str, object]]:
+    """What another user is answered. The interpreter is root's, so it is started first."""
+    leave = f"os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})"
+    code = f"import contextlib, json, os, socket; {leave}; exec({CALLS!r})"
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", code, path, out, "ping", "stop"], check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return answers(out)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_another_user_cannot_reach_the_socket(door: Door, tmp_path: Path) -> None:
+    path, echo = door
+    _let_in(tmp_path)
+    assert {told["error"] for told in as_nobody(path, tmp_path / "told").values()} == {"PermissionError"}
+    assert echo.asked == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_another_user_is_refused_where_the_socket_was_left_open(door: Door, tmp_path: Path) -> None:
+    path, echo = door
+    _let_in(tmp_path)
+    path.parent.chmod(0o755)
+    path.chmod(0o666)
+    told = as_nobody(path, tmp_path / "told")
+    assert told["ping"] == {"ok": False, "v": 1, "error": f"this daemon serves the user 0, not {NOBODY}", "exit": 2}
+    assert told["stop"]["ok"] is False
+    assert echo.asked == []
+
+
+def _let_in(path: Path) -> None:
+    """Let everybody come as far as the socket's own directory, and write his answers."""
+    path.chmod(0o777)
+    for above in path.parents[:-1]:
+        if above.stat().st_uid == os.geteuid() and not above.stat().st_mode & 0o001:
+            above.chmod(above.stat().st_mode | 0o011)
+
+
+# --- agents -------------------------------------------------------------------------------------------
+
+
+def test_a_person_is_answered(door: Door, tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-c", CALLS, door[0], tmp_path / "told", "start", "status"], check=True)
+    assert [told["ok"] for told in answers(tmp_path / "told").values()] == [True, True]
+
+
+ACTS = ("start", "stop", "approve", "drain")
+WAYS = {
+    "itself": "exec {call}",
+    "with its environment cleared": "env -i {call}",
+    "in a session of its own, cleared": "setsid env -i {call}",
+    "orphaned and cleared": "(setsid env -i sh -c 'sleep 0.05; exec {call}' &) ; sleep 5",
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_descendant_of_an_agent_may_ask_and_not_act(door: Door, on_stage: Stage, tmp_path: Path, way: str) -> None:
+    path, echo = door
+    script = tmp_path / "calls.py"
+    script.write_text(CALLS)
+    call = f"{sys.executable} -I -S {script} {path} {tmp_path}/told status {' '.join(ACTS)}"
+    on_stage.sh(WAYS[way].format(call=call))
+
+    told = answers(tmp_path / "told")
+
+    assert told.pop("status")["ok"] is True
+    for verb, answer in told.items():
+        assert answer["exit"] == 2
+        assert str(answer["error"]).startswith(f"{verb} does not run inside an agent (process ")
+    assert echo.asked == ["status"]
+
+
+def test_what_outlives_its_killed_shim_is_still_known(door: Door, on_stage: Stage, tmp_path: Path) -> None:
+    """Its orphans go to the spawner, as long as that lives."""
+    path, echo = door
+    script = tmp_path / "calls.py"
+    script.write_text(CALLS)
+    call = f"{sys.executable} -I -S {script} {path} {tmp_path}/told stop"
+    waits = f"echo $$ >{tmp_path}/pid; until test -e {tmp_path}/go; do sleep 0.01; done; exec {call}"
+    dispatch = on_stage.sh(f'(setsid env -i sh -c "{waits.replace("$", chr(92) + "$")}" &); sleep 30')
+    pid_in(tmp_path / "pid")
+    os.kill(on_stage.shim(dispatch), signal.SIGKILL)
+    until(lambda: on_stage.dispatches.standing(dispatch).__class__.__name__ != "Running")
+    (tmp_path / "go").touch()
+
+    assert "does not run inside an agent" in str(answers(tmp_path / "told")["stop"]["error"])
+    assert echo.asked == []
+
+
+@pytest.mark.parametrize("name", ["RUNPLAN_AGENT", "RUNPLAN_DISPATCH"])
+@pytest.mark.parametrize("table", [ProcTable(), PsutilTable()], ids=["proc", "psutil"])
+def test_a_variable_of_a_parent_tells(name: str, table: ProcTable | PsutilTable, tmp_path: Path) -> None:
+    inner = f"env -i sh -c 'echo $$ >{tmp_path}/pid.new; mv {tmp_path}/pid.new {tmp_path}/pid; sleep 30'; true"
+    env = {"PATH": os.environ["PATH"], name: "1"}
+    with subprocess.Popen(["sh", "-c", inner], env=env, start_new_session=True) as parent:
+        pid = pid_in(tmp_path / "pid")
+        assert agent_above(pid, table=table) == f"process {parent.pid} carries {name}"
+        os.killpg(parent.pid, signal.SIGKILL)
+
+
+def test_nothing_shows_that_this_process_is_an_agents() -> None:
+    assert agent_above(os.getpid()) == ""
+
+
+def test_who_cannot_be_traced_may_not_act() -> None:
+    assert "cannot be traced" in agent_above(2**22 + 1)
+
+
+def test_a_caller_that_ended_is_not_taken_for_whoever_has_its_pid_now(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "s"))
+        listener.listen()
+        code = f"import socket; socket.socket(socket.AF_UNIX).connect({str(tmp_path / 's')!r})"
+        subprocess.run([sys.executable, "-c", code], check=True)
+        connection, _ = listener.accept()
+    with connection:
+        assert peer_of(connection).agent != ""
+
+
+def test_a_client_tells_nothing_to_another_users_daemon(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: NOBODY)
+    with pytest.raises(Exception, match=f"is served by the user {os.getuid()}; it is told nothing"):
+        Client(door[0])
+    monkeypatch.undo()
