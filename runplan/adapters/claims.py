@@ -83,6 +83,11 @@ class Claims:
         if (lock := self._held.pop(plan, None)) is not None:
             lock.release()
 
+    def close(self) -> None:
+        """Let go of the locks; the rows stay, and say as long as this process lives whose the plans are."""
+        while self._held:
+            self._held.popitem()[1].release()
+
     def release_unreadable(self, plan: str) -> bool:
         """Drop a claim that cannot be read, because a person says that nobody works on the plan; False for none.
 

@@ -1,0 +1,1 @@
+"""What calls the daemon back at a moment; one module per way."""

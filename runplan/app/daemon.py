@@ -1,0 +1,97 @@
+"""The keepers of all repositories of one user, and the turns they share."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from runplan.app.keeper import Keeper
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from contextlib import AbstractContextManager
+
+    from runplan import ports
+    from runplan.app.keeper import Audience, Timers
+    from runplan.app.station import Opened
+    from runplan.core.turns import Key, Turns
+
+
+class SharedTurns:
+    """Who may be at work on this host; whoever leaves lets the next ones know."""
+
+    def __init__(self, turns: Turns, free: Callable[[str], None]) -> None:
+        """`free` is called with the root of a repository in which somebody's turn has come."""
+        self._turns = turns
+        self._free = free
+        self._lock = threading.Lock()
+
+    def ask(self, key: Key) -> bool:
+        with self._lock:
+            self._turns, granted = self._turns.ask(key)
+        return granted
+
+    def leave(self, key: Key) -> None:
+        with self._lock:
+            self._turns = self._turns.leave(key)
+            roots = {root for root, _ in self._turns.due()}
+        for root in roots:
+            self._free(root)
+
+    @property
+    def now(self) -> Turns:
+        return self._turns
+
+
+class Daemon:
+    """May be called from any thread."""
+
+    def __init__(
+        self,
+        open_up: Callable[[str, int], AbstractContextManager[Opened]],
+        *,
+        timers: Timers,
+        clock: ports.Clock,
+        audience: Audience,
+        turns: Turns,
+    ) -> None:
+        self._open_up = open_up
+        self._timers = timers
+        self._clock = clock
+        self._audience = audience
+        self.turns = SharedTurns(turns, lambda root: self.keeper(root).look())
+        self._lock = threading.Lock()
+        self._keepers: dict[str, Keeper] = {}
+        self._closed = False
+
+    def keeper(self, root: str) -> Keeper:
+        """Who looks after the repository, from now on."""
+        with self._lock:
+            keeper = self._keepers.get(root)
+            if keeper is None:
+                keeper = self._keepers[root] = Keeper(
+                    root,
+                    lambda wakeup: self._open_up(root, wakeup),
+                    timers=self._timers,
+                    clock=self._clock,
+                    audience=self._audience,
+                    turns=self.turns,
+                )
+        return keeper
+
+    @property
+    def roots(self) -> tuple[str, ...]:
+        with self._lock:
+            return tuple(self._keepers)
+
+    def take_over(self, roots: Iterable[str]) -> None:
+        """After a restart: go on with what is unfinished in these repositories, and arm their schedules."""
+        for root in roots:
+            self.keeper(root).look()
+
+    def close(self) -> None:
+        """Take no further step anywhere; agents live on under their shims."""
+        with self._lock:
+            keepers, self._keepers = list(self._keepers.values()), {}
+        for keeper in keepers:
+            keeper.close()

@@ -1,0 +1,231 @@
+"""Looks after one repository: takes orders for it, goes on with its runs after a restart, fires its schedules."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Protocol
+
+from runplan.app import scheduling
+from runplan.app.holding import Declined, Voice
+from runplan.app.station import Station
+from runplan.core import backoff, events as e
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from concurrent.futures import Future
+    from contextlib import AbstractContextManager
+    from datetime import datetime
+
+    from runplan import ports
+    from runplan.app.desk import Accepted, Desk
+    from runplan.app.holding import Errand
+    from runplan.app.station import Opened
+    from runplan.core.decide import Decision
+    from runplan.core.errors import RunplanError
+    from runplan.core.rows import ScheduleRow
+    from runplan.core.run import RunState
+    from runplan.core.turns import Key
+
+
+class Timers(Protocol):
+    """Calls back at moments."""
+
+    def at(self, key: str, moment: datetime, call: Callable[[], None]) -> None: ...
+
+    def cancel(self, key: str) -> None: ...
+
+
+class HostTurns(Protocol):
+    """Who may be at work on this host."""
+
+    def ask(self, key: Key) -> bool: ...
+
+    def leave(self, key: Key) -> None: ...
+
+
+class Audience(Protocol):
+    """Who hears what becomes of runs: the log, followers, people who are to be told."""
+
+    def happened(self, root: str, event: str, **fields: object) -> None: ...
+
+    def told(self, root: str, event: e.Event) -> None: ...
+
+    def ended(self, root: str, plan: str, run: str, state: RunState) -> None: ...
+
+    def waits(self, root: str, plan: str, run: str, decision: Decision) -> None: ...
+
+
+class Keeper:
+    """May be called from any thread; everything happens at the repository's own desk, and the future tells."""
+
+    def __init__(
+        self,
+        root: str,
+        open_up: Callable[[int], AbstractContextManager[Opened]],
+        *,
+        timers: Timers,
+        clock: ports.Clock,
+        audience: Audience,
+        turns: HostTurns,
+    ) -> None:
+        self.root = root
+        self._timers = timers
+        self._clock = clock
+        self._audience = audience
+        self._turns = turns
+        self._troubles = 0  #: how often in a row the repository could not be opened
+        voice = Voice(tell=lambda event: audience.told(root, event), warn=self._warn)
+        self._station = Station(open_up, voice, turns=self, listener=self, begun=self._begun, closed=self._closed)
+
+    def look(self) -> None:
+        """Something may be due here."""
+        self._station.look()
+
+    def close(self) -> None:
+        """Take no further step; agents live on under their shims."""
+        self._station.stop()
+
+    # --- what people ask for ------------------------------------------------------------------------------
+
+    def begin(self, errand: Errand) -> Future[Accepted | Declined]:
+        return self._station.order(lambda desk, _: desk.begin(errand))
+
+    def schedule(self, row: ScheduleRow) -> Future[datetime]:
+        """Make the plan's schedule; tells when it fires first."""
+
+        def do(_: Desk, opened: Opened) -> datetime:
+            opened.schedules.put(row)
+            return self._arm(row)
+
+        return self._station.order(do)
+
+    def fire_now(self, plan: str) -> Future[Accepted | Declined | None]:
+        """Fire the plan's schedule early, and keep it; None when it has none."""
+
+        def do(desk: Desk, opened: Opened) -> Accepted | Declined | None:
+            row = opened.schedules.get(plan)
+            if row is None:
+                return None
+            answer = desk.begin(scheduling.errand_of(row))
+            moved = scheduling.after_firing_early(row, self._clock.now())
+            opened.schedules.put(moved)
+            self._arm(moved)
+            return answer
+
+        return self._station.order(do)
+
+    def stop(self, plan: str | None, by: str) -> Future[list[str]]:
+        """Cancel schedules and end runs; tells what was stopped, in words."""
+
+        def do(desk: Desk, opened: Opened) -> list[str]:
+            plans = [plan] if plan else sorted({*desk.plans, *(row.plan for row in opened.schedules.all())})
+            return [line for one in plans for line in self._stop(one, by, desk, opened)]
+
+        return self._station.order(do)
+
+    def _stop(self, plan: str, by: str, desk: Desk, opened: Opened) -> list[str]:
+        told = []
+        row = opened.schedules.get(plan)
+        if row is not None and opened.schedules.drop(plan):
+            self._timers.cancel(self._key(plan))
+            told.append(f"the schedule of {plan} (every {row.spec}) is cancelled")
+        if desk.tell(plan, e.StopRequested(by=by)):
+            told.append(f"the run of {plan} ends; what was made is kept")
+        return told
+
+    def pause(self, plan: str, by: str) -> Future[bool]:
+        """Begin nothing new for the plan; what runs may end."""
+
+        def do(desk: Desk, opened: Opened) -> bool:
+            rests = opened.schedules.pause(plan, f"paused by {by}")
+            return desk.tell(plan, e.Halted(by=by)) or rests
+
+        return self._station.order(do)
+
+    def resume(self, plan: str) -> Future[bool]:
+        """Let the plan and its schedule go on."""
+
+        def do(desk: Desk, opened: Opened) -> bool:
+            goes_on = opened.schedules.pause(plan, None)
+            row = opened.schedules.get(plan)
+            if row is not None:
+                self._arm(row)
+            return desk.tell(plan, e.Continued()) or goes_on
+
+        return self._station.order(do)
+
+    # --- schedules ----------------------------------------------------------------------------------------
+
+    def _arm(self, row: ScheduleRow) -> datetime:
+        """Let the timer call when the schedule is due next; at once for what was missed."""
+        found = scheduling.what_is_due(row, self._clock.now())
+        moment = self._clock.now() if found.fire or found.missed else found.next.at
+        self._timers.at(self._key(row.plan), moment, lambda: self._due(row.plan))
+        return found.next.at
+
+    def _due(self, plan: str) -> None:
+        self._station.order(lambda desk, opened: self._fire(plan, desk, opened))
+
+    def _fire(self, plan: str, desk: Desk, opened: Opened) -> None:
+        row = opened.schedules.get(plan)
+        if row is None:
+            return
+        for one in scheduling.fire(row, desk, opened.schedules, self._clock.now()):
+            self._audience.happened(self.root, "slot", plan=plan, answer=one.answer, slot=one.slot, why=one.why)
+        self._arm(opened.schedules.get(plan) or row)
+
+    def _key(self, plan: str) -> str:
+        return f"schedule {self.root} {plan}"
+
+    # --- what the desk asks and tells -----------------------------------------------------------------------
+
+    def ask(self, plan: str) -> bool:
+        return self._turns.ask((self.root, plan))
+
+    def leave(self, plan: str) -> None:
+        self._turns.leave((self.root, plan))
+
+    def ended(self, plan: str, run: str, state: RunState) -> None:
+        self._audience.ended(self.root, plan, run, state)
+        self._station.order(lambda _, opened: self._settle(plan, state, opened))
+
+    def waits(self, plan: str, run: str, decision: Decision) -> None:
+        self._audience.waits(self.root, plan, run, decision)
+
+    def troubled(self, plan: str, error: RunplanError) -> None:
+        self._audience.happened(self.root, "trouble", plan=plan, error=str(error))
+
+    def _warn(self, words: str) -> None:
+        self._audience.happened(self.root, "warning", words=words)
+
+    def _settle(self, plan: str, state: RunState, opened: Opened) -> None:
+        """A schedule ends with its plan, and rests when a phase fails."""
+        verdict = scheduling.after_a_run(state)
+        if verdict == "complete" and opened.schedules.drop(plan):
+            self._timers.cancel(self._key(plan))
+            self._audience.happened(self.root, "schedule-ended", plan=plan)
+        elif verdict and opened.schedules.pause(plan, verdict):
+            self._audience.happened(self.root, "schedule-paused", plan=plan, why=verdict)
+
+    # --- opening and closing --------------------------------------------------------------------------------
+
+    def _begun(self, desk: Desk, opened: Opened) -> None:
+        """Whatever the daemon was at in this repository is in its hands again."""
+        self._troubles = 0
+        for started in opened.left():
+            answer = desk.resume(started.plan, started.slug)
+            if isinstance(answer, Declined):
+                self._audience.happened(self.root, "declined", plan=started.plan, owner=answer.owner)
+            elif answer is not None and (names := opened.missing(started)):
+                told = f"a restart: {', '.join(names)} of its caller are not known any more"
+                desk.tell(started.plan, e.Halted(by=told))
+        for row in opened.schedules.all():
+            self._arm(row)
+
+    def _closed(self, wake: datetime | None, trouble: RunplanError | None) -> None:
+        if trouble is not None:
+            self._troubles += 1
+            wake = self._clock.now() + timedelta(minutes=backoff.delay(self._troubles))
+            self._audience.happened(self.root, "closed", error=str(trouble), again=wake.isoformat())
+        if wake is not None:
+            self._timers.at(f"wake {self.root}", wake, self.look)

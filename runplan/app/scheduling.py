@@ -1,0 +1,119 @@
+"""Fires schedules: each slot of each is answered once, by a run or by a recorded reason why not."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol
+
+from runplan.app.desk import Accepted
+from runplan.app.holding import Errand
+from runplan.core.due import due
+from runplan.core.events import RunStarted
+from runplan.core.eventtext import from_json
+from runplan.core.rows import FiringRow
+from runplan.core.schedule import Interval, parse
+from runplan.core.slots import Slot
+from runplan.core.times import iso, parse_iso, zone
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from runplan.app.desk import Desk
+    from runplan.core.due import Due
+    from runplan.core.rows import ScheduleRow
+    from runplan.core.run import RunState
+
+
+class Schedules(Protocol):
+    """The schedules of one repository."""
+
+    def all(self) -> list[ScheduleRow]: ...
+
+    def get(self, plan: str) -> ScheduleRow | None: ...
+
+    def put(self, row: ScheduleRow) -> None: ...
+
+    def drop(self, plan: str) -> bool: ...
+
+    def pause(self, plan: str, why: str | None) -> bool: ...
+
+    def answer(self, firing: FiringRow) -> bool: ...
+
+
+def what_is_due(row: ScheduleRow, now: datetime) -> Due:
+    """The slots of a schedule that are due, and the one after them."""
+    return due(
+        parse(row.spec),
+        last=_slot(row.last) if row.last else None,
+        since=parse_iso(row.made),
+        now=now,
+        zone=zone(row.zone),
+        anchor=parse_iso(row.anchor),
+        seed=row.plan,
+        misfire="skip" if row.misfire == "skip" else "run-once",
+    )
+
+
+def fire(row: ScheduleRow, desk: Desk, schedules: Schedules, now: datetime) -> list[FiringRow]:
+    """Answer every slot that is due: the newest by a run, unless the plan is in flight; the others were missed."""
+    found = what_is_due(row, now)
+    told: list[FiringRow] = []
+
+    def answer(slot: Slot, what: str, why: str) -> bool:
+        firing = FiringRow(plan=row.plan, slot=_key(slot), at=iso(now), answer=what, why=why)
+        fresh = schedules.answer(firing)
+        if fresh:
+            told.append(firing)
+        return fresh
+
+    for slot in found.missed:
+        answer(slot, "missed", "nobody was there to fire it")
+    if found.through is not None:
+        answer(found.through, "missed", "and all before it that are not listed")
+    if found.fire is not None:
+        what, why = ("skipped", row.paused) if row.paused else _begin(row, desk)
+        answer(found.fire, what, why or "")
+    return told
+
+
+def _begin(row: ScheduleRow, desk: Desk) -> tuple[str, str]:
+    if row.plan in desk.plans:
+        return "skipped", "the plan is in flight"
+    answer = desk.begin(errand_of(row))
+    if isinstance(answer, Accepted):
+        return "fired", answer.run
+    return "skipped", f"another process owns the plan ({answer.owner})"
+
+
+def errand_of(row: ScheduleRow) -> Errand:
+    """What the schedule begins, with the options it was made with."""
+    started = from_json("RunStarted", row.errand)
+    assert isinstance(started, RunStarted)
+    return Errand(started=started, issues=())
+
+
+def after_firing_early(row: ScheduleRow, now: datetime) -> ScheduleRow:
+    """An interval is counted from the last firing; a time of day stays what it is."""
+    return replace(row, anchor=iso(now)) if isinstance(parse(row.spec), Interval) else row
+
+
+def after_a_run(state: RunState) -> str | None:
+    """What a run's end means for its plan's schedule: "complete" ends it, any other words are why it rests."""
+    ended = state.ended
+    if ended is None:
+        return None
+    if ended.outcome == "failed" or (ended.outcome == "refused" and state.phase is not None):
+        phase = state.phase.failure.phase if state.phase and state.phase.failure else ""
+        return f"phase {phase} failed ({ended.reason})" if phase else f"the run failed ({ended.reason})"
+    done = state.plan is not None and state.plan.choice == "complete"
+    return "complete" if done and ended.outcome in ("done", "nothing-to-do") else None
+
+
+def _key(slot: Slot) -> str:
+    return json.dumps([iso(slot.at), slot.key])
+
+
+def _slot(text: str) -> Slot:
+    at, key = json.loads(text)
+    return Slot(at=parse_iso(at), key=key)

@@ -1,0 +1,174 @@
+"""One repository in the daemon: opens a desk when there is something to do, and closes it when nothing runs.
+
+Whatever is asked of a repository is an order: it is done in the thread of its desk and answered through a future. A
+timer, an order or a free turn opens the desk again.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, Protocol
+
+from runplan.app.desk import Desk
+from runplan.core.errors import RunplanError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+    from datetime import datetime
+
+    from runplan import ports
+    from runplan.app.desk import Listener, Turns
+    from runplan.app.holding import Rooms, Voice
+    from runplan.app.scheduling import Schedules
+    from runplan.core.events import RunStarted
+
+LOOK_S = 60.0  #: a machine that was asleep has missed its timers
+
+
+class Opened(Protocol):
+    """A repository that is open for work in the thread that opened it."""
+
+    @property
+    def rooms(self) -> Rooms: ...
+
+    @property
+    def dispatches(self) -> ports.Dispatches: ...
+
+    @property
+    def clock(self) -> ports.Clock: ...
+
+    @property
+    def schedules(self) -> Schedules: ...
+
+    def left(self) -> list[RunStarted]:
+        """The runs of the daemon that have not ended."""
+        ...
+
+    def missing(self, started: RunStarted) -> tuple[str, ...]:
+        """The names of variables that its agents had and nobody knows any more."""
+        ...
+
+
+class Station:
+    """The door to one repository; may be called from any thread."""
+
+    def __init__(
+        self,
+        open_up: Callable[[int], AbstractContextManager[Opened]],
+        voice: Voice,
+        *,
+        turns: Turns,
+        listener: Listener,
+        begun: Callable[[Desk, Opened], None],
+        closed: Callable[[datetime | None, RunplanError | None], None],
+    ) -> None:
+        """`open_up` is given a descriptor whose bytes interrupt a wait; `begun` is called in every new desk."""
+        self._open_up = open_up
+        self._voice = voice
+        self._turns = turns
+        self._listener = listener
+        self._begun = begun
+        self._closed = closed
+        self._lock = threading.Lock()
+        self._orders: deque[tuple[Callable[[Desk, Opened], Any], Future[Any]]] = deque()
+        self._thread: threading.Thread | None = None
+        self._stopping = False
+        self._wake_r, self._wake_w = os.pipe()
+        os.set_blocking(self._wake_r, False)
+        os.set_blocking(self._wake_w, False)
+
+    def order(self, do: Callable[[Desk, Opened], Any]) -> Future[Any]:
+        """Let something be done at the desk; the future tells what came of it."""
+        future: Future[Any] = Future()
+        with self._lock:
+            self._orders.append((do, future))
+            if self._thread is None and not self._stopping:
+                self._thread = threading.Thread(target=self._work, name="desk", daemon=True)
+                self._thread.start()
+        self._poke()
+        return future
+
+    def look(self) -> None:
+        """Something may be due."""
+        self.order(lambda _desk, _opened: None)
+
+    def stop(self) -> None:
+        """Take no further step; what runs lives on under its shims."""
+        with self._lock:
+            self._stopping = True
+            thread = self._thread
+        self._poke()
+        if thread is not None:
+            thread.join()
+        os.close(self._wake_r)
+        os.close(self._wake_w)
+
+    def _poke(self) -> None:
+        try:
+            os.write(self._wake_w, b".")
+        except (BlockingIOError, OSError):
+            return  # it is awake already, or gone
+
+    # --- in the desk's thread -----------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        while True:
+            wake: datetime | None = None
+            trouble: RunplanError | None = None
+            try:
+                with self._open_up(self._wake_r) as opened:
+                    desk = Desk(opened.rooms, self._voice, turns=self._turns, listener=self._listener)
+                    self._begun(desk, opened)
+                    wake = self._turn_by_turn(desk, opened)
+            except RunplanError as error:
+                trouble = error
+                self._give_up(error)
+            self._closed(wake, trouble)
+            with self._lock:  # orders that came while it was being closed open it again
+                if not self._orders or self._stopping:
+                    self._thread = None
+                    break
+        self._give_up(RunplanError("the daemon is stopping; ask again"))
+
+    def _turn_by_turn(self, desk: Desk, opened: Opened) -> datetime | None:
+        while True:
+            self._carry_out(desk, opened)
+            running, wake = desk.turn()
+            if self._is_over(running):
+                return wake
+            left = (wake - opened.clock.now()).total_seconds() if wake else None
+            opened.dispatches.wait(running, timeout_s=None if left is None else max(0.0, min(left, LOOK_S)))
+            self._clear()
+
+    def _carry_out(self, desk: Desk, opened: Opened) -> None:
+        while True:
+            with self._lock:
+                if not self._orders:
+                    return
+                do, future = self._orders.popleft()
+            try:
+                future.set_result(do(desk, opened))
+            except Exception as error:  # noqa: BLE001 - whoever gave the order is told
+                future.set_exception(error)
+
+    def _is_over(self, running: list[str]) -> bool:
+        with self._lock:
+            return self._stopping or not (running or self._orders)
+
+    def _give_up(self, trouble: RunplanError) -> None:
+        """Nothing more is done here for now: whoever still waits for an answer gets one."""
+        with self._lock:
+            left, self._orders = list(self._orders), deque()
+        for _, future in left:
+            future.set_exception(trouble)
+
+    def _clear(self) -> None:
+        try:
+            while os.read(self._wake_r, 4096):
+                pass
+        except BlockingIOError:
+            return
