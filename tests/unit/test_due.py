@@ -149,6 +149,22 @@ def test_the_same_slot_does_not_fire_again_in_another_zone_or_with_another_seed(
     assert (again.fire, again.missed, again.next.key) == (None, (), "2026-04-20T09:00")
 
 
+def test_in_another_zone_nothing_is_due_from_before_the_last_slot() -> None:
+    """At half past twelve UTC a clock in Berlin has struck one and two already; noon was the last."""
+    noon = Slot(at("2026-06-01 12:00"), "2026-06-01T12:00")
+    found = due(
+        parse("0 * * * *"),
+        last=noon,
+        since=at("2026-06-01 00:00"),
+        now=at("2026-06-01 12:30"),
+        zone=BERLIN,
+        anchor=at("2026-06-01 00:00"),
+        seed="x",
+        misfire="run-once",
+    )
+    assert (found.fire, found.missed, found.next.key) == (None, (), "2026-06-01T15:00")
+
+
 @pytest.mark.parametrize("spec", ["1m", "* * * * *", "* * 29 2 *"])
 @pytest.mark.parametrize("misfire", ["run-once", "skip"])
 def test_a_clock_that_was_wrong_by_decades_is_told_as_a_span(spec: str, misfire: Misfire) -> None:
