@@ -15,7 +15,7 @@ from runplan.core.lookup import find_plan, is_named
 from runplan.core.quickclass import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from runplan.adapters.repository import Repository
     from runplan.adapters.store.sqlite import Store
@@ -89,12 +89,18 @@ class Here:
 @contextlib.contextmanager
 def here(flags: Mapping[str, object] | None = None) -> Iterator[Here]:
     """The repository around the current directory, with its settings."""
-    env = environment()
-    cwd = Path.cwd()
+    with here_at(Path.cwd(), environment(), lambda root, env: load(root, env=env, flags=flags or {}).settings) as at:
+        yield at
+
+
+@contextlib.contextmanager
+def here_at(
+    cwd: Path, env: Mapping[str, str], settings: Callable[[Path, Mapping[str, str]], Settings]
+) -> Iterator[Here]:
+    """The repository around a directory, as somebody with this environment sees it."""
     repository = open_repository(cwd, env=env)
-    settled = load(repository.root, env=env, flags=flags or {})
     try:
-        yield Here(cwd=cwd, env=env, repository=repository, settings=settled.settings)
+        yield Here(cwd=cwd, env=env, repository=repository, settings=settings(repository.root, env))
     finally:
         repository.git.close()
 

@@ -81,8 +81,11 @@ class Session:
 
 
 @contextlib.contextmanager
-def session(at: Here) -> Iterator[Session]:
-    """Refuses what cannot be worked in; the spawner is started first, so that it is ready when it is needed."""
+def session(at: Here, *, wakeup: int | None = None) -> Iterator[Session]:
+    """Refuses what cannot be worked in; the spawner is started first, so that it is ready when it is needed.
+
+    `wakeup` is a descriptor that interrupts a wait for dispatches.
+    """
     settings = at.settings
     user = repositories.require_workable(at.repository, target=at.target, prefix=settings.run.branch_prefix)
     git, common = at.repository.git, at.repository.common_dir
@@ -97,7 +100,7 @@ def session(at: Here) -> Iterator[Session]:
         "common_dir": common,
         "lock_dir": at.state / "locks",
     }
-    with Dispatches(at.state / "dispatch") as dispatches, contextlib.ExitStack() as closing:
+    with Dispatches(at.state / "dispatch", wakeup=wakeup) as dispatches, contextlib.ExitStack() as closing:
         store = Store(at.state)
         closing.callback(store.close)
         worktrees = Worktrees(git, **places)
@@ -105,13 +108,15 @@ def session(at: Here) -> Iterator[Session]:
         removal = Removal(git, targets=at.targets, **places)
         closing.callback(removal.close)
         removal.sweep_trash()  # what processes that died had moved aside
+        claims = Claims(store, at.state / "locks")
+        closing.callback(claims.close)
         rooms = Session(
             here=at,
             user=user,
             sign=sign,
             clock=testing.clock(at.env),
             store=store,
-            claims=Claims(store, at.state / "locks"),
+            claims=claims,
             dispatches=dispatches,
             worktrees=worktrees,
             removal=removal,

@@ -1,0 +1,125 @@
+"""Opens a repository for the daemon: in the thread that asks, with the settings and the environments of now."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from runplan.adapters.settings import load
+from runplan.adapters.store.schedules import Schedules
+from runplan.core.errors import SettingsError
+from runplan.core.events import RunStarted
+from runplan.core.eventtext import from_json
+from runplan.core.quickclass import dataclass
+from runplan.wiring.here import here_at
+from runplan.wiring.session import session
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from runplan import ports
+    from runplan.app.world import World
+    from runplan.core.config import Settings
+    from runplan.wiring.session import Session
+
+
+class Environments:
+    """What callers sent along, in memory only: the keys of their agents are in there."""
+
+    def __init__(self, own: Mapping[str, str]) -> None:
+        self.own = own  #: the daemon's
+        self._sent: dict[tuple[str, str], Mapping[str, str]] = {}
+
+    def keep(self, root: str, plan: str, sent: Mapping[str, str]) -> None:
+        self._sent[(root, plan)] = dict(sent)
+
+    def of(self, root: str, plan: str) -> Mapping[str, str]:
+        return self._sent.get((root, plan), self.own)
+
+
+class Configurations:
+    """The settings of each repository; the last good ones while a file is broken."""
+
+    def __init__(self, warn: Callable[[str, str], None]) -> None:
+        self._warn = warn
+        self._good: dict[Path, Settings] = {}
+
+    def read(self, root: Path, env: Mapping[str, str]) -> Settings:
+        try:
+            self._good[root] = load(root, env=env, flags={}).settings
+        except SettingsError as error:
+            if root not in self._good:
+                raise
+            self._warn(str(root), f"{error}; going on with the settings that were good before")
+        return self._good[root]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeskRooms:
+    """The rooms of one repository, in which every run sees the environment of whoever asked for it."""
+
+    session: Session
+    root: str
+    environments: Environments
+
+    @property
+    def claims(self) -> ports.Claims:
+        return self.session.claims
+
+    @property
+    def store(self) -> ports.Store:
+        return self.session.store
+
+    @property
+    def clock(self) -> ports.Clock:
+        return self.session.clock
+
+    def new_run_id(self) -> str:
+        return self.session.new_run_id()
+
+    def world(self, *, run: str, plan: str, slug: str, landing: str) -> World:
+        at = replace(self.session.here, env=self.environments.of(self.root, plan))
+        return replace(self.session, here=at.towards(landing)).world(run=run, plan=plan, slug=slug, landing=landing)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenedDesk:
+    """What a desk works with."""
+
+    rooms: DeskRooms
+    dispatches: ports.Dispatches
+    clock: ports.Clock
+    schedules: Schedules
+
+    def left(self) -> list[RunStarted]:
+        store = self.rooms.session.store
+        found = []
+        for row in store.unfinished():
+            facts = (fact for fact in store.events(row.id) if fact.type == "RunStarted")
+            started = next((from_json(fact.type, fact.body) for fact in facts), None)
+            if isinstance(started, RunStarted) and started.daemon:
+                found.append(started)
+        return found
+
+    def missing(self, started: RunStarted) -> tuple[str, ...]:
+        known = self.rooms.environments.of(self.rooms.root, started.plan)
+        return tuple(name for name in started.needs if name not in known)
+
+
+@contextlib.contextmanager
+def open_desk(
+    root: str, wakeup: int, *, environments: Environments, configurations: Configurations
+) -> Iterator[OpenedDesk]:
+    """The repository, open for work until the desk is closed."""
+    with (
+        here_at(Path(root), environments.own, configurations.read) as at,
+        session(at, wakeup=wakeup) as opened,
+    ):
+        yield OpenedDesk(
+            rooms=DeskRooms(session=opened, root=root, environments=environments),
+            dispatches=opened.dispatches,
+            clock=opened.clock,
+            schedules=Schedules(opened.store),
+        )
