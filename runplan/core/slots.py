@@ -7,7 +7,6 @@ forward fires at the first moment after the gap, one that comes twice when they 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from runplan.core.cron import Cron, walls
@@ -52,6 +51,8 @@ def slots_after(schedule: Schedule, *, after: datetime, zone: tzinfo, anchor: da
 
 def jitter(seed: str) -> timedelta:
     """One to five minutes in whole seconds, always the same for the same seed."""
+    from hashlib import sha256  # dear, and only round times need it
+
     number = int.from_bytes(sha256(seed.encode()).digest()[:4])
     return timedelta(seconds=JITTER_FROM_S + number % (JITTER_TO_S - JITTER_FROM_S))
 
