@@ -21,7 +21,7 @@ from runplan.adapters.control.server import CALLERS, ControlServer
 from runplan.core import control
 from runplan.core.errors import Exit, NotFound, RefusedEarly, Unreachable
 from tests.support.dispatching import until
-from tests.support.doors import SINCE, Echo, a_door
+from tests.support.doors import ROOT, SINCE, Echo, a_door
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -200,7 +200,12 @@ def _answers(path: Path) -> bool:
 def test_without_descriptors_callers_are_turned_away_and_nothing_spins(tmp_path: Path) -> None:
     """Else the listener would stay readable, and the daemon's loop would go round for ever."""
     done = subprocess.run(
-        [sys.executable, "-c", _NO_DESCRIPTORS, str(tmp_path)], capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, "-c", _NO_DESCRIPTORS, str(tmp_path)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
     )
     assert done.stdout.split() == ["turned-away", "quiet", "answered"], done.stderr
 

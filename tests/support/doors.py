@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from runplan.adapters.control.connection import Connection
     from runplan.core.control import Request
 
+#: Where a child finds this package.
+ROOT = Path(__file__).parents[2]
 SINCE = "2026-01-01T00:00:00Z"
 
 

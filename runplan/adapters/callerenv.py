@@ -1,0 +1,59 @@
+"""Says what of the caller's environment the daemon is given: with a run, and when it is started itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from runplan.adapters.agents.task import Task
+from runplan.adapters.calling import module_of
+from runplan.adapters.environment import ALLOWED, ALLOWED_PREFIXES
+from runplan.adapters.settings import OUR_PREFIX, OURS
+from runplan.core import carried
+from runplan.core.dispatch import Role
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from runplan.core.config import AgentsSettings
+
+#: Settings may be given as variables; they are the run's, not the daemon's.
+_SETTINGS = "RUNPLAN_"
+#: How the interpreter itself is set up.
+_INTERPRETER = "PYTHON"
+
+
+def for_a_run(caller: Mapping[str, str], agents: AgentsSettings) -> dict[str, str]:
+    """What travels with `start`: kept in the daemon's memory for the run, and nowhere else."""
+    names = ALLOWED.union(*(_names(agents, name, caller) for name in _cast(agents)))
+    return carried.carried(caller, names=names, prefixes=(*ALLOWED_PREFIXES, _SETTINGS), withheld=OURS)
+
+
+def for_the_daemon(caller: Mapping[str, str]) -> dict[str, str]:
+    """What a daemon is started with: no key, and no setting that would then hold for everybody's runs."""
+    prefixes = (*ALLOWED_PREFIXES, _INTERPRETER, OUR_PREFIX)
+    return carried.carried(caller, names=ALLOWED, prefixes=prefixes, withheld=OURS)
+
+
+def needed_by_a_run(sent: Mapping[str, str], agents: AgentsSettings, *, pushes: bool) -> tuple[str, ...]:
+    """The names whose loss makes the run wait; to be remembered with it, without their values."""
+    own = {name for agent in _cast(agents) for name in agents.agent(agent).env}
+    keys = {key for agent in _cast(agents) for key in getattr(module_of(agents.agent(agent).kind), "KEYS", ())}
+    return carried.needed(sent, keys=own | keys, pushes=pushes)
+
+
+def _cast(agents: AgentsSettings) -> tuple[str, ...]:
+    named = (agents.implementer, agents.verifier, agents.planner, agents.fallback)
+    return tuple(dict.fromkeys(name for name in named if name))
+
+
+def _names(agents: AgentsSettings, name: str, caller: Mapping[str, str]) -> tuple[str, ...]:
+    """The variables the agent would see of the caller's, asked as if it used the user's own configuration."""
+    table = agents.agent(name)
+    module = module_of(table.kind)
+    if not hasattr(module, "environment"):
+        return table.env
+    nowhere = Path("/nonexistent")
+    task = Task(role=Role.IMPLEMENT, phase="", cycle=1, root=nowhere, directory=nowhere)
+    _, names = module.environment(table, task, caller)
+    return (*names, *table.env)

@@ -1,0 +1,54 @@
+"""The service manager is told how the daemon is, and never waited for."""
+
+from __future__ import annotations
+
+import os
+import socket
+import uuid
+from typing import TYPE_CHECKING
+
+import pytest
+
+from runplan.adapters.sdnotify import READY, STOPPING, WATCHDOG, notify, watchdog_s
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize("abstract", [False, True])
+def test_each_word_arrives(tmp_path: Path, abstract: bool) -> None:
+    name = f"runplan-{uuid.uuid4().hex}" if abstract else str(tmp_path / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(f"\0{name}" if abstract else name)
+        env = {"NOTIFY_SOCKET": f"@{name}" if abstract else name}
+        assert notify(env, READY, "STATUS=2 runs")
+        assert notify(env, WATCHDOG)
+        assert notify(env, STOPPING)
+        assert [manager.recv(100) for _ in range(3)] == [b"READY=1\nSTATUS=2 runs", b"WATCHDOG=1", b"STOPPING=1"]
+
+
+def test_a_manager_that_does_not_listen_is_not_waited_for(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
+        answers = [notify({"NOTIFY_SOCKET": str(tmp_path / "notify")}, WATCHDOG) for _ in range(2000)]
+    assert answers[0]
+    assert not answers[-1]
+
+
+@pytest.mark.parametrize("env", [{}, {"NOTIFY_SOCKET": ""}, {"NOTIFY_SOCKET": "relative"}, {"NOTIFY_SOCKET": "/gone"}])
+def test_without_a_manager_nobody_is_told(env: dict[str, str]) -> None:
+    assert not notify(env, READY)
+
+
+@pytest.mark.parametrize(
+    ("env", "seconds"),
+    [
+        ({"WATCHDOG_USEC": "180000000"}, 180.0),
+        ({"WATCHDOG_USEC": "500000", "WATCHDOG_PID": str(os.getpid())}, 0.5),
+        ({"WATCHDOG_USEC": "500000", "WATCHDOG_PID": "1"}, 0.0),
+        ({"WATCHDOG_USEC": "soon"}, 0.0),
+        ({}, 0.0),
+    ],
+)
+def test_the_time_until_we_are_called_stuck_is_known(env: dict[str, str], seconds: float) -> None:
+    assert watchdog_s(env) == seconds

@@ -1,0 +1,108 @@
+"""What travels to the daemon is on a list; what a restart took is named, and no value is ever kept."""
+
+from __future__ import annotations
+
+import pytest
+
+from runplan.adapters import callerenv
+from runplan.adapters.environment import agent_environment
+from runplan.core import carried
+from runplan.core.config import AgentsSettings, AgentTable
+
+
+def agents(
+    implementer: str = "claude", verifier: str = "codex", *tables: AgentTable, fallback: str = ""
+) -> AgentsSettings:
+    return AgentsSettings(
+        implementer=implementer,
+        verifier=verifier,
+        planner=implementer,
+        fallback=fallback,
+        tables={table.name: table for table in tables},
+    )
+
+
+TRAVELS = """
+    PATH HOME USER SHELL LANG LC_ALL TZ TMPDIR XDG_CONFIG_HOME XDG_RUNTIME_DIR SSH_AUTH_SOCK GIT_ASKPASS GIT_SSH_COMMAND
+    GIT_CONFIG_GLOBAL ANTHROPIC_API_KEY ANTHROPIC_BASE_URL CLAUDE_CONFIG_DIR OPENAI_API_KEY CODEX_HOME https_proxy
+    VIRTUAL_ENV JAVA_HOME RUNPLAN_RUN_LANDING RUNPLAN_TESTS_COMMAND
+"""
+STAYS = """
+    GH_TOKEN GITHUB_TOKEN GITLAB_TOKEN AWS_SECRET_ACCESS_KEY GEMINI_API_KEY DATABASE_URL GIT_DIR GIT_INDEX_FILE
+    GIT_WORK_TREE LD_PRELOAD PYTHONPATH RUNPLAN_AGENT RUNPLAN_DISPATCH RUNPLAN_ROLE RUNPLAN_RUN path
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "travels"), [(name, True) for name in TRAVELS.split()] + [(name, False) for name in STAYS.split()]
+)
+def test_a_name_travels_only_when_it_is_on_the_list(name: str, travels: bool) -> None:
+    assert callerenv.for_a_run({name: "value"}, agents()) == ({name: "value"} if travels else {})
+
+
+def test_every_agent_of_the_run_gets_its_own_names() -> None:
+    local = AgentTable(name="local", kind="command", argv=("x",), env=("LOCAL_KEY",))
+    caller = {"GEMINI_API_KEY": "g", "LOCAL_KEY": "l", "ANTHROPIC_API_KEY": "a", "OPENAI_API_KEY": "o"}
+
+    sent = callerenv.for_a_run(caller, agents("local", "script", local, fallback="gemini"))
+
+    assert sent == {"GEMINI_API_KEY": "g", "LOCAL_KEY": "l"}
+
+
+def test_what_is_for_pushing_reaches_no_agent() -> None:
+    caller = dict.fromkeys(("SSH_AUTH_SOCK", "GIT_ASKPASS", "SSH_ASKPASS", "PATH"), "x")
+    sent = callerenv.for_a_run(caller, agents())
+
+    seen = agent_environment(sent, keep=tuple(sent), settings={})
+
+    assert sent == caller
+    assert set(seen) & set(caller) == {"PATH"}
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("PATH", True),
+        ("XDG_RUNTIME_DIR", True),
+        ("SSH_AUTH_SOCK", True),
+        ("PYTHONPATH", True),
+        ("RUNPLAN_TEST_POINT", True),
+        ("ANTHROPIC_API_KEY", False),
+        ("RUNPLAN_RUN_LANDING", False),
+        ("RUNPLAN_AGENT", False),
+        ("GH_TOKEN", False),
+    ],
+)
+def test_a_daemon_is_started_without_keys_and_settings(name: str, given: bool) -> None:
+    assert (name in callerenv.for_the_daemon({name: "x"})) is given
+
+
+def test_only_what_was_sent_is_needed() -> None:
+    sent = {"ANTHROPIC_API_KEY": "a", "PATH": "p", "SSH_AUTH_SOCK": "s", "OPENAI_API_KEY": ""}
+
+    assert callerenv.needed_by_a_run(sent, agents(), pushes=False) == ("ANTHROPIC_API_KEY",)
+    assert callerenv.needed_by_a_run(sent, agents(), pushes=True) == ("ANTHROPIC_API_KEY", "SSH_AUTH_SOCK")
+    assert callerenv.needed_by_a_run({}, agents(), pushes=True) == ()
+
+
+def test_what_a_table_names_is_needed_too() -> None:
+    local = AgentTable(name="local", kind="command", argv=("x",), env=("LOCAL_KEY", "OTHER"))
+
+    assert callerenv.needed_by_a_run({"LOCAL_KEY": "l"}, agents("local", "local", local), pushes=False) == (
+        "LOCAL_KEY",
+    )
+
+
+def test_after_a_restart_the_missing_are_named_in_order() -> None:
+    names = ("A_KEY", "B_KEY", "C_KEY")
+
+    assert carried.missing(names, at_hand={"B_KEY": "b", "C_KEY": ""}) == ("A_KEY", "C_KEY")
+    assert carried.missing(names, at_hand=dict.fromkeys(names, "x")) == ()
+
+
+def test_the_wait_names_what_is_missing_and_the_command_that_helps() -> None:
+    told = carried.told_missing(("A_KEY",), plan="plans/x.md")
+
+    assert told.startswith("A_KEY is not known any more")
+    assert told.endswith(": runplan resume plans/x.md")
+    assert carried.told_missing(("A_KEY", "B_KEY"), plan="x").startswith("A_KEY, B_KEY are not known")
