@@ -24,6 +24,7 @@ from runplan.adapters.shim_output import Intake
 from runplan.core.dispatch import Ending, Outcome
 from runplan.core.gauge import must_hand_over
 from runplan.core.sandbox import is_wrapped
+from runplan.core.secrets import secret_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,7 +50,8 @@ def supervise(launch: Launch, files: DispatchFiles, *, me: str, subreaper: bool)
     with _Signals() as signals:
         files.write_shim(me)
         read, rest = reader_of(launch.reader), rest_of(launch.reader, files)
-        intake = Intake(out=files.out, err=files.err, cap=launch.log_cap, read=read, rest=rest)
+        secrets = secret_values(launch.env)
+        intake = Intake(out=files.out, err=files.err, cap=launch.log_cap, read=read, rest=rest, secrets=secrets)
         try:
             agent, out, err = _start(launch)
         except (OSError, ValueError) as error:

@@ -6,11 +6,13 @@ import contextlib
 import os
 from typing import TYPE_CHECKING
 
-from runplan.core.agentevents import AgentEvent, Unread
-from runplan.core.tally import Folding, Tally
+from runplan.core.agentevents import AgentEvent, Finished, Message, Retrying, ToolUsed, Trouble, Unread
+from runplan.core.redaction import Redactor, overlap, redacted_end
+from runplan.core.secrets import LONGEST, redacted
+from runplan.core.tally import MESSAGE_TAIL, Folding, Tally
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
     from pathlib import Path
 
     Reader = Callable[[bytes], tuple[AgentEvent, ...]]
@@ -29,36 +31,49 @@ MISREAD = (ArithmeticError, AssertionError, AttributeError, LookupError, Runtime
 
 
 class CappedLog:
-    """A log file of at most `cap` bytes: the head as it comes, the tail when it is closed, a line between them."""
+    """A log file of at most `cap` bytes: the head as it comes, the tail when it is closed, a line between them.
 
-    def __init__(self, path: Path, *, cap: int) -> None:
+    Secrets are taken out of what is written, and of nothing else: most of a long output is dropped.
+    """
+
+    def __init__(self, path: Path, *, cap: int, secrets: Collection[str] = ()) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
         self._tail_size = min(LOG_TAIL, cap // 2)
         self._room = cap - self._tail_size
+        self._secrets = secrets
+        self._redactor = Redactor(secrets)
+        self._overlap = overlap(secrets)
         self._tail = bytearray()
         self._dropped = 0
         self.size = 0  #: bytes taken in
 
     def write(self, chunk: bytes) -> None:
         self.size += len(chunk)
-        head, rest = chunk[: self._room], chunk[self._room :]
-        self._room -= len(head)
-        self._put(head)
-        self._tail += rest
-        if len(self._tail) > 2 * self._tail_size:
-            self._trim()
+        if self._room:
+            self._fill(self._redactor.feed(chunk))
+        else:
+            self._tail += chunk
+        if len(self._tail) > 2 * (self._tail_size + self._overlap):
+            surplus = len(self._tail) - self._tail_size - self._overlap
+            self._dropped += surplus
+            del self._tail[:surplus]
 
     def close(self) -> None:
-        self._trim()
+        if self._room:
+            self._fill(self._redactor.finish())
+        tail = redacted_end(bytes(self._tail), self._secrets, size=self._tail_size)
+        self._dropped += max(0, len(self._tail) - self._tail_size)
         if self._dropped:
             self._put(f"\n[runplan: {self._dropped} bytes left out]\n".encode())
-        self._put(bytes(self._tail))
+        self._put(tail)
         os.close(self._file)
 
-    def _trim(self) -> None:
-        surplus = max(0, len(self._tail) - self._tail_size)
-        self._dropped += surplus
-        del self._tail[:surplus]
+    def _fill(self, said: bytes) -> None:
+        head, rest = said[: self._room], said[self._room :]
+        self._room -= len(head)
+        self._put(head)
+        if not self._room:
+            self._tail += rest + self._redactor.take_rest()
 
     def _put(self, data: bytes) -> None:
         # A full disk costs the log, not the agent's work: the pipe must go on being read.
@@ -107,8 +122,9 @@ class Lines:
 class Harvest:
     """What the lines told; a line that its reader cannot stomach is one of an unknown form."""
 
-    def __init__(self, read: Reader) -> None:
+    def __init__(self, read: Reader, *, secrets: Collection[str] = ()) -> None:
         self._read = read
+        self._secrets = secrets
         self._folding = Folding()
 
     def take(self, line: bytes) -> None:
@@ -121,11 +137,13 @@ class Harvest:
     def take_events(self, events: tuple[AgentEvent, ...]) -> None:
         """Add what was told elsewhere than in a line."""
         for event in events:
-            self._folding.take(event)
+            self._folding.take(event if isinstance(event, Message) else without_secrets(event, self._secrets))
 
     @property
     def message(self) -> str:
-        return self._folding.message
+        """Its end, without secrets; where it was cut, half of one may stand."""
+        said = self._folding.message
+        return redacted(said if len(said) < MESSAGE_TAIL else said[LONGEST:], self._secrets)
 
     @property
     def events(self) -> tuple[AgentEvent, ...]:
@@ -141,19 +159,43 @@ class Harvest:
         return self._folding.tally
 
 
+def without_secrets(event: AgentEvent, secrets: Collection[str]) -> AgentEvent:
+    """The same event, fit to be written down."""
+    match event:
+        case Trouble(kind=kind, words=words, resets=resets):
+            return Trouble(kind=kind, words=redacted(words, secrets), resets=resets)
+        case Finished(ok=ok, words=words):
+            return Finished(ok=ok, words=redacted(words, secrets))
+        case Retrying(words=words):
+            return Retrying(words=redacted(words, secrets))
+        case ToolUsed(tool=tool, path=path, denied=denied):
+            return ToolUsed(tool=redacted(tool, secrets), path=redacted(path, secrets), denied=denied)
+        case _:
+            return event
+
+
 class Intake:
     """All that comes out of one agent: standard output is logged and read, standard error is logged.
 
-    `rest` is asked at the end for what the agent told elsewhere.
+    `rest` is asked at the end for what the agent told elsewhere; `secrets` are words that must not be written down.
     """
 
     def __init__(
-        self, *, out: Path, err: Path, cap: int, read: Reader, rest: Callable[[], tuple[AgentEvent, ...]] = tuple
+        self,
+        *,
+        out: Path,
+        err: Path,
+        cap: int,
+        read: Reader,
+        rest: Callable[[], tuple[AgentEvent, ...]] = tuple,
+        secrets: Collection[str] = (),
     ) -> None:
-        self.harvest = Harvest(read)
+        self.harvest = Harvest(read, secrets=secrets)
         self._lines = Lines(self.harvest.take)
-        self._out = CappedLog(out, cap=cap)
-        self._err = CappedLog(err, cap=cap)
+        self._out = CappedLog(out, cap=cap, secrets=secrets)
+        self._err = CappedLog(err, cap=cap, secrets=secrets)
+        self._secrets = secrets
+        self._errors_kept = ERROR_TAIL + overlap(secrets)
         self._last_error = b""
         self._rest = rest
 
@@ -163,7 +205,7 @@ class Intake:
 
     def take_err(self, chunk: bytes) -> None:
         self._err.write(chunk)
-        self._last_error = (self._last_error + chunk[-ERROR_TAIL:])[-ERROR_TAIL:]
+        self._last_error = (self._last_error + chunk[-self._errors_kept :])[-self._errors_kept :]
 
     def finish(self) -> None:
         self._lines.finish()
@@ -175,7 +217,7 @@ class Intake:
     @property
     def error(self) -> str:
         """The end of standard error."""
-        return self._last_error.decode(errors="replace")
+        return redacted_end(self._last_error, self._secrets, size=ERROR_TAIL).decode(errors="replace")
 
     @property
     def size(self) -> int:

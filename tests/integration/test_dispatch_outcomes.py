@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from pathlib import Path
@@ -11,8 +12,9 @@ import pytest
 
 from runplan.adapters.shim_output import LOG_TAIL
 from runplan.core.dispatch import Ending, NeverStarted, Running
-from runplan.core.tally import MESSAGE_TAIL
 from runplan.core.errors import Unreachable
+from runplan.core.secrets import LONGEST
+from runplan.core.tally import MESSAGE_TAIL
 from tests.support.dispatching import Stage, stage, until
 
 if TYPE_CHECKING:
@@ -99,7 +101,7 @@ def test_a_long_log_keeps_its_head_and_its_tail_and_says_what_was_left_out(on: S
     assert f"\n[runplan: {total - cap} bytes left out]\n".encode() in log
     assert cap <= len(log) < cap + 100
     assert outcome.message.endswith("x\nlast\n")
-    assert len(outcome.message) == MESSAGE_TAIL
+    assert len(outcome.message) == MESSAGE_TAIL - LONGEST
 
 
 def test_64_megabytes_of_output_take_the_shim_less_than_60_megabytes_of_memory(on: Stage) -> None:
@@ -185,3 +187,18 @@ def test_modules_of_the_repository_are_not_taken_for_the_library(
     monkeypatch.chdir(tmp_path)
     with stage(tmp_path) as on:
         assert on.outcome(on.start(sys.executable, "-I", "-S", "-c", "print(1)")).message == "1\n"
+
+
+def test_the_values_of_secret_variables_are_in_nothing_that_is_written(on: Stage) -> None:
+    secret = "hunter2-hunter2"
+    dispatch = on.sh(
+        'printf "it is hunter2"; sleep 0.02; echo "-hunter2, so"; echo "$API_KEY" >&2; echo "$PLAIN"; exit 3',
+        env={"PATH": os.environ["PATH"], "API_KEY": secret, "PLAIN": "plain-words"},
+    )
+
+    outcome = on.outcome(dispatch)
+
+    assert outcome.message == "it is [redacted], so\nplain-words\n"
+    assert outcome.error == "[redacted]\n"
+    directory = on.dispatches.directory(dispatch)
+    assert {path.name for path in directory.iterdir() if secret.encode() in path.read_bytes()} == set()

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runplan.adapters.agents import command, script
-from runplan.adapters.shim_output import ERROR_TAIL, LONGEST_LINE, Harvest, Intake, Lines
+from runplan.adapters.shim_output import ERROR_TAIL, LOG_TAIL, LONGEST_LINE, CappedLog, Harvest, Intake, Lines
+from runplan.core.agentevents import Finished, Retrying, Trouble, TroubleKind
 from runplan.core.dispatch import AgentEvent, Message, Spent, ToolUsed, Usage
+from runplan.core.secrets import LONGEST
 from runplan.core.tally import MESSAGE_TAIL, MOST_TOOLS
 
 if TYPE_CHECKING:
@@ -53,7 +55,7 @@ def test_the_end_of_the_message_is_kept() -> None:
         harvest.take(b"%0999d" % number)
     harvest.take(b"last")
 
-    assert len(harvest.message) == MESSAGE_TAIL
+    assert len(harvest.message) == MESSAGE_TAIL - LONGEST
     assert harvest.message.endswith(f"{number:0999d}\nlast\n")
 
 
@@ -139,3 +141,70 @@ def test_what_is_told_elsewhere_is_asked_for_at_the_end_and_may_fail(tmp_path: P
 )
 def test_the_script_agents_lines_are_read(line: bytes, event: AgentEvent) -> None:
     assert script.read(line) == (event,)
+
+
+# --- secrets ----------------------------------------------------------------------------------------------
+
+SECRET = "hunter2-hunter2-0123456789"
+
+
+@pytest.mark.parametrize("cap", [64, 1000, 40_000, LOG_TAIL * 3])
+@pytest.mark.parametrize("size", [1, 7, 4096])
+def test_no_log_holds_a_secret_or_half_of_one_however_it_comes_and_wherever_it_is_capped(
+    tmp_path: Path, cap: int, size: int
+) -> None:
+    said = f"a line and {SECRET} in it\n".encode() * (1 + 60_000 // (40 if size > 1 else 400))
+    log = CappedLog(tmp_path / "log", cap=cap, secrets=(SECRET,))
+    for at in range(0, len(said), size):
+        log.write(said[at : at + size])
+    log.close()
+
+    kept = (tmp_path / "log").read_text()
+    assert not any(half in kept for half in (SECRET[:12], SECRET[-12:]))
+    assert "[redacted] in it\n" in kept or cap < 1000
+    assert len(kept) <= cap + 100
+
+
+def test_a_secret_across_the_end_of_the_head_is_in_neither_part(tmp_path: Path) -> None:
+    for before in range(470, 530, 3):
+        log = CappedLog(tmp_path / "log", cap=1000, secrets=(SECRET,))
+        log.write(b"." * before + SECRET.encode() + b"." * 20_000)
+        log.close()
+
+        kept = (tmp_path / "log").read_text()
+        assert not any(SECRET[at : at + 6] in kept for at in range(len(SECRET) - 6)), before
+
+
+def test_what_was_told_is_kept_without_secrets(tmp_path: Path) -> None:
+    told: list[AgentEvent] = [
+        Message(text=f"it is {SECRET[:9]}"),
+        Message(text=f"{SECRET[9:]}, you know"),
+        ToolUsed(tool="bash", path=f"curl -H {SECRET}"),
+        ToolUsed(tool=SECRET, denied=True),
+        Trouble(kind=TroubleKind.AUTH, words=f"bad key {SECRET}", resets=3.0),
+        Finished(ok=False, words=f"bad key {SECRET}"),
+        Retrying(words=f"with {SECRET}"),
+    ]
+    intake = Intake(
+        out=tmp_path / "out",
+        err=tmp_path / "err",
+        cap=1000,
+        read=lambda line: tuple(told) if line == b"x" else (),
+        secrets=(SECRET,),
+    )
+    intake.take_out(b"x\n")
+    intake.take_err(SECRET.encode() + b"." * (ERROR_TAIL - 9))
+    intake.finish()
+
+    harvest = intake.harvest
+    assert harvest.message == "it is [redacted], you know"
+    assert SECRET[-9:] not in repr((harvest.events, harvest.tally, intake.error))
+    assert harvest.tally.troubles == (Trouble(kind=TroubleKind.AUTH, words="bad key [redacted]", resets=3.0),)
+    assert harvest.events == (ToolUsed(tool="bash", path="curl -H [redacted]"),)
+
+
+def test_a_message_that_was_cut_does_not_begin_with_half_a_secret() -> None:
+    harvest = Harvest(command.read, secrets=(SECRET,))
+    harvest.take(SECRET.encode() + b"." * (MESSAGE_TAIL - 10))
+
+    assert SECRET[-9:] not in harvest.message
