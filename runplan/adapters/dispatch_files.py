@@ -157,10 +157,14 @@ def read_plain(path: Path, *, largest: int = LARGEST) -> str | None:
 
 
 def _publish(path: Path, record: Mapping[str, object], *, sync: bool) -> None:
+    publish(path, json.dumps(record).encode(), sync=sync)
+
+
+def publish(path: Path, content: bytes, *, sync: bool) -> None:
     """Write the file whole or not at all."""
     draft = f"{path}.new"
     with open(draft, "wb") as file:
-        file.write(json.dumps(record).encode())
+        file.write(content)
         if sync:
             file.flush()
             os.fsync(file.fileno())

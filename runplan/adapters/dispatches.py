@@ -12,11 +12,11 @@ import struct
 import subprocess
 import sys
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from runplan.adapters import processes
-from runplan.adapters.dispatch_files import DispatchFiles, directory_name, read_plain
+from runplan.adapters.dispatch_files import DispatchFiles, directory_name, publish, read_plain
 from runplan.core.dispatch import NeverStarted, Running
 from runplan.core.errors import Unreachable
 
@@ -93,7 +93,10 @@ class Dispatches:
     def start(self, launch: Launch) -> None:
         """Start the process under a shim and return as soon as that runs; an id is started once."""
         files = DispatchFiles(self.directory(launch.id))
-        text = json.dumps({"launch": asdict(launch), "directory": str(files.directory)}).encode()
+        for name, content in launch.files:
+            publish(files.directory / name, content.encode("utf-8", "surrogateescape"), sync=True)
+        asked = asdict(replace(launch, files=()))
+        text = json.dumps({"launch": asked, "directory": str(files.directory)}).encode()
         for _ in range(2):
             lock = _take_lock(files, launch.id)
             try:

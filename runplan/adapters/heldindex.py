@@ -114,8 +114,14 @@ class HeldIndex:
             shutil.copy2(self._index, self._copy)
 
     def will_write(self) -> None:
-        """Note that from here on files of the checkout change."""
+        """Note, on the disk, that from here on files of the checkout change."""
         os.write(self.fd, _WRITING)
+        os.fsync(self.fd)
+        directory = os.open(self._note.parent, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
         self.writing = True
 
     def install(self) -> None:

@@ -58,6 +58,7 @@ class Launch:
     tokens: int = 0  #: what it may use, sent and received; 0 = no limit
     usd: float = 0.0  #: likewise
     prompt: int = 0  #: characters of the prompt, which an estimate of its context has to count
+    files: tuple[tuple[str, str], ...] = ()  #: (name, text) to be on the disk, beside its logs, before it runs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

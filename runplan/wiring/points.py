@@ -31,6 +31,7 @@ EFFECTS: dict[str, frozenset[str]] = {
     "Guard": frozenset({"restore"}),
     "Dispatches": frozenset({"start", "end", "sweep", "wait"}),  # to wait is to let others act
     "Agents": frozenset(),
+    "Log": frozenset(),
     "Claims": frozenset({"take_plan", "take_issue", "release"}),
 }
 #: What only looks, makes a value, or takes what dies with the process.
@@ -45,6 +46,7 @@ READS: dict[str, frozenset[str]] = {
     "Guard": frozenset({"stamp", "compare", "checkout"}),
     "Dispatches": frozenset({"directory", "read", "standing"}),  # a directory is made, and made again
     "Agents": frozenset({"launch", "command", "version", "profile"}),
+    "Log": frozenset({"bind", "error", "info", "warning"}),  # nothing is read from it again
     "Claims": frozenset({"me", "landing_lock"}),
 }
 PATIENCE_S = 20.0

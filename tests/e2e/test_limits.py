@@ -226,6 +226,38 @@ def test_an_agent_that_used_up_its_turns_hands_over_as_well(project: Project, tm
     assert len(of(project, "HandedOver")) == 1
 
 
+@pytest.mark.parametrize(
+    "point",
+    [
+        "HandOver.begin",
+        "Worktrees.commit_leftovers.after",
+        "HandOver.HandedOver.before",
+        "HandOver.HandedOver.after",
+        "Start.DispatchStarted.after#2",
+    ],
+)
+def test_a_hand_over_killed_at_any_point_is_handed_over_once(project: Project, tmp_path: Path, point: str) -> None:
+    first = once(tmp_path, "full", 'write = "a.txt"\ntext = "a\\n"', FULL, "sleep = 60")
+    project.agent(steps(*first, 'write = "b.txt"\ntext = "b\\n"'))
+    killed = project.start("1", "auto", RUNPLAN_TEST_KILL=point)
+    assert killed.code == -9, killed.err
+    again = project.runplan("retry", "X")
+    assert again.code == 0, again.err
+    assert len(of(project, "HandedOver")) == 1
+    assert (project.show("main:a.txt"), project.show("main:b.txt")) == ("a", "b")
+    assert project.leftovers() == []
+
+
+@pytest.mark.parametrize("point", ["Await.AgentLimited.before", "Await.AgentLimited.after", "Start.Paused.after"])
+def test_a_wait_killed_at_any_point_is_still_waited_out(project: Project, tmp_path: Path, point: str) -> None:
+    project.agent(steps(*once(tmp_path, "limit", LIMIT, "exit = 1"), 'write = "1.txt"'))
+    killed = project.start("1", "auto", RUNPLAN_TEST_KILL=point)
+    assert killed.code == -9, killed.err
+    again = project.runplan("retry", "X")
+    assert again.code == 0, again.err
+    assert project.leftovers() == []
+
+
 # --- the brake ----------------------------------------------------------------------------------------
 
 

@@ -37,7 +37,7 @@ def test_the_tables_speak_of_no_port_that_is_not_there() -> None:
     assert set(points.EFFECTS) == set(points.READS) == set(PORTS)
 
 
-#: Actions that no scene of the matrix leads to, because a played agent runs into no limit.
+#: Actions that no scene of the matrix leads to: its agents run into no limit. tests/e2e/test_limits.py kills in them.
 NOT_VISITED = {"HandOver", "Sleep"}
 
 

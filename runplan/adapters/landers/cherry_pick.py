@@ -197,8 +197,8 @@ class CherryPick:
             if ran.code == 0:
                 git.run("update-index", "-q", "--refresh", env=held.env, ok=(0, 1))
                 held.install()
-            elif git.run("diff-index", "--cached", "--quiet", landing.old, env=held.env, ok=_ANY).code == 0:
-                # Nobody changed it, git just could not: given back like this, it would be a staged revert.
+            elif git.run("diff-index", "--cached", "--quiet", landing.old, env=held.env, ok=_ANY).code != 1:
+                # Nobody is seen to have changed it, git just could not: given back, it would be a staged revert.
                 raise GitFailed(failure(("read-tree",), ran, held.checkout.root))
         elif not self.observe(landing):
             undo(git, held, self._changes(landing))

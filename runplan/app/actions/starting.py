@@ -121,7 +121,6 @@ def _agent(action: Start, phase: PhaseRun, world: World, id: str, path: Path, se
     prompt.write_text(asked, encoding="utf-8", errors="surrogateescape")
     # Whoever is interrupted has not come to write a return of its own.
     (directory / "return.json").write_text(IN_PROGRESS, encoding="utf-8")
-    (directory / "guard.json").write_text(json.dumps(world.guard.stamp()), encoding="utf-8")
     argv, env, reader = world.agents.launch(
         sent.agent,
         dispatch=id,
@@ -144,6 +143,7 @@ def _agent(action: Start, phase: PhaseRun, world: World, id: str, path: Path, se
         tokens=sent.left.tokens,
         usd=sent.left.usd,
         prompt=len(asked),
+        files=(("guard.json", json.dumps(world.guard.stamp())),),
     )
 
 
