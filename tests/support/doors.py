@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from runplan.adapters import singleton
 from runplan.adapters.control.server import ControlServer
 from runplan.adapters.places import socket_path, state_directory
+from runplan.core.control import Hello
 from runplan.core.errors import NotFound
 
 if TYPE_CHECKING:
@@ -104,6 +105,8 @@ def main(version: str, *words: str) -> int:
         sys.stderr.write(f"{held}\n")
         return 0
     with held, ControlServer(echo, path=socket_path(env), held=held) as server:
+        if "foreign" in words:
+            server._hello = Hello(version=version, pid=os.getpid(), since=SINCE, speaks=(7,))
         told = f"{Path.cwd()} {os.getsid(0) == os.getpid()} {sorted(env)}"
         (state_directory(env) / "told").write_text(told, encoding="utf-8")
         serve(server, lambda: stopped or (echo.drained and "stays" not in words))

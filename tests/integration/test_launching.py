@@ -1,0 +1,160 @@
+"""A daemon is there when it is needed: one, of this version or a later one that understands us."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from runplan.adapters import launching, processes, singleton
+from runplan.adapters.control.client import Client, find_socket
+from runplan.adapters.places import state_directory
+from runplan.adapters.processtable import this_table
+from runplan.core.errors import RefusedEarly, Unreachable
+from tests.support.dispatching import stage, until
+from tests.support.doors import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from runplan.core.control import Hello
+
+Env = dict[str, str]
+
+
+def argv(version: str, *words: str) -> list[str]:
+    return [sys.executable, "-m", "tests.support.doors", version, *words]
+
+
+@pytest.fixture
+def env(tmp_path: Path) -> Iterator[Env]:
+    made = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "ANTHROPIC_API_KEY": "secret"}
+    yield made
+    if found := singleton.holder(state_directory(made)):
+        os.kill(found.pid, signal.SIGTERM)
+        until(lambda: processes.identity(found.pid) is None)
+
+
+def reach(env: Env, version: str, *words: str) -> Hello:
+    """Who answers a caller of this version."""
+    with launching.reach(env, version=version, argv=argv(version, *words), ready_s=20, drain_s=0.5) as client:
+        assert client.call("status")["verb"] == "status"
+        return client.hello
+
+
+def test_a_daemon_is_started_where_none_runs_and_found_by_the_next(env: Env) -> None:
+    first = reach(env, "0.1.0")
+
+    assert first.version == "0.1.0"
+    assert reach(env, "0.1.0") == first
+
+
+def test_it_is_held_by_no_terminal_and_given_no_key(env: Env) -> None:
+    reach(env, "0.1.0")
+
+    told = (state_directory(env) / "told").read_text()
+
+    assert told.startswith("/ True ")
+    assert "'PATH'" in told
+    assert "ANTHROPIC_API_KEY" not in told
+
+
+def test_it_outlives_whoever_started_it(env: Env) -> None:
+    code = (
+        "from runplan.adapters import launching; import json, sys; "
+        f"print(launching.reach({env!r}, argv={argv('0.1.0')!r}).hello.pid)"
+    )
+    started = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+
+    with Client(find_socket(env)) as client:
+        assert client.hello.pid == int(started.stdout)
+
+
+def test_an_older_daemon_drains_and_hands_over(env: Env) -> None:
+    old = reach(env, "0.1.0")
+
+    new = reach(env, "0.2.0")
+
+    assert new.version == "0.2.0"
+    assert new.pid != old.pid
+    assert processes.identity(old.pid) is None
+
+
+def test_a_newer_daemon_that_understands_us_is_used(env: Env) -> None:
+    newer = reach(env, "0.2.0")
+
+    assert reach(env, "0.1.0") == newer
+
+
+def test_a_newer_daemon_that_does_not_understand_us_is_left_alone(env: Env) -> None:
+    pid = reach(env, "0.2.0", "foreign").pid
+
+    with pytest.raises(RefusedEarly, match=rf"a newer daemon runs \(runplan 0.2.0, process {pid}\).*kill {pid}"):
+        launching.reach(env, version="0.1.0")
+    assert processes.identity(pid)
+
+
+def test_an_older_daemon_that_does_not_go_is_told_of_and_not_doubled(env: Env) -> None:
+    old = reach(env, "0.1.0", "stays")
+
+    with pytest.raises(Unreachable, match=f"process {old.pid}\\) still finishes something"):
+        reach(env, "0.2.0")
+    with Client(find_socket(env)) as client:
+        assert client.hello == old
+
+
+def test_a_daemon_that_breaks_is_told_with_its_last_words(env: Env) -> None:
+    with pytest.raises(
+        Unreachable, match="ended with code 1; its last words: ModuleNotFoundError: no module named eng"
+    ):
+        reach(env, "0.1.0", "fails")
+
+
+def test_a_daemon_that_never_answers_is_not_waited_for_for_ever(env: Env) -> None:
+    with pytest.raises(
+        Unreachable, match=r"did not answer within 1 s; its last words: thinking; all of them: .*/daemon\.out"
+    ):
+        launching.reach(env, argv=argv("0.1.0", "mute"), ready_s=1)
+    (left,) = [one for one in this_table().processes() if _is_mute(one.pid, env)]
+    os.kill(left.pid, signal.SIGKILL)
+
+
+def _is_mute(pid: int, env: Env) -> bool:
+    table = this_table()
+    return "mute" in table.command(pid) and table.variable(pid, "HOME") == env["HOME"]
+
+
+def test_its_output_does_not_grow_for_ever(env: Env) -> None:
+    output = state_directory(env) / launching.OUTPUT
+    output.parent.mkdir(parents=True)
+    output.write_bytes(b"x" * (launching.LARGEST_OUTPUT + 1))
+
+    reach(env, "0.1.0")
+
+    assert output.stat().st_size < 1000
+
+
+def test_many_who_start_one_at_once_reach_the_same(env: Env) -> None:
+    code = f"from runplan.adapters import launching; print(launching.reach({env!r}, argv={argv('0.1.0')!r}).hello.pid)"
+    many = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(3)]
+
+    told = {one.communicate(timeout=60)[0] for one in many}
+
+    assert len(told) == 1
+    assert all(one.returncode == 0 for one in many)
+
+
+def test_no_daemon_is_started_from_inside_an_agent(env: Env, tmp_path: Path) -> None:
+    """Not even by one that cleared its environment: it would act for everybody."""
+    code = f"from runplan.adapters import launching; launching.reach({env!r}, argv={argv('0.1.0')!r})"
+    (tmp_path / "launch.py").write_text(code)
+    with stage(tmp_path) as on_stage:
+        dispatch = on_stage.sh(f"env -i {sys.executable} {tmp_path}/launch.py")
+        assert on_stage.outcome(dispatch).code == 1
+        assert b"no daemon is started from inside an agent" in on_stage.err(dispatch)
+    assert singleton.holder(state_directory(env)) is None
