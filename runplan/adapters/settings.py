@@ -21,10 +21,14 @@ if TYPE_CHECKING:
 #: Where a repository keeps its settings; the first that exists is read.
 FILES = ("runplan.toml", "config/runplan.toml")
 
-#: What runplan itself sets for agents (docs/agents.md) or reads in tests; these are no settings.
+#: What runplan itself sets for agents (docs/agents.md) and for whoever is notified (docs/configuration.md), or reads
+#: in tests; these are no settings.
 OURS = frozenset(
     f"RUNPLAN_{name}"
-    for name in ("ROLE", "PLAN", "PHASE", "RUN", "ATTEMPT", "PROMPT", "RETURN", "AGENT", "DISPATCH", "CYCLE")
+    for name in (
+        *("ROLE", "PLAN", "PHASE", "RUN", "ATTEMPT", "PROMPT", "RETURN", "AGENT", "DISPATCH", "CYCLE"),
+        *("NOTICE", "REASON", "TITLE", "TEXT", "COMMAND", "REPOSITORY"),
+    )
 )
 OUR_PREFIX = "RUNPLAN_TEST_"
 
@@ -42,6 +46,13 @@ def load(root: Path, *, env: Mapping[str, str], flags: Mapping[str, object]) -> 
     settled = settle(layers)
     _check_zone(settled)
     return settled
+
+
+def load_user(env: Mapping[str, str]) -> Settings:
+    """What the user has set for all repositories; variables that tests and callers set are a run's, not the user's."""
+    user = user_file(env)
+    layers = [Layer(origin=str(user), values=_toml(user, str(user)))] if user.is_file() else []
+    return settle(layers).settings
 
 
 def user_file(env: Mapping[str, str]) -> Path:

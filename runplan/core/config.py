@@ -103,11 +103,29 @@ class LimitSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DaemonSettings:
+    """How much is done at once."""
+
+    max_parallel: int
+    max_parallel_repository: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PathSettings:
     """Where things lie, relative to the repository."""
 
     plans: str
     reports: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotifySettings:
+    """How a person is told of what became of runs; "" and False are ways that are not gone."""
+
+    command: str = ""
+    webhook: str = ""
+    desktop: bool = False
+    on: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +136,9 @@ class Settings:
     agents: AgentsSettings
     tests: CheckSettings
     limits: LimitSettings
+    daemon: DaemonSettings
     paths: PathSettings
+    notify: NotifySettings = NotifySettings()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +174,9 @@ def settle(layers: Sequence[Layer]) -> Settled:
         agents=AgentsSettings(**fields["agents"], tables=tables),
         tests=CheckSettings(**fields["tests"]),
         limits=LimitSettings(**fields["limits"]),
+        daemon=DaemonSettings(**fields["daemon"]),
         paths=PathSettings(**fields["paths"]),
+        notify=NotifySettings(**fields["notify"]),
     )
     return Settled(settings=settings, values=values, origins=origins)
 

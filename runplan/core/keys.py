@@ -19,6 +19,7 @@ KINDS = ("claude", "codex", "gemini", "opencode", "qwen", "aider", "mini", "comm
 
 LANDINGS = ("cherry-pick", "pr", "direct")
 SANDBOXES = ("none", "bwrap")
+NOTICES = ("done", "failed", "waiting")
 
 
 # A tuple, since every reading verb imports it: a dataclass takes four times as long to make.
@@ -249,6 +250,22 @@ KEYS: tuple[Key, ...] = (
     *_budget("phase_", "a phase may use, over all its agents and attempts"),
     *_budget("plan_", "a plan may use, over all its runs"),
     *_budget("day_", "all plans of the repository may use per day of run.timezone"),
+    Key(
+        section="daemon",
+        name="max_parallel",
+        shape=Shape.COUNT,
+        default=4,
+        rule=values.at_least_one,
+        why="runs at work at once on this host; from the user's file",
+    ),
+    Key(
+        section="daemon",
+        name="max_parallel_repository",
+        shape=Shape.COUNT,
+        default=3,
+        rule=values.at_least_one,
+        why="runs at work at once in one repository; from the user's file",
+    ),
     Key(section="paths", name="plans", default="plans", rule=values.inside, why="where plans lie"),
     Key(
         section="paths",
@@ -256,6 +273,26 @@ KEYS: tuple[Key, ...] = (
         default="reports",
         rule=values.inside,
         why="where reports are written",
+    ),
+    Key(
+        section="notify",
+        name="command",
+        default="",
+        why="command that tells you; facts in RUNPLAN_* and as JSON on its input",
+    ),
+    Key(
+        section="notify", name="webhook", default="", rule=values.web_address, why="address that is sent the same JSON"
+    ),
+    Key(
+        section="notify", name="desktop", shape=Shape.FLAG, default=False, why="show it on the desktop of this machine"
+    ),
+    Key(
+        section="notify",
+        name="on",
+        shape=Shape.LIST,
+        default=NOTICES,
+        rule=values.all_of(NOTICES),
+        why="what you are told: runs that are done, have failed, or are waiting for you",
     ),
 )
 

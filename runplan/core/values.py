@@ -109,6 +109,10 @@ _SHAPED: dict[Shape, Callable[[object], Any]] = {
 # --- rules: what is wrong with a typed value, or "" ----------------------------------------------------
 
 
+def at_least_one(value: int) -> str:
+    return "" if value >= 1 else "must be 1 or more"
+
+
 def not_negative(value: float) -> str:
     return "" if 0 <= value < float("inf") else f"must be 0 or more, not {value}"
 
@@ -142,6 +146,22 @@ def all_inside(values: tuple[str, ...]) -> str:
 def all_absolute(values: tuple[str, ...]) -> str:
     loose = next((value for value in values if not value.startswith(("/", "~/"))), "")
     return f"paths begin with / or ~/, not {loose!r}" if loose else ""
+
+
+def all_of(words: tuple[str, ...]) -> Callable[[tuple[str, ...]], str]:
+    """Lists of these words only."""
+
+    def rule(values: tuple[str, ...]) -> str:
+        stray = next((value for value in values if value not in words), "")
+        return f"may hold {', '.join(words)}, not {stray!r}" if stray else ""
+
+    return rule
+
+
+def web_address(value: str) -> str:
+    if not value or re.fullmatch(r"https?://[^\s/]+(?:/\S*)?", value):
+        return ""
+    return "must begin with https:// or http:// and a host"
 
 
 def pattern(value: str) -> str:

@@ -60,6 +60,8 @@ def test_init_sets_what_was_found_and_leaves_the_rest_commented() -> None:
         "tests": {"command": "make test"},
         "limits": {},
         "paths": {},
+        "daemon": {},
+        "notify": {},
     }
     assert '# landing = "cherry-pick"' in text
     settle([Layer(origin="runplan.toml", values=tomllib.loads(text))])

@@ -1,0 +1,177 @@
+"""Tells people what became of runs: by a command of theirs, a webhook, or on the desktop; no run ever waits for it."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import urllib.request
+from collections import deque
+from shutil import which
+from typing import TYPE_CHECKING
+
+from runplan.adapters.settings import environment
+from runplan.core import notices
+from runplan.core.secrets import redacted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from runplan import ports
+    from runplan.core.config import NotifySettings
+    from runplan.core.notices import Notice
+
+WEBHOOK_S = 10.0
+COMMAND_S = 30.0
+DESKTOP_S = 5.0
+
+#: As many may wait to be sent; a person does not read more, and a dead webhook takes its time for each.
+MOST_WAITING = 100
+LAST_WORDS = 300
+
+_APPLE = ("on run argv", "display notification (item 2 of argv) with title (item 1 of argv)", "end run")
+
+
+class Refused(Exception):
+    """It was not sent, for this reason."""
+
+
+class Notifier:
+    """May be called from any thread; its own lives only while there is something to send."""
+
+    def __init__(
+        self,
+        settings: NotifySettings,
+        log: ports.Log,
+        *,
+        env: Mapping[str, str] | None = None,
+        command_s: float = COMMAND_S,
+        webhook_s: float = WEBHOOK_S,
+    ) -> None:
+        self._settings = settings
+        self._log = log
+        self._env = dict(env if env is not None else environment())
+        self._command_s = command_s
+        self._webhook_s = webhook_s
+        self._waiting: deque[Notice] = deque()
+        self._changed = threading.Condition()
+        self._worker: threading.Thread | None = None
+        self._failing: set[str] = set()  #: ways whose failure is in the log already
+
+    def send(self, notice: Notice) -> None:
+        """Send it soon, if the person wants to know of such things; returns at once."""
+        ways = self._ways()
+        if not ways or notice.kind not in self._settings.on:
+            return
+        with self._changed:
+            full = len(self._waiting) >= MOST_WAITING
+            if not full:
+                self._waiting.append(notice)
+                self._wake()
+        if full:
+            self._fail("queue", notice, f"{MOST_WAITING} notices wait already")
+
+    def flush(self, *, within_s: float) -> bool:
+        """Wait until everything is sent; False when the time was up before."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._worker is None, within_s)
+
+    def _wake(self) -> None:
+        if self._worker is not None:
+            return
+        # A daemon's thread: the process may end without it.
+        self._worker = threading.Thread(target=self._work, name="runplan-notify", daemon=True)
+        try:
+            self._worker.start()
+        except RuntimeError:  # no thread is to be had now: the next notice tries again
+            self._worker = None
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                if not self._waiting:
+                    self._worker = None
+                    self._changed.notify_all()
+                    return
+                notice = self._waiting.popleft()
+            for way, go in self._ways().items():
+                self._try(way, go, notice)
+
+    def _try(self, way: str, go: Callable[[Notice], None], notice: Notice) -> None:
+        try:
+            go(notice)
+        except Refused as error:
+            self._fail(way, notice, str(error))
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            # ValueError: an address or a word that cannot be sent, such as a NUL in an argument.
+            self._fail(way, notice, f"{type(error).__name__}: {error}")
+        else:
+            self._failing.discard(way)
+
+    def _fail(self, way: str, notice: Notice, why: str) -> None:
+        """Once, until it has gone well again."""
+        if way not in self._failing:
+            self._failing.add(way)
+            # The address may be a secret itself; it is not told.
+            self._log.warning("notification_failed", way=way, why=why, plan=notice.plan, run=notice.run)
+
+    # --- ways ---------------------------------------------------------------------------------------------
+
+    def _ways(self) -> dict[str, Callable[[Notice], None]]:
+        ways = {"command": self._command, "webhook": self._webhook, "desktop": self._desktop}
+        return {name: way for name, way in ways.items() if getattr(self._settings, name)}
+
+    def _command(self, notice: Notice) -> None:
+        facts = {f"RUNPLAN_{name.upper()}": value for name, value in notices.facts(notice).items()}
+        env = {name: value for name, value in self._env.items() if not name.startswith(("GIT_", "RUNPLAN_"))}
+        argv = ("/bin/sh", "-c", self._settings.command)
+        _run(argv, env | facts, stdin=notices.as_json(notice), cwd=notice.repository or "/", limit_s=self._command_s)
+
+    def _webhook(self, notice: Notice) -> None:
+        request = urllib.request.Request(  # noqa: S310 - the settings take nothing but http and https
+            self._settings.webhook,
+            data=notices.as_json(notice),
+            headers={"Content-Type": "application/json", "User-Agent": "runplan"},
+            method="POST",
+        )
+        with urllib.request.urlopen(request, timeout=self._webhook_s):  # noqa: S310
+            pass
+
+    def _desktop(self, notice: Notice) -> None:
+        text = "\n".join(part for part in (notice.text, notice.command) if part)
+        program = "osascript" if sys.platform == "darwin" else "notify-send"
+        found = which(program, path=self._env.get("PATH"))
+        if found is None:
+            raise Refused(f"{program} is not installed")
+        words = (
+            [word for line in _APPLE for word in ("-e", line)] if program == "osascript" else ["-a", "runplan", "--"]
+        )
+        _run((found, *words, notice.title, text), self._env, stdin=b"", cwd="/", limit_s=DESKTOP_S)
+
+
+def _run(argv: tuple[str, ...], env: Mapping[str, str], *, stdin: bytes, cwd: str, limit_s: float) -> None:
+    """Run it to its end, or to the end of its time with all it started."""
+    with tempfile.TemporaryFile() as said:
+        process = subprocess.Popen(
+            argv, stdin=subprocess.PIPE, stdout=said, stderr=said, env=env, cwd=cwd, start_new_session=True
+        )
+        try:
+            process.communicate(stdin, timeout=limit_s)
+        except subprocess.TimeoutExpired:
+            raise Refused(f"took longer than {limit_s:g} s and was ended") from None
+        finally:
+            _end(process)
+        if process.returncode:
+            said.seek(0)
+            words = redacted(said.read()[-LAST_WORDS:].decode("utf-8", "replace")).strip()
+            raise Refused(f"exit code {process.returncode}" + (f": {words}" if words else ""))
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()

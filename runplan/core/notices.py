@@ -1,0 +1,101 @@
+"""What a person is told without asking: a run is done, has failed, or waits for them."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from runplan.core.quickclass import dataclass
+from runplan.core.reasons import Reason, next_action
+
+if TYPE_CHECKING:
+    from runplan.core.decide import Decision
+    from runplan.core.run import RunState
+
+#: What only a person can give, and what to type then.
+_ASKS = {"approval": "approve", "checkout": "explain"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """One message to a person; what does not apply is empty."""
+
+    kind: str  #: done, failed, waiting
+    plan: str
+    run: str
+    title: str  #: one line
+    text: str  #: a few sentences
+    phase: str = ""
+    reason: str = ""  #: of a failure, or what is waited for
+    command: str = ""  #: what to type next
+    repository: str = ""  #: its root
+
+
+def facts(notice: Notice) -> dict[str, str]:
+    """The notice by the names under which programs are given it."""
+    return {
+        "notice": notice.kind,
+        "repository": notice.repository,
+        "plan": notice.plan,
+        "run": notice.run,
+        "phase": notice.phase,
+        "reason": notice.reason,
+        "title": notice.title,
+        "text": notice.text,
+        "command": notice.command,
+    }
+
+
+def as_json(notice: Notice) -> bytes:
+    return json.dumps(facts(notice)).encode("ascii")
+
+
+def of_end(state: RunState, *, repository: str, plan: str, run: str) -> Notice | None:
+    """What is told of a run that has ended; None where a person ended it, or there was nothing to do."""
+    if state.ended is None or state.ended.outcome in ("stopped", "nothing-to-do"):
+        return None
+    phases = ", ".join(landed.phase for landed in state.landed if landed.phase)
+    if state.ended.outcome == "done":
+        return Notice(
+            kind="done",
+            repository=repository,
+            plan=plan,
+            run=run,
+            title=f"{plan}: done",
+            text=f"Landed: {phases}." if phases else "Nothing is left to do.",
+            command=f"runplan report {plan}",
+        )
+    failure = state.phase.failure if state.phase else None
+    reason, detail = state.ended.reason, state.ended.detail
+    where = f"phase {failure.phase} " if failure else ""
+    helps = next_action(Reason(reason), failure.step if failure else "") if reason else ""
+    return Notice(
+        kind="failed",
+        repository=repository,
+        plan=plan,
+        run=run,
+        phase=failure.phase if failure else "",
+        reason=reason,
+        title=f"{plan}: {where}failed ({reason})" if reason else f"{plan}: failed",
+        text=" ".join(part for part in (f"{detail}." if detail else "", helps) if part),
+        command=f"runplan report {plan}",
+    )
+
+
+def of_wait(state: RunState, decision: Decision, *, repository: str, plan: str, run: str) -> Notice | None:
+    """What is told of a run that waits; None unless it is for a person."""
+    verb = _ASKS.get(decision.waiting)
+    if verb is None:
+        return None
+    phase = state.phase.read.phase if state.phase else ""
+    return Notice(
+        kind="waiting",
+        repository=repository,
+        plan=plan,
+        run=run,
+        phase=phase,
+        reason=decision.waiting,
+        title=f"{plan}: phase {phase} waits for you ({decision.waiting})",
+        text=f"{decision.about or decision.why}.",
+        command=f"runplan {verb} {plan}",
+    )

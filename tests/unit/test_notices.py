@@ -1,0 +1,95 @@
+"""What a person is told without asking."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from runplan.core import events as e
+from runplan.core.config import Layer, settle
+from runplan.core.decide import Decision
+from runplan.core.errors import SettingsError
+from runplan.core.notices import Notice, as_json, facts, of_end, of_wait
+from runplan.core.run import PhaseRun, RunState
+
+WHERE = {"repository": "/home/uma/app", "plan": "plans/x.md", "run": "r1"}
+PHASE = PhaseRun(read=e.PlanRead(tip="0", choice="next", phase="2", title="Two"))
+
+
+def ended(outcome: str, reason: str = "", detail: str = "") -> RunState:
+    return RunState(ended=e.RunEnded(outcome=outcome, reason=reason, detail=detail))
+
+
+def test_a_run_that_is_done_says_what_has_landed() -> None:
+    landed = tuple(e.Landed(id=f"l{phase}", phase=phase, tip="0", code="0") for phase in ("1", "2", ""))
+    notice = of_end(replace(ended("done"), landed=landed), **WHERE)
+    assert notice == Notice(
+        kind="done", title="plans/x.md: done", text="Landed: 1, 2.", command="runplan report plans/x.md", **WHERE
+    )
+
+
+def test_a_run_that_failed_says_where_why_and_what_helps() -> None:
+    failure = e.PhaseFailed(phase="2", reason="tests-failed", step="gate", detail="3 of 40 tests fail")
+    state = replace(ended("failed", "tests-failed", "3 of 40 tests fail"), phase=replace(PHASE, failure=failure))
+    notice = of_end(state, **WHERE)
+    assert notice is not None
+    assert (notice.kind, notice.phase, notice.reason) == ("failed", "2", "tests-failed")
+    assert notice.title == "plans/x.md: phase 2 failed (tests-failed)"
+    assert notice.text.startswith("3 of 40 tests fail. Read the gate's output")
+
+
+def test_a_run_that_was_refused_is_a_failure_too() -> None:
+    notice = of_end(ended("refused", "blocked", "phase 3 needs 2"), **WHERE)
+    assert notice is not None
+    assert (notice.kind, notice.title) == ("failed", "plans/x.md: failed (blocked)")
+
+
+@pytest.mark.parametrize("outcome", ["stopped", "nothing-to-do"])
+def test_nobody_is_told_of_what_they_did_themselves_or_of_nothing(outcome: str) -> None:
+    assert of_end(ended(outcome), **WHERE) is None
+    assert of_end(RunState(), **WHERE) is None
+
+
+def test_a_run_that_waits_for_a_person_says_what_to_type() -> None:
+    decision = Decision(actions=(), why="the candidate is proven and waits for a person", waiting="approval")
+    notice = of_wait(RunState(phase=PHASE), decision, **WHERE)
+    assert notice is not None
+    assert (notice.kind, notice.phase, notice.reason) == ("waiting", "2", "approval")
+    assert notice.title == "plans/x.md: phase 2 waits for you (approval)"
+    assert notice.command == "runplan approve plans/x.md"
+
+
+@pytest.mark.parametrize("waiting", ["limit", "overloaded", "slot", "paused", "unreachable", ""])
+def test_nobody_is_called_for_what_time_mends(waiting: str) -> None:
+    assert of_wait(RunState(phase=PHASE), Decision(actions=(), why="", waiting=waiting), **WHERE) is None
+
+
+def test_programs_get_every_fact_by_name_and_in_plain_bytes() -> None:
+    notice = Notice(kind="done", title="ä\udcff", text="", **WHERE)
+    assert set(facts(notice)) == {
+        *("notice", "repository", "plan", "run", "phase", "reason", "title", "text", "command"),
+    }
+    assert as_json(notice).isascii()
+
+
+@pytest.mark.parametrize(
+    ("table", "why"),
+    [
+        ({"webhook": "example.org/x"}, "[notify] webhook: must begin with https:// or http:// and a host"),
+        ({"webhook": "file:///etc/passwd"}, "[notify] webhook: must begin"),
+        ({"on": ["done", "faild"]}, "[notify] on: may hold done, failed, waiting, not 'faild'"),
+        ({"desktop": "yes"}, "[notify] desktop: "),
+    ],
+)
+def test_settings_that_would_tell_nobody_are_refused(table: dict[str, object], why: str) -> None:
+    with pytest.raises(SettingsError) as error:
+        settle([Layer(origin="runplan.toml", values={"notify": table})])
+    assert f"runplan.toml: {why}" in str(error.value)
+
+
+def test_settings_say_whom_to_tell_of_what() -> None:
+    table: dict[str, object] = {"command": "mail me", "webhook": "https://example.org/x?y", "desktop": True, "on": []}
+    notify = settle([Layer(origin="runplan.toml", values={"notify": table})]).settings.notify
+    assert (notify.command, notify.webhook, notify.desktop, notify.on) == (*list(table.values())[:3], ())
+    assert settle([]).settings.notify.on == ("done", "failed", "waiting")
