@@ -28,7 +28,7 @@ _CLOCK = re.compile(
 _SPAN = re.compile(
     r"(?:try again|retry|resets?|wait|available)(?: after| in)[:=]? "
     r"(?:about )?((?:\d{1,9}(?:\.\d{1,9})? ?"
-    r"(?:days?|d|hours?|hrs?|h|minutes?|mins?|ms|m|seconds?|secs?|s)\b[ ,]{0,2}(?:and )?){1,4})",
+    r"(?:days?|d|hours?|hrs?|h|minutes?|mins?|ms|m|seconds?|secs?|s)(?![a-z])[ ,]{0,2}(?:and )?){1,4})",
     re.IGNORECASE,
 )
 _PART = re.compile(r"(\d+(?:\.\d+)?) ?([a-z]+)", re.IGNORECASE)

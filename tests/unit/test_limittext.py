@@ -36,6 +36,8 @@ def at(text: str) -> float:
         ("Please retry in 34s.", "2026-11-15T01:05:34"),
         ("Resets in 2h 30m", "2026-11-15T03:35"),
         ("Please try again in 1 hour and 1 minute", "2026-11-15T02:06"),
+        ("on requests per day (RPD): Limit 200. Please try again in 61m0s. Visit", "2026-11-15T02:06"),
+        ("Please try again in 1h1m", "2026-11-15T02:06"),
         ("429, retry-after: 3600", "2026-11-15T02:05"),
         ('{"retry_after": 90}', "2026-11-15T01:06:30"),
         ("resets at 2026-11-15T05:00:00Z", "2026-11-15T05:00"),
