@@ -34,6 +34,8 @@ KEYS = ("OPENCODE_API_KEY", "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENROUTER_A
 
 _QUIET = {"OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_MODELS_FETCH": "1"}
 _ROOMS = {"XDG_DATA_HOME": "data", "XDG_CONFIG_HOME": "config", "XDG_STATE_HOME": "state", "XDG_CACHE_HOME": "cache"}
+#: Without it 60 MB are fetched and unpacked for every dispatch.
+_INSTALLED = {"packages": {"": {"dependencies": {"@opencode-ai/plugin": "*"}}}}
 _DENIED = "rule which prevents"
 
 
@@ -57,9 +59,8 @@ def environment(
 
 
 def prepare(table: AgentTable, task: Task, caller: Mapping[str, str]) -> None:
-    for folder in _ROOMS.values() if task.home is not None else ():
-        assert task.home is not None
-        (task.home / folder).mkdir(parents=True, exist_ok=True)
+    if task.home is not None:
+        _furnish(task.home)
     settings: dict[str, object] = {"share": "disabled", "autoupdate": False}
     if not task.writes:
         settings["permission"] = {"bash": "deny", "edit": "deny"}
@@ -70,6 +71,15 @@ def prepare(table: AgentTable, task: Task, caller: Mapping[str, str]) -> None:
         # Its own client is kept: under this name it insists on one that speaks Responses.
         settings["provider"] = {provider: {"options": options, "models": {model: {}}}}
     _config(task).write_text(json.dumps(settings), encoding="utf-8")
+
+
+def _furnish(home: Path) -> None:
+    """A fresh configuration, which says of its library for plugins that it is there: it has none to need it."""
+    for folder in _ROOMS.values():
+        (home / folder).mkdir(parents=True, exist_ok=True)
+    own = home / _ROOMS["XDG_CONFIG_HOME"] / "opencode"
+    (own / "node_modules").mkdir(parents=True, exist_ok=True)
+    (own / "package-lock.json").write_text(json.dumps(_INSTALLED), encoding="utf-8")
 
 
 def _config(task: Task) -> Any:
