@@ -50,7 +50,7 @@ def as_json(notice: Notice) -> bytes:
     return json.dumps(facts(notice)).encode("ascii")
 
 
-def of_end(state: RunState, *, repository: str, plan: str, run: str) -> Notice | None:
+def of_ending(state: RunState, *, repository: str, plan: str, run: str) -> Notice | None:
     """What is told of a run that has ended; None where a person ended it, or there was nothing to do."""
     if state.ended is None or state.ended.outcome in ("stopped", "nothing-to-do"):
         return None
@@ -82,7 +82,7 @@ def of_end(state: RunState, *, repository: str, plan: str, run: str) -> Notice |
     )
 
 
-def of_wait(state: RunState, decision: Decision, *, repository: str, plan: str, run: str) -> Notice | None:
+def of_waiting(state: RunState, decision: Decision, *, repository: str, plan: str, run: str) -> Notice | None:
     """What is told of a run that waits; None unless it is for a person."""
     verb = _ASKS.get(decision.waiting)
     if verb is None:

@@ -10,7 +10,7 @@ from runplan.core import events as e
 from runplan.core.config import Layer, settle
 from runplan.core.decide import Decision
 from runplan.core.errors import SettingsError
-from runplan.core.notices import Notice, as_json, facts, of_end, of_wait
+from runplan.core.notices import Notice, as_json, facts, of_ending, of_waiting
 from runplan.core.run import PhaseRun, RunState
 
 WHERE = {"repository": "/home/uma/app", "plan": "plans/x.md", "run": "r1"}
@@ -23,7 +23,7 @@ def ended(outcome: str, reason: str = "", detail: str = "") -> RunState:
 
 def test_a_run_that_is_done_says_what_has_landed() -> None:
     landed = tuple(e.Landed(id=f"l{phase}", phase=phase, tip="0", code="0") for phase in ("1", "2", ""))
-    notice = of_end(replace(ended("done"), landed=landed), **WHERE)
+    notice = of_ending(replace(ended("done"), landed=landed), **WHERE)
     assert notice == Notice(
         kind="done", title="plans/x.md: done", text="Landed: 1, 2.", command="runplan report plans/x.md", **WHERE
     )
@@ -32,7 +32,7 @@ def test_a_run_that_is_done_says_what_has_landed() -> None:
 def test_a_run_that_failed_says_where_why_and_what_helps() -> None:
     failure = e.PhaseFailed(phase="2", reason="tests-failed", step="gate", detail="3 of 40 tests fail")
     state = replace(ended("failed", "tests-failed", "3 of 40 tests fail"), phase=replace(PHASE, failure=failure))
-    notice = of_end(state, **WHERE)
+    notice = of_ending(state, **WHERE)
     assert notice is not None
     assert (notice.kind, notice.phase, notice.reason) == ("failed", "2", "tests-failed")
     assert notice.title == "plans/x.md: phase 2 failed (tests-failed)"
@@ -40,20 +40,20 @@ def test_a_run_that_failed_says_where_why_and_what_helps() -> None:
 
 
 def test_a_run_that_was_refused_is_a_failure_too() -> None:
-    notice = of_end(ended("refused", "blocked", "phase 3 needs 2"), **WHERE)
+    notice = of_ending(ended("refused", "blocked", "phase 3 needs 2"), **WHERE)
     assert notice is not None
     assert (notice.kind, notice.title) == ("failed", "plans/x.md: failed (blocked)")
 
 
 @pytest.mark.parametrize("outcome", ["stopped", "nothing-to-do"])
 def test_nobody_is_told_of_what_they_did_themselves_or_of_nothing(outcome: str) -> None:
-    assert of_end(ended(outcome), **WHERE) is None
-    assert of_end(RunState(), **WHERE) is None
+    assert of_ending(ended(outcome), **WHERE) is None
+    assert of_ending(RunState(), **WHERE) is None
 
 
 def test_a_run_that_waits_for_a_person_says_what_to_type() -> None:
     decision = Decision(actions=(), why="the candidate is proven and waits for a person", waiting="approval")
-    notice = of_wait(RunState(phase=PHASE), decision, **WHERE)
+    notice = of_waiting(RunState(phase=PHASE), decision, **WHERE)
     assert notice is not None
     assert (notice.kind, notice.phase, notice.reason) == ("waiting", "2", "approval")
     assert notice.title == "plans/x.md: phase 2 waits for you (approval)"
@@ -62,7 +62,7 @@ def test_a_run_that_waits_for_a_person_says_what_to_type() -> None:
 
 @pytest.mark.parametrize("waiting", ["limit", "overloaded", "slot", "paused", "unreachable", ""])
 def test_nobody_is_called_for_what_time_mends(waiting: str) -> None:
-    assert of_wait(RunState(phase=PHASE), Decision(actions=(), why="", waiting=waiting), **WHERE) is None
+    assert of_waiting(RunState(phase=PHASE), Decision(actions=(), why="", waiting=waiting), **WHERE) is None
 
 
 def test_programs_get_every_fact_by_name_and_in_plain_bytes() -> None:
