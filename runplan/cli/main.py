@@ -15,6 +15,11 @@ if TYPE_CHECKING:
 #: verb -> one line. The modules are imported after parsing, so that each costs only what it needs itself.
 VERBS = {
     "start": "work a plan: its next phase, one phase, or all of it",
+    "daemon": "be the daemon that works plans, in this process",
+    "resume": "let a paused plan and its schedule go on",
+    "pause": "begin nothing new for a plan; what runs may end",
+    "now": "fire a schedule early, and keep it",
+    "stop": "cancel schedules and end runs, keeping what was made",
     "approve": "let a candidate that waits for you land, and go on",
     "reject": "say no to a candidate that waits for you",
     "retry": "go on with a plan's newest run, or begin anew what it failed at",
@@ -28,6 +33,7 @@ VERBS = {
     "doctor": "check git, settings, agents and tests; say what to mend",
     "config": "every setting, its value and where it comes from",
     "gc": "remove what ended runs left behind; list what is kept aside",
+    "service": "have the daemon started at login and kept alive",
     "demo": "work a three-phase plan in a throw-away repository",
 }
 

@@ -15,6 +15,7 @@ from runplan.cli.main import VERBS
 from tests.support import documents
 from tests.support.cli import Project, a_project, with_remote, writes
 from tests.support.documents import DOCUMENTS, anchors, commands, fences, links, read, verbs_named
+from tests.support.services import a_manager
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -105,8 +106,16 @@ def test_init_writes_the_settings(tmp_path: Path, line: str) -> None:
     assert code == 0, told
 
 
+@pytest.mark.parametrize("line", [line for line, verb in BY_VERB.items() if verb == "service"])
+def test_a_service_is_handed_to_its_manager(tmp_path: Path, line: str) -> None:
+    project = a_project(tmp_path)
+    project.extra["PATH"] = f"{a_manager(tmp_path / 'bin')}:{project.env['PATH']}"
+    code, told = play(project, line)
+    assert code == 0, told
+
+
 def test_every_command_shown_is_one_of_these() -> None:
-    tested = {*READING, *NOT_RUN, "start", "approve", "reject", "retry", "undo", "init"}
+    tested = {*READING, *NOT_RUN, "start", "approve", "reject", "retry", "undo", "init", "service"}
     assert {line: verb for line, verb in BY_VERB.items() if verb not in tested} == {}
     assert tested == set(VERBS)
 

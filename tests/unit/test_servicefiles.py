@@ -1,0 +1,73 @@
+"""What is written for a service manager is what it understands."""
+
+from __future__ import annotations
+
+import configparser
+import plistlib
+
+import pytest
+
+from runplan.core.servicefiles import Service, launchd_list, systemd_unit
+
+
+def a_service(*argv: str, **env: str) -> Service:
+    return Service(
+        argv=argv or ("/usr/bin/python3", "-P", "-m", "runplan", "daemon"), env=env, umask=0o027, output="/o"
+    )
+
+
+def unit(service: Service) -> configparser.ConfigParser:
+    parser = configparser.ConfigParser(interpolation=None, strict=False)
+    parser.optionxform = str  # type: ignore[assignment, method-assign]
+    parser.read_string(systemd_unit(service))
+    return parser
+
+
+def test_a_unit_notifies_is_watched_and_leaves_agents_alone() -> None:
+    made = unit(a_service(PATH="/bin", HOME="/h", ANTHROPIC_API_KEY="secret"))["Service"]
+
+    assert made["Type"] == "notify"
+    assert made["WatchdogSec"] == "180"
+    assert made["Restart"] == "on-failure"
+    assert made["KillMode"] == "process"
+    assert made["UMask"] == "0027"
+    assert made["ExecStart"] == "/usr/bin/python3 -P -m runplan daemon"
+    assert made["Environment"] == '"PATH=/bin"'
+    assert "secret" not in systemd_unit(a_service(ANTHROPIC_API_KEY="secret"))
+
+
+@pytest.mark.parametrize(
+    ("word", "written"),
+    [
+        ("/opt/py thon", '"/opt/py thon"'),
+        ("/opt/100%", "/opt/100%%"),
+        ("/opt/$HOME", "/opt/$$HOME"),
+        ('/a"b\\c', '"/a\\"b\\\\c"'),
+        ("/a%b c", '"/a%%b c"'),
+        ("", '""'),
+    ],
+)
+def test_a_word_of_the_command_means_itself(word: str, written: str) -> None:
+    assert unit(a_service("/bin/x", word))["Service"]["ExecStart"] == f"/bin/x {written}"
+
+
+def test_a_program_means_itself_although_nothing_is_expanded_in_it() -> None:
+    assert unit(a_service("/opt/$b 100%/x", "daemon"))["Service"]["ExecStart"] == '"/opt/$b 100%%/x" daemon'
+
+
+def test_a_variable_with_blanks_and_percents_means_itself() -> None:
+    text = systemd_unit(a_service(PATH="/my bin:/100%", XDG_STATE_HOME='/"q"'))
+
+    assert 'Environment="PATH=/my bin:/100%%"\n' in text
+    assert 'Environment="XDG_STATE_HOME=/\\"q\\""\n' in text
+
+
+def test_a_property_list_keeps_it_alive_and_leaves_agents_alone() -> None:
+    made = plistlib.loads(launchd_list(a_service(PATH="/bin", GH_TOKEN="t")).encode())
+
+    assert made["ProgramArguments"] == ["/usr/bin/python3", "-P", "-m", "runplan", "daemon"]
+    assert made["KeepAlive"] == {"SuccessfulExit": False}
+    assert made["AbandonProcessGroup"] is True
+    assert made["EnvironmentVariables"] == {"PATH": "/bin"}
+    assert made["Umask"] == 0o027
+    assert made["StandardErrorPath"] == "/o"
