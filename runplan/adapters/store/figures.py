@@ -1,0 +1,79 @@
+"""Counts what the journal holds, for the metrics; the counting is SQLite's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from runplan.adapters.store.schedules import Schedules
+from runplan.core.metrics import Figures, Used
+from runplan.core.times import parse_iso
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from runplan.adapters.store.sqlite import Store
+
+_BY_PLAN = "FROM events JOIN runs ON runs.id = events.run"
+_USED = """
+SELECT json_extract(body, '$.role'), coalesce(json_extract(body, '$.agent'), ''), json_extract(body, '$.ending'),
+       count(*), total(json_extract(body, '$.input_tokens')), total(json_extract(body, '$.output_tokens')),
+       total(json_extract(body, '$.cached_tokens')), total(json_extract(body, '$.usd')),
+       total(json_extract(body, '$.seconds'))
+FROM events WHERE type = 'DispatchEnded' GROUP BY 1, 2, 3
+"""
+#: Completed plans land without a phase, and what is taken back lands too: neither is a phase that has landed.
+_LANDED = f"""
+SELECT plan, count(*) {_BY_PLAN} WHERE type = 'Landed' AND json_extract(body, '$.phase') <> '' AND NOT EXISTS (
+    SELECT 1 FROM events AS first
+    WHERE first.type = 'RunStarted' AND first.run = runs.id AND json_extract(first.body, '$.mode') = 'undo'
+) GROUP BY 1
+"""
+#: Nothing is recorded while a run waits: it has waited since its newest event.
+_WAITING = """
+SELECT plan, waiting_for, (SELECT max(at) FROM events WHERE events.run = runs.id)
+FROM runs WHERE state IN ('queued', 'waiting') AND waiting_for IS NOT NULL
+"""
+
+
+def figures(store: Store, *, repository: str, now: datetime) -> Figures:
+    """What is known of the repository whose journal this is."""
+    ask: Any = store.query  # counts and texts, by the queries below
+    failed = (
+        f"SELECT plan, json_extract(body, '$.reason'), count(*) {_BY_PLAN} WHERE type = 'PhaseFailed' GROUP BY 1, 2"
+    )
+    return Figures(
+        repository=repository,
+        runs={(plan, state): n for plan, state, n in ask("SELECT plan, state, count(*) FROM runs GROUP BY 1, 2")},
+        landed=dict(ask(_LANDED)),
+        failed={(plan, reason): n for plan, reason, n in ask(failed)},
+        used=tuple(_used(row) for row in ask(_USED)),
+        waiting={(plan, what): _seconds(since, now) for plan, what, since in ask(_WAITING)},
+        schedules={row.plan: row.paused is not None for row in Schedules(store).all()},
+        firings=_firings(store),
+    )
+
+
+def _used(row: tuple[Any, ...]) -> Used:
+    role, agent, ending, count, sent, received, cached, usd, seconds = row
+    return Used(
+        role=role,
+        agent=agent,
+        ending=ending,
+        count=count,
+        input_tokens=int(sent),
+        output_tokens=int(received),
+        cached_tokens=int(cached),
+        usd=usd,
+        seconds=seconds,
+    )
+
+
+def _seconds(since: str, now: datetime) -> float:
+    return max((now - parse_iso(since)).total_seconds(), 0.0)
+
+
+def _firings(store: Store) -> dict[tuple[str, str], int]:
+    if store.version < 3:  # a journal that only an older version has written to
+        return {}
+    found: Any = store.query("SELECT plan, answer, count(*) FROM firings GROUP BY 1, 2")
+    return {(plan, answer): count for plan, answer, count in found}

@@ -1,0 +1,112 @@
+"""What is measured is counted from the journal, and the daemon measures itself."""
+
+from __future__ import annotations
+
+import json
+import os
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from runplan.adapters.measuring import metrics_text, resident_bytes, this_process
+from runplan.adapters.store.figures import figures
+from runplan.adapters.store.schedules import Schedules
+from runplan.adapters.store.sqlite import Store
+from runplan.core.rows import FiringRow, RunRow, ScheduleRow
+from runplan.core.times import iso
+from tests.support.prometheus import read
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+def record(store: Store, run: str, plan: str, *events: tuple[str, dict[str, Any]], **row: Any) -> None:
+    """A run with these events, one a minute, the last a minute ago."""
+    with store.transaction():
+        fence = store.set_claim("plan", plan, run=run, owner="me", at=iso(NOW))
+    shown = RunRow(
+        **{
+            "id": run,
+            "plan": plan,
+            "started": iso(NOW),
+            "state": "running",
+            "phase": "1",
+            "step": "implement",
+            "since": iso(NOW),
+            "attempt": 1,
+            "outcome": None,
+            "reason": None,
+            "waiting_for": None,
+            "landing": "cherry-pick",
+            **row,
+        }
+    )
+    told = [
+        (iso(NOW - timedelta(minutes=len(events) - number)), kind, json.dumps(body))
+        for number, (kind, body) in enumerate(events)
+    ]
+    store.append(told, shown, fence=fence)
+
+
+def ending(role: str, agent: str, **more: object) -> tuple[str, dict[str, Any]]:
+    return "DispatchEnded", {"id": "x", "role": role, "agent": agent, "ending": "exited", "code": 0, **more}
+
+
+def a_journal(place: Path) -> Store:
+    store = Store(place)
+    record(
+        store,
+        "r1",
+        "plans/x.md",
+        ("RunStarted", {"mode": "finish"}),
+        ending("implement", "claude", input_tokens=10, output_tokens=5, cached_tokens=4, usd=0.5, seconds=2.5),
+        ending("implement", "claude", input_tokens=1, output_tokens=2, usd=0.25, seconds=0.5),
+        ending("gate", ""),
+        ("Landed", {"phase": "1"}),
+        ("Landed", {"phase": ""}),
+        state="done",
+        outcome="done",
+    )
+    record(store, "r2", "plans/x.md", ("RunStarted", {"mode": "undo"}), ("Landed", {"phase": "1"}), state="done")
+    record(store, "r3", "plans/y.md", ("PhaseFailed", {"phase": "1", "reason": "timeout"}), state="failed")
+    record(store, "r4", "plans/y.md", ("ApprovalAsked", {"tree": "0"}), state="waiting", waiting_for="approval")
+    schedule = {"zone": "UTC", "misfire": "skip", "errand": "{}", "anchor": iso(NOW), "made": iso(NOW)}
+    Schedules(store).put(ScheduleRow(plan="plans/x.md", spec="4h", **schedule))
+    Schedules(store).put(ScheduleRow(plan="plans/y.md", spec="4h", paused="phase 1 failed", **schedule))
+    Schedules(store).answer(FiringRow(plan="plans/x.md", slot="1", at=iso(NOW), answer="skipped"))
+    return store
+
+
+def test_the_journal_is_counted(tmp_path: Path) -> None:
+    told = figures(a_journal(tmp_path), repository="/app", now=NOW)
+    assert told.runs == {("plans/x.md", "done"): 2, ("plans/y.md", "failed"): 1, ("plans/y.md", "waiting"): 1}
+    assert told.landed == {"plans/x.md": 1}
+    assert told.failed == {("plans/y.md", "timeout"): 1}
+    assert told.waiting == {("plans/y.md", "approval"): 60.0}
+    assert told.schedules == {"plans/x.md": False, "plans/y.md": True}
+    assert told.firings == {("plans/x.md", "skipped"): 1}
+    gate, implement = told.used
+    assert (gate.role, gate.agent, gate.count, gate.seconds) == ("gate", "", 1, 0)
+    assert (implement.count, implement.input_tokens, implement.output_tokens, implement.cached_tokens) == (2, 11, 7, 4)
+    assert (implement.usd, implement.seconds) == (0.75, 3.0)
+
+
+def test_repositories_that_cannot_be_read_are_left_out(tmp_path: Path) -> None:
+    a_journal(tmp_path / "one").close()
+    (tmp_path / "damaged").mkdir()
+    (tmp_path / "damaged/journal.db").write_bytes(b"no journal" * 1000)
+    states = {"/one": tmp_path / "one", "/damaged": tmp_path / "damaged", "/gone": tmp_path / "gone"}
+    process = this_process(version="1", uptime_s=3.0, repositories=3, working=2, queued=1)
+    told = read(metrics_text(states, now=NOW, process=process))
+    assert {labels["repository"] for _, labels, _ in told if "repository" in labels} == {"/one"}
+    own = {name.removeprefix("runplan_daemon_"): value for name, _, value in told if "_daemon_" in name}
+    assert (own["uptime_seconds"], own["repositories"], own["runs_working"], own["runs_queued"]) == (3, 3, 2, 1)
+    assert own["threads"] >= 1
+    assert own["cpu_seconds_total"] > 0
+
+
+def test_the_memory_of_this_process_is_what_the_kernel_says() -> None:
+    with open(f"/proc/{os.getpid()}/status") as file:
+        said = next(int(line.split()[1]) * 1024 for line in file if line.startswith("VmRSS"))
+    assert abs(resident_bytes() - said) < said / 4
