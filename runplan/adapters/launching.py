@@ -5,16 +5,15 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
-import sys
 import time
 from typing import TYPE_CHECKING
 
 from runplan import __version__
-from runplan.adapters import processes
+from runplan.adapters import processes, service
 from runplan.adapters.ancestry import agent_above
 from runplan.adapters.callerenv import for_the_daemon
 from runplan.adapters.control.client import Client, NotRunning, find_socket
-from runplan.adapters.places import own_directory, state_directory
+from runplan.adapters.places import OUTPUT, own_directory, state_directory
 from runplan.core.control import is_older
 from runplan.core.errors import RefusedEarly, Unreachable
 
@@ -22,12 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-#: What the daemon says where nobody looks: before its log is open, and when it breaks.
-OUTPUT = "daemon.out"
 LARGEST_OUTPUT = 1024 * 1024
-
-#: -P: what lies in the current directory must not be taken for a library.
-DAEMON = (sys.executable, "-P", "-m", "runplan", "daemon")
 
 READY_S = 10.0
 LOOK_AGAIN_S = 0.01
@@ -42,7 +36,7 @@ def reach(
     env: Mapping[str, str],
     *,
     version: str = __version__,
-    argv: Sequence[str] = DAEMON,
+    argv: Sequence[str] = service.DAEMON,
     ready_s: float = READY_S,
     drain_s: float = DRAIN_S,
 ) -> Client:
@@ -50,12 +44,12 @@ def reach(
     try:
         client = Client(find_socket(env))
     except NotRunning:
-        return _start(env, argv, ready_s)
+        return _started(env, version, argv, ready_s)
     with contextlib.ExitStack() as stack:
         stack.enter_context(client)
         if is_older(client.hello.version, version):
             _replace(client, drain_s)
-            return _start(env, argv, ready_s)
+            return _started(env, version, argv, ready_s)
         if not client.understood:
             raise RefusedEarly(
                 f"a newer daemon runs (runplan {client.hello.version}, process {client.hello.pid}), which does not "
@@ -77,9 +71,22 @@ def _replace(client: Client, drain_s: float) -> None:
         )
 
 
-def _start(env: Mapping[str, str], argv: Sequence[str], ready_s: float) -> Client:
+def _started(env: Mapping[str, str], version: str, argv: Sequence[str], ready_s: float) -> Client:
     if told := agent_above(os.getpid()):
         raise RefusedEarly(f"no daemon is started from inside an agent ({told})")
+    if not service.start(env):
+        return _start(env, argv, ready_s)
+    client = Client(find_socket(env))
+    if is_older(client.hello.version, version):
+        client.close()
+        raise RefusedEarly(
+            f"the service starts runplan {client.hello.version}, older than this {version}; "
+            "write it anew: runplan service install"
+        )
+    return client
+
+
+def _start(env: Mapping[str, str], argv: Sequence[str], ready_s: float) -> Client:
     output = own_directory(state_directory(env)) / OUTPUT
     daemon = _detached(argv, env, output)
     deadline = time.monotonic() + ready_s

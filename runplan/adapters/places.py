@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
 SOCKET = "daemon.sock"
 
+#: What the daemon says where nobody looks: before its log is open, and when it breaks.
+OUTPUT = "daemon.out"
+
 
 def state_directory(env: Mapping[str, str]) -> Path:
     """Where the lock of the daemon, its log and the list of repositories lie; it need not exist."""

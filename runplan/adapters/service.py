@@ -5,17 +5,20 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runplan.adapters.launching import DAEMON, OUTPUT
-from runplan.adapters.places import state_directory
+from runplan.adapters.places import OUTPUT, state_directory
 from runplan.core.errors import RefusedEarly, Unreachable
 from runplan.core.quickclass import dataclass
 from runplan.core.servicefiles import LABEL, UNIT, Service, launchd_list, systemd_unit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+#: -P: what lies in the current directory must not be taken for a library.
+DAEMON = (sys.executable, "-P", "-m", "runplan", "daemon")
 
 ANSWER_S = 30.0
 
@@ -29,6 +32,7 @@ class Manager:
     asks: tuple[str, ...]  #: whether it answers this user at all
     enables: tuple[tuple[str, ...], ...]
     disables: tuple[tuple[str, ...], ...]
+    starts: tuple[str, ...]
     is_active: tuple[str, ...]
 
 
@@ -62,6 +66,7 @@ def _systemd(env: Mapping[str, str]) -> Manager:
         asks=(*user, "show-environment"),
         enables=((*user, "daemon-reload"), (*user, "enable", "--now", UNIT)),
         disables=((*user, "disable", "--now", UNIT), (*user, "daemon-reload")),
+        starts=(*user, "start", UNIT),
         is_active=(*user, "is-active", "--quiet", UNIT),
     )
 
@@ -75,6 +80,7 @@ def _launchd(env: Mapping[str, str]) -> Manager:
         asks=("launchctl", "print", domain),
         enables=(("launchctl", "bootstrap", domain, str(file)),),
         disables=(("launchctl", "bootout", f"{domain}/{LABEL}"),),
+        starts=("launchctl", "kickstart", f"{domain}/{LABEL}"),
         is_active=("launchctl", "print", f"{domain}/{LABEL}"),
     )
 
@@ -110,6 +116,15 @@ def uninstall(manager: Manager, env: Mapping[str, str]) -> bool:
     manager.file.unlink(missing_ok=True)
     _told(manager, manager.disables[1:], env)
     return True
+
+
+def start(env: Mapping[str, str]) -> bool:
+    """Have the daemon started by its manager, so that it stays in its care; False where it was not put into it."""
+    try:
+        found = manager(env)
+    except RefusedEarly:
+        return False
+    return found.file.is_file() and _run(found.starts, env).returncode == 0
 
 
 def standing(manager: Manager, env: Mapping[str, str]) -> Standing:

@@ -43,6 +43,8 @@ ExecReload=/bin/kill -HUP $MAINPID
 WatchdogSec={watchdog}
 Restart=on-failure
 RestartSec=5
+# Another daemon runs, or the settings are wrong: to try again would not help.
+RestartPreventExitStatus=2
 # Agents outlive the daemon: the next one takes them up.
 KillMode=process
 OOMPolicy=continue

@@ -12,11 +12,12 @@ import pytest
 
 from runplan.adapters import launching, processes, singleton
 from runplan.adapters.control.client import Client, find_socket
-from runplan.adapters.places import state_directory
+from runplan.adapters.places import OUTPUT, state_directory
 from runplan.adapters.processtable import this_table
 from runplan.core.errors import RefusedEarly, Unreachable
 from tests.support.dispatching import stage, until
 from tests.support.doors import ROOT
+from tests.support.services import a_manager
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -131,7 +132,7 @@ def test_a_daemon_that_never_answers_is_not_waited_for_for_ever(env: Env) -> Non
 
 
 def test_its_output_does_not_grow_for_ever(env: Env) -> None:
-    output = state_directory(env) / launching.OUTPUT
+    output = state_directory(env) / OUTPUT
     output.parent.mkdir(parents=True)
     output.write_bytes(b"x" * (launching.LARGEST_OUTPUT + 1))
 
@@ -148,6 +149,42 @@ def test_many_who_start_one_at_once_reach_the_same(env: Env) -> None:
 
     assert len(told) == 1
     assert all(one.returncode == 0 for one in many)
+
+
+def in_the_hands_of_a_manager(env: Env, tmp_path: Path, version: str) -> Env:
+    """As after an install: the manager starts a daemon of that version, and is slow about it."""
+    (tmp_path / ".config/systemd/user").mkdir(parents=True)
+    (tmp_path / ".config/systemd/user/runplan.service").write_text("")
+    words = " ".join(argv(version))
+    (a_manager(tmp_path / "bin") / "systemctl").write_text(
+        f'#!/bin/sh\ntest "$*" = "--user start runplan.service" || exit 1\n'
+        f"setsid {words} </dev/null >/dev/null 2>&1 &\n"
+        f"until test -e {state_directory(env)}/told; do sleep 0.01; done\n"
+    )
+    return env | {"PATH": f"{tmp_path}/bin:{env['PATH']}"}
+
+
+def test_a_daemon_in_the_hands_of_a_manager_is_started_by_it(env: Env, tmp_path: Path) -> None:
+    managed = in_the_hands_of_a_manager(env, tmp_path, "0.3.0")
+
+    assert reach(managed, "0.2.0").version == "0.3.0"
+    assert not (state_directory(env) / OUTPUT).exists()
+
+
+def test_a_manager_that_starts_an_older_one_is_not_asked_for_ever(env: Env, tmp_path: Path) -> None:
+    managed = in_the_hands_of_a_manager(env, tmp_path, "0.1.0")
+
+    with pytest.raises(
+        RefusedEarly, match=r"the service starts runplan 0\.1\.0, older than this 0\.2\.0; write it anew"
+    ):
+        reach(managed, "0.2.0")
+
+
+def test_a_manager_that_fails_is_done_without(env: Env, tmp_path: Path) -> None:
+    managed = in_the_hands_of_a_manager(env, tmp_path, "0.1.0")
+    (tmp_path / "bin/systemctl").write_text("#!/bin/sh\nexit 1\n")
+
+    assert reach(managed, "0.1.0").version == "0.1.0"
 
 
 def test_no_daemon_is_started_from_inside_an_agent(env: Env, tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ def test_a_unit_notifies_is_watched_and_leaves_agents_alone() -> None:
     assert made["Type"] == "notify"
     assert made["WatchdogSec"] == "180"
     assert made["Restart"] == "on-failure"
+    assert made["RestartPreventExitStatus"] == "2"
     assert made["KillMode"] == "process"
     assert made["UMask"] == "0027"
     assert made["ExecStart"] == "/usr/bin/python3 -P -m runplan daemon"
