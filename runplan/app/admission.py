@@ -78,8 +78,6 @@ def due(admitted: Admitted, options: Resolved) -> list[str]:
 def require_landing(options: Resolved) -> None:
     if options.landing == "pr":
         raise RefusedEarly("landing by pr is not in this version of runplan; use cherry-pick or direct")
-    if options.every is not None:
-        raise RefusedEarly("schedules need the daemon, which is not in this version of runplan; leave `every` out")
 
 
 def require_test_command(settings: Settings, found: Infrastructure) -> None:

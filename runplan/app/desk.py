@@ -39,7 +39,7 @@ class Listener(Protocol):
 
     def ended(self, plan: str, run: str, state: RunState) -> None: ...
 
-    def waits(self, plan: str, run: str, decision: Decision) -> None: ...
+    def waits(self, plan: str, run: str, state: RunState, decision: Decision) -> None: ...
 
     def troubled(self, plan: str, error: RunplanError) -> None: ...
 
@@ -182,7 +182,7 @@ class Desk:
             decision = decide(held.journal.state)
         if decision.waiting != "slot":
             self._turns.leave(plan)
-        self._listener.waits(plan, held.world.run, decision)
+        self._listener.waits(plan, held.world.run, held.journal.state, decision)
         return decision
 
     def _put_off(self, plan: str, held: Held, error: RunplanError) -> Decision:

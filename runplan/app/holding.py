@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Protocol
 
 from runplan.app.journal import Journal
@@ -50,7 +51,7 @@ class Rooms(Protocol):
 class Voice:
     """How a run tells people what happens."""
 
-    tell: Callable[[e.Event], None]
+    tell: Callable[[str, e.Event], None]  #: plan, event
     warn: Callable[[str], None]
 
 
@@ -108,7 +109,8 @@ def reopen(row: RunRow, *, slug: str, rooms: Rooms, voice: Voice) -> Held | Decl
     standing = rooms.claims.take_plan(row.plan, run=row.id, at=world.iso())
     if isinstance(standing, Theirs):
         return Declined(owner=standing.owner, why=standing.why, readable=standing.readable)
-    journal = Journal(rooms.store, rooms.clock, run=row.id, plan=row.plan, fence=standing.fence, told=voice.tell)
+    told = functools.partial(voice.tell, row.plan)
+    journal = Journal(rooms.store, rooms.clock, run=row.id, plan=row.plan, fence=standing.fence, told=told)
     if isinstance(standing, Taken):
         dead = standing.took_over if row.state != "waiting" else ""
         journal.append(e.ClaimTaken(owner=rooms.claims.me, fence=standing.fence, took_over=dead))
@@ -144,7 +146,8 @@ def _claim(asked: e.RunStarted, rooms: Rooms, voice: Voice) -> tuple[World, Jour
         # Between the look and the claim another process ended its run, or began one and died.
         rooms.claims.release(asked.plan, run=run)
         return None
-    journal = Journal(rooms.store, rooms.clock, run=run, plan=asked.plan, fence=standing.fence, told=voice.tell)
+    told = functools.partial(voice.tell, asked.plan)
+    journal = Journal(rooms.store, rooms.clock, run=run, plan=asked.plan, fence=standing.fence, told=told)
     # A process that left its run waiting for a person is not one that died.
     left = row is not None and row.state == "waiting"
     dead = standing.took_over if isinstance(standing, Taken) and not left else ""

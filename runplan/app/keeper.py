@@ -48,11 +48,11 @@ class Audience(Protocol):
 
     def happened(self, root: str, event: str, **fields: object) -> None: ...
 
-    def told(self, root: str, event: e.Event) -> None: ...
+    def told(self, root: str, plan: str, event: e.Event) -> None: ...
 
     def ended(self, root: str, plan: str, run: str, state: RunState) -> None: ...
 
-    def waits(self, root: str, plan: str, run: str, decision: Decision) -> None: ...
+    def waits(self, root: str, plan: str, run: str, state: RunState, decision: Decision) -> None: ...
 
 
 class Keeper:
@@ -74,7 +74,7 @@ class Keeper:
         self._audience = audience
         self._turns = turns
         self._troubles = 0  #: how often in a row the repository could not be opened
-        voice = Voice(tell=lambda event: audience.told(root, event), warn=self._warn)
+        voice = Voice(tell=lambda plan, event: audience.told(root, plan, event), warn=self._warn)
         self._station = Station(open_up, voice, turns=self, listener=self, begun=self._begun, closed=self._closed)
 
     def look(self) -> None:
@@ -189,8 +189,8 @@ class Keeper:
         self._audience.ended(self.root, plan, run, state)
         self._station.order(lambda _, opened: self._settle(plan, state, opened))
 
-    def waits(self, plan: str, run: str, decision: Decision) -> None:
-        self._audience.waits(self.root, plan, run, decision)
+    def waits(self, plan: str, run: str, state: RunState, decision: Decision) -> None:
+        self._audience.waits(self.root, plan, run, state, decision)
 
     def troubled(self, plan: str, error: RunplanError) -> None:
         self._audience.happened(self.root, "trouble", plan=plan, error=str(error))

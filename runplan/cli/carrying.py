@@ -14,6 +14,7 @@ from runplan.cli import progress
 from runplan.cli.asking import ask_here
 from runplan.cli.summary import summary
 from runplan.core import options as words_of
+from runplan.core.decide import decide
 from runplan.core.errors import Exit, Fenced, Interrupted, JournalDamaged, NotFound, RefusedEarly, Unreachable
 from runplan.core.events import RunStarted
 from runplan.core.plan import parse
@@ -96,7 +97,7 @@ def carry_here(at: Here, errand: Errand) -> Exit:
     # A polite end from outside is an interruption like Ctrl-C: agents are ended, the journal stays true.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with session(at) as rooms, _told_how_to_go_on(errand.started.plan):
-        voice = Voice(tell=progress.tell, warn=progress.warn)
+        voice = Voice(tell=lambda _, event: progress.tell(event), warn=progress.warn)
         answer = carry(errand, rooms, voice, ask=lambda state: ask_here(at, state))
     plan = errand.started.plan
     match answer:
@@ -106,9 +107,7 @@ def carry_here(at: Here, errand: Errand) -> Exit:
             progress.say(f"runplan: {f'follow it: runplan logs {plan} -f' if answer.readable else release}")
             return Exit.DONE
         case Carried():
-            code, lines = summary(plan, answer, logs=at.state / "dispatch")
-            progress.say("\n".join(["", *(f"runplan: {line}" for line in lines)]))
-            return code
+            return _told(at, plan, answer)
 
 
 @contextlib.contextmanager
@@ -152,7 +151,28 @@ def answer_waiting(
         setup=at.settings.run.setup,
         clean=at.settings.run.clean,
     )
-    return carry_here(at, Errand(started=started, issues=(), answer=answer(tree)))
+    errand = Errand(started=started, issues=(), answer=answer(tree))
+    if started.daemon:
+        from runplan.cli.handing import hand
+
+        return hand(at, errand)
+    return carry_here(at, errand)
+
+
+def outcome(at: Here, plan: str) -> Exit:
+    """The last lines of the plan's newest run, from its journal, and their exit code."""
+    store = at.store()
+    row = store.newest(plan) if store is not None else None
+    if store is None or row is None:
+        raise NotFound(f"no run of {plan} is recorded here")
+    state = state_of(store, row)
+    return _told(at, plan, Carried(run=row.id, decision=decide(state), state=state))
+
+
+def _told(at: Here, plan: str, carried: Carried) -> Exit:
+    code, lines = summary(plan, carried, logs=at.state / "dispatch")
+    progress.say("\n".join(["", *(f"runplan: {line}" for line in lines)]))
+    return code
 
 
 def state_of(store: Store, row: RunRow) -> RunState:
@@ -165,17 +185,25 @@ def state_of(store: Store, row: RunRow) -> RunState:
     return state
 
 
-def start(at: Here, plan_word: str, words: Sequence[str]) -> Exit:
-    """Work what the words ask for, in this process."""
+def prepared(at: Here, plan_word: str, words: Sequence[str]) -> tuple[Here, Errand] | str:
+    """What the words ask for, after everything that can be refused has been; a sentence when nothing is to be done."""
     at = towards_landing(at, words)
     require_landable(at)
     for landing in settle_lost_landings(at):
         progress.warn(f"the landing {landing}, which was killed and which no journal knows, was brought to its end")
     errand = errand_for(at, plan_word, words)
-    if isinstance(errand, str):
-        progress.say(f"runplan: {errand}")
+    return errand if isinstance(errand, str) else (at, errand)
+
+
+def start(at: Here, plan_word: str, words: Sequence[str]) -> Exit:
+    """Work what the words ask for, in this process."""
+    if words_of.parse_words(words, phases=None).every is not None:
+        raise RefusedEarly("a schedule is kept by the daemon; leave out --foreground")
+    found = prepared(at, plan_word, words)
+    if isinstance(found, str):
+        progress.say(f"runplan: {found}")
         return Exit.DONE
-    return carry_here(at, errand)
+    return carry_here(*found)
 
 
 def dry_run(at: Here, errand: Errand) -> str:

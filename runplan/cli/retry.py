@@ -44,4 +44,8 @@ def run(args: argparse.Namespace) -> Exit:
         asked = replace(state.started, auto=state.auto)
         if args.phase:
             asked = replace(asked, mode="phase", wanted=args.phase)
+        if state.started.daemon:
+            from runplan.cli import handing
+
+            return handing.start(at, path, words(asked), wait=False)
         return carrying.start(at, path, words(asked))

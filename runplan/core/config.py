@@ -35,6 +35,7 @@ class RunSettings:
     copy: tuple[str, ...]
     clean: str
     timezone: str
+    misfire: str = "run-once"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -176,6 +176,13 @@ KEYS: tuple[Key, ...] = (
         why="zone of schedules, e.g. Europe/Berlin",
     ),
     Key(
+        section="run",
+        name="misfire",
+        default="run-once",
+        choices=("run-once", "skip"),
+        why="what becomes of schedules that were due while nobody was there: one run, or none",
+    ),
+    Key(
         section="agents",
         name="implementer",
         default="claude",

@@ -1,0 +1,28 @@
+"""runplan daemon: be the user's daemon, in this process, until somebody ends it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from runplan.core.errors import Exit
+
+if TYPE_CHECKING:
+    import argparse
+
+EXAMPLES = """\
+  runplan daemon        in the foreground; Ctrl-C lets go of everything, and agents live on"""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    del parser  # it takes none
+
+
+def run(args: argparse.Namespace) -> Exit:
+    del args
+    from runplan.adapters.settings import environment
+    from runplan.wiring.daemon import serve
+    from runplan.wiring.here import refuse_under_agent
+
+    refuse_under_agent("daemon")
+    serve(environment())
+    return Exit.DONE

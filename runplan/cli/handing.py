@@ -1,0 +1,61 @@
+"""What the verbs that speak with the daemon share: what is sent, what is told, and which exit code comes of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from runplan.adapters.calling import require_agents
+from runplan.cli import carrying, progress
+from runplan.core import options as words_of
+from runplan.core.errors import Exit
+from runplan.core.schedule import parse, spell
+from runplan.core.times import parse_iso, zone
+from runplan.wiring import handing
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from runplan.app.holding import Errand
+    from runplan.wiring.here import Here
+
+
+def start(at: Here, plan_word: str, words: Sequence[str], *, wait: bool) -> Exit:
+    """Hand what the words ask for to the daemon."""
+    asked = words_of.parse_words(words, phases=None)
+    timing = None
+    if asked.every is not None:
+        timing = handing.Timing(every=spell(parse(asked.every)).removeprefix("every "), now=asked.now)
+    found = carrying.prepared(at, plan_word, words)
+    if isinstance(found, str):
+        progress.say(f"runplan: {found}")
+        return Exit.DONE
+    at, errand = found
+    require_agents(at.settings.agents, root=at.repository.root, caller=at.env)
+    return hand(at, errand, timing, wait=wait)
+
+
+def hand(at: Here, errand: Errand, timing: handing.Timing | None = None, *, wait: bool = False) -> Exit:
+    """Hand the errand over, and say what came of it."""
+    plan = errand.started.plan
+    answer = handing.hand_over(at, errand, timing)
+    if "scheduled" in answer:
+        first = parse_iso(str(answer["scheduled"])).astimezone(zone(at.settings.run.timezone))
+        assert timing is not None
+        progress.say(f"runplan: {plan} is worked every {timing.every}, first at {first:%Y-%m-%d %H:%M %Z}")
+        return Exit.DONE
+    told_begun(plan, answer)
+    if not wait or "declined" in answer:
+        return Exit.DONE
+    for event in handing.follow(at, plan):
+        progress.tell(event)
+    return carrying.outcome(at, plan)
+
+
+def told_begun(plan: str, answer: Mapping[str, Any]) -> None:
+    """What became of a run that was asked for."""
+    if "declined" in answer:
+        progress.say(f"runplan: {plan} is being worked by another process ({answer['declined']}); nothing was changed")
+    elif answer.get("fresh"):
+        progress.say(f"runplan: accepted as {answer['run']}; follow it: runplan logs {plan} -f")
+    else:
+        progress.say(f"runplan: {plan} is at work already ({answer['run']}); see: runplan status {plan}")

@@ -1,0 +1,38 @@
+"""runplan now: fire a schedule early, and keep it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from runplan.core.errors import Exit, NotFound, UsageError
+
+if TYPE_CHECKING:
+    import argparse
+
+EXAMPLES = """\
+  runplan now                   the one schedule of this repository
+  runplan now plans/X.md        the schedule of this plan"""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("plan", metavar="PLAN", nargs="?", help="a plan that has a schedule")
+
+
+def run(args: argparse.Namespace) -> Exit:
+    from runplan.cli.handing import told_begun
+    from runplan.wiring import handing
+    from runplan.wiring.here import here, plan_path, refuse_under_agent
+    from runplan.wiring.stopping import scheduled
+
+    refuse_under_agent("now")
+    with here() as at:
+        plans = scheduled(at)
+        if not plans:
+            raise NotFound("nothing is scheduled here; make a schedule: runplan start PLAN auto every 4h")
+        if args.plan is None and len(plans) > 1:
+            raise UsageError(f"now: there is more than one schedule; name one of {', '.join(plans)}")
+        plan = plan_path(at, args.plan) if args.plan else plans[0]
+        answer = handing.ask(at, "now", plan)
+    assert answer is not None
+    told_begun(plan, answer)
+    return Exit.DONE

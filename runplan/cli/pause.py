@@ -1,0 +1,32 @@
+"""runplan pause: begin nothing new for a plan; what runs may end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from runplan.core.errors import Exit, NotFound
+
+if TYPE_CHECKING:
+    import argparse
+
+EXAMPLES = """\
+  runplan pause plans/X.md      until: runplan resume plans/X.md"""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("plan", metavar="PLAN", help="a path, a base name, or a unique part of one under plans/")
+
+
+def run(args: argparse.Namespace) -> Exit:
+    from runplan.cli import progress
+    from runplan.wiring import handing
+    from runplan.wiring.here import here, plan_path, refuse_under_agent
+
+    refuse_under_agent("pause")
+    with here() as at:
+        plan = plan_path(at, args.plan)
+        answer = handing.ask(at, "pause", plan, by="a person", starts=False)
+        if answer is None or not answer.get("done"):
+            raise NotFound(f"the daemon has no run and no schedule of {plan}; see: runplan status {plan}")
+    progress.say(f"runplan: nothing new is begun for {plan}; go on with: runplan resume {plan}")
+    return Exit.DONE

@@ -1,0 +1,32 @@
+"""runplan resume: let a paused plan and its schedule go on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from runplan.core.errors import Exit, NotFound
+
+if TYPE_CHECKING:
+    import argparse
+
+EXAMPLES = """\
+  runplan resume plans/X.md     after a pause, a failed phase, or a restart that lost a key"""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("plan", metavar="PLAN", help="a path, a base name, or a unique part of one under plans/")
+
+
+def run(args: argparse.Namespace) -> Exit:
+    from runplan.cli import progress
+    from runplan.wiring import handing
+    from runplan.wiring.here import here, plan_path, refuse_under_agent
+
+    refuse_under_agent("resume")
+    with here() as at:
+        plan = plan_path(at, args.plan)
+        answer = handing.ask(at, "resume", plan)
+        if answer is None or not answer.get("done"):
+            raise NotFound(f"the daemon has no run and no schedule of {plan}; start it: runplan start {plan}")
+    progress.say(f"runplan: {plan} goes on; see: runplan status {plan}")
+    return Exit.DONE

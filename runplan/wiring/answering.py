@@ -1,0 +1,213 @@
+"""Answers what callers ask the daemon for; whatever takes time is answered when it is done."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+from runplan.app.desk import Accepted
+from runplan.app.holding import Errand
+from runplan.core.control import Refusal
+from runplan.core.errors import Exit, NotFound, RunplanError, UsageError
+from runplan.core.events import Approved, Rejected, RunStarted
+from runplan.core.eventtext import from_json, name_of, to_json
+from runplan.core.rows import ScheduleRow
+from runplan.core.times import iso
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from concurrent.futures import Future
+
+    from runplan.app.daemon import Daemon
+    from runplan.core.control import Request
+    from runplan.core.events import Event
+    from runplan.core.run import RunState
+    from runplan.ports import Clock
+    from runplan.wiring.desks import Environments
+
+
+class Caller(Protocol):
+    """Whoever asks; to be spoken to in the daemon's main thread only."""
+
+    @property
+    def gone(self) -> bool: ...
+
+    def answer(self, fields: Mapping[str, Any]) -> None: ...
+
+    def refuse(self, refusal: Refusal) -> None: ...
+
+    def tell(self, event: Mapping[str, Any]) -> None: ...
+
+
+class Answering:
+    """The verbs of the protocol."""
+
+    def __init__(
+        self,
+        daemon: Daemon,
+        *,
+        environments: Environments,
+        clock: Clock,
+        post: Callable[[Callable[[], None]], None],
+        known: Callable[[str], None],
+        metrics: Callable[[], str],
+        drain: Callable[[], None],
+    ) -> None:
+        """`post` lets something be done in the main thread; `known` remembers a repository across restarts."""
+        self._daemon = daemon
+        self._environments = environments
+        self._clock = clock
+        self._post = post
+        self._known = known
+        self._metrics = metrics
+        self._drain = drain
+        self._followers: list[tuple[Caller, str, str]] = []
+
+    def take(self, request: Request, caller: Caller) -> Mapping[str, Any] | None:
+        """The answer; None when it comes later."""
+        match request.verb:
+            case "metrics":
+                return {"text": self._metrics()}
+            case "status":
+                turns = self._daemon.turns.now
+                return {"repositories": list(self._daemon.roots), "working": turns.working, "queued": turns.waiting}
+            case "follow":
+                self._followers.append((caller, _text(request, "root"), _text(request, "plan")))
+                return None
+            case "drain":
+                self._post(self._drain)
+                return {}
+            case "reload":  # settings are read anew whenever a repository is opened
+                self._daemon.take_over(self._daemon.roots)
+                return {}
+            case _:
+                self._order(request, caller)
+                return None
+
+    def _order(self, request: Request, caller: Caller) -> None:
+        root = _text(request, "root")
+        keeper = self._daemon.keeper(root)
+        plan = request.fields.get("plan")
+        by = str(request.fields.get("by") or "a person")
+        match request.verb:
+            case "start" | "approve" | "reject" | "retry":
+                self._start(root, request, caller)
+            case "now":
+                self._later(keeper.fire_now(_text(request, "plan")), caller, _begun_or_none)
+            case "stop":
+                self._later(keeper.stop(str(plan) if plan else None, by), caller, lambda told: {"stopped": told})
+            case "pause":
+                self._later(keeper.pause(_text(request, "plan"), by), caller, lambda done: {"done": done})
+            case "resume":
+                self._keep_environment(root, request)
+                self._later(keeper.resume(_text(request, "plan")), caller, lambda done: {"done": done})
+            case verb:
+                raise UsageError(f"{verb} cannot be asked of the daemon")
+
+    def _start(self, root: str, request: Request, caller: Caller) -> None:
+        started = from_json("RunStarted", _text(request, "started"))
+        if not isinstance(started, RunStarted):
+            raise UsageError("start: there is nothing to start in what was sent")
+        self._keep_environment(root, request)
+        self._known(root)
+        started = replace(started, daemon=True, needs=tuple(sorted(request.fields.get("needs") or ())))
+        keeper = self._daemon.keeper(root)
+        every = request.fields.get("every")
+        if every:
+            row = ScheduleRow(
+                plan=started.plan,
+                spec=str(every),
+                zone=str(request.fields.get("zone") or "UTC"),
+                misfire=str(request.fields.get("misfire") or "run-once"),
+                errand=to_json(started),
+                anchor=iso(self._clock.now()),
+                made=iso(self._clock.now()),
+            )
+            made = keeper.schedule(row)
+            if not request.fields.get("now"):
+                self._later(made, caller, lambda first: {"scheduled": iso(first)})
+                return
+        issues = [number for number in request.fields.get("issues") or () if isinstance(number, int)]
+        errand = Errand(started=started, issues=issues, answer=_answer(request.fields.get("answer")))
+        self._later(keeper.begin(errand), caller, _begun)
+
+    def _keep_environment(self, root: str, request: Request) -> None:
+        sent = request.fields.get("env")
+        if isinstance(sent, dict):
+            plan = str(request.fields.get("plan") or "")
+            self._environments.keep(root, plan, {str(name): str(value) for name, value in sent.items()})
+
+    def _later(self, future: Future[Any], caller: Caller, shape: Callable[[Any], Mapping[str, Any]]) -> None:
+        def reply() -> None:
+            if caller.gone:
+                return
+            error = future.exception()
+            if isinstance(error, RunplanError):
+                caller.refuse(Refusal(error=str(error), exit=error.exit))
+            elif error is not None:
+                told = f"unexpected {type(error).__name__}: {error}; see the daemon's log"
+                caller.refuse(Refusal(error=told, exit=Exit.UNREACHABLE))
+            else:
+                self._say(caller, shape, future.result())
+
+        future.add_done_callback(lambda _: self._post(reply))
+
+    def _say(self, caller: Caller, shape: Callable[[Any], Mapping[str, Any]], result: Any) -> None:
+        try:
+            caller.answer(shape(result))
+        except RunplanError as error:
+            caller.refuse(Refusal(error=str(error), exit=error.exit))
+
+    # --- followers ------------------------------------------------------------------------------------------
+
+    def told(self, root: str, plan: str, event: Event) -> None:
+        """Something happened in a run; called in any thread."""
+        fields = {"plan": plan, "type": name_of(event), "body": to_json(event)}
+        self._post(lambda: self._tell(root, plan, fields))
+
+    def over(self, root: str, plan: str, run: str, state: RunState | None) -> None:
+        """A run has ended, or waits for a person: whoever followed it need not wait any longer."""
+        outcome = state.ended.outcome if state is not None and state.ended is not None else "waiting"
+        self._post(lambda: self._dismiss(root, plan, {"run": run, "outcome": outcome}))
+
+    def _tell(self, root: str, plan: str, fields: Mapping[str, Any]) -> None:
+        self._followers = [one for one in self._followers if not one[0].gone]
+        for caller, of, wanted in self._followers:
+            if (of, wanted) == (root, plan):
+                caller.tell(fields)
+
+    def _dismiss(self, root: str, plan: str, fields: Mapping[str, Any]) -> None:
+        for caller, of, wanted in list(self._followers):
+            if (of, wanted) == (root, plan):
+                self._followers.remove((caller, of, wanted))
+                if not caller.gone:
+                    caller.answer(fields)
+
+
+def _text(request: Request, name: str) -> str:
+    found = request.fields.get(name)
+    if not isinstance(found, str) or not found:
+        raise UsageError(f"{request.verb}: {name} is missing")
+    return found
+
+
+def _answer(sent: object) -> Approved | Rejected | None:
+    match sent:
+        case {"approve": str(tree)}:
+            return Approved(tree=tree)
+        case {"reject": str(tree), **rest}:
+            return Rejected(tree=tree, why=str(rest.get("why", "")))
+        case _:
+            return None
+
+
+def _begun(answer: Any) -> dict[str, Any]:
+    if isinstance(answer, Accepted):
+        return {"run": answer.run, "fresh": answer.fresh}
+    return {"declined": answer.owner, "why": answer.why, "readable": answer.readable}
+
+
+def _begun_or_none(answer: Any) -> dict[str, Any]:
+    if answer is None:
+        raise NotFound("the plan has no schedule; make one: runplan start PLAN every 4h")
+    return _begun(answer)

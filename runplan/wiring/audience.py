@@ -1,0 +1,50 @@
+"""Lets the log, followers and people hear what becomes of runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from runplan.core.eventtext import name_of
+from runplan.core.notices import of_ending, of_waiting
+
+if TYPE_CHECKING:
+    from runplan.adapters.notify import Notifier
+    from runplan.core.decide import Decision
+    from runplan.core.events import Event
+    from runplan.core.run import RunState
+    from runplan.ports import Log
+    from runplan.wiring.answering import Answering
+
+
+class DaemonAudience:
+    """Called in the threads of desks; nothing here waits."""
+
+    def __init__(self, log: Log, notifier: Notifier) -> None:
+        self._log = log
+        self._notifier = notifier
+        self.followers: Answering | None = None
+
+    def happened(self, root: str, event: str, **fields: object) -> None:
+        tell = self._log.warning if event in ("trouble", "warning", "closed", "declined") else self._log.info
+        tell(event, repository=root, **fields)
+
+    def told(self, root: str, plan: str, event: Event) -> None:
+        phase, dispatch = getattr(event, "phase", ""), getattr(event, "id", "")
+        self._log.info(name_of(event), repository=root, plan=plan, phase=phase, dispatch=dispatch)
+        if self.followers is not None:
+            self.followers.told(root, plan, event)
+
+    def ended(self, root: str, plan: str, run: str, state: RunState) -> None:
+        outcome = state.ended.outcome if state.ended else ""
+        self._log.info("ended", repository=root, plan=plan, run=run, outcome=outcome)
+        if (notice := of_ending(state, repository=root, plan=plan, run=run)) is not None:
+            self._notifier.send(notice)
+        if self.followers is not None:
+            self.followers.over(root, plan, run, state)
+
+    def waits(self, root: str, plan: str, run: str, state: RunState, decision: Decision) -> None:
+        self._log.info("waits", repository=root, plan=plan, run=run, why=decision.why)
+        if (notice := of_waiting(state, decision, repository=root, plan=plan, run=run)) is not None:
+            self._notifier.send(notice)
+        if not decision.wake and decision.waiting != "slot" and self.followers is not None:
+            self.followers.over(root, plan, run, None)

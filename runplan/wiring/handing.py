@@ -1,0 +1,93 @@
+"""Hands what a person asks for to the daemon, which is started where none runs."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING, Any
+
+from runplan.adapters import processes, singleton
+from runplan.adapters.callerenv import for_a_run, needed_by_a_run
+from runplan.adapters.control.client import Client, NotRunning, find_socket
+from runplan.adapters.launching import reach
+from runplan.adapters.places import state_directory
+from runplan.adapters.settings import environment
+from runplan.core.events import Approved, Rejected
+from runplan.core.eventtext import from_json, to_json
+from runplan.core.quickclass import dataclass
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from runplan.app.holding import Errand
+    from runplan.core.events import Event
+    from runplan.wiring.here import Here
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """When it is to be worked, besides now."""
+
+    every: str  #: canonical, without `every`
+    now: bool  #: at once as well
+
+
+def hand_over(at: Here, errand: Errand, timing: Timing | None = None) -> Mapping[str, Any]:
+    """Ask the daemon to work the errand; what it answers."""
+    agents = at.settings.agents
+    sent = for_a_run(at.env, agents)
+    fields: dict[str, Any] = {
+        "root": str(at.repository.root),
+        "plan": errand.started.plan,
+        "started": to_json(errand.started),
+        "issues": list(errand.issues),
+        "env": sent,
+        "needs": needed_by_a_run(sent, agents, pushes=errand.started.landing == "direct"),
+        "answer": _answer(errand.answer),
+    }
+    if timing is not None:
+        run = at.settings.run
+        fields |= {"every": timing.every, "now": timing.now, "zone": run.timezone, "misfire": run.misfire}
+    with reach(at.env) as client:
+        return client.call("start", within_s=None, **fields)
+
+
+def ask(at: Here, verb: str, plan: str | None, *, by: str = "", starts: bool = True) -> Mapping[str, Any] | None:
+    """Ask the daemon something about a plan of this repository; None when none runs and none is to be started."""
+    fields: dict[str, Any] = {"root": str(at.repository.root), "plan": plan, "by": by}
+    if verb == "resume":
+        fields["env"] = for_a_run(at.env, at.settings.agents)
+    try:
+        client = reach(at.env) if starts else Client(find_socket(at.env))
+    except NotRunning:
+        return None
+    with client:
+        return client.call(verb, within_s=None, **fields)
+
+
+def follow(at: Here, plan: str) -> Iterator[Event]:
+    """The events of the plan's run, until it ends or waits for a person."""
+    with reach(at.env) as client:
+        for told in client.stream("follow", root=str(at.repository.root), plan=plan):
+            event = from_json(str(told.get("type")), str(told.get("body")))
+            if event is not None:
+                yield event
+
+
+def end_politely(owner: str, *, force: bool) -> bool:
+    """Ask the process that owns a plan to end, as Ctrl-C would; False for one that is gone, and for the daemon."""
+    daemon = singleton.holder(state_directory(environment()))
+    process = processes.living(owner)
+    if process is None or (daemon is not None and daemon.identity == owner):
+        return False
+    processes.send(process, signal.SIGKILL if force else signal.SIGTERM)
+    return True
+
+
+def _answer(answer: Approved | Rejected | None) -> dict[str, str] | None:
+    match answer:
+        case Approved(tree=tree):
+            return {"approve": tree}
+        case Rejected(tree=tree, why=why):
+            return {"reject": tree, "why": why}
+        case None:
+            return None
