@@ -200,12 +200,14 @@ class Keeper:
 
     def _settle(self, plan: str, state: RunState, opened: Opened) -> None:
         """A schedule ends with its plan, and rests when a phase fails."""
-        verdict = scheduling.after_a_run(state)
-        if verdict == "complete" and opened.schedules.drop(plan):
+        if opened.schedules.get(plan) is None:
+            return
+        why = scheduling.why_to_rest(state)
+        if why and opened.schedules.pause(plan, why):
+            self._audience.happened(self.root, "schedule-paused", plan=plan, why=why)
+        elif opened.complete(plan) and opened.schedules.drop(plan):
             self._timers.cancel(self._key(plan))
             self._audience.happened(self.root, "schedule-ended", plan=plan)
-        elif verdict and opened.schedules.pause(plan, verdict):
-            self._audience.happened(self.root, "schedule-paused", plan=plan, why=verdict)
 
     # --- opening and closing --------------------------------------------------------------------------------
 

@@ -98,16 +98,13 @@ def after_firing_early(row: ScheduleRow, now: datetime) -> ScheduleRow:
     return replace(row, anchor=iso(now)) if isinstance(parse(row.spec), Interval) else row
 
 
-def after_a_run(state: RunState) -> str | None:
-    """What a run's end means for its plan's schedule: "complete" ends it, any other words are why it rests."""
+def why_to_rest(state: RunState) -> str:
+    """Why the plan's schedule does not fire after this run, until a person has looked; "" when it does."""
     ended = state.ended
-    if ended is None:
-        return None
-    if ended.outcome == "failed" or (ended.outcome == "refused" and state.phase is not None):
-        phase = state.phase.failure.phase if state.phase and state.phase.failure else ""
-        return f"phase {phase} failed ({ended.reason})" if phase else f"the run failed ({ended.reason})"
-    done = state.plan is not None and state.plan.choice == "complete"
-    return "complete" if done and ended.outcome in ("done", "nothing-to-do") else None
+    if ended is None or ended.outcome not in ("failed", "refused") or state.phase is None:
+        return ""
+    phase = state.phase.failure.phase if state.phase.failure else ""
+    return f"phase {phase} failed ({ended.reason})" if phase else f"the run failed ({ended.reason})"
 
 
 def _key(slot: Slot) -> str:

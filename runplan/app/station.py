@@ -48,6 +48,10 @@ class Opened(Protocol):
         """The runs of the daemon that have not ended."""
         ...
 
+    def complete(self, plan: str) -> bool:
+        """Whether nothing is left to do in the plan, as its target has it."""
+        ...
+
     def missing(self, started: RunStarted) -> tuple[str, ...]:
         """The names of variables that its agents had and nobody knows any more."""
         ...

@@ -46,7 +46,7 @@ def serve(env: Mapping[str, str]) -> None:
     state, path = state_directory(env), socket_path(env)
     taken = singleton.take(state, version=__version__, since=iso(SystemClock().now()), socket=path, wait_s=1.0)
     if isinstance(taken, singleton.Occupied):
-        raise RefusedEarly(f"there is a daemon already: {taken}")
+        raise RefusedEarly(str(taken))
     with taken as held, contextlib.closing(open_log(state / LOG)) as log:
         _Loop(env, held, log, path).run()
 

@@ -12,6 +12,7 @@ from runplan.adapters.store.schedules import Schedules
 from runplan.core.errors import SettingsError
 from runplan.core.events import RunStarted
 from runplan.core.eventtext import from_json
+from runplan.core.plan import parse
 from runplan.core.quickclass import dataclass
 from runplan.wiring.here import here_at
 from runplan.wiring.session import session
@@ -102,6 +103,11 @@ class OpenedDesk:
             if isinstance(started, RunStarted) and started.daemon:
                 found.append(started)
         return found
+
+    def complete(self, plan: str) -> bool:
+        at = self.rooms.session.here.for_plan(plan)
+        text = at.repository.git.blob(at.tip(), plan)
+        return text is None or parse(text, path=plan).complete
 
     def missing(self, started: RunStarted) -> tuple[str, ...]:
         known = self.rooms.environments.of(self.rooms.root, started.plan)

@@ -109,6 +109,10 @@ def refuse_under_agent(verb: str) -> None:
     """An agent must not start, approve or stop anything."""
     if environment().get("RUNPLAN_AGENT"):
         raise RefusedEarly(f"{verb} does not run inside an agent (RUNPLAN_AGENT is set)")
+    from runplan.adapters.ancestry import agent_above
+
+    if told := agent_above(os.getpid()):
+        raise RefusedEarly(f"{verb} does not run inside an agent ({told})")
 
 
 # --- plans --------------------------------------------------------------------------------------------
