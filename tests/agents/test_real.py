@@ -40,15 +40,18 @@ ENDINGS: dict[str, tuple[str, str]] = {
 }
 #: What is right as well.
 ALSO: dict[tuple[str, str], tuple[str, str]] = {
-    # While it waits it uses one to three hundredths of a processor, which can pass for work.
+    # While they wait they use one to three hundredths of a processor, which can pass for work.
     ("codex", "hang"): ("timed-out", "timeout"),
     ("codex", "stall"): ("timed-out", "timeout"),
+    ("opencode", "hang"): ("timed-out", "timeout"),
+    ("opencode", "stall"): ("timed-out", "timeout"),
     # It retries for minutes, so that our own clock ends it: the ending has its name, the reason is the clock's.
     ("claude", "auth"): ("auth", "silent"),
 }
 
-#: Programs that do not hand on when a limit ends: they are tried again after a while.
-NO_TIME = {"gemini"}
+#: Programs that do not hand on when a limit ends (opencode: in the body of the answer only): they are tried again after
+#: a while.
+NO_TIME = {"gemini", "opencode"}
 
 #: Programs with no read-only mode: what they change is found, put back and named.
 NO_READONLY = {"mini": "readonly-violated"}
