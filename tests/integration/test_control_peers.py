@@ -179,15 +179,35 @@ def test_who_cannot_be_traced_may_not_act() -> None:
     assert "cannot be traced" in agent_above(2**22 + 1)
 
 
-def test_a_caller_that_ended_is_not_taken_for_whoever_has_its_pid_now(tmp_path: Path) -> None:
+def gone_caller(path: Path) -> tuple[socket.socket, int]:
+    """A connection whose caller has ended, and the pid it had."""
     with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(str(tmp_path / "s"))
+        listener.bind(str(path))
         listener.listen()
-        code = f"import socket; socket.socket(socket.AF_UNIX).connect({str(tmp_path / 's')!r})"
-        subprocess.run([sys.executable, "-c", code], check=True)
-        connection, _ = listener.accept()
+        code = f"import socket; socket.socket(socket.AF_UNIX).connect({str(path)!r})"
+        with subprocess.Popen([sys.executable, "-I", "-S", "-c", code]) as caller:
+            pass
+        return listener.accept()[0], caller.pid
+
+
+def test_a_caller_that_ended_may_not_act(tmp_path: Path) -> None:
+    connection, _ = gone_caller(tmp_path / "s")
     with connection:
-        assert peer_of(connection).agent != ""
+        assert "cannot be traced" in peer_of(connection).agent
+
+
+@pytest.mark.skipif(not os.access("/proc/sys/kernel/ns_last_pid", os.W_OK), reason="pids cannot be chosen")
+def test_a_caller_that_ended_is_not_taken_for_whoever_has_its_pid_now(tmp_path: Path) -> None:
+    for attempt in range(50):
+        connection, pid = gone_caller(tmp_path / f"s{attempt}")
+        Path("/proc/sys/kernel/ns_last_pid").write_text(str(pid - 1))
+        with connection, subprocess.Popen(["sleep", "30"]) as other:
+            told, reused = peer_of(connection).agent, other.pid == pid
+            other.kill()
+        if reused:
+            assert told == f"process {pid} ended before it could be looked at"
+            return
+    pytest.skip("somebody else was always faster")
 
 
 def test_a_client_tells_nothing_to_another_users_daemon(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -105,6 +105,19 @@ def test_requests_in_one_piece_are_answered_in_turn(door: Door) -> None:
         assert said(stream) is None
 
 
+def test_an_answer_that_is_read_slowly_arrives_whole_and_nothing_spins(tmp_path: Path) -> None:
+    path = tmp_path / "run/daemon.sock"
+    text = "x" * 900_000
+    with a_door(path) as (server, echo), raw(path) as slow:
+        slow.sendall(control.request_line("status", {"text": text}))
+        slow.shutdown(socket.SHUT_WR)
+        until(lambda: echo.callers and echo.callers[0].leaving)
+        assert echo.callers[0].unsent
+        assert select.select([server], [], [], 0.03)[0] == []
+        with slow.makefile("rb") as answer:
+            assert json.loads(answer.read())["text"] == text
+
+
 def test_a_daemon_that_dies_in_the_middle_is_told_of(tmp_path: Path) -> None:
     with a_door(tmp_path / "run/daemon.sock") as (_, echo):
         client = Client(tmp_path / "run/daemon.sock")

@@ -76,8 +76,7 @@ class Connection:
             self.drop()
             return []
         if not chunk:
-            # Whoever waits for an answer does not hang up before it.
-            self.drop() if self.open else self.leave()
+            self.leave()
         return lines
 
     def send(self) -> None:
@@ -109,7 +108,7 @@ class Connection:
                 self.stream.close()
 
     def _say(self, line: bytes) -> None:
-        if self.gone:
+        if self.gone or self.leaving:
             return
         if len(self._unsent) + len(line) > UNREAD:
             self.drop()
