@@ -80,6 +80,11 @@ def test_events_are_told_until_the_stream_is_answered(door: Door) -> None:
         assert client.call("status")["verb"] == "status"
 
 
+def test_an_event_longer_than_a_line_is_told_of_without_its_text(door: Door) -> None:
+    with Client(door[0]) as client:
+        assert [set(event) for event in client.stream(plan="huge")] == [{"left_out"}]
+
+
 def test_an_answer_may_come_later_and_holds_up_nobody(door: Door) -> None:
     path, echo = door
     with raw(path) as waits, Client(path) as other:

@@ -53,6 +53,9 @@ class Echo:
                 for number in range(100_000):
                     caller.tell({"seq": number, "text": "x" * 1000})
                 return None
+            case "huge":
+                caller.tell({"seq": 0, "text": "x" * 2_000_000})
+                return {}
             case "three":
                 for number in range(3):
                     caller.tell({"seq": number})

@@ -53,7 +53,10 @@ class Connection:
 
     def tell(self, event: Mapping[str, Any]) -> None:
         """One event for a follower; its request stays open until it is answered or refused."""
-        self._say(control.told_line(event))
+        if self.gone:
+            return
+        line = control.told_line(event)
+        self._say(line if len(line) <= control.LONGEST else control.told_line({"left_out": len(line)}))
 
     # --- for the server -----------------------------------------------------------------------------
 
