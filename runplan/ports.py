@@ -150,9 +150,17 @@ class Candidates(Protocol):
         ...
 
     def revert(
-        self, commits: Sequence[Oid], *, onto: Oid, message: str, author: Identity, when: str, sign: bool
+        self,
+        commits: Sequence[Oid],
+        *,
+        without: Sequence[str],
+        onto: Oid,
+        message: str,
+        author: Identity,
+        when: str,
+        sign: bool,
     ) -> Replayed:
-        """One commit on `onto` that takes back what `commits`, newest first, changed."""
+        """One commit on `onto` that takes back what `commits`, newest first, changed, but for the paths `without`."""
         ...
 
     def anchor(self, run: str, oid: Oid) -> None: ...
@@ -266,6 +274,10 @@ class Agents(Protocol):
 
     def profile(self, name: str, role: Role) -> Profile:
         """What has to be known to judge how a dispatch of this agent in this role ended."""
+        ...
+
+    def redacted(self, text: str) -> str:
+        """The text without secrets: tokens, and the values that agents or commands are given in secret variables."""
         ...
 
     def command(self, line: str, *, dispatch: str, role: Role, phase: str) -> tuple[tuple[str, ...], dict[str, str]]:

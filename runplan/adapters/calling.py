@@ -19,6 +19,7 @@ from runplan.core.errors import RefusedEarly
 from runplan.core.facts import PROGRAMS
 from runplan.core.guard import signing
 from runplan.core.reasons import Reason
+from runplan.core.secrets import redacted, secret_values
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,6 +39,7 @@ class Agents:
         self._run = run
         self._caller = caller
         self._versions = Versions()
+        self._secrets = secret_values(caller)
 
     def launch(
         self,
@@ -102,6 +104,9 @@ class Agents:
             codes=getattr(module, "CODES", ()),
             zone=datetime.now(UTC).astimezone().tzinfo,
         )
+
+    def redacted(self, text: str) -> str:
+        return redacted(text, self._secrets)
 
     def command(self, line: str, *, dispatch: str, role: Role, phase: str) -> tuple[tuple[str, ...], dict[str, str]]:
         """Tests and setup see the caller's environment: they are the user's own. One stream keeps their order."""

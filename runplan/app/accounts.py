@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from runplan.core import report
 from runplan.core.reasons import Reason
-from runplan.core.secrets import holds_secret
 from runplan.core.times import parse_iso
 
 if TYPE_CHECKING:
@@ -75,7 +74,7 @@ def _status(fixes: int) -> str:
 
 def _commit_line(world: World, oid: str) -> report.CommitLine:
     subject = world.objects.commit(oid).message.partition("\n")[0]
-    return report.CommitLine(short=oid[:SHORT], subject=subject)
+    return report.CommitLine(short=oid[:SHORT], subject=world.agents.redacted(subject))
 
 
 def _gates(phase: PhaseRun, world: World) -> tuple[report.GateLine, ...]:
@@ -125,7 +124,7 @@ def evidence(reason: str, state: RunState, world: World) -> str:
             lines = _last_lines(world.dispatches.directory(f"{world.run}.{state.dispatches}") / "out.log")
         case _:
             lines = []
-    return "\n".join(line for line in lines if not holds_secret(line))
+    return world.agents.redacted("\n".join(lines))
 
 
 def _last_lines(log: Path) -> list[str]:

@@ -156,8 +156,9 @@ def _said(action: Await, world: World, outcome: Outcome) -> tuple[str, str]:
 
 
 def return_text(world: World, id: str) -> str | None:
-    """What the agent returned, if it is a file at all and no larger than an answer can be."""
-    return world.dispatches.read(id, "return.json")
+    """What the agent returned, without secrets, if it is a file at all and no larger than an answer can be."""
+    told = world.dispatches.read(id, "return.json")
+    return None if told is None else world.agents.redacted(told)
 
 
 def _last_words(outcome: Outcome) -> str:

@@ -1,0 +1,97 @@
+"""What an agent knows in secret is in no log, no journal, no report and no other agent's prompt."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from tests.support.cli import Project, a_project
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SECRET = "hunter2-hunter2"
+TOKEN = "ghp_" + 36 * "a"
+
+SETTINGS = """\
+[agents]
+implementer = "sh"
+verifier = "judge"
+[agents.sh]
+kind = "command"
+argv = ["sh", "{home}/agent.sh"]
+env = ["SH_API_KEY"]
+[agents.judge]
+kind = "command"
+argv = ["sh", "{home}/judge.sh"]
+env = ["SH_API_KEY"]
+[tests]
+command = "echo $SH_API_KEY"
+"""
+
+
+def a_project_with_secrets(place: Path, implement: str, judge: str = "") -> Project:
+    project = a_project(place, "1", SH_API_KEY=SECRET)
+    (project.home / "agent.sh").write_text(implement)
+    (project.home / "judge.sh").write_text(judge)
+    project.commit_file("runplan.toml", SETTINGS.format(home=project.home))
+    return project
+
+
+def leaks(project: Project, *, but: tuple[str, ...]) -> list[str]:
+    """Every file under the state and the reports that holds one of them."""
+    places = [*(project.path / ".git/runplan").rglob("*"), *(project.path / "reports").rglob("*")]
+    words = (SECRET.encode(), TOKEN.encode())
+    files = [path for path in places if path.is_file() and path.name not in but]
+    return [str(path) for path in files if any(word in path.read_bytes() for word in words)]
+
+
+def test_a_verifiers_evidence_reaches_journal_report_and_fixer_without_secrets(tmp_path: Path) -> None:
+    verdict = json.dumps(
+        {
+            "status": "done",
+            "summary": f"with {TOKEN}",
+            "items": [{"item": "W1", "result": "fail", "evidence": f"1.txt holds {SECRET} and {TOKEN}"}],
+        }
+    )
+    project = a_project_with_secrets(
+        tmp_path,
+        'echo "$SH_API_KEY"; cat "$RUNPLAN_PROMPT"; echo x >>1.txt; git add 1.txt; git commit -qm "with $SH_API_KEY"\n',
+        f"echo '{verdict}' >\"$RUNPLAN_RETURN\"\n",
+    )
+
+    ran = project.start("1", "auto")
+
+    assert ran.code == 1
+    assert "fix" in project.dispatched()
+    verdicts = [body for kind, body in project.events() if kind == "VerdictGiven"]
+    assert verdicts[0]["items"][0][2] == "1.txt holds [redacted] and [redacted]"
+    assert leaks(project, but=("return.json", "git.trace")) == []
+    report = project.runplan("report", "X")
+    assert "1.txt holds [redacted]" in report.out
+    assert not any(word in ran.err + report.out for word in (SECRET, TOKEN))
+
+
+def test_a_blockers_words_are_told_without_secrets(tmp_path: Path) -> None:
+    project = a_project_with_secrets(tmp_path, 'echo "BLOCKER: the key $SH_API_KEY is refused"; exit 0\n')
+
+    ran = project.start("1", "auto")
+
+    assert "the key [redacted] is refused" in ran.err
+    assert leaks(project, but=()) == []
+
+
+def test_a_report_of_what_landed_names_commits_without_secrets(tmp_path: Path) -> None:
+    items = '{"item":"W1","result":"pass","evidence":"1.txt:1"}'
+    project = a_project_with_secrets(
+        tmp_path,
+        'echo x >1.txt; git add 1.txt; git commit -qm "Write it with $SH_API_KEY"\n',
+        f'echo \'{{"status":"done","summary":"","items":[{items}]}}\' >"$RUNPLAN_RETURN"\n',
+    )
+
+    ran = project.start("1", "auto")
+
+    assert ran.code == 0, ran.err
+    report = project.show("main:reports/plan-x.md")
+    assert "Write it with [redacted]" in report
+    assert SECRET not in report
