@@ -22,7 +22,7 @@ def run(args: argparse.Namespace) -> Exit:
 
     refuse_under_agent("approve")
     with here() as at:
-        from runplan.cli.carrying import answer_waiting
+        from runplan.cli.answers import answer_waiting
         from runplan.core.events import Approved
 
         return answer_waiting(at, args.plan, lambda tree: Approved(tree=tree), waits=("approval",))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import signal
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from runplan.app import admission
@@ -14,6 +13,7 @@ from runplan.cli import progress
 from runplan.cli.asking import ask_here
 from runplan.cli.summary import summary
 from runplan.core import options as words_of
+from runplan.core.commands import command
 from runplan.core.decide import decide
 from runplan.core.errors import Exit, Fenced, Interrupted, JournalDamaged, NotFound, RefusedEarly, Unreachable
 from runplan.core.events import RunStarted
@@ -25,10 +25,9 @@ from runplan.wiring.landers import require_landable, require_same_history
 from runplan.wiring.probing import infrastructure
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from runplan.adapters.store.sqlite import Store
-    from runplan.core.events import Approved, Rejected
     from runplan.core.options import Resolved
     from runplan.core.plan import Plan
     from runplan.core.rows import RunRow
@@ -102,12 +101,18 @@ def carry_here(at: Here, errand: Errand) -> Exit:
     plan = errand.started.plan
     match answer:
         case Declined():
-            progress.say(f"runplan: {_declined(plan, answer)}; nothing was changed")
-            release = f"if nobody works on it: runplan gc --release {plan}"
-            progress.say(f"runplan: {f'follow it: runplan logs {plan} -f' if answer.readable else release}")
-            return Exit.DONE
+            return declined(plan, answer)
         case Carried():
             return _told(at, plan, answer)
+
+
+def declined(plan: str, answer: Declined) -> Exit:
+    """Say who is at it instead."""
+    progress.say(f"runplan: {_declined(plan, answer)}; nothing was changed")
+    release = f"if nobody works on it: {command('runplan', 'gc', '--release', plan)}"
+    follow = f"follow it: {command('runplan', 'logs', plan, '-f')}"
+    progress.say(f"runplan: {follow if answer.readable else release}")
+    return Exit.DONE
 
 
 @contextlib.contextmanager
@@ -128,35 +133,6 @@ def _declined(plan: str, answer: Declined) -> str:
         number = answer.owner.partition(":")[0]
         return f"{plan} is being worked by another process ({number if number.isdigit() else answer.owner})"
     return f"{plan} is left to its owner {answer.owner!r}: {answer.why}"
-
-
-def answer_waiting(
-    at: Here, plan_word: str, answer: Callable[[str], Approved | Rejected], *, waits: Sequence[str]
-) -> Exit:
-    """Give a person's answer to the candidate that waits for one of `waits`, and go on as the run was started."""
-    path = places.plan_path(at, plan_word)
-    store = at.store()
-    row = interrupted(store, path) if store is not None else None
-    if store is None or row is None or row.waiting_for not in waits:
-        raise NotFound(f"no candidate of {path} waits for {' or '.join(waits)}; see: runplan status {path}")
-    state = state_of(store, row)
-    tree = state.phase.candidate.tree if state.phase and state.phase.candidate else ""
-    assert state.started is not None
-    at = at.towards(state.started.landing)
-    started = replace(
-        state.started,
-        auto=state.auto,
-        max_fix_cycles=at.settings.run.max_fix_cycles,
-        test_command=at.settings.tests.command,
-        setup=at.settings.run.setup,
-        clean=at.settings.run.clean,
-    )
-    errand = Errand(started=started, issues=(), answer=answer(tree))
-    if started.daemon:
-        from runplan.cli.handing import hand
-
-        return hand(at, errand)
-    return carry_here(at, errand)
 
 
 def outcome(at: Here, plan: str) -> Exit:

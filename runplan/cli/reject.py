@@ -23,7 +23,7 @@ def run(args: argparse.Namespace) -> Exit:
 
     refuse_under_agent("reject")
     with here() as at:
-        from runplan.cli.carrying import answer_waiting
+        from runplan.cli.answers import answer_waiting
         from runplan.core.events import Rejected
 
         waits = ("approval", "checkout")

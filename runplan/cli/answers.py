@@ -1,0 +1,42 @@
+"""A person's answer to a candidate that waits: approve and reject."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from runplan.app.holding import Errand, interrupted
+from runplan.cli import carrying, handing
+from runplan.core.errors import Exit, NotFound
+from runplan.wiring import here as places
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from runplan.core.events import Approved, Rejected
+    from runplan.wiring.here import Here
+
+
+def answer_waiting(
+    at: Here, plan_word: str, answer: Callable[[str], Approved | Rejected], *, waits: Sequence[str]
+) -> Exit:
+    """Give a person's answer to the candidate that waits for one of `waits`, and go on as the run was started."""
+    path = places.plan_path(at, plan_word)
+    store = at.store()
+    row = interrupted(store, path) if store is not None else None
+    if store is None or row is None or row.waiting_for not in waits:
+        raise NotFound(f"no candidate of {path} waits for {' or '.join(waits)}; see: runplan status {path}")
+    state = carrying.state_of(store, row)
+    tree = state.phase.candidate.tree if state.phase and state.phase.candidate else ""
+    assert state.started is not None
+    at = at.towards(state.started.landing)
+    started = replace(
+        state.started,
+        auto=state.auto,
+        max_fix_cycles=at.settings.run.max_fix_cycles,
+        test_command=at.settings.tests.command,
+        setup=at.settings.run.setup,
+        clean=at.settings.run.clean,
+    )
+    errand = Errand(started=started, issues=(), answer=answer(tree))
+    return handing.hand(at, errand) if started.daemon else carrying.carry_here(at, errand)
