@@ -45,7 +45,7 @@ READS: dict[str, frozenset[str]] = {
     "Lander": frozenset({"ref", "prepare"}),
     "Guard": frozenset({"stamp", "compare", "checkout"}),
     "Dispatches": frozenset({"directory", "read", "standing"}),  # a directory is made, and made again
-    "Agents": frozenset({"launch", "command", "version", "profile"}),
+    "Agents": frozenset({"command", "launch", "profile", "redacted", "version"}),
     "Log": frozenset({"bind", "error", "info", "warning"}),  # nothing is read from it again
     "Claims": frozenset({"me", "landing_lock"}),
 }
