@@ -9,13 +9,13 @@ exit.json  how it ended; the shim's last deed
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import re
 import stat
 from typing import TYPE_CHECKING
 
+from runplan.adapters.heldlock import is_held
 from runplan.adapters.tally_record import record_of, tally_of, usage_of, usage_record
 from runplan.core.dispatch import Ending, NeverStarted, Outcome, Running, Spent, ToolUsed
 from runplan.core.tally import Tally
@@ -72,18 +72,7 @@ class DispatchFiles:
 
     def locked(self) -> bool:
         """Tell whether somebody holds the lock."""
-        try:
-            descriptor = os.open(self.lock, os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return False
-        try:
-            # Shared, so that two who ask at the same time do not take each other for the holder.
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        finally:
-            os.close(descriptor)
-        return False
+        return is_held(self.lock)
 
     def shim_identity(self) -> str | None:
         """The identity of the shim's process, once it has written it."""

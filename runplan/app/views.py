@@ -4,15 +4,35 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from runplan.core.quickclass import dataclass
+
 if TYPE_CHECKING:
+    from datetime import datetime, tzinfo
+
     from runplan.core.plan import Phase, Plan
-    from runplan.core.rows import RunRow
+    from runplan.core.rows import RunRow, ScheduleRow
+    from runplan.core.work import Work
+
+IN_FLIGHT = ("queued", "running", "waiting")
 
 
-def status_view(plan: Plan, *, run: RunRow | None, owner: str, alive: bool, landing: str) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What is known of a plan besides its text."""
+
+    run: RunRow | None = None  #: the newest
+    work: Work | None = None  #: what that run is at
+    output: datetime | None = None  #: when its agent last said something
+    owner: str = ""  #: of the plan's claim
+    alive: bool = False
+    schedule: ScheduleRow | None = None
+
+
+def status_view(plan: Plan, seen: Seen, *, landing: str, now: datetime, zone: tzinfo) -> dict[str, Any]:
     """One plan as `status --json` gives it (docs/json.md)."""
     done = {phase.id for phase in plan.phases if phase.status == "done"}
-    active = run is not None and run.state in ("queued", "running", "waiting")
+    run = seen.run
+    active = run is not None and run.state in IN_FLIGHT
     return {
         "plan": plan.path,
         "title": plan.title,
@@ -20,9 +40,9 @@ def status_view(plan: Plan, *, run: RunRow | None, owner: str, alive: bool, land
         "landing": run.landing if run is not None and active else landing,
         "phases": [_phase(phase, done, run if active else None) for phase in plan.phases],
         "next": _next(plan, done),
-        "run": None if run is None else _run(run),
-        "claim": {"owner": owner, "alive": alive} if owner else None,
-        "schedule": None,
+        "run": None if run is None else _run(run, seen, now, zone),
+        "claim": {"owner": seen.owner, "alive": seen.alive} if seen.owner else None,
+        "schedule": None if seen.schedule is None else schedule_view(seen.schedule, now),
     }
 
 
@@ -63,7 +83,8 @@ def _next(plan: Plan, done: set[str]) -> str | None:
     return next(free, None)
 
 
-def _run(run: RunRow) -> dict[str, Any]:
+def _run(run: RunRow, seen: Seen, now: datetime, zone: tzinfo) -> dict[str, Any]:
+    work = seen.work
     return {
         "id": run.id,
         "state": run.state,
@@ -76,4 +97,49 @@ def _run(run: RunRow) -> dict[str, Any]:
         "waiting_for": run.waiting_for,
         "about": run.about,
         "wake": run.wake,
+        "agent": work.agent if work else None,
+        "version": work.version if work else None,
+        "dispatched": work.dispatched if work else None,
+        "output": _iso(seen.output) if seen.output else None,
+        "retries": work.retries if work else None,
+        "tokens": work.tokens if work else None,
+        "usd": round(work.usd, 4) if work else None,
+        "stuck": _stuck(run, seen, now, zone) if run.state in IN_FLIGHT else None,
     }
+
+
+def _stuck(run: RunRow, seen: Seen, now: datetime, zone: tzinfo) -> dict[str, str]:
+    """The honest answer, for a run that has not ended."""
+    from runplan.core.stuck import PERSONS, Doing, answer
+    from runplan.core.times import parse_iso
+
+    work = seen.work
+    doing = Doing(
+        phase=run.phase,
+        step=run.step,
+        since=parse_iso(run.since),
+        # Whoever waits for a person needs no process to do so.
+        carried=seen.alive or run.waiting_for in (*PERSONS, "paused"),
+        dispatched=parse_iso(work.dispatched) if work and work.dispatched else None,
+        output=seen.output,
+        retries=work.retries if work else 0,
+        waiting_for=run.waiting_for,
+        about=run.about,
+        wake=parse_iso(run.wake) if run.wake else None,
+    )
+    level, sentence = answer(doing, now=now, zone=zone)
+    return {"level": level, "sentence": sentence}
+
+
+def schedule_view(row: ScheduleRow, now: datetime) -> dict[str, str | None]:
+    """When a plan is worked again; `next` is null when that cannot be told here."""
+    from runplan.core.upcoming import spelled, upcoming
+
+    following = upcoming(row, now)
+    return {"spec": spelled(row), "next": _iso(following) if following else None, "paused": row.paused}
+
+
+def _iso(moment: datetime) -> str:
+    from runplan.core.times import iso
+
+    return iso(moment)

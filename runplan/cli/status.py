@@ -3,119 +3,133 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from runplan.core.errors import Exit, PlanUnreadable
+from runplan.core.times import zone as named_zone
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable
+    from datetime import tzinfo
 
+    from runplan.adapters.store.sqlite import Store
+    from runplan.app.views import Seen
+    from runplan.core.rows import RunRow
+    from runplan.core.work import Work
     from runplan.wiring.here import Here
 
 EXAMPLES = """\
   runplan status                every plan that has ever been run, and the open ones under plans/
+  runplan status X --watch      one plan, refreshed until Ctrl-C
   runplan status X --json       one plan, for a script"""
+
+WATCH_S = 2.0
+CLEAR = "\x1b[H\x1b[2J\x1b[3J"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("plan", nargs="?", metavar="PLAN", help="a path, a base name, or a unique part of one")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--watch", action="store_true", help="refresh it every 2 seconds, until Ctrl-C")
+    parser.add_argument("--json", action="store_true", help="print JSON; with --watch, one line each time")
 
 
 def run(args: argparse.Namespace) -> Exit:
+    if not args.watch:
+        print(_told(args))
+        return Exit.DONE
+    import sys
+    from time import sleep
+
+    return watch(lambda: _told(args), sleep, terminal=sys.stdout.isatty() and not args.json, json=args.json)
+
+
+def watch(told: Callable[[], str], wait: Callable[[float], None], *, terminal: bool, json: bool = False) -> Exit:
+    """Tell it again and again: in place on a terminal, else block after block; Ctrl-C is the way to end it."""
+    try:
+        while True:
+            text = told()
+            print(f"{CLEAR}{text}" if terminal else text if json else f"{text}\n", flush=True)
+            wait(WATCH_S)
+    except KeyboardInterrupt:
+        return Exit.DONE
+
+
+def _told(args: argparse.Namespace) -> str:
     from runplan.wiring.here import here, plan_path
 
+    now = datetime.now(UTC)
     with here() as at:
-        if args.plan is not None:
-            view = _view(at, plan_path(at, args.plan))
-            print(json.dumps(view, ensure_ascii=False, indent=2) if args.json else _table(view))
-            return Exit.DONE
-        views = _all(at)
+        zone = named_zone(at.settings.run.timezone)
+        look = Looking(at, now=now, zone=zone)
+        views: Any = look.all() if args.plan is None else look.view(plan_path(at, args.plan))
     if args.json:
-        print(json.dumps(views, ensure_ascii=False, indent=2))
-    else:
-        print("\n\n".join(map(_table, views)) or "No plans yet; write one under plans/ and commit it.")
-    return Exit.DONE
+        return json.dumps(views, ensure_ascii=False, indent=None if args.watch else 2)
+    from runplan.cli.statustext import block, overview
+
+    if args.plan is not None:
+        return block(views, now=now, zone=zone)
+    blocks = [block(view, now=now, zone=zone) for view in views]
+    return "\n\n".join([*blocks, *overview(views, now=now)]) or "No plans yet; write one under plans/ and commit it."
 
 
-def _all(at: Here) -> list[dict[str, Any]]:
-    from runplan.app.views import unreadable_view
-    from runplan.wiring.here import known_plans
+class Looking:
+    """One look at the repository, with the journal open once for all plans."""
 
-    views = []
-    for path in known_plans(at):
-        try:
-            views.append(_view(at, path))
-        except PlanUnreadable as error:
-            views.append(unreadable_view(path, str(error)))
-    return views
+    def __init__(self, at: Here, *, now: datetime, zone: tzinfo) -> None:
+        self._at = at
+        self._now = now
+        self._zone = zone
+        self._store = at.store()
 
+    def all(self) -> list[dict[str, Any]]:
+        from runplan.app.views import unreadable_view
+        from runplan.wiring.here import known_plans
 
-def _view(at: Here, path: str) -> dict[str, Any]:
-    from runplan.adapters.processes import alive
-    from runplan.app.views import status_view
-    from runplan.core.plan import parse
+        views = []
+        for path in known_plans(self._at):
+            try:
+                views.append(self.view(path))
+            except PlanUnreadable as error:
+                views.append(unreadable_view(path, str(error)))
+        return views
 
-    text = at.repository.git.blob(at.for_plan(path).tip(), path)
-    if text is None:
-        text = (at.repository.root / path).read_bytes()
-    store = at.store()
-    claim = store.claim("plan", path) if store else None
-    owner = claim[1] if claim else ""
-    newest = store.newest(path) if store else None
-    landing = at.settings.run.landing
-    return status_view(parse(text, path=path), run=newest, owner=owner, alive=alive(owner), landing=landing)
+    def view(self, path: str) -> dict[str, Any]:
+        from runplan.app.views import Seen, status_view
+        from runplan.core.plan import parse
 
+        at = self._at
+        seen = self._seen(self._store, path) if self._store else Seen()
+        # Where it lands, the plan is seen by whoever landed it last.
+        text = at.repository.git.blob((at.towards(seen.run.landing) if seen.run else at).tip(), path)
+        if text is None:
+            text = (at.repository.root / path).read_bytes()
+        plan = parse(text, path=path)
+        return status_view(plan, seen, landing=at.settings.run.landing, now=self._now, zone=self._zone)
 
-WORDS = {"done": "Done", "todo": "Todo", "in-progress": "In progress", "blocked": "Blocked"}
+    def _seen(self, store: Store, path: str) -> Seen:
+        from runplan.adapters.processes import alive
+        from runplan.adapters.store.schedules import Schedules
+        from runplan.app.views import Seen
 
+        claim = store.claim("plan", path)
+        owner = claim[1] if claim else ""
+        newest = store.newest(path)
+        work, output = self._work(store, newest) if newest else (None, None)
+        schedule = Schedules(store).get(path)
+        return Seen(run=newest, work=work, output=output, owner=owner, alive=alive(owner), schedule=schedule)
 
-def _table(view: dict[str, Any]) -> str:
-    if not view["phases"]:
-        return str(view["error"])
-    lines = [f"{view['title']}  ({view['plan']}, {view['status']})"]
-    width = max(len(phase["id"]) for phase in view["phases"])
-    lines += [
-        f"  {phase['id']:<{width}}  {_standing(phase, view['next']):<24}  {phase['title']}" for phase in view["phases"]
-    ]
-    if view["run"] is not None:
-        lines.append(f"  {_running(view)}")
-    return "\n".join(lines)
+    def _work(self, store: Store, run: RunRow) -> tuple[Work, datetime | None]:
+        """What the run is at; a process that is recorded as running, but does not, is none."""
+        from runplan.adapters.store.work import read_work
 
+        work = read_work(store, run.id)
+        if work.dispatch is None:
+            return work, None
+        from runplan.adapters.dispatchsigns import look_at
 
-def _standing(phase: dict[str, Any], following: str | None) -> str:
-    if phase["status"] == "done":
-        return f"Done ({phase['commit']})" if phase["commit"] else "Done"
-    if phase["status"] == "todo" and phase["blocked_by"]:
-        return f"Blocked (needs {', '.join(phase['blocked_by'])})"
-    return WORDS[phase["status"]] + (" <- next" if phase["id"] == following and phase["status"] == "todo" else "")
-
-
-def _running(view: dict[str, Any]) -> str:
-    run = view["run"]
-    if run["state"] in ("queued", "running", "waiting"):
-        where = f"phase {run['phase']}, {run['step']}" if run["phase"] else "between phases"
-        if run["wake"]:
-            return f"run {run['id']}: waiting until {_moment(run['wake'])} ({run['about']}; {where})"
-        if run["waiting_for"]:
-            return f"run {run['id']}: waiting for {run['waiting_for']} ({where}, since {run['since']}); {_help(view)}"
-        if not (view["claim"] and view["claim"]["alive"]):
-            return f"run {run['id']}: interrupted at {where} ({run['since']}); start the plan again to go on"
-        return f"run {run['id']}: {where}, since {run['since']}"
-    why = f": {run['reason']}" if run["reason"] else ""
-    more = f"; see: runplan report {view['plan']}" if run["state"] in ("failed", "stopped") else ""
-    return f"last run {run['id']}: {run['state']}{why} ({run['since']}){more}"
-
-
-def _moment(wake: str) -> str:
-    """The time of day, with its date where that is not today."""
-    from datetime import UTC, datetime
-
-    today = datetime.now(UTC).strftime("%Y-%m-%d")
-    return f"{wake[11:16]} UTC" if wake.startswith(today) else f"{wake[:10]} {wake[11:16]} UTC"
-
-
-def _help(view: dict[str, Any]) -> str:
-    if view["run"]["waiting_for"] == "approval":
-        return f"to land it: runplan approve {view['plan']}"
-    return f"see: runplan explain {view['plan']}"
+        seen = look_at(self._at.state, work.dispatch)
+        if not seen.runs:
+            return work.at_rest(), None
+        return work, datetime.fromtimestamp(seen.output, UTC) if seen.output is not None else None

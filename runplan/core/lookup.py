@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -20,7 +19,9 @@ def find_plan(word: str, plans: Sequence[str], *, place: str) -> str:
             return found[0]
         if found:
             raise NotFound(f"{word} may be {_or(found)}; say which")
-    near = difflib.get_close_matches(PurePosixPath(word).name, [PurePosixPath(p).name for p in plans], n=1)
+    from difflib import get_close_matches  # only an error needs it
+
+    near = get_close_matches(PurePosixPath(word).name, [PurePosixPath(p).name for p in plans], n=1)
     hint = f"; did you mean {near[0]}?" if near else f"; there are: {', '.join(plans)}" if plans else ""
     raise NotFound(f"{word}: no such plan, neither as a path nor under {place}/{hint}")
 

@@ -85,8 +85,8 @@ def of_ending(state: RunState, *, repository: str, plan: str, run: str) -> Notic
 def of_waiting(state: RunState, decision: Decision, *, repository: str, plan: str, run: str) -> Notice | None:
     """What is told of a run that waits; None unless it is for a person."""
     verb = _ASKS.get(decision.waiting)
-    if verb is None:
-        return None
+    if verb is None or (decision.waiting == "checkout" and state.waits > 1):
+        return None  # a checkout is looked at again and again; one call is enough
     phase = state.phase.read.phase if state.phase else ""
     return Notice(
         kind="waiting",

@@ -10,7 +10,11 @@ def iso(moment: datetime) -> str:
 
 
 def parse_iso(text: str) -> datetime:
-    return datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
+    # Not strptime, which imports the locale's calendar.
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError(f"{text!r} does not say its zone")
+    return moment.astimezone(UTC)
 
 
 def git_date(moment: datetime) -> str:
@@ -19,6 +23,8 @@ def git_date(moment: datetime) -> str:
 
 def zone(name: str) -> tzinfo:
     """The zone of that name, e.g. Europe/Berlin."""
-    from zoneinfo import ZoneInfo  # dear, and most need no other zone than UTC
+    if name == "UTC":
+        return UTC
+    from zoneinfo import ZoneInfo  # dear, and most need no other
 
-    return UTC if name == "UTC" else ZoneInfo(name)
+    return ZoneInfo(name)

@@ -76,6 +76,7 @@ def test_status_json_has_exactly_the_promised_fields(told: Project) -> None:
     run = view["run"]
     assert TIME.fullmatch(run.pop("since"))
     assert re.fullmatch(r"r[0-9a-f]{8}", run.pop("id"))
+    stuck = run.pop("stuck")
     assert run == {
         "state": "waiting",
         "phase": "2",
@@ -86,14 +87,25 @@ def test_status_json_has_exactly_the_promised_fields(told: Project) -> None:
         "waiting_for": "approval",
         "about": None,
         "wake": None,
+        "agent": None,
+        "version": None,
+        "dispatched": None,
+        "output": None,
+        "retries": 0,
+        "tokens": 0,
+        "usd": 0.0,
     }
+    assert stuck["level"] == "look"
+    assert stuck["sentence"].startswith("Have a look: phase 2, land for ")
+    assert stuck["sentence"].endswith("s, waiting for approval")
     assert list(view["claim"]) == ["owner", "alive"]
     assert view["claim"]["alive"] is False
 
 
 def test_status_without_a_plan_lists_all_and_without_runs_has_none(told: Project, tmp_path: Path) -> None:
-    (listed,) = told.runplan("status", "--json").json
-    assert listed == told.runplan("status", "X", "--json").json
+    (listed,), alone = told.runplan("status", "--json").json, told.runplan("status", "X", "--json").json
+    assert [one["run"].pop("stuck")["level"] for one in (listed, alone)] == ["look", "look"]  # seconds may have passed
+    assert listed == alone
     fresh = a_project(tmp_path, "1")
     (view,) = fresh.runplan("status", "--json").json
     assert (view["run"], view["claim"], view["next"]) == (None, None, "1")
@@ -111,6 +123,8 @@ def test_status_for_people_says_where_things_are_and_what_helps(told: Project) -
     assert "Blocked (needs 2)" in lines[3]
     assert "waiting for approval (phase 2, land, since " in lines[4]
     assert lines[4].endswith("; to land it: runplan approve plans/X.md")
+    assert lines[5].startswith("  Have a look: phase 2, land for ")
+    assert len(lines) == 6
 
 
 def test_status_of_a_run_at_work_and_a_log_that_is_followed_to_its_end(tmp_path: Path) -> None:
@@ -122,6 +136,12 @@ def test_status_of_a_run_at_work_and_a_log_that_is_followed_to_its_end(tmp_path:
     view = project.runplan("status", "X", "--json").json
     assert (view["run"]["state"], view["run"]["step"]) == ("running", "implement")
     assert view["claim"]["alive"] is True
+    assert (view["run"]["agent"], view["run"]["retries"], view["run"]["stuck"]["level"]) == ("robot", 0, "fine")
+    assert TIME.fullmatch(view["run"]["dispatched"])
+    table = project.runplan("status").out.splitlines()
+    assert re.fullmatch(r"  Going on: phase 1, implement for \d+s, agent running \d+s, .*output.*", table[3])
+    assert table[-2].split()[:5] == ["PLAN", "PHASE", "STEP", "AGENT", "SINCE"]
+    assert table[-1].split()[:4] == ["plans/X.md", "1", "implement", "robot"]
     assert project.runplan("explain", "X").out.splitlines()[2] == "now: the implement process is running"
     following = subprocess.Popen(
         [RUNPLAN, "logs", "X", "-f", "--json"], cwd=project.path, env=project.env, stdout=subprocess.PIPE
@@ -245,6 +265,8 @@ READING = [
     ("--help",),
     ("status",),
     ("status", "X", "--json"),
+    ("next",),
+    ("metrics",),
     ("report", "X"),
     ("logs", "X", "--json"),
     ("explain", "X"),

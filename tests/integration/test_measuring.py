@@ -2,51 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import os
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from runplan.adapters.measuring import metrics_text, resident_bytes, this_process
 from runplan.adapters.store.figures import figures
 from runplan.adapters.store.schedules import Schedules
 from runplan.adapters.store.sqlite import Store
-from runplan.core.rows import FiringRow, RunRow, ScheduleRow
+from runplan.core.rows import FiringRow, ScheduleRow
 from runplan.core.times import iso
+from tests.support.journals import NOW, record
 from tests.support.prometheus import read
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
-
-
-def record(store: Store, run: str, plan: str, *events: tuple[str, dict[str, Any]], **row: Any) -> None:
-    """A run with these events, one a minute, the last a minute ago."""
-    with store.transaction():
-        fence = store.set_claim("plan", plan, run=run, owner="me", at=iso(NOW))
-    shown = RunRow(
-        **{
-            "id": run,
-            "plan": plan,
-            "started": iso(NOW),
-            "state": "running",
-            "phase": "1",
-            "step": "implement",
-            "since": iso(NOW),
-            "attempt": 1,
-            "outcome": None,
-            "reason": None,
-            "waiting_for": None,
-            "landing": "cherry-pick",
-            **row,
-        }
-    )
-    told = [
-        (iso(NOW - timedelta(minutes=len(events) - number)), kind, json.dumps(body))
-        for number, (kind, body) in enumerate(events)
-    ]
-    store.append(told, shown, fence=fence)
 
 
 def ending(role: str, agent: str, **more: object) -> tuple[str, dict[str, Any]]:

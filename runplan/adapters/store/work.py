@@ -1,0 +1,24 @@
+"""Reads from the journal what a run is at, without the long texts that its events hold."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from runplan.core.work import Step, work_of
+
+if TYPE_CHECKING:
+    from runplan.adapters.store.sqlite import Store
+    from runplan.core.work import Work
+
+_PATHS = ", ".join(f"'$.{name}'" for name in Step._fields[2:])
+_QUERY = f"""
+SELECT at, type, json_extract(body, {_PATHS}) FROM events
+WHERE run = ? AND type IN ('PlanRead', 'DispatchStarted', 'DispatchEnded') ORDER BY seq
+"""
+
+
+def read_work(store: Store, run: str) -> Work:
+    """What the run is at, and what it has used so far."""
+    rows: Any = store.query(_QUERY, run)
+    return work_of(Step(at, kind, *json.loads(told)) for at, kind, told in rows)

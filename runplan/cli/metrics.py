@@ -1,0 +1,49 @@
+"""runplan metrics: what can be measured, for Prometheus; from the daemon, else from the journal of this repository."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from runplan.core.errors import Exit
+
+if TYPE_CHECKING:
+    import argparse
+
+EXAMPLES = """\
+  runplan metrics        runs, phases, agents, tokens, schedules and the daemon, in the text format of Prometheus"""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Nothing can be chosen."""
+
+
+def run(_args: argparse.Namespace) -> Exit:
+    text = _from_daemon()
+    print(_from_journal() if text is None else text, end="")
+    return Exit.DONE
+
+
+def _from_daemon() -> str | None:
+    """All repositories and the daemon itself; None when no daemon runs."""
+    from runplan.adapters.control.client import Client, NotRunning, find_socket
+    from runplan.adapters.settings import environment
+
+    try:
+        with Client(find_socket(environment())) as client:
+            return str(client.call("metrics")["text"])
+    except NotRunning:
+        return None
+
+
+def _from_journal() -> str:
+    from datetime import UTC, datetime
+
+    from runplan.adapters.store.figures import figures
+    from runplan.core.metrics import render, samples
+    from runplan.wiring.here import here
+
+    with here() as at:
+        store = at.store()
+        if store is None:
+            return ""
+        return render(samples([figures(store, repository=str(at.repository.root), now=datetime.now(UTC))]))

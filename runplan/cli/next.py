@@ -1,0 +1,66 @@
+"""runplan next: every schedule of this repository, when it fires next, and how long that is."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from runplan.core.errors import Exit
+
+if TYPE_CHECKING:
+    import argparse
+
+    from runplan.core.rows import ScheduleRow
+
+EXAMPLES = """\
+  runplan next             each schedule with its next time on the clock, and the time left until then
+  runplan next --json      the same for a script"""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(args: argparse.Namespace) -> Exit:
+    from runplan.app.views import schedule_view
+    from runplan.wiring.here import here
+
+    now = datetime.now(UTC)
+    with here() as at:
+        rows = _schedules(at.store())
+        attended = bool(rows) and _attended(at.env)
+    views: list[dict[str, Any]] = [{"plan": row.plan, **schedule_view(row, now), "zone": row.zone} for row in rows]
+    if args.json:
+        print(json.dumps(views, ensure_ascii=False, indent=2))
+        return Exit.DONE
+    print("\n".join(_lines(views, now)) or "No schedules.")
+    if rows and not attended:
+        print("\nNo daemon is running, so nothing fires; start it: runplan daemon")
+    return Exit.DONE
+
+
+def _schedules(store: Any) -> list[ScheduleRow]:
+    if store is None:
+        return []
+    from runplan.adapters.store.schedules import Schedules
+
+    return Schedules(store).all()
+
+
+def _attended(env: Any) -> bool:
+    """Whether somebody is there to fire them."""
+    from runplan.adapters.places import state_directory
+    from runplan.adapters.singleton import holder
+
+    return holder(state_directory(env)) is not None
+
+
+def _lines(views: list[dict[str, Any]], now: datetime) -> list[str]:
+    from runplan.cli.statustext import scheduled
+    from runplan.core.times import zone
+
+    width = max((len(view["plan"]) for view in views), default=0)
+    # A zone that this machine does not know has no next time either.
+    zones = {view["zone"]: zone(view["zone"]) if view["next"] else UTC for view in views}
+    return [f"{view['plan']:<{width}}  {scheduled(view, now=now, zone=zones[view['zone']])}" for view in views]

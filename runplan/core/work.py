@@ -1,0 +1,83 @@
+"""What a run is at, by its journal: who is at work, what was used so far, and how often something was begun again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from runplan.core.quickclass import NamedTuple, dataclass
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class Step(NamedTuple):
+    """What one event tells of it; what it does not tell is None."""
+
+    at: str
+    type: str  #: PlanRead, DispatchStarted or DispatchEnded
+    id: str | None = None
+    role: str | None = None
+    agent: str | None = None
+    version: str | None = None
+    cycle: int | None = None
+    tree: str | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    usd: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """What is known so far."""
+
+    dispatch: str | None = None  #: the process that was started last, if nobody has seen it end
+    agent: str | None = None  #: who that is; None for the project's own commands
+    version: str | None = None
+    dispatched: str | None = None
+    retries: int = 0  #: fix cycles, handovers and repeated dispatches of the phase
+    tokens: int = 0  #: sent and received, by agents that have ended
+    usd: float = 0.0
+
+    def at_rest(self) -> Work:
+        """The same, when the process has ended and nobody has recorded it."""
+        return Work(retries=self.retries, tokens=self.tokens, usd=self.usd)
+
+
+def work_of(steps: Iterable[Step]) -> Work:
+    """What these steps of one run, in order, come to."""
+    running: Step | None = None
+    tokens, usd, retries = 0, 0.0, 0
+    begun: set[tuple[object, ...]] = set()
+    for step in steps:
+        if step.type == "PlanRead":  # another phase
+            begun.clear()
+            retries = 0
+        elif step.type == "DispatchStarted":
+            running = step
+            retries += _is_retry(step, begun)
+            begun.add(_errand(step))
+        elif step.type == "DispatchEnded":
+            running = None if running and running.id == step.id else running
+            tokens += (step.input_tokens or 0) + (step.output_tokens or 0)
+            usd += step.usd or 0.0
+    if running is None:
+        return Work(retries=retries, tokens=tokens, usd=usd)
+    return Work(
+        dispatch=running.id,
+        agent=running.agent or None,
+        version=running.version or None,
+        dispatched=running.at,
+        retries=retries,
+        tokens=tokens,
+        usd=usd,
+    )
+
+
+def _errand(step: Step) -> tuple[object, ...]:
+    # A verifier looks at a tree: another one, after the target has moved, is no repetition.
+    return step.role, step.cycle, step.tree if step.role == "verify" else None
+
+
+def _is_retry(step: Step, begun: set[tuple[object, ...]]) -> bool:
+    """A fix is one, and so is an agent that is sent on the same errand again; checks that run twice are not."""
+    return bool(step.agent) and (step.role == "fix" or _errand(step) in begun)

@@ -1,0 +1,172 @@
+"""Schedules and metrics are told truthfully from any terminal, with or without a daemon."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import re
+import signal
+import subprocess
+import threading
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from runplan.adapters import singleton
+from runplan.adapters.control.server import ControlServer
+from runplan.adapters.places import state_directory
+from runplan.adapters.store.schedules import Schedules
+from runplan.adapters.store.sqlite import Store
+from runplan.core.rows import ScheduleRow
+from runplan.core.times import iso
+from tests.support.cli import RUNPLAN, Project, a_project
+from tests.support.journals import record
+from tests.support.prometheus import read
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from runplan.core.control import Request
+
+
+@contextlib.contextmanager
+def journal(project: Project) -> Iterator[Store]:
+    store = Store(project.path / ".git/runplan")
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+def plan_every(store: Store, spec: str, plan: str = "plans/X.md", *, since: datetime, **more: str) -> None:
+    told = {"zone": "Europe/Berlin", "misfire": "skip", "errand": "{}", "anchor": iso(since), "made": iso(since)}
+    Schedules(store).put(ScheduleRow(plan=plan, spec=spec, **{**told, **more}))
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return a_project(tmp_path, "1")
+
+
+def test_without_schedules_next_says_so_and_makes_nothing(project: Project) -> None:
+    told = project.runplan("next")
+    assert (told.code, told.out, told.err) == (0, "No schedules.\n", "")
+    assert project.runplan("next", "--json").json == []
+    assert not (project.path / ".git/runplan").exists()
+
+
+def test_next_tells_the_clock_of_the_zone_and_the_time_left(project: Project) -> None:
+    now = datetime.now(UTC)
+    with journal(project) as store:
+        plan_every(store, "4h", since=now - timedelta(minutes=105))
+        plan_every(store, "2d", "plans/longer name.md", since=now, paused="phase 2 failed")
+    told = project.runplan("next")
+    assert told.code == 0
+    first, second, empty, daemon = told.out.splitlines()
+    when = r"(?:\w{3} )?\d\d:\d\d CES?T in "
+    assert re.fullmatch(rf"plans/X\.md            every 4h  next {when}2h 1[45]m", first)
+    assert re.fullmatch(rf"plans/longer name\.md  every 2d  paused: phase 2 failed; else next {when}2d", second)
+    assert (empty, daemon) == ("", "No daemon is running, so nothing fires; start it: runplan daemon")
+    one, two = project.runplan("next", "--json").json
+    assert one == {
+        "plan": "plans/X.md",
+        "spec": "every 4h",
+        "next": iso((now - timedelta(minutes=105)).replace(microsecond=0) + timedelta(hours=4)),
+        "paused": None,
+        "zone": "Europe/Berlin",
+    }
+    assert two["paused"] == "phase 2 failed"
+    view = project.runplan("status", "X", "--json").json
+    assert view["schedule"] == {name: one[name] for name in ("spec", "next", "paused")}
+    assert "every 4h  next " in project.runplan("status", "X").out
+
+
+def test_a_dead_dispatch_is_not_told_to_run(project: Project) -> None:
+    now = datetime.now(UTC)
+    with journal(project) as store:
+        started = {"id": "r1.1", "role": "implement", "agent": "robot", "cycle": 1}
+        record(store, "r1", "plans/X.md", ("PlanRead", {}), ("DispatchStarted", started), now=now, owner="1:2:3")
+    directory = project.path / ".git/runplan/dispatch/r1.1"
+    directory.mkdir(parents=True)
+    (directory / "lock").touch()
+    (directory / "out.log").write_text("something\n")
+    run = project.runplan("status", "X", "--json").json["run"]
+    assert (run["agent"], run["dispatched"], run["output"], run["stuck"]["level"]) == (None, None, None, "look")
+    assert "interrupted: nobody carries it on" in run["stuck"]["sentence"]
+    with (directory / "lock").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        run = project.runplan("status", "X", "--json").json["run"]
+    assert (run["agent"], bool(run["dispatched"]), bool(run["output"])) == ("robot", True, True)
+
+
+def test_watching_goes_on_until_ctrl_c_and_ends_well(project: Project) -> None:
+    watching = subprocess.Popen(
+        [RUNPLAN, "status", "--watch"],
+        cwd=project.path,
+        env=project.env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert watching.stdout is not None
+    assert watching.stdout.readline() == b"X  (plans/X.md, active)\n"
+    watching.send_signal(signal.SIGINT)
+    out, err = watching.communicate(timeout=30)
+    assert (watching.returncode, err) == (0, b"")
+    assert b"\x1b" not in out
+
+
+# --- metrics ------------------------------------------------------------------------------------------
+
+
+def test_metrics_come_from_the_journal_when_no_daemon_runs(project: Project) -> None:
+    nothing = project.runplan("metrics")
+    assert (nothing.code, nothing.out, nothing.err) == (0, "", "")
+    with journal(project) as store:
+        record(store, "r1", "plans/X.md", ("Landed", {"phase": "1"}), state="done", outcome="done")
+    told = project.runplan("metrics")
+    assert (told.code, told.err) == (0, "")
+    where = {"repository": str(project.path), "plan": "plans/X.md"}
+    assert ("runplan_phases_landed_total", where, 1.0) in read(told.out)
+    assert not any(name.startswith("runplan_daemon") for name, _, _ in read(told.out))
+
+
+class Metrics:
+    """A daemon that knows one number."""
+
+    def take(self, request: Request, _caller: object) -> dict[str, str]:
+        assert request.verb == "metrics"
+        return {"text": "runplan_daemon_threads 3\n"}
+
+
+@contextlib.contextmanager
+def answering(state: Path) -> Iterator[None]:
+    held = singleton.take(state, version="1", since=iso(datetime.now(UTC)), socket=state / "daemon.sock")
+    assert isinstance(held, singleton.Held)
+    over = threading.Event()
+    with held, ControlServer(Metrics(), path=state / "daemon.sock", held=held) as server:
+
+        def turn() -> None:
+            while not over.is_set():
+                server.ready(0.01)
+
+        thread = threading.Thread(target=turn)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+
+
+def test_metrics_come_from_the_daemon_where_one_runs_also_outside_of_a_repository(
+    project: Project, tmp_path: Path
+) -> None:
+    with answering(state_directory(project.env)):
+        told = project.runplan_in(tmp_path, "metrics")
+        with journal(project) as store:
+            plan_every(store, "4h", since=datetime.now(UTC))
+        attended = project.runplan("next")
+    assert (told.code, told.out, told.err) == (0, "runplan_daemon_threads 3\n", "")
+    assert "No daemon is running" not in attended.out

@@ -1,0 +1,73 @@
+"""What a run is at, by its journal."""
+
+from __future__ import annotations
+
+import pytest
+
+from runplan.core.work import Step, Work, work_of
+
+READ = Step("2026-01-01T00:00:00Z", "PlanRead")
+
+
+def began(id: str, role: str = "implement", cycle: int = 1, *, agent: str = "claude", tree: str = "") -> Step:
+    return Step(f"at {id}", "DispatchStarted", id=id, role=role, agent=agent, cycle=cycle, tree=tree, version="2.1.0")
+
+
+def ended(id: str, tokens: tuple[int, int] = (0, 0), usd: float = 0.0) -> Step:
+    return Step(f"at {id}", "DispatchEnded", id=id, input_tokens=tokens[0], output_tokens=tokens[1], usd=usd)
+
+
+def test_who_is_at_work_is_who_was_started_and_not_seen_to_end() -> None:
+    work = work_of([READ, began("r.1"), ended("r.1"), began("r.2", "verify")])
+    assert (work.dispatch, work.agent, work.version, work.dispatched) == ("r.2", "claude", "2.1.0", "at r.2")
+    assert work_of([READ, began("r.1"), ended("r.1")]) == Work()
+    assert work.at_rest() == Work()
+
+
+def test_a_command_of_the_project_has_no_agent() -> None:
+    work = work_of([READ, began("r.1", "gate", agent="")])
+    assert (work.dispatch, work.agent) == ("r.1", None)
+
+
+def test_what_was_used_is_added_over_all_phases() -> None:
+    steps = [
+        READ,
+        began("r.1"),
+        ended("r.1", (10, 5), 0.5),
+        READ,
+        began("r.2"),
+        ended("r.2", (1, 2), 0.25),
+        began("r.3"),
+    ]
+    work = work_of(steps)
+    assert (work.tokens, work.usd) == (18, 0.75)
+    assert (work.at_rest().tokens, work.at_rest().dispatch) == (18, None)
+
+
+@pytest.mark.parametrize(
+    ("steps", "retries"),
+    [
+        ([began("1")], 0),
+        ([began("1"), began("2")], 1),
+        ([began("1"), began("2"), began("3")], 2),
+        ([began("1"), began("2", "verify"), began("3", "fix", 2), began("4", "verify", 2)], 1),
+        ([began("1"), began("2", "fix", 2), began("3", "fix", 2), began("4", "fix", 3)], 3),
+        ([began("1", "verify", tree="a"), began("2", "verify", tree="b")], 0),
+        ([began("1", "verify", tree="a"), began("2", "verify", tree="a")], 1),
+        ([began("1", "gate", agent=""), began("2", "gate", agent="")], 0),
+        ([began("1"), began("2"), READ, began("3")], 0),
+    ],
+    ids=[
+        "the first",
+        "lost, limited or handed over",
+        "twice",
+        "a fix, and what verifies it",
+        "a fix that was repeated counts as well",
+        "a verifier on another tree",
+        "a verifier on the same tree",
+        "checks that run twice",
+        "of another phase",
+    ],
+)
+def test_retries_are_fixes_and_agents_on_the_same_errand_again(steps: list[Step], retries: int) -> None:
+    assert work_of([READ, *steps]).retries == retries
