@@ -113,19 +113,30 @@ class Candidates:
 
     def marked(self, tip: Oid) -> tuple[tuple[Oid, str], ...]:
         """(id, message) of every commit below `tip` that says it was landed, newest first."""
-        asked = ("log", "--topo-order", "-z", "--format=%H%n%B", f"--grep=^{LANDING}:")
-        records = self._git.run(*asked, tip).out.decode("utf-8", "surrogateescape").split("\0")
+        # Whatever the user has set for patterns, signatures, colours and encodings, these words are read alike.
+        alike = ("--basic-regexp", "--regexp-ignore-case", "--no-show-signature", "--no-color", "--encoding=UTF-8")
+        asked = ("log", *alike, "--topo-order", "-z", "--format=%H%n%B", f"--grep=^{LANDING}[ \t]*:")
+        records = self._git.run(*asked, tip, "--").out.decode("utf-8", "surrogateescape").split("\0")
         return tuple((oid, message) for oid, _, message in (record.partition("\n") for record in records) if oid)
 
     def revert(
-        self, commits: Sequence[Oid], *, onto: Oid, message: str, author: Identity, when: str, sign: bool
+        self,
+        commits: Sequence[Oid],
+        *,
+        without: Sequence[str],
+        onto: Oid,
+        message: str,
+        author: Identity,
+        when: str,
+        sign: bool,
     ) -> Replayed:
-        """One commit on `onto` that takes back what `commits`, newest first, changed."""
+        """One commit on `onto` that takes back what `commits`, newest first, changed, but for the paths `without`."""
         start = tree = self._tree(onto)
         for oid in commits:
             taken = self._git.commit(oid)
             before = self._git.commit(taken.parents[0])
-            merged = self._apply(_Pick(base=oid, tree=before.tree, source=before, whole=True), tree)
+            left = self._like(before.tree, taken.tree, without)
+            merged = self._apply(_Pick(base=oid, tree=left, source=before, whole=True), tree)
             if isinstance(merged, Conflicted):
                 return merged
             tree = merged
@@ -133,6 +144,16 @@ class Candidates:
             return NothingLeft()
         made = self._commit_tree(tree, onto, (message, author, when), _Hand(committer=author, when=when, sign=sign))
         return Built(commits=(made,), tree=tree, patch=patch_of(treediff.changes(self._git, start, tree)))
+
+    def _like(self, tree: Oid, other: Oid, paths: Sequence[str]) -> Oid:
+        """The tree with the paths as the other has them."""
+        theirs = {path: self._entry(other, path) for path in paths}
+        changed = {path: entry for path, entry in theirs.items() if entry != self._entry(tree, path)}
+        return with_files(self._git, self._objects, tree, changed, like=tree) if changed else tree
+
+    def _entry(self, tree: Oid, path: str) -> trees.Entry | None:
+        where, entry = trees.find(self._git, tree, path)
+        return entry if where == path else None
 
     def _picks(self, base: Oid, head: Oid, *, whole: bool) -> list[_Pick]:
         line = None if whole else self.commits(base, head)

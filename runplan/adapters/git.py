@@ -31,6 +31,7 @@ SETTINGS = (
     "core.hooksPath=/dev/null",
     "core.quotePath=false",
     "advice.detachedHead=false",
+    "submodule.recurse=false",
     "gc.auto=0",
     "maintenance.auto=false",
 )

@@ -15,10 +15,18 @@ if TYPE_CHECKING:
     from runplan.core.gitfacts import Oid
 
 
-def with_files(git: Git, objects: LooseObjects, tree: Oid | None, files: Mapping[str, Entry], *, like: Oid) -> Oid:
-    """The tree with each path of `files` holding its entry; trees on the way are made where there are none."""
-    found = dict(entries(git, tree)) if tree else {}
-    below: dict[str, dict[str, Entry]] = {}
+def with_files(
+    git: Git, objects: LooseObjects, tree: Oid | None, files: Mapping[str, Entry | None], *, like: Oid
+) -> Oid:
+    """The tree with each path of `files` holding its entry, or nothing; trees on the way are made if there are none."""
+    return objects.write("tree", _raw(_entries_with(git, objects, tree, files, like=like)), like=like)
+
+
+def _entries_with(
+    git: Git, objects: LooseObjects, tree: Oid | None, files: Mapping[str, Entry | None], *, like: Oid
+) -> dict[str, Entry]:
+    found: dict[str, Entry | None] = dict(entries(git, tree)) if tree else {}
+    below: dict[str, dict[str, Entry | None]] = {}
     for path, entry in files.items():
         name, _, rest = path.partition("/")
         if rest:
@@ -28,8 +36,9 @@ def with_files(git: Git, objects: LooseObjects, tree: Oid | None, files: Mapping
     for name, inner in below.items():
         there = found.get(name)
         inside = there.oid if there is not None and there.mode == TREE else None
-        found[name] = Entry(TREE, with_files(git, objects, inside, inner, like=like))
-    return objects.write("tree", _raw(found), like=like)
+        made = _entries_with(git, objects, inside, inner, like=like)
+        found[name] = Entry(TREE, objects.write("tree", _raw(made), like=like)) if made else None
+    return {name: entry for name, entry in found.items() if entry is not None}
 
 
 def _raw(found: Mapping[str, Entry]) -> bytes:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from runplan.core.config import Settings
     from runplan.core.events import PlanRead, RunStarted
     from runplan.core.options import Resolved
-    from runplan.core.plan import Plan
+    from runplan.core.plan import Phase, Plan
     from runplan.core.testinfra import Infrastructure
 
 
@@ -90,15 +90,15 @@ def require_test_command(settings: Settings, found: Infrastructure) -> None:
         )
 
 
-def phase_to_undo(plan: Plan, wanted: str, *, under_way: RunStarted | None) -> str:
-    """The id of the phase that may be taken back; `under_way` is the plan's run that has not ended."""
+def phase_to_undo(plan: Plan, wanted: str, *, under_way: RunStarted | None) -> Phase:
+    """The phase that may be taken back; `under_way` is the plan's run that has not ended."""
     phase = plan.phase(wanted)
     if phase is None:
         known = ", ".join(phase.id for phase in plan.phases)
         raise NotFound(f"{plan.path} has no phase {wanted}; there are: {known}")
     if under_way is not None:
         if (under_way.mode, under_way.wanted) == ("undo", phase.id):
-            return phase.id
+            return phase
         raise RefusedEarly(f"a run of {plan.path} has not ended; first let it end: runplan retry {plan.path}")
     if phase.status != "done":
         raise RefusedEarly(f"phase {phase.id} of {plan.path} is not done; there is nothing to undo")
@@ -106,4 +106,4 @@ def phase_to_undo(plan: Plan, wanted: str, *, under_way: RunStarted | None) -> s
         raise RefusedEarly(
             f"phase {phase.id} is what {', '.join(upon)} build upon; first run: runplan undo {plan.path} {upon[0]}"
         )
-    return phase.id
+    return phase

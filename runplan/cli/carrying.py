@@ -164,11 +164,23 @@ def state_of(store: Store, row: RunRow) -> RunState:
 def prepared(at: Here, plan_word: str, words: Sequence[str]) -> tuple[Here, Errand] | str:
     """What the words ask for, after everything that can be refused has been; a sentence when nothing is to be done."""
     at = towards_landing(at, words)
-    require_landable(at)
-    for landing in settle_lost_landings(at):
-        progress.warn(f"the landing {landing}, which was killed and which no journal knows, was brought to its end")
+    enter(at, plan_word)
     errand = errand_for(at, plan_word, words)
     return errand if isinstance(errand, str) else (at, errand)
+
+
+def enter(at: Here, plan_word: str) -> None:
+    """Refuse what could not land well; what killed landings left here is ended first, and without asking a remote."""
+    for landing in settle_lost_landings(at):
+        progress.warn(f"the landing {landing}, which was killed and which no journal knows, was brought to its end")
+    try:
+        require_landable(at)
+    except Unreachable:
+        path, store = places.plan_path(at, plan_word), at.store()
+        if store is None or interrupted(store, path) is None:
+            raise
+        with _told_how_to_go_on(path):
+            raise
 
 
 def start(at: Here, plan_word: str, words: Sequence[str]) -> Exit:

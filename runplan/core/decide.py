@@ -63,7 +63,8 @@ def decide(state: RunState) -> Decision:
         return _fail(Reason.STOPPED, "stop", f"stopped by {state.stop}")
     if phase.refusal is not None:
         reason, detail = phase.refusal
-        return _fail(Reason(reason), REFUSED_AT.get(reason) or step_of(phase), detail)
+        step = step_of(phase)
+        return _fail(Reason(reason), step if step == "undo" else REFUSED_AT.get(reason, step), detail)
     return _not_now(state) or _work(state, state.started, phase)
 
 

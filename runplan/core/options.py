@@ -97,7 +97,8 @@ def resolve(words: Words, settings: Settings) -> Resolved:
     landing = words.landing or settings.run.landing
     if landing == "direct" and settings.run.main_protected:
         raise RefusedEarly(
-            f"{Reason.PROTECTED}: {settings.run.target} takes no pushes (run.main_protected); land by pr or cherry-pick"
+            f"{Reason.PROTECTED}: {settings.run.target} takes no pushes (run.main_protected); land by cherry-pick "
+            "and push when it is allowed, or ask for the rule to be lifted"
         )
     return Resolved(
         mode=words.mode,

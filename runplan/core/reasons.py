@@ -52,7 +52,9 @@ NEXT: dict[Reason, str] = {
     Reason.READONLY_VIOLATED: "The verifier changed files; use another verifier, then start again.",
     Reason.CONFLICT: "Rebase the kept branch on the target by hand, or start the phase again.",
     Reason.TARGET_MOVING: "The target kept moving; start again when it is quiet.",
-    Reason.PROTECTED: "The target refuses pushes; land by pr.",
+    Reason.PROTECTED: (
+        "The target refuses pushes; land by cherry-pick and push when it is allowed, or ask for the rule to be lifted."
+    ),
     Reason.DRIFT: "The plan's numbers do not fit the code; correct the plan, then start again.",
     Reason.TIMEOUT: "The agent ran longer than limits.wall; raise it or make the phase smaller.",
     Reason.SILENT: "The agent said nothing for limits.silence; read its log, then start again.",
@@ -63,7 +65,9 @@ NEXT: dict[Reason, str] = {
     Reason.BLOCKED: "Answer the blocker the report names, then start the phase again.",
     Reason.BASELINE_RED: "The tests fail before any work; mend them or set tests.allow_red_baseline.",
     Reason.SETUP_FAILED: "run.setup failed in the fresh worktree; mend the command.",
-    Reason.ALREADY_ON_TARGET: "The target already holds this work; mark the phase done in the plan.",
+    Reason.ALREADY_ON_TARGET: (
+        "If another run has landed it, nothing is to be done; else mark the phase done in the plan."
+    ),
     Reason.PLAN_NOT_COMMITTED: "Commit the plan on the target branch.",
     Reason.CI_FAILED: "Read the failed checks on the pull request.",
     Reason.PR_CLOSED: "Reopen the pull request or start again.",
@@ -73,8 +77,17 @@ NEXT: dict[Reason, str] = {
 }
 
 
+#: What differs when a landed phase is taken back.
+NEXT_OF_UNDO: dict[Reason, str] = {
+    Reason.CONFLICT: "Revert the phase's commits by hand, and set its row back to todo in the plan.",
+    Reason.PROTECTED: "The target refuses pushes; undo the phase again when the rule is lifted.",
+    Reason.ALREADY_ON_TARGET: "Another run has taken it back; nothing is to be done.",
+    Reason.BLOCKED: "Take the phase back by hand, and set its row back to todo in the plan.",
+    Reason.TARGET_MOVING: "The target kept moving; undo it again when it is quiet.",
+    Reason.STOPPED: "Undo it again to go on.",
+}
+
+
 def next_action(reason: Reason, step: str) -> str:
     """What a person does about a failure at this step."""
-    if (reason, step) == (Reason.CONFLICT, "undo"):
-        return "Revert the phase's commits by hand, and set its row back to todo in the plan."
-    return NEXT[reason]
+    return NEXT_OF_UNDO.get(reason, NEXT[reason]) if step == "undo" else NEXT[reason]

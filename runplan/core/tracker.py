@@ -69,6 +69,8 @@ def _cell_edit(raw: bytes, at: tuple[int, int], words: str) -> Edit:
     content = raw[begin:end]
     if not content.strip():
         return begin, end, f" {words} ".encode()
+    if not words and content == b" " + content.strip() + b" ":
+        return begin, end, b" "  # as an empty cell is written, and most likely was
     begin += len(content) - len(content.lstrip())
     return begin, begin + len(content.strip()), words.encode()
 
@@ -93,6 +95,8 @@ def _box_edits(lines: Lines, place: Place, status: Status, commit: str) -> list[
     if not commit and (landed is None or note):
         return [box]  # a note is a person's, and says more than the commit beside it
     at = begin + (landed.start() if landed else len(content))
+    if not commit and lines.raw[at - 1 : at] == b" ":
+        at -= 1  # it came with the commit
     gap = b"" if lines.raw[at - 1 : at] == b" " else b" "
     told = gap + b"(" + commit.encode() + note + b")" if commit else b""
     return [box, (at, begin + len(content), told)]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from runplan.core.quickclass import NamedTuple
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -19,13 +21,25 @@ _PICKED = "(cherry picked from commit "  # git counts this line into the block
 _OURS = re.compile(r"^runplan-[a-z0-9-]*[ \t]*:", re.IGNORECASE)
 
 
+class Mark(NamedTuple):
+    """What one landing wrote into a message; "" for what is missing."""
+
+    plan: str = ""  #: as it is written: runs of blanks are one
+    phase: str = ""
+    landing: str = ""
+    undoes: str = ""
+
+
+_FIELDS = {PLAN.lower(): "plan", PHASE.lower(): "phase", LANDING.lower(): "landing", UNDOES.lower(): "undoes"}
+
+
 def add_trailers(message: str, trailers: Sequence[tuple[str, str]]) -> str:
     """The message with the trailers at its end; Runplan-* lines somebody else wrote are taken out first.
 
     They join the block of trailers that is there, or become a paragraph of their own.
     """
     paragraphs = _paragraphs(_without_ours(message)) or [["(no message)"]]
-    added = [f"{key}: {' '.join(value.split())}" for key, value in trailers]
+    added = [f"{key}: {squeezed(value)}" for key, value in trailers]
     if not added:
         return _joined(paragraphs)
     if len(paragraphs) > 1 and _is_block(paragraphs[-1]):
@@ -40,6 +54,25 @@ def read_trailers(message: str) -> dict[str, str]:
         return {}
     found = (_TRAILER.match(line) for line in _unfolded(paragraphs[-1]))
     return {match.group(1): match.group(2).strip() for match in found if match}
+
+
+def squeezed(value: str) -> str:
+    """A value as a trailer holds it: in one line, with single blanks."""
+    return " ".join(value.split())
+
+
+def marks(message: str) -> tuple[Mark, ...]:
+    """Every landing the message tells of, wherever in it: a squashed commit keeps the words of all its parts."""
+    found: list[dict[str, str]] = []
+    for line in (line for paragraph in _paragraphs(message) for line in _unfolded(paragraph)):
+        trailer = _TRAILER.match(line)
+        field = _FIELDS.get(trailer.group(1).lower()) if trailer else None
+        if trailer is None or field is None:
+            continue
+        if not found or field in found[-1]:
+            found.append({})
+        found[-1][field] = squeezed(trailer.group(2))
+    return tuple(dict.fromkeys(Mark(**fields) for fields in found))
 
 
 def _without_ours(message: str) -> str:

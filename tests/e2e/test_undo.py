@@ -35,7 +35,7 @@ def test_an_undone_phase_is_gone_from_the_code_and_todo_in_the_plan(landed: Proj
     assert undone.last == "runplan: done: phase 1 was taken back; the account: runplan report plans/X.md"
     assert not (landed.path / "1.txt").exists()
     assert (landed.path / "2.txt").exists()
-    assert tracker(landed)[0] == "| 1 — Step 1 | ⬚ |  | |"
+    assert tracker(landed)[0] == "| 1 — Step 1 | ⬚ | | |"
     assert "✅ Done" in tracker(landed)[1]
     assert "status: active" in landed.show("main:plans/X.md")
     assert "completed:" not in landed.show("main:plans/X.md")
@@ -105,7 +105,7 @@ def test_a_phase_reverted_by_hand_has_only_its_row_set_back(landed: Project) -> 
     code = next(line.split("`")[1] for line in tracker(landed) if line.startswith("| 2"))
     landed.repo.git("revert", "--no-edit", code)
     assert landed.runplan("undo", "X", "2").code == 0
-    assert tracker(landed)[1] == "| 2 — Step 2 | ⬚ |  | |"
+    assert tracker(landed)[1] == "| 2 — Step 2 | ⬚ | | |"
 
 
 UNDO_POINTS = (
@@ -127,7 +127,7 @@ def test_an_undo_killed_at_any_point_is_done_once(landed: Project, point: str) -
     again = landed.runplan("retry", "X")
     assert again.code == 0, again.err
     assert landed.repo.git("log", "--format=%s", "main").count("Undo phase 1") == 1
-    assert tracker(landed)[0] == "| 1 — Step 1 | ⬚ |  | |"
+    assert tracker(landed)[0] == "| 1 — Step 1 | ⬚ | | |"
     assert landed.repo.status() == ""
     assert landed.leftovers() == []
 

@@ -145,6 +145,6 @@ def test_options_are_resolved_once_and_whole() -> None:
 @pytest.mark.parametrize(("words", "landing"), [("direct", "cherry-pick"), ("", "direct")])
 def test_direct_is_refused_when_the_target_is_protected(words: str, landing: str) -> None:
     """A7, by word or by setting."""
-    with pytest.raises(RefusedEarly, match=r"protected: main takes no pushes .*; land by pr or cherry-pick"):
+    with pytest.raises(RefusedEarly, match=r"protected: main takes no pushes .*; land by cherry-pick and push"):
         resolved(words, landing=landing, main_protected=True)
     assert resolved("pr", landing=landing, main_protected=True).landing == "pr"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from runplan.app.accounts import failure_sections, phase_account, undo_account
 from runplan.app.actions.building import landing_id
 from runplan.app.actions.doing import phase_of
+from runplan.app.undoable import taken_back_meanwhile
 from runplan.core import events as e, plan as plans, report, tracker
 from runplan.core.errors import PlanUnreadable
 from runplan.core.reasons import Reason
@@ -55,7 +56,7 @@ def _refusal(state: RunState, world: World, plan: Plan, row: Phase) -> Refusal |
     """What somebody changed in the plan meanwhile that the landing must not pass over."""
     target = world.settings.run.target
     if row.status is plans.Status.DONE:
-        detail = f"phase {row.id} was marked done on the target meanwhile"
+        detail = f"phase {row.id} was marked done on the target meanwhile, so another run has landed it"
         return e.WorkRefused(reason=Reason.ALREADY_ON_TARGET, detail=detail)
     if row.text.rstrip() != phase_of(state).read.text.rstrip():
         why = (
@@ -73,7 +74,7 @@ def _undone(
     state: RunState, world: World, plan: Plan, row: Phase, text: bytes, onto: str, sections: list[str]
 ) -> Files | Refusal:
     if row.status is not plans.Status.DONE:
-        return _blocked(f"phase {row.id} is not marked done on the target any more")
+        return taken_back_meanwhile(row.id)
     text = tracker.set_status(text, path=world.plan, phase=row.id, status=plans.Status.TODO)
     text = tracker.reopen(text, path=world.plan)
     return _files(world, onto, plan, text, [*sections, report.undo_section(undo_account(state, world))])

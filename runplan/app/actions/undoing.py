@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, assert_never
 
 from runplan.app.actions.building import trailers_of
 from runplan.app.actions.doing import phase_of
+from runplan.app.undoable import Undoing, landing_to_undo, taken_back_meanwhile
+from runplan.core.errors import PlanUnreadable
 from runplan.core.events import CandidateBuilt, CandidateConflicted, WorkRefused
 from runplan.core.gitfacts import Built, Conflicted, NothingLeft
+from runplan.core.plan import Status, parse
 from runplan.core.reasons import Reason
 from runplan.core.trailers import UNDOES, add_trailers
-from runplan.core.undo import newest_landing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,15 +26,16 @@ if TYPE_CHECKING:
 def build_undo(action: BuildUndo, state: RunState, world: World) -> Iterator[Event]:  # noqa: ARG001
     read = phase_of(state).read
     onto = world.tip()
-    found = newest_landing(world.candidates.marked(onto), plan=world.plan, phase=read.phase)
-    if found is None:
-        yield WorkRefused(reason=Reason.BLOCKED, detail=f"no commit on the target says that it landed {read.phase}")
+    found = _found(world, onto, read.phase)
+    if not isinstance(found, Undoing):
+        yield found
         return
-    code = tuple(oid for oid in found.commits if _is_code(world, oid))
+    code = found.code
     subjects = [f"    {world.objects.commit(oid).message.partition(chr(10))[0]} ({oid[:12]})" for oid in code]
     told = "\n".join([f"Undo phase {read.phase}: {read.title}", "", "This takes back:", "", *subjects])
     reverted = world.candidates.revert(
         code,
+        without=(*found.without, world.report),
         onto=onto,
         message=add_trailers(told, (*trailers_of(world, state), (UNDOES, found.landing))),
         author=world.user,
@@ -60,8 +63,16 @@ def build_undo(action: BuildUndo, state: RunState, world: World) -> Iterator[Eve
     )
 
 
-def _is_code(world: World, oid: str) -> bool:
-    """Whether the commit changes more than what a landing writes beside the code."""
-    parents = world.objects.commit(oid).parents
-    changes = world.candidates.changes(parents[0], oid) if parents else ()
-    return any(change.path not in (world.plan, world.report) for change in changes)
+def _found(world: World, onto: str, phase: str) -> Undoing | WorkRefused:
+    text = world.objects.blob(onto, world.plan)
+    try:
+        plan = parse(text or b"", path=world.plan)
+    except PlanUnreadable as error:
+        return WorkRefused(reason=Reason.BLOCKED, detail=str(error))
+    row = plan.phase(phase)
+    if row is None or row.status is not Status.DONE:
+        return taken_back_meanwhile(phase)
+    found = landing_to_undo(
+        onto, plan, row, target=world.settings.run.target, objects=world.objects, candidates=world.candidates
+    )
+    return found if isinstance(found, Undoing) else WorkRefused(reason=Reason.BLOCKED, detail=found.why)
