@@ -108,14 +108,20 @@ class Claims:
 
     def landing_lock(self) -> FileLock:
         """One landing at a time per repository."""
-        return self._file_lock("landing")
+        return landing_lock(self._locks)
 
     def _lock(self, plan: str) -> FileLock:
-        return self._file_lock(f"plan-{hashlib.sha256(plan.encode()).hexdigest()[:16]}")
+        return _file_lock(self._locks, f"plan-{hashlib.sha256(plan.encode()).hexdigest()[:16]}")
 
-    def _file_lock(self, name: str) -> FileLock:
-        try:
-            self._locks.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise Unreachable(f"{self._locks} cannot be made: {error.strerror}") from error
-        return FileLock(self._locks / f"{name}.lock", thread_local=False, fallback_to_soft=False)
+
+def landing_lock(locks: Path) -> FileLock:
+    """What whoever lands holds; also for those who have no journal."""
+    return _file_lock(locks, "landing")
+
+
+def _file_lock(locks: Path, name: str) -> FileLock:
+    try:
+        locks.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Unreachable(f"{locks} cannot be made: {error.strerror}") from error
+    return FileLock(locks / f"{name}.lock", thread_local=False, fallback_to_soft=False)

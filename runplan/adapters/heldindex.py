@@ -3,17 +3,22 @@
 We take `index.lock` ourselves, as a link to a note of ours, and let git work on a copy of the index. So nobody can
 stage or commit between our look at the checkout and the last step, the index stays as it was until everything
 else is done, and a lock that outlived its process is provably ours.
-The note is locked (`flock`) by us and by every git we start: whoever gets that lock knows all of them dead.
+The note is locked (`flock`) by us and by every git we start: whoever gets that lock knows all of them dead. It holds
+the landing itself, so that whoever meets it can bring it to its end, of whatever plan it is and with no journal at all.
 """
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import shutil
 import time
 from hashlib import sha256
 from typing import TYPE_CHECKING
+
+from runplan.core.gitfacts import Landing
+from runplan.core.quickclass import dataclass
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,26 +28,42 @@ if TYPE_CHECKING:
 TAKE_S = 0.2  #: git's own commands hold the lock for milliseconds
 ADOPT_S = 20.0  #: an orphaned read-tree in a large repository ends in seconds
 _STEP_S = 0.01
-_WRITING = b"writing\n"
+_NAME = "runplan.hold"
+_FIRST = "runplan landing "
+_WRITING = "writing"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """What a note says."""
+
+    id: str  #: of the landing; empty when the note was not written to its end
+    landing: Landing | None  #: as this checkout sees it; None in a note of an earlier version
+    writing: bool  #: whether files of the checkout may be half written
 
 
 class HeldIndex:
     """The index of one checkout, held for one landing."""
 
-    def __init__(self, checkout: TargetCheckout, fd: int, note: Path, *, adopted: bool = False) -> None:
+    def __init__(self, checkout: TargetCheckout, fd: int, path: Path, *, adopted: bool = False) -> None:
         self.checkout = checkout
         self.fd = fd  #: for the git processes to inherit
         self.adopted = adopted  #: from a process that died
+        self.note = Note(id="", landing=None, writing=False)
         self.writing = False  #: whether files of the checkout may be half written
-        self._note = note
+        self._note = path
         self._index = checkout.git_dir / "index"
-        self._copy = checkout.git_dir / "runplan.index"
-        self.aside = checkout.git_dir / "runplan.aside"  #: a directory that lives as long as the hold
+        self._named(path.suffix)
+
+    def _named(self, whose: str) -> None:
+        """Each hold keeps its things apart: those of a dead one are needed to mend it."""
+        self._copy = self.checkout.git_dir / f"runplan.index{whose}"
+        self.aside = self.checkout.git_dir / f"runplan.aside{whose}"  #: a directory that lives as long as the hold
 
     @classmethod
-    def take(cls, checkout: TargetCheckout, landing: str) -> HeldIndex | None:
+    def take(cls, checkout: TargetCheckout, landing: Landing) -> HeldIndex | None:
         """Take the lock and copy the index; None when somebody has it, or had it and is not mended yet."""
-        note = _note(checkout, landing)
+        note = note_of(checkout, landing.id)
         try:
             fd = os.open(note, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
         except FileExistsError:
@@ -50,7 +71,7 @@ class HeldIndex:
         held = cls(checkout, fd, note)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX)
-            os.write(fd, f"runplan landing {landing}\n".encode())
+            _write(fd, landing)
             locked = held._lock(TAKE_S)
         except OSError:  # no room on the disk: nothing is held yet
             held.release_note()
@@ -67,19 +88,21 @@ class HeldIndex:
         return held
 
     @classmethod
-    def adopt(cls, checkout: TargetCheckout, landing: str) -> HeldIndex | None:
-        """The hold an earlier process left behind for this landing; None when there is none, or it lives.
+    def adopt(cls, checkout: TargetCheckout, note: Path) -> HeldIndex | None:
+        """The hold that an earlier process left behind with this note; None when it lives, or somebody has the lock.
 
         The note stands beside the lock, since people who meet a lock remove it; then it is taken again.
         """
-        note = _note(checkout, landing)
         try:
             fd = os.open(note, os.O_RDWR)
         except FileNotFoundError:
             return None
         held = cls(checkout, fd, note, adopted=True)
         if _free(fd, note):
-            held.writing = os.read(fd, 4096).endswith(_WRITING)
+            held.note = read_note(note)
+            held.writing = held.note.writing
+            if held.note.id and held.note.landing is None:
+                held._named("")
             if held._lock(0):
                 return held
             if not held.writing:
@@ -115,7 +138,7 @@ class HeldIndex:
 
     def will_write(self) -> None:
         """Note, on the disk, that from here on files of the checkout change."""
-        os.write(self.fd, _WRITING)
+        os.write(self.fd, f"{_WRITING}\n".encode())
         os.fsync(self.fd)
         directory = os.open(self._note.parent, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -146,8 +169,66 @@ class HeldIndex:
         os.close(self.fd)
 
 
-def _note(checkout: TargetCheckout, landing: str) -> Path:
-    return checkout.git_dir / f"runplan.hold.{sha256(landing.encode()).hexdigest()[:16]}"
+# --- notes ----------------------------------------------------------------------------------------------
+
+
+def notes(checkout: TargetCheckout) -> list[Path]:
+    """Every note in there, of whatever landing."""
+    return sorted(checkout.git_dir.glob(f"{_NAME}.*"))
+
+
+def note_of(checkout: TargetCheckout, landing: str) -> Path:
+    """Where the note of this landing is, or would be."""
+    return checkout.git_dir / f"{_NAME}.{sha256(landing.encode()).hexdigest()[:16]}"
+
+
+def read_note(note: Path) -> Note:
+    """What it says; nothing when it is gone or was not written to its end."""
+    try:
+        lines = os.fsdecode(note.read_bytes()).splitlines()
+    except FileNotFoundError:
+        lines = []
+    if not lines or not lines[0].startswith(_FIRST):
+        return Note(id="", landing=None, writing=False)
+    name = lines[0].removeprefix(_FIRST)
+    told = dict(line.split(" ", 1) for line in lines[1:] if " " in line)
+    landing = None
+    if told.keys() >= {"ref", "old", "new"}:
+        landing = Landing(id=name, ref=told["ref"], old=told["old"], new=told["new"], locks=())
+    return Note(id=name, landing=landing, writing=lines[-1] == _WRITING)
+
+
+def holder(checkout: TargetCheckout) -> Note | None:
+    """Whose the lock of the index is, when it is one of ours."""
+    for note in notes(checkout):
+        try:
+            if note.samefile(checkout.lock):
+                return read_note(note)
+        except FileNotFoundError:
+            continue
+    return None
+
+
+def lives(note: Path) -> bool:
+    """Whether a process of the landing is still there."""
+    try:
+        fd = os.open(note, os.O_RDWR)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False
+
+
+def _write(fd: int, landing: Landing) -> None:
+    text = f"{_FIRST}{landing.id}\nref {landing.ref}\nold {landing.old}\nnew {landing.new}\n"
+    content = os.fsencode(text)
+    if os.write(fd, content) != len(content):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def _free(fd: int, note: Path) -> bool:

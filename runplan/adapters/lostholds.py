@@ -1,7 +1,7 @@
-"""Ends landings that were killed half-way and that no journal knows any more: git itself tells what they were.
+"""Ends the landings that were killed half-way, before anybody looks at a checkout or works in it.
 
-The note of the hold names the landing, every commit of a landing names it too, and the candidate's ref keeps them:
-together that is the intent, and `recover` needs nothing else.
+The note of a hold tells what its landing was. One of an earlier version names only its id: then the commits do, which
+name it too and which the candidate's ref keeps; unless a run will end it itself, from its journal.
 """
 
 from __future__ import annotations
@@ -11,63 +11,57 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from runplan.adapters.checkout import Checkouts
-from runplan.adapters.heldindex import HeldIndex
-from runplan.adapters.landers.cherry_pick import CherryPick
+from runplan.adapters.heldindex import holder, lives, notes, read_note
+from runplan.adapters.landers.ending import end_dead
 from runplan.adapters.landers.observing import find
 from runplan.core.errors import RefusedEarly
 from runplan.core.gitfacts import Landing
 from runplan.core.trailers import LANDING, read_trailers
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection
     from pathlib import Path
 
     from runplan.adapters.checkout import TargetCheckout
     from runplan.adapters.git import Git
 
-_FIRST = "runplan landing "
-
 
 def settle_lost(git: Git, *, root: Path, common_dir: Path, target: str, known: Collection[str]) -> list[str]:
-    """Bring each to one of its two ends, and give their ids; `known` are the runs that will do it themselves."""
+    """Bring each to one of its two ends, and give the ids of those that no journal knows; `known` are runs it knows.
+
+    To be called by whoever has the landing lock.
+    """
     checkouts = Checkouts(git, root=root, common_dir=common_dir)
-    settled = []
+    ended = end_dead(git, checkouts.all(), common_dir)
     for checkout in checkouts.all():
-        for note, name in _notes(checkout):
-            run = name.rpartition(".")[0]
-            if run in known:
-                continue
-            ref = checkouts.branch(checkout) or target
-            lost = Landing(id=name, ref=ref, old="", new="", locks=())
-            intent = _intent(git, lost, (f"refs/runplan/candidate/{run}", ref, target))
-            if intent is not None:
-                CherryPick(git, ref=ref, root=root, common_dir=common_dir).recover(intent)
-            elif held := HeldIndex.adopt(checkout, name):
-                _give_back(held, note)
+        for note in notes(checkout):
+            told = read_note(note)
+            if _run(told.id) in known:
+                continue  # its run goes on with it, and says what is in the way
+            if told.landing is None and told.id:
+                lost = Landing(id=told.id, ref=checkouts.branch(checkout) or target, old="", new="", locks=())
+                places = (f"refs/runplan/candidate/{_run(told.id)}", lost.ref, target)
+                ended += end_dead(git, [checkout], common_dir, known=_intent(git, lost, places))
             if note.exists():
-                raise RefusedEarly(
-                    f"a landing in {checkout.root} has not ended ({note}); wait for it, or end its process"
-                )
-            settled.append(name)
-    return settled
+                raise _left_to_a_person(checkout, note)
+    return [name for name in ended if name and _run(name) not in known]
 
 
-def _notes(checkout: TargetCheckout) -> Iterator[tuple[Path, str]]:
-    for note in sorted(checkout.git_dir.glob("runplan.hold.*")):
-        first = note.read_text(encoding="utf-8", errors="replace").partition("\n")[0]
-        if first.startswith(_FIRST):  # one that is not written yet holds nothing
-            yield note, first.removeprefix(_FIRST)
+def _run(landing: str) -> str:
+    return landing.rpartition(".")[0]
 
 
-def _give_back(held: HeldIndex, note: Path) -> None:
-    """Nobody knows the commits: before anything was written that does not matter, after it only a person can tell."""
-    if not held.writing:
-        held.release()
-        return
-    held.close()
-    root, locks = held.checkout.root, " ".join(shlex.quote(str(path)) for path in (held.checkout.lock, note))
-    raise RefusedEarly(
-        f"a landing was killed while it wrote files in {root}, and neither journal nor git knows it any more; "
+def _left_to_a_person(checkout: TargetCheckout, note: Path) -> RefusedEarly:
+    """Nobody knows the commits: after anything was written only a person can tell."""
+    if lives(note):
+        return RefusedEarly(f"a landing in {checkout.root} has not ended ({note}); wait for it, or end its process")
+    if holder(checkout) is None:
+        return RefusedEarly(
+            f"another git command is at work in {checkout.root}; if there is none, remove {checkout.lock}"
+        )
+    locks = " ".join(shlex.quote(str(path)) for path in (checkout.lock, note))
+    return RefusedEarly(
+        f"a landing was killed while it wrote files in {checkout.root}, and neither journal nor git knows it any more; "
         f"free the index, then look at `git status` there: rm {locks}"
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 from runplan.adapters.settings import worktree_root
@@ -15,22 +16,32 @@ if TYPE_CHECKING:
 
     from runplan.wiring.here import Here
 
+PATIENCE_S = 20.0  #: a landing here takes less, a push may take longer
+
 
 def settle_lost_landings(at: Here) -> list[str]:
-    """End what a killed landing left in a checkout when no journal knows it; the ids of those landings."""
+    """End what killed landings left in checkouts, of whatever plan; the ids of those that no journal knows."""
     git_dirs = [at.repository.common_dir, *at.repository.common_dir.glob("worktrees/*")]
     if not any(one for directory in git_dirs for one in directory.glob("runplan.hold.*")):
         return []
+    from runplan.adapters.claims import landing_lock
     from runplan.adapters.lostholds import settle_lost
 
     store = at.store()
-    return settle_lost(
-        at.repository.git,
-        root=at.repository.root,
-        common_dir=at.repository.common_dir,
-        target=at.target,
-        known={row.id for row in store.unfinished()} if store else (),
-    )
+    with contextlib.ExitStack() as closing:
+        if store is not None:
+            closing.callback(store.close)
+        try:
+            closing.enter_context(landing_lock(at.state / "locks").acquire(timeout=PATIENCE_S))
+        except TimeoutError:
+            return []  # whoever lands all that time ends these as well
+        return settle_lost(
+            at.repository.git,
+            root=at.repository.root,
+            common_dir=at.repository.common_dir,
+            target=at.target,
+            known={row.id for row in store.unfinished()} if store else (),
+        )
 
 
 def require_nobody_inside(at: Here, slug: str) -> None:

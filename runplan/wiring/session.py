@@ -20,6 +20,7 @@ from runplan.app.world import World
 from runplan.core.errors import Unreachable
 from runplan.core.quickclass import dataclass
 from runplan.wiring import testing
+from runplan.wiring.branches import settle_lost_landings
 from runplan.wiring.landers import LANDERS
 
 if TYPE_CHECKING:
@@ -95,6 +96,7 @@ def session(at: Here, *, wakeup: int | None = None) -> Iterator[Session]:
     root = worktree_root(at.repository.root, settings, at.env)
     _make(root, "set run.worktrees to a directory that can be made")
     _make(at.state, "the journal is kept there")
+    settle_lost_landings(at)
     places = {
         "root": root,
         "common_dir": common,

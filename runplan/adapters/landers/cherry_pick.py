@@ -11,7 +11,7 @@ The order is what makes every instant safe to die in:
 
 Dead before 4: the locks go, nothing has happened. Dead in 4 or before 5: what was written is taken back
 (`undo`). Dead after 5: step 6 is all that is missing, since 5 comes after 4 was whole. `recover` looks at the
-note of the hold and at the branch, and does one of these; the living end their landing by the same code.
+notes of holds and at the branch, and does one of these (`ending`); the living end their landing by the same code.
 Swapping first would show the user a staged revert of the phase after a crash, writing first without
 the lock on the branch a half-applied one.
 """
@@ -21,12 +21,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runplan.adapters import treediff
 from runplan.adapters.checkout import HEADS, Checkouts, edited, in_the_way
-from runplan.adapters.git import failure, in_a_line
-from runplan.adapters.heldindex import HeldIndex
+from runplan.adapters.git import in_a_line
+from runplan.adapters.heldindex import HeldIndex, holder
+from runplan.adapters.landers.ending import ANY, changes_of, end, end_dead, remove_lock
 from runplan.adapters.landers.observing import find
-from runplan.adapters.landers.undo import set_aside, undo
+from runplan.adapters.landers.undo import set_aside
 from runplan.adapters.refswap import RefSwap
 from runplan.core.errors import GitFailed
 from runplan.core.gitfacts import Held, Landed, Landing, Moved
@@ -36,10 +36,8 @@ if TYPE_CHECKING:
 
     from runplan.adapters.checkout import TargetCheckout
     from runplan.adapters.git import Git
-    from runplan.core.gitfacts import Change, LandingAnswer, Oid
+    from runplan.core.gitfacts import LandingAnswer, Oid
 
-#: Every exit code, death by a signal included: whatever git wrote is taken back.
-_ANY = range(-64, 256)
 #: The instants of a landing, in their order; crash tests die at each.
 POINTS = (
     "land.hold.after",
@@ -101,43 +99,35 @@ class CherryPick:
         return Landed(tip=tip) if tip and find(self._git, landing, tip) else None
 
     def recover(self, landing: Landing) -> None:
-        """Bring what a dead landing left to one of its two ends; costs no process when it left nothing.
+        """Bring what this landing, or another one that is dead, left to one of its two ends.
 
         To be called when an intent is found without an outcome, before `observe` is believed.
         """
-        for checkout in self._checkouts.all():
-            if held := HeldIndex.adopt(checkout, landing.id):
-                # The note proves that our git held these when it died, and its lock that it is dead; only a
-                # lock that git had no time to write into is empty.
-                _remove(self._common / f"{landing.ref}.lock", holding=("", landing.new))
-                _remove(checkout.git_dir / "HEAD.lock", holding=("",))
-                self._settle(landing, held)
+        end_dead(self._git, self._checkouts.all(), self._common, known=landing, point=self._point)
         for lock in map(Path, landing.locks):
             # Nobody else moves a ref to this very commit.
-            _remove(lock, holding=(landing.new,))
+            remove_lock(lock, holding=(landing.new,))
 
     # --- the steps --------------------------------------------------------------------------------------
 
     def _follow(self, landing: Landing, checkout: TargetCheckout) -> LandingAnswer:
-        held = HeldIndex.take(checkout, landing.id)
+        held = HeldIndex.take(checkout, landing)
         if held is None:
-            return Held(
-                why=f"another git command is at work in {checkout.root}; if there is none, remove {checkout.lock}"
-            )
+            return Held(why=_at_work(checkout))
         try:
             self._point("land.hold.after")
             git = self._git.at(checkout.root)
             with RefSwap(git, landing, fds=(held.fd,)) as swap:  # it starts while we look
                 return self._write(git, landing, held, swap)
         finally:
-            self._settle(landing, held)
+            end(self._git, landing, held, self._point)
             self._point("land.release.after")
 
     def _write(self, git: Git, landing: Landing, held: HeldIndex, swap: RefSwap) -> LandingAnswer:
         checkout = held.checkout
         if self._checkouts.branch(checkout) != landing.ref:
             return Held(why=f"{checkout.root} is switching branches")
-        changes = self._changes(landing)
+        changes = changes_of(self._git, landing)
         if found := edited(git, changes, env=held.env):
             path, how = found
             return Held(why=f"{path} is {how} in {checkout.root}; commit that change or undo it")
@@ -161,47 +151,18 @@ class CherryPick:
         return Landed(tip=landing.new)
 
     def _read_tree(self, git: Git, landing: Landing, held: HeldIndex) -> str:
-        set_aside(held, self._changes(landing))
+        set_aside(held, changes_of(self._git, landing))
         held.will_write()
         self._point("land.read-tree.before")
         ran = git.run(
             # Linking a file changes its ctime, and nothing else.
             *("-c", "core.trustctime=false", "read-tree", "-m", "-u", landing.old, landing.new),
             env=held.env,
-            ok=_ANY,
+            ok=ANY,  # a git that was killed as well: whatever it wrote is taken back
             fds=(held.fd,),
         )
         said = " / ".join(ran.err.splitlines())
         return f"git cannot update {held.checkout.root}: {said or ran.code}" if ran.code else ""
-
-    def _settle(self, landing: Landing, held: HeldIndex) -> None:
-        """End a landing, ours or a dead one's, by what has happened."""
-        try:
-            if held.writing:
-                self._finish(landing, held)
-            self._point("land.install.after")
-        except BaseException:
-            held.close()
-            raise
-        held.release()
-
-    def _finish(self, landing: Landing, held: HeldIndex) -> None:
-        git = self._git.at(held.checkout.root)
-        swapped = self._git.tip(landing.ref) == landing.new
-        if swapped and not held.adopted:
-            held.install()
-        elif swapped:
-            # The index may be old, or new, or changed by a user who took our lock away: then git refuses.
-            held.copy()
-            ran = git.run("read-tree", "-i", "-m", landing.old, landing.new, env=held.env, ok=_ANY)
-            if ran.code == 0:
-                git.run("update-index", "-q", "--refresh", env=held.env, ok=(0, 1))
-                held.install()
-            elif git.run("diff-index", "--cached", "--quiet", landing.old, env=held.env, ok=_ANY).code != 1:
-                # Nobody is seen to have changed it, git just could not: given back, it would be a staged revert.
-                raise GitFailed(failure(("read-tree",), ran, held.checkout.root))
-        elif not self.observe(landing):
-            undo(git, held, self._changes(landing))
 
     def _not_there(self, landing: Landing, said: str = "") -> LandingAnswer:
         """Why the branch could not be swapped."""
@@ -219,10 +180,6 @@ class CherryPick:
             )
         return tip
 
-    def _changes(self, landing: Landing) -> tuple[Change, ...]:
-        old, new = self._git.commit(landing.old), self._git.commit(landing.new)
-        return treediff.changes(self._git, old.tree, new.tree)
-
 
 def _not_one(having: tuple[TargetCheckout, ...], landing: Landing) -> str:
     branch = landing.ref.removeprefix(HEADS)
@@ -234,10 +191,8 @@ def _not_one(having: tuple[TargetCheckout, ...], landing: Landing) -> str:
     return ""
 
 
-def _remove(lock: Path, *, holding: tuple[str, ...]) -> None:
-    try:
-        content = lock.read_bytes()
-    except FileNotFoundError:
-        return
-    if content.decode(errors="replace").strip() in holding:
-        lock.unlink(missing_ok=True)
+def _at_work(checkout: TargetCheckout) -> str:
+    """Who has the index; a lock of ours is nobody's to remove."""
+    if ours := holder(checkout):
+        return f"the landing {ours.id} in {checkout.root} has not ended; wait for its process, then retry its plan"
+    return f"another git command is at work in {checkout.root}; if there is none, remove {checkout.lock}"
