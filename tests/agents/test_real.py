@@ -184,6 +184,7 @@ def test_nobody_elses_keys_are_seen(tmp_path: Path, cli: Cli, tell: Callable[[st
     assert "RUNPLAN_ROLE=implement" in said, "the environment was never shown to the model"
     assert [name for name, secret in FORGE.items() if secret in said] == []
     assert [name for name, secret in FOREIGN.items() if secret in said] == []
+    assert how.outcome == "landed", how.told
     assert running(tmp_path) == []
 
 
