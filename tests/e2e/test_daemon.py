@@ -1,0 +1,299 @@
+"""Runs in the hands of the daemon: handed over, followed, answered, paused and stopped from any terminal."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.cli import a_plan, a_project, ended, processes_of, until
+from tests.support.daemons import (
+    daemon_of,
+    in_foreground,
+    none_left,
+    run_of,
+    several_plans,
+    socket_of,
+    states,
+    until_runs_are,
+    user_settings,
+)
+from tests.support.scripts import Meanwhile, steps, work
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.support.cli import Project
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Iterator[Project]:
+    with none_left(tmp_path / "home"):
+        yield a_project(tmp_path, "1", "2")
+
+
+@pytest.fixture
+def meanwhile(tmp_path: Path) -> Meanwhile:
+    return Meanwhile(tmp_path)
+
+
+# --- handing over ---------------------------------------------------------------------------------------------
+
+
+def test_a_start_is_accepted_at_once_and_lands_without_anybody(project: Project, meanwhile: Meanwhile) -> None:
+    project.agent(steps(*meanwhile.pause("agent"), 'write = "1.txt"'))
+    ran = project.runplan("start", "X", "1", "auto")
+    assert ran.code == 0, ran.err
+    assert ran.last.startswith("runplan: accepted as r")
+    assert ran.last.endswith("; follow it: runplan logs plans/X.md -f")
+    meanwhile.reached("agent")
+    assert run_of(project)["state"] == "running"
+    meanwhile.let_on("agent")
+    until_runs_are(project, "done")
+    assert project.landed() == ["1"]
+    assert project.leftovers() == []
+
+
+def test_starts_at_the_same_moment_give_one_daemon_and_one_run(project: Project, meanwhile: Meanwhile) -> None:
+    project.agent(steps(*meanwhile.pause("agent"), 'write = "1.txt"'))
+    answers = [ended(process) for process in [project.popen("start", "X", "1", "auto") for _ in range(4)]]
+    meanwhile.let_on("agent")
+    assert [ran.code for ran in answers] == [0] * 4, [ran.err for ran in answers]
+    told = sorted(ran.last.partition(" (")[0].partition(" as ")[0] for ran in answers)
+    assert told == ["runplan: accepted", *["runplan: plans/X.md is at work already"] * 3]
+    until_runs_are(project, "done")
+    assert project.dispatched() == ["implement", "verify"]
+    log = (project.home / ".local/state/runplan/daemon.log").read_text()
+    assert log.count('"event": "started"') + log.count('"event":"started"') == 1
+
+
+def test_a_second_daemon_is_refused_and_says_who_the_first_is(project: Project) -> None:
+    with in_foreground(project) as first:
+        ran = project.runplan("daemon")
+        assert ran.code == 2, ran.err
+        assert "the daemon already runs: runplan " in ran.last
+        assert f"(process {first.pid}, since " in ran.last
+        assert daemon_of(project) == first.pid
+
+
+def test_the_socket_is_the_users_alone(project: Project) -> None:
+    with in_foreground(project):
+        assert socket_of(project).stat().st_mode & 0o777 == 0o600
+        assert socket_of(project).parent.stat().st_mode & 0o077 == 0
+
+
+def test_what_can_be_refused_is_refused_before_the_daemon_is_asked(project: Project) -> None:
+    ran = project.runplan("start", "X", "9", "auto")
+    assert (ran.code, ran.last) == (3, "runplan: 9: no such phase; the phases are 1, 2")
+    assert not daemon_of(project)
+
+
+def test_a_run_that_has_its_daemon_is_not_worked_in_the_foreground_too(project: Project, meanwhile: Meanwhile) -> None:
+    project.agent(steps(*meanwhile.pause("agent"), 'write = "1.txt"'))
+    assert project.runplan("start", "X", "1", "auto").code == 0
+    meanwhile.reached("agent")
+    ran = project.start("1", "auto")
+    assert (ran.code, "is being worked by another process" in ran.err) == (0, True), ran.err
+    meanwhile.let_on("agent")
+    until_runs_are(project, "done")
+    assert project.dispatched() == ["implement", "verify"]
+
+
+# --- following ------------------------------------------------------------------------------------------------
+
+
+def test_a_start_that_waits_ends_as_the_run_does(project: Project) -> None:
+    ran = project.runplan("start", "X", "1", "auto", "--wait")
+    assert ran.code == 0, ran.err
+    assert "  landed     " in ran.err
+    assert ran.last.startswith("runplan: done"), ran.err
+    assert project.landed() == ["1"]
+
+
+def test_a_start_that_waits_fails_with_the_reason_on_its_last_line(project: Project) -> None:
+    project.agent(steps("exit = 3"))
+    ran = project.runplan("start", "X", "1", "auto", "--wait")
+    assert (ran.code, ran.last) == (1, "runplan: failed: agent-failed"), ran.err
+
+
+def test_a_start_that_waits_does_not_hang_on_a_person(project: Project) -> None:
+    ran = project.runplan("start", "X", "1", "--wait")
+    assert ran.code == 4, ran.err
+    assert "runplan approve plans/X.md" in ran.last
+    assert project.go_on(ran).code == 0
+    until_runs_are(project, "done")
+    assert project.landed() == ["1"]
+
+
+# --- answering ------------------------------------------------------------------------------------------------
+
+
+def waits_for_approval(project: Project) -> None:
+    assert project.runplan("start", "X", "1").code == 0
+    until(lambda: states(project) == ["waiting"])
+    view = run_of(project)
+    assert (view["waiting_for"], view["wake"]) == ("approval", None)
+
+
+def test_what_waits_for_a_person_holds_no_process_and_lands_when_approved(project: Project) -> None:
+    waits_for_approval(project)
+    until(lambda: processes_of(project.home) == [daemon_of(project)])
+    ran = project.runplan("approve", "X")
+    assert ran.code == 0, ran.err
+    assert "accepted as" in ran.last
+    until_runs_are(project, "done")
+    assert project.landed() == ["1"]
+    owners = {body["owner"] for kind, body in project.events() if kind == "ClaimTaken"}
+    assert {int(owner.partition(":")[0]) for owner in owners} == {daemon_of(project)}
+
+
+def test_what_is_rejected_ends_with_its_work_kept(project: Project) -> None:
+    waits_for_approval(project)
+    ran = project.runplan("reject", "X", "-m", "the flag must be optional")
+    assert ran.code == 0, ran.err
+    until_runs_are(project, "stopped")
+    assert project.show("runplan/x/1:1.txt") == "1"
+    assert project.landed() == []
+
+
+def test_a_retry_of_a_failed_run_is_the_daemons_again(project: Project) -> None:
+    project.agent(steps("exit = 3"))
+    assert project.runplan("start", "X", "1", "auto").code == 0
+    until_runs_are(project, "failed")
+    project.agent(work())
+    ran = project.runplan("retry", "X")
+    assert (ran.code, "accepted as" in ran.last) == (0, True), ran.err
+    until_runs_are(project, "failed", "done")
+    assert project.landed() == ["1"]
+
+
+# --- pausing and stopping -------------------------------------------------------------------------------------
+
+
+def test_a_pause_lets_the_agent_end_and_begins_nothing_new(project: Project, meanwhile: Meanwhile) -> None:
+    project.agent(steps(*meanwhile.pause("agent"), 'write = "1.txt"'))
+    assert project.runplan("start", "X", "1", "auto").code == 0
+    meanwhile.reached("agent")
+    ran = project.runplan("pause", "X")
+    assert (ran.code, ran.last.endswith("runplan resume plans/X.md")) == (0, True), ran.err
+    meanwhile.let_on("agent")
+    until(lambda: states(project) == ["waiting"])
+    view = run_of(project)
+    assert (view["waiting_for"], view["about"]) == ("paused", "paused by a person")
+    assert project.dispatched() == ["implement"]
+    assert project.runplan("resume", "X").code == 0
+    until_runs_are(project, "done")
+    assert project.dispatched() == ["implement", "verify"]
+
+
+def test_a_stop_ends_the_agents_keeps_the_work_and_says_what_it_stopped(project: Project, meanwhile: Meanwhile) -> None:
+    project.agent(work(*meanwhile.pause("agent")))
+    assert project.runplan("start", "X", "auto", "every", "4h", "now").code == 0
+    meanwhile.reached("agent")
+    ran = project.runplan("stop")
+    assert ran.code == 0, ran.err
+    assert ran.err.splitlines() == [
+        "runplan: the schedule of plans/X.md (every 4h) is cancelled",
+        "runplan: the run of plans/X.md ends; what was made is kept",
+    ]
+    until_runs_are(project, "stopped")
+    until(lambda: processes_of(project.home) == [daemon_of(project)])
+    assert project.show("runplan/x/1:1.txt") == "1"
+    assert project.landed() == []
+    assert project.runplan("status", "X", "--json").json["claim"] is None
+    assert "nothing runs here, and nothing is scheduled" in project.runplan("stop").err
+
+
+def test_a_stop_of_one_plan_leaves_the_claims_of_others(project: Project, meanwhile: Meanwhile) -> None:
+    project.plan(a_plan("2"), name="plans/Y.md")
+    project.agent(work(*meanwhile.pause("x")) + work(*meanwhile.pause("y"), phase="2"))
+    for plan in ("X", "Y"):
+        assert project.runplan("start", plan, "auto").code == 0
+    meanwhile.reached("x")
+    meanwhile.reached("y")
+    assert "the run of plans/X.md ends" in project.runplan("stop", "X").err
+    until_runs_are(project, "stopped")
+    assert project.runplan("status", "X", "--json").json["claim"] is None
+    assert project.runplan("status", "Y", "--json").json["claim"] is not None
+    meanwhile.let_on("y")
+    until_runs_are(project, "done", plan="plans/Y.md")
+    assert project.landed() == ["2"]
+
+
+@pytest.mark.parametrize("daemon", [False, True], ids=["no-daemon", "daemon"])
+def test_a_stop_reaches_a_run_in_another_terminal(project: Project, meanwhile: Meanwhile, *, daemon: bool) -> None:
+    with in_foreground(project) if daemon else nullcontext():
+        stop_of_another_terminal(project, meanwhile)
+
+
+def stop_of_another_terminal(project: Project, meanwhile: Meanwhile) -> None:
+    project.agent(work(*meanwhile.pause("agent")))
+    foreground = project.popen("start", "X", "1", "auto", "--foreground")
+    meanwhile.reached("agent")
+    ran = project.runplan("stop")
+    assert ran.last == f"runplan: the run of plans/X.md in process {foreground.pid} was asked to end", ran.err
+    over = ended(foreground)
+    assert over.code == 130, over.err
+    assert "runplan retry plans/X.md" in over.last
+    until(lambda: set(processes_of(project.home)) <= {daemon_of(project)})
+
+
+# --- turns ----------------------------------------------------------------------------------------------------
+
+
+def test_no_more_runs_than_may_be_are_at_work_and_the_others_have_their_turn_in_order(
+    project: Project, meanwhile: Meanwhile
+) -> None:
+    user_settings(project, "[daemon]\nmax_parallel = 1\n")
+    plans = several_plans(project, 3)
+    project.agent("".join(steps(*meanwhile.pause(n), f'write = "{n}.txt"', phase=n) for n in ("1", "2", "3")))
+    for plan in plans:
+        assert project.runplan("start", plan, "auto").code == 0
+    meanwhile.reached("1")
+    until(lambda: [states(project, plan) for plan in plans] == [["running"], ["queued"], ["queued"]])
+    view = run_of(project, "P2")
+    assert (view["state"], view["waiting_for"]) == ("queued", "slot")
+    for name, then in (("1", "2"), ("2", "3")):
+        meanwhile.let_on(name)
+        meanwhile.reached(then)
+        assert states(project, plans[int(name) - 1]) == ["done"]
+    assert project.dispatched("plans/P3.md") == ["implement"]
+    meanwhile.let_on("3")
+    until_runs_are(project, "done", plan="plans/P3.md")
+    assert project.landed() == ["1", "2", "3"]
+
+
+def test_a_run_that_waits_for_a_person_lets_another_have_its_turn(project: Project) -> None:
+    user_settings(project, "[daemon]\nmax_parallel = 1\n")
+    plans = several_plans(project, 2)
+    project.agent(work() + work(phase="2"))
+    for plan in plans:
+        assert project.runplan("start", plan).code == 0
+    until(lambda: [states(project, plan) for plan in plans] == [["waiting"], ["waiting"]])
+    for plan in plans:
+        assert project.runplan("approve", plan).code == 0
+        until(lambda plan=plan: states(project, plan) == ["done"] or len(asked(project, plan)) > 1)
+        if states(project, plan) != ["done"]:  # on the moved target it is another tree, and a person sees it first
+            assert project.runplan("approve", plan).code == 0
+        until_runs_are(project, "done", plan=plan)
+    assert project.landed() == ["1", "2"]
+
+
+def asked(project: Project, plan: str) -> list[str]:
+    return [kind for kind, _ in project.events(plan) if kind == "ApprovalAsked"]
+
+
+# --- settings -------------------------------------------------------------------------------------------------
+
+
+def test_settings_broken_while_it_runs_are_the_last_good_ones(project: Project) -> None:
+    assert project.runplan("start", "X", "1").code == 0
+    until(lambda: states(project) == ["waiting"])
+    good = (project.path / "runplan.toml").read_text()
+    project.commit_file("runplan.toml", "[run\n")
+    assert project.runplan("resume", "X").code == 2, "the caller is told"
+    project.commit_file("runplan.toml", good)
+    assert project.runplan("approve", "X").code == 0
+    until_runs_are(project, "done")

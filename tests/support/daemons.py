@@ -1,0 +1,124 @@
+"""The daemon of a project under test: found, watched from outside, and ended."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sqlite3
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from runplan.adapters import singleton
+from runplan.adapters.places import state_directory
+from runplan.adapters.store.schedules import Schedules
+from runplan.adapters.store.sqlite import Store
+from tests.support.cli import a_plan, end_processes_of, processes_of, until
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from runplan.core.rows import ScheduleRow
+    from tests.support.cli import Project
+
+
+def daemon_of(project: Project) -> int:
+    """The process of the living daemon; 0 when there is none."""
+    found = singleton.holder(state_directory(project.env))
+    return found.pid if found else 0
+
+
+@contextlib.contextmanager
+def in_foreground(project: Project, **env: str) -> Iterator[subprocess.Popen[bytes]]:
+    """`runplan daemon`, from when it answers to the end of the block."""
+    process = project.popen("daemon", **env)
+    try:
+        until(lambda: daemon_of(project) == process.pid and socket_of(project).exists())
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def socket_of(project: Project) -> Path:
+    return state_directory(project.env) / "daemon.sock"
+
+
+def kill_daemon(project: Project, number: int = signal.SIGKILL) -> None:
+    """Send it the signal, and wait until it is gone."""
+    pid = daemon_of(project)
+    assert pid, "no daemon runs"
+    os.kill(pid, number)
+    until(lambda: daemon_of(project) != pid)
+
+
+@contextlib.contextmanager
+def none_left(home: Path) -> Iterator[None]:
+    """Afterwards no process with this home is left: neither the daemon nor what it started."""
+    try:
+        yield
+    finally:
+        while processes_of(home):
+            end_processes_of(home)
+
+
+def run_of(project: Project, plan: str = "X") -> dict[str, Any]:
+    """What `status` tells of the plan's newest run; empty while there is none."""
+    seen = project.runplan("status", plan, "--json")
+    assert seen.code == 0, seen.err
+    return dict(seen.json["run"] or {})
+
+
+def rows(project: Project, query: str, *values: object) -> list[tuple[Any, ...]]:
+    """Rows of the journal; none while there is no journal."""
+    with contextlib.closing(sqlite3.connect(project.path / ".git/runplan/journal.db")) as journal:
+        try:
+            return journal.execute(query, values).fetchall()
+        except sqlite3.OperationalError:
+            return []
+
+
+def states(project: Project, plan: str = "plans/X.md") -> list[str]:
+    """The states of the plan's runs, oldest first."""
+    return [state for (state,) in rows(project, "SELECT state FROM runs WHERE plan=? ORDER BY number", plan)]
+
+
+def until_runs_are(project: Project, *wanted: str, plan: str = "plans/X.md") -> None:
+    until(lambda: states(project, plan) == list(wanted), seconds=30)
+
+
+def schedules(project: Project) -> list[ScheduleRow]:
+    with contextlib.closing(Store(project.path / ".git/runplan")) as store:
+        return Schedules(store).all()
+
+
+def change_schedule(project: Project, plan: str = "plans/X.md", **fields: str) -> None:
+    """Change what is on record of a schedule, while no daemon runs."""
+    assert not daemon_of(project)
+    with contextlib.closing(Store(project.path / ".git/runplan")) as store:
+        kept = Schedules(store)
+        row = kept.get(plan)
+        assert row is not None
+        kept.put(replace(row, **fields))
+
+
+def firings(project: Project, plan: str = "plans/X.md") -> list[tuple[str, str]]:
+    """What came of the schedule's slots, oldest first: answer, why."""
+    return [(answer, why) for answer, why in rows(project, "SELECT answer, why FROM firings WHERE plan=?", plan)]
+
+
+def several_plans(project: Project, count: int) -> list[str]:
+    """Plans P1, P2 and so on, of one phase each with the same number; their names."""
+    for number in range(1, count + 1):
+        project.repo.write(f"plans/P{number}.md", a_plan(str(number)))
+    project.repo.commit("Plans")
+    return [f"plans/P{number}.md" for number in range(1, count + 1)]
+
+
+def user_settings(project: Project, text: str) -> None:
+    """What holds for every repository of this user."""
+    place = project.home / ".config/runplan/runplan.toml"
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_text(text)
