@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from runplan.adapters.store.sqlite import Store
     from runplan.app.views import Seen
-    from runplan.core.rows import RunRow
+    from runplan.core.rows import RunRow, ScheduleRow
     from runplan.core.work import Work
     from runplan.wiring.here import Here
 
@@ -82,6 +82,11 @@ class Looking:
         self._now = now
         self._zone = zone
         self._store = at.store()
+        self._schedules: dict[str, ScheduleRow] = {}
+        if self._store is not None:
+            from runplan.adapters.store.schedules import Schedules
+
+            self._schedules = {row.plan: row for row in Schedules(self._store).all()}
 
     def all(self) -> list[dict[str, Any]]:
         from runplan.app.views import unreadable_view
@@ -109,16 +114,20 @@ class Looking:
         return status_view(plan, seen, landing=at.settings.run.landing, now=self._now, zone=self._zone)
 
     def _seen(self, store: Store, path: str) -> Seen:
-        from runplan.adapters.processes import alive
-        from runplan.adapters.store.schedules import Schedules
         from runplan.app.views import Seen
 
         claim = store.claim("plan", path)
         owner = claim[1] if claim else ""
         newest = store.newest(path)
         work, output = self._work(store, newest) if newest else (None, None)
-        schedule = Schedules(store).get(path)
-        return Seen(run=newest, work=work, output=output, owner=owner, alive=alive(owner), schedule=schedule)
+        return Seen(
+            run=newest,
+            work=work,
+            output=output,
+            owner=owner,
+            alive=bool(owner) and _lives(owner),
+            schedule=self._schedules.get(path),
+        )
 
     def _work(self, store: Store, run: RunRow) -> tuple[Work, datetime | None]:
         """What the run is at; a process that is recorded as running, but does not, is none."""
@@ -133,3 +142,9 @@ class Looking:
         if not seen.runs:
             return work.at_rest(), None
         return work, datetime.fromtimestamp(seen.output, UTC) if seen.output is not None else None
+
+
+def _lives(owner: str) -> bool:
+    from runplan.adapters.processes import alive  # dear, and most plans are nobody's at the moment
+
+    return alive(owner)
