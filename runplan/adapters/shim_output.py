@@ -53,10 +53,16 @@ class CappedLog:
             self._fill(self._redactor.feed(chunk))
         else:
             self._tail += chunk
+            self._touch()
         if len(self._tail) > 2 * (self._tail_size + self._overlap):
             surplus = len(self._tail) - self._tail_size - self._overlap
             self._dropped += surplus
             del self._tail[:surplus]
+
+    def _touch(self) -> None:
+        """Nothing is written until the end; the file still tells when something was last said."""
+        with contextlib.suppress(OSError):
+            os.utime(self._file)
 
     def close(self) -> None:
         if self._room:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -110,6 +111,16 @@ def test_the_end_of_standard_error_is_kept_apart_and_bounded(tmp_path: Path) -> 
 
     assert intake.error.endswith("xthe end ä")
     assert len(intake.error) <= ERROR_TAIL
+
+
+def test_a_full_log_still_tells_when_something_was_last_said(tmp_path: Path) -> None:
+    log = CappedLog(tmp_path / "out.log", cap=100)
+    log.write(b"x" * 200)
+    os.utime(tmp_path / "out.log", (0, 0))
+    log.write(b"more")
+    size, moment = (tmp_path / "out.log").stat().st_size, (tmp_path / "out.log").stat().st_mtime
+    log.close()
+    assert (size, moment > 0) == (50, True)
 
 
 def test_what_is_told_elsewhere_is_asked_for_at_the_end_and_may_fail(tmp_path: Path) -> None:
