@@ -12,9 +12,10 @@ if TYPE_CHECKING:
 
     from runplan.adapters.processtable import Process, ProcessTable
 
-#: Processor time that counts as a sign of life: this much, and this share of the time.
+#: Processor time that counts as a sign of life: this much, and this share of the time. Agents that merely wait for
+#: their provider use 1 % (opencode) to 3 % (codex) of a processor.
 BUSY_S = 0.02
-BUSY_SHARE = 0.01
+BUSY_SHARE = 0.05
 
 #: Bytes that count as one: this many, and this many a second. Loops that look at something once a second move 5 kB
 #: (sleep), 15 kB (ls, git status) to 50 kB (curl, which reads its certificates); a download over 1 Mbit/s moves 125 kB.

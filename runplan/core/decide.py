@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from runplan.core import actions as a
 from runplan.core.quickclass import dataclass
 from runplan.core.reasons import Reason
-from runplan.core.told import conflicting, how, run_ended, step_of, waited_for
+from runplan.core.told import conflicting, how, is_told, run_ended, step_of, waited_for
 
 if TYPE_CHECKING:
     from runplan.core.events import DispatchEnded, Paused, RunStarted
@@ -198,7 +198,7 @@ def _judge(phase: PhaseRun, ended: DispatchEnded) -> Decision:
     }
     if ended.kind in ("context", "max-turns") and ended.role in ("implement", "fix"):
         return _hand_over(phase, ended)
-    if ended.ending in endings:
+    if ended.ending in endings and not is_told(ended):
         return _fail(endings[ended.ending], ended.role, how(ended))
     if ended.kind not in ("", "success"):
         return _fail(Reason.AGENT_FAILED, ended.role, how(ended))

@@ -41,15 +41,22 @@ def waited_for(pause: Paused) -> str:
             return pause.words
 
 
+def is_told(ended: DispatchEnded) -> bool:
+    """Whether the agent told why it cannot go on, and hung until our clock ended it: then that is the reason."""
+    return ended.ending in ("silent", "timeout") and ended.kind in ("auth", "refusal", "setup", "denied")
+
+
 def how(ended: DispatchEnded) -> str:
-    how = {
+    how = _kind(ended) if is_told(ended) else ""
+    how = how or {
         "timeout": "ran longer than its limit and was ended",
         "silent": "gave no sign of life and was ended",
         "missing": "could not be started",
         "signalled": f"died by signal {ended.signal}",
         "budget": "used up its budget and was ended",
         "context": "filled its context and was ended",
-    }.get(ended.ending) or _kind(ended)
+    }.get(ended.ending, "")
+    how = how or _kind(ended)
     return f"the {ended.role} process {how}" + (f": {ended.detail}" if ended.detail else "")
 
 

@@ -39,16 +39,6 @@ ENDINGS: dict[str, tuple[str, str]] = {
     "auth": ("auth", "agent-failed"),
 }
 #: What is right as well.
-ALSO: dict[tuple[str, str], tuple[str, str]] = {
-    # While they wait they use one to three hundredths of a processor, which can pass for work.
-    ("codex", "hang"): ("timed-out", "timeout"),
-    ("codex", "stall"): ("timed-out", "timeout"),
-    ("opencode", "hang"): ("timed-out", "timeout"),
-    ("opencode", "stall"): ("timed-out", "timeout"),
-    # It retries for minutes, so that our own clock ends it: the ending has its name, the reason is the clock's.
-    ("claude", "auth"): ("auth", "silent"),
-}
-
 #: Programs that do not hand on when a limit ends (opencode: in the body of the answer only): they are tried again after
 #: a while.
 NO_TIME = {"gemini", "opencode"}
@@ -124,7 +114,7 @@ def test_it_ends_by_name(tmp_path: Path, cli: Cli, case: str, tell: Callable[[st
         how = carried(project)
         tell(case, how)
         assert server.faulted(), [seen.path for seen in server.seen]
-    assert (how.kind, how.outcome) in (ENDINGS[case], ALSO.get((cli.name, case))), how.told
+    assert (how.kind, how.outcome) == ENDINGS[case], how.told
     assert how.seconds < (2 * LONGEST_S if (cli.name, case) in PATIENT else LONGEST_S)
     if how.kind == "limit":
         assert (wait_s(project) > 3_400) == (cli.name not in NO_TIME), "an hour was told"

@@ -53,7 +53,10 @@ def _ended(action: Await, state: RunState, world: World, outcome: Outcome) -> It
         yield ended
         return
     ending = judge(outcome, world.agents.profile(agent, Role(action.role)))
-    yield replace(ended, agent=agent, phase=phase.read.phase, kind=ending.kind, detail=ended.detail or ending.words)
+    # Where the ending has a name of its own its words tell why; else what the agent said last does.
+    plain = ending.kind in ("success", "crashed", "killed", "silent", "timed-out")
+    detail = ended.detail or ending.words if plain else ending.words or ended.detail
+    yield replace(ended, agent=agent, phase=phase.read.phase, kind=ending.kind, detail=detail)
     yield from paused_by(ending, phase, world, agent=agent, id=action.id)
 
 
