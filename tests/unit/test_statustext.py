@@ -122,6 +122,7 @@ def test_the_table_has_a_line_for_every_run_in_flight() -> None:
     views = [
         view(at_work(schedule=SCHEDULE)),
         view(Seen()),
+        view(at_work(schedule=replace(SCHEDULE, paused="phase 1 failed"))),
         view(Seen(run=limited, work=Work(), owner="1:2:3", alive=True)),
         view(Seen(run=a_run(state="queued", phase=None, step=None, waiting_for="slot"), owner="1:2:3", alive=True)),
     ]
@@ -129,6 +130,7 @@ def test_the_table_has_a_line_for_every_run_in_flight() -> None:
     assert [" ".join(line.split()) for line in table.splitlines()] == [
         "PLAN PHASE STEP AGENT SINCE RUNNING OUTPUT RETRIES TOKENS COST NEXT",
         "plans/x.md 1 implement claude 2.1.0 12m 12m 30s 1 120.3k $0.42 in 2h 15m",
+        "plans/x.md 1 implement claude 2.1.0 12m 12m 30s 1 120.3k $0.42 -",
         "plans/x.md 1 limit - 12m - - 0 0 $0.00 in 1h",
         "plans/x.md - slot - 12m - - 0 0 $0.00 -",
     ]

@@ -29,6 +29,8 @@ def test_a_slot_that_was_answered_is_not_told_again() -> None:
     slot = datetime(2026, 1, 1, 13, 30, tzinfo=UTC)
     answered = a_row("4h", last=json.dumps([iso(slot), iso(slot)]))
     assert upcoming(answered, NOW) == datetime(2026, 1, 1, 17, 30, tzinfo=UTC)
+    otherwise_called = a_row("4h", last=json.dumps([iso(slot), "0"]))
+    assert upcoming(otherwise_called, NOW) == datetime(2026, 1, 1, 17, 30, tzinfo=UTC)
 
 
 @pytest.mark.parametrize("spec", ["4h", "day at 9am", "weekday at 14:15", "monday at 8", "*/7 3-5 * * *"])

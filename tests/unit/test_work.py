@@ -22,6 +22,7 @@ def test_who_is_at_work_is_who_was_started_and_not_seen_to_end() -> None:
     assert (work.dispatch, work.agent, work.version, work.dispatched) == ("r.2", "claude", "2.1.0", "at r.2")
     assert work_of([READ, began("r.1"), ended("r.1")]) == Work()
     assert work.at_rest() == Work()
+    assert work_of([READ, began("r.2"), ended("r.1")]).dispatch == "r.2"
 
 
 def test_a_command_of_the_project_has_no_agent() -> None:
