@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, assert_never
 
@@ -37,10 +38,16 @@ class Removal:
         self._root = (git.cwd / root.expanduser()).resolve()
         self._common_dir = common_dir
         self._lock_dir = lock_dir
-        self._targets = targets  #: full ref names of places where work lands; the first is the local branch
+        self.targets = targets  #: full ref names of places where work lands; the first is the local branch
         self._trash = Trash(self._root)
         self._mender = Mender(git, common_dir, self._trash)
         self.parking = Parking(git, common_dir)
+
+    def towards(self, targets: tuple[str, ...]) -> Removal:
+        """The same, for work that lands at other places."""
+        other = copy(self)
+        other.targets = targets
+        return other
 
     def close(self) -> None:
         """Wait for what is deleted in the background."""
@@ -80,7 +87,7 @@ class Removal:
 
     def _somewhere(self) -> Oid:
         """A commit for a directory to stand on that has lost its own."""
-        return next((tip for ref in (*self._targets, "HEAD") if (tip := self._git.tip(ref))), "")
+        return next((tip for ref in (*self.targets, "HEAD") if (tip := self._git.tip(ref))), "")
 
     def _remains(self, entry: Entry) -> Remains:
         inside = processes_inside(entry.worktree)
@@ -162,7 +169,7 @@ class Removal:
         return commit.parents[0] if ours else tip
 
     def _held(self, tip: Oid) -> OnTarget:
-        found = (on_target(self._git, tip, target) for target in self._targets)
+        found = (on_target(self._git, tip, target) for target in self.targets)
         return next((held for held in found if held is not OnTarget.NO), OnTarget.NO)
 
     # --- logs ----------------------------------------------------------------------------------------
@@ -249,7 +256,7 @@ class Removal:
 
     def _told(self, tip: Oid) -> str:
         about = self._git.text("show", "-s", "--format=%cs %s", tip)
-        return f"{self._targets[0].removeprefix('refs/heads/')} does not hold it: {about}"
+        return f"{self.targets[0].removeprefix('refs/heads/')} does not hold it: {about}"
 
 
 def held_open(path: Path) -> bool:

@@ -82,14 +82,15 @@ class Desk:
         held.journal.append(*([errand.answer] if errand.answer else [resumed(errand.started)]))
         return Accepted(run=held.world.run, fresh=True)
 
-    def resume(self, plan: str, slug: str) -> Accepted | Declined | None:
-        """Go on with the plan's unfinished run, as it stands; None when there is none."""
+    def resume(self, started: e.RunStarted) -> Accepted | Declined | None:
+        """Go on with the plan's unfinished run, which began so, as it stands; None when there is none."""
+        plan = started.plan
         if plan in self._held:
             return Accepted(run=self._held[plan].world.run, fresh=False)
         row = interrupted(self._rooms.store, plan)
         if row is None:
             return None
-        answer = reopen(row, slug=slug, rooms=self._rooms, voice=self._voice)
+        answer = reopen(row, started, rooms=self._rooms, voice=self._voice)
         if isinstance(answer, Declined):
             return answer
         self._held[plan] = answer

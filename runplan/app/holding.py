@@ -5,9 +5,11 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Protocol
 
-from runplan.app.journal import Journal
+from runplan.app.journal import Journal, recorded
 from runplan.core import events as e
 from runplan.core.claims import Taken, Theirs
+from runplan.core.commands import command
+from runplan.core.errors import RefusedEarly
 from runplan.core.quickclass import dataclass
 
 if TYPE_CHECKING:
@@ -44,7 +46,9 @@ class Rooms(Protocol):
 
     def new_run_id(self) -> str: ...
 
-    def world(self, *, run: str, plan: str, slug: str, landing: str) -> World: ...
+    def world(self, *, run: str, started: e.RunStarted) -> World:
+        """Everything the actions of a run may reach, where that run was asked to land."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,9 +107,9 @@ def take_up(errand: Errand, rooms: Rooms, voice: Voice) -> Held | Declined:
     return Held(world=world, journal=journal)
 
 
-def reopen(row: RunRow, *, slug: str, rooms: Rooms, voice: Voice) -> Held | Declined:
+def reopen(row: RunRow, started: e.RunStarted, *, rooms: Rooms, voice: Voice) -> Held | Declined:
     """Own again a run that was left as it stands: nobody asks for anything new, it just goes on."""
-    world = rooms.world(run=row.id, plan=row.plan, slug=slug, landing=row.landing)
+    world = rooms.world(run=row.id, started=started)
     standing = rooms.claims.take_plan(row.plan, run=row.id, at=world.iso())
     if isinstance(standing, Theirs):
         return Declined(owner=standing.owner, why=standing.why, readable=standing.readable)
@@ -135,9 +139,8 @@ def _claim(asked: e.RunStarted, rooms: Rooms, voice: Voice) -> tuple[World, Jour
     """Claim the plan for the run that was interrupted, or for a new one; None when somebody was quicker."""
     row = interrupted(rooms.store, asked.plan)
     run = row.id if row else rooms.new_run_id()
-    # What was begun one way is ended that way, whatever is asked for now.
-    landing = row.landing if row else asked.landing
-    world = rooms.world(run=run, plan=asked.plan, slug=asked.slug, landing=landing)
+    # What was begun at one place is ended there, whatever is asked for now.
+    world = rooms.world(run=run, started=_begun(rooms.store, row) if row else asked)
     standing = rooms.claims.take_plan(asked.plan, run=run, at=world.iso())
     if isinstance(standing, Theirs):
         return Declined(owner=standing.owner, why=standing.why, readable=standing.readable)
@@ -152,6 +155,13 @@ def _claim(asked: e.RunStarted, rooms: Rooms, voice: Voice) -> tuple[World, Jour
     left = row is not None and row.state == "waiting"
     dead = standing.took_over if isinstance(standing, Taken) and not left else ""
     return world, journal, e.ClaimTaken(owner=rooms.claims.me, fence=standing.fence, took_over=dead)
+
+
+def _begun(store: ports.Store, row: RunRow) -> e.RunStarted:
+    for one in recorded(store, row.id):
+        if isinstance(one.event, e.RunStarted):
+            return one.event
+    raise RefusedEarly(f"{row.plan}: the run {row.id} cannot be read; see: {command('runplan', 'logs', row.plan)}")
 
 
 def _free(world: World, journal: Journal) -> None:

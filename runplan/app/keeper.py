@@ -215,7 +215,7 @@ class Keeper:
         """Whatever the daemon was at in this repository is in its hands again."""
         self._troubles = 0
         for started in opened.left():
-            answer = desk.resume(started.plan, started.slug)
+            answer = desk.resume(started)
             if isinstance(answer, Declined):
                 self._audience.happened(self.root, "declined", plan=started.plan, owner=answer.owner)
             elif answer is not None and (names := opened.missing(started)):

@@ -29,7 +29,7 @@ def answer_waiting(
     state = carrying.state_of(store, row)
     tree = state.phase.candidate.tree if state.phase and state.phase.candidate else ""
     assert state.started is not None
-    at = at.towards(state.started.landing)
+    at = at.for_run(state.started)
     started = replace(
         state.started,
         auto=state.auto,

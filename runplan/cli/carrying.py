@@ -59,8 +59,7 @@ def errand_for(at: Here, plan_word: str, words: Sequence[str]) -> Errand | str:
         return admitted.told
     admission.require_test_command(at.settings, infrastructure(at.repository.git, tip))
     asked = started(at, path, plan, options)
-    if store is not None and (newest := store.newest(path)):
-        require_same_history(at, path, landed=newest.landing)
+    require_same_history(at, path)
     if not resuming:
         require_own_branches(at, plan=path, slug=asked.slug, phases=admission.due(admitted, options), tip=tip)
     for remark in plan.remarks:

@@ -10,6 +10,9 @@ from runplan.core.errors import Exit, NotFound
 if TYPE_CHECKING:
     import argparse
 
+    from runplan.adapters.store.sqlite import Store
+    from runplan.core.events import RunStarted
+
 EXAMPLES = """\
   runplan retry plans/X.md        once more, with the words the run was started with
   runplan retry plans/X.md 4b     only this phase, landing the same way"""
@@ -39,13 +42,26 @@ def run(args: argparse.Namespace) -> Exit:
         if row.state == "done" and not args.phase:
             print(f"the last run of {path} ended well; nothing to retry")
             return Exit.DONE
-        if state.started.mode == "undo":
+        at = at.for_run(state.started)
+        if state.started.mode == "undo" and not args.phase:
             return undo(at, path, state.started.wanted)
         asked = replace(state.started, auto=state.auto)
         if args.phase:
-            asked = replace(asked, mode="phase", wanted=args.phase)
-        if state.started.daemon:
+            asked = replace(_worked(store, asked), mode="phase", wanted=args.phase, landing=asked.landing)
+        if asked.daemon:
             from runplan.cli import handing
 
             return handing.start(at, path, words(asked), wait=False)
         return carrying.start(at, path, words(asked))
+
+
+def _worked(store: Store, newest: RunStarted) -> RunStarted:
+    """The newest run that worked on the plan: an undo asks nobody, which says nothing about the work."""
+    from runplan.core.events import RunStarted
+    from runplan.core.eventtext import from_json
+
+    if newest.mode != "undo":
+        return newest
+    earlier = (from_json(row.type, row.body) for row in reversed(store.facts(newest.plan, "RunStarted")))
+    worked = (one for one in earlier if isinstance(one, RunStarted) and one.mode != "undo")
+    return next(worked, replace(newest, auto=False))

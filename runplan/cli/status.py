@@ -106,8 +106,8 @@ class Looking:
 
         at = self._at
         seen = self._seen(self._store, path) if self._store else Seen()
-        # Where it lands, the plan is seen by whoever landed it last.
-        text = at.repository.git.blob((at.towards(seen.run.landing) if seen.run else at).tip(), path)
+        # The plan is seen where its newest run lands.
+        text = at.repository.git.blob((at.for_plan(path, self._store) if seen.run else at).tip(), path)
         if text is None:
             text = (at.repository.root / path).read_bytes()
         plan = parse(text, path=path)

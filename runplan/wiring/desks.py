@@ -80,9 +80,9 @@ class DeskRooms:
     def new_run_id(self) -> str:
         return self.session.new_run_id()
 
-    def world(self, *, run: str, plan: str, slug: str, landing: str) -> World:
-        at = replace(self.session.here, env=self.environments.of(self.root, plan))
-        return replace(self.session, here=at.towards(landing)).world(run=run, plan=plan, slug=slug, landing=landing)
+    def world(self, *, run: str, started: RunStarted) -> World:
+        at = replace(self.session.here, env=self.environments.of(self.root, started.plan))
+        return replace(self.session, here=at).world(run=run, started=started)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

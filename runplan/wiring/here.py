@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from runplan.adapters.repository import Repository
     from runplan.adapters.store.sqlite import Store
     from runplan.core.config import Settings
+    from runplan.core.events import RunStarted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,26 +52,42 @@ class Here:
         """The target as people call it: main, or origin/main."""
         return self.target.removeprefix("refs/heads/").removeprefix("refs/remotes/")
 
-    def towards(self, landing: str) -> Here:
-        """The same place, seen by somebody who lands this way."""
+    def towards(self, landing: str, *, target: str = "", remote: str = "") -> Here:
+        """The same place, seen by somebody who lands this way, and on another branch or remote where one is named."""
         run = self.settings.run
-        if landing == run.landing:
+        asked = (landing, target or run.target, remote or run.remote)
+        if asked == (run.landing, run.target, run.remote):
             return self
         from dataclasses import replace  # dear, and most land as they have set it
 
-        return replace(self, settings=replace(self.settings, run=replace(run, landing=landing)))
+        landing, target, remote = asked
+        there = replace(run, landing=landing, target=target, remote=remote)
+        return replace(self, settings=replace(self.settings, run=there))
+
+    def for_run(self, started: RunStarted) -> Here:
+        """The same place, seen by that run: where it lands was settled when it was asked for."""
+        return self.towards(started.landing, target=started.target, remote=started.remote)
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """Where landed work can be found: the local branch, and the remote's as it was last seen."""
-        run = self.settings.run
-        return (self.target, f"refs/remotes/{run.remote}/{run.target}")
+        """Where landed work can be found: the target, and the local branch that follows it.
 
-    def for_plan(self, plan: str) -> Here:
-        """The same place, seen by whoever landed the plan last."""
-        store = self.store()
+        Without landings that push, what was last seen of a remote says nothing: it may be long gone there.
+        """
+        return (self.target, self.local_target)
+
+    def for_plan(self, plan: str, store: Store | None = None) -> Here:
+        """The same place, seen by the plan's newest run, while the branch it lands on is there."""
+        store = store or self.store()
         newest = store.newest(plan) if store else None
-        return self.towards(newest.landing) if newest else self
+        started = store.begun(newest.id) if store and newest else None
+        if started is None:
+            return self
+        import json
+
+        asked = json.loads(started)
+        there = self.towards(asked["landing"], target=asked["target"], remote=asked.get("remote", ""))
+        return there if there is self or self.repository.git.tip(there.target) else self
 
     def tip(self) -> str:
         tip = self.repository.git.tip(self.target)
@@ -186,6 +203,6 @@ def in_checkout(at: Here, path: str, blob: bytes | None) -> str:
     # Line-end conversion and other filters make the file differ from what is stored, and rightly so.
     git = at.repository.git
     written = git.run("hash-object", f"--path={path}", "--stdin", stdin=content).text
-    # A checkout that is merely behind the remote holds what its own branch has.
-    stored = (git.object(f"{ref}:{path}") for ref in (at.target, at.local_target))
+    # A checkout that is merely behind the remote, or stands on another branch, holds what it has committed itself.
+    stored = (git.object(f"{ref}:{path}") for ref in (at.target, at.local_target, "HEAD"))
     return "same" if any(one is not None and one.oid == written for one in stored) else "differs"

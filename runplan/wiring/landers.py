@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from runplan.core.commands import command
 from runplan.core.errors import RefusedEarly
 
 if TYPE_CHECKING:
@@ -51,18 +52,22 @@ def require_landable(at: Here) -> None:
         remote.require(at.repository.git, remote=run.remote, branch=run.target, caller=at.env)
 
 
-def require_same_history(at: Here, plan: str, *, landed: str) -> None:
-    """Refuse to go on here with a plan whose earlier phases landed elsewhere and are not here yet."""
-    there = at.towards(landed)
+def require_same_history(at: Here, plan: str) -> None:
+    """Refuse to go on here with a plan whose phases landed in another copy of the target and are not here yet."""
+    there = at.for_plan(plan)
     git = at.repository.git
     tip = git.tip(there.target)
-    if there.target == at.target or tip is None:
+    # Another branch is another matter: it may well lack what was landed so far.
+    if there.target == at.target or tip is None or there.settings.run.target != at.settings.run.target:
         return
     if git.run("merge-base", "--is-ancestor", tip, at.target, ok=(0, 1)).code:
         run = at.settings.run
-        pull = f"git pull --ff-only {run.remote} {run.target}"
-        push = f"git push {run.remote} {run.target}"
+        from runplan.adapters.checkout import Checkouts
+
+        checkouts = Checkouts(git, root=at.repository.root, common_dir=at.repository.common_dir)
+        pull = checkouts.pull(at.local_target, run.remote)
+        push = command("git", "push", run.remote, run.target)
         raise RefusedEarly(
             f"{plan} was landed on {there.target_name}, and {at.target_name} lacks something of that; "
-            f"first run: {pull if landed == 'direct' else push}"
+            f"first run: {pull if there.settings.run.landing == 'direct' else push}"
         )

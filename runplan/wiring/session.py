@@ -26,6 +26,7 @@ from runplan.wiring.landers import LANDERS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from runplan.core.events import RunStarted
     from runplan.core.gitfacts import Identity
     from runplan.ports import Clock
     from runplan.wiring.here import Here
@@ -51,15 +52,15 @@ class Session:
     def new_run_id(self) -> str:
         return testing.new_run_id(self.here.env)
 
-    def world(self, *, run: str, plan: str, slug: str, landing: str) -> World:
-        """Everything the actions of one run may reach."""
-        at = self.here
+    def world(self, *, run: str, started: RunStarted) -> World:
+        """Everything the actions of one run may reach, where that run was asked to land."""
+        at = self.here.for_run(started)
         git, root, common = at.repository.git, at.repository.root, at.repository.common_dir
         point = self.point
         world = World(
             run=run,
-            plan=plan,
-            slug=slug,
+            plan=started.plan,
+            slug=started.slug,
             root=root,
             settings=at.settings,
             prompts={role: prompt_template(role) for role in PROMPTS},
@@ -69,12 +70,12 @@ class Session:
             store=self.store,
             objects=git,
             worktrees=self.worktrees,
-            removal=self.removal,
+            removal=self.removal.towards(at.targets),
             candidates=Candidates(git, common_dir=common),
-            lander=LANDERS[landing](at, point),
+            lander=LANDERS[started.landing](at, point),
             guard=Guard(git, root=root, common_dir=common, prefix=at.settings.run.branch_prefix),
             dispatches=self.dispatches,
-            agents=Agents(at.settings.agents, root=root, plan=plan, run=run, caller=at.env),
+            agents=Agents(at.settings.agents, root=root, plan=started.plan, run=run, caller=at.env),
             claims=self.claims,
             point=point,
         )

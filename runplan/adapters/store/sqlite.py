@@ -224,6 +224,13 @@ class Store:
         with self._told():
             return [self._event(found) for found in self._db.execute(query, (kind, plan))]
 
+    def begun(self, run: str) -> str | None:
+        """The body of the event a run began with."""
+        query = f"SELECT {EVENT} FROM events WHERE run=? AND type='RunStarted' ORDER BY seq LIMIT 1"
+        with self._told():
+            found = self._db.execute(query, (run,)).fetchone()
+            return self._event(found).body if found else None
+
     def since(self, kind: str, at: str) -> list[EventRow]:
         """The events of one kind from a moment on, over all plans, oldest first."""
         query = f"SELECT {EVENT} FROM events WHERE type=? AND at>=? ORDER BY seq"
