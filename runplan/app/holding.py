@@ -55,7 +55,7 @@ class Rooms(Protocol):
 class Voice:
     """How a run tells people what happens."""
 
-    tell: Callable[[str, e.Event], None]  #: plan, event
+    tell: Callable[[str, str, e.Event], None]  #: plan, run, event
     warn: Callable[[str], None]
 
 
@@ -113,7 +113,7 @@ def reopen(row: RunRow, started: e.RunStarted, *, rooms: Rooms, voice: Voice) ->
     standing = rooms.claims.take_plan(row.plan, run=row.id, at=world.iso())
     if isinstance(standing, Theirs):
         return Declined(owner=standing.owner, why=standing.why, readable=standing.readable)
-    told = functools.partial(voice.tell, row.plan)
+    told = functools.partial(voice.tell, row.plan, row.id)
     journal = Journal(rooms.store, rooms.clock, run=row.id, plan=row.plan, fence=standing.fence, told=told)
     if isinstance(standing, Taken):
         dead = standing.took_over if row.state != "waiting" else ""
@@ -149,7 +149,7 @@ def _claim(asked: e.RunStarted, rooms: Rooms, voice: Voice) -> tuple[World, Jour
         # Between the look and the claim another process ended its run, or began one and died.
         rooms.claims.release(asked.plan, run=run)
         return None
-    told = functools.partial(voice.tell, asked.plan)
+    told = functools.partial(voice.tell, asked.plan, run)
     journal = Journal(rooms.store, rooms.clock, run=run, plan=asked.plan, fence=standing.fence, told=told)
     # A process that left its run waiting for a person is not one that died.
     left = row is not None and row.state == "waiting"

@@ -48,7 +48,7 @@ class Audience(Protocol):
 
     def happened(self, root: str, event: str, **fields: object) -> None: ...
 
-    def told(self, root: str, plan: str, event: e.Event) -> None: ...
+    def told(self, root: str, plan: str, run: str, event: e.Event) -> None: ...
 
     def ended(self, root: str, plan: str, run: str, state: RunState) -> None: ...
 
@@ -74,7 +74,7 @@ class Keeper:
         self._audience = audience
         self._turns = turns
         self._troubles = 0  #: how often in a row the repository could not be opened
-        voice = Voice(tell=lambda plan, event: audience.told(root, plan, event), warn=self._warn)
+        voice = Voice(tell=lambda plan, run, event: audience.told(root, plan, run, event), warn=self._warn)
         self._station = Station(open_up, voice, turns=self, listener=self, begun=self._begun, closed=self._closed)
 
     def look(self) -> None:

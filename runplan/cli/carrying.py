@@ -95,7 +95,7 @@ def carry_here(at: Here, errand: Errand) -> Exit:
     # A polite end from outside is an interruption like Ctrl-C: agents are ended, the journal stays true.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with session(at) as rooms, _told_how_to_go_on(errand.started.plan):
-        voice = Voice(tell=lambda _, event: progress.tell(event), warn=progress.warn)
+        voice = Voice(tell=lambda _plan, _run, event: progress.tell(event), warn=progress.warn)
         answer = carry(errand, rooms, voice, ask=lambda state: ask_here(at, state))
     plan = errand.started.plan
     match answer:
@@ -120,11 +120,13 @@ def _told_how_to_go_on(plan: str) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        raise Interrupted(f"interrupted; the agents were ended, go on with: runplan retry {plan}") from None
+        raise Interrupted(
+            f"interrupted; the agents were ended, go on with: {command('runplan', 'retry', plan)}"
+        ) from None
     except (Fenced, JournalDamaged):
         raise  # with this journal nobody goes on
     except Unreachable as error:
-        raise Unreachable(f"{error}; what was made is kept, go on with: runplan retry {plan}") from error
+        raise Unreachable(f"{error}; what was made is kept, go on with: {command('runplan', 'retry', plan)}") from error
 
 
 def _declined(plan: str, answer: Declined) -> str:
@@ -156,7 +158,7 @@ def state_of(store: Store, row: RunRow) -> RunState:
 
     state = fold(one.event for one in recorded(store, row.id))
     if state.started is None:
-        raise RefusedEarly(f"{row.plan}: the run {row.id} cannot be read; see: runplan logs {row.plan}")
+        raise RefusedEarly(f"{row.plan}: the run {row.id} cannot be read; see: {command('runplan', 'logs', row.plan)}")
     return state
 
 

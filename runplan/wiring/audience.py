@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from runplan.core.events import DispatchEnded, DispatchStarted, PlanRead
 from runplan.core.eventtext import name_of
 from runplan.core.notices import of_ending, of_waiting
 
@@ -22,20 +23,25 @@ class DaemonAudience:
     def __init__(self, log: Log, notifier: Notifier) -> None:
         self._log = log
         self._notifier = notifier
+        self._phases: dict[str, str] = {}  #: by run
         self.followers: Answering | None = None
 
     def happened(self, root: str, event: str, **fields: object) -> None:
         tell = self._log.warning if event in ("trouble", "warning", "closed", "declined") else self._log.info
         tell(event, repository=root, **fields)
 
-    def told(self, root: str, plan: str, event: Event) -> None:
-        phase, dispatch = getattr(event, "phase", ""), getattr(event, "id", "")
-        self._log.info(name_of(event), repository=root, plan=plan, phase=phase, dispatch=dispatch)
+    def told(self, root: str, plan: str, run: str, event: Event) -> None:
+        if isinstance(event, PlanRead):
+            self._phases[run] = event.phase
+        dispatch = event.id if isinstance(event, DispatchStarted | DispatchEnded) else ""
+        facts = {"repository": root, "plan": plan, "run": run, "phase": self._phases.get(run, ""), "dispatch": dispatch}
+        self._log.info(name_of(event), **facts)
         if self.followers is not None:
             self.followers.told(root, plan, event)
 
     def ended(self, root: str, plan: str, run: str, state: RunState) -> None:
         outcome = state.ended.outcome if state.ended else ""
+        self._phases.pop(run, None)
         self._log.info("ended", repository=root, plan=plan, run=run, outcome=outcome)
         if (notice := of_ending(state, repository=root, plan=plan, run=run)) is not None:
             self._notifier.send(notice)

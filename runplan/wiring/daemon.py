@@ -7,7 +7,6 @@ import functools
 import os
 import selectors
 import signal
-import threading
 import time
 from collections import deque
 from pathlib import Path
@@ -19,6 +18,7 @@ from runplan.adapters.clock import SystemClock
 from runplan.adapters.control.server import ControlServer
 from runplan.adapters.engines.local import Timers
 from runplan.adapters.logs import open_log
+from runplan.adapters.measuring import metrics_text, this_process
 from runplan.adapters.notify import Notifier
 from runplan.adapters.places import socket_path, state_directory
 from runplan.adapters.repositories import Repositories
@@ -87,7 +87,7 @@ class _Loop:
             clock=clock,
             post=self.post,
             known=lambda root: self._remember(known, root),
-            metrics=lambda: metrics_text(daemon, self._began),
+            metrics=lambda: self._metrics(daemon, known),
             drain=self.end,
         )
         audience.followers = answering
@@ -152,6 +152,18 @@ class _Loop:
         finally:
             repository.git.close()
 
+    def _metrics(self, daemon: Daemon, known: Repositories) -> str:
+        states = {one.root: Path(one.common) / "runplan" for one in known.recall().known}
+        turns = daemon.turns.now
+        process = this_process(
+            version=__version__,
+            uptime_s=time.monotonic() - self._began,
+            repositories=len(states),
+            working=len(turns.working),
+            queued=len(turns.waiting),
+        )
+        return metrics_text(states, now=SystemClock().now(), process=process)
+
     @contextlib.contextmanager
     def _signals(self, daemon: Daemon) -> Iterator[None]:
         def on_end(number: int, _: object) -> None:
@@ -170,18 +182,3 @@ class _Loop:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
-
-
-def metrics_text(daemon: Daemon, began: float) -> str:
-    """What the daemon knows of itself, in Prometheus' text form."""
-    turns = daemon.turns.now
-    lines = [
-        ("runplan_daemon_uptime_seconds", "gauge", "Seconds since the daemon started.", time.monotonic() - began),
-        ("runplan_daemon_threads", "gauge", "Threads of the daemon.", threading.active_count()),
-        ("runplan_repositories", "gauge", "Repositories looked after.", len(daemon.roots)),
-        ("runplan_runs_working", "gauge", "Runs at work.", len(turns.working)),
-        ("runplan_runs_queued", "gauge", "Runs that wait for their turn.", len(turns.waiting)),
-    ]
-    return "".join(
-        f"# HELP {name} {told}\n# TYPE {name} {kind}\n{name} {value:g}\n" for name, kind, told, value in lines
-    )
