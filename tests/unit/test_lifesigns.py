@@ -13,8 +13,8 @@ HALF_AN_HOUR = 1800.0
     ("seconds", "cpu_s", "moved", "works"),
     [
         pytest.param(HALF_AN_HOUR, 0.0, 0, False, id="nothing"),
-        pytest.param(HALF_AN_HOUR, 20.0, 0, True, id="one per cent of a processor"),
-        pytest.param(HALF_AN_HOUR, 5.0, 0, False, id="a processor that idles"),
+        pytest.param(HALF_AN_HOUR, 100.0, 0, True, id="a twentieth of a processor"),
+        pytest.param(HALF_AN_HOUR, 54.0, 0, False, id="an agent that waits for its provider"),
         pytest.param(HALF_AN_HOUR, 0.0, 5_000 * 1800, False, id="sleep in a loop"),
         pytest.param(HALF_AN_HOUR, 0.0, 15_000 * 1800, False, id="ls in a loop"),
         pytest.param(HALF_AN_HOUR, 0.0, 50_000 * 1800, False, id="curl in a loop"),
