@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runplan.adapters.trees import SUBMODULE
+from runplan.core.commands import command
 from runplan.core.quickclass import dataclass
 
 if TYPE_CHECKING:
@@ -84,6 +85,16 @@ class Checkouts:
             for one in self.all()
             if (one.root.is_dir() or (one.git_dir / "locked").exists()) and self.branch(one) == ref
         )
+
+    def pull(self, ref: str, remote: str, *, how: str = "--ff-only") -> str:
+        """The command that lets a local branch follow the remote's, whichever checkout has it out, if any."""
+        branch = ref.removeprefix(HEADS)
+        place = next((one.root for one in self.having(ref) if one.root.is_dir()), None)
+        if place is not None:
+            return command("git", "-C", str(place), "pull", how, remote, branch)
+        if how == "--ff-only":
+            return command("git", "fetch", remote, f"{branch}:{branch}")
+        return f"{command('git', 'switch', branch)} && {command('git', 'pull', how, remote, branch)}"
 
     def under_way(self, ref: str) -> str:
         """What git is in the middle of, anywhere, that has to do with `ref`; empty when nothing."""

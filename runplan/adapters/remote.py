@@ -6,12 +6,14 @@ Nothing here ever waits for a person: no prompt, no editor, and an end to every 
 from __future__ import annotations
 
 import os
+import re
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runplan.adapters.checkout import HEADS
+from runplan.adapters.checkout import HEADS, Checkouts
 from runplan.adapters.remotemarks import marking, sweep
+from runplan.core.commands import command
 from runplan.core.errors import GitFailed, RefusedEarly, Unreachable
 from runplan.core.push import Uncertain, read_push, words
 
@@ -34,6 +36,7 @@ _SETTINGS = {
     "core.filesRefLockTimeout": "500",
 }
 _ANY = range(-64, 256)
+_ADDRESS = re.compile(r"(?:\w+://(?:[^/@]*@)?(?P<host>[^/:]+)(?::\d+)?/|(?:[^/@:]*@)?(?P<short>[^/:]+):)(?P<path>.+)")
 _NO_SUCH_BRANCH = "couldn't find remote ref"
 _ASKED = (
     "terminal prompts disabled",
@@ -63,7 +66,7 @@ class Remote:
         self.branch = branch
         self.ref = f"refs/remotes/{name}/{branch}"  #: where git notes what it saw of the branch
         self.lock = common_dir / f"{self.ref}.lock"
-        self._common = common_dir
+        self.common_dir = common_dir
         self._caller = caller
         self._timeout_s = timeout_s
 
@@ -107,8 +110,8 @@ class Remote:
 
     def _run(self, owner: str, *args: str) -> Ran:
         whose = owner or f"process {os.getpid()}"
-        sweep(self._common, (self.lock, self._common / "shallow.lock"), whose)
-        with marking(self._common, whose) as mark:
+        sweep(self.common_dir, (self.lock, self.common_dir / "shallow.lock"), whose)
+        with marking(self.common_dir, whose) as mark:
             ran = self._git.run(*args, env=self._env, ok=_ANY, timeout_s=self._timeout_s, fds=(mark.fd,))
             if ran.code >= 0:  # else it was killed, and may have left its locks
                 mark.remove()
@@ -141,6 +144,7 @@ def require(git: Git, *, remote: str, branch: str, caller: Mapping[str, str], ti
     common = Path(git.text("rev-parse", "--path-format=absolute", "--git-common-dir"))
     there = Remote(git, name=remote, branch=branch, common_dir=common, caller=caller, timeout_s=timeout_s)
     _require_configured(there)
+    _require_one_address(git, remote)
     tip = there.fetch()
     if tip is None:
         raise RefusedEarly(f"{remote} has no branch {branch}; make it: git push {remote} {branch}")
@@ -161,6 +165,25 @@ def _require_configured(there: Remote) -> None:
     raise RefusedEarly(f"there is no remote here to push to; run: git remote add {there.name} URL")
 
 
+def _require_one_address(git: Git, name: str) -> None:
+    """Refuse to push elsewhere than where is looked: a fetch could never tell what became of a push."""
+    fetched = git.text("remote", "get-url", "--", name)
+    for pushed in git.text("remote", "get-url", "--push", "--all", "--", name).splitlines():
+        if _place(pushed) != _place(fetched):
+            raise RefusedEarly(
+                f"{name} is fetched from {fetched} and pushed to {pushed}, so that what was pushed cannot be seen; "
+                "set run.remote to a remote with one address, or land by cherry-pick"
+            )
+
+
+def _place(address: str) -> str:
+    """What two ways to reach one repository have in common: https://host/a/b.git and git@host:a/b."""
+    found = _ADDRESS.fullmatch(address)
+    if found is None:
+        return address
+    return f"{(found['host'] or found['short']).lower()}/{found['path'].strip('/').removesuffix('.git')}"
+
+
 def _require_pushed(git: Git, there: Remote, tip: Oid) -> None:
     here = git.tip(f"{HEADS}{there.branch}")
     if here is None or here == tip:
@@ -169,10 +192,11 @@ def _require_pushed(git: Git, there: Remote, tip: Oid) -> None:
     if ahead:
         name, branch = there.name, there.branch
         commits = "a commit" if ahead == 1 else f"{ahead} commits"
-        first = f"git pull --rebase {name} {branch} && " if behind else ""
+        checkouts = Checkouts(git, root=git.cwd, common_dir=there.common_dir)
+        first = f"{checkouts.pull(f'{HEADS}{branch}', name, how='--rebase')} && " if behind else ""
         raise RefusedEarly(
             f"{branch} has {commits} that {name}/{branch} lacks; "
-            f"push first, or keep them on another branch: {first}git push {name} {branch}"
+            f"push first, or keep them on another branch: {first}{command('git', 'push', name, branch)}"
         )
 
 

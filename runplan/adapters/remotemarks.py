@@ -11,15 +11,17 @@ import os
 import time
 from contextlib import contextmanager, suppress
 from hashlib import sha256
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from runplan.core.errors import Unreachable
 from runplan.core.quickclass import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
 PATIENCE_S = 20.0  #: a push that outlived its lander ends in seconds
+DYING_S = 1.0  #: a git that was killed may have left a lock and be just about to go
 _STEP_S = 0.01
 _SURE_S = 0.05  #: a living git holds the lock of a ref for less
 _NAME = "runplan.remote"
@@ -49,17 +51,37 @@ def marking(common_dir: Path, owner: str) -> Iterator[Mark]:
 
 
 def sweep(common_dir: Path, locks: Sequence[Path], owner: str) -> None:
-    """Take away the marks of dead commands and the locks they left; wait for a living one of the same owner."""
+    """Take away the marks of dead commands and the locks they left.
+
+    One of the same owner that lives is waited for, since what it does decides what is to be done.
+    """
     for mark in sorted(common_dir.glob(f"{_NAME}.*")):
         with suppress(FileNotFoundError):  # its command ended well meanwhile
             fd = os.open(mark, os.O_RDWR)
             try:
                 ours = mark.name.startswith(f"{_NAME}.{_short(owner)}.")
-                if _free(fd, PATIENCE_S if ours else 0):
+                others = DYING_S if any(map(_stamp, locks)) else 0
+                if _free(fd, PATIENCE_S if ours else others):
                     _remove_since(mark.stat().st_mtime_ns, locks)
                     mark.unlink()
+                elif ours:
+                    raise Unreachable(_not_ended(mark))
             finally:
                 os.close(fd)
+
+
+def _not_ended(mark: Path) -> str:
+    told = f"a git command that an earlier process started for this landing has not ended in {PATIENCE_S:.0f} s"
+    if pids := " ".join(_having_open(mark)):
+        return f"{told}; wait for it, or end it: kill {pids}"
+    return f"{told}; wait for it, or end whoever has {mark} open"
+
+
+def _having_open(mark: Path) -> Iterator[str]:
+    for process in sorted(Path("/proc").glob("[0-9]*"), key=lambda one: int(one.name)):
+        with suppress(OSError):  # ended meanwhile, or not ours
+            if int(process.name) != os.getpid() and any(one.readlink() == mark for one in (process / "fd").iterdir()):
+                yield process.name
 
 
 def _short(owner: str) -> str:

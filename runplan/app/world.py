@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from runplan.core import names
+from runplan.core.commands import command
 from runplan.core.errors import Unreachable
 from runplan.core.quickclass import dataclass
 from runplan.core.times import git_date, iso
@@ -63,8 +64,11 @@ class World:
         """Where the target stands; it can be gone only because somebody took it away meanwhile."""
         tip = self.lander.tip()
         if tip is None:
-            name = self.settings.run.target
-            raise Unreachable(f"the branch {name} is gone; make it again")
+            run = self.settings.run
+            if self.lander.ref.startswith("refs/remotes/"):
+                push = command("git", "push", run.remote, run.target)
+                raise Unreachable(f"{run.remote} has no branch {run.target} any more; make it again: {push}")
+            raise Unreachable(f"the branch {run.target} is gone; make it again")
         return tip
 
     def iso(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 from typing import TYPE_CHECKING
 
@@ -106,7 +107,7 @@ def test_an_edited_file_keeps_the_checkout_where_it_is_and_the_landing_happens(p
     assert project.repo.head("main") == before
     assert remote.git("show", "main:1.txt") == "1"
     assert "main here stays at" in ran.err
-    assert "git pull --ff-only origin main" in ran.err
+    assert f"git -C {project.path} pull --ff-only origin main" in ran.err
     assert [row["status"] for row in project.runplan("status", "X", "--json").json["phases"]] == ["done", "todo"]
 
 
@@ -118,7 +119,10 @@ def test_a_plan_landed_on_the_remote_is_not_worked_again_on_a_branch_that_lacks_
     assert project.start("1", "auto", "direct").code == 0
     refused = project.start("finish", "auto", "cherry-pick")
     assert refused.code == 2
-    assert "git pull --ff-only origin main" in refused.last
+    assert f"git -C {project.path} pull --ff-only origin main" in refused.last
+    project.repo.git("switch", "-qc", "mine")
+    elsewhere = project.start("finish", "auto", "cherry-pick")
+    assert elsewhere.last.endswith("git fetch origin main:main")
 
 
 def test_a_server_that_refuses_is_protected_and_the_work_is_kept(project: Project, remote: Repo) -> None:
@@ -166,6 +170,68 @@ def test_a_remote_that_cannot_be_reached_is_exit_5_and_retry_goes_on(
     assert remote.git("show", "main:1.txt") == "1"
     assert project.dispatched().count("implement") == 1
     assert project.leftovers() == []
+
+
+@pytest.mark.parametrize("point", ["land.commit.before", "land.commit.after"])
+def test_what_a_killed_landing_left_here_is_ended_also_when_the_remote_does_not_answer(
+    project: Project, remote: Repo, tmp_path: Path, point: str
+) -> None:
+    assert project.start("1", "auto", "direct", RUNPLAN_TEST_KILL=point).code == -signal.SIGKILL
+    remote.path.rename(tmp_path / "away.git")
+    ran = project.runplan("retry", "X")
+    assert ran.code == 5, ran.err
+    assert ran.last.endswith("what was made is kept, go on with: runplan retry plans/X.md")
+    assert project.repo.status() == ""
+    assert not (project.path / ".git/index.lock").exists()
+    assert (project.path / "1.txt").exists() == (point == "land.commit.after")
+    (tmp_path / "away.git").rename(remote.path)
+    again = project.runplan("retry", "X")
+    assert again.code == 0, again.err
+    assert project.repo.head("main") == remote.head("main")
+    assert project.repo.status() == ""
+
+
+@pytest.mark.parametrize("point", ["land.read-tree.before", "land.commit.before", "land.commit.after"])
+def test_a_forgotten_run_whose_branch_was_behind_leaves_a_whole_checkout(
+    project: Project, remote: Repo, tmp_path: Path, point: str
+) -> None:
+    push_elsewhere(remote, tmp_path, "theirs.txt")
+    assert project.start("1", "auto", "direct", RUNPLAN_TEST_KILL=point).code == -signal.SIGKILL
+    shutil.rmtree(project.path / ".git/runplan")
+    ran = project.start("2", "auto", "direct")
+    assert ran.code == 0, ran.err
+    assert project.repo.status() == ""
+    assert project.repo.head("main") == remote.head("main")
+    assert (project.path / "theirs.txt").read_text() == "theirs\n"
+
+
+def test_a_branch_that_goes_from_the_remote_while_an_approval_waits_is_told_as_the_remotes(
+    project: Project, remote: Repo
+) -> None:
+    assert project.start("1", "direct").code == 4
+    remote.git("update-ref", "-d", "refs/heads/main")
+    ran = project.runplan("approve", "X")
+    assert ran.code == 5, ran.err
+    assert "origin has no branch main any more; make it again: git push origin main" in ran.last
+    project.repo.git("push", "-q", "origin", "main")
+    again = project.go_on(ran)
+    assert again.code == 0, again.err
+    assert remote.git("show", "main:1.txt") == "1"
+
+
+@pytest.mark.parametrize(("landing", "answer"), [("cherry-pick", "kept"), ("direct", "removed")])
+def test_gc_believes_what_was_last_seen_of_the_remote_only_where_landings_are_pushed(
+    project: Project, remote: Repo, landing: str, answer: str
+) -> None:
+    """The branch was pushed there, seen, and is gone there since: what is left here may be the last copy."""
+    assert remote.head("main") == project.repo.head("main")
+    project.settings(f'[run]\nlanding = "{landing}"\n')
+    project.repo.git("switch", "-qc", "runplan/x/1")
+    project.commit_file("work.txt", "work\n")
+    project.repo.git("switch", "-q", "main")
+    project.repo.git("update-ref", "refs/remotes/origin/main", "runplan/x/1")
+    found = project.runplan("gc", "--json").json
+    assert [one["answer"] for one in found if one["what"].endswith("runplan/x/1")] == [answer]
 
 
 def test_an_undo_is_pushed_where_the_phase_was(project: Project, remote: Repo) -> None:

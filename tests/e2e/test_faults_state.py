@@ -225,6 +225,8 @@ def test_a_half_written_landing_that_nobody_knows_any_more_is_left_to_a_person(p
     for ref in project.repo.refs():
         if ref.startswith("refs/runplan/candidate/"):
             project.repo.git("update-ref", "-d", ref)
+    project.repo.git("reflog", "expire", "--expire=now", "--all")
+    project.repo.git("prune", "--expire=now")
     ran = project.start("finish", "auto")
     assert ran.code == 2, ran.err
     assert "neither journal nor git knows it any more; free the index, then look at `git status` there: rm " in ran.last

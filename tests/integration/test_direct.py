@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import threading
 from typing import TYPE_CHECKING
 
@@ -139,13 +140,42 @@ def test_an_edit_of_the_users_keeps_the_local_branch_where_it_is(pair: Pair) -> 
         seen = direct.observe(landing)
     assert isinstance(answer, Landed)
     assert answer.note.startswith(f"main here stays at {old:.7}: a.txt is edited in {pair.here.path}; ")
-    assert answer.note.endswith("when that is settled: git pull --ff-only origin main")
-    assert seen == Landed(
-        tip=new, note=f"main here stays at {old:.7}; to let it follow: git pull --ff-only origin main"
-    )
+    pull = f"git -C {pair.here.path} pull --ff-only origin main"
+    assert answer.note.endswith(f"when that is settled: {pull}")
+    assert seen == Landed(tip=new, note=f"main here stays at {old:.7}; to let it follow: {pull}")
     assert (pair.there.head(MAIN), pair.here.head(MAIN)) == (new, old)
     assert files_of(pair.here.path) == before
     assert leftovers(pair.here) == ()
+
+
+def stays(pair: Pair) -> str:
+    """The command that a landing gives which the local branch did not follow; somebody has it locked just then."""
+    lock = pair.here.path / ".git/refs/heads/main.lock"
+    landing = pair.intent(candidate(pair.here, {"a.txt": "a2\n"}))
+    with pair.lander(at("direct.follow.before", lock.touch)) as direct:
+        answer = direct.land(landing)
+    lock.unlink()
+    assert isinstance(answer, Landed)
+    return answer.note.rpartition("when that is settled: ")[2]
+
+
+def test_the_command_that_helps_is_for_the_checkout_that_has_the_branch_out(pair: Pair, tmp_path: Path) -> None:
+    pair.here.git("switch", "-qc", "mine")
+    other = tmp_path / "an other"
+    pair.here.git("worktree", "add", "-q", str(other), "main")
+    told = stays(pair)
+    assert told == f"git -C '{other}' pull --ff-only origin main"
+    subprocess.run(told, shell=True, check=True, env=pair.here.env, cwd=pair.here.path, capture_output=True)
+    assert pair.here.head(MAIN) == pair.there.head(MAIN)
+
+
+def test_the_command_that_helps_needs_no_checkout_when_none_has_the_branch_out(pair: Pair) -> None:
+    pair.here.git("switch", "-qc", "mine")
+    told = stays(pair)
+    assert told == "git fetch origin main:main"
+    subprocess.run(told, shell=True, check=True, env=pair.here.env, cwd=pair.here.path, capture_output=True)
+    assert pair.here.head(MAIN) == pair.there.head(MAIN)
+    assert pair.here.git("symbolic-ref", "HEAD") == "refs/heads/mine"
 
 
 def test_commits_of_the_users_own_are_neither_merged_nor_touched_nor_pushed(pair: Pair) -> None:
@@ -373,7 +403,6 @@ def test_the_same_landing_as_another_commit_is_seen_and_not_landed_twice(pair: P
     pair.here.git("push", "-q", pair.there.path.as_posix(), f"{slow}:{MAIN}")
     with pair.lander() as direct:
         answer = direct.land(landing)
-    assert answer == Landed(
-        tip=slow, note=f"main here stays at {landing.old:.7}; to let it follow: git pull --ff-only origin main"
-    )
+    pull = f"git -C {pair.here.path} pull --ff-only origin main"
+    assert answer == Landed(tip=slow, note=f"main here stays at {landing.old:.7}; to let it follow: {pull}")
     assert pair.landed() == 1

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from runplan.adapters import remotemarks
 from runplan.adapters.landers import cherry_pick, direct
 from runplan.core.errors import Unreachable
 from runplan.core.gitfacts import Landed
@@ -124,6 +125,23 @@ def test_a_push_that_outlives_its_lander_is_waited_for(pair: Pair) -> None:
     comes_to_its_end(pair, landing, pushed=True)
 
 
+def test_a_server_that_hangs_is_not_waited_for_for_long_and_is_told(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    landing = intent(pair)
+    go = tmp_path / "go"
+    pair.hook("pre-receive", f'kill -9 $LANDER; until [ -e {go} ]; do sleep 0.02; done; rm "$0"')
+    die(pair, landing, "nowhere", who="alone")
+    monkeypatch.setattr(remotemarks, "PATIENCE_S", 0.1)
+    began = time.monotonic()
+    with pair.lander() as lander, pytest.raises(Unreachable, match=r"has not ended in 0 s; .* end it: kill \d+"):
+        lander.land(landing)
+    assert time.monotonic() - began < 5
+    go.touch()
+    monkeypatch.undo()
+    comes_to_its_end(pair, landing, pushed=True)
+
+
 def test_only_git_is_killed_in_the_middle_of_the_push(pair: Pair) -> None:
     """The lander lives, finds the server still at it, and sees the landing arrive."""
     landing = intent(pair)
@@ -169,6 +187,18 @@ def test_a_lock_that_a_dead_fetch_of_ours_left_is_taken_away(
     pair.here.git("config", "--unset", "remote.origin.uploadpack")
     assert lock.exists()
     comes_to_its_end(pair, landing, pushed=False)
+
+
+def test_a_git_that_is_just_dying_is_given_the_time(pair: Pair) -> None:
+    """Its owner is another process, for which nobody waits; but its lock is in the way."""
+    lock = pair.here.path / ".git" / f"{TRACKED}.lock"
+    with remotemarks.marking(pair.here.path / ".git", "process 1") as mark:
+        lock.touch()
+        dying = subprocess.Popen(["sleep", "0.2"], pass_fds=(mark.fd,))
+    with pair.lander() as lander:
+        assert lander.tip() == pair.there.head(MAIN)
+    dying.wait()
+    assert leftovers(pair.here) == ()
 
 
 @pytest.mark.parametrize("mark", [True, False])

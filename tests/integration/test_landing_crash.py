@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from runplan.adapters import heldindex
 from runplan.adapters.landers.cherry_pick import POINTS
 from runplan.core.gitfacts import Held, Landed
 from tests.support import dying_lander
@@ -259,6 +260,100 @@ def test_what_the_user_stages_after_removing_the_lock_file_is_kept(repo: Repo) -
         assert cherry_pick.land(landing) == Landed(tip=landing.new)
     assert repo.status() == "M  b.txt\n?? mine.txt"
     assert leftovers(repo) == ()
+
+
+def test_another_landing_ends_the_dead_one_and_each_keeps_what_it_set_aside(repo: Repo) -> None:
+    first = intent(repo, candidate(repo, PHASE))
+    before = snapshot(repo)
+    die(repo, first, "land.commit.before")
+    other = intent(repo, candidate(repo, {"other.txt": "o\n"}, landing="L2"), landing="L2")
+    with lander(repo) as cherry_pick:
+        assert cherry_pick.land(other) == Landed(tip=other.new)
+        assert cherry_pick.observe(first) is None
+    after = snapshot(repo)
+    assert after.files == before.files | {"other.txt": ("-", b"o\n")}
+    assert after.leftovers == ()
+    assert repo.status() == " M b.txt\n?? mine.txt"
+
+
+def test_a_landing_that_somebody_went_on_from_is_no_staged_revert(repo: Repo) -> None:
+    """They removed our lock and moved the branch on, with an index in which the landing is missing."""
+    landing = intent(repo, candidate(repo, PHASE))
+    die(repo, landing, "land.commit.after")
+    (repo.path / ".git/index.lock").unlink()
+    on_top = candidate(repo, {"other.txt": "o\n"}, landing="L2")
+    repo.git("update-ref", MAIN, on_top)
+    repo.git("update-index", "--add", "--cacheinfo", f"100644,{repo.git('rev-parse', f'{on_top}:other.txt')},other.txt")
+    repo.write("other.txt", "o\n")
+    with lander(repo) as cherry_pick:
+        cherry_pick.recover(landing)
+        assert cherry_pick.observe(landing) == Landed(tip=on_top)
+    assert repo.status() == " M b.txt\n?? mine.txt"
+    assert leftovers(repo) == ()
+
+
+@pytest.mark.parametrize("commit", [True, False], ids=["committed", "staged"])
+@pytest.mark.parametrize("point", ["land.commit.before", "land.commit.after"])
+def test_what_somebody_commits_or_stages_after_the_crash_is_left_alone(repo: Repo, point: str, commit: bool) -> None:
+    landing = intent(repo, candidate(repo, PHASE))
+    die(repo, landing, point)
+    for lock in landing.locks:
+        Path(lock).unlink(missing_ok=True)
+    repo.git("add", "-A")
+    if commit:
+        repo.git("commit", "-qm", "What lay there", "--allow-empty")
+    before = snapshot(repo)
+    with lander(repo) as cherry_pick:
+        cherry_pick.recover(landing)
+    after = snapshot(repo)
+    assert (after.files, after.index, after.refs, after.leftovers) == (before.files, before.index, before.refs, ())
+
+
+def test_half_written_files_that_somebody_committed_stay_as_they_committed_them(repo: Repo) -> None:
+    landing = intent(repo, candidate(repo, PHASE))
+    arm(repo, "kill -9 0")
+    die(repo, landing, "nowhere")
+    disarm(repo)
+    for lock in landing.locks:
+        Path(lock).unlink(missing_ok=True)
+    repo.git("commit", "-qm", "Only this", "--", "a.txt")
+    with lander(repo) as cherry_pick:
+        cherry_pick.recover(landing)
+    assert (repo.path / "a.txt").read_text() == "new a\n"
+    assert repo.status() == " M b.txt\n?? mine.txt"
+    assert leftovers(repo) == ()
+
+
+def test_a_hold_whose_note_an_earlier_version_wrote_is_mended(repo: Repo) -> None:
+    landing = intent(repo, candidate(repo, PHASE))
+    before = snapshot(repo)
+    die(repo, landing, "land.commit.before")
+    git_dir = repo.path / ".git"
+    note = next(git_dir.glob("runplan.hold.*"))
+    note.write_text(f"runplan landing {landing.id}\nwriting\n")
+    for name in ("aside", "index"):
+        next(git_dir.glob(f"runplan.{name}.*")).rename(git_dir / f"runplan.{name}")
+    comes_to_its_end(repo, landing, before, swapped=False)
+
+
+def test_a_landing_of_ours_that_lives_is_waited_for_and_its_lock_is_nobodys_to_remove(
+    repo: Repo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    landing = intent(repo, candidate(repo, PHASE))
+    other = intent(repo, candidate(repo, {"other.txt": "o\n"}, landing="L2"), landing="L2")
+    monkeypatch.setattr(heldindex, "ADOPT_S", 0.05)
+    answers = []
+
+    def meanwhile(point: str) -> None:
+        if point == "land.hold.after":
+            with lander(repo) as second:
+                answers.append(second.land(other))
+
+    with lander(repo, meanwhile) as first:
+        assert first.land(landing) == Landed(tip=landing.new)
+    assert isinstance(answers[0], Held)
+    assert "the landing L1 in " in answers[0].why
+    assert "remove" not in answers[0].why
 
 
 def test_recovering_where_nothing_is_left_changes_nothing(repo: Repo) -> None:

@@ -106,9 +106,39 @@ def test_commits_that_are_not_pushed_are_refused_and_stay(pair: Pair) -> None:
         require(pair)
     assert str(refused.value) == (
         "main has 2 commits that origin/main lacks; push first, or keep them on another branch: "
-        "git pull --rebase origin main && git push origin main"
+        f"git -C {pair.here.path} pull --rebase origin main && git push origin main"
     )
+    pair.here.git("switch", "-qc", "elsewhere", "HEAD~2")
+    with pytest.raises(RefusedEarly, match="git switch main && git pull --rebase origin main && git push origin main"):
+        require(pair)
     assert pair.here.head(MAIN) == own
+
+
+@pytest.mark.parametrize("key", ["remote.origin.pushurl", "url./elsewhere/.pushInsteadOf", "remote.origin.url"])
+def test_a_remote_that_pushes_elsewhere_than_it_fetches_from_is_refused(pair: Pair, key: str) -> None:
+    there = pair.there.path
+    value = f"{there.parent}/" if key.endswith("pushInsteadOf") else "/elsewhere/there.git"
+    pair.here.git("config", "--add", key, value)
+    with pytest.raises(RefusedEarly) as refused:
+        require(pair)
+    assert str(refused.value).startswith(f"origin is fetched from {there} and pushed to /elsewhere/there.git, ")
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("https://example.org/a/b.git", "git@example.org:a/b.git"),
+        ("https://example.org/a/b", "ssh://git@Example.org:22/a/b.git"),
+    ],
+)
+def test_two_ways_to_one_repository_are_one_address(pair: Pair, one: str, other: str) -> None:
+    pair.here.git("config", "remote.origin.url", one)
+    pair.here.git("config", "remote.origin.pushurl", other)
+    with pytest.raises(Unreachable):  # it comes as far as asking
+        require(pair, {"GIT_PROXY_COMMAND": "false", "https_proxy": "http://127.0.0.1:9", "GIT_SSH": "false"})
+    pair.here.git("config", "remote.origin.pushurl", other.replace("/b", "/c"))
+    with pytest.raises(RefusedEarly, match="cannot be seen"):
+        require(pair)
 
 
 @pytest.mark.parametrize("file", [".gitattributes", "art/deep/.gitattributes"])

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from runplan.adapters.checkout import HEADS
+from runplan.adapters.checkout import HEADS, Checkouts
 from runplan.adapters.landers.cherry_pick import CherryPick
 from runplan.adapters.landers.observing import find
 from runplan.adapters.remote import NETWORK_S, Remote
@@ -64,6 +64,7 @@ class Direct:
             git, name=remote, branch=branch, common_dir=common_dir, caller=caller, timeout_s=timeout_s
         )
         self._local = CherryPick(git, ref=f"{HEADS}{branch}", root=root, common_dir=common_dir, point=point)
+        self._checkouts = Checkouts(git, root=root, common_dir=common_dir)
         self._point = point
         self.ref = self._remote.ref
 
@@ -180,6 +181,6 @@ class Direct:
     def _stays(self, at: Oid, why: str = "", *, how: str = "--ff-only") -> str:
         if not at:
             return ""
-        name, branch = self._remote.name, self._remote.branch
         settled = f": {why}; when that is settled" if why else "; to let it follow"
-        return f"{branch} here stays at {at:.7}{settled}: git pull {how} {name} {branch}"
+        pull = self._checkouts.pull(self._local.ref, self._remote.name, how=how)
+        return f"{self._remote.branch} here stays at {at:.7}{settled}: {pull}"
