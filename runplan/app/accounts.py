@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from runplan.core import report
+from runplan.core.commands import command
 from runplan.core.reasons import Reason
 from runplan.core.times import parse_iso
 
@@ -152,7 +153,7 @@ def failure_sections(store: ports.Store, plan: str) -> list[str]:
             reason=Reason(body["reason"]),
             detail="\n\n".join(part for part in (body["detail"], body.get("evidence")) if part),
             state=tuple(_left(body, parked.get(row.run, ""))),
-            resume=f"runplan retry {plan}",
+            resume=command("runplan", "retry", plan),
         )
         sections.append(report.failure_section(account))
     return sections

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from runplan.app.actions.reading import reading
 from runplan.core import names
+from runplan.core.commands import command
 from runplan.core.errors import NotFound, RefusedEarly
 from runplan.core.plan import parse
 from runplan.core.quickclass import dataclass
@@ -37,7 +38,8 @@ class NothingToDo:
 
 def committed_plan(path: str, tip: str, blob: bytes | None, in_checkout: str, *, target: str) -> bytes:
     """The plan's bytes on the target; `in_checkout` is "same", "differs" or "absent"."""
-    commit = f"git add {path} && git commit -m 'Plan {names.slug(path)}' -- {path}"
+    adding = command("git", "add", path)
+    commit = f"{adding} && {command('git', 'commit', '-m', f'Plan {names.slug(path)}', '--', path)}"
     if blob is None and in_checkout == "absent":
         raise NotFound(f"{path}: no such plan on {target} ({tip[:12]})")
     if blob is None:
@@ -99,11 +101,12 @@ def phase_to_undo(plan: Plan, wanted: str, *, under_way: RunStarted | None) -> P
     if under_way is not None:
         if (under_way.mode, under_way.wanted) == ("undo", phase.id):
             return phase
-        raise RefusedEarly(f"a run of {plan.path} has not ended; first let it end: runplan retry {plan.path}")
+        raise RefusedEarly(
+            f"a run of {plan.path} has not ended; first let it end: {command('runplan', 'retry', plan.path)}"
+        )
     if phase.status != "done":
         raise RefusedEarly(f"phase {phase.id} of {plan.path} is not done; there is nothing to undo")
     if upon := built_upon(plan, phase.id):
-        raise RefusedEarly(
-            f"phase {phase.id} is what {', '.join(upon)} build upon; first run: runplan undo {plan.path} {upon[0]}"
-        )
+        first = command("runplan", "undo", plan.path, upon[0])
+        raise RefusedEarly(f"phase {phase.id} is what {', '.join(upon)} build upon; first run: {first}")
     return phase

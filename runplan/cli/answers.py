@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from runplan.app.holding import Errand, interrupted
 from runplan.cli import carrying, handing
+from runplan.core.commands import command
 from runplan.core.errors import Exit, NotFound
 from runplan.wiring import here as places
 
@@ -25,7 +26,9 @@ def answer_waiting(
     store = at.store()
     row = interrupted(store, path) if store is not None else None
     if store is None or row is None or row.waiting_for not in waits:
-        raise NotFound(f"no candidate of {path} waits for {' or '.join(waits)}; see: runplan status {path}")
+        raise NotFound(
+            f"no candidate of {path} waits for {' or '.join(waits)}; see: {command('runplan', 'status', path)}"
+        )
     state = carrying.state_of(store, row)
     tree = state.phase.candidate.tree if state.phase and state.phase.candidate else ""
     assert state.started is not None

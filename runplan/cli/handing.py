@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from runplan.adapters.calling import require_agents
 from runplan.cli import carrying, progress
 from runplan.core import options as words_of
+from runplan.core.commands import command
 from runplan.core.errors import Exit
 from runplan.core.schedule import parse, spell
 from runplan.core.times import parse_iso, zone
@@ -56,6 +57,6 @@ def told_begun(plan: str, answer: Mapping[str, Any]) -> None:
     if "declined" in answer:
         progress.say(f"runplan: {plan} is being worked by another process ({answer['declined']}); nothing was changed")
     elif answer.get("fresh"):
-        progress.say(f"runplan: accepted as {answer['run']}; follow it: runplan logs {plan} -f")
+        progress.say(f"runplan: accepted as {answer['run']}; follow it: {command('runplan', 'logs', plan, '-f')}")
     else:
-        progress.say(f"runplan: {plan} is at work already ({answer['run']}); see: runplan status {plan}")
+        progress.say(f"runplan: {plan} is at work already ({answer['run']}); see: {command('runplan', 'status', plan)}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from runplan.core.commands import command
 from runplan.core.errors import Exit, NotFound
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ def run(args: argparse.Namespace) -> Exit:
         plan = plan_path(at, args.plan)
         answer = handing.ask(at, "pause", plan, by="a person", starts=False)
         if answer is None or not answer.get("done"):
-            raise NotFound(f"the daemon has no run and no schedule of {plan}; see: runplan status {plan}")
-    progress.say(f"runplan: nothing new is begun for {plan}; go on with: runplan resume {plan}")
+            raise NotFound(
+                f"the daemon has no run and no schedule of {plan}; see: {command('runplan', 'status', plan)}"
+            )
+    progress.say(f"runplan: nothing new is begun for {plan}; go on with: {command('runplan', 'resume', plan)}")
     return Exit.DONE

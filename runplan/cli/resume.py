@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from runplan.core.commands import command
 from runplan.core.errors import Exit, NotFound
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ def run(args: argparse.Namespace) -> Exit:
         plan = plan_path(at, args.plan)
         answer = handing.ask(at, "resume", plan)
         if answer is None or not answer.get("done"):
-            raise NotFound(f"the daemon has no run and no schedule of {plan}; start it: runplan start {plan}")
-    progress.say(f"runplan: {plan} goes on; see: runplan status {plan}")
+            raise NotFound(
+                f"the daemon has no run and no schedule of {plan}; start it: {command('runplan', 'start', plan)}"
+            )
+    progress.say(f"runplan: {plan} goes on; see: {command('runplan', 'status', plan)}")
     return Exit.DONE

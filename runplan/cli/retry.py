@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from runplan.core.commands import command
 from runplan.core.errors import Exit, NotFound
 
 if TYPE_CHECKING:
@@ -36,7 +37,9 @@ def run(args: argparse.Namespace) -> Exit:
         store = at.store()
         row = store.newest(path) if store is not None else None
         if store is None or row is None:
-            raise NotFound(f"no run of {path} is recorded here; begin one: runplan start {path} --foreground")
+            raise NotFound(
+                f"no run of {path} is recorded here; begin one: {command('runplan', 'start', path, '--foreground')}"
+            )
         state = carrying.state_of(store, row)
         assert state.started is not None
         if row.state == "done" and not args.phase:

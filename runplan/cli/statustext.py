@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from runplan.core.commands import command
+
 if TYPE_CHECKING:
     from datetime import tzinfo
 
@@ -54,7 +56,7 @@ def _running(view: dict[str, Any], now: datetime) -> str:
         by = f" by {_agent(run)}" if run["agent"] else ""
         return f"run {run['id']}: {where}{by}, since {run['since']}"
     why = f": {run['reason']}" if run["reason"] else ""
-    more = f"; see: runplan report {view['plan']}" if run["state"] in ("failed", "stopped") else ""
+    more = f"; see: {command('runplan', 'report', view['plan'])}" if run["state"] in ("failed", "stopped") else ""
     return f"last run {run['id']}: {run['state']}{why} ({run['since']}){more}"
 
 
@@ -67,11 +69,11 @@ def _moment(wake: str, now: datetime) -> str:
 def _help(view: dict[str, Any]) -> str:
     match view["run"]["waiting_for"]:
         case "approval":
-            return f"to land it: runplan approve {view['plan']}"
+            return f"to land it: {command('runplan', 'approve', view['plan'])}"
         case "paused":
-            return f"to let it go on: runplan resume {view['plan']}"
+            return f"to let it go on: {command('runplan', 'resume', view['plan'])}"
         case _:
-            return f"see: runplan explain {view['plan']}"
+            return f"see: {command('runplan', 'explain', view['plan'])}"
 
 
 def _agent(run: dict[str, Any]) -> str:

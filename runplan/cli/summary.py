@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from runplan.core.commands import command
 from runplan.core.errors import OUTCOMES, Exit
 from runplan.core.reasons import Reason, next_action
 
@@ -25,13 +26,13 @@ def summary(plan: str, carried: Carried, *, logs: Path) -> tuple[Exit, list[str]
         case Exit.DONE if ended.outcome == "nothing-to-do" and not state.landed:
             return Exit.DONE, [f"nothing to do: {ended.detail}"]
         case Exit.DONE:
-            return Exit.DONE, [f"done: {landed}; the account: runplan report {plan}"]
+            return Exit.DONE, [f"done: {landed}; the account: {command('runplan', 'report', plan)}"]
         case code:
             word = "refused" if code is Exit.USAGE else "failed"
             reason = Reason(ended.reason)
             failure = state.phase.failure if state.phase else None
             told = _failure(failure, ended, logs) if failure else [ended.detail]
-            account = [f"the account: runplan report {plan}"] if failure or state.landed else []
+            account = [f"the account: {command('runplan', 'report', plan)}"] if failure or state.landed else []
             follows = next_action(reason, failure.step if failure else "")
             return code, [*told, landed, f"next: {follows}", *account, f"{word}: {reason}"]
 
@@ -59,5 +60,5 @@ def _failure(failure: PhaseFailed, ended: RunEnded, logs: Path) -> list[str]:
 
 def _go_on(plan: str, carried: Carried) -> str:
     if carried.decision.waiting == "approval":
-        return f"to land it: runplan approve {plan}; to refuse it: runplan reject {plan}"
-    return f"when that is settled: runplan retry {plan}"
+        return f"to land it: {command('runplan', 'approve', plan)}; to refuse it: {command('runplan', 'reject', plan)}"
+    return f"when that is settled: {command('runplan', 'retry', plan)}"

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from runplan.core.commands import command
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
@@ -87,4 +89,4 @@ def missing(names: Sequence[str], *, at_hand: Mapping[str, str]) -> tuple[str, .
 def told_missing(names: Sequence[str], *, plan: str) -> str:
     """Why a run waits, and the command that ends the wait."""
     what = f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} not known any more, as the daemon was started anew"
-    return f"{what}; go on from a terminal that has it: runplan resume {plan}"
+    return f"{what}; go on from a terminal that has it: {command('runplan', 'resume', plan)}"

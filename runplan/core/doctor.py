@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from runplan.core.commands import command
 from runplan.core.quickclass import dataclass
 
 if TYPE_CHECKING:
@@ -79,7 +80,8 @@ def _target(facts: Facts, target: str) -> Check:
         return Check(name="target", ok=False, detail="the repository has no commit yet", remedy=remedy)
     if target in facts.branches:
         return Check(name="target", ok=True, detail=f"branch {target}")
-    remedy = f'set run.target = "{facts.default_branch}" in runplan.toml, or make it: git branch {target}'
+    making = command("git", "branch", target)
+    remedy = f'set run.target = "{facts.default_branch}" in runplan.toml, or make it: {making}'
     return Check(name="target", ok=False, detail=f"there is no branch {target}", remedy=remedy)
 
 

@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from runplan.core.checklist import Box, find_boxes
+from runplan.core.commands import command
 from runplan.core.errors import PlanUnreadable
 from runplan.core.ids import key
 from runplan.core.marks import Mark, Status, read_commit, read_mark
@@ -221,7 +222,7 @@ def what_is_missing(lines: Lines, sections: Sequence[Section], path: str) -> str
         ids = ", ".join(section.id for section in sections)
         return (
             f"{path}:{sections[0].at + 1}: the phases {ids} have neither a tracker nor **Status:** lines; "
-            f"add a tracker with: runplan check {path} --fix"
+            f"add a tracker with: {command('runplan', 'check', path, '--fix')}"
         )
     fence = f" (the fence opened on line {lines.open_fence + 1} is never closed)" if lines.open_fence >= 0 else ""
     return (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from runplan.core.commands import command
 from runplan.core.quickclass import dataclass
 from runplan.core.reasons import Reason, next_action
 
@@ -63,7 +64,7 @@ def of_ending(state: RunState, *, repository: str, plan: str, run: str) -> Notic
             run=run,
             title=f"{plan}: done",
             text=f"Landed: {phases}." if phases else "Nothing is left to do.",
-            command=f"runplan report {plan}",
+            command=command("runplan", "report", plan),
         )
     failure = state.phase.failure if state.phase else None
     reason, detail = state.ended.reason, state.ended.detail
@@ -78,7 +79,7 @@ def of_ending(state: RunState, *, repository: str, plan: str, run: str) -> Notic
         reason=reason,
         title=f"{plan}: {where}failed ({reason})" if reason else f"{plan}: failed",
         text=" ".join(part for part in (f"{detail}." if detail else "", helps) if part),
-        command=f"runplan report {plan}",
+        command=command("runplan", "report", plan),
     )
 
 

@@ -9,6 +9,7 @@ from runplan.adapters.dispatch_files import directory_name
 from runplan.adapters.removal import Removal
 from runplan.adapters.settings import worktree_root
 from runplan.core import names
+from runplan.core.commands import command
 from runplan.core.gitfacts import Kept
 
 if TYPE_CHECKING:
@@ -72,7 +73,8 @@ def _unreadable_claims(at: Here) -> Iterator[Kept]:
     store = at.store()
     for plan, (_, owner, fence) in (store.claims("plan") if store else {}).items():
         if not readable(owner, fence):
-            why = f"it cannot be read ({owner!r}); if nobody works on the plan: runplan gc --release {plan}"
+            release = command("runplan", "gc", "--release", plan)
+            why = f"it cannot be read ({owner!r}); if nobody works on the plan: {release}"
             yield Kept(what=f"the claim on {plan}", why=why)
 
 

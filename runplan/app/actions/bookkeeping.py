@@ -9,6 +9,7 @@ from runplan.app.actions.building import landing_id
 from runplan.app.actions.doing import phase_of
 from runplan.app.undoable import taken_back_meanwhile
 from runplan.core import events as e, plan as plans, report, tracker
+from runplan.core.commands import command
 from runplan.core.errors import PlanUnreadable
 from runplan.core.reasons import Reason
 from runplan.core.target import missing
@@ -61,7 +62,7 @@ def _refusal(state: RunState, world: World, plan: Plan, row: Phase) -> Refusal |
     if row.text.rstrip() != phase_of(state).read.text.rstrip():
         why = (
             f"phase {row.id} was reworded on {target} while it was worked; put the wording "
-            f"back, or drop this work and begin anew: runplan reject {world.plan}"
+            f"back, or drop this work and begin anew: {command('runplan', 'reject', world.plan)}"
         )
         return e.LandingHeld(id=landing_id(world, state), why=why)
     if waits := missing(plan, row):

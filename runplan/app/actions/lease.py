@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from runplan.app.actions.doing import phase_of
+from runplan.core.commands import command
 from runplan.core.errors import RefusedEarly
 from runplan.core.events import BranchRebuilt, Leased, WorkRefused
 from runplan.core.gitfacts import Ahead, Kept, Poisoned
@@ -58,7 +59,7 @@ def refused(worktrees: ports.Worktrees, branch: str, base: str, *, known: bool) 
     if known:
         return ""
     short = branch.removeprefix("refs/heads/")
-    rename = f"look at it, then: git branch -m {short} {short}-kept"
+    rename = f"look at it, then: {command('git', 'branch', '-m', short, f'{short}-kept')}"
     match worktrees.standing(branch, base):
         case Poisoned(behind=behind):
             return f"the branch {short} exists and lies {_commits(behind)} behind the target; {rename}"

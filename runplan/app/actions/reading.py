@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from runplan.core import plan as plans, target
+from runplan.core.commands import command
 from runplan.core.errors import PlanUnreadable
 from runplan.core.events import PlanRead
 from runplan.core.tracker import complete
@@ -88,7 +89,8 @@ def _undo(plan: Plan, *, tip: str, wanted: str) -> PlanRead:
 
 def _needs(plan: Plan, phase: Phase, missing: tuple[str, ...]) -> str:
     standing = ", ".join(f"{other} ({found.status})" for other in missing if (found := plan.phase(other)))
-    return f"phase {phase.id} depends on {standing}; first run: runplan start {plan.path} {missing[0]} --foreground"
+    first = command("runplan", "start", plan.path, missing[0], "--foreground")
+    return f"phase {phase.id} depends on {standing}; first run: {first}"
 
 
 def _obstacle(one: target.Obstacle) -> str:
