@@ -13,7 +13,7 @@ from runplan.adapters import singleton
 from runplan.adapters.places import state_directory
 from runplan.adapters.store.schedules import Schedules
 from runplan.adapters.store.sqlite import Store
-from tests.support.cli import a_plan, end_processes_of, processes_of, until
+from tests.support.cli import SETTINGS, a_plan, end_processes_of, processes_of, until
 
 if TYPE_CHECKING:
     import subprocess
@@ -51,7 +51,7 @@ def kill_daemon(project: Project, number: int = signal.SIGKILL) -> None:
     pid = daemon_of(project)
     assert pid, "no daemon runs"
     os.kill(pid, number)
-    until(lambda: daemon_of(project) != pid)
+    until(lambda: pid not in processes_of(project.home))
 
 
 @contextlib.contextmanager
@@ -89,6 +89,17 @@ def until_runs_are(project: Project, *wanted: str, plan: str = "plans/X.md") -> 
     until(lambda: states(project, plan) == list(wanted), seconds=30)
 
 
+def approve(project: Project, plan: str = "plans/X.md") -> None:
+    """Say yes to the candidate that waits; back when the run has ended or asks again."""
+    before = times_asked(project, plan)
+    assert project.runplan("approve", plan).code == 0
+    until(lambda: states(project, plan)[-1] == "done" or times_asked(project, plan) > before)
+
+
+def times_asked(project: Project, plan: str) -> int:
+    return sum(1 for kind, _ in project.events(plan) if kind == "ApprovalAsked")
+
+
 def schedules(project: Project) -> list[ScheduleRow]:
     with contextlib.closing(Store(project.path / ".git/runplan")) as store:
         return Schedules(store).all()
@@ -122,3 +133,31 @@ def user_settings(project: Project, text: str) -> None:
     place = project.home / ".config/runplan/runplan.toml"
     place.parent.mkdir(parents=True, exist_ok=True)
     place.write_text(text)
+
+
+AGENT = """\
+case "$RUNPLAN_ROLE" in
+implement)
+    {implement}
+    echo "$RUNPLAN_PHASE" >"$RUNPLAN_PHASE.txt" ;;
+verify)
+    {verify}
+    printf '{{"status":"done","summary":"seen","items":[{{"item":"W1","result":"pass","evidence":"its file"}}]}}' \
+        >"$RUNPLAN_RETURN" ;;
+esac
+"""
+
+
+def shell_agent(project: Project, place: Path, implement: str = ":", verify: str = ":", *, env: str = "") -> None:
+    """An agent that is a shell script: it runs the lines, and writes `<id>.txt`."""
+    script = place / "agent.sh"
+    script.write_text("set -e\n" + AGENT.format(implement=implement, verify=verify))
+    settings = SETTINGS.partition("[agents.robot]")[0]
+    table = f'[agents.robot]\nkind = "command"\nargv = ["sh", "{script}"]\nenv = [{env}]\n'
+    project.commit_file("runplan.toml", settings + table)
+
+
+def waits(place: Path, name: str) -> str:
+    """Shell: say which process is here, and wait to be let on."""
+    go = f'while [ ! -e "{place}/{name}.on" ]; do sleep 0.02; done'
+    return f'echo $$ >>"{place}/{name}.here"; {go}'

@@ -1,0 +1,304 @@
+"""A daemon that is killed, ended or started anew loses nothing, and starts nothing a second time."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from runplan.adapters.places import state_directory
+from runplan.core.times import iso
+from tests.support.cli import RUNPLAN, a_project, processes_of, until
+from tests.support.daemons import (
+    approve,
+    daemon_of,
+    in_foreground,
+    kill_daemon,
+    none_left,
+    run_of,
+    several_plans,
+    shell_agent,
+    states,
+    until_runs_are,
+    user_settings,
+    waits,
+)
+from tests.support.scripts import Meanwhile, steps
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.support.cli import Project
+
+NUMBERS = ("1", "2", "3", "4", "5")
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Iterator[Project]:
+    with none_left(tmp_path / "home"):
+        yield a_project(tmp_path, "1", "2")
+
+
+@pytest.fixture
+def meanwhile(tmp_path: Path) -> Meanwhile:
+    return Meanwhile(tmp_path)
+
+
+def later(**span: int) -> str:
+    return iso(datetime.now(UTC) + timedelta(**span))
+
+
+def agents_of(project: Project) -> set[int]:
+    """Everything that runs for the project but its daemon."""
+    return set(processes_of(project.home)) - {daemon_of(project)}
+
+
+def five_in_flight(project: Project, meanwhile: Meanwhile, place: Path) -> list[str]:
+    """Five runs whose agents have begun, and do not end by themselves; each leaves its process id."""
+    user_settings(project, "[daemon]\nmax_parallel = 5\nmax_parallel_repository = 5\n")
+    plans = several_plans(project, 5)
+    shell_agent(project, place, waits(place, "$RUNPLAN_PHASE"))
+    for plan in plans:
+        assert project.runplan("start", plan, "auto").code == 0
+    for n in NUMBERS:
+        meanwhile.reached(n)
+    return plans
+
+
+def processes_told(place: Path) -> dict[str, str]:
+    return {n: (place / f"{n}.here").read_text().strip() for n in NUMBERS}
+
+
+@pytest.mark.parametrize("verb", [("start", "P1", "auto"), ("resume", "P3"), ("daemon",)], ids=lambda words: words[0])
+def test_five_runs_in_flight_survive_a_kill_and_land_once(
+    project: Project, meanwhile: Meanwhile, tmp_path: Path, verb: tuple[str, ...]
+) -> None:
+    plans = five_in_flight(project, meanwhile, tmp_path)
+    first = daemon_of(project)
+    kill_daemon(project)
+    agents = processes_told(tmp_path)
+    assert {int(pid) for pid in agents.values()} <= set(processes_of(project.home))
+    second = project.popen(*verb)
+    until(lambda: daemon_of(project) not in (0, first))
+    for n in NUMBERS:
+        meanwhile.let_on(n)
+    for plan in plans:
+        until_runs_are(project, "done", plan=plan)
+    if verb == ("daemon",):
+        second.terminate()
+    _, err = second.communicate(timeout=30)
+    assert second.returncode == 0, err
+    assert sorted(project.landed()) == list(NUMBERS)
+    assert processes_told(tmp_path) == agents, "no agent was started twice"
+    assert all(project.dispatched(plan) == ["implement", "verify"] for plan in plans)
+    assert project.leftovers() == []
+
+
+def test_a_polite_end_lets_go_within_seconds_and_agents_live_on(
+    project: Project, meanwhile: Meanwhile, tmp_path: Path
+) -> None:
+    shell_agent(project, tmp_path, waits(tmp_path, "agent"))
+    assert project.runplan("start", "X", "1", "auto").code == 0
+    meanwhile.reached("agent")
+    began = time.monotonic()
+    kill_daemon(project, signal.SIGTERM)
+    assert time.monotonic() - began < 10
+    assert int((tmp_path / "agent.here").read_text()) in processes_of(project.home)
+    assert not (state_directory(project.env) / "daemon.sock").exists()
+    assert states(project) == ["running"]
+    with in_foreground(project):
+        meanwhile.let_on("agent")
+        until_runs_are(project, "done")
+    assert project.dispatched() == ["implement", "verify"]
+    assert project.landed() == ["1"]
+
+
+def test_an_agent_that_ended_while_no_daemon_ran_is_not_started_again(project: Project, meanwhile: Meanwhile) -> None:
+    project.agent(steps(*meanwhile.pause("agent"), 'write = "1.txt"'))
+    assert project.runplan("start", "X", "1", "auto").code == 0
+    meanwhile.reached("agent")
+    kill_daemon(project)
+    meanwhile.let_on("agent")
+    until(lambda: not processes_of(project.home))
+    ran = project.runplan("start", "X", "1", "auto", "--wait")
+    assert ran.code == 0, ran.err
+    assert project.dispatched() == ["implement", "verify"]
+    assert project.landed() == ["1"]
+
+
+def test_a_hangup_reads_anew_and_disturbs_nothing(project: Project, meanwhile: Meanwhile) -> None:
+    project.agent(steps(*meanwhile.pause("agent"), 'write = "1.txt"'))
+    assert project.runplan("start", "X", "1", "auto").code == 0
+    meanwhile.reached("agent")
+    daemon = daemon_of(project)
+    os.kill(daemon, signal.SIGHUP)
+    meanwhile.let_on("agent")
+    until_runs_are(project, "done")
+    assert daemon_of(project) == daemon
+    assert project.dispatched() == ["implement", "verify"]
+
+
+def test_settings_broken_while_it_runs_are_the_last_good_ones(project: Project, meanwhile: Meanwhile) -> None:
+    """A run goes on by itself with them, and the log tells."""
+    user_settings(project, "[daemon]\nmax_parallel = 1\n")
+    plans = several_plans(project, 1)
+    project.agent(steps(*meanwhile.pause("agent"), 'write = "1.txt"'))
+    assert project.runplan("start", plans[0]).code == 0
+    meanwhile.reached("agent")
+    project.repo.write("runplan.toml", "[run\n")
+    meanwhile.let_on("agent")
+    until(lambda: states(project, plans[0]) == ["waiting"])
+    os.kill(daemon_of(project), signal.SIGHUP)
+    log = state_directory(project.env) / "daemon.log"
+    until(lambda: "going on with the settings that were good before" in log.read_text())
+    project.repo.git("checkout", "-q", "--", "runplan.toml")
+    assert project.runplan("approve", plans[0]).code == 0
+    until_runs_are(project, "done", plan=plans[0])
+
+
+# --- what waits survives ------------------------------------------------------------------------------------
+
+
+def test_a_landing_held_by_an_edited_file_is_looked_at_again_by_itself(project: Project) -> None:
+    project.commit_file("1.txt", "before\n")
+    project.repo.write("1.txt", "somebody edits this\n")
+    assert project.runplan("start", "X", "1", "auto").code == 0
+    until(lambda: states(project) == ["waiting"])
+    view = run_of(project)
+    assert view["waiting_for"] == "checkout"
+    assert later() < view["wake"] <= later(minutes=2), "it is looked at again in a minute"
+    kill_daemon(project)
+    project.repo.git("checkout", "-q", "--", "1.txt")
+    with in_foreground(project, RUNPLAN_TEST_NOW=later(minutes=3)):
+        until_runs_are(project, "done")
+    assert project.landed() == ["1"]
+    assert project.repo.status() == ""
+
+
+def test_a_limit_is_waited_out_over_a_restart(project: Project, tmp_path: Path) -> None:
+    resets = int((datetime.now(UTC) + timedelta(hours=2)).timestamp())
+    limit = f'tell = {{trouble = "limit", words = "You have hit your limit", resets = {resets}}}'
+    once = [f'{step}\nonce = "{tmp_path}/once.{number}"' for number, step in enumerate((limit, "exit = 1"))]
+    project.agent(steps(*once, 'write = "1.txt"'))
+    assert project.runplan("start", "X", "1", "auto").code == 0
+    until(lambda: states(project) == ["waiting"])
+    before = run_of(project)
+    assert (before["waiting_for"], before["about"]) == ("limit", "robot usage limit")
+    assert before["wake"] > later(hours=1, minutes=59)
+    until(lambda: not agents_of(project))
+    kill_daemon(project)
+    with in_foreground(project):
+        assert run_of(project)["wake"] == before["wake"]
+        assert states(project) == ["waiting"]
+    with in_foreground(project, RUNPLAN_TEST_NOW=later(hours=3)):
+        until_runs_are(project, "done")
+    assert project.dispatched() == ["implement", "implement", "verify"]
+    assert project.landed() == ["1"]
+
+
+# --- the caller's environment -----------------------------------------------------------------------------------
+
+KEY = "k-5f1c9e-never-written"
+
+
+def found_in_files(*places: Path) -> list[Path]:
+    """The files that hold the key."""
+    files = (path for place in places for path in place.rglob("*") if path.is_file())
+    return [path for path in files if KEY.encode() in path.read_bytes()]
+
+
+def with_key(project: Project, place: Path) -> None:
+    """An agent that is allowed to see ROBOT_KEY, and does not work without it."""
+    knows = f"test ${{#ROBOT_KEY}} = {len(KEY)}"
+    shell_agent(project, place, f"{knows}\n{waits(place, 'agent')}", knows, env='"ROBOT_KEY"')
+
+
+def test_a_key_of_the_caller_reaches_the_agent_and_no_file(
+    project: Project, meanwhile: Meanwhile, tmp_path: Path
+) -> None:
+    with_key(project, tmp_path)
+    assert project.runplan("start", "X", "1", "auto", ROBOT_KEY=KEY).code == 0
+    meanwhile.reached("agent")
+    assert found_in_files(project.home, project.path) == []
+    meanwhile.let_on("agent")
+    until_runs_are(project, "done")
+    assert found_in_files(project.home, project.path) == []
+
+
+def test_a_run_whose_key_a_restart_has_lost_waits_and_names_it(
+    project: Project, meanwhile: Meanwhile, tmp_path: Path
+) -> None:
+    with_key(project, tmp_path)
+    assert project.runplan("start", "X", "1", "auto", ROBOT_KEY=KEY).code == 0
+    meanwhile.reached("agent")
+    kill_daemon(project)
+    with in_foreground(project):
+        meanwhile.let_on("agent")
+        until(lambda: states(project) == ["waiting"])
+        view = run_of(project)
+        assert view["waiting_for"] == "paused"
+        assert "ROBOT_KEY" in view["about"]
+        assert project.dispatched() == ["implement"]
+        without = project.runplan("resume", "X")
+        assert (without.code, "ROBOT_KEY is not known any more" in without.last) == (2, True), without.err
+        ran = project.runplan("resume", "X", ROBOT_KEY=KEY)
+        assert ran.code == 0, ran.err
+        until_runs_are(project, "done")
+    assert found_in_files(project.home, project.path) == []
+
+
+def test_who_answers_from_another_terminal_takes_no_key_away(project: Project, tmp_path: Path) -> None:
+    with_key(project, tmp_path)
+    (tmp_path / "agent.on").touch()
+    assert project.runplan("start", "X", "finish", ROBOT_KEY=KEY).code == 0
+    until(lambda: states(project) == ["waiting"])
+    approve(project)
+    approve(project)
+    until_runs_are(project, "done")
+    assert project.landed() == ["1", "2"]
+
+
+# --- nobody below an agent ----------------------------------------------------------------------------------------
+
+
+VERBS = ("start Y auto", "approve X", "stop", "retry X", "pause X", "resume X", "now", "daemon")
+
+#: Whoever does not use the command at all.
+RAW = """\
+from pathlib import Path
+from runplan.adapters.control.client import Client
+with Client(Path('{socket}')) as client:
+    print(client.call("stop", root='{root}', plan=None, by="an agent"))
+"""
+
+
+@pytest.mark.parametrize("cleared", [False, True], ids=["marked", "cleared"])
+def test_what_descends_from_an_agent_can_start_approve_and_stop_nothing(
+    project: Project, tmp_path: Path, *, cleared: bool
+) -> None:
+    """Not through the command, and not through the socket itself."""
+    told, calls = tmp_path / "told", tmp_path / "calls.sh"
+    home = project.home
+    clear = f"env -i HOME={home} PATH=$PATH XDG_CONFIG_HOME={home}/.config" if cleared else ""
+    raw = tmp_path / "raw.py"
+    raw.write_text(RAW.format(socket=state_directory(project.env) / "daemon.sock", root=project.path))
+    lines = [*(f"{RUNPLAN} {verb}" for verb in VERBS), f"{sys.executable} {raw}"]
+    said = "".join(f"{line} >>{told} 2>&1; echo code $? >>{told}\n" for line in lines)
+    calls.write_text(f"cd {project.path}\n{said}touch {tmp_path}/over\n")
+    project.plan((project.path / "plans/X.md").read_text(), name="plans/Y.md")
+    detached = f"(setsid {clear} sh {calls} </dev/null >/dev/null 2>&1 &)"
+    shell_agent(project, tmp_path, f"{detached}\nwhile [ ! -e {tmp_path}/over ]; do sleep 0.02; done")
+    assert project.runplan("start", "X", "1", "auto").code == 0
+    until_runs_are(project, "done")
+    answers = told.read_text()
+    assert answers.count("code ") == len(VERBS) + 1
+    assert "code 0\n" not in answers, answers
+    assert answers.count("does not run inside an agent") == len(VERBS) + 1, answers
+    assert states(project, "plans/Y.md") == []
+    assert project.landed() == ["1"]

@@ -1,0 +1,263 @@
+"""Schedules in the hands of the daemon: they fire, rest, end, and answer every slot once, whatever happens."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from runplan.core.times import iso, parse_iso
+from tests.support.cli import a_project, processes_of, until
+from tests.support.daemons import (
+    change_schedule,
+    daemon_of,
+    firings,
+    in_foreground,
+    kill_daemon,
+    none_left,
+    run_of,
+    schedules,
+    shell_agent,
+    states,
+    until_runs_are,
+)
+from tests.support.scripts import Meanwhile, steps, work
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.support.cli import Project
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Iterator[Project]:
+    with none_left(tmp_path / "home"):
+        yield a_project(tmp_path, "1", "2")
+
+
+@pytest.fixture
+def meanwhile(tmp_path: Path) -> Meanwhile:
+    return Meanwhile(tmp_path)
+
+
+def ago(**span: float) -> str:
+    return iso(datetime.now(UTC) - timedelta(**span))
+
+
+def scheduled(project: Project, *words: str) -> None:
+    ran = project.runplan("start", "X", "auto", "every", "4h", *words)
+    assert ran.code == 0, ran.err
+
+
+def due_soon(project: Project) -> None:
+    """The daemon is gone, and the schedule's next slot is a moment from now."""
+    kill_daemon(project)
+    soon = ago(hours=4, seconds=-1.5)
+    change_schedule(project, anchor=soon, made=soon)
+
+
+# --- firing ---------------------------------------------------------------------------------------------------
+
+
+def test_a_schedule_without_now_only_schedules(project: Project) -> None:
+    before = datetime.now(UTC)
+    ran = project.runplan("start", "X", "auto", "every", "4h")
+    assert ran.code == 0, ran.err
+    assert "plans/X.md is worked every 4h, first at " in ran.last
+    (row,) = schedules(project)
+    assert (row.plan, row.spec, row.paused) == ("plans/X.md", "4h", None)
+    assert abs(parse_iso(row.anchor) - before) < timedelta(seconds=30), "four hours from now, not at a round hour"
+    assert states(project) == []
+    until(lambda: processes_of(project.home) == [daemon_of(project)])
+
+
+def test_a_schedule_with_now_runs_one_phase_and_stays(project: Project) -> None:
+    scheduled(project, "now")
+    until_runs_are(project, "done")
+    assert project.landed() == ["1"]
+    assert [row.spec for row in schedules(project)] == ["4h"]
+
+
+def test_now_fires_early_and_counts_the_interval_from_there(project: Project) -> None:
+    scheduled(project)
+    kill_daemon(project)
+    change_schedule(project, anchor=ago(hours=1), made=ago(hours=1))
+    ran = project.runplan("now")
+    assert ran.code == 0, ran.err
+    assert "accepted as" in ran.last
+    until_runs_are(project, "done")
+    (row,) = schedules(project)
+    assert row.anchor > ago(minutes=2)
+    assert project.landed() == ["1"]
+
+
+def test_now_without_a_schedule_says_how_to_make_one(project: Project) -> None:
+    ran = project.runplan("now")
+    assert (ran.code, ran.last.endswith("runplan start PLAN auto every 4h")) == (3, True), ran.err
+
+
+def test_a_slot_that_comes_fires_by_itself(project: Project) -> None:
+    scheduled(project)
+    due_soon(project)
+    with in_foreground(project):
+        until_runs_are(project, "done")
+    ((answer, run),) = firings(project)
+    assert (answer, run) == ("fired", run_of(project)["id"])
+
+
+def test_a_slot_that_comes_while_the_plan_is_in_flight_is_a_recorded_skip(
+    project: Project, meanwhile: Meanwhile
+) -> None:
+    project.agent(steps(*meanwhile.pause("agent"), 'write = "1.txt"'))
+    scheduled(project, "now")
+    meanwhile.reached("agent")
+    due_soon(project)
+    with in_foreground(project):
+        until(lambda: firings(project))
+        assert firings(project) == [("skipped", "the plan is in flight")]
+        meanwhile.let_on("agent")
+        until_runs_are(project, "done")
+    assert project.dispatched() == ["implement", "verify"]
+
+
+# --- ending and resting ---------------------------------------------------------------------------------------
+
+
+def test_a_schedule_ends_when_its_plan_is_complete(project: Project) -> None:
+    scheduled(project, "now")
+    until_runs_are(project, "done")
+    assert len(schedules(project)) == 1
+    assert project.runplan("now").code == 0
+    until_runs_are(project, "done", "done")
+    until(lambda: schedules(project) == [])
+    assert project.landed() == ["1", "2"]
+
+
+@pytest.mark.parametrize("verb", ["retry", "resume"])
+def test_a_schedule_rests_when_a_phase_fails_until_a_person_has_looked(project: Project, verb: str) -> None:
+    project.agent(steps("exit = 3"))
+    scheduled(project, "now")
+    until_runs_are(project, "failed")
+    until(lambda: schedules(project)[0].paused)
+    assert schedules(project)[0].paused == "phase 1 failed (agent-failed)"
+    due_soon(project)
+    project.agent(work() + work(phase="2"))
+    with in_foreground(project):
+        until(lambda: firings(project))
+        assert firings(project) == [("skipped", "phase 1 failed (agent-failed)")], "no bill every four hours"
+        assert states(project) == ["failed"]
+        ran = project.runplan(verb, "X")
+        assert ran.code == 0, ran.err
+        until(lambda: schedules(project)[0].paused is None)
+        if verb == "retry":
+            until_runs_are(project, "failed", "done")
+
+
+def test_a_paused_schedule_does_not_fire_and_goes_on_when_resumed(project: Project) -> None:
+    scheduled(project)
+    assert project.runplan("pause", "X").code == 0
+    due_soon(project)
+    with in_foreground(project):
+        until(lambda: firings(project))
+        assert firings(project) == [("skipped", "paused by a person")]
+        assert project.runplan("resume", "X").code == 0
+    assert schedules(project)[0].paused is None
+    due_soon_again(project)
+    with in_foreground(project):
+        until_runs_are(project, "done")
+
+
+def due_soon_again(project: Project) -> None:
+    change_schedule(project, anchor=ago(hours=4, seconds=-1.5))
+
+
+@pytest.mark.parametrize("daemon", [True, False], ids=["daemon", "no-daemon"])
+def test_a_stopped_schedule_never_fires(project: Project, *, daemon: bool) -> None:
+    scheduled(project)
+    if not daemon:
+        kill_daemon(project)
+    ran = project.runplan("stop", "X")
+    assert ran.last == "runplan: the schedule of plans/X.md (every 4h) is cancelled", ran.err
+    assert schedules(project) == []
+
+
+# --- while nobody was there -----------------------------------------------------------------------------------
+
+
+def test_what_was_missed_while_off_is_one_run_at_the_start(project: Project) -> None:
+    scheduled(project)
+    kill_daemon(project)
+    change_schedule(project, anchor=ago(hours=13), made=ago(hours=13))
+    with in_foreground(project):
+        until_runs_are(project, "done")
+    assert [answer for answer, _ in firings(project)] == ["missed", "missed", "fired"]
+    assert project.landed() == ["1"]
+
+
+def test_what_was_missed_while_off_is_not_made_up_for_where_that_is_not_wanted(project: Project) -> None:
+    project.settings('[run]\nmisfire = "skip"\n')
+    scheduled(project)
+    kill_daemon(project)
+    change_schedule(project, anchor=ago(hours=13), made=ago(hours=13))
+    with in_foreground(project):
+        until(lambda: len(firings(project)) == 3)
+        assert {answer for answer, _ in firings(project)} == {"missed"}
+        assert states(project) == []
+
+
+def test_after_a_reboot_a_daemon_goes_on_with_the_repositories_it_knows(project: Project, meanwhile: Meanwhile) -> None:
+    """Nobody names one to it: neither its schedules nor the run that was under way."""
+    project.agent(steps(*meanwhile.pause("agent"), 'write = "1.txt"') + work(phase="2"))
+    scheduled(project, "now")
+    meanwhile.reached("agent")
+    with none_left(project.home):
+        pass  # the power fails
+    meanwhile.let_on("agent")
+    change_schedule(project, anchor=ago(hours=5), made=ago(hours=5))
+    with in_foreground(project):
+        until_runs_are(project, "done")
+        until(lambda: firings(project))
+    assert firings(project) == [("skipped", "the plan is in flight")]
+    assert project.landed() == ["1"]
+
+
+def test_a_repository_that_is_gone_keeps_nobody_from_the_others(project: Project, tmp_path: Path) -> None:
+    place = tmp_path / "other"
+    place.mkdir()
+    other = a_project(place, "1")
+    other.home = project.home
+    scheduled(other)
+    scheduled(project)
+    kill_daemon(project)
+    other.path.rename(tmp_path / "moved")
+    change_schedule(project, anchor=ago(hours=5), made=ago(hours=5))
+    with in_foreground(project):
+        until_runs_are(project, "done")
+
+
+# --- keys -----------------------------------------------------------------------------------------------------
+
+
+def test_a_schedule_whose_key_a_restart_has_lost_waits_and_names_it(project: Project, tmp_path: Path) -> None:
+    """It fires, and the run waits: an agent without its key would only fail."""
+    shell_agent(project, tmp_path, 'test "$ROBOT_KEY" = sesame', env='"ROBOT_KEY"')
+    ran = project.runplan("start", "X", "auto", "every", "4h", ROBOT_KEY="sesame")
+    assert ran.code == 0, ran.err
+    due_soon(project)
+    with in_foreground(project):
+        until(lambda: states(project) == ["waiting"])
+        view = run_of(project)
+        assert (view["waiting_for"], "ROBOT_KEY" in view["about"]) == ("paused", True)
+        assert project.dispatched() == []
+        assert project.runplan("resume", "X", ROBOT_KEY="sesame").code == 0
+        until_runs_are(project, "done")
+
+
+def test_now_brings_the_key_of_whoever_says_it(project: Project, tmp_path: Path) -> None:
+    shell_agent(project, tmp_path, 'test "$ROBOT_KEY" = sesame', env='"ROBOT_KEY"')
+    assert project.runplan("start", "X", "auto", "every", "4h", ROBOT_KEY="sesame").code == 0
+    kill_daemon(project)
+    assert project.runplan("now", "X", ROBOT_KEY="sesame").code == 0
+    until_runs_are(project, "done")
