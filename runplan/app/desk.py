@@ -101,7 +101,8 @@ class Desk:
         held = self._held.get(plan)
         if held is None:
             return False
-        held.journal.append(event)
+        if not isinstance(event, e.Halted) or held.journal.state.halted != event.by:
+            held.journal.append(event)
         return True
 
     @property

@@ -9,6 +9,8 @@ from runplan.app import scheduling
 from runplan.app.holding import Declined, Voice
 from runplan.app.station import Station
 from runplan.core import backoff, events as e
+from runplan.core.carried import told_missing
+from runplan.core.errors import RefusedEarly
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -88,7 +90,15 @@ class Keeper:
     # --- what people ask for ------------------------------------------------------------------------------
 
     def begin(self, errand: Errand) -> Future[Accepted | Declined]:
-        return self._station.order(lambda desk, _: desk.begin(errand))
+        """Work what a person asks for; who starts a plan anew lets its schedule go on as well."""
+
+        def do(desk: Desk, opened: Opened) -> Accepted | Declined:
+            answer = desk.begin(errand)
+            if errand.answer is None and not isinstance(answer, Declined):
+                self._unpause(errand.started.plan, opened)
+            return answer
+
+        return self._station.order(do)
 
     def schedule(self, row: ScheduleRow) -> Future[datetime]:
         """Make the plan's schedule; tells when it fires first."""
@@ -106,10 +116,9 @@ class Keeper:
             row = opened.schedules.get(plan)
             if row is None:
                 return None
-            answer = desk.begin(scheduling.errand_of(row))
-            moved = scheduling.after_firing_early(row, self._clock.now())
-            opened.schedules.put(moved)
-            self._arm(moved)
+            answer = scheduling.fire_early(row, desk, opened.schedules, self._clock.now())
+            self._halt_without_keys(row, desk, opened)
+            self._arm(opened.schedules.get(plan) or row)
             return answer
 
         return self._station.order(do)
@@ -146,13 +155,24 @@ class Keeper:
         """Let the plan and its schedule go on."""
 
         def do(desk: Desk, opened: Opened) -> bool:
-            goes_on = opened.schedules.pause(plan, None)
-            row = opened.schedules.get(plan)
-            if row is not None:
-                self._arm(row)
+            self._require_keys(plan, opened)
+            goes_on = self._unpause(plan, opened)
             return desk.tell(plan, e.Continued()) or goes_on
 
         return self._station.order(do)
+
+    def _require_keys(self, plan: str, opened: Opened) -> None:
+        """Whoever calls a run on that has lost its keys has to bring them."""
+        names = [name for started in opened.left() if started.plan == plan for name in opened.missing(started)]
+        if names:
+            raise RefusedEarly(told_missing(names, plan=plan))
+
+    def _unpause(self, plan: str, opened: Opened) -> bool:
+        """Let the plan's schedule go on; False when it has none."""
+        goes_on = opened.schedules.pause(plan, None)
+        if goes_on and (row := opened.schedules.get(plan)):
+            self._arm(row)
+        return goes_on
 
     # --- schedules ----------------------------------------------------------------------------------------
 
@@ -172,6 +192,8 @@ class Keeper:
             return
         for one in scheduling.fire(row, desk, opened.schedules, self._clock.now()):
             self._audience.happened(self.root, "slot", plan=plan, answer=one.answer, slot=one.slot, why=one.why)
+            if one.answer == "fired":
+                self._halt_without_keys(row, desk, opened)
         self._arm(opened.schedules.get(plan) or row)
 
     def _key(self, plan: str) -> str:
@@ -218,11 +240,19 @@ class Keeper:
             answer = desk.resume(started)
             if isinstance(answer, Declined):
                 self._audience.happened(self.root, "declined", plan=started.plan, owner=answer.owner)
-            elif answer is not None and (names := opened.missing(started)):
-                told = f"a restart: {', '.join(names)} of its caller are not known any more"
-                desk.tell(started.plan, e.Halted(by=told))
+            elif answer is not None:
+                self._halt(started, desk, opened)
         for row in opened.schedules.all():
             self._arm(row)
+
+    def _halt_without_keys(self, row: ScheduleRow, desk: Desk, opened: Opened) -> None:
+        self._halt(scheduling.errand_of(row).started, desk, opened)
+
+    def _halt(self, started: e.RunStarted, desk: Desk, opened: Opened) -> None:
+        """An agent without its keys would only fail: the run waits for a person who brings them."""
+        if names := opened.missing(started):
+            told = f"a restart: {', '.join(names)} of its caller are not known any more"
+            desk.tell(started.plan, e.Halted(by=told))
 
     def _closed(self, wake: datetime | None, trouble: RunplanError | None) -> None:
         if trouble is not None:

@@ -17,9 +17,11 @@ from runplan.core.slots import Slot
 from runplan.core.times import iso, parse_iso, zone
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from datetime import datetime
 
     from runplan.app.desk import Desk
+    from runplan.app.holding import Declined
     from runplan.core.due import Due
     from runplan.core.rows import ScheduleRow
     from runplan.core.run import RunState
@@ -57,6 +59,21 @@ def what_is_due(row: ScheduleRow, now: datetime) -> Due:
 
 def fire(row: ScheduleRow, desk: Desk, schedules: Schedules, now: datetime) -> list[FiringRow]:
     """Answer every slot that is due: the newest by a run, unless the plan is in flight; the others were missed."""
+    return _settle(row, schedules, now, lambda: ("skipped", row.paused) if row.paused else _begin(row, desk))
+
+
+def fire_early(row: ScheduleRow, desk: Desk, schedules: Schedules, now: datetime) -> Accepted | Declined:
+    """Fire because a person says so, and count an interval from here; a slot that is due already is answered by it."""
+    answer = desk.begin(errand_of(row))
+    _settle(row, schedules, now, lambda: _told(answer))
+    schedules.put(after_firing_early(schedules.get(row.plan) or row, now))
+    return answer
+
+
+def _settle(
+    row: ScheduleRow, schedules: Schedules, now: datetime, newest: Callable[[], tuple[str, str]]
+) -> list[FiringRow]:
+    """Record what comes of the slots that are due; `newest` says it of the newest."""
     found = what_is_due(row, now)
     told: list[FiringRow] = []
 
@@ -72,15 +89,17 @@ def fire(row: ScheduleRow, desk: Desk, schedules: Schedules, now: datetime) -> l
     if found.through is not None:
         answer(found.through, "missed", "and all before it that are not listed")
     if found.fire is not None:
-        what, why = ("skipped", row.paused) if row.paused else _begin(row, desk)
-        answer(found.fire, what, why or "")
+        answer(found.fire, *newest())
     return told
 
 
 def _begin(row: ScheduleRow, desk: Desk) -> tuple[str, str]:
     if row.plan in desk.plans:
         return "skipped", "the plan is in flight"
-    answer = desk.begin(errand_of(row))
+    return _told(desk.begin(errand_of(row)))
+
+
+def _told(answer: Accepted | Declined) -> tuple[str, str]:
     if isinstance(answer, Accepted):
         return "fired", answer.run
     return "skipped", f"another process owns the plan ({answer.owner})"

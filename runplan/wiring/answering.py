@@ -93,6 +93,7 @@ class Answering:
             case "start" | "approve" | "reject" | "retry":
                 self._start(root, request, caller)
             case "now":
+                self._keep_environment(root, request)
                 self._later(keeper.fire_now(_text(request, "plan")), caller, _begun_or_none)
             case "stop":
                 self._later(keeper.stop(str(plan) if plan else None, by), caller, lambda told: {"stopped": told})
@@ -135,7 +136,8 @@ class Answering:
         sent = request.fields.get("env")
         if isinstance(sent, dict):
             plan = str(request.fields.get("plan") or "")
-            self._environments.keep(root, plan, {str(name): str(value) for name, value in sent.items()})
+            anew = request.verb == "start" and not request.fields.get("answer")
+            self._environments.keep(root, plan, {str(name): str(value) for name, value in sent.items()}, anew=anew)
 
     def _later(self, future: Future[Any], caller: Caller, shape: Callable[[Any], Mapping[str, Any]]) -> None:
         def reply() -> None:

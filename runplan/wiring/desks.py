@@ -33,8 +33,10 @@ class Environments:
         self.own = own  #: the daemon's
         self._sent: dict[tuple[str, str], Mapping[str, str]] = {}
 
-    def keep(self, root: str, plan: str, sent: Mapping[str, str]) -> None:
-        self._sent[(root, plan)] = dict(sent)
+    def keep(self, root: str, plan: str, sent: Mapping[str, str], *, anew: bool) -> None:
+        """What a run sees from now on; unless it is begun anew, what this caller does not have stays as it was."""
+        before = {} if anew else self._sent.get((root, plan), {})
+        self._sent[(root, plan)] = {**before, **sent}
 
     def of(self, root: str, plan: str) -> Mapping[str, str]:
         return self._sent.get((root, plan), self.own)

@@ -54,7 +54,7 @@ def hand_over(at: Here, errand: Errand, timing: Timing | None = None) -> Mapping
 def ask(at: Here, verb: str, plan: str | None, *, by: str = "", starts: bool = True) -> Mapping[str, Any] | None:
     """Ask the daemon something about a plan of this repository; None when none runs and none is to be started."""
     fields: dict[str, Any] = {"root": str(at.repository.root), "plan": plan, "by": by}
-    if verb == "resume":
+    if verb in ("resume", "now"):
         fields["env"] = for_a_run(at.env, at.settings.agents)
     try:
         client = reach(at.env) if starts else Client(find_socket(at.env))
