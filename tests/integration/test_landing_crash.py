@@ -276,6 +276,29 @@ def test_another_landing_ends_the_dead_one_and_each_keeps_what_it_set_aside(repo
     assert repo.status() == " M b.txt\n?? mine.txt"
 
 
+def test_the_lock_that_a_dead_landing_left_on_a_branch_without_checkout_stops_no_other(repo: Repo) -> None:
+    repo.git("switch", "-qc", "elsewhere")
+    first = intent(repo, candidate(repo, PHASE))
+    die(repo, first, "land.commit.before")
+    assert leftovers(repo) == ("refs/heads/main.lock",)
+    other = intent(repo, candidate(repo, {"other.txt": "o\n"}, landing="L2"), landing="L2")
+    with lander(repo) as cherry_pick:
+        assert cherry_pick.land(other) == Landed(tip=other.new)
+        assert cherry_pick.observe(first) is None
+    assert leftovers(repo) == ()
+
+
+def test_a_lock_of_a_person_who_goes_back_to_a_landed_commit_stays(repo: Repo) -> None:
+    landing = intent(repo, candidate(repo, PHASE))
+    other = candidate(repo, {"other.txt": "o\n"}, landing="L2", onto="refs/test/L1")
+    with lander(repo) as cherry_pick:
+        cherry_pick.land(landing)
+        cherry_pick.land(intent(repo, other, landing="L2"))
+        repo.write(".git/refs/heads/main.lock", f"{landing.new}\n")
+        cherry_pick.recover(intent(repo, other, landing="L3"))
+    assert leftovers(repo) == ("refs/heads/main.lock",)
+
+
 def test_a_landing_that_somebody_went_on_from_is_no_staged_revert(repo: Repo) -> None:
     """They removed our lock and moved the branch on, with an index in which the landing is missing."""
     landing = intent(repo, candidate(repo, PHASE))

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from runplan.adapters.checkout import HEADS, Checkouts, edited, in_the_way
 from runplan.adapters.git import in_a_line
 from runplan.adapters.heldindex import HeldIndex, holder
-from runplan.adapters.landers.ending import ANY, changes_of, end, end_dead, remove_lock
+from runplan.adapters.landers.ending import ANY, changes_of, end, end_dead, free_unlanded, remove_lock
 from runplan.adapters.landers.observing import find
 from runplan.adapters.landers.undo import set_aside
 from runplan.adapters.refswap import RefSwap
@@ -107,6 +107,7 @@ class CherryPick:
         for lock in map(Path, landing.locks):
             # Nobody else moves a ref to this very commit.
             remove_lock(lock, holding=(landing.new,))
+        free_unlanded(self._git, self.ref, self._common)
 
     # --- the steps --------------------------------------------------------------------------------------
 

@@ -15,6 +15,8 @@ from runplan.adapters.heldindex import HeldIndex, note_of, notes
 from runplan.adapters.landers.observing import find
 from runplan.adapters.landers.undo import undo
 from runplan.core.errors import GitFailed
+from runplan.core.gitfacts import Landing
+from runplan.core.trailers import LANDING, read_trailers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 
     from runplan.adapters.checkout import TargetCheckout
     from runplan.adapters.git import Git
-    from runplan.core.gitfacts import Change, Landing
+    from runplan.core.gitfacts import Change
 
 #: Every exit code, death by a signal included.
 ANY = range(-64, 256)
@@ -79,6 +81,23 @@ def remove_lock(lock: Path, *, holding: tuple[str, ...]) -> None:
         return
     if content.decode(errors="replace").strip() in holding:
         lock.unlink(missing_ok=True)
+
+
+def free_unlanded(git: Git, ref: str, common_dir: Path) -> None:
+    """Remove the lock of a branch that was to be moved to a candidate of ours which is not on it: nobody else does.
+
+    To be called by whoever lands, so that no other lander lives.
+    """
+    try:
+        wanted = (common_dir / f"{ref}.lock").read_text(encoding="ascii", errors="replace").strip()
+    except FileNotFoundError:
+        return
+    found, tip = git.tip(wanted) if wanted.isalnum() else None, git.tip(ref)
+    if found is None or found != wanted or tip is None:
+        return
+    landing = read_trailers(git.commit(found).message).get(LANDING)
+    if landing and find(git, Landing(id=landing, ref=ref, old="", new=found, locks=()), tip) is None:
+        remove_lock(common_dir / f"{ref}.lock", holding=(found,))
 
 
 def changes_of(git: Git, landing: Landing) -> tuple[Change, ...]:
