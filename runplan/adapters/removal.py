@@ -12,12 +12,13 @@ from runplan.adapters.dispatch_files import DispatchFiles
 from runplan.adapters.mending import Mender
 from runplan.adapters.parking import PARKED, Parking
 from runplan.adapters.registry import Entry, calm, entries, entry_of, linked_to, note_shown, worktrees_locked
-from runplan.adapters.repository import refs_snapshot
+from runplan.adapters.repository import HEADS, refs_snapshot
 from runplan.adapters.status import nested_repository, status_of
 from runplan.adapters.trash import Trash, delete_tree
 from runplan.adapters.treediff import changes
 from runplan.core.errors import RefusedEarly
 from runplan.core.gitfacts import Kept, Removed
+from runplan.core.guard import is_agent
 from runplan.core.removal import Keep, OnTarget, ParkFirst, Remains, Remove, safe_to_remove
 from runplan.core.trailers import PLAN, read_trailers
 
@@ -195,18 +196,25 @@ class Removal:
 
     # --- everything that is left over ----------------------------------------------------------------
 
-    def gc(self, *, dry_run: bool, prefix: str, active: Collection[str]) -> list[Removed | Kept]:
+    def gc(
+        self, *, dry_run: bool, prefix: str, active: Collection[str], known: Collection[str] = ()
+    ) -> list[Removed | Kept]:
         """What runs that have ended left behind: removed, or with `dry_run` only listed, or kept and why.
 
-        `active` names what live runs use: full ref names and worktree names. A parked ref goes only when the
-        target holds its content.
+        `active` names what live runs use: full ref names and worktree names; `known` the branches that runs have
+        made. Another branch below the prefix goes only when an agent made its commits, and a parked ref only when
+        the target holds its content.
         """
         told = [
             self._dry_worktree(name) if dry_run else self.worktree(name)
             for name in self._worktree_names()
             if name not in active
         ]
-        told += [self._gc_ref(ref, dry_run=dry_run) for ref in self._own_refs(prefix) if ref not in active]
+        told += [
+            self._gc_ref(ref, dry_run=dry_run, known=ref in known)
+            for ref in self._own_refs(prefix)
+            if ref not in active
+        ]
         told += [Removed(what=str(left)) for left in self._trash.leftovers()] if dry_run else []
         if not dry_run:
             self.sweep_trash()
@@ -221,7 +229,7 @@ class Removal:
 
     def _own_refs(self, prefix: str) -> list[str]:
         # A branch of ours has a plan and a phase after the prefix; without a prefix none can be told from others.
-        branches = f"refs/heads/{prefix}"
+        branches = f"{HEADS}{prefix}"
         return [
             ref
             for ref in refs_snapshot(self._common_dir, self._git)
@@ -240,10 +248,12 @@ class Removal:
             return Kept(what=str(path), why=decision.why)
         return Removed(what=str(path), parked=PARKED if remains.uncommitted else "")
 
-    def _gc_ref(self, ref: str, *, dry_run: bool) -> Removed | Kept:
+    def _gc_ref(self, ref: str, *, dry_run: bool, known: bool) -> Removed | Kept:
         tip = self._git.tip(ref)
         if tip is None:
             return Kept(what=ref, why="it is no commit")
+        if ref.startswith(HEADS) and not known and not is_agent(self._git.commit(tip).author):
+            return Kept(what=ref, why="no run here has made it, so it may be somebody's own")
         match safe_to_remove(self._ref_remains(ref, tip)):
             case Keep(why=why):
                 return Kept(what=ref, why=why)

@@ -30,7 +30,9 @@ def collect(at: Here, *, dry_run: bool) -> tuple[list[Removed | Kept], list[Remo
         targets=at.targets,
     )
     try:
-        found = removal.gc(dry_run=dry_run, prefix=at.settings.run.branch_prefix, active=set(_in_use(at)))
+        found = removal.gc(
+            dry_run=dry_run, prefix=at.settings.run.branch_prefix, active=set(_in_use(at)), known=set(_made(at))
+        )
         return [*found, *_unreadable_claims(at)], list(_logs(at, removal, dry_run=dry_run))
     finally:
         removal.close()
@@ -90,6 +92,13 @@ def release(at: Here, plan: str) -> bool:
         return Claims(store, at.state / "locks").release_unreadable(plan)
     finally:
         store.close()
+
+
+def _made(at: Here) -> Iterator[str]:
+    """Every branch that a run has made."""
+    store = at.store()
+    for (body,) in store.query("SELECT body FROM events WHERE type='Leased'") if store else []:
+        yield json.loads(str(body))["branch"]
 
 
 def _in_use(at: Here) -> Iterator[str]:

@@ -228,6 +228,7 @@ def test_gc_believes_what_was_last_seen_of_the_remote_only_where_landings_are_pu
     project.settings(f'[run]\nlanding = "{landing}"\n')
     project.repo.git("switch", "-qc", "runplan/x/1")
     project.commit_file("work.txt", "work\n")
+    project.repo.git("commit", "-q", "--amend", "--no-edit", "--author=runplan agent <agent@runplan.invalid>")
     project.repo.git("switch", "-q", "main")
     project.repo.git("update-ref", "refs/remotes/origin/main", "runplan/x/1")
     found = project.runplan("gc", "--json").json

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.cli import a_plan, a_project
-from tests.support.scripts import set_up, work
+from tests.support.cli import a_plan, a_project, ended
+from tests.support.repos import make_repo
+from tests.support.scripts import Meanwhile, set_up, work
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -142,6 +143,49 @@ def test_a_run_that_has_not_ended_is_ended_before_anything_is_undone(landed: Pro
         "runplan: a run of plans/X.md has not ended; first let it end: runplan retry plans/X.md",
     )
     assert landed.runplan("retry", "X").code == 0
+
+
+def test_an_undo_is_declined_while_somebody_works_on_the_plan(tmp_path: Path) -> None:
+    project = a_project(tmp_path, "1", "2")
+    meanwhile = Meanwhile(tmp_path)
+    set_up(project, agent=work(phase="1") + work(*meanwhile.pause("two"), phase="2"))
+    assert project.start("1", "auto").code == 0
+    running = project.popen("start", "X", "2", "auto", "--foreground")
+    meanwhile.reached("two")
+    declined = project.runplan("undo", "X", "1")
+    again = project.start("1", "auto")
+    meanwhile.let_on("two")
+    assert ended(running).code == 0
+    assert (declined.code, declined.err) == (0, again.err)
+    assert f"plans/X.md is being worked by another process ({running.pid}); nothing was changed" in declined.err
+    assert declined.last == "runplan: follow it: runplan logs plans/X.md -f"
+    assert (project.path / "1.txt").exists()
+
+
+def test_an_undo_that_somebody_else_was_quicker_with_has_nothing_to_do(landed: Project) -> None:
+    killed = landed.runplan("undo", "X", "1", RUNPLAN_TEST_KILL="BuildUndo.CandidateBuilt.before")
+    assert killed.code == -signal.SIGKILL
+    theirs = landed.show("main:plans/X.md").replace(tracker(landed)[0], "| 1 — Step 1 | ⬚ | | |")
+    landed.plan(f"{theirs}\n")
+    again = landed.runplan("retry", "X")
+    assert (again.code, again.last) == (1, "runplan: failed: already-on-target")
+    assert "phase 1 was taken back on the target meanwhile" in again.err
+    assert "next: Another run has taken it back; nothing is to be done." in again.err
+
+
+def test_a_submodule_is_no_obstacle_whatever_git_is_told_about_them(tmp_path: Path) -> None:
+    """submodule.recurse makes git look into every one, also where it is not checked out."""
+    project = a_project(tmp_path, "1", "2")
+    library = make_repo(tmp_path / "library", **{"l.txt": "l\n"})
+    project.repo.git("-c", "protocol.file.allow=always", "submodule", "add", "-q", str(library.path), "lib")
+    project.repo.git("commit", "-qm", "Take a library in")
+    project.repo.git("config", "submodule.recurse", "true")
+    landed = project.start("finish", "auto")
+    assert landed.code == 0, landed.err
+    undone = project.runplan("undo", "X", "2")
+    assert undone.code == 0, undone.err
+    assert (project.path / "lib/l.txt").exists()
+    assert project.repo.status() == ""
 
 
 def test_an_undo_that_died_is_ended_before_the_plan_is_worked_on(landed: Project) -> None:

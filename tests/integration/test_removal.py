@@ -16,6 +16,7 @@ from runplan.adapters.removal import Removal
 from runplan.adapters.trash import Trash
 from runplan.adapters.worktrees import Worktrees
 from runplan.core.gitfacts import Kept, Removed
+from runplan.core.guard import AGENT
 from runplan.core.removal import OnTarget
 from tests.support.repos import Repo, make_repo
 
@@ -328,14 +329,15 @@ def test_gc_lists_first_and_then_does_what_it_listed(place: Place) -> None:
     repo.git("update-ref", "refs/runplan/parked/plan/8/1", "HEAD")
     (place.trees.root / ".trash/dead.1").mkdir(parents=True)
     active = {"live", BRANCH, "refs/runplan/candidate/r1"}
+    known = {f"refs/heads/runplan/plan/{phase}" for phase in ("2", "3", "landed", "open")}
     before = repo.refs()
 
-    listed = place.removal.gc(dry_run=True, prefix="runplan/", active=active)
+    listed = place.removal.gc(dry_run=True, prefix="runplan/", active=active, known=known)
     assert repo.refs() == before
     assert (place.trees.root / ".trash/dead.1").exists()
     assert (stale.path / "a.txt").read_text() == "unsaved\n"
 
-    done = place.removal.gc(dry_run=False, prefix="runplan/", active=active)
+    done = place.removal.gc(dry_run=False, prefix="runplan/", active=active, known=known)
     assert {one.what for one in done if isinstance(one, Removed)} < {one.what for one in listed}
     removed = {one.what for one in listed if isinstance(one, Removed)}
     assert removed == {
@@ -356,6 +358,21 @@ def test_gc_lists_first_and_then_does_what_it_listed(place: Place) -> None:
     assert place.gone(stale)
     assert repo.show("refs/runplan/parked/plan/2/1:a.txt") == "unsaved"
     assert set(repo.refs()) == (set(before) - removed) | {"refs/runplan/parked/plan/2/1"}
+
+
+def test_gc_keeps_and_names_a_branch_of_somebodys_own_below_the_prefix(place: Place) -> None:
+    """Merged or not: only what a run or an agent made is ours to take away."""
+    place.repo.git("branch", "runplan/mine/own")
+    agent = {"GIT_AUTHOR_NAME": AGENT.name, "GIT_AUTHOR_EMAIL": "agent+r.1@runplan.invalid"}
+    place.repo.git("switch", "-qc", "runplan/plan/forgotten")
+    place.repo.git("commit", "-q", "--allow-empty", "-m", "Work", env=agent)
+    place.repo.git("switch", "-q", "main")
+    place.repo.git("merge", "-q", "--ff-only", "runplan/plan/forgotten")
+    place.repo.git("commit", "-q", "--allow-empty", "-m", "Later")
+    own = Kept(what="refs/heads/runplan/mine/own", why="no run here has made it, so it may be somebody's own")
+    found = place.removal.gc(dry_run=False, prefix="runplan/", active=())
+    assert found == [own, Removed(what="refs/heads/runplan/plan/forgotten")]
+    assert "refs/heads/runplan/mine/own" in place.repo.refs()
 
 
 def test_gc_without_a_prefix_touches_no_branch(place: Place) -> None:

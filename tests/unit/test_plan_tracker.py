@@ -88,6 +88,22 @@ def test_a_box_is_ticked(line: str, expected: str, eol: str) -> None:
     assert done(line + eol) == expected + eol
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "| Phase | Status | Commit |\n|---|---|---|\n| 1 | ⬚ | |\n\n## Phase 1\n",
+        "| Phase | Status | Commit | Notes |\n|---|---|---|---|\n| 1 — One | ⬚ | | left | \n\n## Phase 1 — One\n",
+        "- [ ] Phase 1 — One\n- [ ] Phase 2 — Two\n",
+        "- [ ] Phase 1 — One \n- [ ] Phase 2 — Two\n",
+        "- [ ] Phase 1 — One (see below)\n- [ ] Phase 2 — Two\n",
+        "## Phase 1 — One\n\n**Status:** ⬚\n",
+    ],
+)
+def test_there_and_back_leaves_the_bytes_as_they_were(text: str) -> None:
+    assert todo(done(text)) == text
+    assert todo(done(done(text), commit="fedcba9")) == text
+
+
 def test_a_phase_goes_back_to_todo() -> None:
     row, section, box = (
         tracker("| 1 | ✅ Done | |") + "## Phase 1\n",

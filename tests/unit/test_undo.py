@@ -1,0 +1,89 @@
+"""Which landing an undo takes back is read from what the commits say, and nothing is guessed."""
+
+from __future__ import annotations
+
+import pytest
+
+from runplan.core.reasons import NEXT, NEXT_OF_UNDO, Reason, next_action
+from runplan.core.trailers import LANDING, PHASE, PLAN, RUN, UNDOES, Mark, add_trailers, marks
+from runplan.core.undo import Unclear, Undoable, newest_landing
+
+X = "plans/X.md"
+
+
+def said(phase: str, landing: str, *, plan: str = X, undoes: str = "", subject: str = "Work") -> str:
+    ours = [(PLAN, plan), (PHASE, phase), (RUN, "r"), (LANDING, landing), *([(UNDOES, undoes)] if undoes else [])]
+    return add_trailers(subject, ours)
+
+
+def newest(*messages: str, phase: str = "1", plan: str = X) -> Undoable | Unclear | None:
+    """Among commits c1, c2 and so on, given newest first."""
+    marked = [(f"c{number}", message) for number, message in enumerate(messages, 1)]
+    return newest_landing(marked, plan=plan, phase=phase)
+
+
+def test_the_newest_landing_that_stands_is_found_with_all_its_commits() -> None:
+    assert newest(said("2", "r.2"), said("1", "r.1"), said("1", "r.1")) == Undoable(landing="r.1", commits=("c2", "c3"))
+    assert newest(said("1", "s.1"), said("1", "r.1")) == Undoable(landing="s.1", commits=("c1",))
+
+
+def test_what_was_taken_back_stands_no_more() -> None:
+    undo = said("1", "u.1", undoes="r.1")
+    assert newest(undo, undo, said("1", "r.1")) is None
+    assert newest(undo, said("1", "r.1"), said("1", "q.1")) == Undoable(landing="q.1", commits=("c3",))
+    assert newest(said("1", "s.1"), undo, said("1", "r.1")) == Undoable(landing="s.1", commits=("c1",))
+
+
+def test_other_plans_and_phases_are_not_meant() -> None:
+    assert newest(said("1", "r.1", plan="plans/Y.md"), said("2", "r.2")) is None
+
+
+def test_blanks_in_a_path_are_compared_as_a_trailer_holds_them() -> None:
+    odd = "plans/Two  blanks.md"
+    assert newest(said("1", "r.1", plan=odd), plan=odd) == Undoable(landing="r.1", commits=("c1",))
+
+
+@pytest.mark.parametrize(
+    ("message", "why"),
+    [
+        (said("1", "r.1") + "\n" + said("2", "r.2"), "phase 2 of plans/X.md, too"),
+        (said("2", "r.2") + "\n" + said("1", "r.1"), "phase 2 of plans/X.md, too"),
+        (said("1", "r.1") + "\n" + said("1", "q.1"), "more than one landing"),
+        (said("1", "r.1") + "\nReviewed.\n", "last paragraph"),
+        (f"Work\n\n{LANDING}: r.1\n", "says that it holds"),
+    ],
+)
+def test_a_commit_that_cannot_be_read_as_ours_is_named_and_never_passed_over(message: str, why: str) -> None:
+    found = newest(said("1", "r.1"), message)
+    assert isinstance(found, Unclear)
+    assert found.commit == "c2"
+    assert why in found.why
+
+
+def test_a_phase_squashed_into_one_commit_is_one_landing() -> None:
+    whole = said("1", "r.1", subject="Work") + "\n" + said("1", "r.1", subject="x: record phase 1 as done")
+    assert newest(whole) == Undoable(landing="r.1", commits=("c1",))
+
+
+def test_everything_a_message_tells_of_landings_is_read() -> None:
+    message = said("1", "r.1") + "\n" + said("1", "u.1", undoes="r.1") + "\nrunplan-phase : 7\n"
+    assert marks(message) == (
+        Mark(plan=X, phase="1", landing="r.1"),
+        Mark(plan=X, phase="1", landing="u.1", undoes="r.1"),
+        Mark(phase="7"),
+    )
+    assert marks("Work\n\nNo Runplan-Landing: r.1 here\n") == ()
+
+
+# --- what helps -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("told", [*NEXT.values(), *NEXT_OF_UNDO.values()])
+def test_no_remedy_names_a_way_of_landing_that_is_refused(told: str) -> None:
+    assert "by pr" not in told
+
+
+def test_an_undo_is_told_about_in_its_own_words() -> None:
+    assert next_action(Reason.PROTECTED, "undo") != next_action(Reason.PROTECTED, "land")
+    assert "cherry-pick" not in next_action(Reason.PROTECTED, "undo")
+    assert next_action(Reason.ALREADY_ON_TARGET, "undo").endswith("nothing is to be done.")
