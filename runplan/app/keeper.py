@@ -104,6 +104,8 @@ class Keeper:
         """Make the plan's schedule; tells when it fires first."""
 
         def do(_: Desk, opened: Opened) -> datetime:
+            if (before := opened.schedules.get(row.plan)) is not None:
+                scheduling.give_up(before, opened.schedules, self._clock.now(), "the schedule was changed")
             opened.schedules.put(row)
             return self._arm(row)
 
@@ -135,7 +137,9 @@ class Keeper:
     def _stop(self, plan: str, by: str, desk: Desk, opened: Opened) -> list[str]:
         told = []
         row = opened.schedules.get(plan)
-        if row is not None and opened.schedules.drop(plan):
+        if row is not None:
+            scheduling.give_up(row, opened.schedules, self._clock.now(), "the schedule was cancelled")
+            opened.schedules.drop(plan)
             self._timers.cancel(self._key(plan))
             told.append(f"the schedule of {plan} (every {row.spec}) is cancelled")
         if desk.tell(plan, e.StopRequested(by=by)):

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from runplan.core.run import RunState
 
 
+IN_FLIGHT = "the plan is in flight"
+
+
 class Schedules(Protocol):
     """The schedules of one repository."""
 
@@ -70,6 +73,11 @@ def fire_early(row: ScheduleRow, desk: Desk, schedules: Schedules, now: datetime
     return answer
 
 
+def give_up(row: ScheduleRow, schedules: Schedules, now: datetime, why: str) -> None:
+    """The schedule is about to be changed or cancelled: a slot that is due and not answered yet is recorded."""
+    _settle(row, schedules, now, lambda: ("skipped", why))
+
+
 def _settle(
     row: ScheduleRow, schedules: Schedules, now: datetime, newest: Callable[[], tuple[str, str]]
 ) -> list[FiringRow]:
@@ -95,13 +103,13 @@ def _settle(
 
 def _begin(row: ScheduleRow, desk: Desk) -> tuple[str, str]:
     if row.plan in desk.plans:
-        return "skipped", "the plan is in flight"
+        return "skipped", IN_FLIGHT
     return _told(desk.begin(errand_of(row)))
 
 
 def _told(answer: Accepted | Declined) -> tuple[str, str]:
     if isinstance(answer, Accepted):
-        return "fired", answer.run
+        return ("fired", answer.run) if answer.fresh else ("skipped", IN_FLIGHT)
     return "skipped", f"another process owns the plan ({answer.owner})"
 
 

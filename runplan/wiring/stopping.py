@@ -5,8 +5,10 @@ from __future__ import annotations
 from contextlib import closing
 from typing import TYPE_CHECKING
 
+from runplan.adapters.clock import SystemClock
 from runplan.adapters.store.schedules import Schedules
 from runplan.adapters.store.sqlite import Store
+from runplan.app.scheduling import give_up
 from runplan.wiring import handing
 
 if TYPE_CHECKING:
@@ -36,9 +38,10 @@ def _cancelled(at: Here, plan: str | None) -> list[str]:
     with closing(Store(at.state)) as store:
         schedules = Schedules(store)
         rows = [row for row in schedules.all() if plan in (None, row.plan)]
-        return [
-            f"the schedule of {row.plan} (every {row.spec}) is cancelled" for row in rows if schedules.drop(row.plan)
-        ]
+        for row in rows:
+            give_up(row, schedules, SystemClock().now(), "the schedule was cancelled")
+            schedules.drop(row.plan)
+        return [f"the schedule of {row.plan} (every {row.spec}) is cancelled" for row in rows]
 
 
 def _foreground(at: Here, plan: str | None, *, force: bool) -> list[str]:

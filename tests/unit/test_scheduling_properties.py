@@ -1,0 +1,207 @@
+"""Whatever happens in whatever order: no plan has two live runs, and no due slot goes without a record."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from hypothesis import example, given, settings, strategies as st
+
+from runplan.app.desk import Accepted
+from runplan.app.holding import Declined
+from runplan.app.scheduling import fire, fire_early, give_up
+from runplan.core.events import RunStarted
+from runplan.core.eventtext import to_json
+from runplan.core.rows import FiringRow, ScheduleRow
+from runplan.core.schedule import parse
+from runplan.core.slots import slots_after
+from runplan.core.times import iso, parse_iso, zone
+
+if TYPE_CHECKING:
+    from runplan.app.holding import Errand
+
+PLANS = ("plans/A.md", "plans/B.md")
+ZONE = "Europe/Berlin"
+#: In the week in which clocks there go back.
+BEGIN = datetime(2026, 10, 22, 9, 17, 3, tzinfo=UTC)
+
+
+class Disk:
+    """What outlives a crash: schedules with the answers to their slots, and the journal's unfinished runs."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, ScheduleRow] = {}
+        self.firings: dict[tuple[str, str], FiringRow] = {}
+        self.unfinished: dict[str, str] = {}
+        self.begun: list[tuple[str, str]] = []  #: plan, run
+
+    # --- the store's own words ---
+
+    def all(self) -> list[ScheduleRow]:
+        return list(self.rows.values())
+
+    def get(self, plan: str) -> ScheduleRow | None:
+        return self.rows.get(plan)
+
+    def put(self, row: ScheduleRow) -> None:
+        self.rows[row.plan] = row
+
+    def drop(self, plan: str) -> bool:
+        return self.rows.pop(plan, None) is not None
+
+    def pause(self, plan: str, why: str | None) -> bool:
+        if plan not in self.rows:
+            return False
+        self.rows[plan] = replace(self.rows[plan], paused=why)
+        return True
+
+    def answer(self, firing: FiringRow) -> bool:
+        fresh = (firing.plan, firing.slot) not in self.firings
+        self.firings.setdefault((firing.plan, firing.slot), firing)
+        if firing.plan in self.rows:
+            self.rows[firing.plan] = replace(self.rows[firing.plan], last=firing.slot)
+        return fresh
+
+
+class Desk:
+    """Runs in memory, as the real one has them: taken up from the disk when it is opened anew."""
+
+    def __init__(self, disk: Disk, foreign: set[str]) -> None:
+        self.disk = disk
+        self.foreign = foreign  #: plans that another process works
+        self.held = {plan: run for plan, run in disk.unfinished.items() if plan not in foreign}
+
+    @property
+    def plans(self) -> tuple[str, ...]:
+        return tuple(self.held)
+
+    def begin(self, errand: Errand) -> Accepted | Declined:
+        plan = errand.started.plan
+        if plan in self.foreign:
+            return Declined(owner="1:1:somebody", why="it lives", readable=True)
+        if plan in self.held:
+            return Accepted(run=self.held[plan], fresh=False)
+        assert plan not in self.disk.unfinished, "two live runs of one plan"
+        run = f"r{len(self.disk.begun)}"
+        self.disk.begun.append((plan, run))
+        self.disk.unfinished[plan] = self.held[plan] = run
+        return Accepted(run=run, fresh=True)
+
+    def end(self, plan: str) -> None:
+        if plan in self.held:
+            del self.held[plan], self.disk.unfinished[plan]
+
+
+class History:
+    """A daemon's life, step by step, and every slot that came due in it."""
+
+    def __init__(self) -> None:
+        self.disk = Disk()
+        self.now = BEGIN
+        self.foreign: set[str] = set()
+        self.desk = Desk(self.disk, self.foreign)
+        self.owed: set[tuple[str, str]] = set()
+        self.latest: dict[str, datetime] = {}  #: up to when somebody has dealt with its slots
+
+    def start(self, plan: str, spec: str, misfire: str) -> None:
+        started = RunStarted(plan=plan, title="", mode="next", wanted="", auto=True, landing="cherry-pick",
+                             target="main", slug="a", max_fix_cycles=2, test_command="", daemon=True)  # fmt: skip
+        if (before := self._row(plan)) is not None:
+            give_up(before, self.disk, self.now, "changed")
+        self.disk.put(
+            ScheduleRow(
+                plan=plan, spec=spec, zone=ZONE, misfire=misfire, errand=to_json(started),
+                anchor=iso(self.now), made=iso(self.now),
+            )
+        )  # fmt: skip
+        self.latest[plan] = self.now
+
+    def stop(self, plan: str) -> None:
+        if (row := self._row(plan)) is not None:
+            give_up(row, self.disk, self.now, "cancelled")
+        self.disk.drop(plan)
+        self.desk.end(plan)
+
+    def pause(self, plan: str) -> None:
+        row = self.disk.get(plan)
+        self.disk.pause(plan, None if row and row.paused else "a person")
+
+    def end(self, plan: str) -> None:
+        self.desk.end(plan)
+
+    def crash(self) -> None:
+        self.desk = Desk(self.disk, self.foreign)
+
+    def take(self, plan: str) -> None:
+        """Another process begins or ends its own run of the plan."""
+        if plan in self.foreign:
+            self.foreign.discard(plan)
+        elif plan not in self.disk.unfinished:
+            self.foreign.add(plan)
+
+    def pass_time(self, seconds: int) -> None:
+        """Forwards, or backwards when somebody sets the clock."""
+        self.now += timedelta(seconds=seconds)
+
+    def early(self, plan: str) -> None:
+        if (row := self._row(plan)) is not None:
+            fire_early(row, self.desk, self.disk, self.now)  # type: ignore[arg-type]
+
+    def look(self) -> None:
+        for row in filter(None, map(self._row, list(self.disk.rows))):
+            fire(row, self.desk, self.disk, self.now)  # type: ignore[arg-type]
+
+    def _row(self, plan: str) -> ScheduleRow | None:
+        """The schedule, for somebody who deals with it now: the slots due since the last time are owed an answer."""
+        row = self.disk.rows.get(plan)
+        if row is None:
+            return None
+        found = slots_after(
+            parse(row.spec), after=self.latest[plan], zone=zone(row.zone), anchor=parse_iso(row.anchor), seed=plan
+        )
+        for slot in found:
+            if slot.at > self.now:
+                break
+            self.owed.add((plan, slot.key))
+        self.latest[plan] = max(self.latest[plan], self.now)
+        return row
+
+
+plans = st.sampled_from(PLANS)
+specs = st.sampled_from(("30m", "4h", "day at 2:30", "weekday at 9:30", "17 */3 * * *"))
+MINUTE, DAY = 60, 86_400
+spans = st.one_of(st.integers(1, 10 * MINUTE), st.integers(MINUTE, 5 * DAY), st.integers(-DAY, -1))
+starts = st.tuples(st.just("start"), plans, specs, st.sampled_from(("run-once", "skip")))
+steps = st.one_of(
+    starts,
+    st.tuples(st.sampled_from(("stop", "pause", "end", "take", "early")), plans),
+    st.tuples(st.just("crash")),
+    st.tuples(st.just("look")),
+    st.tuples(st.just("pass_time"), spans),
+)
+
+
+@given(starts, st.lists(steps, min_size=1, max_size=40))
+@example(
+    ("start", PLANS[0], "30m", "run-once"), [("pass_time", 1800), ("look",), ("pass_time", 1800), ("early", PLANS[0])]
+)
+@settings(max_examples=400, deadline=None)
+def test_every_slot_that_comes_due_is_answered_once_and_no_plan_runs_twice(
+    first: tuple[object, ...], life: list[tuple[object, ...]]
+) -> None:
+    history = History()
+    for name, *words in [first, *life]:
+        getattr(history, str(name))(*words)
+    history.look()
+
+    answered = {(plan, key_of(slot)) for plan, slot in history.disk.firings}
+    assert history.owed <= answered, "a slot has vanished without a record"
+    fired = [(row.plan, row.why) for row in history.disk.firings.values() if row.answer == "fired"]
+    assert len(set(fired)) == len(fired), "one run answers two slots"
+    assert set(fired) <= set(history.disk.begun)
+
+
+def key_of(slot: str) -> str:
+    return str(json.loads(slot)[1])
