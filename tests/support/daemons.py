@@ -51,7 +51,7 @@ def kill_daemon(project: Project, number: int = signal.SIGKILL) -> None:
     pid = daemon_of(project)
     assert pid, "no daemon runs"
     os.kill(pid, number)
-    until(lambda: pid not in processes_of(project.home))
+    until(lambda: pid not in processes_of(project.home) and daemon_of(project) != pid)
 
 
 @contextlib.contextmanager
@@ -107,7 +107,7 @@ def schedules(project: Project) -> list[ScheduleRow]:
 
 def change_schedule(project: Project, plan: str = "plans/X.md", **fields: str) -> None:
     """Change what is on record of a schedule, while no daemon runs."""
-    assert not daemon_of(project)
+    assert not daemon_of(project), "the daemon still runs"
     with contextlib.closing(Store(project.path / ".git/runplan")) as store:
         kept = Schedules(store)
         row = kept.get(plan)
