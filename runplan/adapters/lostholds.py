@@ -19,20 +19,22 @@ from runplan.core.gitfacts import Landing
 from runplan.core.trailers import LANDING, read_trailers
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
     from pathlib import Path
 
     from runplan.adapters.checkout import TargetCheckout
     from runplan.adapters.git import Git
 
 
-def settle_lost(git: Git, *, root: Path, common_dir: Path, target: str, known: Collection[str]) -> list[str]:
+def settle_lost(
+    git: Git, *, root: Path, common_dir: Path, target: str, known: Collection[str], point: Callable[[str], None]
+) -> list[str]:
     """Bring each to one of its two ends, and give the ids of those that no journal knows; `known` are runs it knows.
 
     To be called by whoever has the landing lock.
     """
     checkouts = Checkouts(git, root=root, common_dir=common_dir)
-    ended = end_dead(git, checkouts.all(), common_dir)
+    ended = end_dead(git, checkouts.all(), common_dir, point=point)
     for checkout in checkouts.all():
         for note in notes(checkout):
             told = read_note(note)
@@ -41,7 +43,7 @@ def settle_lost(git: Git, *, root: Path, common_dir: Path, target: str, known: C
             if told.landing is None and told.id:
                 lost = Landing(id=told.id, ref=checkouts.branch(checkout) or target, old="", new="", locks=())
                 places = (f"refs/runplan/candidate/{_run(told.id)}", lost.ref, target)
-                ended += end_dead(git, [checkout], common_dir, known=_intent(git, lost, places))
+                ended += end_dead(git, [checkout], common_dir, known=_intent(git, lost, places), point=point)
             if note.exists():
                 raise _left_to_a_person(checkout, note)
     return [name for name in ended if name and _run(name) not in known]

@@ -15,7 +15,16 @@ from runplan.cli.summary import summary
 from runplan.core import options as words_of
 from runplan.core.commands import command
 from runplan.core.decide import decide
-from runplan.core.errors import Exit, Fenced, Interrupted, JournalDamaged, NotFound, RefusedEarly, Unreachable
+from runplan.core.errors import (
+    Exit,
+    Fenced,
+    Interrupted,
+    JournalDamaged,
+    NotFound,
+    RefusedEarly,
+    Unreachable,
+    UsageError,
+)
 from runplan.core.events import RunStarted
 from runplan.core.plan import parse
 from runplan.core.run import fold
@@ -172,16 +181,25 @@ def prepared(at: Here, plan_word: str, words: Sequence[str]) -> tuple[Here, Erra
 
 def enter(at: Here, plan_word: str) -> None:
     """Refuse what could not land well; what killed landings left here is ended first, and without asking a remote."""
-    for landing in settle_lost_landings(at):
-        progress.warn(f"the landing {landing}, which was killed and which no journal knows, was brought to its end")
     try:
+        for landing in settle_lost_landings(at):
+            progress.warn(f"the landing {landing}, which was killed and which no journal knows, was brought to its end")
         require_landable(at)
+    except JournalDamaged:
+        raise
     except Unreachable:
+        path = _interrupted_plan(at, plan_word)
+        with _told_how_to_go_on(path) if path else contextlib.nullcontext():
+            raise
+
+
+def _interrupted_plan(at: Here, plan_word: str) -> str | None:
+    """The plan that is meant, if there is something to go on with; a remote's may be out of reach."""
+    try:
         path, store = places.plan_path(at, plan_word), at.store()
-        if store is None or interrupted(store, path) is None:
-            raise
-        with _told_how_to_go_on(path):
-            raise
+    except (NotFound, UsageError):
+        return None
+    return path if store is not None and interrupted(store, path) else None
 
 
 def start(at: Here, plan_word: str, words: Sequence[str]) -> Exit:

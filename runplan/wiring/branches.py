@@ -10,6 +10,7 @@ from runplan.adapters.worktrees import Worktrees
 from runplan.app.actions.lease import leased_before, refused
 from runplan.core import names
 from runplan.core.errors import RefusedEarly
+from runplan.wiring import testing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,7 +29,9 @@ def settle_lost_landings(at: Here) -> list[str]:
     from runplan.adapters.lostholds import settle_lost
 
     store = at.store()
-    with contextlib.ExitStack() as closing:
+    point = testing.kill_point(at.env)
+    with at.repository.git.at(at.repository.root) as git, contextlib.ExitStack() as closing:
+        point.watch_git(git)
         if store is not None:
             closing.callback(store.close)
         try:
@@ -36,11 +39,12 @@ def settle_lost_landings(at: Here) -> list[str]:
         except TimeoutError:
             return []  # whoever lands all that time ends these as well
         return settle_lost(
-            at.repository.git,
+            git,
             root=at.repository.root,
             common_dir=at.repository.common_dir,
             target=at.target,
             known={row.id for row in store.unfinished()} if store else (),
+            point=point,
         )
 
 

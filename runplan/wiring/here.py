@@ -74,7 +74,7 @@ class Here:
 
         Without landings that push, what was last seen of a remote says nothing: it may be long gone there.
         """
-        return (self.target, self.local_target)
+        return tuple(dict.fromkeys((self.target, self.local_target)))
 
     def for_plan(self, plan: str, store: Store | None = None) -> Here:
         """The same place, seen by the plan's newest run, while the branch it lands on is there."""

@@ -91,7 +91,7 @@ def session(at: Here, *, wakeup: int | None = None) -> Iterator[Session]:
     settings = at.settings
     user = repositories.require_workable(at.repository, target=at.target, prefix=settings.run.branch_prefix)
     git, common = at.repository.git, at.repository.common_dir
-    point = testing.KillPoint(at.env)
+    point = testing.kill_point(at.env)
     point.watch_git(git)
     sign = repositories.signing(git)
     root = worktree_root(at.repository.root, settings, at.env)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from typing import TYPE_CHECKING, TypeVar
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from runplan.ports import Clock
 
 Rooms = TypeVar("Rooms")
+_ASKED = ("RUNPLAN_TEST_KILL", "RUNPLAN_TEST_KILL_WHAT", "RUNPLAN_TEST_KILL_AWAIT", "RUNPLAN_TEST_POINTS")
 
 
 def clock(env: Mapping[str, str]) -> Clock:
@@ -27,6 +29,17 @@ def clock(env: Mapping[str, str]) -> Clock:
 def new_run_id(env: Mapping[str, str]) -> str:
     """Unlike any other, or the one RUNPLAN_TEST_RUN gives."""
     return env.get("RUNPLAN_TEST_RUN") or f"r{os.urandom(4).hex()}"
+
+
+def kill_point(env: Mapping[str, str]) -> KillPoint:
+    """The same one in all of a process: a point is counted wherever it is passed."""
+    asked = ((name, env[name]) for name in ("HOME", *_ASKED) if name in env)
+    return _kill_point(tuple(asked))
+
+
+@functools.cache
+def _kill_point(asked: tuple[tuple[str, str], ...]) -> KillPoint:
+    return KillPoint(dict(asked))
 
 
 class KillPoint:

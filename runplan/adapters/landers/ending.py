@@ -35,8 +35,8 @@ def end_dead(
     checkouts: Iterable[TargetCheckout],
     common_dir: Path,
     *,
+    point: Callable[[str], None],
     known: Landing | None = None,
-    point: Callable[[str], None] = lambda _: None,
 ) -> list[str]:
     """Bring what dead landings left in checkouts to one of its two ends; costs no process when they left nothing.
 
