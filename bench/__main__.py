@@ -1,4 +1,4 @@
-"""`make bench`: a no-op phase against a plain shell script, start-up, git processes, recovery."""
+"""`make bench`: a no-op phase against a plain shell script, start-up, git processes, recovery, the daemon."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bench import daemon
 from bench.projects import environment, make
 from bench.recovery import recovery
 
@@ -34,6 +35,8 @@ def main() -> None:
         turns(Path(place))
         recovery(Path(place), START, rounds=rounds)
         start_up(Path(place), rounds=rounds * 3)
+        daemon.busy(Path(place), plans=50, repositories=20)
+        daemon.idle(Path(place), schedules=100, seconds=60)
 
 
 def phase_costs(place: Path, *, files: int, phases: int, rounds: int, target: float) -> None:
