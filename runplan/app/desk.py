@@ -105,6 +105,12 @@ class Desk:
             held.journal.append(event)
         return True
 
+    def goes_on(self, plan: str) -> bool:
+        """Whether the plan's run is in our hands and will go on without a person."""
+        held = self._held.get(plan)
+        decision = decide(held.journal.state) if held else None
+        return decision is not None and bool(decision.actions or decision.waiting in ("slot", "checkout"))
+
     @property
     def plans(self) -> tuple[str, ...]:
         return tuple(self._held)
@@ -176,7 +182,7 @@ class Desk:
 
     def _waits(self, plan: str, held: Held, decision: Decision) -> Decision:
         """Others have their turn while it waits; a checkout in use is looked at again by itself."""
-        if decision.waiting == "checkout":
+        if decision.waiting == "checkout" and not decision.wake:
             minutes = backoff.delay(held.journal.state.waits + 1)
             until = held.world.clock.now() + timedelta(minutes=minutes)
             words = held.journal.state.phase.held if held.journal.state.phase else ""

@@ -76,6 +76,7 @@ class Keeper:
         self._audience = audience
         self._turns = turns
         self._troubles = 0  #: how often in a row the repository could not be opened
+        self._waiting: dict[str, tuple[str, ...]] = {}  #: by plan: the wait that was told
         voice = Voice(tell=lambda plan, run, event: audience.told(root, plan, run, event), warn=self._warn)
         self._station = Station(open_up, voice, turns=self, listener=self, begun=self._begun, closed=self._closed)
 
@@ -99,6 +100,10 @@ class Keeper:
             return answer
 
         return self._station.order(do)
+
+    def goes_on(self, plan: str) -> Future[bool]:
+        """Whether anything will be heard of the plan's run without a person."""
+        return self._station.order(lambda desk, _: desk.goes_on(plan))
 
     def schedule(self, row: ScheduleRow) -> Future[datetime]:
         """Make the plan's schedule; tells when it fires first."""
@@ -212,11 +217,17 @@ class Keeper:
         self._turns.leave((self.root, plan))
 
     def ended(self, plan: str, run: str, state: RunState) -> None:
+        self._waiting.pop(plan, None)
         self._audience.ended(self.root, plan, run, state)
         self._station.order(lambda _, opened: self._settle(plan, state, opened))
 
     def waits(self, plan: str, run: str, state: RunState, decision: Decision) -> None:
-        self._audience.waits(self.root, plan, run, state, decision)
+        """Tell it once: a desk comes past what waits whenever there is something else to do."""
+        tree = state.phase.asked if state.phase else ""
+        told = (run, decision.waiting, decision.about, decision.wake, tree)
+        if self._waiting.get(plan) != told:
+            self._waiting[plan] = told
+            self._audience.waits(self.root, plan, run, state, decision)
 
     def troubled(self, plan: str, error: RunplanError) -> None:
         self._audience.happened(self.root, "trouble", plan=plan, error=str(error))

@@ -72,7 +72,7 @@ class Answering:
                 turns = self._daemon.turns.now
                 return {"repositories": list(self._daemon.roots), "working": turns.working, "queued": turns.waiting}
             case "follow":
-                self._followers.append((caller, _text(request, "root"), _text(request, "plan")))
+                self._follow(caller, _text(request, "root"), _text(request, "plan"))
                 return None
             case "drain":
                 self._post(self._drain)
@@ -161,6 +161,16 @@ class Answering:
             caller.refuse(Refusal(error=str(error), exit=error.exit))
 
     # --- followers ------------------------------------------------------------------------------------------
+
+    def _follow(self, caller: Caller, root: str, plan: str) -> None:
+        """Until the run is over; it may be so already, as it did not wait for anybody to follow it."""
+        self._followers.append((caller, root, plan))
+
+        def known(goes_on: Future[bool]) -> None:
+            if goes_on.exception() is not None or not goes_on.result():
+                self._post(lambda: self._dismiss(root, plan, {"outcome": "waiting"}))
+
+        self._daemon.keeper(root).goes_on(plan).add_done_callback(known)
 
     def told(self, root: str, plan: str, event: Event) -> None:
         """Something happened in a run; called in any thread."""

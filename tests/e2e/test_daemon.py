@@ -128,6 +128,13 @@ def test_a_start_that_waits_does_not_hang_on_a_person(project: Project) -> None:
     assert project.landed() == ["1"]
 
 
+def test_a_start_that_waits_for_what_waits_already_ends_at_once(project: Project) -> None:
+    waits_for_approval(project)
+    for _ in range(3):
+        ran = project.runplan("start", "X", "1", "--wait")
+        assert (ran.code, "runplan approve plans/X.md" in ran.last) == (4, True), ran.err
+
+
 # --- answering ------------------------------------------------------------------------------------------------
 
 
@@ -280,15 +287,24 @@ def test_a_run_that_waits_for_a_person_lets_another_have_its_turn(project: Proje
     assert project.landed() == ["1", "2"]
 
 
-# --- settings -------------------------------------------------------------------------------------------------
+# --- waiting --------------------------------------------------------------------------------------------------
 
 
-def test_settings_broken_while_it_runs_are_the_last_good_ones(project: Project) -> None:
-    assert project.runplan("start", "X", "1").code == 0
-    until(lambda: states(project) == ["waiting"])
-    good = (project.path / "runplan.toml").read_text()
-    project.commit_file("runplan.toml", "[run\n")
-    assert project.runplan("resume", "X").code == 2, "the caller is told"
-    project.commit_file("runplan.toml", good)
-    assert project.runplan("approve", "X").code == 0
-    until_runs_are(project, "done")
+def test_what_waits_is_told_once_however_busy_the_repository_is(project: Project, tmp_path: Path) -> None:
+    """Neither is a person told again, nor is the wait for a checkout begun anew, because another plan is worked."""
+    told = tmp_path / "told"
+    user_settings(project, f'[notify]\ncommand = "echo $RUNPLAN_NOTICE $RUNPLAN_PLAN >>{told}"\n')
+    project.commit_file("1.txt", "before\n")
+    project.plan(a_plan("3"), name="plans/Y.md")
+    project.plan(a_plan("4"), name="plans/Z.md")
+    project.agent(work() + work(phase="3") + work(phase="4"))
+    project.repo.write("1.txt", "somebody edits this\n")
+    assert project.runplan("start", "Y").code == 0
+    assert project.runplan("start", "X", "1", "auto").code == 0
+    until(lambda: states(project) == states(project, "plans/Y.md") == ["waiting"])
+    wake = run_of(project)["wake"]
+    assert project.runplan("start", "Z", "auto", "--wait").code == 0
+    assert len([kind for kind, _ in project.events() if kind == "Paused"]) == 1
+    assert run_of(project)["wake"] == wake
+    until(lambda: told.exists() and "plans/Z.md" in told.read_text())
+    assert told.read_text().count("plans/Y.md") == 1, told.read_text()
