@@ -208,14 +208,10 @@ WORDS = {
     "no plan": Bad(
         words=("start",), told="start: the following arguments are required: PLAN; see: runplan start --help"
     ),
-    "no daemon": Bad(
-        words=("start", "X", "finish", "auto"),
-        told="there is no daemon in this version of runplan; add --foreground to run it here",
-    ),
     "pr": Bad(words=start("X", "pr"), told="landing by pr is not in this version of runplan; use cherry-pick"),
     "every": Bad(
         words=start("X", "every", "4h"),
-        told="schedules need the daemon, which is not in this version of runplan; leave `every` out",
+        told="a schedule is kept by the daemon; leave out --foreground",
     ),
     "start by an agent": Bad(
         env={"RUNPLAN_AGENT": "1"}, told="start does not run inside an agent (RUNPLAN_AGENT is set)"

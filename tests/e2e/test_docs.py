@@ -13,7 +13,7 @@ import pytest
 from runplan.adapters.environment import AGENT_NAME
 from runplan.cli.main import VERBS
 from tests.support import documents
-from tests.support.cli import Project, a_project, with_remote, writes
+from tests.support.cli import Project, a_project, end_processes_of, with_remote, writes
 from tests.support.documents import DOCUMENTS, anchors, commands, fences, links, read, verbs_named
 from tests.support.services import a_manager
 
@@ -21,8 +21,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PHASES = ("1", "2", "4b")
-#: What these do is a test of its own (test_demo.py).
-NOT_RUN = ("demo",)
+#: What these do is a test of its own (test_demo.py, test_daemon.py).
+NOT_RUN = ("demo", "daemon")
+#: Verbs that speak with the daemon about a plan that is scheduled.
+SCHEDULED = ("stop", "now", "pause", "resume")
 #: Verbs that look at a plan whose run has ended.
 READING = ("status", "next", "metrics", "report", "logs", "explain", "check", "config", "doctor", "gc")
 
@@ -68,8 +70,23 @@ def test_a_command_that_reads_answers(ended: Project, line: str) -> None:
 def test_a_start_ends_well_or_waits_for_a_person(tmp_path: Path, line: str) -> None:
     project = a_project(tmp_path, *PHASES)
     with_remote(project, tmp_path / "origin.git")
-    code, told = play(project, line)
-    assert code == (0 if "auto" in line or "--dry-run" in line else 4), told
+    try:
+        code, told = play(project, line)
+    finally:
+        end_processes_of(project.home)
+    pauses = "--foreground" in line and "auto" not in line
+    assert code == (4 if pauses else 0), told
+
+
+@pytest.mark.parametrize("line", [line for line, verb in BY_VERB.items() if verb in SCHEDULED])
+def test_a_verb_that_speaks_with_the_daemon_is_answered(tmp_path: Path, line: str) -> None:
+    project = a_project(tmp_path, *PHASES)
+    try:
+        assert project.runplan("start", "X", "every", "4h").code == 0
+        code, told = play(project, line)
+        assert code == 0, told
+    finally:
+        end_processes_of(project.home)
 
 
 @pytest.mark.parametrize("line", [line for line, verb in BY_VERB.items() if verb in ("approve", "reject")])
@@ -115,7 +132,7 @@ def test_a_service_is_handed_to_its_manager(tmp_path: Path, line: str) -> None:
 
 
 def test_every_command_shown_is_one_of_these() -> None:
-    tested = {*READING, *NOT_RUN, "start", "approve", "reject", "retry", "undo", "init", "service"}
+    tested = {*READING, *NOT_RUN, *SCHEDULED, "start", "approve", "reject", "retry", "undo", "init", "service"}
     assert {line: verb for line, verb in BY_VERB.items() if verb not in tested} == {}
     assert tested == set(VERBS)
 
