@@ -59,10 +59,9 @@ class Daemon:
         self._timers = timers
         self._clock = clock
         self._audience = audience
-        self.turns = SharedTurns(turns, lambda root: self.keeper(root).look())
+        self.turns = SharedTurns(turns, self._look)
         self._lock = threading.Lock()
         self._keepers: dict[str, Keeper] = {}
-        self._closed = False
 
     def keeper(self, root: str) -> Keeper:
         """Who looks after the repository, from now on."""
@@ -78,6 +77,13 @@ class Daemon:
                     turns=self.turns,
                 )
         return keeper
+
+    def _look(self, root: str) -> None:
+        """Somebody's turn has come there; while everything is being closed, nothing is opened for that."""
+        with self._lock:
+            keeper = self._keepers.get(root)
+        if keeper is not None:
+            keeper.look()
 
     @property
     def roots(self) -> tuple[str, ...]:

@@ -76,6 +76,7 @@ class Keeper:
         self._audience = audience
         self._turns = turns
         self._troubles = 0  #: how often in a row the repository could not be opened
+        self._opened: Opened | None = None  #: while the desk is open, for its thread
         self._waiting: dict[str, tuple[str, ...]] = {}  #: by plan: the wait that was told
         voice = Voice(tell=lambda plan, run, event: audience.told(root, plan, run, event), warn=self._warn)
         self._station = Station(open_up, voice, turns=self, listener=self, begun=self._begun, closed=self._closed)
@@ -218,8 +219,9 @@ class Keeper:
 
     def ended(self, plan: str, run: str, state: RunState) -> None:
         self._waiting.pop(plan, None)
+        if self._opened is not None:  # told at the desk itself: not later, when it may have been closed for good
+            self._settle(plan, state, self._opened)
         self._audience.ended(self.root, plan, run, state)
-        self._station.order(lambda _, opened: self._settle(plan, state, opened))
 
     def waits(self, plan: str, run: str, state: RunState, decision: Decision) -> None:
         """Tell it once: a desk comes past what waits whenever there is something else to do."""
@@ -251,6 +253,7 @@ class Keeper:
     def _begun(self, desk: Desk, opened: Opened) -> None:
         """Whatever the daemon was at in this repository is in its hands again."""
         self._troubles = 0
+        self._opened = opened
         for started in opened.left():
             answer = desk.resume(started)
             if isinstance(answer, Declined):
@@ -270,6 +273,7 @@ class Keeper:
             desk.tell(started.plan, e.Halted(by=told))
 
     def _closed(self, wake: datetime | None, trouble: RunplanError | None) -> None:
+        self._opened = None
         if trouble is not None:
             self._troubles += 1
             wake = self._clock.now() + timedelta(minutes=backoff.delay(self._troubles))

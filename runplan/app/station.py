@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Protocol
 
 from runplan.app.desk import Desk
-from runplan.core.errors import RunplanError
+from runplan.core.errors import RunplanError, Unreachable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from runplan.core.events import RunStarted
 
 LOOK_S = 60.0  #: a machine that was asleep has missed its timers
+STOPPING = "the daemon is stopping; ask again"
 
 
 class Opened(Protocol):
@@ -89,11 +90,14 @@ class Station:
         """Let something be done at the desk; the future tells what came of it."""
         future: Future[Any] = Future()
         with self._lock:
+            if self._stopping:
+                future.set_exception(Unreachable(STOPPING))
+                return future
             self._orders.append((do, future))
-            if self._thread is None and not self._stopping:
+            if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="desk", daemon=True)
                 self._thread.start()
-        self._poke()
+            self._poke()
         return future
 
     def look(self) -> None:
@@ -108,8 +112,9 @@ class Station:
         self._poke()
         if thread is not None:
             thread.join()
-        os.close(self._wake_r)
-        os.close(self._wake_w)
+        with self._lock:  # nobody is just about to write there
+            os.close(self._wake_r)
+            os.close(self._wake_w)
 
     def _poke(self) -> None:
         try:
@@ -130,13 +135,16 @@ class Station:
                     wake = self._turn_by_turn(desk, opened)
             except RunplanError as error:
                 trouble = error
-                self._give_up(error)
+            except Exception as error:  # noqa: BLE001 - else nobody would ever open this repository again
+                trouble = Unreachable(f"unexpected {type(error).__name__}: {error}")
+            if trouble is not None:
+                self._give_up(trouble)
             self._closed(wake, trouble)
             with self._lock:  # orders that came while it was being closed open it again
                 if not self._orders or self._stopping:
                     self._thread = None
                     break
-        self._give_up(RunplanError("the daemon is stopping; ask again"))
+        self._give_up(Unreachable(STOPPING))
 
     def _turn_by_turn(self, desk: Desk, opened: Opened) -> datetime | None:
         while True:

@@ -107,7 +107,7 @@ def schedules(project: Project) -> list[ScheduleRow]:
 
 def change_schedule(project: Project, plan: str = "plans/X.md", **fields: str) -> None:
     """Change what is on record of a schedule, while no daemon runs."""
-    assert not daemon_of(project), "the daemon still runs"
+    until(lambda: not daemon_of(project))
     with contextlib.closing(Store(project.path / ".git/runplan")) as store:
         kept = Schedules(store)
         row = kept.get(plan)
