@@ -130,6 +130,9 @@ class _Loop:
                 now = time.time()
                 if abs(now - last) >= look_s - 1:
                     timers.look_again()
+                    if not (state_directory(self._env) / singleton.LOCK).exists():
+                        self._log.warning("ending", words="its state was taken away; another daemon may be there")
+                        self.end()
                     sdnotify.notify(self._env, sdnotify.WATCHDOG)
                     last = now
 
