@@ -78,6 +78,10 @@ class Worktrees(Protocol):
 
     def path(self, name: str) -> Path: ...
 
+    def tip(self, branch: str) -> Oid | None:
+        """The commit a branch of ours holds; None when it is gone, or stands for another ref."""
+        ...
+
     def standing(self, branch: str, base: Oid) -> BranchStanding: ...
 
     def lease(self, name: str, *, branch: str, base: Oid, clean: str, keep: Sequence[str]) -> Path:
@@ -237,6 +241,10 @@ class Dispatches(Protocol):
 
     def read(self, id: str, name: str) -> str | None:
         """The text of a file of the dispatch; None when there is none, or none that could be one of ours."""
+        ...
+
+    def write(self, id: str, name: str, text: str) -> None:
+        """Put a file among those of the dispatch, whatever its agent left in that place."""
         ...
 
     def start(self, launch: Launch) -> None: ...

@@ -213,7 +213,7 @@ class Candidates:
 
     def drop(self, run: str) -> None:
         """Let the candidate go; harmless when it is gone."""
-        self._git.run("update-ref", "-d", candidate_ref(run))
+        self._git.run("update-ref", "--no-deref", "-d", candidate_ref(run))
 
     def bookkeep(
         self,

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runplan.adapters.gittrace import traced_commands
+from runplan.adapters.ownrefs import read_refs
 from runplan.adapters.registry import entries as worktree_entries
-from runplan.adapters.repository import refs_snapshot
 from runplan.adapters.restoring import Restorer
 from runplan.adapters.status import status_of
 from runplan.core.gitfacts import Finding, Identity
@@ -45,6 +45,7 @@ class Guard:
         return {
             "at": time.time_ns(),
             "refs": dict(seen.refs),
+            "symbolic": dict(seen.symbolic),
             "head": seen.head,
             "head_log": self._log("HEAD").stat().st_size if self._log("HEAD").exists() else 0,
             "stashes": list(seen.stashes),
@@ -97,9 +98,11 @@ class Guard:
     # --- looking -------------------------------------------------------------------------------------
 
     def _seen(self) -> Stamp:
-        refs = refs_snapshot(self._common_dir, self._git)
+        found = read_refs(self._common_dir, self._git)
+        refs = found.resolved
         return Stamp(
             refs=refs,
+            symbolic=found.symbolic,
             head=_text(self._common_dir / "HEAD").strip(),
             stashes=tuple(entry.new for entry in read_log(_text(self._log(STASH)))) if STASH in refs else (),
             files=dict(self._files()),
@@ -173,11 +176,14 @@ def _text(path: Path) -> str:
 
 def _stamp(stored: Mapping[str, object]) -> Stamp:
     refs, files, stashes = stored["refs"], stored["files"], stored["stashes"]
+    symbolic = stored.get("symbolic", {})
+    assert isinstance(symbolic, dict)
     assert isinstance(refs, dict)
     assert isinstance(files, dict)
     assert isinstance(stashes, list)
     return Stamp(
         refs=refs,
+        symbolic=symbolic,
         head=str(stored["head"]),
         stashes=tuple(stashes),
         files={path: FileStamp(mode=mode, text=text) for path, (mode, text) in files.items()},

@@ -6,7 +6,7 @@ import re
 import shutil
 from typing import TYPE_CHECKING
 
-from runplan.adapters.repository import refs_snapshot
+from runplan.adapters.ownrefs import read_refs
 from runplan.core.gitfacts import Identity
 from runplan.core.quickclass import dataclass
 
@@ -44,17 +44,20 @@ class Parking:
         """Keep `oid` under the next free number; parking the same thing again gives the same ref."""
         home = f"{PARKED}{_word(slug)}/{_word(phase)}/"
         for _ in range(_TRIES):
-            kept = {
-                ref: held for ref, held in refs_snapshot(self._common_dir, self._git).items() if ref.startswith(home)
-            }
+            seen = read_refs(self._common_dir, self._git)
+            kept = {ref: held for ref, held in seen.plain.items() if ref.startswith(home)}
             if oid in kept.values():
                 return next(ref for ref, held in kept.items() if held == oid)
-            numbers = [int(ref.removeprefix(home)) for ref in kept if ref.removeprefix(home).isdigit()]
+            numbers = [
+                int(ref.removeprefix(home))
+                for ref in (*kept, *seen.symbolic)
+                if ref.startswith(home) and ref.removeprefix(home).isdigit()
+            ]
             ref = f"{home}{max(numbers, default=0) + 1}"
             # An empty old value means "must not exist": of two that park at once, one takes the next number.
-            if self._git.run("update-ref", ref, oid, "", ok=(0, 128)).code == 0:
+            if self._git.run("update-ref", "--no-deref", ref, oid, "", ok=(0, 128)).code == 0:
                 return ref
-        self._git.run("update-ref", ref, oid, "")  # tells what is wrong
+        self._git.run("update-ref", "--no-deref", ref, oid, "")  # tells what is wrong
         return ref
 
     def park_ref(self, oid: Oid, ref: str) -> str:

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, assert_never
 from runplan.adapters.containment import on_target
 from runplan.adapters.dispatch_files import DispatchFiles
 from runplan.adapters.mending import Mender
+from runplan.adapters.ownrefs import drop_symbolic, is_symbolic, own_tip, read_refs
 from runplan.adapters.parking import PARKED, Parking
 from runplan.adapters.registry import Entry, calm, entries, entry_of, linked_to, note_shown, worktrees_locked
-from runplan.adapters.repository import HEADS, refs_snapshot
+from runplan.adapters.repository import HEADS
 from runplan.adapters.status import nested_repository, status_of
 from runplan.adapters.trash import Trash, delete_tree
 from runplan.adapters.treediff import changes
@@ -106,8 +107,10 @@ class Removal:
 
     def ref(self, ref: str) -> Removed | Kept:
         """Take a branch or candidate (a full ref name) away; commits the target does not hold are parked."""
-        tip = self._git.tip(ref)
+        tip = own_tip(self._common_dir, self._git, ref)
         if tip is None:
+            self._let_go(ref)
+            drop_symbolic(self._common_dir, self._git, ref)
             return Removed(what=ref)
         parked = ""
         match safe_to_remove(self._ref_remains(ref, tip)):
@@ -119,15 +122,19 @@ class Removal:
                 pass
             case unreachable:
                 assert_never(unreachable)
+        self._let_go(ref)
+        if self._git.run("update-ref", "--no-deref", "-d", ref, tip, ok=(0, 1, 128)).code != 0:
+            return Kept(what=ref, why="it moved meanwhile")
+        return Removed(what=ref, parked=parked)
+
+    def _let_go(self, ref: str) -> None:
+        """Detach every worktree that stands on the ref, as far as it leads anywhere."""
         for entry in entries(self._common_dir):
             # Ours, or it had been kept; a directory that names another repository is left to whoever made it so.
-            if entry.attached == ref and linked_to(entry.worktree) == entry.directory:
+            if entry.attached == ref and linked_to(entry.worktree) == entry.directory and self._git.tip(ref):
                 if self._root in entry.worktree.parents:
                     calm(entry)
                 self._git.at(entry.worktree).run("checkout", "-q", "--detach")
-        if self._git.run("update-ref", "-d", ref, tip, ok=(0, 1, 128)).code != 0:
-            return Kept(what=ref, why="it moved meanwhile")
-        return Removed(what=ref, parked=parked)
 
     def free(self, refs: Iterable[str]) -> None:
         """Take away locks that dead processes left on refs of ours; a lock that somebody holds open is theirs."""
@@ -141,7 +148,7 @@ class Removal:
         lines = [f"delete {ref} {tip}" for ref, tip in refs.items()]
         entry = entry_of(self._common_dir, worktree)
         if entry is not None:
-            lines = ["option no-deref", f"update worktrees/{entry.directory.name}/HEAD {onto}", *lines]
+            lines = [f"update worktrees/{entry.directory.name}/HEAD {onto}", *lines]
             calm(entry)  # a killed process may have left its lock
             # What lies about there was left by gates, after the work had been taken: nobody's.
             note_shown(entry, onto)
@@ -230,9 +237,10 @@ class Removal:
     def _own_refs(self, prefix: str) -> list[str]:
         # A branch of ours has a plan and a phase after the prefix; without a prefix none can be told from others.
         branches = f"{HEADS}{prefix}"
+        refs = read_refs(self._common_dir, self._git)
         return [
             ref
-            for ref in refs_snapshot(self._common_dir, self._git)
+            for ref in sorted({*refs.resolved, *refs.symbolic})
             if ref.startswith((CANDIDATES, PARKED))
             or (prefix and ref.startswith(branches) and "/" in ref.removeprefix(branches))
         ]
@@ -249,6 +257,10 @@ class Removal:
         return Removed(what=str(path), parked=PARKED if remains.uncommitted else "")
 
     def _gc_ref(self, ref: str, *, dry_run: bool, known: bool) -> Removed | Kept:
+        if is_symbolic(self._common_dir, self._git, ref):
+            if ref.startswith(HEADS) and not known:
+                return Kept(what=ref, why="no run here has made it, so it may be somebody's own")
+            return Removed(what=ref) if dry_run else self.ref(ref)
         tip = self._git.tip(ref)
         if tip is None:
             return Kept(what=ref, why="it is no commit")

@@ -161,12 +161,22 @@ def _some(names: list[str], most: int = 8) -> str:
 
 def refs_snapshot(common_dir: Path, git: Git) -> dict[str, Oid]:
     """Every ref and its object, read from the files; git is asked only where refs are no files."""
+    return resolved_refs(stored_refs(common_dir, git))
+
+
+def stored_refs(common_dir: Path, git: Git) -> dict[str, str]:
+    """Every ref as it is written down: an object, or `ref: ` and the name of another ref."""
     if (common_dir / "reftable").is_dir():
-        lines = git.run("for-each-ref", "--format=%(objectname) %(refname)").out.splitlines()
-        return {os.fsdecode(name): oid.decode() for oid, _, name in (line.partition(b" ") for line in lines)}
+        lines = os.fsdecode(git.run("for-each-ref", "--format=%(objectname) %(refname) %(symref)").out).splitlines()
+        fields = (line.split(" ") for line in lines)
+        return {name: f"ref: {other}" if other else oid for oid, name, other in fields}
     # Loose first, as git does: a ref that is packed in between is then found in the packed file.
     loose = dict(_loose_refs(os.fspath(common_dir)))
-    stored = dict(_packed_refs(common_dir)) | loose
+    return dict(_packed_refs(common_dir)) | loose
+
+
+def resolved_refs(stored: Mapping[str, str]) -> dict[str, Oid]:
+    """The object each ref stands for; one that leads nowhere is left out."""
     resolved = ((name, _resolve(stored, name)) for name in stored)
     return {name: oid for name, oid in sorted(resolved) if oid is not None}
 
@@ -177,6 +187,9 @@ def _loose_refs(top: str) -> Iterator[tuple[str, str]]:
             if file.endswith(".lock"):
                 continue
             path = os.path.join(directory, file)
+            if os.path.islink(path) and os.readlink(path).startswith("refs/"):  # noqa: PTH114, PTH115 - many of them
+                yield path[len(top) + 1 :], f"ref: {os.readlink(path)}"  # noqa: PTH115 - git's oldest symbolic refs
+                continue
             try:
                 content = Path(path).read_bytes().strip()
             except FileNotFoundError:

@@ -6,8 +6,9 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from runplan.adapters.ownrefs import read_refs
 from runplan.adapters.parking import Parking
-from runplan.core.guard import REMOTES, FileStamp, read_log, unspelled
+from runplan.core.guard import REMOTES, SYMBOLIC, FileStamp, read_log, unspelled
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,6 +37,8 @@ class Restorer:
                 return finding  # it tells where the remote is now; putting it back would hide a push
             case "ref":
                 return self._ref(finding)
+            case "symref":
+                return self._symref(finding)
             case "stash":
                 return self._stash(finding)
             case "head":
@@ -66,6 +69,24 @@ class Restorer:
         done = self._git.run("update-ref", "--no-deref", *_NOTE, *words, ok=(0, 1, 128))
         return replace(finding, restored=done.code == 0, parked=parked)
 
+    def _symref(self, finding: Finding) -> Finding:
+        """The ref itself, never what it stands for. Whatever a symbolic ref led to is where it always was."""
+        name, old = finding.name, finding.old
+        if self._stored(name) != finding.new:
+            return finding  # somebody has changed it again
+        if old.startswith(SYMBOLIC):
+            parked = self._park(finding.new, name) if finding.new and not finding.new.startswith(SYMBOLIC) else ""
+            self._git.run("symbolic-ref", *_NOTE, name, old.removeprefix(SYMBOLIC))
+            return replace(finding, restored=True, parked=parked)
+        known = bool(old) and self._git.tip(old) is not None
+        words = [name, old] if known else ["-d", name]
+        done = self._git.run("update-ref", "--no-deref", *_NOTE, *words, ok=(0, 1, 128))
+        return replace(finding, restored=done.code == 0)
+
+    def _stored(self, ref: str) -> str:
+        refs = read_refs(self._common_dir, self._git)
+        return f"{SYMBOLIC}{refs.symbolic[ref]}" if ref in refs.symbolic else refs.resolved.get(ref, "")
+
     def _stash(self, finding: Finding) -> Finding:
         """Drop the agent's entry, and no other, from the stack; or put back the one it dropped."""
         if not finding.new:
@@ -76,7 +97,7 @@ class Restorer:
         if finding.new not in stack:
             return replace(finding, parked=parked)
         if len(stack) == 1:
-            self._git.run("update-ref", "-d", finding.name, finding.new)
+            self._git.run("update-ref", "--no-deref", "-d", finding.name, finding.new)
         else:
             entry = f"{finding.name}@{{{stack.index(finding.new)}}}"
             self._git.run("reflog", "delete", "--updateref", "--rewrite", entry)

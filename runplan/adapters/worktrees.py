@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runplan.adapters.mending import Mender
+from runplan.adapters.ownrefs import drop_symbolic, own_tip
 from runplan.adapters.parking import Parking
 from runplan.adapters.registry import Entry, calm, entries, entry_of, linked_to, note_shown, worktrees_locked
 from runplan.adapters.status import nested_repository, status_of
@@ -53,9 +54,13 @@ class Worktrees:
             raise RefusedEarly(f"{name!r} is no name for a worktree; use letters, digits, dot, dash, underscore")
         return self.root / name
 
+    def tip(self, branch: str) -> Oid | None:
+        """The commit a branch of ours holds; None when it is gone, or stands for another ref."""
+        return own_tip(self._common_dir, self._git, branch)
+
     def standing(self, branch: str, base: Oid) -> BranchStanding:
         """What a branch (a full ref name) holds compared with `base`."""
-        tip = self._git.tip(branch)
+        tip = self.tip(branch)
         if tip is None:
             return Absent()
         if tip == base:
@@ -77,7 +82,8 @@ class Worktrees:
         """
         path = self.path(name)
         with worktrees_locked(self._lock_dir):
-            tip = self._git.tip(branch)
+            drop_symbolic(self._common_dir, self._git, branch)
+            tip = self.tip(branch)
             if tip not in (None, base):
                 raise RefusedEarly(
                     f"the branch {_short(branch)} already holds {tip}; look at it, then: "
@@ -101,7 +107,7 @@ class Worktrees:
         """
         path = self.path(name)
         with worktrees_locked(self._lock_dir):
-            if self._git.tip(branch) is None:
+            if self.tip(branch) is None:
                 raise RefusedEarly(f"the branch {_short(branch)} is gone; start the phase again")
             self._require_free(branch, path)
             entry = self._mender.mended(path, head=branch)

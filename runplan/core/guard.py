@@ -6,6 +6,7 @@ What counts as evidence, and what is done without any, is written down in docs/a
 from __future__ import annotations
 
 import re
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from runplan.core.gitfacts import Finding, Identity
@@ -35,6 +36,7 @@ def is_agent(who: Identity) -> bool:
 
 
 STASH = "refs/stash"
+SYMBOLIC = "ref: "  #: how git writes a ref that stands for another one
 OURS = "refs/runplan/"
 REMOTES = "refs/remotes/"
 #: Tools that change a file, by the names agents give them; whoever only reads is not asked about a change.
@@ -61,6 +63,7 @@ class Stamp:
     head: str  #: what the main checkout's HEAD says
     stashes: tuple[Oid, ...]  #: oldest first
     files: Mapping[str, FileStamp]  #: configuration and hooks, by path below the common directory
+    symbolic: Mapping[str, str] = MappingProxyType({})  #: refs that stand for another one, and for which
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +100,9 @@ def compare(before: Stamp, after: Stamp, evidence: Evidence, *, own: Collection[
         _ref(name, old, new, evidence)
         for name, old, new in moved
         if name not in own and name != STASH and not name.startswith(OURS) and not name.endswith("/HEAD")
+        if before.symbolic.get(name) == after.symbolic.get(name)
     ]
+    found += _symbolic(before, after, evidence, own)
     found += _stashes(before, after, evidence)
     found.append(_head(before, after, evidence))
     found += [_file(path, before.files.get(path), after.files.get(path), evidence) for path in _files(before, after)]
@@ -123,6 +128,31 @@ def _by_reflog(name: str, old: Oid, new: Oid, entries: Sequence[Logged], agents:
         return None  # a copy of what the remote says
     # When somebody has built on it, putting it back would undo their work as well.
     return Finding(kind="ref", name=name, old=old, new=new, by_agent=True, safe=len(agents) == len(entries))
+
+
+def _symbolic(before: Stamp, after: Stamp, evidence: Evidence, own: Collection[str]) -> Iterator[Finding]:
+    """Refs that came to stand for another one, or no longer do: whoever writes to such a ref writes elsewhere."""
+    for name in sorted(before.symbolic.keys() | after.symbolic.keys()):
+        was, now = before.symbolic.get(name, ""), after.symbolic.get(name, "")
+        ours = name in own or name.startswith(OURS) or bool(evidence.prefix and name.startswith(evidence.prefix))
+        if ours and now:
+            # No run makes one and no user needs one here, so it needs no further evidence.
+            old = _last_own(name, now, before, evidence)
+            yield Finding(kind="symref", name=name, old=old, new=f"{SYMBOLIC}{now}", by_agent=True)
+        elif was != now and not ours and not name.endswith("/HEAD"):
+            old = f"{SYMBOLIC}{was}" if was else before.refs.get(name, "")
+            new = f"{SYMBOLIC}{now}" if now else after.refs.get(name, "")
+            by_agent = _names_ref(evidence.tools, name)
+            yield Finding(kind="symref", name=name, old=old, new=new, by_agent=by_agent)
+
+
+def _last_own(name: str, target: str, before: Stamp, evidence: Evidence) -> Oid:
+    """What a ref of ours held itself, last of all: what its log says since, else what it held before."""
+    old = "" if name in before.symbolic else before.refs.get(name, "")
+    entries = evidence.entries(name, old) if old else ()
+    # Git notes, without a word, where a ref led to when it was made symbolic.
+    made = (entry.old for entry in reversed(entries) if not entry.message and entry.new == before.refs.get(target))
+    return next(made, entries[-1].new if entries else old)
 
 
 def _stashes(before: Stamp, after: Stamp, evidence: Evidence) -> Iterator[Finding]:

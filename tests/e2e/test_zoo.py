@@ -50,6 +50,7 @@ class Beast:
     keeps: tuple[str, ...] = field(default=())  #: refs that stay changed, because putting them back would be a lie
 
 
+SHAPE = "--format=%(refname) %(objectname)%(symref)"
 LAND = "\n" + WORK
 ZOO: dict[str, Beast] = {
     # --- processes ---
@@ -103,6 +104,29 @@ ZOO: dict[str, Beast] = {
         does='printf "#!/bin/sh\\nexit 1\\n" >"$main/.git/hooks/pre-commit"' + LAND,
         says="somebody changed the hook hooks/pre-commit",
         keeps=("hooks",),
+    ),
+    "makes its branch stand for the target": Beast(
+        does="git symbolic-ref refs/heads/runplan/x/1 refs/heads/main" + LAND,
+        ends="guard-violated",
+        says="the agent made refs/heads/runplan/x/1 stand for refs/heads/main",
+    ),
+    "makes its branch stand for the target and changes nothing": Beast(
+        does="git symbolic-ref refs/heads/runplan/x/1 refs/heads/main", ends="guard-violated"
+    ),
+    "makes the candidate stand for the target": Beast(
+        does="git symbolic-ref refs/runplan/candidate/$RUNPLAN_RUN refs/heads/main" + LAND,
+        ends="guard-violated",
+        says="stand for refs/heads/main",
+    ),
+    "writes a symbolic candidate by hand": Beast(
+        does='mkdir -p "$main/.git/refs/runplan/candidate"; '
+        'echo "ref: refs/heads/main" >"$main/.git/refs/runplan/candidate/$RUNPLAN_RUN"' + LAND,
+        ends="guard-violated",
+    ),
+    "makes the target stand for another branch": Beast(
+        does="git branch other main; git symbolic-ref refs/heads/main refs/heads/other" + LAND,
+        ends="guard-violated",
+        says="the agent made refs/heads/main stand for refs/heads/other",
     ),
     "stashes": Beast(does="echo x >>README.md; git stash -q" + LAND, ends="guard-violated"),
     "commits as somebody else": Beast(does=WORK + "; git commit -q --amend --no-edit --author='Eve <eve@example.org>'"),
@@ -167,9 +191,7 @@ def standing(project: Project) -> dict[str, str]:
     hooks = sorted(path for path in (git / "hooks").iterdir() if not path.name.endswith(".sample"))
     refs = {
         name: oid
-        for name, oid in (
-            line.split() for line in project.repo.git("for-each-ref", "--format=%(refname) %(objectname)").splitlines()
-        )
+        for name, oid in (line.split(" ", 1) for line in project.repo.git("for-each-ref", SHAPE).splitlines())
         if "runplan" not in name
     }
     return refs | {

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def fail(action: Fail, state: RunState, world: World) -> Iterator[Event]:
     phase = phase_of(state)
     branch = phase.lease.branch if phase.lease else ""
-    tip = world.objects.tip(branch) if branch else None
+    tip = world.worktrees.tip(branch) if branch else None
     tree = phase.work.tree if phase.work else ""
     stuck = _is_stuck(action, phase.read.phase, tree, world)
     yield PhaseFailed(
@@ -51,7 +51,7 @@ def _is_stuck(action: Fail, phase: str, tree: str, world: World) -> bool:
 def clean_up(action: CleanUp, state: RunState, world: World) -> Iterator[Event]:  # noqa: ARG001
     phase = phase_of(state)
     branch = phase.lease.branch if phase.lease else ""
-    tip = world.objects.tip(branch) if branch else None
+    tip = world.worktrees.tip(branch) if branch else None
     kept: tuple[str, ...] = ()
     if phase.landed is not None and phase.lease is not None and phase.work is not None and tip == phase.work.head:
         refs = {branch: tip, world.candidate: world.objects.tip(world.candidate) or ""}

@@ -77,7 +77,7 @@ def _commits(number: int) -> str:
 
 def _put_aside(world: World, branch: str, base: str) -> str:
     """Keep what an earlier attempt left on the branch under a parked ref, and free the name."""
-    tip = world.objects.tip(branch)
+    tip = world.worktrees.tip(branch)
     if tip is None or tip == base:
         return ""
     answer = world.removal.ref(branch)

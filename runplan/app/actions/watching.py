@@ -13,7 +13,7 @@ from runplan.core import returns
 from runplan.core.dispatch import Ending, NeverStarted, Outcome, Return, ReturnStatus, Role, Running, ToolUsed, Usage
 from runplan.core.endings import judge
 from runplan.core.events import DispatchEnded, GuardFound, WorkRefused
-from runplan.core.guard import REMOTES, signing
+from runplan.core.guard import REMOTES, SYMBOLIC, signing
 from runplan.core.reasons import Reason
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def _guard(action: Await | End, role: str, state: RunState, world: World, outcom
     )
     if findings:
         accused = [finding for finding in findings if finding.by_agent]
-        violated = any(finding.name != branch for finding in accused)
+        violated = any(finding.name != branch or finding.kind == "symref" for finding in accused)
         yield GuardFound(violated=violated, lines=tuple(line(finding) for finding in findings))
         if accused and not violated:  # only a verifier's branch is not its own
             told = f"the verifier changed the branch {branch.removeprefix('refs/heads/')}"
@@ -121,6 +121,9 @@ def _guard(action: Await | End, role: str, state: RunState, world: World, outcom
 
 def line(finding: Finding) -> str:
     """One sentence for the report."""
+    if finding.kind == "symref" and finding.new.startswith(SYMBOLIC):
+        who = "the agent" if finding.by_agent else "while the agent ran, somebody"
+        return f"{who} made {finding.name} stand for {finding.new.removeprefix(SYMBOLIC)}"
     who = "the agent changed" if finding.by_agent else "while the agent ran, somebody changed"
     return f"{who} the {finding.kind} {finding.name}"
 

@@ -1,0 +1,66 @@
+"""Reads the refs that runplan makes: it makes no symbolic ones, so one that stands for another ref is not believed."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from runplan.adapters.repository import resolved_refs, stored_refs
+from runplan.core.quickclass import dataclass
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from runplan.adapters.git import Git
+    from runplan.core.gitfacts import Oid
+
+_SYMBOLIC = "ref: "
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refs:
+    """All refs of a repository at one moment."""
+
+    resolved: Mapping[str, Oid]  #: every ref that leads to an object
+    symbolic: Mapping[str, str]  #: those that stand for another ref, and for which
+
+    @property
+    def plain(self) -> dict[str, Oid]:
+        return {name: oid for name, oid in self.resolved.items() if name not in self.symbolic}
+
+
+def read_refs(common_dir: Path, git: Git) -> Refs:
+    """Every ref; costs no process where refs are files."""
+    stored = stored_refs(common_dir, git)
+    symbolic = {
+        name: value.removeprefix(_SYMBOLIC).strip() for name, value in stored.items() if value.startswith(_SYMBOLIC)
+    }
+    return Refs(resolved=resolved_refs(stored), symbolic=symbolic)
+
+
+def is_symbolic(common_dir: Path, git: Git, ref: str) -> bool:
+    """Whether a full ref name stands for another ref; costs no process where refs are files."""
+    if (common_dir / "reftable").is_dir():
+        return git.run("symbolic-ref", "-q", ref, ok=(0, 1, 128)).code == 0
+    path = os.path.join(common_dir, ref)
+    try:
+        if os.path.islink(path):  # noqa: PTH114 - asked for every branch we look at
+            return True
+        with open(path, "rb") as file:
+            return file.read(len(_SYMBOLIC)) == _SYMBOLIC.encode()
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return False
+
+
+def own_tip(common_dir: Path, git: Git, ref: str) -> Oid | None:
+    """The commit a ref of ours holds itself."""
+    return None if is_symbolic(common_dir, git, ref) else git.tip(ref)
+
+
+def drop_symbolic(common_dir: Path, git: Git, ref: str) -> bool:
+    """Take a symbolic ref away where one of ours should be, and nothing of what it stands for."""
+    if not is_symbolic(common_dir, git, ref):
+        return False
+    git.run("update-ref", "--no-deref", "-d", ref)
+    return True
