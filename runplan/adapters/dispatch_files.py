@@ -4,6 +4,9 @@ lock       held by the shim, and by nothing else, for as long as it lives
 shim.json  who the shim is; written before the agent is started
 out.log    what the agent said, capped; err.log likewise
 exit.json  how it ended; the shim's last deed
+
+Agents can write there. No link is followed, nothing there is taken for granted, and an exit counts only with the token
+that its shim was given and nobody else has seen: an agent that kills its shim cannot say in its place how it ended.
 """
 
 from __future__ import annotations
@@ -13,11 +16,13 @@ import json
 import os
 import re
 import stat
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from runplan.adapters.heldlock import is_held
 from runplan.adapters.tally_record import record_of, tally_of, usage_of, usage_record
 from runplan.core.dispatch import Ending, NeverStarted, Outcome, Running, Spent, ToolUsed
+from runplan.core.keys import KINDS
+from runplan.core.quickclass import dataclass
 from runplan.core.tally import Tally
 
 if TYPE_CHECKING:
@@ -43,14 +48,38 @@ def directory_name(dispatch: str) -> str:
 #: The most a file that an agent can write may hold to be read whole; its exit holds the end of its message, too.
 LARGEST = 8 * 1024 * 1024
 LARGEST_EXIT = 64 * 1024 * 1024
+LARGEST_LOG = 64 * 1024 * 1024
 UNSYNCED = "unsynced"
+
+#: What a record that somebody else wrote makes of whoever reads it.
+_MISREAD = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seal:
+    """By what an exit is known to be the shim's: it tells the token there, of which only the hash is known before."""
+
+    token: str
+    hash: str
+
+    @classmethod
+    def new(cls) -> Seal:
+        token = os.urandom(16).hex()
+        return cls(token=token, hash=_hash(token))
+
+
+def _hash(token: str) -> str:
+    import hashlib  # dear, and nobody but a runner needs it
+
+    return hashlib.sha256(token.encode()).hexdigest()
 
 
 class DispatchFiles:
-    """The directory of one dispatch."""
+    """The directory of one dispatch; whoever started it knows its seal."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, seal: Seal | None = None) -> None:
         self.directory = directory
+        self._seal = seal
         self.lock = directory / "lock"
         self.shim = directory / "shim.json"
         self.out = directory / "out.log"
@@ -66,9 +95,20 @@ class DispatchFiles:
         """The same for somebody who knows that no shim holds the lock."""
         if outcome := self._outcome():
             return outcome
-        if self.shim.exists():
-            return Outcome(ending=Ending.LOST, code=None, signal=None, message="")
+        if os.path.lexists(self.shim) or os.path.lexists(self.exit):
+            return Outcome(ending=Ending.LOST, code=None, signal=None, message="", tally=self._told())
         return NeverStarted()
+
+    def _told(self) -> Tally:
+        """What an agent that was lost had used, by the log of what it said; whatever else it said counts no more."""
+        reader = self._shim_record().get("reader")
+        said = read_plain_bytes(self.out, largest=LARGEST_LOG)
+        if reader not in KINDS or not said:
+            return Tally()
+        from runplan.adapters.shim_output import told_in  # with the readers, which hardly anybody needs
+
+        told = told_in(said, str(reader))
+        return Tally(session=told.session, model=told.model, version=told.version, usage=told.usage)
 
     def locked(self) -> bool:
         """Tell whether somebody holds the lock."""
@@ -76,13 +116,19 @@ class DispatchFiles:
 
     def shim_identity(self) -> str | None:
         """The identity of the shim's process, once it has written it."""
-        with contextlib.suppress(FileNotFoundError, ValueError):
-            return str(json.loads(self.shim.read_bytes())["identity"])
-        return None
+        told = self._shim_record().get("identity")
+        return told if isinstance(told, str) else None
 
-    def write_shim(self, identity: str) -> None:
-        """Say who the shim is."""
-        _publish(self.shim, {"identity": identity}, sync=False)
+    def _shim_record(self) -> dict[str, object]:
+        with contextlib.suppress(*_MISREAD):
+            record = json.loads(read_plain(self.shim) or "{}")
+            return record if isinstance(record, dict) else {}
+        return {}
+
+    def write_shim(self, identity: str, *, reader: str = "") -> None:
+        """Say who the shim is, and by what its last word will be known."""
+        seal = {"seal": self._seal.hash} if self._seal else {}
+        _publish(self.shim, {"identity": identity, "reader": reader, **seal}, sync=False)
 
     def write_exit(self, outcome: Outcome) -> None:
         """Say how the dispatch ended; on the disk before it returns."""
@@ -102,35 +148,55 @@ class DispatchFiles:
             "error": outcome.error,
             "ended_at": outcome.ended_at,
             "seconds": round(outcome.seconds, 3),
+            "token": self._seal.token if self._seal else "",
         }
         _publish(self.exit, record, sync=True)
 
     def _outcome(self) -> Outcome | None:
         text = read_plain(self.exit, largest=LARGEST_EXIT)
-        if text is None:
-            return None
-        record = json.loads(text)
-        tools = tuple(ToolUsed(tool=tool, path=path) for tool, path in record["tools"])
-        spent = tuple(Spent(usage=usage_of(usage), total=True) for usage in record["usage"])
-        return Outcome(
-            ending=Ending(record["ending"]),
-            code=record["code"],
-            signal=record["signal"],
-            message=record["message"],
-            events=tools + spent,
-            events_left_out=record["tools_left_out"],
-            output_bytes=record["output_bytes"],
-            leftovers=record["leftovers"],
-            # An earlier version's shim, which may still be at work, writes none of these.
-            tally=tally_of(record["tally"]) if "tally" in record else Tally(),
-            error=record.get("error", ""),
-            ended_at=record.get("ended_at", 0.0),
-            seconds=record.get("seconds", 0.0),
-        )
+        with contextlib.suppress(*_MISREAD):
+            record = json.loads(text or "")
+            return _outcome_of(record) if self._sealed(record) else None
+        return None
+
+    def _sealed(self, record: Mapping[str, object]) -> bool:
+        """Whether the shim wrote it, by what we know or else by the hash that it told before it started anybody."""
+        token = record.get("token")
+        if self._seal is not None:
+            return token == self._seal.token
+        told = self._shim_record().get("seal")
+        # A machine that lost its power may have lost that file, and an earlier version's shim told none.
+        return told is None or (isinstance(token, str) and _hash(token) == told)
+
+
+def _outcome_of(record: Mapping[str, Any]) -> Outcome:
+    tools = tuple(ToolUsed(tool=tool, path=path) for tool, path in record["tools"])
+    spent = tuple(Spent(usage=usage_of(usage), total=True) for usage in record["usage"])
+    return Outcome(
+        ending=Ending(record["ending"]),
+        code=None if record["code"] is None else int(record["code"]),
+        signal=None if record["signal"] is None else int(record["signal"]),
+        message=str(record["message"]),
+        events=tools + spent,
+        events_left_out=int(record["tools_left_out"]),
+        output_bytes=int(record["output_bytes"]),
+        leftovers=int(record["leftovers"]),
+        # An earlier version's shim, which may still be at work, writes none of these.
+        tally=tally_of(record["tally"]) if "tally" in record else Tally(),
+        error=str(record.get("error", "")),
+        ended_at=float(record.get("ended_at", 0.0)),
+        seconds=float(record.get("seconds", 0.0)),
+    )
 
 
 def read_plain(path: Path, *, largest: int = LARGEST) -> str | None:
     """A plain file's text. A pipe would hang us, a device would fill us, a link would lead us astray."""
+    found = read_plain_bytes(path, largest=largest)
+    return None if found is None else found.decode("utf-8", "replace")
+
+
+def read_plain_bytes(path: Path, *, largest: int = LARGEST) -> bytes | None:
+    """The same as it is."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
     except OSError:
@@ -140,7 +206,7 @@ def read_plain(path: Path, *, largest: int = LARGEST) -> str | None:
         if not stat.S_ISREG(found.st_mode) or found.st_size > largest:
             return None
         with open(descriptor, "rb", closefd=False) as file:
-            return file.read().decode("utf-8", "replace")
+            return file.read(largest)
     finally:
         os.close(descriptor)
 
@@ -150,16 +216,21 @@ def _publish(path: Path, record: Mapping[str, object], *, sync: bool) -> None:
 
 
 def publish(path: Path, content: bytes, *, sync: bool) -> None:
-    """Write the file whole or not at all."""
-    draft = f"{path}.new"
-    with open(draft, "wb") as file:
+    """Write the file whole or not at all; no link is followed, and what else stands in its place is put aside."""
+    mark = os.urandom(8).hex()  # nobody can have put anything there before us
+    draft = f"{path}.{mark}.new"
+    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644), "wb") as file:
         file.write(content)
         if sync:
             file.flush()
             os.fsync(file.fileno())
     if not sync:
         _note(path)
-    os.replace(draft, path)
+    try:
+        os.replace(draft, path)
+    except IsADirectoryError:
+        path.rename(f"{path}.{mark}.aside")
+        os.replace(draft, path)
 
 
 def _note(path: Path) -> None:

@@ -16,7 +16,7 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from runplan.adapters import processes
-from runplan.adapters.dispatch_files import DispatchFiles, directory_name, publish, read_plain
+from runplan.adapters.dispatch_files import DispatchFiles, Seal, directory_name, publish, read_plain
 from runplan.core.dispatch import NeverStarted, Running
 from runplan.core.errors import Unreachable
 
@@ -58,6 +58,7 @@ class Dispatches:
         self._spawner: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
         self._made: set[str] = set()  #: dispatches whose directory is there
+        self._seals: dict[str, Seal] = {}  #: of the dispatches that were started here
         self._shims: dict[str, int] = {}  #: pids of the shims that were started here, to wait for
 
     def __enter__(self) -> Dispatches:
@@ -80,7 +81,8 @@ class Dispatches:
         """The directory of the dispatch; made when there is none."""
         path = self._directory / directory_name(dispatch)
         if dispatch not in self._made:
-            path.mkdir(parents=True, exist_ok=True)
+            with contextlib.suppress(FileExistsError):  # what its agent made of it tells nothing, and stops nobody
+                path.mkdir(parents=True, exist_ok=True)
             self._made.add(dispatch)
         return path
 
@@ -88,15 +90,21 @@ class Dispatches:
         """The text of one of its files. Agents can write there, so only a plain file of bounded size is read."""
         return read_plain(self.directory(dispatch) / name)
 
+    def write(self, dispatch: str, name: str, text: str) -> None:
+        """Put a file among them, in the place of whatever an agent left there; no link of its is followed."""
+        publish(self.directory(dispatch) / name, text.encode("utf-8", "surrogateescape"), sync=False)
+
     # --- starting -----------------------------------------------------------------------------------
 
     def start(self, launch: Launch) -> None:
         """Start the process under a shim and return as soon as that runs; an id is started once."""
-        files = DispatchFiles(self.directory(launch.id))
+        seal = self._seals[launch.id] = self._seals.get(launch.id) or Seal.new()
+        files = DispatchFiles(self.directory(launch.id), seal=seal)
         for name, content in launch.files:
             publish(files.directory / name, content.encode("utf-8", "surrogateescape"), sync=True)
         asked = asdict(replace(launch, files=()))
-        text = json.dumps({"launch": asked, "directory": str(files.directory)}).encode()
+        sealed = {"token": seal.token, "hash": seal.hash}
+        text = json.dumps({"launch": asked, "directory": str(files.directory), "seal": sealed}).encode()
         for _ in range(2):
             lock = _take_lock(files, launch.id)
             try:
@@ -225,13 +233,13 @@ class Dispatches:
         return processes.living(identity) if identity else None
 
     def _files(self, dispatch: str) -> DispatchFiles:
-        return DispatchFiles(self._directory / directory_name(dispatch))
+        return DispatchFiles(self._directory / directory_name(dispatch), seal=self._seals.get(dispatch))
 
 
 def _take_lock(files: DispatchFiles, dispatch: str) -> int:
     from filelock import lock_descriptor  # 60 ms, and only those who start something need it
 
-    descriptor = os.open(files.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    descriptor = os.open(files.lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
     for _ in range(LOCK_TRIES):
         # On a descriptor of our own, because it is handed over: FileLock would unlock it when it is dropped.
         if lock_descriptor(descriptor, blocking=False):

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from runplan.adapters import processes
 from runplan.adapters.lifesigns import signs_of
 from runplan.adapters.processtable import MARK
-from runplan.adapters.shim_output import Intake
+from runplan.adapters.shim_output import Intake, reader_of
 from runplan.core.dispatch import Ending, Outcome
 from runplan.core.gauge import must_hand_over
 from runplan.core.sandbox import is_wrapped
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from runplan.adapters.dispatch_files import DispatchFiles
     from runplan.adapters.lifesigns import Signs
     from runplan.adapters.processtable import Process
-    from runplan.adapters.shim_output import Reader
     from runplan.core.dispatch import AgentEvent, Launch
 
 CHUNK = 256 * 1024
@@ -48,7 +47,7 @@ LONGEST_SLEEP_S = 86_400.0
 def supervise(launch: Launch, files: DispatchFiles, *, me: str, subreaper: bool) -> None:
     """Start the process, see it through, and write how it ended; `me` is the identity of this process."""
     with _Signals() as signals:
-        files.write_shim(me)
+        files.write_shim(me, reader=launch.reader)
         read, rest = reader_of(launch.reader), rest_of(launch.reader, files)
         secrets = secret_values(launch.env)
         intake = Intake(out=files.out, err=files.err, cap=launch.log_cap, read=read, rest=rest, secrets=secrets)
@@ -94,23 +93,11 @@ def _pipe() -> tuple[int, int]:
     return read_end, write_end
 
 
-def reader_of(name: str) -> Reader:
-    """How the output of this kind of agent is read."""
-    if not name:
-        return _tells_nothing
-    reader: Reader = importlib.import_module(f"runplan.adapters.agents.{name}").read
-    return reader
-
-
 def rest_of(name: str, files: DispatchFiles) -> Callable[[], tuple[AgentEvent, ...]]:
     """What this kind of agent tells elsewhere than in its output, asked when it has ended."""
     module = importlib.import_module(f"runplan.adapters.agents.{name}") if name else None
     finish = getattr(module, "finish", None)
     return (lambda: finish(files.directory)) if finish else tuple
-
-
-def _tells_nothing(line: bytes) -> tuple[AgentEvent, ...]:  # noqa: ARG001
-    return ()
 
 
 class _Signals:
@@ -231,8 +218,10 @@ class _Supervision:
             self._judge_silence(now)
 
     def _over(self) -> Ending | None:
-        """Whether it has used what it may use, by what it has told so far."""
+        """Whether it has used what it may use, by what it has told so far; work that is finished is not cut off."""
         tally = self._intake.harvest.tally
+        if tally.finished is not None and tally.finished.ok:
+            return None
         used = tally.usage.input_tokens + tally.usage.output_tokens
         if (0 < self._launch.tokens <= used) or (0 < self._launch.usd <= tally.usage.usd):
             return Ending.BUDGET

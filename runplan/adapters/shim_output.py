@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,18 @@ ERROR_TAIL = 4 * 1024
 MISREAD = (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 
 
+def reader_of(name: str) -> Reader:
+    """How the output of this kind of agent is read."""
+    if not name:
+        return _tells_nothing
+    reader: Reader = importlib.import_module(f"runplan.adapters.agents.{name}").read
+    return reader
+
+
+def _tells_nothing(line: bytes) -> tuple[AgentEvent, ...]:  # noqa: ARG001
+    return ()
+
+
 class CappedLog:
     """A log file of at most `cap` bytes: the head as it comes, the tail when it is closed, a line between them.
 
@@ -37,7 +50,7 @@ class CappedLog:
     """
 
     def __init__(self, path: Path, *, cap: int, secrets: Collection[str] = ()) -> None:
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
         self._tail_size = min(LOG_TAIL, cap // 2)
         self._room = cap - self._tail_size
         self._secrets = secrets
@@ -163,6 +176,14 @@ class Harvest:
     @property
     def tally(self) -> Tally:
         return self._folding.tally
+
+
+def told_in(log: bytes, reader: str) -> Tally:
+    """What an agent had told, by the log of its output."""
+    harvest = Harvest(reader_of(reader))
+    for line in log.split(b"\n"):
+        harvest.take(line[:LONGEST_LINE])
+    return harvest.tally
 
 
 def without_secrets(event: AgentEvent, secrets: Collection[str]) -> AgentEvent:

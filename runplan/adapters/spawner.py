@@ -18,8 +18,9 @@ import sys
 from pathlib import Path
 
 from runplan.adapters import processes
-from runplan.adapters.dispatch_files import DispatchFiles
-from runplan.adapters.shim import reader_of, supervise
+from runplan.adapters.dispatch_files import DispatchFiles, Seal
+from runplan.adapters.shim import supervise
+from runplan.adapters.shim_output import reader_of
 from runplan.core.dispatch import Launch
 
 #: A request is the length of its text, with the lock's descriptor; then the text. The answer is the shim's pid.
@@ -71,7 +72,8 @@ def _wait_for_request(runner: socket.socket, taken: int) -> None:
     with contextlib.suppress(OSError):  # nor does a spawner
         os.write(taken, f"{launch.reader}\n".encode())
     os.close(taken)
-    _become_shim(launch, Path(request["directory"]), me, subreaper=subreaper)
+    files = DispatchFiles(Path(request["directory"]), seal=Seal(**request["seal"]))
+    _become_shim(launch, files, me, subreaper=subreaper)
 
 
 def _receive(runner: socket.socket) -> bytes:
@@ -92,10 +94,10 @@ def _exactly(runner: socket.socket, size: int) -> bytes:
     return text
 
 
-def _become_shim(launch: Launch, directory: Path, me: str, *, subreaper: bool) -> None:
+def _become_shim(launch: Launch, files: DispatchFiles, me: str, *, subreaper: bool) -> None:
     code = 1
     try:
-        supervise(launch, DispatchFiles(directory), me=me, subreaper=subreaper)
+        supervise(launch, files, me=me, subreaper=subreaper)
         code = 0
     finally:
         if code:

@@ -44,7 +44,8 @@ READS: dict[str, frozenset[str]] = {
     "Candidates": frozenset({"commits", "changes", "code_key", "marked"}),
     "Lander": frozenset({"ref", "prepare"}),
     "Guard": frozenset({"stamp", "compare", "checkout"}),
-    "Dispatches": frozenset({"directory", "read", "standing"}),  # a directory is made, and made again
+    # A directory or a note there is made, and made again.
+    "Dispatches": frozenset({"directory", "read", "standing", "write"}),
     "Agents": frozenset({"command", "launch", "profile", "redacted", "version"}),
     "Log": frozenset({"bind", "error", "info", "warning"}),  # nothing is read from it again
     "Claims": frozenset({"me", "landing_lock"}),

@@ -48,6 +48,6 @@ def hand_over(action: HandOver, state: RunState, world: World) -> Iterator[Event
         commit=head,
     )
     text = note(standing)
-    (world.dispatches.directory(phase.ended.id) / "handoff.md").write_text(text, encoding="utf-8")
+    world.dispatches.write(phase.ended.id, "handoff.md", text)
     tree = world.objects.commit(head).tree
     yield HandedOver(number=number, head=head, tree=tree, note=text, why=action.why)

@@ -118,9 +118,9 @@ def _agent(action: Start, phase: PhaseRun, world: World, id: str, path: Path, se
     directory = world.dispatches.directory(id)
     prompt = directory / "prompt.md"
     asked = _prompt(action, phase, world, path)
-    prompt.write_text(asked, encoding="utf-8", errors="surrogateescape")
+    world.dispatches.write(id, prompt.name, asked)
     # Whoever is interrupted has not come to write a return of its own.
-    (directory / "return.json").write_text(IN_PROGRESS, encoding="utf-8")
+    world.dispatches.write(id, "return.json", IN_PROGRESS)
     argv, env, reader = world.agents.launch(
         sent.agent,
         dispatch=id,
