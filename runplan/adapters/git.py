@@ -26,9 +26,11 @@ if TYPE_CHECKING:
     from runplan.core.gitfacts import Commit, Oid
 
 #: Loose objects reach the disk before anything is recorded as done; no hook, no editor, no prompt, no gc.
+#: An agent can configure programs for git to run, also in its worktree: what we ask of git there runs none.
 SETTINGS = (
     "core.fsync=committed,loose-object",
     "core.hooksPath=/dev/null",
+    "core.fsmonitor=false",
     "core.quotePath=false",
     "advice.detachedHead=false",
     "submodule.recurse=false",
@@ -138,6 +140,16 @@ class Git:
 
     def object(self, name: str) -> Stored | None:
         """The object `name` stands for (`refs/heads/main`, `<commit>:path`, an id), or None; asked of git each time."""
+        asked = self._ask(name)
+        if asked is None:
+            return None
+        oid, kind, length = asked
+        assert self._reader is not None
+        assert self._reader.stdout is not None
+        return Stored(oid=oid, kind=kind, content=self._reader.stdout.read(length + 1)[:-1])
+
+    def _ask(self, name: str) -> tuple[Oid, str, int] | None:
+        """Id, kind and length of an object; its content and a line end are then to be read."""
         if "\n" in name:
             return None
         if self._reader is None or self._reader.poll() is not None:
@@ -152,8 +164,24 @@ class Git:
         words = head.split()
         if len(words) != 3 or not words[2].isdigit():
             return None
-        content = self._reader.stdout.read(int(words[2]) + 1)[:-1]
-        return Stored(oid=words[0].decode(), kind=words[1].decode(), content=content)
+        return words[0].decode(), words[1].decode(), int(words[2])
+
+    def beginning(self, oid: Oid, size: int) -> bytes:
+        """The first bytes of a file's content by its id, however large it is; nothing when there is no such file."""
+        asked = self._ask(oid)
+        if asked is None:
+            return b""
+        _, kind, length = asked
+        assert self._reader is not None
+        assert self._reader.stdout is not None
+        content = self._reader.stdout.read(min(size, length))
+        rest = length + 1 - len(content)
+        while rest:
+            passed = len(self._reader.stdout.read(min(rest, _CHUNK)))
+            if not passed:
+                raise GitFailed(f"git cat-file ended unexpectedly in {self.cwd}")
+            rest -= passed
+        return content if kind == "blob" else b""
 
     def known(self, name: str) -> Stored | None:
         """What a full id, or a path in the commit with that id, stands for: it stays what it is, so it is kept."""

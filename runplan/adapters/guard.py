@@ -5,17 +5,30 @@ from __future__ import annotations
 import os
 import stat
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runplan.adapters.gittrace import traced_commands
 from runplan.adapters.ownrefs import read_refs
-from runplan.adapters.registry import entries as worktree_entries
-from runplan.adapters.restoring import Restorer
+from runplan.adapters.registry import SHOWN, entries as worktree_entries
+from runplan.adapters.restoring import PARKED_FILES, Restorer
 from runplan.adapters.status import status_of
 from runplan.core.gitfacts import Finding, Identity
 from runplan.core.gitwords import git_commands
-from runplan.core.guard import AGENT, STASH, Evidence, FileStamp, Logged, Stamp, compare, read_log, since, written_files
+from runplan.core.guard import (
+    AGENT,
+    STASH,
+    Evidence,
+    FileStamp,
+    Logged,
+    Stamp,
+    compare,
+    read_log,
+    since,
+    unspelled,
+    written_files,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -28,6 +41,7 @@ if TYPE_CHECKING:
 FILES = ("config", "config.worktree", "info/attributes", "info/exclude")
 TICK_NS = 20_000_000  #: by how much the kernel's clock for files may be behind
 LARGEST = 1024 * 1024  #: bytes of a hook that are kept to be put back
+UNKEPT = "\0"  #: stands for what is larger, or is no file
 
 
 class Guard:
@@ -41,9 +55,11 @@ class Guard:
 
     def stamp(self) -> dict[str, object]:
         """What the main repository looks like now, fit for JSON; runs no process."""
-        seen = self._seen()
+        ours = self._ours()
+        seen = self._seen(ours)
         return {
             "at": time.time_ns(),
+            "ours": ours,
             "refs": dict(seen.refs),
             "symbolic": dict(seen.symbolic),
             "head": seen.head,
@@ -77,14 +93,14 @@ class Guard:
             agent=agent,
             prefix=self._prefix,
         )
-        found = compare(old, self._seen(), evidence, own=own)
+        found = compare(old, self._seen(_names(before.get("ours", []))), evidence, own=own)
         ran = traced_commands(trace, [self._root]) if trace is not None else ()
         return found + tuple(self._written(tools, _number(before["at"]))) + tuple(_commanded(ran))
 
     def restore(self, findings: Sequence[Finding]) -> tuple[Finding, ...]:
         """Put back what the agent changed and nobody built upon, keep every value that would be lost."""
         restorer = Restorer(self._git, self._common_dir)
-        return tuple(restorer.restore(finding) for finding in findings)
+        return tuple(self._put_away(finding) if _unkept(finding) else restorer.restore(finding) for finding in findings)
 
     def checkout(self, *, since: Path) -> tuple[str, ...]:
         """The paths of the main checkout that differ from its HEAD and are younger than the file `since`."""
@@ -95,9 +111,24 @@ class Guard:
         moment = since.stat().st_mtime_ns
         return tuple(sorted(path for path in paths if _changed_at(self._root / path) >= moment))
 
+    def _put_away(self, finding: Finding) -> Finding:
+        """Move what git would obey, or stumble over, to where it does not look; none was there that we had not made."""
+        aside = self._common_dir / PARKED_FILES / f"{finding.name.replace('/', '-')}.{time.time_ns()}"
+        aside.parent.mkdir(parents=True, exist_ok=True)
+        (self._common_dir / finding.name).rename(aside)
+        return replace(finding, restored=True, parked=str(aside))
+
     # --- looking -------------------------------------------------------------------------------------
 
-    def _seen(self) -> Stamp:
+    def _ours(self) -> list[str]:
+        """The worktrees that are a run's, by their names in git's list; an agent can make one look like another's."""
+        return [
+            entry.directory.name
+            for entry in worktree_entries(self._common_dir)
+            if (self._prefix and entry.head.startswith(self._prefix)) or (entry.directory / SHOWN).exists()
+        ]
+
+    def _seen(self, ours: Sequence[str]) -> Stamp:
         found = read_refs(self._common_dir, self._git)
         refs = found.resolved
         return Stamp(
@@ -105,7 +136,7 @@ class Guard:
             symbolic=found.symbolic,
             head=_text(self._common_dir / "HEAD").strip(),
             stashes=tuple(entry.new for entry in read_log(_text(self._log(STASH)))) if STASH in refs else (),
-            files=dict(self._files()),
+            files=dict(self._files()) | dict(self._own_config(ours)),
         )
 
     def _files(self) -> Iterator[tuple[str, FileStamp]]:
@@ -115,6 +146,15 @@ class Guard:
             path = self._common_dir / name
             if path.is_file() and path.stat().st_size <= LARGEST:
                 yield name, FileStamp(text=_text(path), mode=stat.S_IMODE(path.stat().st_mode))
+
+    def _own_config(self, ours: Sequence[str]) -> Iterator[tuple[str, FileStamp]]:
+        """What git obeys in worktrees of ours besides; whatever is there but no file of some size is seen as well."""
+        for name in (f"worktrees/{worktree}/config.worktree" for worktree in ours):
+            path = self._common_dir / name
+            if os.path.lexists(path):
+                plain = path.is_file() and path.stat().st_size <= LARGEST
+                mode = stat.S_IMODE((path.stat() if plain else path.lstat()).st_mode)
+                yield name, FileStamp(text=_text(path) if plain else UNKEPT, mode=mode)
 
     def _log(self, ref: str) -> Path:
         return self._common_dir / "logs" / ref
@@ -145,6 +185,11 @@ class Guard:
                 continue
             if _changed_at(path) >= moment - TICK_NS:
                 yield Finding(kind="file", name=str(path.relative_to(self._root)), old="", new="", by_agent=True)
+
+
+def _unkept(finding: Finding) -> bool:
+    kept = unspelled(finding.new) if finding.kind == "config" else None
+    return kept is not None and kept.text == UNKEPT
 
 
 def _commanded(ran: Sequence[ToolUsed]) -> Iterator[Finding]:
@@ -188,6 +233,11 @@ def _stamp(stored: Mapping[str, object]) -> Stamp:
         stashes=tuple(stashes),
         files={path: FileStamp(mode=mode, text=text) for path, (mode, text) in files.items()},
     )
+
+
+def _names(value: object) -> list[str]:
+    assert isinstance(value, list)
+    return value
 
 
 def _number(value: object) -> int:

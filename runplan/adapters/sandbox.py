@@ -22,7 +22,9 @@ _STORES = ("objects", "lfs")
 #: Read-only among it: packs hold the history of everybody, `info` names further stores.
 _STORES_KEPT = ("objects/pack", "objects/info")
 #: By these files git knows a worktree and its repository.
-_LINKS = ("commondir", "gitdir", "config.worktree", "locked")
+_LINKS = ("commondir", "gitdir", "locked")
+#: What git obeys in a worktree, where `extensions.worktreeConfig` is set: it names programs that git runs.
+_CONFIG = "config.worktree"
 #: The records of a dispatch that are not the agent's to write.
 _RECORDS = ("guard.json", "lock", "shim.json", "out.log", "err.log", "prompt.md")
 #: Whoever may speak to these can have anything written anywhere.
@@ -79,7 +81,8 @@ def _room(
     if task.writes:
         writable += [worktree, entry, *_branch_places(entry, common)]
         writable += [common / name for name in _STORES if (common / name).is_dir()]
-    kept = [worktree / ".git", *(entry / name for name in _LINKS), *(common / name for name in _STORES_KEPT)]
+    kept = [worktree / ".git", _there(entry / _CONFIG), *(entry / name for name in _LINKS)]
+    kept += [common / name for name in _STORES_KEPT]
     kept += [task.directory / name for name in _RECORDS]
     seen = [task.root, common, worktree, *_programs(argv, caller)]
     runtime = caller.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}"
@@ -124,6 +127,13 @@ def _made(places: Iterable[Path]) -> list[Path]:
             place.mkdir(parents=True, exist_ok=True)
         found.append(place)
     return found
+
+
+def _there(file: Path) -> Path:
+    """The file, an empty one made where there is none: what is not there cannot be kept from being made."""
+    if not os.path.lexists(file):
+        file.touch()
+    return file
 
 
 def _programs(argv: tuple[str, ...], caller: Mapping[str, str]) -> Iterable[Path]:

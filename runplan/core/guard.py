@@ -180,7 +180,8 @@ def _files(before: Stamp, after: Stamp) -> list[str]:
 
 def _file(path: str, old: FileStamp | None, new: FileStamp | None, evidence: Evidence) -> Finding:
     kind = "hook" if path.startswith("hooks/") else "config"
-    by_agent = any(
+    # Nobody else works in a worktree of ours, so what git obeys there needs no further evidence.
+    by_agent = path.startswith("worktrees/") or any(
         tool.path.endswith(f"/{path}") if _WRITES.search(tool.tool) else _writes_to(tool, f".git/{path}")
         for tool in evidence.tools
     )

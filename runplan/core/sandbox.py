@@ -34,19 +34,19 @@ def wrapped(argv: tuple[str, ...], room: Room, *, bwrap: str, cwd: str, root: bo
     """The same call inside the room; `root` when it is made by root."""
     # For others it would only keep a program from making a sandbox of its own inside.
     kernel = (word for path in _KERNEL if root for word in ("--ro-bind-try", path, path))
-    own = [top for top in PRIVATE if top not in ("/dev", "/proc")]
-    emptied = (word for folder in (*own, *room.emptied) for word in ("--tmpfs", folder))
-    closed = (word for path in room.closed for word in ("--ro-bind", "/dev/null", path))
-    return (bwrap, *_BASE, *_SYSTEM, *kernel, *emptied, *closed, *_binds(room), "--chdir", cwd, "--", *argv)
+    emptied = (word for top in PRIVATE if top not in ("/dev", "/proc") for word in ("--tmpfs", top))
+    return (bwrap, *_BASE, *_SYSTEM, *kernel, *emptied, *_mounts(room), "--chdir", cwd, "--", *argv)
 
 
-def _binds(room: Room) -> Iterable[str]:
+def _mounts(room: Room) -> Iterable[str]:
     """Outer folders first, so that what is said of an inner one holds."""
-    ways = dict.fromkeys(room.seen, "--ro-bind-try")
-    ways |= dict.fromkeys(room.writable, "--bind")
-    ways |= dict.fromkeys(room.kept, "--ro-bind-try")
+    ways: dict[str, tuple[str, ...]] = {path: ("--ro-bind-try", path, path) for path in room.seen}
+    ways |= {path: ("--tmpfs", path) for path in room.emptied}
+    ways |= {path: ("--bind", path, path) for path in room.writable}
+    ways |= {path: ("--ro-bind-try", path, path) for path in room.kept}
+    ways |= {path: ("--ro-bind", "/dev/null", path) for path in room.closed}
     for path in sorted(ways, key=lambda one: (one.count("/"), one)):
-        yield from (ways[path], path, path)
+        yield from ways[path]
 
 
 def is_wrapped(argv: tuple[str, ...]) -> bool:

@@ -108,6 +108,12 @@ TRESPASSES = {
     "take it away": 'rm -rf "$(dirname "$RUNPLAN_RETURN")"',
     "write the journal": "echo x >>{root}/.git/runplan/journal.db",
     "write another's file in /tmp": "echo x >>{outside}; false",
+    "lead its exit astray": 'ln -s {home}/.profile "$(dirname "$RUNPLAN_RETURN")/exit.json.new"; false',
+    "stand in its way": 'mkdir "$(dirname "$RUNPLAN_RETURN")/exit.json"; false',
+    "configure its worktree": 'echo x >"$(git rev-parse --absolute-git-dir)/config.worktree"',
+    "do so by git": "git config --worktree core.fsmonitor evil",
+    "move that file away": 'mv "$(git rev-parse --absolute-git-dir)/config.worktree" elsewhere',
+    "reach the desktop": "test -e {runtime}/bus",
     "mount": "mount -o remount,rw,bind /",
     "see the processes of others": "kill -0 {pid}",
     "write into the kernel": "cat /proc/sys/kernel/core_pattern >/proc/sys/kernel/core_pattern",
@@ -122,11 +128,16 @@ def test_an_agent_that_reaches_out_fails_to_and_its_work_still_lands(
     outside.write_text("mine\n")
     (shut_in.home / ".profile").write_text("mine\n")
     shut_in.repo.git("branch", "other")
-    word = trespass.format(root=shut_in.path, home=shut_in.home, outside=outside, pid=os.getpid())
+    shut_in.repo.git("config", "extensions.worktreeConfig", "true")
+    runtime = shut_in.home / "run"
+    runtime.mkdir(mode=0o700)
+    (runtime / "bus").write_text("")
+    places = {"root": shut_in.path, "home": shut_in.home, "outside": outside, "runtime": runtime}
+    word = trespass.format(**places, pid=os.getpid())
     implement(shut_in, f"( {word} ) && echo TRESPASSED\ngit checkout -q -- . ; echo 1 >1.txt\n")
     before = state(shut_in)
 
-    ran = shut_in.start("1", "auto")
+    ran = shut_in.start("1", "auto", XDG_RUNTIME_DIR=str(runtime))
 
     assert ran.code == 0, ran.err
     log = (shut_in.path / ".git/runplan/dispatch").glob("*/out.log")
@@ -134,6 +145,14 @@ def test_an_agent_that_reaches_out_fails_to_and_its_work_still_lands(
     assert state(shut_in) == before
     assert outside.read_text() == "mine\n"
     assert shut_in.landed() == ["1"]
+
+
+def test_what_an_agent_says_and_returns_is_known_although_it_spoils_its_records(shut_in: Project) -> None:
+    implement(shut_in, 'rm -rf "$(dirname "$RUNPLAN_RETURN")"/*; echo BLOCKER: no way\n')
+
+    ran = shut_in.start("1", "auto")
+
+    assert ran.last == "runplan: failed: blocked", ran.err
 
 
 def test_an_agent_that_removes_its_worktree_spoils_its_own_work_only(shut_in: Project) -> None:

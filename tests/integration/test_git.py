@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
@@ -128,3 +129,26 @@ def test_a_command_gets_its_input_and_gives_both_outputs_whole(repo: Repo) -> No
         repo.git("config", "alias.both", "!head -c 200000 /dev/zero >&2; echo out; exit 3")
         ran = git.run("both", ok=(3,))
         assert (ran.code, ran.text, len(ran.err)) == (3, "out", 200_000)
+
+
+def test_no_program_that_is_configured_in_a_worktree_runs_when_we_ask_git_there(repo: Repo, tmp_path: Path) -> None:
+    """What an agent writes into its worktree's own configuration is obeyed by git, but for what we say first."""
+    ran, program = tmp_path / "ran", tmp_path / "program"
+    program.write_text(f"#!/bin/sh\necho x >>{ran}\n")
+    program.chmod(0o755)
+    for name in ("core.fsmonitor", "core.pager", "core.editor", "diff.external"):
+        repo.git("config", name, str(program))
+    hooks = tmp_path / "hooks"
+    hooks.mkdir()
+    for hook in ("post-checkout", "pre-commit", "post-index-change", "reference-transaction"):
+        (hooks / hook).symlink_to(program)
+    repo.git("config", "core.hooksPath", str(hooks))
+    repo.write("new.txt", "new\n")
+    ran.unlink(missing_ok=True)
+    with closing(repo.adapter()) as git:
+        git.run("status", "--porcelain=v2")
+        git.run("add", "new.txt")
+        git.run("commit", "-q", "-m", "New")
+        git.run("checkout", "-q", "--detach")
+        git.run("diff-tree", "-r", "HEAD~1", "HEAD")
+    assert not ran.exists()

@@ -338,6 +338,39 @@ def test_an_agent_that_says_it_changed_the_configuration_is_accused(watch: Watch
     assert (watch.user.path / found.parked).read_bytes() == new
 
 
+@pytest.mark.parametrize("hides", [False, True], ids=["on its branch", "elsewhere since"])
+def test_what_an_agent_has_git_obey_in_its_worktree_is_its_doing_and_taken_away(watch: Watch, hides: bool) -> None:
+    watch.user.git("worktree", "add", "-q", "--detach", str(watch.user.path.parent / "users"))
+    own, users = (watch.user.path / ".git/worktrees" / name / "config.worktree" for name in ("run", "users"))
+    own.write_text("[core]\n\tfsmonitor = /tmp/evil\n")
+    users.write_text("[core]\n\tbare = false\n")
+    if hides:
+        watch.agent.git("checkout", "-q", "--detach")
+    (found,) = watch.undone()
+    assert (found.kind, found.name, found.by_agent) == ("config", "worktrees/run/config.worktree", True)
+    assert found.restored
+    assert not own.exists()
+    assert users.exists()
+
+
+@pytest.mark.parametrize("made", ["large", "link", "folder"])
+def test_nothing_that_stands_for_such_a_file_is_overlooked(watch: Watch, made: str) -> None:
+    own = watch.user.path / ".git/worktrees/run/config.worktree"
+    elsewhere = watch.user.path.parent / "elsewhere"
+    elsewhere.write_text("[core]\n\tfsmonitor = /tmp/evil\n")
+    match made:
+        case "large":
+            own.write_text("#\n" * 1024 * 1024)
+        case "link":
+            own.symlink_to(elsewhere)
+        case _:
+            own.mkdir()
+    (found,) = watch.undone()
+    assert (found.name, found.by_agent, found.restored) == ("worktrees/run/config.worktree", True, True)
+    assert not os.path.lexists(own)
+    assert elsewhere.exists()
+
+
 def test_git_itself_tells_on_an_agent_that_says_nothing(watch: Watch, tmp_path: Path) -> None:
     trace = tmp_path / "git.trace"
     silent = Repo(path=watch.agent.path, env=watch.agent.env | trace_environment(trace))

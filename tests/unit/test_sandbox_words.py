@@ -33,9 +33,9 @@ def test_the_call_stands_at_the_end_as_it_was() -> None:
 def test_outer_folders_come_first() -> None:
     assert mounts(words()) == [
         ("--ro-bind", "/"),
-        ("--ro-bind", "/run/docker.sock"),
         ("--bind", "/d"),
         ("--ro-bind-try", "/d/guard.json"),
+        ("--ro-bind", "/run/docker.sock"),
         ("--ro-bind-try", "/tmp/home"),
         ("--bind", "/w/tree"),
         ("--bind", "/g/.git/objects"),
@@ -55,7 +55,17 @@ def test_folders_of_its_own_are_made_before_anything_is_shown_in_them() -> None:
     emptied = [told[at + 1] for at, word in enumerate(told) if word == "--tmpfs"]
 
     assert emptied == ["/tmp", "/var/tmp", "/run/user/7"]
-    assert max(at for at, word in enumerate(told) if word == "--tmpfs") < told.index("/tmp/home")
+    assert told.index("/var/tmp") < told.index("/tmp/home")
+
+
+def test_what_is_emptied_or_closed_inside_of_what_is_seen_or_writable_stays_so() -> None:
+    told = words(
+        Room(writable=("/run",), seen=("/tmp/home",), emptied=("/tmp/home/run",), closed=("/run/docker.sock",))
+    )
+
+    assert told.index("/tmp/home") < told.index("/tmp/home/run")
+    assert told[told.index("/tmp/home/run") - 1] == "--tmpfs"
+    assert told.index("/run") < told.index("/run/docker.sock")
 
 
 @pytest.mark.parametrize("root", [True, False])
