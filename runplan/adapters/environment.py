@@ -34,6 +34,9 @@ NEVER = frozenset(
     )
 )
 
+#: What tells git and runplan where they are and what to obey: set by us, and passed on from nobody.
+OURS = ("GIT_", "RUNPLAN_")
+
 AGENT_NAME = "runplan agent"
 AGENT_EMAIL = "agent@runplan.invalid"
 
@@ -50,7 +53,7 @@ AGENT_GIT = {
 
 def agent_environment(caller: Mapping[str, str], *, keep: Sequence[str], settings: Mapping[str, str]) -> dict[str, str]:
     """What an agent sees of the caller's environment, `keep` and `settings` added, and its identity for git."""
-    allowed = ALLOWED.union(keep) - NEVER
+    allowed = ALLOWED.union(name for name in keep if not name.startswith(OURS)) - NEVER
     passed = {name: value for name, value in caller.items() if name in allowed or name.startswith(ALLOWED_PREFIXES)}
     return {**passed, **settings, **AGENT_GIT}
 

@@ -272,6 +272,7 @@ AGENT_KEYS: tuple[Key, ...] = (
         name="env",
         shape=Shape.LIST,
         default=(),
+        rule=values.all_passed_on,
         why="names of further environment variables it is given",
     ),
     Key(section="agents.*", name="model", default="", rule=values.not_empty, why="the model it is asked to use"),

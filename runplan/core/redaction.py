@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from runplan.core.secrets import LONGEST, LONGEST_TOKEN, REDACTED, byte_spans, redacted_bytes
+from runplan.core.secrets import LONGEST, LONGEST_CLAIMS, LONGEST_TOKEN, REDACTED, byte_spans, redacted_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 _BLANKS = (b"\n", b" ", b"\t")
 
 #: A word as long as this is no token, so that an endless line does not wait for its end.
-_LONGEST_WORD = 2 * LONGEST_TOKEN
+_LONGEST_WORD = LONGEST_CLAIMS + 3 * LONGEST_TOKEN
 
 #: Blanks may stand in these: a name and its token are near each other, a key goes on to its last line.
 _NAME, _NAME_SPAN = b":_authToken", 64

@@ -18,6 +18,7 @@ REDACTED = "[redacted]"
 #: No secret of a known form is longer; a token is at most this long.
 LONGEST = 16 * 1024
 LONGEST_TOKEN = 512
+LONGEST_CLAIMS = 4 * LONGEST_TOKEN  #: what stands in the middle of a signed one
 SHORTEST_VALUE = 8
 
 _FILES = re.compile(
@@ -31,12 +32,14 @@ _FILES = re.compile(
     r")$",
     re.IGNORECASE,
 )
+_USUAL = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-~"
 _VARIABLE = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD)S?$", re.IGNORECASE)
 
 _GAP = r"(?:\\{1,4}[nr]|\s){0,8}+"  # line ends, also as JSON writes them
 _KEY_LINES = rf"(?:{_GAP}[A-Za-z0-9+/=]{{16,80}}+){{0,150}}+"
 _KEY_END = rf"(?:{_GAP}(?:[A-Za-z0-9+/=]{{1,15}}{_GAP})?-----END [A-Z ]{{0,60}}-----)?"
 _WORD = rf"[A-Za-z0-9_-]{{%d,{LONGEST_TOKEN}}}"
+_LONG_WORD = rf"[A-Za-z0-9_-]{{10,{LONGEST_CLAIMS}}}"
 
 #: How a secret begins, and how it goes on. `(?<!…)` looks back over the beginning: inside of a word it is none.
 _FORMS = (
@@ -47,6 +50,30 @@ _FORMS = (
     ("github_pat_", rf"(?<!\w.{{11}})\w{{40,{LONGEST_TOKEN}}}"),
     ("xox", r"(?<!\w.{3})[abprs]-" + _WORD % 20),
     ("sk-", r"(?<!\w.{3})" + _WORD % 32),
+    ("AIza", r"(?<!\w.{4})[A-Za-z0-9_-]{35}(?![\w-])"),
+    ("glpat-", r"(?<!\w.{6})" + _WORD % 20),
+    ("npm_", r"(?<!\w.{4})[A-Za-z0-9]{36}\b"),
+    ("hf_", r"(?<!\w.{3})[A-Za-z0-9]{30,64}\b"),
+    *((f"{kind}_live_", rf"(?<!\w.{{8}})[A-Za-z0-9]{{20,{LONGEST_TOKEN}}}") for kind in ("sk", "rk")),
+    ("pypi-", r"(?<!\w.{5})AgE" + _WORD % 32),
+)
+#: Taken out of what is written down, but no reason to refuse work: tests and documents are full of them.
+_EXAMPLES = (("eyJ", rf"(?<!\w.{{3}}){_WORD % 10}\.eyJ{_LONG_WORD}\.{_WORD % 20}"),)
+
+#: What each of them is called, in the same order.
+_KINDS = (
+    "a private key",
+    "an npm token",
+    *["an AWS key"] * 2,
+    *["a GitHub token"] * 6,
+    "a Slack token",
+    "an API key",
+    "a Google key",
+    "a GitLab token",
+    "an npm token",
+    "a Hugging Face token",
+    *["a Stripe key"] * 2,
+    "a PyPI token",
 )
 
 
@@ -57,14 +84,34 @@ def named_like_secret(path: str) -> bool:
 
 def holds_secret(text: str) -> bool:
     """Whether the text holds a key or a token of a known form."""
-    return bool(_spans(text, _forms(())))
+    return bool(_spans(text, _known()))
+
+
+def secrets_in(text: str) -> dict[str, str]:
+    """Every key and token of a known form in the text, each with a name for its kind."""
+    return {
+        match.group(): kind
+        for (begin, pattern), kind in zip(_known(), _KINDS, strict=True)
+        if begin in text
+        for match in pattern.finditer(text)
+    }
 
 
 def secret_values(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """The values of the variables whose names say that they are secret, also as JSON writes them."""
+    """The values of the variables whose names say that they are secret, also as JSON and addresses write them."""
     values = [value for name, value in environment.items() if _VARIABLE.search(name) and len(value) >= SHORTEST_VALUE]
     written = (json.dumps(value, ensure_ascii=plain)[1:-1] for value in values for plain in (True, False))
-    return tuple(dict.fromkeys((*values, *written)))
+    told = tuple(dict.fromkeys((*values, *written)))
+    slashed = (value.replace("/", r"\/") for value in told)
+    forms = [(plain, form) for plain in ("", "/") for form in ("%%%02X", "%%%02x")]
+    quoted = [_quoted(value, plain, form) for value in values for plain, form in forms]
+    return tuple(dict.fromkeys((*told, *slashed, *quoted, *(value.replace("%20", "+") for value in quoted))))
+
+
+def _quoted(value: str, plain: str, form: str) -> str:
+    """The value as a part of an address; `plain` are the characters that may stand there besides the usual ones."""
+    usual = frozenset((_USUAL + plain).encode())
+    return "".join(chr(byte) if byte in usual else form % byte for byte in value.encode(errors="surrogateescape"))
 
 
 def redacted(text: str, values: Collection[str] = ()) -> str:
@@ -84,10 +131,15 @@ def byte_spans(data: bytes, values: Collection[str] = ()) -> list[tuple[int, int
     return _spans(data, _byte_forms(tuple(values)))
 
 
+@functools.lru_cache(maxsize=1)
+def _known() -> tuple[tuple[str, re.Pattern[str]], ...]:
+    return tuple((begin, re.compile(re.escape(begin) + rest, re.ASCII)) for begin, rest in _FORMS)
+
+
 @functools.lru_cache(maxsize=8)
 def _forms(values: tuple[str, ...]) -> tuple[tuple[str, re.Pattern[str]], ...]:
-    known = ((begin, re.compile(re.escape(begin) + rest, re.ASCII)) for begin, rest in _FORMS)
-    return (*((value, re.compile(re.escape(value))) for value in values), *known)
+    examples = ((begin, re.compile(re.escape(begin) + rest, re.ASCII)) for begin, rest in _EXAMPLES)
+    return (*((value, re.compile(re.escape(value))) for value in values), *_known(), *examples)
 
 
 @functools.lru_cache(maxsize=8)

@@ -148,6 +148,12 @@ def all_absolute(values: tuple[str, ...]) -> str:
     return f"paths begin with / or ~/, not {loose!r}" if loose else ""
 
 
+def all_passed_on(values: tuple[str, ...]) -> str:
+    """Names of variables that may be handed to an agent."""
+    ours = next((value for value in values if value.startswith(("GIT_", "RUNPLAN_"))), "")
+    return f"{ours} is never passed on: what begins with GIT_ or RUNPLAN_ is set by runplan itself" if ours else ""
+
+
 def all_of(words: tuple[str, ...]) -> Callable[[tuple[str, ...]], str]:
     """Lists of these words only."""
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from runplan.adapters.environment import agent_environment, task_environment
+from runplan.core.config import Layer, settle
 from runplan.core.dispatch import Role
+from runplan.core.errors import SettingsError
 
 GIT = {
     "GIT_AUTHOR_NAME": "runplan agent",
@@ -42,6 +44,14 @@ def test_names_to_keep_are_added_but_never_the_keys_to_the_forge() -> None:
     made = agent_environment(caller, keep=("ANTHROPIC_API_KEY", "GH_TOKEN", "SSH_AUTH_SOCK", "ABSENT"), settings={})
 
     assert made == GIT | {"ANTHROPIC_API_KEY": "k"}
+
+
+def test_what_git_and_runplan_obey_is_never_passed_on_and_refused_where_it_is_asked_for() -> None:
+    for name in ("GIT_SSH_COMMAND", "GIT_CONFIG_PARAMETERS", "GIT_DIR", "RUNPLAN_RUN_LANDING", "RUNPLAN_DISPATCH"):
+        assert agent_environment({name: "x"}, keep=(name,), settings={}) == GIT
+        table = {"kind": "command", "argv": ["x"], "env": ["PAGER", name]}
+        with pytest.raises(SettingsError, match=f"{name} is never passed on: what begins with GIT_ or RUNPLAN_ is"):
+            settle([Layer(origin="runplan.toml", values={"agents": {"mine": table}})])
 
 
 def test_settings_go_over_the_caller_but_not_over_the_identity() -> None:

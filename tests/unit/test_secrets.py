@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import time
 from itertools import pairwise
+from urllib.parse import quote, quote_plus
 
 import pytest
 from hypothesis import given, strategies as st
 
 from runplan.core.redaction import Redactor
-from runplan.core.secrets import REDACTED, holds_secret, redacted, redacted_bytes, secret_values
+from runplan.core.secrets import REDACTED, holds_secret, redacted, redacted_bytes, secret_values, secrets_in
 
 KEY = "-----BEGIN RSA PRIVATE KEY-----\n" + "MIIEpAIBAAKCAQEA7bq9+/x0\n" * 25 + "short==\n-----END RSA PRIVATE KEY-----"
 TOKENS = {
@@ -23,10 +24,18 @@ TOKENS = {
     "aws": "AKIAIOSFODNN7EXAMPLE",
     "npm": "//registry.example/:_authToken=npm_0123456789",
     "npm, with blanks": ":_authToken = npm_0123456789",
+    "npm, alone": "npm_" + "a1B2c3" * 6,
+    "google": "AIzaSy" + "A1b2-C3_d" * 3 + "123456",
+    "gitlab": "glpat-abcdefghij1234567890",
+    "hugging face": "hf_" + "abcDEF12" * 4 + "xy",
+    "stripe": "sk_live_" + "a1B2c3D4" * 3,
+    "stripe, restricted": "rk_live_" + "a1B2c3D4" * 3,
+    "pypi": "pypi-AgEIcHlwaS5vcmc" + "abc-DEF_1" * 6,
     "private key": KEY,
     "private key in JSON": json.dumps(KEY)[1:-1],
     "private key without an end": KEY[:200],
 }
+SIGNED = ".".join(("eyJhbGciOiJIUzI1NiJ9", "eyJzdWIiOiIxMjM0NTY3ODkwIn0" + "a1_" * 400, "sIgn-atu_re" * 4))
 VALUES = ("hunter2-hunter2", "a pass phrase", 'with "quotes"\nand lines')
 
 
@@ -50,6 +59,23 @@ def test_tokens_of_known_forms_are_taken_out(token: str) -> None:
         "-----BEGIN PUBLIC KEY-----\nMIIEpAIBAAKCAQEA7bq9\n-----END PUBLIC KEY-----",
         "//registry.example/:_authToken=${NPM_TOKEN}",
         "sk-short",
+        "AIza" + "a" * 20,
+        "AIza" + "a" * 60,
+        "xAIza" + "a" * 35,
+        "glpat-short",
+        "npm_config_registry_and_other_names_of_npm",
+        "npm_lifecycle_event",
+        "my_npm_" + "a" * 36,
+        "hf_hub_download_and_many_more_functions_of_it",
+        "half_" + "a" * 40,
+        "task_live_" + "a" * 40,
+        "sk_live_stream",
+        "sk_test_" + "a" * 30,
+        "pypi-" + "a" * 60,
+        "pypi-attestations-and-other-packages-of-a-long-name",
+        "eyJhbGciOiJIUzI1NiJ9",
+        "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0",
+        "keyJournal.eyJournal.of-a-class-with-a-long-name",
         "d41d8cd98f00b204e9800998ecf8427e41d8cd98",
         "",
         "\udcff and ä",
@@ -58,6 +84,39 @@ def test_tokens_of_known_forms_are_taken_out(token: str) -> None:
 def test_what_only_resembles_a_token_is_left_alone(text: str) -> None:
     assert redacted(text) == text
     assert redacted_bytes(text.encode(errors="surrogateescape")) == text.encode(errors="surrogateescape")
+
+
+def test_a_signed_token_is_taken_out_and_does_not_keep_work_from_landing() -> None:
+    """Tests and documents hold such tokens as examples."""
+    assert redacted(f"Authorization: Bearer {SIGNED}, so") == "Authorization: Bearer [redacted], so"
+    assert not holds_secret(SIGNED)
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000])
+def test_a_long_one_is_taken_out_wherever_the_stream_is_cut(size: int) -> None:
+    redactor = Redactor()
+    line = f"a {SIGNED} b\n".encode()
+
+    told = b"".join(redactor.feed(line[at : at + size]) for at in range(0, len(line), size)) + redactor.finish()
+
+    assert told == b"a [redacted] b\n"
+
+
+def test_values_are_known_as_addresses_and_other_writers_of_json_write_them() -> None:
+    value = 'p@ss"w/ör d+1'
+
+    values = secret_values({"MY_SECRET": value})
+
+    for way in (quote(value), quote(value, safe=""), quote_plus(value), quote(value, safe="").lower()):
+        assert redacted(f"https://u:{way}@h/", values) == "https://u:[redacted]@h/"
+    assert redacted(json.dumps(value).replace("/", r"\/"), values) == '"[redacted]"'
+    assert secret_values({"MY_SECRET": "plain-Value_1"}) == ("plain-Value_1",)
+
+
+@pytest.mark.parametrize("name", ["google", "gitlab", "hugging face", "stripe", "pypi"])
+def test_every_kind_of_token_has_a_name(name: str) -> None:
+    (kind,) = secrets_in(f"x = {TOKENS[name]}").values()
+    assert name in kind.lower()
 
 
 def test_what_follows_a_private_key_is_left_alone() -> None:
@@ -77,7 +136,9 @@ def test_the_values_of_variables_that_sound_secret_are_known_also_as_json_writes
 
     values = secret_values(environment)
 
-    assert {"k" * 8, 'say "ä"!', r"say \"\u00e4\"!", r"say \"ä\"!", "s3cr3t-s3cr3t", "one;two;three"} == set(values)
+    written = {"k" * 8, 'say "ä"!', r"say \"\u00e4\"!", r"say \"ä\"!", "s3cr3t-s3cr3t", "one;two;three"}
+    assert written <= set(values)
+    assert not any("%" not in value and "+" not in value for value in set(values) - written)
 
 
 def test_values_are_taken_out_whole_when_one_is_part_of_another() -> None:
