@@ -70,6 +70,10 @@ class Objects(Protocol):
 
     def blob(self, commit: Oid, path: str) -> bytes | None: ...
 
+    def beginning(self, oid: Oid, size: int) -> bytes:
+        """The first bytes of a file's content; nothing when there is no such file."""
+        ...
+
     def commit(self, oid: Oid) -> Commit: ...
 
 
@@ -247,10 +251,6 @@ class Dispatches(Protocol):
         """Put a file among those of the dispatch, whatever its agent left in that place."""
         ...
 
-    def write(self, id: str, name: str, text: str) -> None:
-        """Put a file among those of the dispatch, whatever its agent left in that place."""
-        ...
-
     def start(self, launch: Launch) -> None: ...
 
     def standing(self, id: str) -> DispatchStanding: ...
@@ -276,6 +276,7 @@ class Agents(Protocol):
         cycle: int,
         directory: Path,
         worktree: Path,
+        usd: float,
     ) -> tuple[tuple[str, ...], dict[str, str], str]:
         """argv, environment, and the reader of its output."""
         ...

@@ -216,9 +216,9 @@ class Git:
     def update_refs(self, *orders: str) -> None:
         """Carry out the orders of `update-ref --stdin`, all of them or none; costs no process but the first time."""
         if self._updater is None or self._updater.poll() is not None:
-            # A ref of ours that stands for another one was made so by somebody else: it is never followed.
-            self._updater = self.start("update-ref", "--no-deref", "--stdin")
-        asked = ("start", *orders, "prepare", "commit")
+            self._updater = self.start("update-ref", "--stdin")
+        # A ref of ours that stands for another one was made so by somebody else: it is never followed.
+        asked = ("start", *(line for order in orders for line in ("option no-deref", order)), "prepare", "commit")
         expected = [b"start: ok\n", b"prepare: ok\n", b"commit: ok\n"]
         updater, self._updater = self._updater, None  # one that has refused or died is not asked again
         assert updater.stdin is not None

@@ -13,7 +13,7 @@ from runplan.core import testfiles
 from runplan.core.globs import covers, literal, matches
 from runplan.core.quickclass import dataclass
 from runplan.core.reasons import Reason
-from runplan.core.secrets import holds_secret, named_like_secret
+from runplan.core.secrets import holds_secret, named_like_secret, redacted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -56,7 +56,7 @@ class Tampering:
         return Reason.OUT_OF_SCOPE if self.kind is TamperKind.OUT_OF_SCOPE else Reason.TAMPERED
 
     def __str__(self) -> str:
-        return f"{self.path}: {self.detail}"
+        return f"{redacted(self.path)}: {self.detail}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +136,7 @@ def unwanted(
             continue
         if file.size > LARGEST_UNTRACKED:
             found.append(_found(TamperKind.TOO_LARGE, file.path, f"{file.size} bytes, untracked and over 5 MB"))
-        if named_like_secret(file.path) or holds_secret((texts or {}).get(file.path, "")):
+        if named_like_secret(file.path) or holds_secret(file.path) or holds_secret((texts or {}).get(file.path, "")):
             found.append(_found(TamperKind.SECRET, file.path, "looks like a secret"))
     return tuple(found)
 

@@ -38,8 +38,8 @@ EFFECTS: dict[str, frozenset[str]] = {
 READS: dict[str, frozenset[str]] = {
     "Clock": frozenset({"now", "sleep_until"}),
     "Store": frozenset({"events", "newest", "facts", "since", "baseline"}),
-    "Objects": frozenset({"tip", "blob", "commit"}),
-    "Worktrees": frozenset({"path", "standing", "intact", "head", "state"}),
+    "Objects": frozenset({"tip", "blob", "beginning", "commit"}),
+    "Worktrees": frozenset({"tip", "path", "standing", "intact", "head", "state"}),
     "Removal": frozenset(),
     "Candidates": frozenset({"commits", "changes", "code_key", "marked"}),
     "Lander": frozenset({"ref", "prepare"}),

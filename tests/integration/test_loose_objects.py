@@ -90,3 +90,14 @@ def test_what_cannot_be_written_is_told(tmp_path: Path) -> None:
     (repo.path / ".git/objects" / oid[:2]).symlink_to(tmp_path / "nowhere" / "at-all")
     with pytest.raises(Unreachable, match="nothing was landed"):
         write(repo, b"new\n")
+
+
+def test_the_beginning_of_an_object_is_read_and_the_rest_passed_over(tmp_path: Path) -> None:
+    repo = make_repo(tmp_path / "r")
+    with repo.adapter() as git:
+        large = git.run("hash-object", "-w", "--stdin", stdin=b"begin" + b"x" * 300_000).text
+        small = git.run("hash-object", "-w", "--stdin", stdin=b"small").text
+        assert git.beginning(large, 5) == b"begin"
+        assert git.beginning(small, 100) == b"small"
+        assert git.beginning("0" * 40, 100) == git.beginning(repo.head(), 100) == b""
+        assert git.tip("refs/heads/main") == repo.head(), "what comes next is answered by itself"

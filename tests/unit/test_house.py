@@ -146,6 +146,7 @@ REMOVERS = {
         "runplan.adapters.removal",
         "runplan.adapters.candidate",  # its own anchor: what it held is on the branch, or landed
         "runplan.adapters.restoring",  # an agent's ref, parked before
+        "runplan.adapters.ownrefs",  # a symbolic ref, which holds nothing itself
         "runplan.adapters.agents.script_player",  # a program of its own
     },
     r"""f["']delete \{\w+\} \{""": {"runplan.adapters.removal", "runplan.adapters.remotemarks"},

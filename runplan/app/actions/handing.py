@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from runplan.app.actions.doing import phase_of
+from runplan.app.actions.leftovers import commit_leftovers
 from runplan.app.actions.watching import return_text
-from runplan.app.actions.work import without_copies
-from runplan.core import returns, tamper
+from runplan.core import returns
 from runplan.core.dispatch import Outcome, Return
-from runplan.core.events import HandedOver
-from runplan.core.guard import AGENT
+from runplan.core.events import HandedOver, WorkRefused
 from runplan.core.handoff import Standing, note
 
 if TYPE_CHECKING:
@@ -24,16 +23,12 @@ if TYPE_CHECKING:
 
 def hand_over(action: HandOver, state: RunState, world: World) -> Iterator[Event]:
     phase = phase_of(state)
-    assert phase.lease is not None
     assert phase.ended is not None
     number = len(phase.handovers) + 1
-    path = world.worktrees.path(phase.lease.worktree)
-    left = without_copies(world.worktrees.state(path), world.settings.run.copy)
-    rest = [*left.changed, *(file.path for file in left.untracked if not tamper.is_lifecycle(file.path))]
-    head = left.head
-    if rest:
-        message = f"wip: {world.slug} phase {phase.read.phase} hand-over {number}\n"
-        head = world.worktrees.commit_leftovers(path, rest, message=message, identity=AGENT, when=world.git_date())
+    head = commit_leftovers(phase, world, message=f"wip: {world.slug} phase {phase.read.phase} hand-over {number}\n")
+    if isinstance(head, WorkRefused):
+        yield head
+        return
     outcome = world.dispatches.standing(phase.ended.id)
     message = outcome.message if isinstance(outcome, Outcome) else ""
     told = returns.parse_return(return_text(world, phase.ended.id), message)

@@ -1,0 +1,89 @@
+"""Commits what an agent left lying about, by name, onto its own branch and nowhere else; or says why not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from runplan.core import tamper
+from runplan.core.events import WorkRefused
+from runplan.core.guard import AGENT
+from runplan.core.reasons import Reason
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from runplan.app.world import World
+    from runplan.core.events import Leased
+    from runplan.core.gitfacts import WorktreeState
+    from runplan.core.run import PhaseRun
+
+NAMED = 8  #: paths named in one sentence
+BEGINNING = 8192  #: bytes of a new file that are looked at
+
+
+def commit_leftovers(phase: PhaseRun, world: World, *, message: str) -> str | WorkRefused:
+    """The commit on the branch that holds everything; nothing is committed where anything is amiss."""
+    assert phase.lease is not None
+    path = world.worktrees.path(phase.lease.worktree)
+    if not path.is_dir():  # somebody took it away; what the agent has committed is on its branch
+        world.worktrees.attach(phase.lease.worktree, branch=phase.lease.branch, clean="", keep=())
+    left = without_copies(world.worktrees.state(path), world.settings.run.copy)
+    refusal = _elsewhere(phase.lease, world, left) or _nested(left) or _unwanted(phase, world, path, left)
+    if refusal is not None:
+        return refusal
+    rest = [*left.changed, *(file.path for file in left.untracked if not tamper.is_lifecycle(file.path))]
+    if not rest:
+        return left.head
+    return world.worktrees.commit_leftovers(path, rest, message=message, identity=AGENT, when=world.git_date())
+
+
+def without_copies(left: WorktreeState, copies: tuple[str, ...]) -> WorktreeState:
+    """The state without the files of run.copy, which we put there ourselves."""
+    return replace(left, untracked=tuple(file for file in left.untracked if file.path not in copies))
+
+
+def _elsewhere(lease: Leased, world: World, left: WorktreeState) -> WorkRefused | None:
+    if left.branch != lease.branch:
+        where = (left.branch or f"the detached commit {left.head[:12]}").removeprefix("refs/heads/")
+        return WorkRefused(reason=Reason.GUARD_VIOLATED, detail=f"the agent left its worktree on {where}")
+    if world.worktrees.tip(lease.branch) is None:
+        told = f"the branch {lease.branch.removeprefix('refs/heads/')} is gone, or stands for another ref"
+        return WorkRefused(reason=Reason.GUARD_VIOLATED, detail=told)
+    return None
+
+
+def _nested(left: WorktreeState) -> WorkRefused | None:
+    nested = [file.path for file in left.untracked if file.path.endswith("/")]
+    return WorkRefused(reason=Reason.TAMPERED, detail=f"{nested[0]} is a git repository of its own") if nested else None
+
+
+def _unwanted(phase: PhaseRun, world: World, path: Path, left: WorktreeState) -> WorkRefused | None:
+    found = tamper.unwanted(left.untracked, permit_of(phase, world), texts=_beginnings(path, left))
+    return refusal_of(found)
+
+
+def _beginnings(path: Path, left: WorktreeState) -> dict[str, str]:
+    """The first lines of every file that would be added: secrets stand there."""
+    texts = {}
+    for file in left.untracked:
+        place = path / file.path
+        if place.is_file() and not place.is_symlink():
+            with place.open("rb") as stream:
+                texts[file.path] = stream.read(BEGINNING).decode("utf-8", "replace")
+    return texts
+
+
+def permit_of(phase: PhaseRun, world: World) -> tamper.Permit:
+    own = (world.plan, world.report, "runplan.toml", "config/runplan.toml")
+    return tamper.Permit(text=phase.read.text, touches=phase.read.touches, bookkeeping=own)
+
+
+def refusal_of(found: tuple[tamper.Tampering, ...]) -> WorkRefused | None:
+    """What was found as one refusal, the first few by name; None when nothing was."""
+    if not found:
+        return None
+    scope = all(one.reason is Reason.OUT_OF_SCOPE for one in found)
+    named = "; ".join(str(one) for one in found[:NAMED])
+    more = f"; and {len(found) - NAMED} more" if len(found) > NAMED else ""
+    return WorkRefused(reason=Reason.OUT_OF_SCOPE if scope else Reason.TAMPERED, detail=named + more)
