@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from runplan.core.decide import decide
 from runplan.core.eventtext import Recorded, from_json, name_of, to_json
+from runplan.core.plain import plainly
 from runplan.core.rows import RunRow
 from runplan.core.run import RunState, apply
 from runplan.core.times import iso
@@ -45,6 +46,7 @@ class Journal:
         """Record facts that belong together; they are durable when this returns."""
         at = iso(self._clock.now())
         state = self.state
+        events = tuple(plainly(event) for event in events)
         for event in events:
             state = apply(state, event)
         before = (self.state.phase is not None and step_of(self.state.phase)) or ""

@@ -126,6 +126,9 @@ def _work(state: RunState, started: RunStarted, phase: PhaseRun) -> Decision:
     if phase.ended is not None:
         return _judge(phase, phase.ended)
     if phase.work is None:
+        if _stands_still(phase):
+            told = "two agents in a row had no room left, and the second changed nothing"
+            return _fail(Reason.NO_PROGRESS, step_of(phase), told)
         return _prepare(started, phase, phase.base_tree) or _write(phase)
     return _prove(state, started, phase)
 
@@ -200,6 +203,8 @@ def _judge(phase: PhaseRun, ended: DispatchEnded) -> Decision:
         return _hand_over(phase, ended)
     if ended.ending in endings and not is_told(ended):
         return _fail(endings[ended.ending], ended.role, how(ended))
+    if ended.kind == "budget":  # its own limit, which it was given or has
+        return _fail(Reason.BUDGET, ended.role, how(ended))
     if ended.kind not in ("", "success"):
         return _fail(Reason.AGENT_FAILED, ended.role, how(ended))
     if ended.role == "verify" and ended.ending == "exited" and ended.code == 0:
@@ -211,10 +216,13 @@ def _judge(phase: PhaseRun, ended: DispatchEnded) -> Decision:
     return _do(a.TakeWork(), f"the {ended.role} agent has ended; its words count for nothing, its tree does")
 
 
-def _hand_over(phase: PhaseRun, ended: DispatchEnded) -> Decision:
+def _stands_still(phase: PhaseRun) -> bool:
+    """Whether the last two hand-overs left the same tree: a third agent would fill its context with the same."""
     last = phase.handovers[-2:]
-    if len(last) == 2 and last[0].tree == last[1].tree:
-        return _fail(Reason.NO_PROGRESS, ended.role, "two agents in a row filled their context and changed nothing")
+    return len(last) == 2 and last[0].tree == last[1].tree
+
+
+def _hand_over(phase: PhaseRun, ended: DispatchEnded) -> Decision:
     if len(phase.handovers) >= MOST_HANDOVERS:
         told = f"{len(phase.handovers) + 1} agents in a row had no room left; make the phase smaller"
         return _fail(Reason.AGENT_FAILED, ended.role, told)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings, strategies as st
 
 from runplan.core import actions as a, events as e
@@ -233,6 +234,33 @@ IMPLEMENTED: list[e.Event] = [
     e.WorkTaken(head="h", tree="t1", commits=1),
     e.CandidateBuilt(onto="c0", onto_tree="t0", commits=("c1",), tree="t1", patch="p"),
 ]
+
+
+def handed_over(*trees: str) -> RunState:
+    """A phase of which agent after agent filled its context and left these trees."""
+    events: list[e.Event] = []
+    for number, tree in enumerate(trees, start=1):
+        full = e.DispatchEnded(id="d", role="implement", ending="context", code=None, kind="context")
+        events += [e.DispatchStarted(id="d", role="implement", agent="r", cycle=1), full]
+        events.append(e.HandedOver(number=number, head="h", tree=tree, note="", why="full"))
+    begun: list[e.Event] = [
+        started(test_command=""),
+        e.PlanRead(tip="c0", choice="next", phase="1", items=(("W1", "x"),)),
+        e.Leased(phase="1", branch="b", base="c0", base_tree="t0", worktree="w", attempt=1, fresh=False),
+    ]
+    return fold([*begun, *events])
+
+
+@pytest.mark.parametrize("trees", [("t0", "t0"), ("t1", "t1"), ("t1", "t2", "t2")])
+def test_two_hand_overs_with_the_same_tree_are_no_progress(trees: tuple[str, ...]) -> None:
+    (action,) = decide(handed_over(*trees)).actions
+    assert isinstance(action, a.Fail)
+    assert (action.reason, action.step) == (Reason.NO_PROGRESS, "implement")
+
+
+@pytest.mark.parametrize("trees", [("t0",), ("t0", "t1"), ("t1", "t2", "t1")])
+def test_a_fresh_agent_goes_on_while_the_tree_changes(trees: tuple[str, ...]) -> None:
+    assert due(handed_over(*trees)) == ("implement", "")
 
 
 def test_setup_runs_before_the_baseline_and_again_before_each_gate() -> None:

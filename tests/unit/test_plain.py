@@ -1,0 +1,64 @@
+"""What agents say reaches journal and terminal without anything that a terminal would obey, and not without end."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from runplan.core.events import DispatchEnded, GuardFound, HandedOver, VerdictGiven, WorkRefused, WorkTaken
+from runplan.core.plain import LONGEST, bounded, plain, plainly
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("as it is, ünïcode 日本 too", "as it is, ünïcode 日本 too"),
+        ("two\nlines\tand a tab", "two\nlines\tand a tab"),
+        ("\x1b]0;owned\x07\x1b[31mred\x1b[2J \0nul", "red nul"),
+        ("\x1b]8;;https://example.org\x1b\\link\x1b]8;;\x1b\\", "link"),
+        ("\x9b31mred", "red"),
+        ("over\rwritten\r\n", "over\nwritten\n"),
+        ("back\b\b\x7fspace\x1b", "backspace"),
+        ("\x1b]0;never ended", "0;never ended"),
+        ("abc\u202edef\u2069", "abcdef"),
+        ("\x1bcreset\x1b(B", "reset"),
+    ],
+)
+def test_what_terminals_obey_is_taken_out(text: str, told: str) -> None:
+    assert plain(text) == told
+
+
+@settings(deadline=None, database=None)
+@given(st.text(alphabet=st.sampled_from("\x1b[]0;m\x07\\\x9b\x9d\x9c\0\r\nab"), max_size=40))
+def test_no_text_keeps_a_control_character(text: str) -> None:
+    told = plain(text)
+    assert all(sign in "\n\t" or sign.isprintable() for sign in told)
+    assert plain(told) == told
+
+
+def test_a_long_text_is_cut_with_a_mark() -> None:
+    assert bounded("x" * LONGEST) == "x" * LONGEST
+    assert len(bounded("x" * 3_000_000)) == LONGEST
+    assert bounded("x" * 3_000_000).endswith(" […]")
+
+
+def test_every_event_that_carries_words_carries_plain_ones() -> None:
+    bad, good = "\x1b[31mred\0", "red"
+    ended = DispatchEnded(id="r.1", role="implement", ending="exited", code=0, detail=bad * 2000)
+    told = plainly(ended)
+    assert isinstance(told, DispatchEnded)
+    assert set(told.detail) <= set("red […]")
+    assert len(told.detail) <= LONGEST
+    assert plainly(WorkRefused(reason="tampered", detail=bad)) == WorkRefused(reason="tampered", detail=good)
+    assert plainly(GuardFound(violated=True, lines=(bad, "b"))) == GuardFound(violated=True, lines=(good, "b"))
+    over = HandedOver(number=1, head="h", tree="t", note=bad, why=bad)
+    assert plainly(over) == HandedOver(number=1, head="h", tree="t", note=good, why=good)
+    verdict = VerdictGiven(tree="t", patch="p", passed=False, items=(("W1", False, bad),), agent="a", why=bad)
+    assert plainly(verdict) == VerdictGiven(
+        tree="t", patch="p", passed=False, items=(("W1", False, good),), agent="a", why=good
+    )
+
+
+def test_names_of_files_stay_what_they_are() -> None:
+    taken = WorkTaken(head="h", tree="t", commits=1, files=("odd\x1bname",))
+    assert plainly(taken) is taken
