@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from runplan.adapters.agents import qwen
+from runplan.adapters.agents import qwen, script
 from runplan.adapters.agents.mini import read_trajectory
-from runplan.core.agentevents import Message, Retrying, Spent, Unread, Usage
+from runplan.core.agentevents import Context, Message, Retrying, Spent, Trouble, TroubleKind, Unread, Usage
 from runplan.core.keys import KINDS
 from tests.support.samples import SAMPLES, lines, streams
 
@@ -210,3 +210,20 @@ def test_a_wait_that_only_the_record_of_a_session_tells_of_is_one(record: bytes,
     assert [event.words.partition(" Rate")[0] for event in told if isinstance(event, Retrying)] == (
         ["error 429 429"] if waits else []
     )
+
+
+@pytest.mark.parametrize(
+    ("told", "event"),
+    [
+        ({"trouble": "limit", "words": "x", "resets": "soon"}, Trouble(kind=TroubleKind.LIMIT, words="x")),
+        ({"trouble": "limit", "resets": [1]}, Trouble(kind=TroubleKind.LIMIT, words="")),
+        ({"trouble": "limit", "resets": 1e400}, Trouble(kind=TroubleKind.LIMIT, words="")),
+        ({"context": "full", "window": None}, Context(tokens=0, window=0)),
+        ({"tokens": -5, "usd": "much"}, Spent(usage=Usage())),
+    ],
+    ids=["a word", "a list", "endless", "context", "usage"],
+)
+def test_what_a_script_tells_is_checked_like_what_a_program_tells(told: dict[str, object], event: AgentEvent) -> None:
+    line = json.dumps({"runplan": "tell", "told": told}).replace('{"runplan": ', '{"runplan":').encode()
+
+    assert script.read(line) == (event,)

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from runplan.adapters.agents import script_player
+from runplan.adapters.agents.lines import count, money
+from runplan.adapters.dispatch_files import publish
 from runplan.core.agentevents import AgentEvent, Context, Message, Spent, ToolUsed, Trouble, TroubleKind, Usage
 from runplan.core.dispatch import Role
 from runplan.core.errors import SettingsError
@@ -41,7 +43,7 @@ def launch(table: AgentTable, task: Task) -> tuple[str, ...]:
     path = task.root / table.script
     steps = [_resolved(step, task.root) for step in steps_for(_parsed(path), task, origin=str(path))]
     chosen = task.directory / "steps"
-    chosen.write_bytes(marshal.dumps(steps))
+    publish(chosen, marshal.dumps(steps), sync=False)
     # Neither site-packages nor the environment concern the player: -I -S saves a third of its start.
     return (sys.executable, "-I", "-S", "-c", _PLAY, str(Path(script_player.__file__).parent), str(chosen))
 
@@ -90,12 +92,11 @@ def _told(told: dict[str, Any]) -> tuple[AgentEvent, ...]:
     events: list[AgentEvent] = []
     if "trouble" in told:
         kind, words = TroubleKind(told["trouble"]), str(told.get("words", ""))
-        events.append(Trouble(kind=kind, words=words, resets=told.get("resets")))
+        events.append(Trouble(kind=kind, words=words, resets=float(count(told, "resets")) or None))
     if "context" in told:
-        events.append(Context(tokens=int(told["context"]), window=int(told.get("window", 0))))
+        events.append(Context(tokens=count(told, "context"), window=count(told, "window")))
     if "tokens" in told or "usd" in told:
-        usage = Usage(input_tokens=int(told.get("tokens", 0)), usd=float(told.get("usd", 0.0)))
-        events.append(Spent(usage=usage))
+        events.append(Spent(usage=Usage(input_tokens=count(told, "tokens"), usd=money(told, "usd"))))
     return tuple(events)
 
 
