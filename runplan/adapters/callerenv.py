@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runplan.adapters.agents.task import Task
-from runplan.adapters.calling import module_of
+from runplan.adapters.calling import keys_of, module_of
 from runplan.adapters.environment import ALLOWED, ALLOWED_PREFIXES
 from runplan.adapters.settings import OUR_PREFIX, OURS
 from runplan.core import carried
@@ -38,7 +38,7 @@ def for_the_daemon(caller: Mapping[str, str]) -> dict[str, str]:
 def needed_by_a_run(sent: Mapping[str, str], agents: AgentsSettings, *, pushes: bool) -> tuple[str, ...]:
     """The names whose loss makes the run wait; to be remembered with it, without their values."""
     own = {name for agent in _cast(agents) for name in agents.agent(agent).env}
-    keys = {key for agent in _cast(agents) for key in getattr(module_of(agents.agent(agent).kind), "KEYS", ())}
+    keys = {key for agent in _cast(agents) for key in keys_of(agents.agent(agent))}
     return carried.needed(sent, keys=own | keys, pushes=pushes)
 
 

@@ -16,8 +16,9 @@ from runplan.adapters.gittrace import trace_environment
 from runplan.adapters.versions import Versions
 from runplan.core.endings import Profile
 from runplan.core.errors import RefusedEarly
-from runplan.core.facts import PROGRAMS
+from runplan.core.facts import PROGRAMS, SENT
 from runplan.core.guard import signing
+from runplan.core.meter import unwatched, unwatched_remedy
 from runplan.core.reasons import Reason
 from runplan.core.secrets import redacted, secret_values
 
@@ -52,10 +53,11 @@ class Agents:
         cycle: int,
         directory: Path,
         worktree: Path,
+        usd: float = 0.0,
     ) -> tuple[tuple[str, ...], dict[str, str], str]:
         table = self._settings.agent(name)
         module = module_of(table.kind)
-        keyed = bool(first_set(self._caller, *getattr(module, "KEYS", ())))
+        keyed = bool(first_set(self._caller, *keys_of(table)))
         private = keyed if table.private is None else table.private
         task = Task(
             role=role,
@@ -66,6 +68,7 @@ class Agents:
             keyed=keyed,
             home=directory / "home" if private else None,
             sandboxed=self._settings.sandboxed(name),
+            usd=usd,
         )
         own, names = _surroundings(module, table, task, self._caller)
         argv: tuple[str, ...] = module.launch(table, task)
@@ -127,6 +130,13 @@ def module_of(kind: str) -> ModuleType:
     return importlib.import_module(f"runplan.adapters.agents.{kind}")
 
 
+def keys_of(table: AgentTable) -> tuple[str, ...]:
+    """The variables in which the keys are that this agent can use: its own, or those of its model's provider."""
+    module = module_of(table.kind)
+    keys: tuple[str, ...] = module.keys(table) if hasattr(module, "keys") else getattr(module, "KEYS", ())
+    return keys
+
+
 def version_of(table: AgentTable, versions: Versions, caller: Mapping[str, str]) -> str:
     """The version of an agent's program; what a user's own command does with the question nobody knows."""
     if table.kind not in PROGRAMS or not getattr(module_of(table.kind), "TELLS_VERSION", True):
@@ -153,12 +163,17 @@ def _state(module: ModuleType, table: AgentTable, task: Task, caller: Mapping[st
     return (*own, *named)
 
 
-def require_agents(settings: AgentsSettings, *, root: Path, caller: Mapping[str, str]) -> None:
-    """Refuse before any work what could not be dispatched later."""
-    for role, name in (("implementer", settings.implementer), ("verifier", settings.verifier)):
-        _require_program(settings.agent(name), role, root, caller)
-    names = (settings.implementer, settings.verifier, settings.fallback)
-    if shut_in := next((name for name in names if name and settings.sandboxed(name)), ""):
+def require_agents(agents: AgentsSettings, *, root: Path, caller: Mapping[str, str], in_dollars: bool = False) -> None:
+    """Refuse before any work what could not be dispatched later; `in_dollars`: or whose dollars nobody could watch."""
+    for role in SENT:
+        if name := getattr(agents, role):
+            _require_program(agents.agent(name), role, root, caller)
+            if in_dollars and unwatched(agents.agent(name)):
+                raise RefusedEarly(
+                    f"agents.{role}: {name} tells no dollars, and [limits] are in dollars; {unwatched_remedy(name)}"
+                )
+    names = [getattr(agents, role) for role in SENT]
+    if shut_in := next((name for name in names if name and agents.sandboxed(name)), ""):
         sandbox.require(caller, setting=f"agents.{shut_in}")
 
 

@@ -13,7 +13,7 @@ from runplan.adapters.calling import version_of
 from runplan.adapters.versions import Versions
 from runplan.core import testinfra
 from runplan.core.errors import GitFailed, RefusedEarly, Unreachable
-from runplan.core.facts import PROGRAMS, Cast, Facts, Place
+from runplan.core.facts import PROGRAMS, SENT, Cast, Facts, Place
 from runplan.core.gitfacts import Identity
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def worktree_place(path: Path) -> Place:
 def cast(root: Path, agents: AgentsSettings, *, env: Mapping[str, str]) -> tuple[Cast, ...]:
     """For each role of a run, whether the program of its agent can be found."""
     versions = Versions()
-    return tuple(_cast(root, agents, role, versions, env) for role in ("implementer", "verifier"))
+    return tuple(_cast(root, agents, role, versions, env) for role in SENT if getattr(agents, role))
 
 
 def _cast(root: Path, agents: AgentsSettings, role: str, versions: Versions, env: Mapping[str, str]) -> Cast:

@@ -15,6 +15,7 @@ import selectors
 import signal
 import subprocess
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from runplan.adapters import processes
@@ -23,6 +24,7 @@ from runplan.adapters.processtable import MARK
 from runplan.adapters.shim_output import Intake, reader_of
 from runplan.core.dispatch import Ending, Outcome
 from runplan.core.gauge import must_hand_over
+from runplan.core.meter import used_by
 from runplan.core.sandbox import is_wrapped
 from runplan.core.secrets import secret_values
 
@@ -222,10 +224,11 @@ class _Supervision:
         tally = self._intake.harvest.tally
         if tally.finished is not None and tally.finished.ok:
             return None
-        used = tally.usage.input_tokens + tally.usage.output_tokens
-        if (0 < self._launch.tokens <= used) or (0 < self._launch.usd <= tally.usage.usd):
+        launch, used = self._launch, used_by(self._launch, tally, sure=True)
+        if (0 < launch.tokens <= used.input_tokens + used.output_tokens) or (0 < launch.usd <= used.usd):
             return Ending.BUDGET
-        return Ending.CONTEXT if must_hand_over(tally, prompt=self._launch.prompt) else None
+        full = must_hand_over(tally, prompt=launch.prompt, window=launch.window, model=launch.model)
+        return Ending.CONTEXT if full and launch.hand_over else None
 
     def _judge_silence(self, now: float) -> None:
         """Compare what the family had done at the middle and the end of the silence: work is a sign of life."""
@@ -280,6 +283,7 @@ class _Supervision:
 
     def _outcome(self, exit_code: int, leftovers: int) -> Outcome:
         by_signal = exit_code < 0
+        tally = self._intake.harvest.tally
         return Outcome(
             ending=self._ending or (Ending.SIGNALLED if by_signal else Ending.EXITED),
             code=None if by_signal else exit_code,
@@ -289,7 +293,7 @@ class _Supervision:
             events_left_out=self._intake.harvest.left_out,
             output_bytes=self._intake.size,
             leftovers=leftovers,
-            tally=self._intake.harvest.tally,
+            tally=replace(tally, usage=used_by(self._launch, tally, sure=False)),
             error=self._intake.error,
             ended_at=time.time(),
             seconds=time.monotonic() - self._started,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from runplan.core.agentevents import AgentEvent, Finished, Message, Retrying, ToolUsed, Trouble, Unread
@@ -189,8 +190,8 @@ def told_in(log: bytes, reader: str) -> Tally:
 def without_secrets(event: AgentEvent, secrets: Collection[str]) -> AgentEvent:
     """The same event, fit to be written down."""
     match event:
-        case Trouble(kind=kind, words=words, resets=resets):
-            return Trouble(kind=kind, words=redacted(words, secrets), resets=resets)
+        case Trouble(words=words):
+            return replace(event, words=redacted(words, secrets))
         case Finished(ok=ok, words=words):
             return Finished(ok=ok, words=redacted(words, secrets))
         case Retrying(words=words):

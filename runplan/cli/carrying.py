@@ -100,7 +100,9 @@ def carry_here(at: Here, errand: Errand) -> Exit:
     from runplan.wiring.session import session
 
     if errand.started.mode != "undo":
-        require_agents(at.settings.agents, root=at.repository.root, caller=at.env)
+        require_agents(
+            at.settings.agents, root=at.repository.root, caller=at.env, in_dollars=at.settings.limits.in_dollars
+        )
     # A polite end from outside is an interruption like Ctrl-C: agents are ended, the journal stays true.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with session(at) as rooms, _told_how_to_go_on(errand.started.plan):

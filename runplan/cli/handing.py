@@ -31,7 +31,7 @@ def start(at: Here, plan_word: str, words: Sequence[str], *, wait: bool) -> Exit
         progress.say(f"runplan: {found}")
         return Exit.DONE
     at, errand = found
-    require_agents(at.settings.agents, root=at.repository.root, caller=at.env)
+    require_agents(at.settings.agents, root=at.repository.root, caller=at.env, in_dollars=at.settings.limits.in_dollars)
     return hand(at, errand, timing, wait=wait)
 
 

@@ -7,6 +7,16 @@ from typing import TypeAlias
 
 from runplan.core.quickclass import dataclass
 
+#: No honest count of tokens is larger; beyond it floats are no longer exact.
+MOST = 2**53
+
+
+def believable(told: object) -> int:
+    """A count of tokens that somebody told or recorded; 0 when it cannot be one."""
+    if not isinstance(told, (int, float)) or isinstance(told, bool):
+        return 0
+    return int(told) if 0 <= told < MOST else 0
+
 
 class TroubleKind(StrEnum):
     """What stood in an agent's way, by its own account."""
@@ -91,6 +101,7 @@ class Trouble:
     kind: TroubleKind
     words: str
     resets: float | None = None  #: when a limit ends, in seconds since the epoch
+    doubtful: bool = False  #: it may be a line of the agent's prose: a good end before it stands
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

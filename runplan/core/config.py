@@ -49,6 +49,9 @@ class AgentTable:
     env: tuple[str, ...] = ()  #: names of further environment variables it is given
     model: str = ""  #: "" leaves the choice to the program
     args: tuple[str, ...] = ()  #: further arguments for its program
+    context: int = 0  #: tokens its context has room for; 0: as it tells, or by the model's name
+    usd_per_mtok_in: float = 0.0  #: what a million tokens cost, where it tells no dollars; 0: unknown
+    usd_per_mtok_out: float = 0.0
     private: bool | None = None  #: a configuration of its own for each dispatch; None: when a key is at hand
     sandbox: str = ""  #: what shuts it in; "": what is set for all
     writable: tuple[str, ...] = ()  #: further paths that it may write inside of it
@@ -101,6 +104,11 @@ class LimitSettings:
     day_tokens: int = 0
     day_usd: float = 0.0
     day_wall_s: float = 0.0
+
+    @property
+    def in_dollars(self) -> bool:
+        """Whether any scope limits dollars."""
+        return any((self.usd, self.phase_usd, self.plan_usd, self.day_usd))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

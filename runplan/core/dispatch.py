@@ -58,6 +58,12 @@ class Launch:
     tokens: int = 0  #: what it may use, sent and received; 0 = no limit
     usd: float = 0.0  #: likewise
     prompt: int = 0  #: characters of the prompt, which an estimate of its context has to count
+    hand_over: bool = False  #: whether a fresh agent goes on when its context is full; else nobody ends it for that
+    window: int = 0  #: tokens its context has room for; 0 = as it tells, or by the model's name
+    model: str = ""  #: the model it is asked to use
+    usd_in: float = 0.0  #: dollars per million tokens, for one that tells no dollars; 0 = unknown
+    usd_out: float = 0.0
+    usd_guessed: bool = False  #: that price is for booking, not for ending it
     files: tuple[tuple[str, str], ...] = ()  #: (name, text) to be on the disk, beside its logs, before it runs
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from runplan.core.commands import command
+from runplan.core.meter import unwatched, unwatched_remedy
 from runplan.core.quickclass import dataclass
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def check(
         _identity(facts),
         _target(facts, settings.run.target),
         _worktrees(place),
-        *(_agent(each) for each in cast),
+        *(_agent(each, settings) for each in cast),
         _tests(facts, settings.tests.command),
         _leftovers(leftovers),
     )
@@ -92,7 +93,10 @@ def _worktrees(place: Place) -> Check:
     return Check(name="worktrees", ok=False, detail=f"{place.path} cannot be written", remedy=remedy)
 
 
-def _agent(cast: Cast) -> Check:
+def _agent(cast: Cast, settings: Settings) -> Check:
+    if settings.limits.in_dollars and unwatched(settings.agents.agent(cast.agent)):
+        detail = f"{cast.agent} tells no dollars, and [limits] are in dollars"
+        return Check(name=cast.role, ok=False, detail=detail, remedy=unwatched_remedy(cast.agent))
     if cast.found:
         version = f" {cast.version}" if cast.version else ""
         return Check(name=cast.role, ok=True, detail=f"{cast.agent} ({cast.program}{version})")

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 #: The agents that can be looked for by name, in the order they are suggested.
 PROGRAMS = ("claude", "codex", "gemini", "opencode", "qwen", "aider", "mini")
 
+#: The roles of the settings whose agents a run may send; any may be empty but the first two.
+SENT = ("implementer", "verifier", "fallback")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 #: No provider locks anybody out for longer; a later time was misread.
 FARTHEST_S = 8 * 86_400.0
 
+#: A time of day that has passed by no more than this is the one that was meant, and not tomorrow's.
+JUST_PASSED_S = 900.0
+
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _LONGEST = 4_000
 
@@ -39,12 +42,14 @@ _UNITS = {"d": 86_400.0, "h": 3_600.0, "m": 60.0, "s": 1.0}
 def reset_time(words: str, *, now: float, zone: tzinfo | None = None) -> float | None:
     """The moment the words name, in seconds since the epoch; None when they name none within eight days.
 
+    A time of day that has just passed is now.
+
     `now` is when the words were said, `zone` the one whose clock the program shows when it names no other.
     """
     text = words[-_LONGEST:]
     for read in (_from_epoch, _from_iso, _from_clock, _from_span):
         found = read(text, now, zone or UTC)
-        if found is not None and now < found <= now + FARTHEST_S:
+        if found is not None and now <= found <= now + FARTHEST_S:
             return found
     return None
 
@@ -101,8 +106,8 @@ def _next(moment: datetime, now: float) -> float:
     """The first such time after now; a minute that is not over yet has to end."""
     if moment.timestamp() > now:
         return moment.timestamp()
-    if moment.timestamp() + 60 > now:
-        return moment.timestamp() + 60
+    if moment.timestamp() + JUST_PASSED_S > now:
+        return max(moment.timestamp() + 60, now)
     return (moment + timedelta(days=1)).timestamp()
 
 
@@ -114,16 +119,17 @@ def _dated(today: datetime, month: str, day: int, year: str | None, now: float) 
             moment = today.replace(year=each, month=_MONTHS.index(month) + 1, day=day).timestamp()
         except (ValueError, OverflowError):
             continue
-        if moment > now:
-            return moment
+        if moment > now - JUST_PASSED_S:
+            return max(moment, now)
     return None
 
 
 def _from_span(text: str, now: float, zone: tzinfo) -> float | None:  # noqa: ARG001
     if found := _SPAN.search(text):
-        return now + sum(_seconds(float(count), unit) for count, unit in _PART.findall(found[1]))
+        wait = sum(_seconds(float(count), unit) for count, unit in _PART.findall(found[1]))
+        return now + wait if wait else None
     if found := _RETRY_AFTER.search(text):
-        return now + float(found[1])
+        return now + float(found[1]) if float(found[1]) else None
     return None
 
 

@@ -6,6 +6,7 @@ import json
 import re
 from typing import TypeAlias
 
+from runplan.core.agentevents import MOST
 from runplan.core.dispatch import ItemResult, Return, ReturnStatus, Usage
 from runplan.core.quickclass import dataclass
 
@@ -144,8 +145,8 @@ def _count(fields: dict[str, object], key: str) -> int:
     value = fields.get(key)
     if value is None:
         return 0
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise _MalformedError(f"usage.{key} is not a whole number from 0")
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < MOST:
+        raise _MalformedError(f"usage.{key} is not a whole number from 0 that anybody could use")
     return value
 
 

@@ -25,6 +25,7 @@ class PhaseRun:
     set_up: bool = False  #: run.setup has run since the worktree was leased
     prepared: str = ""  #: the tree run.setup was last run on, and nothing else since
     first: str = ""  #: the first agent that was started for the phase
+    authors: tuple[str, ...] = ()  #: the agents that have written for it
     baseline: e.BaselineKnown | None = None
     cycle: int = 1  #: 1 is the implementer's, each fix adds one
     dispatch: e.DispatchStarted | None = None  #: alive, or not yet seen to have ended
@@ -262,7 +263,7 @@ def _started(phase: PhaseRun, event: e.DispatchStarted) -> PhaseRun:
 
 def _ended(phase: PhaseRun, event: e.DispatchEnded) -> PhaseRun:
     tree = phase.dispatch.tree if phase.dispatch else ""
-    phase = replace(phase, dispatch=None, prepared="")
+    phase = replace(phase, dispatch=None, prepared="", authors=_authors(phase, event))
     if event.ending in ("lost", "ended"):
         # Nobody's fault and nobody's work: the same dispatch is due again.
         return replace(phase, lost=phase.lost + (event.ending == "lost"))
@@ -273,6 +274,12 @@ def _ended(phase: PhaseRun, event: e.DispatchEnded) -> PhaseRun:
     if event.kind == "overloaded" and phase.busy < MOST_BUSY:
         return replace(phase, busy=phase.busy + 1)
     return replace(phase, ended=event, lost=0, limited=0, busy=0)
+
+
+def _authors(phase: PhaseRun, event: e.DispatchEnded) -> tuple[str, ...]:
+    """Whoever came to write; one that its provider sent away at once did not."""
+    wrote = event.agent and event.role in ("implement", "fix") and event.kind not in ("limit", "overloaded")
+    return (*phase.authors, event.agent) if wrote and event.agent not in phase.authors else phase.authors
 
 
 def _built(phase: PhaseRun, event: e.CandidateBuilt) -> PhaseRun:

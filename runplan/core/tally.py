@@ -148,6 +148,9 @@ class Folding:
         if event.total:
             self._usage = event.usage
             self._recent.clear()
+            told = event.usage.input_tokens + event.usage.output_tokens
+            if self._estimated and told:  # no conversation is longer than all that was said
+                self._context = min(self._context, told)
             return
         before = self._recent.pop(event.of, Usage()) if event.of else Usage()
         self._usage = self._usage.plus(_less(event.usage, before))
@@ -173,6 +176,8 @@ class Folding:
     def _meet(self, event: Trouble) -> None:
         # A good end with an error after it was not the end.
         if self._finished is not None and self._finished.ok:
+            if event.doubtful:
+                return
             self._finished = None
         self._troubles.append(Trouble(kind=event.kind, words=event.words[:WORDS], resets=event.resets))
         if len(self._troubles) > MOST_TROUBLES:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from runplan.core.agentevents import believable
 from runplan.core.quickclass import NamedTuple, dataclass
 
 if TYPE_CHECKING:
@@ -58,7 +59,8 @@ def work_of(steps: Iterable[Step]) -> Work:
             begun.add(_errand(step))
         elif step.type == "DispatchEnded":
             running = None if running and running.id == step.id else running
-            tokens += (step.input_tokens or 0) + (step.output_tokens or 0)
+            # An earlier version recorded whatever an agent wrote into its return.
+            tokens += believable(step.input_tokens) + believable(step.output_tokens)
             usd += step.usd or 0.0
     if running is None:
         return Work(retries=retries, tokens=tokens, usd=usd)

@@ -39,6 +39,7 @@ def of(project: Project, kind: str) -> list[dict[str, object]]:
 
 
 LIMIT = f'tell = {{trouble = "limit", words = "You have hit your limit", resets = {RESETS}}}'
+TOKEN = "ghp_" + 36 * "a"
 BUSY = 'tell = {trouble = "overloaded", words = "529 overloaded"}'
 
 
@@ -99,8 +100,8 @@ def test_another_agent_stands_in_while_the_limit_lasts(project: Project) -> None
     ran = project.start("1", "auto")
     assert ran.code == 0, ran.err
     started = [(body["role"], body["agent"]) for body in of(project, "DispatchStarted")]
-    assert started == [("implement", "robot"), ("implement", "spare"), ("verify", "spare")]
-    assert of(project, "Paused") == []
+    assert started == [("implement", "robot"), ("implement", "spare"), ("verify", "robot")]
+    assert len(of(project, "Paused")) == 1, "nobody stands in to judge its own work: the judge is waited for"
 
 
 def test_an_overloaded_provider_is_tried_again_a_bounded_number_of_times(project: Project) -> None:
@@ -209,6 +210,47 @@ def test_hand_overs_that_change_nothing_are_no_progress(project: Project) -> Non
     ran = project.start("1", "auto")
     assert (ran.code, ran.last) == (1, "runplan: failed: no-progress")
     assert len(of(project, "HandedOver")) == 2
+    assert project.dispatched().count("implement") == 2, "a third would fill its context as well"
+
+
+@pytest.mark.parametrize(
+    ("left", "reason", "told"),
+    [
+        pytest.param(('write = "big.bin"\nmegabytes = 6',), "tampered", "big.bin: 6", id="too large"),
+        pytest.param(('write = ".env"\ntext = "x"',), "tampered", ".env: looks like a secret", id="a secret by name"),
+        pytest.param(
+            (f'write = "leak.txt"\ntext = "{TOKEN}"',), "tampered", "leak.txt: looks like a secret", id="a token"
+        ),
+        pytest.param(('git = ["init", "-q", "sub"]', 'write = "sub/x"'), "tampered", "sub/ is a git", id="nested"),
+        pytest.param(
+            ('git = ["checkout", "-q", "--detach"]', 'write = "1.txt"', 'commit = "Beside"', 'write = "2.txt"'),
+            "guard-violated",
+            "the agent left its worktree on the detached commit",
+            id="detached",
+        ),
+        pytest.param(
+            ('write = "1.txt"', 'git = ["symbolic-ref", "refs/heads/runplan/x/1", "refs/heads/main"]'),
+            "guard-violated",
+            "made refs/heads/runplan/x/1 stand for refs/heads/main",
+            id="symbolic",
+        ),
+    ],
+)
+def test_what_is_refused_at_the_end_is_refused_at_a_hand_over(
+    project: Project, tmp_path: Path, left: tuple[str, ...], reason: str, told: str
+) -> None:
+    project.agent(steps(*once(tmp_path, "left", *left, FULL, "sleep = 60"), 'write = "1.txt"', 'commit = "Write 1"'))
+    tip = project.repo.head("main")
+    ran = project.start("1", "auto")
+    assert (ran.code, ran.last) == (1, f"runplan: failed: {reason}"), ran.err
+    assert told in project.runplan("report", "X").out
+    assert of(project, "HandedOver") == []
+    assert project.dispatched().count("implement") == 1
+    assert project.repo.head("main") == tip
+    assert "wip" not in project.repo.git("log", "--all", "--format=%s"), "nothing was committed for it"
+    if "Beside" in str(left):
+        kept = [ref for ref in project.repo.refs() if ref.startswith("refs/runplan/parked/")]
+        assert "Beside" in project.repo.git("log", "--format=%s", *kept)
 
 
 def test_a_phase_is_handed_over_at_most_three_times(project: Project) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from runplan.core.agentevents import Finished, ToolUsed, Trouble, TroubleKind
+from runplan.core.agentevents import Finished, ToolUsed, Trouble, TroubleKind, Usage
 from runplan.core.dispatch import Ending, Outcome
 from runplan.core.endings import AgentEnding, EndingKind, Profile, judge
 from runplan.core.errorwords import trouble
@@ -172,10 +172,47 @@ TOOL_OUTPUT = {"type": "user", "message": {"content": [{"type": "tool_result", "
         ),
         ("opencode", opencode_step("stop", PROSE)),
         ("aider", [b"litellm.RateLimitError: is what the code raises", b"Tokens: 2.1k sent, 23 received."]),
+        ("aider", [b"Tokens: 2.1k sent, 23 received.", b"litellm.RateLimitError: quota exceeded, for example"]),
+        ("qwen", stream(claude_result(result="[API Error handling] I added a test for the usage limit."))),
     ],
 )
 def test_an_agent_that_talks_of_limits_has_met_none(cli: str, lines: list[bytes]) -> None:
     assert ending(cli, outcome_of(cli, lines)) == AgentEnding(kind=EndingKind.SUCCESS)
+
+
+def test_an_error_of_aiders_own_after_an_answer_is_one() -> None:
+    """It reflects on what it wrote, and then asks again."""
+    lines = [b"Tokens: 2.1k sent, 23 received.", b"litellm.RateLimitError: RateLimitError: OpenAIException - no more"]
+    assert ending("aider", outcome_of("aider", lines)).kind == "overloaded"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"Tokens: 9999999M sent, 1 received.",
+        b"Tokens: 2.1k sent, 23 received. That is what it prints.",
+        b"Tokens: lots sent, 1 received.",
+    ],
+)
+def test_prose_that_looks_like_aiders_count_is_prose(line: bytes) -> None:
+    found = outcome_of("aider", [line])
+    assert found.tally.usage == Usage()
+    assert found.tally.finished is None
+    assert line.decode() in found.message
+
+
+@pytest.mark.parametrize(
+    ("line", "used"),
+    [
+        (b"Tokens: 2.1k sent, 23 received.", Usage(input_tokens=2_100, output_tokens=23)),
+        (
+            b"Tokens: 12k sent, 1.5k cache write, 10k cache hit, 1.2k received. Cost: $0.0300 message, $1.50 session.",
+            Usage(input_tokens=12_000, output_tokens=1_200, usd=0.03),
+        ),
+    ],
+)
+def test_aiders_count_is_read_in_all_its_forms(line: bytes, used: Usage) -> None:
+    assert outcome_of("aider", [line]).tally.usage == used
 
 
 @pytest.mark.parametrize("cli", ["claude", "qwen"])

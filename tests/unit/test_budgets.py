@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from runplan.core.budgets import SCOPES, Budget, Cost, Left, UsedUp, left
+from runplan.core.budgets import SCOPES, Budget, Cost, GivenOut, Left, UsedUp, left
 
 
 def test_without_a_budget_nothing_is_limited() -> None:
@@ -15,15 +15,27 @@ def test_without_a_budget_nothing_is_limited() -> None:
 def test_the_tightest_scope_decides() -> None:
     budgets = {"dispatch": Budget(tokens=500), "phase": Budget(tokens=1000, usd=5.0), "day": Budget(usd=8.0)}
     spent = {"phase": Cost(tokens=700, usd=1.0), "day": Cost(usd=7.5)}
-    assert left(budgets, spent) == Left(tokens=300, usd=0.5)
+    assert left(budgets, spent) == Left(tokens=300, usd=0.5, bounds=("limits.phase_tokens", "limits.day_usd", ""))
+
+
+def test_what_agents_at_work_may_use_is_not_given_twice() -> None:
+    """The sum of what is spent and given out never goes over; what is only given out is waited for."""
+    budgets = {"day": Budget(tokens=1000)}
+    spent = {"day": Cost(tokens=300)}
+    assert left(budgets, spent, {"day": Cost(tokens=600)}) == Left(tokens=100, bounds=("limits.day_tokens", "", ""))
+    assert left(budgets, spent, {"day": Cost(tokens=700)}) == GivenOut(
+        scope="day",
+        why="the rest of the day's budget, which agents at work may use: 1000 of 1000 tokens (limits.day_tokens)",
+    )
+    assert isinstance(left(budgets, {"day": Cost(tokens=1000)}, {"day": Cost(tokens=1)}), UsedUp)
 
 
 @pytest.mark.parametrize(
     ("budget", "used", "why"),
     [
-        (Budget(tokens=10), Cost(tokens=10), "the plan's budget is used up: 10 of 10 tokens"),
-        (Budget(usd=1.0), Cost(usd=1.25), "the plan's budget is used up: $1.25 of $1.00"),
-        (Budget(seconds=600), Cost(seconds=660), "the plan's budget is used up: 11 of 10 minutes"),
+        (Budget(tokens=10), Cost(tokens=10), "the plan's budget is used up: 10 of 10 tokens (limits.plan_tokens)"),
+        (Budget(usd=1.0), Cost(usd=1.25), "the plan's budget is used up: $1.25 of $1.00 (limits.plan_usd)"),
+        (Budget(seconds=600), Cost(seconds=660), "the plan's budget is used up: 11 of 10 minutes (limits.plan_wall)"),
     ],
 )
 def test_a_budget_that_is_used_up_is_named_with_its_scope(budget: Budget, used: Cost, why: str) -> None:
@@ -40,6 +52,6 @@ def test_spending_never_leaves_more(budgets: dict[str, Budget], spent: dict[str,
     after = left(budgets, {scope: spent.get(scope, Cost()).plus(more) for scope in SCOPES})
     if isinstance(before, UsedUp):
         assert isinstance(after, UsedUp)
-    elif isinstance(after, Left):
+    elif isinstance(before, Left) and isinstance(after, Left):
         assert after.tokens <= before.tokens
         assert after.usd <= before.usd

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
+import json
+
 import pytest
 
-from runplan.core.agentevents import Context
+from runplan.core.agentevents import Context, Spent, Usage
 from runplan.core.gauge import must_hand_over, percent, window_of
 from runplan.core.handoff import LINES, Standing, note
 from runplan.core.tally import Folding, Tally
@@ -22,6 +25,10 @@ from runplan.core.tally import Folding, Tally
         pytest.param("claude-opus-4-8", 110_000, 11, id="opus"),
         pytest.param("claude-sonnet-5", 110_000, 11, id="sonnet-5"),
         pytest.param("gpt-9", 500_000, 250, id="more than full"),
+        pytest.param("gemini-2.5-pro", 110_000, 11, id="gemini"),
+        pytest.param("gemini/gemini-3-pro-preview", 110_000, 11, id="gemini of a provider"),
+        pytest.param("gpt-5.1-codex", 136_000, 50, id="gpt-5"),
+        pytest.param("openai/gpt-5", 136_000, 50, id="gpt-5 of a provider"),
     ],
 )
 def test_the_gauge_knows_the_window_of_the_model(model: str, tokens: int, expected: int) -> None:
@@ -30,6 +37,38 @@ def test_the_gauge_knows_the_window_of_the_model(model: str, tokens: int, expect
 
 def test_what_the_agent_tells_of_its_window_counts_first() -> None:
     assert window_of("claude-sonnet-4-5", 1_000_000) == 1_000_000
+
+
+def test_a_window_that_was_set_counts_before_what_the_agent_tells() -> None:
+    assert percent(Tally(model="claude-sonnet-4-5", context=110_000, window=200_000), window=1_000_000) == 11
+
+
+def test_a_program_that_tells_no_model_has_the_window_of_the_one_it_was_asked_for() -> None:
+    assert percent(Tally(context=136_000), model="gpt-5") == 50
+    assert percent(Tally(context=100_000, model="claude-sonnet-4-5"), model="gpt-5") == 50
+
+
+def test_an_estimate_falls_to_what_the_program_says_it_used() -> None:
+    """No conversation is longer than all that was said."""
+    folding = Folding()
+    folding.take(Context(tokens=180_000, estimated=True))
+    folding.take(Spent(usage=Usage(input_tokens=20_000, output_tokens=500), total=True))
+    assert folding.tally.context == 20_500
+    folding.take(Context(tokens=500, estimated=True))
+    assert folding.tally.context == 21_000
+
+
+@pytest.mark.parametrize("name", ["codex", "gemini"])
+def test_one_commands_output_fills_no_more_than_the_program_sends_of_it(name: str) -> None:
+    long = "y" * 400_000
+    event = {
+        "codex": {"type": "item.completed", "item": {"type": "command_execution", "aggregated_output": long}},
+        "gemini": {"type": "tool_result", "output": long},
+    }[name]
+    folding = Folding()
+    for told in importlib.import_module(f"runplan.adapters.agents.{name}").read(json.dumps(event).encode()):
+        folding.take(told)
+    assert folding.tally.context == 2_500
 
 
 def test_a_record_without_tokens_does_not_reset_the_gauge() -> None:

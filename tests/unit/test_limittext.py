@@ -44,7 +44,10 @@ def at(text: str) -> float:
         ("resets at 2026-11-15 05:00:00+02:00", "2026-11-15T03:00"),
         ("resets 15:05 UTC", "2026-11-15T15:05"),
         ("try again at 1:05 AM", "2026-11-15T01:06"),  # that minute has to end first
-        ("try again at 1:04 AM", "2026-11-16T01:04"),
+        ("try again at 1:04 AM", "2026-11-15T01:05"),  # just over: it means now
+        ("You've hit your limit · resets 12:51am (UTC)", "2026-11-15T01:05"),
+        ("You've hit your limit · resets Nov 15, 12:51am (UTC)", "2026-11-15T01:05"),
+        ("try again at 12:49 AM", "2026-11-16T00:49"),
     ],
 )
 def test_the_moment_is_read(words: str, moment: str) -> None:
@@ -69,6 +72,7 @@ def test_the_moment_is_read(words: str, moment: str) -> None:
         "limit reached|9999999999",
         "try again in 9 days",
         "retry-after: 0",
+        "try again in 0s",
         "at 2026-99-99T00:00:00Z",
     ],
 )

@@ -72,3 +72,9 @@ def test_what_was_used_is_added_over_all_phases() -> None:
 )
 def test_retries_are_fixes_and_agents_on_the_same_errand_again(steps: list[Step], retries: int) -> None:
     assert work_of([READ, *steps]).retries == retries
+
+
+def test_a_count_that_an_earlier_version_believed_is_not_added_up() -> None:
+    """A sum of so many digits could not even be printed."""
+    told = ended("r.1", tokens=(int("9" * 4_299), 5))
+    assert work_of([READ, told]).tokens == 5

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from runplan.adapters.agents.task import program, provider_names, under_home
+from runplan.adapters.agents.task import program, provider_keys, provider_names, under_home
 from runplan.adapters.environment import AGENT_EMAIL, AGENT_NAME
 from runplan.core.agentevents import (
     AgentEvent,
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from runplan.core.config import AgentTable
 
 CLOSES = True
-KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "OPENROUTER_API_KEY", "DEEPSEEK_API_KEY")
+KEYS = provider_keys()
 
 _BASE = (
     *("--yes-always", "--no-pretty", "--no-stream", "--no-check-update", "--analytics-disable"),
@@ -40,9 +41,19 @@ _BASE = (
 #: It breaks its lines where it believes the screen to end, and with them what its provider said.
 _WIDE = {"COLUMNS": "4000"}
 _HEADS = (b"Analytics have been", b"Detected dumb terminal", b"Weak model:", b"Git repo:", b"Repo-map:")
-_TOKENS = re.compile(rb"Tokens: ([\d.]{1,12}[kM]?) sent, (?:[^.]{0,80}, )?([\d.]{1,12}[kM]?) received\.")
-_COST = re.compile(rb"\$(\d{1,9}\.\d{1,9}) message")
-_ERROR = re.compile(rb"litellm\.\w{1,60}(?:Error|Exception)\b")
+_NUMBER = rb"(\d{1,9}|\d{1,9}(?:\.\d{1,3})?[kM])"
+_TOKENS = re.compile(
+    rb"Tokens: " + _NUMBER + rb" sent, (?:[\w. ]{1,40}, ){0,3}" + _NUMBER + rb" received\."
+    rb"(?: Cost: \$(\d{1,9}\.\d{1,9}) message, \$\d{1,9}\.\d{1,9} session\.)?\s*"
+)
+_MOST_TOKENS = 20_000_000  #: in one answer; more than this no window holds
+_ERROR = re.compile(rb"litellm\.\w{1,60}(?:Error|Exception|Timeout)\b")
+#: As its library spells nearly all of them: its own name for it, then the provider's.
+_ITS_OWN = re.compile(rb"litellm\.\w{1,60}: (?:litellm\.)?\w{1,60}(?:Error|Exception|Timeout)(?: -|:)")
+
+
+def keys(table: AgentTable) -> tuple[str, ...]:
+    return provider_keys(table.model)
 
 
 def launch(table: AgentTable, task: Task) -> tuple[str, ...]:
@@ -82,20 +93,20 @@ def read(line: bytes) -> tuple[AgentEvent, ...]:
         return (Started(model=_text(line[12:].partition(b" with ")[0])),)
     if line.startswith(b"Applied edit to "):
         return (ToolUsed(tool="edit", path=_text(line[16:])[:4_096]),)
-    if found := _TOKENS.match(line):
-        return _spent(found, line)
+    if (found := _TOKENS.fullmatch(line)) and _count(found[1]) <= _MOST_TOKENS:
+        return _spent(found)
     if _ERROR.match(line):
-        return (Message(text=_text(line) + "\n"), trouble(_text(line[:4_000])))
+        told = replace(trouble(_text(line[:4_000])), doubtful=not _ITS_OWN.match(line))
+        return (Message(text=_text(line) + "\n"), told)
     if line.startswith(b"Retrying in "):
         return (Retrying(words=_text(line[:400])),)
     return (Message(text=_text(line) + "\n"),)
 
 
-def _spent(found: re.Match[bytes], line: bytes) -> tuple[AgentEvent, ...]:
+def _spent(found: re.Match[bytes]) -> tuple[AgentEvent, ...]:
     """The line that stands below every whole answer, and below no other."""
     sent, received = _count(found[1]), _count(found[2])
-    cost = _COST.search(line[:400])
-    used = Usage(input_tokens=sent, output_tokens=received, usd=float(cost[1]) if cost else 0.0)
+    used = Usage(input_tokens=sent, output_tokens=received, usd=float(found[3]) if found[3] else 0.0)
     return (Spent(usage=used), Context(tokens=sent), Finished(ok=True))
 
 

@@ -47,7 +47,9 @@ _TELL_NOTHING = ("status", "task_started", "task_updated", "task_notification", 
 def launch(table: AgentTable, task: Task) -> tuple[str, ...]:
     model = ("--model", table.model) if table.model else ()
     role = _WRITING if task.writes else _READING
-    return (*program(table), *_BASE, *role, *_ISOLATED, *model, *table.args)
+    # It tells its dollars only at its end, so it has to keep to them itself.
+    most = ("--max-budget-usd", f"{task.usd:.4f}") if task.usd else ()
+    return (*program(table), *_BASE, *role, *_ISOLATED, *most, *model, *table.args)
 
 
 def environment(

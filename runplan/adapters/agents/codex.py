@@ -6,11 +6,10 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runplan.adapters.agents.lines import at, count, objects, record, text
+from runplan.adapters.agents.lines import at, count, estimate, objects, record, text
 from runplan.adapters.agents.task import first_set, program, under_home
 from runplan.core.agentevents import (
     AgentEvent,
-    Context,
     Finished,
     Message,
     Retrying,
@@ -36,7 +35,6 @@ _WRITING = ("--dangerously-bypass-approvals-and-sandbox",)
 _READING = ("-s", "read-only")
 _OPENAI = "https://api.openai.com/v1"
 _RETRY = "Reconnecting..."
-_CHARACTERS_PER_TOKEN = 4
 
 
 def launch(table: AgentTable, task: Task) -> tuple[str, ...]:
@@ -102,26 +100,21 @@ def _item(item: Any) -> list[AgentEvent]:
     match text(item, "type"):
         case "agent_message":
             said = text(item, "text")
-            return [Message(text=said, final=True), _estimate(said)]
+            return [Message(text=said, final=True), estimate(said)]
         case "command_execution":
-            return [ToolUsed(tool="command"), _estimate(text(item, "command") + text(item, "aggregated_output"))]
+            return [ToolUsed(tool="command"), estimate(text(item, "command"), text(item, "aggregated_output"))]
         case "file_change":
             changes = list(objects(item, "changes"))
             failed = text(item, "status") == "declined"
             return [ToolUsed(tool="file_change", path=text(each, "path")[:4_096], denied=failed) for each in changes]
         case "reasoning":
-            return [_estimate(text(item, "text"))]
+            return [estimate(text(item, "text"))]
         case "mcp_tool_call" | "web_search" | "todo_list":
             return [ToolUsed(tool=text(item, "type"))]
         case "error":  # a warning, such as a model name it does not know
             return []
         case _:
             return [Unread()]
-
-
-def _estimate(said: str) -> Context:
-    """It tells what it used only at the end, so how full it is has to be guessed from what went by."""
-    return Context(tokens=len(said) // _CHARACTERS_PER_TOKEN, estimated=True)
 
 
 def _usage(told: object) -> Usage:

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runplan.adapters.agents.lines import at, count, record, text, tool
+from runplan.adapters.agents.lines import at, count, estimate, record, text, tool
 from runplan.adapters.agents.task import program, under_home
-from runplan.core.agentevents import AgentEvent, Context, Finished, Message, Spent, Started, ToolUsed, Unread, Usage
+from runplan.core.agentevents import AgentEvent, Finished, Message, Spent, Started, ToolUsed, Unread, Usage
 from runplan.core.endings import EndingKind
 from runplan.core.errorwords import trouble
 
@@ -35,7 +35,6 @@ CODES = (
 #: With an address of its own it would choose another way to log in, and fail.
 _SETTINGS = {"security": {"auth": {"selectedType": "gemini-api-key"}}, "general": {"disableAutoUpdate": True}}
 _DENIED = ("policy_violation", "permission_denied")
-_CHARACTERS_PER_TOKEN = 4
 
 
 def launch(table: AgentTable, task: Task) -> tuple[str, ...]:
@@ -94,12 +93,12 @@ def read(line: bytes) -> tuple[AgentEvent, ...]:
 def _message(event: dict[str, Any]) -> tuple[AgentEvent, ...]:
     said = text(event, "content")
     if text(event, "role") != "assistant":
-        return (_estimate(said),)
-    return (Message(text=said, final=at(event, "delta") is not True), _estimate(said))
+        return (estimate(said),)
+    return (Message(text=said, final=at(event, "delta") is not True), estimate(said))
 
 
 def _result(event: dict[str, Any]) -> tuple[AgentEvent, ...]:
-    told = _estimate(text(event, "output"))
+    told = estimate("", text(event, "output"))
     if text(event, "error", "type") in _DENIED:
         return (told, ToolUsed(tool=text(event, "tool_id")[:200], denied=True))
     return (told,)
@@ -136,8 +135,3 @@ def _whole(event: dict[str, Any]) -> tuple[AgentEvent, ...]:
         *((trouble(words),) if words else ()),
         Finished(ok=not words, words=words),
     )
-
-
-def _estimate(said: str) -> Context:
-    """It tells what it used only at the end, so how full it is has to be guessed from what went by."""
-    return Context(tokens=len(said) // _CHARACTERS_PER_TOKEN, estimated=True)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from runplan.core.agentevents import ToolUsed
+from runplan.core.agentevents import MOST, Context, ToolUsed, believable
+from runplan.core.gauge import tokens_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: No honest count is larger; beyond it floats are no longer exact.
-_MOST = 2**53
+#: Programs cut what a command printed before they send it; more of it never fills a context.
+_MOST_OUTPUT = 10_000
 
 #: Where the tools of the different programs say which file they touch.
 _PATHS = ("file_path", "filePath", "path", "notebook_path", "absolute_path")
@@ -43,14 +44,12 @@ def text(tree: object, *names: str) -> str:
 
 def count(tree: object, *names: str) -> int:
     """The number there, if it can be one of tokens or seconds."""
-    found = at(tree, *names)
-    sound = isinstance(found, (int, float)) and not isinstance(found, bool) and 0 <= found < _MOST
-    return int(found) if sound else 0
+    return believable(at(tree, *names))
 
 
 def money(tree: object, *names: str) -> float:
     found = at(tree, *names)
-    sound = isinstance(found, (int, float)) and not isinstance(found, bool) and 0 <= found < _MOST
+    sound = isinstance(found, (int, float)) and not isinstance(found, bool) and 0 <= found < MOST
     return float(found) if sound else 0.0
 
 
@@ -66,3 +65,8 @@ def tool(name: str, given: object, *, denied: bool = False) -> ToolUsed:
     """The use of a tool, with the file that its input names."""
     path = next((text(given, key) for key in _PATHS if text(given, key)), "")
     return ToolUsed(tool=name[:200], path=path[:4_096], denied=denied)
+
+
+def estimate(said: str, output: str = "") -> Context:
+    """For programs that tell what they used only at their end: a guess, from what went by, how full they are."""
+    return Context(tokens=tokens_in(len(said) + min(len(output), _MOST_OUTPUT)), estimated=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runplan.adapters.agents.lines import at, count, money, objects, record, text
-from runplan.adapters.agents.task import program, provider_names, under_home
+from runplan.adapters.agents.task import program, provider_keys, provider_names, under_home
 from runplan.adapters.dispatch_files import read_plain
 from runplan.core.agentevents import AgentEvent, Context, Finished, Message, Spent, Started, Usage
 from runplan.core.errorwords import trouble
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from runplan.core.config import AgentTable
 
 CLOSES = True
-KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "OPENROUTER_API_KEY", "DEEPSEEK_API_KEY")
+KEYS = provider_keys()
 #: It has no such question.
 TELLS_VERSION = False
 
@@ -35,10 +35,17 @@ _QUIET = {
 }
 
 
+def keys(table: AgentTable) -> tuple[str, ...]:
+    return provider_keys(table.model)
+
+
 def launch(table: AgentTable, task: Task) -> tuple[str, ...]:
     model = ("-m", table.model) if table.model else ()
     trajectory = str(task.directory / TRAJECTORY)
-    return (*program(table), "-y", "--exit-immediately", "-o", trajectory, *model, *table.args, "-t", _prompt(task))
+    # It tells its dollars only at its end, so it has to keep to them itself.
+    most = ("--cost-limit", f"{task.usd:.4f}") if task.usd else ()
+    base = ("-y", "--exit-immediately", "-o", trajectory)
+    return (*program(table), *base, *most, *model, *table.args, "-t", _prompt(task))
 
 
 def _prompt(task: Task) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runplan.adapters.agents.lines import at, count, money, record, text, tool
-from runplan.adapters.agents.task import first_set, program, provider_names, under_home
+from runplan.adapters.agents.task import first_set, program, provider_keys, provider_names, under_home
 from runplan.core.agentevents import (
     AgentEvent,
     Context,
@@ -30,13 +30,22 @@ if TYPE_CHECKING:
     from runplan.core.config import AgentTable
 
 CLOSES = True
-KEYS = ("OPENCODE_API_KEY", "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENROUTER_API_KEY")
+KEYS = ("OPENCODE_API_KEY", *provider_keys())
 
 _QUIET = {"OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_MODELS_FETCH": "1"}
 _ROOMS = {"XDG_DATA_HOME": "data", "XDG_CONFIG_HOME": "config", "XDG_STATE_HOME": "state", "XDG_CACHE_HOME": "cache"}
 #: Without it 60 MB are fetched and unpacked for every dispatch.
 _INSTALLED = {"packages": {"": {"dependencies": {"@opencode-ai/plugin": "*"}}}}
 _DENIED = "rule which prevents"
+
+
+def keys(table: AgentTable) -> tuple[str, ...]:
+    return (*_own_key(table), *provider_keys(table.model))
+
+
+def _own_key(table: AgentTable) -> tuple[str, ...]:
+    """The key of its own provider, unless the model is another's."""
+    return KEYS[:1] if "/" not in table.model or table.model.startswith("opencode/") else ()
 
 
 def launch(table: AgentTable, task: Task) -> tuple[str, ...]:
@@ -51,7 +60,7 @@ def environment(
     task: Task,
     caller: Mapping[str, str],  # noqa: ARG001 - every agent is asked the same way
 ) -> tuple[dict[str, str], tuple[str, ...]]:
-    names = ("OPENCODE_API_KEY", *provider_names(table.model))
+    names = (*_own_key(table), *provider_names(table.model))
     own = _QUIET | {"OPENCODE_CONFIG": str(_config(task))}
     if task.home is not None:
         own |= {name: str(task.home / folder) for name, folder in _ROOMS.items()}

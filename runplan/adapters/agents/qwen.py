@@ -26,7 +26,7 @@ CODES = ((53, EndingKind.MAX_TURNS),)
 
 LARGEST_SESSION = 32 * 1024 * 1024
 
-_ERROR = "[API Error"
+_ERROR = "[API Error: "
 _ABORTED = "Request was aborted."  #: by us, when it was ended
 _ASKED = ("qwen-code.api_error", "qwen-code.api_response")
 #: It signs commits with its own name unless told not to.

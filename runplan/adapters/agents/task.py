@@ -39,6 +39,7 @@ class Task:
     keyed: bool = False  #: whether one of its keys is in the caller's environment
     home: Path | None = None  #: the folder for its private configuration; None: the user's own is used
     sandboxed: bool = False  #: whether it is shut in from outside
+    usd: float = 0.0  #: the dollars it may use, for a program that keeps to a limit itself; 0: no limit
 
     @property
     def writes(self) -> bool:
@@ -60,10 +61,18 @@ def under_home(caller: Mapping[str, str], *parts: str) -> Path:
 
 
 def provider_names(model: str) -> tuple[str, ...]:
-    """The variables of the provider that serves the model; of every known one when that is not clear."""
-    prefix = model.partition("/")[0] if "/" in model else ""
-    known = PROVIDERS.get(prefix)
-    return known or tuple(dict.fromkeys(name for names in PROVIDERS.values() for name in names))
+    """The variables of the provider that serves the model; of every known one when the model does not say which.
+
+    Of a provider that is not known it gets none: one on this machine needs none, and any other is named by `env`.
+    """
+    if "/" in model:
+        return PROVIDERS.get(model.partition("/")[0], ())
+    return tuple(dict.fromkeys(name for names in PROVIDERS.values() for name in names))
+
+
+def provider_keys(model: str = "") -> tuple[str, ...]:
+    """Of these, the keys."""
+    return tuple(name for name in provider_names(model) if name.endswith("_API_KEY"))
 
 
 def first_set(caller: Mapping[str, str], *names: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from runplan.adapters.store.schedules import Schedules
+from runplan.core.agentevents import believable
 from runplan.core.metrics import Figures, Used
 from runplan.core.times import parse_iso
 
@@ -60,9 +61,9 @@ def _used(row: tuple[Any, ...]) -> Used:
         agent=agent,
         ending=ending,
         count=count,
-        input_tokens=int(sent),
-        output_tokens=int(received),
-        cached_tokens=int(cached),
+        input_tokens=believable(sent),
+        output_tokens=believable(received),
+        cached_tokens=believable(cached),
         usd=usd,
         seconds=seconds,
     )

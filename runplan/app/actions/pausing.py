@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from runplan.app.world import World
     from runplan.core.actions import Sleep
+    from runplan.core.config import AgentsSettings
     from runplan.core.endings import AgentEnding
     from runplan.core.events import Event
     from runplan.core.run import PhaseRun, RunState
@@ -43,28 +44,70 @@ class Chosen:
     """Who is sent."""
 
     agent: str
+    despite: str = ""  #: a usage limit that a person does not wait for
 
 
-def choose(role: str, world: World) -> Chosen | Paused:
+def choose(role: str, phase: PhaseRun, world: World) -> Chosen | Paused:
     """The role's agent, else the one that stands in for it; nobody whose quota is used up is started."""
-    agents = world.settings.agents
-    first = agents.verifier if role == "verify" else agents.implementer
-    names = list(dict.fromkeys(name for name in (first, agents.fallback) if name))
+    names = _candidates(role, phase, world.settings.agents)
     limits = _limits(world)
-    free = next((name for name in names if name not in limits), None)
+    waived = _waived(world, limits)
+    free = next((name for name in names if name not in limits or name in waived), None)
     if free is not None:
-        return Chosen(agent=free)
+        despite = f"usage limit until {limits[free].until}" if free in waived else ""
+        return Chosen(agent=free, despite=despite)
     name = min(names, key=lambda one: limits[one].until)
     return Paused(kind="limit", until=limits[name].until, agent=name, words=limits[name].words)
 
 
-def _limits(world: World) -> dict[str, AgentLimited]:
+def _candidates(role: str, phase: PhaseRun, agents: AgentsSettings) -> list[str]:
+    """Who may do it, the first choice first; nobody judges what it wrote unless the settings want it so."""
+    if role != "verify":
+        return list(dict.fromkeys(name for name in (agents.implementer, agents.fallback) if name))
+    own = agents.verifier == agents.implementer
+    others = [name for name in (agents.fallback,) if name and name not in phase.authors]
+    if own or agents.verifier not in phase.authors:
+        return list(dict.fromkeys((agents.verifier, *others)))
+    # It stood in for the implementer, who then judges in its place.
+    others += [name for name in (agents.implementer,) if name not in phase.authors]
+    return list(dict.fromkeys(others)) or [agents.verifier]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Limit:
+    """A usage limit, and where it was met."""
+
+    until: str
+    words: str
+    seq: int
+    run: str
+
+
+def _limits(world: World) -> dict[str, _Limit]:
     """The newest limit of each agent that has not ended, over all runs of the repository."""
     now = world.clock.now()
     since = iso(datetime.fromtimestamp(now.timestamp() - FARTHEST_S, UTC))
-    told = (AgentLimited(**json.loads(row.body)) for row in world.store.since("AgentLimited", since))
-    newest = {one.agent: one for one in told}
+    newest: dict[str, _Limit] = {}
+    for row in world.store.since("AgentLimited", since):
+        body = json.loads(row.body)
+        # Whatever was recorded, nobody waits for longer than a provider locks anybody out.
+        last = _iso(parse_iso(row.at).timestamp() + FARTHEST_S)
+        newest[body["agent"]] = _Limit(until=min(body["until"], last), words=body["words"], seq=row.seq, run=row.run)
     return {agent: one for agent, one in newest.items() if parse_iso(one.until) > now}
+
+
+def _waived(world: World, limits: dict[str, _Limit]) -> set[str]:
+    """The agents whose limit a person does not wait for: the run was called on, or stopped, after it was met."""
+    if not limits:
+        return set()
+    called = [row.seq for row in world.store.facts(world.plan, "RunResumed") if row.run == world.run]
+    ended = {row.run: row for row in world.store.facts(world.plan, "RunEnded")}
+    stopped = {run: row.seq for run, row in ended.items() if json.loads(row.body)["outcome"] == "stopped"}
+    return {
+        agent
+        for agent, limit in limits.items()
+        if max(called, default=0) > limit.seq or stopped.get(limit.run, 0) > limit.seq
+    }
 
 
 def _iso(moment: float) -> str:

@@ -3,49 +3,141 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from datetime import UTC, timedelta
+from typing import TYPE_CHECKING, Any
 
-from runplan.core.budgets import Budget, Cost, Left, UsedUp, left
-from runplan.core.times import iso, zone
+from runplan.core.agentevents import believable
+from runplan.core.budgets import Budget, Cost, GivenOut, Left, UsedUp, left
+from runplan.core.dispatch import Ending
+from runplan.core.endings import EndingKind
+from runplan.core.events import Paused, WorkRefused
+from runplan.core.quickclass import dataclass
+from runplan.core.reasons import Reason
+from runplan.core.times import iso, parse_iso, zone
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from datetime import datetime
 
     from runplan.app.world import World
+    from runplan.core.config import LimitSettings
+    from runplan.core.events import DispatchEnded, DispatchStarted
     from runplan.core.rows import EventRow
 
+LOOK_AGAIN_S = 60.0  #: while all that is left is given to agents that are at work
+EARLIER = timedelta(days=2)  #: before midnight an agent may have been started that is still at work
+LATE_S = 300.0  #: what is over by its own clock is recorded within this, or its runner died with it
 
-def allowance(world: World, *, phase: str) -> Left | UsedUp:
-    """What a dispatch for this phase may use; the journal is asked only for scopes that have a limit."""
-    limits = world.settings.limits
-    budgets = {
+
+def allowance(world: World, *, phase: str, before: str = "") -> Left | Paused | WorkRefused:
+    """What a dispatch for this phase may use; the journal is asked only for scopes that have a limit.
+
+    What is at work counts with all it may use, so that no two are given the same; of those begun together, the one
+    that was recorded first: `before` names a dispatch that is recorded already, behind which nobody is looked at.
+    """
+    budgets = _budgets(world.settings.limits)
+    spent: dict[str, Cost] = {}
+    given: dict[str, Cost] = {}
+    if budgets["phase"] != Budget() or budgets["plan"] != Budget():
+        told = _Told(world.store.facts(world.plan, "DispatchStarted"), world.store.facts(world.plan, "DispatchEnded"))
+        spent |= {"plan": told.spent(), "phase": told.spent(phase=phase)}
+        given |= {"plan": told.given(world, before), "phase": told.given(world, before, phase)}
+    if budgets["day"] != Budget():
+        morning = _midnight(world)
+        early = iso(morning - EARLIER)
+        told = _Told(world.store.since("DispatchStarted", early), world.store.since("DispatchEnded", early))
+        spent["day"], given["day"] = told.spent(since=iso(morning)), told.given(world, before)
+    match left(budgets, spent, given):
+        case UsedUp(why=why):
+            return WorkRefused(reason=Reason.BUDGET, detail=why)
+        case GivenOut(why=why):
+            again = world.clock.now() + timedelta(seconds=LOOK_AGAIN_S)
+            return Paused(kind="budget", until=iso(again.astimezone(UTC)), words=why)
+        case Left() as may:
+            return may
+
+
+def _budgets(limits: LimitSettings) -> dict[str, Budget]:
+    return {
         "dispatch": Budget(tokens=limits.tokens, usd=limits.usd, seconds=limits.wall_s),
         "phase": Budget(tokens=limits.phase_tokens, usd=limits.phase_usd, seconds=limits.phase_wall_s),
         "plan": Budget(tokens=limits.plan_tokens, usd=limits.plan_usd, seconds=limits.plan_wall_s),
         "day": Budget(tokens=limits.day_tokens, usd=limits.day_usd, seconds=limits.day_wall_s),
     }
-    spent: dict[str, Cost] = {}
-    if budgets["phase"] != Budget() or budgets["plan"] != Budget():
-        rows = world.store.facts(world.plan, "DispatchEnded")
-        spent["plan"] = _cost(rows)
-        spent["phase"] = _cost(row for row in rows if json.loads(row.body).get("phase") == phase)
-    if budgets["day"] != Budget():
-        spent["day"] = _cost(world.store.since("DispatchEnded", _midnight(world)))
-    return left(budgets, spent)
 
 
-def _cost(rows: Iterable[EventRow]) -> Cost:
-    total = Cost()
-    for row in rows:
-        body = json.loads(row.body)
-        if body.get("agent"):
-            tokens = body.get("input_tokens", 0) + body.get("output_tokens", 0)
-            total = total.plus(Cost(tokens=tokens, usd=body.get("usd", 0.0), seconds=body.get("seconds", 0.0)))
-    return total
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Open:
+    """A dispatch that was started, and not seen to have ended."""
+
+    id: str
+    phase: str
+    run: str
+    at: str
+    cost: Cost
 
 
-def _midnight(world: World) -> str:
+class _Told:
+    """What the journal tells of the dispatches of some scope."""
+
+    def __init__(self, started: Iterable[EventRow], ended: Iterable[EventRow]) -> None:
+        self._ended = [(row.at, json.loads(row.body)) for row in ended]
+        over = {body["id"] for _, body in self._ended}
+        self._open = [
+            _Open(id=body["id"], phase=body.get("phase", ""), run=row.run, at=row.at, cost=_allowed(body))
+            for row in started
+            if (body := json.loads(row.body))["id"] not in over and body.get("agent")
+        ]
+
+    def spent(self, *, phase: str = "", since: str = "") -> Cost:
+        total = Cost()
+        for at, body in self._ended:
+            if body.get("agent") and at >= since and phase in ("", body.get("phase")):
+                total = total.plus(_used(body))
+        return total
+
+    def given(self, world: World, before: str, phase: str = "") -> Cost:
+        """What those that are at work in other runs may use."""
+        total, now = Cost(), world.clock.now()
+        for each in self._open:
+            if each.id == before:
+                break
+            works = now <= parse_iso(each.at) + timedelta(seconds=each.cost.seconds + LATE_S)
+            if works and each.run != world.run and phase in ("", each.phase):
+                total = total.plus(each.cost)
+        return total
+
+
+def _used(body: dict[str, Any]) -> Cost:
+    return Cost(
+        tokens=believable(body.get("input_tokens")) + believable(body.get("output_tokens")),
+        usd=body.get("usd", 0.0),
+        seconds=body.get("seconds", 0.0),
+    )
+
+
+def _allowed(body: dict[str, Any]) -> Cost:
+    return Cost(tokens=body.get("tokens", 0), usd=body.get("usd", 0.0), seconds=body.get("seconds", 0.0))
+
+
+def bounded(ended: DispatchEnded, started: DispatchStarted) -> DispatchEnded:
+    """The same, naming the setting that ended it; out of time by another scope's is out of budget."""
+    tokens, usd, wall = (*started.bounds, "", "", "")[:3]
+    if ended.kind == EndingKind.TIMED_OUT and wall not in ("", "limits.wall"):
+        told = f"{wall} left {started.seconds / 60:.0f} minutes"
+        return replace(ended, ending=Ending.BUDGET, kind=EndingKind.BUDGET, detail=told)
+    if ended.kind != EndingKind.BUDGET:
+        return ended
+    if started.tokens and ended.input_tokens + ended.output_tokens >= started.tokens:
+        return replace(ended, detail=f"{tokens} left {started.tokens} tokens")
+    if started.usd:
+        words = f" ({ended.detail})" if ended.detail and ended.ending != Ending.BUDGET else ""
+        return replace(ended, detail=f"{usd} left ${started.usd:.2f}{words}")
+    return ended
+
+
+def _midnight(world: World) -> datetime:
     """When the day began in run.timezone."""
     today = world.clock.now().astimezone(zone(world.settings.run.timezone))
-    return iso(today.replace(hour=0, minute=0, second=0, microsecond=0).astimezone(UTC))
+    return today.replace(hour=0, minute=0, second=0, microsecond=0).astimezone(UTC)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from runplan.app.actions.doing import phase_of
 from runplan.app.actions.pausing import choose
 from runplan.app.actions.spending import allowance
 from runplan.core import prompts
-from runplan.core.budgets import UsedUp
-from runplan.core.dispatch import ItemResult, Launch, Role
-from runplan.core.events import BaselineKnown, DispatchStarted, Paused, WorkRefused
+from runplan.core.budgets import Left
+from runplan.core.dispatch import Ending, ItemResult, Launch, Role
+from runplan.core.events import BaselineKnown, DispatchEnded, DispatchStarted, Paused, WorkRefused
+from runplan.core.meter import price_of
 from runplan.core.quickclass import dataclass
-from runplan.core.reasons import Reason
 from runplan.core.returns import IN_PROGRESS
 
 if TYPE_CHECKING:
@@ -22,10 +24,10 @@ if TYPE_CHECKING:
 
     from runplan.app.world import World
     from runplan.core.actions import Start
-    from runplan.core.budgets import Left
     from runplan.core.events import Event
     from runplan.core.run import PhaseRun, RunState
 
+STAMP = "guard.json"  #: what the main repository looked like before; the agent could write there
 AGENT_ROLES = frozenset({"implement", "fix", "verify"})
 
 
@@ -53,18 +55,49 @@ def start(action: Start, state: RunState, world: World) -> Iterator[Event]:
         return
     path = _prepare_worktree(action, phase, world)
     launch = _agent(action, phase, world, name, path, sent) if sent else _command(action, phase, world, name, path)
-    yield DispatchStarted(
+    began = DispatchStarted(
         id=name,
         role=action.role,
-        agent=sent.agent if sent else "",
+        agent="",
         cycle=action.cycle,
         tree=action.tree,
         head=world.worktrees.head(path),
         complaint=action.complaint,
-        version=world.agents.version(sent.agent) if sent else "",
+        stamp=next((stamp_of(text) for name, text in launch.files if name == STAMP), ""),
     )
+    yield _sent(began, phase, world, sent) if sent else began
+    if sent:
+        # Others may have begun between our look and our record: the journal's order says who has to do with less.
+        may = allowance(world, phase=phase.read.phase, before=name)
+        if not isinstance(may, Left):
+            yield DispatchEnded(id=name, role=action.role, ending=Ending.ENDED, code=None)
+            yield may
+            return
+        if may != sent.left:
+            # With the record whose hash has just been written down.
+            launch = replace(_agent(action, phase, world, name, path, replace(sent, left=may)), files=launch.files)
     world.dispatches.start(launch)
     world.point("Start.spawned")
+
+
+def _sent(began: DispatchStarted, phase: PhaseRun, world: World, sent: Sent) -> DispatchStarted:
+    """The same for an agent, with what it may use."""
+    return replace(
+        began,
+        agent=sent.agent,
+        version=world.agents.version(sent.agent),
+        tokens=sent.left.tokens,
+        usd=sent.left.usd,
+        seconds=sent.left.seconds,
+        bounds=sent.left.bounds,
+        phase=phase.read.phase,
+        despite=sent.despite,
+    )
+
+
+def stamp_of(text: str) -> str:
+    """What tells one record of the main repository from another."""
+    return sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,16 +106,15 @@ class Sent:
 
     agent: str
     left: Left
+    despite: str = ""  #: a usage limit that a person does not wait for
 
 
 def _send(action: Start, phase: PhaseRun, world: World) -> Sent | Paused | WorkRefused:
-    chosen = choose(action.role, world)
+    chosen = choose(action.role, phase, world)
     if isinstance(chosen, Paused):
         return chosen
     may = allowance(world, phase=phase.read.phase)
-    if isinstance(may, UsedUp):
-        return WorkRefused(reason=Reason.BUDGET, detail=may.why)
-    return Sent(agent=chosen.agent, left=may)
+    return Sent(agent=chosen.agent, left=may, despite=chosen.despite) if isinstance(may, Left) else may
 
 
 def _prepare_worktree(action: Start, phase: PhaseRun, world: World) -> Path:
@@ -130,7 +162,10 @@ def _agent(action: Start, phase: PhaseRun, world: World, id: str, path: Path, se
         cycle=action.cycle,
         directory=directory,
         worktree=path,
+        usd=sent.left.usd,
     )
+    table = world.settings.agents.agent(sent.agent)
+    price = price_of(table)
     return Launch(
         id=id,
         argv=argv,
@@ -143,7 +178,13 @@ def _agent(action: Start, phase: PhaseRun, world: World, id: str, path: Path, se
         tokens=sent.left.tokens,
         usd=sent.left.usd,
         prompt=len(asked),
-        files=(("guard.json", json.dumps(world.guard.stamp())),),
+        hand_over=action.role in ("implement", "fix"),
+        window=table.context,
+        model=table.model,
+        usd_in=price.sent,
+        usd_out=price.answered,
+        usd_guessed=price.guessed,
+        files=((STAMP, json.dumps(world.guard.stamp())),),
     )
 
 

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 from runplan.app.actions.doing import phase_of
 from runplan.app.actions.pausing import paused_by
-from runplan.app.actions.starting import AGENT_ROLES
+from runplan.app.actions.spending import bounded
+from runplan.app.actions.starting import AGENT_ROLES, stamp_of
 from runplan.core import returns
 from runplan.core.dispatch import Ending, NeverStarted, Outcome, Return, ReturnStatus, Role, Running, ToolUsed, Usage
-from runplan.core.endings import judge
+from runplan.core.endings import EndingKind, judge
 from runplan.core.events import DispatchEnded, GuardFound, WorkRefused
 from runplan.core.guard import REMOTES, SYMBOLIC, signing
 from runplan.core.reasons import Reason
@@ -23,10 +24,11 @@ if TYPE_CHECKING:
     from runplan.core.actions import Await, End
     from runplan.core.events import Event
     from runplan.core.gitfacts import Finding
-    from runplan.core.run import RunState
+    from runplan.core.run import PhaseRun, RunState
 
 GRACE_S = 10.0
 TAKEN_APART = "the agent's worktree was taken apart: its .git is gone, or names another repository"
+TAKEN_AWAY = "the agent took away or changed the record of what it might not touch"
 LAST_WORDS = 600  #: characters of a failed process's output that are carried into the report
 
 
@@ -48,7 +50,8 @@ def _ended(action: Await, state: RunState, world: World, outcome: Outcome) -> It
         yield from _guard(action, action.role, state, world, outcome)
     phase = phase_of(state)
     agent = phase.dispatch.agent if phase.dispatch else ""
-    ended = _account(action, world, outcome)
+    said, told = _said(action, world, outcome)
+    ended = replace(_account(action.id, phase, world, outcome), said=said, detail=told)
     if not agent:
         yield ended
         return
@@ -56,27 +59,27 @@ def _ended(action: Await, state: RunState, world: World, outcome: Outcome) -> It
     # Where the ending has a name of its own its words tell why; else what the agent said last does.
     plain = ending.kind in ("success", "crashed", "killed", "silent", "timed-out")
     detail = ended.detail or ending.words if plain else ending.words or ended.detail
-    yield replace(ended, agent=agent, phase=phase.read.phase, kind=ending.kind, detail=detail)
+    yield bounded(replace(ended, kind=ending.kind, detail=detail), phase.dispatch) if phase.dispatch else ended
     yield from paused_by(ending, phase, world, agent=agent, id=action.id)
 
 
-def _account(action: Await, world: World, outcome: Outcome) -> DispatchEnded:
+def _account(id: str, phase: PhaseRun, world: World, outcome: Outcome) -> DispatchEnded:
     """How the process ended and what it used: by its output, else by what it writes into its return."""
-    said, detail = _said(action, world, outcome)
+    began = phase.dispatch
     usage = outcome.tally.usage
-    told = returns.parse_return(return_text(world, action.id), outcome.message)
+    told = returns.parse_return(return_text(world, id), outcome.message)
     if usage == Usage() and isinstance(told, Return):
         usage = told.usage
     return DispatchEnded(
-        id=action.id,
-        role=action.role,
+        id=id,
+        role=began.role if began else "",
+        agent=began.agent if began else "",
+        phase=phase.read.phase if began and began.agent else "",
         ending=outcome.ending,
         code=outcome.code,
         signal=outcome.signal,
         output_bytes=outcome.output_bytes,
         leftovers=outcome.leftovers,
-        said=said,
-        detail=detail,
         session=outcome.tally.session,
         input_tokens=usage.input_tokens,
         output_tokens=usage.output_tokens,
@@ -91,8 +94,9 @@ def _guard(action: Await | End, role: str, state: RunState, world: World, outcom
     phase = phase_of(state)
     directory = world.dispatches.directory(action.id)
     stamped = world.dispatches.read(action.id, "guard.json")
-    if stamped is None:
-        yield GuardFound(violated=True, lines=("the agent took away the record of what it might not touch",))
+    started = phase.dispatch.stamp if phase.dispatch is not None else ""
+    if stamped is None or (started and stamp_of(stamped) != started):
+        yield GuardFound(violated=True, lines=(TAKEN_AWAY,))
         return
     before = json.loads(stamped)
     branch = phase.lease.branch if phase.lease else ""
@@ -182,4 +186,8 @@ def end(action: End, state: RunState, world: World) -> Iterator[Event]:
     outcome = world.dispatches.standing(action.id)
     if role in AGENT_ROLES and isinstance(outcome, Outcome):
         yield from _guard(action, role, state, world, outcome)
-    yield DispatchEnded(id=action.id, role=role, ending=Ending.ENDED, code=None)
+    if isinstance(outcome, Outcome):
+        # It is over because we wanted it so, whatever it did meanwhile; what it used is used.
+        yield replace(_account(action.id, phase, world, outcome), ending=Ending.ENDED, kind=EndingKind.KILLED)
+    else:
+        yield DispatchEnded(id=action.id, role=role, ending=Ending.ENDED, code=None)

@@ -1,0 +1,65 @@
+"""Which keys an agent is given, and what its program is told of its dollars."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runplan.adapters.agents.task import PROVIDERS, Task
+from runplan.adapters.calling import keys_of
+from runplan.core.config import AgentTable
+from runplan.core.dispatch import Role
+
+MANY = ("aider", "mini", "opencode")
+
+
+def names(kind: str, model: str) -> set[str]:
+    module: Any = importlib.import_module(f"runplan.adapters.agents.{kind}")
+    where = Path("/nonexistent")
+    task = Task(role=Role.FIX, phase="1", cycle=1, root=where, directory=where)
+    _, given = module.environment(AgentTable(name=kind, kind=kind, model=model), task, {})
+    return {name for name in given if name.endswith("_API_KEY")}
+
+
+@pytest.mark.parametrize("kind", MANY)
+@pytest.mark.parametrize("model", ["ollama/llama3", "ollama_chat/qwen3", "mistral/large"])
+def test_a_provider_that_is_not_known_is_given_nobodys_key(kind: str, model: str) -> None:
+    """One on this machine needs none; any other is named by `env`."""
+    assert names(kind, model) == set()
+    assert keys_of(AgentTable(name=kind, kind=kind, model=model)) == ()
+
+
+@pytest.mark.parametrize("kind", MANY)
+def test_only_the_key_of_the_models_provider_is_given_and_asked_for(kind: str) -> None:
+    assert names(kind, "anthropic/claude-sonnet-4-5") == {"ANTHROPIC_API_KEY"}
+    assert keys_of(AgentTable(name=kind, kind=kind, model="anthropic/claude-sonnet-4-5")) == ("ANTHROPIC_API_KEY",)
+
+
+@pytest.mark.parametrize("kind", MANY)
+def test_without_a_provider_in_the_models_name_every_known_key_is_given(kind: str) -> None:
+    known = {name for given in PROVIDERS.values() for name in given if name.endswith("_API_KEY")}
+    own = {"OPENCODE_API_KEY"} if kind == "opencode" else set()
+    assert names(kind, "") == names(kind, "gpt-5") == known | own
+    assert set(keys_of(AgentTable(name=kind, kind=kind))) == known | own
+
+
+def test_opencode_has_its_own_key_for_its_own_models() -> None:
+    assert names("opencode", "opencode/zen") == {"OPENCODE_API_KEY"}
+
+
+@pytest.mark.parametrize(("kind", "flag"), [("claude", "--max-budget-usd"), ("mini", "--cost-limit")])
+def test_who_tells_its_dollars_at_its_end_is_told_what_it_may_spend(kind: str, flag: str, tmp_path: Path) -> None:
+    module: Any = importlib.import_module(f"runplan.adapters.agents.{kind}")
+    (tmp_path / "prompt.md").write_text("Do it.\n")
+
+    def argv(usd: float) -> tuple[str, ...]:
+        task = Task(role=Role.FIX, phase="1", cycle=1, root=tmp_path, directory=tmp_path, usd=usd)
+        words: tuple[str, ...] = module.launch(AgentTable(name=kind, kind=kind), task)
+        return words
+
+    told = argv(1.5)
+    assert told[told.index(flag) + 1] == "1.5000"
+    assert flag not in argv(0.0)
