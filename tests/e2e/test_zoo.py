@@ -51,6 +51,7 @@ class Beast:
 
 
 SHAPE = "--format=%(refname) %(objectname)%(symref)"
+TOKEN = "ghp_" + 36 * "a"
 LAND = "\n" + WORK
 ZOO: dict[str, Beast] = {
     # --- processes ---
@@ -73,6 +74,17 @@ ZOO: dict[str, Beast] = {
     "shouts on standard error": Beast(does="head -c 30000000 /dev/zero | tr '\\0' y >&2" + LAND),
     "returns rubbish": Beast(does="echo '{[' >\"$RUNPLAN_RETURN\"" + LAND),
     "says it is blocked": Beast(does="echo 'BLOCKER: no key'" + LAND, ends="blocked", says="no key"),
+    "says it is blocked with what terminals obey": Beast(
+        does=r"printf 'BLOCKER: \033]0;owned\007\033[31mred\033[2J \000nul\n'" + LAND,
+        ends="blocked",
+        says="blocked: red nul",
+    ),
+    "says it is blocked in three megabytes": Beast(
+        does='{ printf "{\\"status\\": \\"blocked\\", \\"summary\\": \\"why "; head -c 3000000 /dev/zero | tr "\\0" x; '
+        'printf "\\"}"; } >"$RUNPLAN_RETURN"' + LAND,
+        ends="blocked",
+        says="why xxx",
+    ),
     "does nothing": Beast(does=":", ends="no-commits"),
     "fails after its work": Beast(does=WORK + "; exit 3", ends="agent-failed", says="exit code 3"),
     # --- the disk ---
@@ -80,6 +92,11 @@ ZOO: dict[str, Beast] = {
     "leaves a huge file": Beast(does="head -c 6000000 /dev/zero >huge.bin", ends="tampered", says="huge.bin"),
     "writes outside of the worktree": Beast(
         does='echo mine >"$main/notes.txt"' + LAND, says="notes.txt changed in the checkout while the phase ran"
+    ),
+    "rewrites the record of what it may not touch": Beast(
+        does='d=$(dirname "$RUNPLAN_RETURN"); echo " " >>"$d/guard.json"' + LAND,
+        ends="guard-violated",
+        says="took away or changed the record",
     ),
     "takes away its own records": Beast(does='rm -rf "$(dirname "$RUNPLAN_PROMPT")"; exit 1', ends="crashed"),
     # --- the repository ---
@@ -143,6 +160,29 @@ ZOO: dict[str, Beast] = {
     ),
     "edits the settings": Beast(does="echo '# x' >>runplan.toml; git commit -qam set" + LAND, ends="tampered"),
     "leaves a secret": Beast(does="echo 'PASSWORD=hunter22hunter22' >.env" + LAND, ends="tampered", says=".env"),
+    "commits a token": Beast(
+        does=f"echo 'token {TOKEN}' >conf.txt; git add .; git commit -qm conf" + LAND,
+        ends="tampered",
+        says="conf.txt: holds what looks like a GitHub token",
+    ),
+    "commits a token and takes it out again": Beast(
+        does=f"echo {TOKEN} >conf.txt; git add .; git commit -qm conf; git rm -q conf.txt; git commit -qm out" + LAND,
+        ends="tampered",
+        says="conf.txt: holds what looks like a GitHub token",
+    ),
+    "writes a token into a commit message": Beast(
+        does=f"echo x >conf.txt; git add .; git commit -qm 'Use {TOKEN}'" + LAND,
+        ends="tampered",
+        says="a commit message: holds what looks like a GitHub token",
+    ),
+    "names a file like a token": Beast(
+        does=f"echo x >{TOKEN}.txt; git add .; git commit -qm name" + LAND,
+        ends="tampered",
+        says="[redacted].txt: its name holds what looks like a GitHub token",
+    ),
+    "leaves a file named like a token": Beast(
+        does=f"echo x >{TOKEN}.txt" + LAND, ends="tampered", says="[redacted].txt"
+    ),
     "leaves a repository inside": Beast(does="git init -q sub; touch sub/x" + LAND, ends="tampered", says="sub"),
     "adds a submodule": Beast(
         does='git -c protocol.file.allow=always submodule --quiet add "$main" sub; git commit -qm sub' + LAND,
@@ -156,6 +196,9 @@ ZOO: dict[str, Beast] = {
     ),
     "weakens the tests": Beast(does="git rm -q tests/test_x.py; git commit -qm less" + LAND, ends="tampered"),
 }
+
+
+BAD = ("\033", "\007", "\0")  #: what a terminal obeys
 
 
 @pytest.fixture(scope="module")
@@ -221,6 +264,11 @@ def test_a_beast_has_its_named_outcome_and_the_repository_is_as_it_was(project: 
     assert ("1.txt" in project.repo.git("ls-tree", "--name-only", "main").split()) is landed
     told = ran.err + project.runplan("report", "X").out
     assert beast.says in told
+    assert not any(
+        sign in told + project.runplan("logs", "X").out + project.runplan("explain", "X").out for sign in BAD
+    )
+    assert TOKEN not in told
+    assert len(told) < 100_000
     until(lambda: processes_of(project.home) == [], seconds=10)
     ignored = {"refs/heads/main", *beast.keeps} if landed else set(beast.keeps)
     changed = {what for what, was in before.items() if standing(project).get(what) != was} - ignored
