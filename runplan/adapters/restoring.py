@@ -50,12 +50,10 @@ class Restorer:
 
     def _kept(self, finding: Finding) -> Finding:
         """Nobody is accused, but what is on no ref any more is kept."""
-        if finding.kind not in ("ref", "stash") or not finding.old or self._git.object(finding.old) is None:
+        if finding.kind not in ("ref", "symref", "stash") or not finding.old or self._git.object(finding.old) is None:
             return finding
-        if (
-            finding.new
-            and self._git.run("merge-base", "--is-ancestor", finding.old, finding.new, ok=(0, 1, 128)).code == 0
-        ):
+        new = finding.name if finding.kind == "symref" else finding.new
+        if new and self._git.run("merge-base", "--is-ancestor", finding.old, new, ok=(0, 1, 128)).code == 0:
             return finding  # the ref went on from it
         return replace(finding, parked=self._park(finding.old, finding.name))
 

@@ -134,7 +134,7 @@ def _symbolic(before: Stamp, after: Stamp, evidence: Evidence, own: Collection[s
     """Refs that came to stand for another one, or no longer do: whoever writes to such a ref writes elsewhere."""
     for name in sorted(before.symbolic.keys() | after.symbolic.keys()):
         was, now = before.symbolic.get(name, ""), after.symbolic.get(name, "")
-        ours = name in own or name.startswith(OURS) or bool(evidence.prefix and name.startswith(evidence.prefix))
+        ours, leads_to_ours = (_is_ours(ref, evidence, own) for ref in (name, now))
         if ours and now:
             # No run makes one and no user needs one here, so it needs no further evidence.
             old = _last_own(name, now, before, evidence)
@@ -142,8 +142,13 @@ def _symbolic(before: Stamp, after: Stamp, evidence: Evidence, own: Collection[s
         elif was != now and not ours and not name.endswith("/HEAD"):
             old = f"{SYMBOLIC}{was}" if was else before.refs.get(name, "")
             new = f"{SYMBOLIC}{now}" if now else after.refs.get(name, "")
-            by_agent = _names_ref(evidence.tools, name)
+            # Whoever has a ref of theirs stand for one that runplan will remove would lose it.
+            by_agent = leads_to_ours or _names_ref(evidence.tools, name)
             yield Finding(kind="symref", name=name, old=old, new=new, by_agent=by_agent)
+
+
+def _is_ours(ref: str, evidence: Evidence, own: Collection[str]) -> bool:
+    return ref in own or ref.startswith(OURS) or bool(evidence.prefix and ref.startswith(evidence.prefix))
 
 
 def _last_own(name: str, target: str, before: Stamp, evidence: Evidence) -> Oid:

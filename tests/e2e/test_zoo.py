@@ -140,6 +140,9 @@ ZOO: dict[str, Beast] = {
         'echo "ref: refs/heads/main" >"$main/.git/refs/runplan/candidate/$RUNPLAN_RUN"' + LAND,
         ends="guard-violated",
     ),
+    "writes by hand that the target stands for its branch": Beast(
+        does=WORK + '; echo "ref: refs/heads/runplan/x/1" >"$main/.git/refs/heads/main"', ends="guard-violated"
+    ),
     "makes the target stand for another branch": Beast(
         does="git branch other main; git symbolic-ref refs/heads/main refs/heads/other" + LAND,
         ends="guard-violated",

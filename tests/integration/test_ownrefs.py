@@ -170,7 +170,21 @@ def test_a_symbolic_ref_of_the_users_is_told_of_and_only_an_agents_is_put_back(
     repo.git("symbolic-ref", "refs/heads/alias", "refs/heads/other")
     by_user = guard.restore(guard.compare(before, own=(), tools=()))
     assert [(one.name, one.by_agent, one.restored) for one in by_user] == [("refs/heads/alias", False, False)]
+    repo.git("symbolic-ref", "refs/heads/alias", BRANCH)
+    assert [one.by_agent for one in guard.compare(before, own=(), tools=())] == [True], "nobody needs such a one"
+    repo.git("symbolic-ref", "refs/heads/alias", "refs/heads/other")
     told = (ToolUsed(tool="bash", path="git symbolic-ref refs/heads/alias refs/heads/other"),)
     by_agent = guard.restore(guard.compare(before, own=(), tools=told))
     assert [(one.name, one.by_agent, one.restored) for one in by_agent] == [("refs/heads/alias", True, True)]
     assert repo.git("symbolic-ref", "refs/heads/alias") == MAIN
+
+
+def test_what_a_ref_held_that_somebody_made_symbolic_is_kept(repo: Repo, git: Git, common: Path) -> None:
+    guard = Guard(git, root=repo.path, common_dir=common)
+    repo.git("branch", "topic")
+    repo.git("branch", "old", "main~1")
+    before = guard.stamp()
+    repo.git("symbolic-ref", "refs/heads/topic", "refs/heads/old")
+    (found,) = guard.restore(guard.compare(before, own=(), tools=()))
+    assert (found.by_agent, found.restored) == (False, False)
+    assert repo.git("rev-parse", found.parked) == repo.head()
