@@ -16,7 +16,7 @@ import json
 import os
 import re
 import stat
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from runplan.adapters.heldlock import is_held
 from runplan.adapters.tally_record import record_of, tally_of, usage_of, usage_record
@@ -197,18 +197,23 @@ def read_plain(path: Path, *, largest: int = LARGEST) -> str | None:
 
 def read_plain_bytes(path: Path, *, largest: int = LARGEST) -> bytes | None:
     """The same as it is."""
+    file = open_plain(path)
+    if file is None:
+        return None
+    with file:
+        return file.read(largest) if os.fstat(file.fileno()).st_size <= largest else None
+
+
+def open_plain(path: Path) -> BinaryIO | None:
+    """A plain file to read, of whatever size."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
     except OSError:
         return None
-    try:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode) or found.st_size > largest:
-            return None
-        with open(descriptor, "rb", closefd=False) as file:
-            return file.read(largest)
-    finally:
-        os.close(descriptor)
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return open(descriptor, "rb")
+    os.close(descriptor)
+    return None
 
 
 def _publish(path: Path, record: Mapping[str, object], *, sync: bool) -> None:

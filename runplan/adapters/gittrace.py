@@ -11,6 +11,7 @@ import os
 import shlex
 from typing import TYPE_CHECKING
 
+from runplan.adapters.dispatch_files import open_plain
 from runplan.core.dispatch import ToolUsed
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 VARIABLE = "GIT_TRACE2_EVENT"
+LONGEST_LINE = 1024 * 1024
 _WANTED = (b'"event":"start"', b'"event":"def_repo"')
 
 
@@ -30,13 +32,13 @@ def traced_commands(path: Path, checkouts: Collection[Path]) -> tuple[ToolUsed, 
     """The git commands that ran in one of `checkouts`; those in a test's own repositories do not count."""
     started: dict[str, list[str]] = {}
     where: dict[str, str] = {}
-    try:
-        with path.open("rb") as lines:
-            for line in lines:
-                if any(word in line for word in _WANTED):
-                    _note(line, started, where)
-    except FileNotFoundError:
+    file = open_plain(path)
+    if file is None:
         return ()
+    with file:
+        for line in iter(lambda: file.readline(LONGEST_LINE), b""):
+            if any(word in line for word in _WANTED):
+                _note(line, started, where)
     places = {os.path.realpath(place) for place in checkouts}
     return tuple(
         ToolUsed(tool="git", path=shlex.join(["git", *argv[1:]]))

@@ -58,6 +58,14 @@ def test_an_agent_that_kills_its_shim_has_not_succeeded_whatever_it_wrote_in_its
     assert project.landed() == []
 
 
+@pytest.mark.parametrize("made", ["mkfifo git.trace", "ln -s /dev/zero git.trace", "mkdir git.trace"])
+def test_a_trace_that_is_no_file_holds_nobody_up(project: Project, made: str) -> None:
+    command_agent(project, f'echo x > 1.txt; cd "$(dirname "$RUNPLAN_RETURN")"; rm -f git.trace; {made}\n')
+    ran = project.start("1", "auto")
+    assert ran.code == 0, ran.err
+    assert project.landed() == ["1"]
+
+
 def test_an_agent_that_stands_in_the_way_of_its_exit_only_has_done_its_work(project: Project) -> None:
     command_agent(project, 'echo x > 1.txt; mkdir "$(dirname "$RUNPLAN_RETURN")/exit.json"\n')
     ran = project.start("1", "auto")
