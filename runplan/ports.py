@@ -219,6 +219,10 @@ class Guard(Protocol):
         """What the main repository looks like now, fit for JSON."""
         ...
 
+    def recalled(self, agent: Identity) -> dict[str, object]:
+        """The same as it was before an agent, as far as reflogs tell, where the stamp is lost."""
+        ...
+
     def compare(
         self,
         before: Mapping[str, object],

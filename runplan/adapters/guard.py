@@ -68,6 +68,22 @@ class Guard:
             "files": {path: [kept.mode, kept.text] for path, kept in seen.files.items()},
         }
 
+    def recalled(self, agent: Identity) -> dict[str, object]:
+        """What the main repository looked like before, as far as reflogs tell, where the stamp itself is lost."""
+        seen = self._seen(())
+        refs = dict(seen.refs)
+        made: set[Oid] = set()
+        for ref in seen.refs:
+            by_agent = [entry for entry in read_log(_text(self._log(ref))) if entry.who == agent]
+            if by_agent and ref == STASH:
+                made = {entry.new for entry in by_agent}
+            elif by_agent and by_agent[0].old.strip("0"):
+                refs[ref] = by_agent[0].old
+            elif by_agent:
+                del refs[ref]
+        stashes = [oid for oid in seen.stashes if oid not in made]
+        return self.stamp() | {"refs": refs, "stashes": stashes}
+
     def compare(
         self,
         before: Mapping[str, object],

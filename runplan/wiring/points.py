@@ -43,7 +43,7 @@ READS: dict[str, frozenset[str]] = {
     "Removal": frozenset(),
     "Candidates": frozenset({"commits", "changes", "code_key", "marked"}),
     "Lander": frozenset({"ref", "prepare"}),
-    "Guard": frozenset({"stamp", "compare", "checkout"}),
+    "Guard": frozenset({"stamp", "recalled", "compare", "checkout"}),
     # A directory or a note there is made, and made again.
     "Dispatches": frozenset({"directory", "read", "standing", "write"}),
     "Agents": frozenset({"command", "launch", "profile", "redacted", "version"}),

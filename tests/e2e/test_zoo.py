@@ -98,6 +98,14 @@ ZOO: dict[str, Beast] = {
         ends="guard-violated",
         says="took away or changed the record",
     ),
+    "moves the target and says in the record that it was always there": Beast(
+        does="old=$(git rev-parse main)"
+        + LAND
+        + "; git update-ref refs/heads/main HEAD; git branch mine; echo x >>README.md; git stash -q; "
+        + 'sed -i "s/$old/$(git rev-parse HEAD)/g" "$(dirname "$RUNPLAN_RETURN")/guard.json"',
+        ends="guard-violated",
+        says="the ref refs/heads/main: it was put back as it was",
+    ),
     "takes away its own records": Beast(does='rm -rf "$(dirname "$RUNPLAN_PROMPT")"; exit 1', ends="crashed"),
     # --- the repository ---
     "pushes": Beast(

@@ -97,8 +97,9 @@ def _guard(action: Await | End, role: str, state: RunState, world: World, outcom
     started = phase.dispatch.stamp if phase.dispatch is not None else ""
     if stamped is None or (started and stamp_of(stamped) != started):
         yield GuardFound(violated=True, lines=(TAKEN_AWAY,))
-        return
-    before = json.loads(stamped)
+        before = world.guard.recalled(signing(action.id))
+    else:
+        before = json.loads(stamped)
     branch = phase.lease.branch if phase.lease else ""
     own = () if role == "verify" else (branch,)
     tools = tuple(event for event in outcome.events if isinstance(event, ToolUsed))
