@@ -13,6 +13,7 @@ import errno
 import fcntl
 import os
 import shutil
+import threading
 import time
 from hashlib import sha256
 from typing import TYPE_CHECKING
@@ -64,14 +65,11 @@ class HeldIndex:
     def take(cls, checkout: TargetCheckout, landing: Landing) -> HeldIndex | None:
         """Take the lock and copy the index; None when somebody has it, or had it and is not mended yet."""
         note = note_of(checkout, landing.id)
-        try:
-            fd = os.open(note, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
-        except FileExistsError:
+        fd = _noted(note, landing)
+        if fd is None:
             return None
         held = cls(checkout, fd, note)
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX)
-            _write(fd, landing)
             locked = held._lock(TAKE_S)
         except OSError:  # no room on the disk: nothing is held yet
             held.release_note()
@@ -170,6 +168,28 @@ class HeldIndex:
 
 
 # --- notes ----------------------------------------------------------------------------------------------
+
+
+def _noted(note: Path, landing: Landing) -> int | None:
+    """A note that is locked and written before anybody can see it: else it would look like a dead one's for a moment.
+
+    None when there is one already.
+    """
+    draft = note.with_name(f"runplan.draft.{os.getpid()}.{threading.get_ident()}")
+    fd = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o666)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        _write(fd, landing)
+        note.hardlink_to(draft)
+    except FileExistsError:
+        os.close(fd)
+        return None
+    except OSError:
+        os.close(fd)
+        raise
+    finally:
+        draft.unlink()
+    return fd
 
 
 def notes(checkout: TargetCheckout) -> list[Path]:

@@ -193,13 +193,6 @@ def test_following_the_log_of_a_run_that_waits_comes_to_an_end(project: Project)
     assert project.runplan("logs", "X", "-f").code == 0
 
 
-def test_a_budget_nobody_watches_is_refused(project: Project) -> None:
-    project.settings("[limits]\nusd = 5.0\n")
-    ran = project.start("1", "auto")
-    assert ran.code == 2
-    assert "limits.usd is not enforced" in ran.err
-
-
 def test_a_rejected_run_is_stopped(project: Project) -> None:
     assert project.start("1").code == 4
     assert project.runplan("reject", "X", "-m", "no").code == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -281,6 +282,7 @@ def test_the_lock_that_a_dead_landing_left_on_a_branch_without_checkout_stops_no
     first = intent(repo, candidate(repo, PHASE))
     die(repo, first, "land.commit.before")
     assert leftovers(repo) == ("refs/heads/main.lock",)
+    os.utime(repo.path / ".git/refs/heads/main.lock", (0, 0))  # before whoever comes by was started
     other = intent(repo, candidate(repo, {"other.txt": "o\n"}, landing="L2"), landing="L2")
     with lander(repo) as cherry_pick:
         assert cherry_pick.land(other) == Landed(tip=other.new)

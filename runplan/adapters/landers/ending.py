@@ -7,6 +7,7 @@ landing at a time goes on in a repository, so what is met is never one that some
 from __future__ import annotations
 
 import os
+import time
 from typing import TYPE_CHECKING
 
 from runplan.adapters import treediff, trees
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 #: Every exit code, death by a signal included.
 ANY = range(-64, 256)
+BORN = time.time()  #: when this process began to know about landings
 
 
 def end_dead(
@@ -86,10 +88,14 @@ def remove_lock(lock: Path, *, holding: tuple[str, ...]) -> None:
 def free_unlanded(git: Git, ref: str, common_dir: Path) -> None:
     """Remove the lock of a branch that was to be moved to a candidate of ours which is not on it: nobody else does.
 
-    To be called by whoever lands, so that no other lander lives.
+    To be called by whoever lands, so that no other lander lives. A lock that is younger than this process is left all
+    the same: if it is ours, the landing that left it takes it away.
     """
+    lock = common_dir / f"{ref}.lock"
     try:
-        wanted = (common_dir / f"{ref}.lock").read_text(encoding="ascii", errors="replace").strip()
+        wanted = lock.read_text(encoding="ascii", errors="replace").strip()
+        if lock.stat().st_mtime >= BORN:
+            return
     except FileNotFoundError:
         return
     found, tip = git.tip(wanted) if wanted.isalnum() else None, git.tip(ref)
@@ -97,7 +103,7 @@ def free_unlanded(git: Git, ref: str, common_dir: Path) -> None:
         return
     landing = read_trailers(git.commit(found).message).get(LANDING)
     if landing and find(git, Landing(id=landing, ref=ref, old="", new=found, locks=()), tip) is None:
-        remove_lock(common_dir / f"{ref}.lock", holding=(found,))
+        remove_lock(lock, holding=(found,))
 
 
 def changes_of(git: Git, landing: Landing) -> tuple[Change, ...]:
