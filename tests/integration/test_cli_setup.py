@@ -196,9 +196,9 @@ def test_the_doctor_tells_of_leftovers(
     monkeypatch.chdir(repo.path)
     call(init)
     assert call(doctor) is Exit.DONE
-    repo.git("branch", "runplan/x/1")
+    repo.git("update-ref", "refs/runplan/candidate/r1", "HEAD")
     assert call(doctor) is Exit.USAGE
-    assert "refs/heads/runplan/x/1\n                  -> runplan gc" in capsys.readouterr().out
+    assert "refs/runplan/candidate/r1\n                  -> runplan gc" in capsys.readouterr().out
 
 
 # --- config --------------------------------------------------------------------------------------------
