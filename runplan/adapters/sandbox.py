@@ -84,7 +84,8 @@ def _room(
     kept = [worktree / ".git", _there(entry / _CONFIG), *(entry / name for name in _LINKS)]
     kept += [common / name for name in _STORES_KEPT]
     kept += [task.directory / name for name in _RECORDS]
-    seen = [task.root, common, worktree, *_programs(argv, caller)]
+    # A script agent is played by this package, wherever that is installed.
+    seen = [task.root, common, worktree, Path(__file__).parent.parent, *_programs(argv, caller)]
     runtime = caller.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}"
     return Room(
         writable=_real(writable),
