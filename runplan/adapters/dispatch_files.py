@@ -131,7 +131,8 @@ class DispatchFiles:
         _publish(self.shim, {"identity": identity, "reader": reader, **seal}, sync=False)
 
     def write_exit(self, outcome: Outcome) -> None:
-        """Say how the dispatch ended; on the disk before it returns."""
+        """Say how the dispatch ended, when what the agent returned is on the disk; on the disk before it returns."""
+        _sync(self.directory / "return.json")
         tools = [[event.tool, event.path] for event in outcome.events if isinstance(event, ToolUsed)]
         spent = [event.usage for event in outcome.events if isinstance(event, Spent)]
         record = {
@@ -214,6 +215,16 @@ def open_plain(path: Path) -> BinaryIO | None:
         return open(descriptor, "rb")
     os.close(descriptor)
     return None
+
+
+def _sync(path: Path) -> None:
+    """Let a file that somebody else has written reach the disk, if it is a plain one."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def _publish(path: Path, record: Mapping[str, object], *, sync: bool) -> None:

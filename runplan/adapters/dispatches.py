@@ -92,7 +92,7 @@ class Dispatches:
 
     def write(self, dispatch: str, name: str, text: str) -> None:
         """Put a file among them, in the place of whatever an agent left there; no link of its is followed."""
-        publish(self.directory(dispatch) / name, text.encode("utf-8", "surrogateescape"), sync=False)
+        publish(self.directory(dispatch) / name, text.encode("utf-8", "surrogateescape"), sync=True)
 
     # --- starting -----------------------------------------------------------------------------------
 
