@@ -13,7 +13,6 @@ import errno
 import fcntl
 import os
 import shutil
-import threading
 import time
 from hashlib import sha256
 from typing import TYPE_CHECKING
@@ -175,8 +174,9 @@ def _noted(note: Path, landing: Landing) -> int | None:
 
     None when there is one already.
     """
-    draft = note.with_name(f"runplan.draft.{os.getpid()}.{threading.get_ident()}")
-    fd = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o666)
+    draft = note.with_name(f"runplan.draft{note.suffix}")
+    draft.unlink(missing_ok=True)  # of the same landing, killed here before
+    fd = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)
         _write(fd, landing)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runplan.adapters import heldindex
+from runplan.adapters.checkout import TargetCheckout
 from runplan.adapters.landers.cherry_pick import POINTS
 from runplan.core.gitfacts import Held, Landed
 from tests.support import dying_lander
@@ -288,6 +289,15 @@ def test_the_lock_that_a_dead_landing_left_on_a_branch_without_checkout_stops_no
         assert cherry_pick.land(other) == Landed(tip=other.new)
         assert cherry_pick.observe(first) is None
     assert leftovers(repo) == ()
+
+
+def test_a_note_that_was_never_seen_is_in_nobodys_way_and_goes_with_its_landing(repo: Repo) -> None:
+    landing = intent(repo, candidate(repo, PHASE))
+    note = heldindex.note_of(TargetCheckout(root=repo.path, git_dir=repo.path / ".git"), landing.id)
+    note.with_name(f"runplan.draft{note.suffix}").write_text("half a no")
+    with lander(repo) as cherry_pick:
+        assert cherry_pick.land(landing) == Landed(tip=landing.new)
+    assert list((repo.path / ".git").glob("runplan.*")) == []
 
 
 def test_a_lock_of_a_person_who_goes_back_to_a_landed_commit_stays(repo: Repo) -> None:
