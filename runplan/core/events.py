@@ -25,6 +25,7 @@ from runplan.core.waitevents import (
     Continued as Continued,
     Halted as Halted,
     HandedOver as HandedOver,
+    HandoverArmed as HandoverArmed,
     Paused as Paused,
     Queued as Queued,
     Woke as Woke,
@@ -307,6 +308,7 @@ Event: TypeAlias = (
     | Halted
     | Continued
     | HandedOver
+    | HandoverArmed
     | GuardFound
     | WorkTaken
     | WorkRefused

@@ -32,6 +32,16 @@ class Woke:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HandoverArmed:
+    """An agent's context is filling: while it goes on, a note is kept for whoever may have to take over."""
+
+    id: str  #: its dispatch
+    percent: int  #: how full
+    note: str
+    estimated: bool = False  #: nobody told; it is a guess
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HandedOver:
     """An agent had no room left; what it made is on the branch, and a fresh one goes on with a note."""
 
