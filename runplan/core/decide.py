@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 from runplan.core import actions as a
 from runplan.core.quickclass import dataclass
 from runplan.core.reasons import Reason
-from runplan.core.told import conflicting, how, is_told, run_ended, step_of, waited_for
+from runplan.core.run import failed_lane, open_lanes
+from runplan.core.told import conflicting, filling, how, is_told, run_ended, step_of, waited_for
 
 if TYPE_CHECKING:
     from runplan.core.events import DispatchEnded, Paused, RunStarted
-    from runplan.core.run import PhaseRun, RunState
+    from runplan.core.run import Lane, PhaseRun, RunState
 
 MAX_MOVES = 5  #: how often a candidate is rebuilt because the target moved
 MAX_LOST = 3  #: how often a process may vanish without a trace
@@ -48,6 +49,8 @@ def decide(state: RunState) -> Decision:
         return Decision(actions=(), why=run_ended(state))
     if state.pause is not None and state.pause.kind == "unreachable":
         return _pause(state.pause)  # git, disk or network did not answer, whatever was asked of them
+    if lanes := open_lanes(state):
+        return _side_by_side(state, state.started, lanes)
     phase = state.phase
     if phase is None or phase.cleaned:
         return _between_phases(state, state.started, phase)
@@ -68,6 +71,31 @@ def decide(state: RunState) -> Decision:
     return _not_now(state) or _work(state, state.started, phase)
 
 
+def _side_by_side(state: RunState, started: RunStarted, lanes: list[Lane]) -> Decision:
+    """Each lane by the same rules, as if it were alone; and a look at what may begin beside them."""
+    each = [decide(lane.state) for lane in lanes]
+    actions: list[a.Action] = [
+        a.InLane(lane=lane.name, action=action)
+        for lane, decision in zip(lanes, each, strict=True)
+        for action in decision.actions
+    ]
+    room = len(lanes) < started.parallel and not state.looked
+    if room and failed_lane(state) is None and not (state.stop or state.halted or state.queued):
+        actions.append(a.ReadPlan())
+        waiting = None
+    else:
+        # They wait as one only when all do; what comes first is then what the run waits for.
+        waits = sorted((one for one in each if one.waiting), key=lambda one: one.wake or "~")
+        waiting = waits[0] if len(waits) == len(each) else None
+    return Decision(
+        actions=tuple(actions),
+        why="; ".join(f"phase {lane.phase}: {one.why}" for lane, one in zip(lanes, each, strict=True)),
+        waiting=waiting.waiting if waiting else "",
+        about=waiting.about if waiting else "",
+        wake=min((one.wake for one in each if one.wake), default=""),
+    )
+
+
 def _not_now(state: RunState) -> Decision | None:
     """What keeps a run from beginning anything new; what is under way goes on."""
     if state.halted:
@@ -86,6 +114,10 @@ def _between_phases(state: RunState, started: RunStarted, phase: PhaseRun | None
         outcome = special.get(Reason(phase.failure.reason), "failed")
         finish = a.Finish(outcome=outcome, reason=phase.failure.reason, detail=phase.failure.detail)
         return _do(finish, "the failed phase is cleaned up")
+    lane = failed_lane(state)
+    if lane is not None and (ended := lane.state.ended) is not None:
+        finish = a.Finish(outcome=ended.outcome, reason=ended.reason, detail=ended.detail)
+        return _do(finish, f"phase {lane.phase} did not land, and those beside it have ended")
     if state.stop:
         return _do(a.Finish(outcome="stopped", reason=Reason.STOPPED), f"stopped by {state.stop}")
     if phase is not None and started.mode != "finish":
@@ -111,7 +143,7 @@ def _while_running(state: RunState, phase: PhaseRun) -> Decision:
     assert running is not None
     if state.stop:
         return _do(a.End(id=running.id), f"stopped by {state.stop}; the {running.role} process is ended")
-    return _do(a.Await(id=running.id, role=running.role), f"the {running.role} process is running")
+    return _do(a.Await(id=running.id, role=running.role), f"the {running.role} process is running{filling(phase)}")
 
 
 def _work(state: RunState, started: RunStarted, phase: PhaseRun) -> Decision:
@@ -200,7 +232,7 @@ def _judge(phase: PhaseRun, ended: DispatchEnded) -> Decision:
         "budget": Reason.BUDGET,
     }
     if ended.kind in ("context", "max-turns") and ended.role in ("implement", "fix"):
-        return _hand_over(phase, ended)
+        return _take_or_hand_over(phase, ended)
     if ended.ending in endings and not is_told(ended):
         return _fail(endings[ended.ending], ended.role, how(ended))
     if ended.kind == "budget":  # its own limit, which it was given or has
@@ -222,7 +254,9 @@ def _stands_still(phase: PhaseRun) -> bool:
     return len(last) == 2 and last[0].tree == last[1].tree
 
 
-def _hand_over(phase: PhaseRun, ended: DispatchEnded) -> Decision:
+def _take_or_hand_over(phase: PhaseRun, ended: DispatchEnded) -> Decision:
+    if ended.said == "done":
+        return _do(a.TakeWork(), "the agent had no room left, and says that nothing is left to do; its tree will tell")
     if len(phase.handovers) >= MOST_HANDOVERS:
         told = f"{len(phase.handovers) + 1} agents in a row had no room left; make the phase smaller"
         return _fail(Reason.AGENT_FAILED, ended.role, told)

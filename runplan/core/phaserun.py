@@ -29,6 +29,7 @@ class PhaseRun:
     lost: int = 0  #: dispatches that vanished without a trace, in a row
     limited: int = 0  #: usage limits met in a row
     busy: int = 0  #: overloaded providers met in a row
+    armed: e.HandoverArmed | None = None  #: what the last writer left, in case it does not come to its end
     handovers: tuple[e.HandedOver, ...] = ()
     failed_tree: str = ""  #: the tree the fixer was sent to mend
     errand: str = ""  #: what the fixer is told
@@ -63,13 +64,15 @@ def after(phase: PhaseRun, event: e.Event) -> PhaseRun:
             return _ended(phase, event)
         case e.Woke(kind="checkout"):
             return replace(phase, held="")
+        case e.HandoverArmed():
+            return replace(phase, armed=event)
         case e.HandedOver():
-            return replace(phase, handovers=(*phase.handovers, event), ended=None)
+            return replace(phase, handovers=(*phase.handovers, event), ended=None, armed=None)
         case e.GuardFound():
             worse = ("guard-violated", "; ".join(event.lines)) if event.violated else phase.refusal
             return replace(phase, refusal=worse, warnings=(*phase.warnings, *event.lines))
         case e.WorkTaken():
-            return replace(phase, work=event, ended=None, candidate=None)
+            return replace(phase, work=event, ended=None, candidate=None, armed=None)
         case e.WorkRefused():
             return replace(phase, refusal=phase.refusal or (event.reason, event.detail), ended=None)
         case e.GateJudged():
@@ -102,7 +105,7 @@ def _apply_landing(phase: PhaseRun, event: e.Event) -> PhaseRun:
         case e.LandingHeld():
             return replace(phase, landing=None, held=event.why)
         case e.LandingMoved():
-            return replace(phase, landing=None, candidate=None, moves=phase.moves + 1)
+            return replace(phase, landing=None, candidate=None, moves=phase.moves + (not event.ours))
         case e.LandingRefused():
             return replace(phase, landing=None, refusal=(Reason.PROTECTED, event.why))
         case e.Landed():

@@ -26,6 +26,19 @@ def step_of(phase: PhaseRun) -> str:
     return "verify" if phase.gates and phase.gates[-1].answer != "failed" else "gate"
 
 
+def filling(phase: PhaseRun) -> str:
+    """What is to be added of a writer whose context is filling."""
+    armed = phase.armed
+    if armed is None or phase.dispatch is None or armed.id != phase.dispatch.id:
+        return ""
+    return f"; its context is {full(armed.percent, estimated=armed.estimated)}, and a hand-over is prepared"
+
+
+def full(percent: int, *, estimated: bool) -> str:
+    """How full a context is, in words."""
+    return f"{'about ' if estimated else ''}{percent} % full"
+
+
 def conflicting(phase: PhaseRun) -> str:
     return ", ".join(phase.conflict.paths) if phase.conflict else ""
 
