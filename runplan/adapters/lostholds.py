@@ -16,6 +16,7 @@ from runplan.adapters.landers.ending import end_dead
 from runplan.adapters.landers.observing import find
 from runplan.core.errors import RefusedEarly
 from runplan.core.gitfacts import Landing
+from runplan.core.names import run_of
 from runplan.core.trailers import LANDING, read_trailers
 
 if TYPE_CHECKING:
@@ -38,18 +39,18 @@ def settle_lost(
     for checkout in checkouts.all():
         for note in notes(checkout):
             told = read_note(note)
-            if _run(told.id) in known:
+            if run_of(_mark(told.id)) in known:
                 continue  # its run goes on with it, and says what is in the way
             if told.landing is None and told.id:
                 lost = Landing(id=told.id, ref=checkouts.branch(checkout) or target, old="", new="", locks=())
-                places = (f"refs/runplan/candidate/{_run(told.id)}", lost.ref, target)
+                places = (f"refs/runplan/candidate/{_mark(told.id)}", lost.ref, target)
                 ended += end_dead(git, [checkout], common_dir, known=_intent(git, lost, places), point=point)
             if note.exists():
                 raise _left_to_a_person(checkout, note)
-    return [name for name in ended if name and _run(name) not in known]
+    return [name for name in ended if name and run_of(_mark(name)) not in known]
 
 
-def _run(landing: str) -> str:
+def _mark(landing: str) -> str:
     return landing.rpartition(".")[0]
 
 

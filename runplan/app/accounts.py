@@ -122,7 +122,7 @@ def evidence(reason: str, state: RunState, world: World) -> str:
         case Reason.GUARD_VIOLATED:
             lines = [line for line in phase.warnings if phase.refusal is None or line not in phase.refusal[1]]
         case Reason.TESTS_FAILED | Reason.TESTS_UNFINISHED | Reason.BASELINE_RED | Reason.SETUP_FAILED:
-            lines = _last_lines(world.dispatches.directory(f"{world.run}.{state.dispatches}") / "out.log")
+            lines = _last_lines(world.dispatches.directory(f"{world.mark}.{state.dispatches}") / "out.log")
         case _:
             lines = []
     return world.agents.redacted("\n".join(lines))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from runplan.app.journal import Journal, recorded
@@ -11,6 +12,7 @@ from runplan.core.claims import Taken, Theirs
 from runplan.core.commands import command
 from runplan.core.errors import RefusedEarly
 from runplan.core.quickclass import dataclass
+from runplan.core.run import open_lanes, strands
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -55,7 +57,7 @@ class Rooms(Protocol):
 class Voice:
     """How a run tells people what happens."""
 
-    tell: Callable[[str, str, e.Event], None]  #: plan, run, event
+    tell: Callable[[str, str, e.Fact], None]  #: plan, run, fact
     warn: Callable[[str], None]
 
 
@@ -95,7 +97,7 @@ def take_up(errand: Errand, rooms: Rooms, voice: Voice) -> Held | Declined:
         journal.append(asked, taken)
     else:
         _free(world, journal)
-        if _is_other_errand(journal.state, asked):
+        if is_other_errand(journal.state, asked):
             journal.append(taken, e.StopRequested(by="a new start"))
             return Held(world=world, journal=journal, ends=True)
         journal.append(taken, resumed(asked))
@@ -132,6 +134,7 @@ def resumed(asked: e.RunStarted) -> e.RunResumed:
         test_command=asked.test_command,
         setup=asked.setup,
         clean=asked.clean,
+        parallel=asked.parallel,
     )
 
 
@@ -166,11 +169,13 @@ def _begun(store: ports.Store, row: RunRow) -> e.RunStarted:
 
 def _free(world: World, journal: Journal) -> None:
     """The run's own refs may be locked by a git that was killed with the last process; nobody else uses them."""
-    leased = journal.state.phase.lease if journal.state.phase else None
-    world.removal.free([world.candidate, *([leased.branch] if leased else [])])
+    for lane, state in strands(journal.state):
+        leased = state.phase.lease if state.phase else None
+        candidate = replace(world, lane=lane).candidate
+        world.removal.free([candidate, *([leased.branch] if leased else [])])
 
 
-def _is_other_errand(state: RunState, asked: e.RunStarted) -> bool:
+def is_other_errand(state: RunState, asked: e.RunStarted) -> bool:
     """Whether what is asked for cannot be had by going on with the interrupted run."""
     was = state.started
     if was is None:
@@ -179,4 +184,5 @@ def _is_other_errand(state: RunState, asked: e.RunStarted) -> bool:
         return (asked.mode, asked.wanted) != (was.mode, was.wanted)
     at = state.phase.read.phase if state.phase is not None else None
     elsewhere = (asked.landing, asked.target, asked.remote) != (was.landing, was.target, was.remote)
-    return elsewhere or (asked.mode == "phase" and at is not None and asked.wanted != at)
+    other = (at is not None and asked.wanted != at) or bool(open_lanes(state))
+    return elsewhere or (asked.mode == "phase" and other)

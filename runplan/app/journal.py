@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from runplan.core.decide import decide
-from runplan.core.eventtext import Recorded, from_json, name_of, to_json
+from runplan.core.events import InLane
+from runplan.core.eventtext import Recorded, name_of, recorded_as, to_json
 from runplan.core.plain import plainly
 from runplan.core.rows import RunRow
-from runplan.core.run import RunState, apply
+from runplan.core.run import RunState, apply, open_lanes, strands
 from runplan.core.times import iso
 from runplan.core.told import step_of
 
@@ -17,14 +18,14 @@ if TYPE_CHECKING:
 
     from runplan import ports
     from runplan.core.decide import Decision
-    from runplan.core.events import Event
+    from runplan.core.events import Event, Fact
 
 
 class Journal:
     """One run's events, kept in the store."""
 
     def __init__(
-        self, store: ports.Store, clock: ports.Clock, *, run: str, plan: str, fence: int, told: Callable[[Event], None]
+        self, store: ports.Store, clock: ports.Clock, *, run: str, plan: str, fence: int, told: Callable[[Fact], None]
     ) -> None:
         self._store = store
         self._clock = clock
@@ -36,29 +37,52 @@ class Journal:
         self._started = ""
         self._since = ""
         for row in store.events(run):
-            event = from_json(row.type, row.body)
-            if event is not None:
+            fact = recorded_as(row.type, row.body)
+            if fact is not None:
                 self._started = self._started or row.at
                 self._since = row.at
-                self.state = apply(self.state, event)
+                self.state = apply(self.state, fact)
 
-    def append(self, *events: Event) -> None:
+    def append(self, *events: Event, lane: str = "") -> None:
         """Record facts that belong together; they are durable when this returns."""
         at = iso(self._clock.now())
         state = self.state
-        events = tuple(plainly(event) for event in events)
-        for event in events:
-            state = apply(state, event)
-        before = (self.state.phase is not None and step_of(self.state.phase)) or ""
-        after = (state.phase is not None and step_of(state.phase)) or ""
+        plain = [plainly(event) for event in events]
+        facts = [InLane(lane=lane, event=event) if lane else event for event in plain]
+        for fact in facts:
+            state = apply(state, fact)
         self._started = self._started or at
-        if before != after or not self._since:
+        if _steps(self.state) != _steps(state) or not self._since:
             self._since = at
         row = project(state, run=self._run, plan=self._plan, started=self._started, since=self._since)
-        self._store.append([(at, name_of(event), to_json(event)) for event in events], row, fence=self._fence)
+        self._store.append([(at, name_of(fact), to_json(fact)) for fact in facts], row, fence=self._fence)
         self.state = state
-        for event in events:
-            self._told(event)
+        for fact in facts:
+            self._told(fact)
+
+    def strand(self, lane: str) -> Strand:
+        """What goes on in one lane, or in the run itself."""
+        return Strand(self, lane)
+
+
+class Strand:
+    """The part of a journal that the steps of one lane see and write; of a run without lanes, all of it."""
+
+    def __init__(self, journal: Journal, lane: str) -> None:
+        self._journal = journal
+        self._lane = lane
+
+    @property
+    def state(self) -> RunState:
+        whole = self._journal.state
+        return next((lane.state for lane in whole.lanes if lane.name == self._lane), whole)
+
+    def append(self, *events: Event) -> None:
+        self._journal.append(*events, lane=self._lane)
+
+
+def _steps(state: RunState) -> list[str]:
+    return [step_of(one.phase) if one.phase is not None else "" for _, one in strands(state)]
 
 
 def project(state: RunState, *, run: str, plan: str, started: str, since: str) -> RunRow:
@@ -66,13 +90,13 @@ def project(state: RunState, *, run: str, plan: str, started: str, since: str) -
     decision = decide(state)
     ended = state.ended
     standing = {"done": "done", "nothing-to-do": "done", "stopped": "stopped"}
-    phase = state.phase
+    phase = strands(state)[0][1].phase or state.phase
     return RunRow(
         id=run,
         plan=plan,
         started=started,
         state=standing.get(ended.outcome, "failed") if ended else _state(decision),
-        phase=phase.read.phase if phase and phase.read.phase else None,
+        phase=_phases(state) or (phase.read.phase if phase and phase.read.phase else None),
         step=None if ended or phase is None else step_of(phase),
         since=since,
         attempt=phase.lease.attempt if phase and phase.lease else 1,
@@ -85,6 +109,11 @@ def project(state: RunState, *, run: str, plan: str, started: str, since: str) -
     )
 
 
+def _phases(state: RunState) -> str:
+    """The phases that are worked side by side."""
+    return ", ".join(lane.phase for lane in open_lanes(state))
+
+
 def _state(decision: Decision) -> str:
     if decision.waiting == "slot":
         return "queued"
@@ -93,5 +122,13 @@ def _state(decision: Decision) -> str:
 
 def recorded(store: ports.Store, run: str) -> list[Recorded]:
     """The whole journal of a run, for those who only read."""
-    rows = ((row, from_json(row.type, row.body)) for row in store.events(run))
-    return [Recorded(seq=row.seq, at=row.at, event=event) for row, event in rows if event is not None]
+    found = []
+    for row in store.events(run):
+        match recorded_as(row.type, row.body):
+            case InLane(lane=lane, event=event):
+                found.append(Recorded(seq=row.seq, at=row.at, event=event, lane=lane))
+            case None:
+                pass
+            case event:
+                found.append(Recorded(seq=row.seq, at=row.at, event=event))
+    return found

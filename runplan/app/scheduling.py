@@ -12,6 +12,7 @@ from runplan.core.due import due
 from runplan.core.events import RunStarted
 from runplan.core.eventtext import from_json
 from runplan.core.rows import FiringRow
+from runplan.core.run import failure
 from runplan.core.schedule import Interval, parse
 from runplan.core.slots import Slot
 from runplan.core.times import iso, parse_iso, zone
@@ -128,9 +129,10 @@ def after_firing_early(row: ScheduleRow, now: datetime) -> ScheduleRow:
 def why_to_rest(state: RunState) -> str:
     """Why the plan's schedule does not fire after this run, until a person has looked; "" when it does."""
     ended = state.ended
-    if ended is None or ended.outcome not in ("failed", "refused") or state.phase is None:
+    if ended is None or ended.outcome not in ("failed", "refused") or not (state.phase or state.lanes):
         return ""
-    phase = state.phase.failure.phase if state.phase.failure else ""
+    failed = failure(state)
+    phase = failed.phase if failed else ""
     return f"phase {phase} failed ({ended.reason})" if phase else f"the run failed ({ended.reason})"
 
 

@@ -43,15 +43,21 @@ class World:
     agents: ports.Agents
     claims: ports.Claims
     point: Callable[[str], None]  #: called at every step that a crash could separate from the next
+    lane: str = ""  #: which of several phases side by side is worked
+
+    @property
+    def mark(self) -> str:
+        """What dispatches, candidate and landing are named after: the run, and the lane where there is one."""
+        return names.mark(self.run, self.lane)
 
     @property
     def candidate(self) -> str:
-        return f"refs/runplan/candidate/{self.run}"
+        return f"refs/runplan/candidate/{self.mark}"
 
     @property
     def worktree(self) -> str:
-        """The name of the run's one worktree."""
-        return names.worktree_name(str(self.root), self.slug)
+        """The name of the run's one worktree; each lane has its own."""
+        return names.worktree_name(str(self.root), self.slug, self.lane)
 
     @property
     def report(self) -> str:

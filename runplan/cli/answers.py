@@ -9,6 +9,7 @@ from runplan.app.holding import Errand, interrupted
 from runplan.cli import carrying, handing
 from runplan.core.commands import command
 from runplan.core.errors import Exit, NotFound
+from runplan.core.run import awaiting
 from runplan.wiring import here as places
 
 if TYPE_CHECKING:
@@ -30,7 +31,8 @@ def answer_waiting(
             f"no candidate of {path} waits for {' or '.join(waits)}; see: {command('runplan', 'status', path)}"
         )
     state = carrying.state_of(store, row)
-    tree = state.phase.candidate.tree if state.phase and state.phase.candidate else ""
+    phase = awaiting(state)
+    tree = phase.candidate.tree if phase and phase.candidate else ""
     assert state.started is not None
     at = at.for_run(state.started)
     started = replace(

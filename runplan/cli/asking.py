@@ -6,6 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from runplan.core.events import Approved, Rejected
+from runplan.core.run import awaiting
 
 if TYPE_CHECKING:
     from runplan.core.run import RunState
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 def ask_here(at: Here, state: RunState) -> Approved | Rejected | None:
     """Yes, no, or None when there is no terminal or no answer."""
-    phase = state.phase
+    phase = awaiting(state)
     if phase is None or phase.candidate is None:
         return None
     diff = at.repository.git.text("diff", "--stat", "--patch", phase.candidate.onto, phase.candidate.commits[-1])

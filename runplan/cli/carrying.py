@@ -90,6 +90,7 @@ def started(at: Here, path: str, plan: Plan, options: Resolved) -> RunStarted:
         test_command=at.settings.tests.command,
         setup=at.settings.run.setup,
         clean=at.settings.run.clean,
+        parallel=at.settings.run.parallel,
         remote=at.settings.run.remote if options.landing == "direct" else "",
     )
 
@@ -167,7 +168,7 @@ def state_of(store: Store, row: RunRow) -> RunState:
     """What the journal knows of a run."""
     from runplan.app.journal import recorded
 
-    state = fold(one.event for one in recorded(store, row.id))
+    state = fold(one.fact for one in recorded(store, row.id))
     if state.started is None:
         raise RefusedEarly(f"{row.plan}: the run {row.id} cannot be read; see: {command('runplan', 'logs', row.plan)}")
     return state

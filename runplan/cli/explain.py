@@ -52,7 +52,7 @@ def _why(facts: list[Recorded]) -> str:
     from runplan.core.decide import decide
     from runplan.core.run import fold
 
-    return decide(fold(one.event for one in facts)).why
+    return decide(fold(one.fact for one in facts)).why
 
 
 def _steps(facts: list[Recorded], phase: str | None) -> list[dict[str, str]]:
@@ -64,8 +64,9 @@ def _steps(facts: list[Recorded], phase: str | None) -> list[dict[str, str]]:
     state = RunState()
     steps = []
     for one in facts:
-        state = apply(state, one.event)
-        at_phase = state.phase.read.phase if state.phase else ""
+        state = apply(state, one.fact)
+        lanes = {lane.name: lane.phase for lane in state.lanes}
+        at_phase = lanes.get(one.lane, "") or (state.phase.read.phase if state.phase else "")
         if phase is None or at_phase == phase:
             steps.append({"at": one.at, "event": name_of(one.event), "phase": at_phase, "why": decide(state).why})
     return steps

@@ -10,11 +10,11 @@ from runplan.core import events as e
 from runplan.core.told import waited_for
 
 if TYPE_CHECKING:
-    from runplan.core.events import Event
+    from runplan.core.events import Event, Fact
 
 
-def tell(event: Event) -> None:
-    told = sentence(event)
+def tell(fact: Fact) -> None:
+    told = told_of(fact)
     if told:
         say(told)
 
@@ -29,6 +29,13 @@ def say(told: str) -> None:
         print(told, file=sys.stderr, flush=True)
 
 
+def told_of(fact: Fact) -> str:
+    """The same for a fact of a lane, every line with the lane's name."""
+    if not isinstance(fact, e.InLane):
+        return sentence(fact)
+    return "\n".join(f"[{fact.lane}] {line}" for line in sentence(fact.event).splitlines() if line)
+
+
 def sentence(event: Event) -> str:
     """What a person is told of an event; "" for what only the journal needs."""
     match event:
@@ -40,6 +47,9 @@ def sentence(event: Event) -> str:
             return f"\nundo phase {phase}  {title}"
         case e.PlanRead(choice="all-done"):
             return "\nevery phase is done; the plan is marked complete"
+        case e.LanesChosen(lanes=lanes) if lanes:
+            told = ", ".join(f"phase {phase} as [{name}]" for name, phase, _ in lanes)
+            return f"\nside by side: {told}"
         case e.Leased(branch=branch, parked=parked):
             kept = f"; the earlier attempt is kept at {parked}" if parked else ""
             return f"  worktree   on branch {branch.removeprefix('refs/heads/')}{kept}"

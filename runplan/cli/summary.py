@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from runplan.core.commands import command
 from runplan.core.errors import OUTCOMES, Exit
 from runplan.core.reasons import Reason, next_action
+from runplan.core.run import failure as failure_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,7 +31,7 @@ def summary(plan: str, carried: Carried, *, logs: Path) -> tuple[Exit, list[str]
         case code:
             word = "refused" if code is Exit.USAGE else "failed"
             reason = Reason(ended.reason)
-            failure = state.phase.failure if state.phase else None
+            failure = failure_of(state)
             told = _failure(failure, ended, logs) if failure else [ended.detail]
             account = [f"the account: {command('runplan', 'report', plan)}"] if failure or state.landed else []
             follows = next_action(reason, failure.step if failure else "")

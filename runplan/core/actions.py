@@ -133,6 +133,14 @@ class Finish:
     detail: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InLane:
+    """The same for one of several phases that are worked side by side."""
+
+    lane: str
+    action: Action
+
+
 Action: TypeAlias = (
     ReadPlan
     | Lease
@@ -153,4 +161,5 @@ Action: TypeAlias = (
     | Fail
     | CleanUp
     | Finish
+    | InLane
 )

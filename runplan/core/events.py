@@ -18,6 +18,7 @@ from runplan.core.landingevents import (
     LandingStarted as LandingStarted,
     Rejected as Rejected,
 )
+from runplan.core.laneevents import InLane as InLane, LanesChosen as LanesChosen
 from runplan.core.quickclass import dataclass
 from runplan.core.waitevents import (
     Admitted as Admitted,
@@ -53,6 +54,7 @@ class RunStarted:
     remote: str = ""  #: where the target lives, for landings that push
     daemon: bool = False  #: worked by the daemon, which goes on with it after a restart
     needs: tuple[str, ...] = ()  #: names of the variables its agents had when it was asked for
+    parallel: int = 1  #: how many phases may be worked side by side
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +77,7 @@ class RunResumed:
     test_command: str = ""
     setup: str = ""
     clean: str = "ignored"
+    parallel: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -296,6 +299,7 @@ Event: TypeAlias = (
     | ClaimTaken
     | RunResumed
     | PlanRead
+    | LanesChosen
     | Leased
     | BaselineKnown
     | DispatchStarted
@@ -331,3 +335,6 @@ Event: TypeAlias = (
     | StopRequested
     | RunEnded
 )
+
+#: As it stands in the journal: a fact of the run, or of one of its lanes.
+Fact: TypeAlias = Event | InLane

@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from runplan.core.events import Event
+from runplan.core.events import Event, Fact, InLane
 from runplan.core.quickclass import dataclass
 
 _KINDS: dict[str, type[Event]] = {kind.__name__: kind for kind in Event.__args__}
@@ -19,25 +19,38 @@ class Recorded:
     seq: int
     at: str  #: UTC ISO-8601 with Z
     event: Event
+    lane: str = ""  #: the lane whose fact it is; "" for the run's own
+
+    @property
+    def fact(self) -> Fact:
+        """As the state is folded from it."""
+        return InLane(lane=self.lane, event=self.event) if self.lane else self.event
 
 
-def name_of(event: Event) -> str:
-    return type(event).__name__
+def name_of(fact: Fact) -> str:
+    return type(fact.event if isinstance(fact, InLane) else fact).__name__
 
 
-def to_json(event: Event) -> str:
+def to_json(fact: Fact) -> str:
     # Escaped, because file names need not be text; what is not comes back as it was.
-    return json.dumps(asdict(event), separators=(",", ":"))
+    fields = {**asdict(fact.event), "lane": fact.lane} if isinstance(fact, InLane) else asdict(fact)
+    return json.dumps(fields, separators=(",", ":"))
 
 
 def from_json(name: str, body: str) -> Event | None:
     """The event as it was recorded; None for a kind this version does not know."""
+    found = recorded_as(name, body)
+    return found.event if isinstance(found, InLane) else found
+
+
+def recorded_as(name: str, body: str) -> Fact | None:
+    """The same, with the lane whose fact it is."""
     kind = _KINDS.get(name)
     if kind is None:
         return None
-    known = kind.__dataclass_fields__
-    fields = {key: _frozen(value) for key, value in json.loads(body).items() if key in known}
-    return kind(**fields)
+    known, told = kind.__dataclass_fields__, json.loads(body)
+    event = kind(**{key: _frozen(value) for key, value in told.items() if key in known})
+    return InLane(lane=told["lane"], event=event) if told.get("lane") else event
 
 
 def _frozen(value: Any) -> Any:

@@ -54,6 +54,7 @@ class LandingMoved:
 
     id: str
     tip: str
+    ours: bool = False  #: by another landing of ours, of which there are only so many
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -48,10 +48,20 @@ def report_path(reports_dir: str, slug: str) -> str:
     return str(PurePosixPath(reports_dir) / f"plan-{slug}.md")
 
 
-def worktree_name(root: str, slug: str) -> str:
+def worktree_name(root: str, slug: str, lane: str = "") -> str:
     """The directory of a run's worktree; repositories of one name share the place it is made in."""
     project = sanitise(PurePosixPath(root).name or "repository")[:40]
-    return f"{project}-{slug}-{_hash(root)}"
+    return mark(f"{project}-{slug}-{_hash(root)}", lane)
+
+
+def mark(run: str, lane: str) -> str:
+    """What belongs to one lane of a run is named after both."""
+    return f"{run}_{lane}" if lane else run
+
+
+def run_of(mark: str) -> str:
+    """The run that a mark belongs to."""
+    return mark.partition("_")[0]
 
 
 def sanitise(text: str) -> str:

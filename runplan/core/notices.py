@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from runplan.core.commands import command
 from runplan.core.quickclass import dataclass
 from runplan.core.reasons import Reason, next_action
+from runplan.core.run import awaiting, failure as failure_of
 
 if TYPE_CHECKING:
     from runplan.core.decide import Decision
@@ -66,7 +67,7 @@ def of_ending(state: RunState, *, repository: str, plan: str, run: str) -> Notic
             text=f"Landed: {phases}." if phases else "Nothing is left to do.",
             command=command("runplan", "report", plan),
         )
-    failure = state.phase.failure if state.phase else None
+    failure = failure_of(state)
     reason, detail = state.ended.reason, state.ended.detail
     where = f"phase {failure.phase} " if failure else ""
     helps = next_action(Reason(reason), failure.step if failure else "") if reason else ""
@@ -88,7 +89,8 @@ def of_waiting(state: RunState, decision: Decision, *, repository: str, plan: st
     verb = _ASKS.get(decision.waiting)
     if verb is None or (decision.waiting == "checkout" and state.waits > 1):
         return None  # a checkout is looked at again and again; one call is enough
-    phase = state.phase.read.phase if state.phase else ""
+    waits = awaiting(state)
+    phase = waits.read.phase if waits else ""
     return Notice(
         kind="waiting",
         repository=repository,

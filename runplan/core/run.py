@@ -30,7 +30,53 @@ class RunState:
     queued: bool = False  #: waits for its turn
     halted: str = ""  #: who asked that nothing new is begun
     stop: str = ""
+    lanes: tuple[Lane, ...] = ()  #: phases worked side by side, those that have ended included
+    looked: bool = False  #: whether more can begin beside them is known
     ended: e.RunEnded | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lane:
+    """One of several phases that are worked side by side, like a run of that phase alone."""
+
+    name: str
+    phase: str
+    touches: tuple[str, ...]
+    state: RunState
+
+
+def open_lanes(state: RunState) -> list[Lane]:
+    """The lanes that have not ended."""
+    return [lane for lane in state.lanes if lane.state.ended is None]
+
+
+def strands(state: RunState) -> list[tuple[str, RunState]]:
+    """What goes on in the run: its open lanes by name, or the run itself, which has none."""
+    return [(lane.name, lane.state) for lane in open_lanes(state)] or [("", state)]
+
+
+def running(state: RunState) -> list[str]:
+    """The dispatches that have not been seen to end."""
+    phases = (one.phase for _, one in strands(state))
+    return [phase.dispatch.id for phase in phases if phase is not None and phase.dispatch is not None]
+
+
+def awaiting(state: RunState) -> PhaseRun | None:
+    """The phase that waits for a person, where one does; else the first that is worked."""
+    phases = [one.phase for _, one in strands(state) if one.phase is not None]
+    return next((phase for phase in phases if phase.asked or phase.held), phases[0] if phases else None)
+
+
+def failed_lane(state: RunState) -> Lane | None:
+    """The lane that ended first without having landed."""
+    return next((lane for lane in state.lanes if lane.state.ended and lane.state.ended.outcome != "done"), None)
+
+
+def failure(state: RunState) -> e.PhaseFailed | None:
+    """What the run failed at."""
+    lane = failed_lane(state)
+    phase = lane.state.phase if lane is not None else state.phase
+    return phase.failure if phase is not None else None
 
 
 def words(started: e.RunStarted) -> list[str]:
@@ -39,16 +85,72 @@ def words(started: e.RunStarted) -> list[str]:
     return [word for word in (first, "auto" if started.auto else "", started.landing) if word]
 
 
-def fold(recorded: Iterable[e.Event]) -> RunState:
-    """The state after these events, in order."""
+def fold(recorded: Iterable[e.Fact]) -> RunState:
+    """The state after these facts, in order."""
     state = RunState()
-    for event in recorded:
-        state = apply(state, event)
+    for fact in recorded:
+        state = apply(state, fact)
     return state
 
 
-def apply(state: RunState, event: e.Event) -> RunState:
-    """The state after one more event."""
+def apply(state: RunState, fact: e.Fact) -> RunState:
+    """The state after one more fact."""
+    if isinstance(fact, e.InLane):
+        return _in_lane(state, fact.lane, fact.event)
+    state = _apply(state, fact)
+    match fact:
+        case e.LanesChosen():
+            return _branched(state, fact)
+        case e.PlanRead() if open_lanes(state):
+            return replace(state, looked=True)
+        case e.RunResumed():
+            each = (replace(lane, state=apply(lane.state, _for_lane(fact, lane))) for lane in state.lanes)
+            return replace(state, lanes=tuple(each))
+        case e.StopRequested() | e.Queued() | e.Admitted() | e.Halted() | e.Continued():
+            each = (replace(lane, state=apply(lane.state, fact)) for lane in state.lanes)
+            return replace(state, lanes=tuple(each))
+        case e.Approved() | e.Rejected():
+            each = (_answered(lane, fact) for lane in state.lanes)
+            return replace(state, lanes=tuple(each))
+        case _:
+            return state
+
+
+def _in_lane(state: RunState, name: str, event: e.Event) -> RunState:
+    lanes = tuple(replace(lane, state=apply(lane.state, event)) if lane.name == name else lane for lane in state.lanes)
+    state = replace(state, lanes=lanes)
+    if isinstance(event, e.Landed):
+        return replace(state, landed=(*state.landed, event))
+    # What has landed may have made way for others.
+    return replace(state, looked=False, plan=None) if isinstance(event, e.RunEnded) else state
+
+
+def _branched(state: RunState, event: e.LanesChosen) -> RunState:
+    """From here on the phases go their own ways, as the run was asked for."""
+    assert state.started is not None
+    begun = (
+        Lane(
+            name=name,
+            phase=phase,
+            touches=touches,
+            state=RunState(started=replace(state.started, mode="phase", wanted=phase), auto=state.auto),
+        )
+        for name, phase, touches in event.lanes
+    )
+    return replace(state, lanes=(*state.lanes, *begun), looked=True, plan=None, phase=None)
+
+
+def _answered(lane: Lane, answer: e.Approved | e.Rejected) -> Lane:
+    candidate = lane.state.phase.candidate if lane.state.phase else None
+    meant = candidate is not None and candidate.tree == answer.tree
+    return replace(lane, state=apply(lane.state, answer)) if meant else lane
+
+
+def _for_lane(event: e.RunResumed, lane: Lane) -> e.RunResumed:
+    return replace(event, mode="phase", wanted=lane.phase)
+
+
+def _apply(state: RunState, event: e.Event) -> RunState:
     match event:
         case e.RunStarted():
             return replace(state, started=event, auto=event.auto)
@@ -110,6 +212,7 @@ def _resumed(state: RunState, event: e.RunResumed) -> RunState:
         test_command=event.test_command,
         setup=event.setup,
         clean=event.clean,
+        parallel=event.parallel,
     )
     phase = replace(state.phase, held="", asked="") if state.phase else None
     checks = (was.test_command, was.setup, was.clean)

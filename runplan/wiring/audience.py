@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from runplan.core.events import DispatchEnded, DispatchStarted, PlanRead
+from runplan.core.events import DispatchEnded, DispatchStarted, InLane, PlanRead
 from runplan.core.eventtext import name_of
 from runplan.core.notices import of_ending, of_waiting
 
 if TYPE_CHECKING:
     from runplan.adapters.notify import Notifier
     from runplan.core.decide import Decision
-    from runplan.core.events import Event
+    from runplan.core.events import Fact
     from runplan.core.run import RunState
     from runplan.ports import Log
     from runplan.wiring.answering import Answering
@@ -23,21 +23,23 @@ class DaemonAudience:
     def __init__(self, log: Log, notifier: Notifier) -> None:
         self._log = log
         self._notifier = notifier
-        self._phases: dict[str, str] = {}  #: by run
+        self._phases: dict[str, dict[str, str]] = {}  #: by run and lane
         self.followers: Answering | None = None
 
     def happened(self, root: str, event: str, **fields: object) -> None:
         tell = self._log.warning if event in ("trouble", "warning", "closed", "declined") else self._log.info
         tell(event, repository=root, **fields)
 
-    def told(self, root: str, plan: str, run: str, event: Event) -> None:
+    def told(self, root: str, plan: str, run: str, fact: Fact) -> None:
+        lane, event = (fact.lane, fact.event) if isinstance(fact, InLane) else ("", fact)
+        phases = self._phases.setdefault(run, {})
         if isinstance(event, PlanRead):
-            self._phases[run] = event.phase
+            phases[lane] = event.phase
         dispatch = event.id if isinstance(event, DispatchStarted | DispatchEnded) else ""
-        facts = {"repository": root, "plan": plan, "run": run, "phase": self._phases.get(run, ""), "dispatch": dispatch}
+        facts = {"repository": root, "plan": plan, "run": run, "phase": phases.get(lane, ""), "dispatch": dispatch}
         self._log.info(name_of(event), **facts)
         if self.followers is not None:
-            self.followers.told(root, plan, event)
+            self.followers.told(root, plan, fact)
 
     def ended(self, root: str, plan: str, run: str, state: RunState) -> None:
         outcome = state.ended.outcome if state.ended else ""

@@ -43,7 +43,7 @@ def _logs(at: Here, removal: Removal, *, dry_run: bool) -> Iterator[Removed | Ke
     home = at.state / "dispatch"
     directories = sorted(one for one in home.iterdir() if one.is_dir()) if home.is_dir() else []
     store = at.store()
-    runs = {one.name.rpartition(".")[0] for one in directories}
+    runs = {names.run_of(one.name.rpartition(".")[0]) for one in directories}
     told = dict(_dispatched(store, runs)) if store and runs else {}
     for one in directories:
         used_by, landed = told.get(one.name, ("", False))
@@ -55,18 +55,20 @@ def _dispatched(store: Store, runs: Iterable[str]) -> Iterator[tuple[str, tuple[
     going = {row.id for row in store.unfinished()}
     landings: dict[str, dict[str, int]] = {}  # by plan and phase, the row of the last one
     for run in runs:
-        plan = phase = ""
+        plan = ""
+        phases: dict[str, str] = {}  # by lane
         for row in store.events(run):
             if row.type == "RunStarted":
                 plan = json.loads(row.body)["plan"]
                 if plan not in landings:
                     landings[plan] = {json.loads(one.body)["phase"]: one.seq for one in store.facts(plan, "Landed")}
             elif row.type == "PlanRead":
-                phase = json.loads(row.body)["phase"]
+                phases[json.loads(row.body).get("lane", "")] = json.loads(row.body)["phase"]
             elif row.type == "DispatchStarted":
+                told = json.loads(row.body)
                 used_by = f"the run {run}" if run in going else ""
-                landed = landings.get(plan, {}).get(phase, 0) > row.seq
-                yield directory_name(json.loads(row.body)["id"]), (used_by, landed)
+                landed = landings.get(plan, {}).get(phases.get(told.get("lane", ""), ""), 0) > row.seq
+                yield directory_name(told["id"]), (used_by, landed)
 
 
 def _unreadable_claims(at: Here) -> Iterator[Kept]:
@@ -105,9 +107,15 @@ def _in_use(at: Here) -> Iterator[str]:
     """Branches, candidates and worktrees of runs that have not ended."""
     store = at.store()
     for row in store.unfinished() if store else []:
+        slug = ""
         yield f"refs/runplan/candidate/{row.id}"
         for fact in store.events(row.id) if store else []:
             if fact.type == "RunStarted":
-                yield names.worktree_name(str(at.repository.root), json.loads(fact.body)["slug"])
+                slug = json.loads(fact.body)["slug"]
+                yield names.worktree_name(str(at.repository.root), slug)
+            elif fact.type == "LanesChosen":
+                for lane, *_ in json.loads(fact.body)["lanes"]:
+                    yield f"refs/runplan/candidate/{names.mark(row.id, lane)}"
+                    yield names.worktree_name(str(at.repository.root), slug, lane)
             elif fact.type == "Leased":
                 yield json.loads(fact.body)["branch"]

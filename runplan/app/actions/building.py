@@ -46,7 +46,7 @@ def build_candidate(action: BuildCandidate, state: RunState, world: World) -> It
     )
     match replayed:
         case Built(commits=commits, tree=tree, patch=patch):
-            world.candidates.anchor(world.run, commits[-1])
+            world.candidates.anchor(world.mark, commits[-1])
             world.point("BuildCandidate.anchored")
             onto_tree = world.objects.commit(onto).tree
             yield CandidateBuilt(onto=onto, onto_tree=onto_tree, commits=commits, tree=tree, patch=patch)
@@ -60,7 +60,7 @@ def build_candidate(action: BuildCandidate, state: RunState, world: World) -> It
 
 def landing_id(world: World, state: RunState) -> str:
     """One landing per phase of a run, however often its candidate is rebuilt: whichever lands first is the one."""
-    return f"{world.run}.{len(state.landed) + 1}"
+    return f"{world.mark}.{len(state.landed) + 1}"
 
 
 def trailers_of(world: World, state: RunState) -> tuple[tuple[str, str], ...]:

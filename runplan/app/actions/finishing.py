@@ -36,7 +36,7 @@ def fail(action: Fail, state: RunState, world: World) -> Iterator[Event]:
         attempt=phase.lease.attempt if phase.lease else 1,
         branch=branch.removeprefix("refs/heads/") if tip not in (None, phase.base) else "",
         evidence=evidence(action.reason, state, world),
-        dispatch=f"{world.run}.{state.dispatches}" if phase.first else "",
+        dispatch=f"{world.mark}.{state.dispatches}" if phase.first else "",
     )
 
 
@@ -58,7 +58,7 @@ def clean_up(action: CleanUp, state: RunState, world: World) -> Iterator[Event]:
         path = world.worktrees.path(phase.lease.worktree)
         world.removal.landed({ref: oid for ref, oid in refs.items() if oid}, worktree=path, onto=phase.landed.tip)
     else:
-        world.candidates.drop(world.run)
+        world.candidates.drop(world.mark)
         kept = _leave(world, branch, keep=tip is not None and tip != phase.base)
     world.point("CleanUp.dropped")
     yield CleanedUp(phase=phase.read.phase, kept=kept)

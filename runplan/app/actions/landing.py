@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from datetime import timedelta
 from typing import TYPE_CHECKING, assert_never
 
 from runplan.app.actions.bookkeeping import bookkeeping
@@ -9,6 +11,7 @@ from runplan.app.actions.building import landing_id, trailers_of
 from runplan.app.actions.doing import phase_of
 from runplan.core import events as e
 from runplan.core.gitfacts import Held, Landed, Landing, Moved, Refused
+from runplan.core.times import iso
 from runplan.core.trailers import add_trailers
 
 if TYPE_CHECKING:
@@ -17,6 +20,8 @@ if TYPE_CHECKING:
     from runplan.app.world import World
     from runplan.core.actions import Ask, Land
     from runplan.core.run import PhaseRun, RunState
+
+LATELY = timedelta(days=2)  #: how long a candidate may have been under way
 
 
 def ask(action: Ask, state: RunState, world: World) -> Iterator[e.Event]:  # noqa: ARG001
@@ -46,7 +51,7 @@ def land(action: Land, state: RunState, world: World) -> Iterator[e.Event]:  # n
         if phase.landing is None:
             gone = phase.candidate is not None and world.objects.tip(phase.candidate.commits[-1]) is None
             if tip != onto or gone:
-                yield e.LandingMoved(id=name, tip=tip)
+                yield _moved(world, name, tip)
                 return
             files = bookkeeping(state, world, onto)
             if not isinstance(files, dict):
@@ -64,11 +69,18 @@ def land(action: Land, state: RunState, world: World) -> Iterator[e.Event]:  # n
             case Held(why=why):
                 yield e.LandingHeld(id=name, why=why)
             case Moved(tip=tip):
-                yield e.LandingMoved(id=name, tip=tip)
+                yield _moved(world, name, tip)
             case Refused(why=why):
                 yield e.LandingRefused(id=name, why=why)
             case unreachable:
                 assert_never(unreachable)
+
+
+def _moved(world: World, name: str, tip: str) -> e.LandingMoved:
+    """What we landed ourselves meanwhile is no sign of a target that never rests: one day it all has landed."""
+    lately = iso(world.clock.now() - LATELY)
+    ours = any(json.loads(row.body)["tip"] == tip for row in world.store.since("Landed", lately))
+    return e.LandingMoved(id=name, tip=tip, ours=ours)
 
 
 def _intend(state: RunState, world: World, onto: str, files: dict[str, bytes]) -> e.LandingStarted:
@@ -82,7 +94,7 @@ def _intend(state: RunState, world: World, onto: str, files: dict[str, bytes]) -
         committer=world.user,
         when=world.git_date(),
         sign=world.sign,
-        run=world.run,
+        run=world.mark,
     )
     world.point("Land.bookkept")
     landing = world.lander.prepare(id=landing_id(world, state), old=onto, new=new)

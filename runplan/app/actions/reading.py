@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 from runplan.core import plan as plans, target
 from runplan.core.commands import command
 from runplan.core.errors import PlanUnreadable
-from runplan.core.events import PlanRead
+from runplan.core.events import LanesChosen, PlanRead
+from runplan.core.lanes import beside
+from runplan.core.run import open_lanes
 from runplan.core.tracker import complete
 
 if TYPE_CHECKING:
@@ -35,7 +37,21 @@ def read_plan(action: ReadPlan, state: RunState, world: World) -> Iterator[Event
     if state.started and state.started.mode == "undo":
         yield _undo(plan, tip=tip, wanted=wanted)
         return
+    lanes = open_lanes(state)
+    found = beside(plan, {lane.phase: lane.touches for lane in lanes}, room=_room(state, len(lanes)))
+    if lanes or len(found) > 1:
+        first = len(state.lanes) + 1
+        chosen = tuple((str(number), phase.id, phase.touches) for number, phase in enumerate(found, first))
+        yield LanesChosen(tip=tip, lanes=chosen)
+        return
     yield reading(plan, text, tip=tip, wanted=wanted)
+
+
+def _room(state: RunState, at_work: int) -> int:
+    """How many more phases may be worked; only who lands without asking works several side by side."""
+    started = state.started
+    several = started is not None and started.mode == "finish" and state.auto
+    return max(0, started.parallel - at_work) if started is not None and several else 0
 
 
 def reading(plan: Plan, text: bytes, *, tip: str, wanted: str) -> PlanRead:

@@ -73,7 +73,6 @@ class _Open:
 
     id: str
     phase: str
-    run: str
     at: str
     cost: Cost
 
@@ -85,7 +84,7 @@ class _Told:
         self._ended = [(row.at, json.loads(row.body)) for row in ended]
         over = {body["id"] for _, body in self._ended}
         self._open = [
-            _Open(id=body["id"], phase=body.get("phase", ""), run=row.run, at=row.at, cost=_allowed(body))
+            _Open(id=body["id"], phase=body.get("phase", ""), at=row.at, cost=_allowed(body))
             for row in started
             if (body := json.loads(row.body))["id"] not in over and body.get("agent")
         ]
@@ -98,13 +97,13 @@ class _Told:
         return total
 
     def given(self, world: World, before: str, phase: str = "") -> Cost:
-        """What those that are at work in other runs may use."""
+        """What those that are at work beside this one may use."""
         total, now = Cost(), world.clock.now()
         for each in self._open:
             if each.id == before:
                 break
             works = now <= parse_iso(each.at) + timedelta(seconds=each.cost.seconds + LATE_S)
-            if works and each.run != world.run and phase in ("", each.phase):
+            if works and not each.id.startswith(f"{world.mark}.") and phase in ("", each.phase):
                 total = total.plus(each.cost)
         return total
 

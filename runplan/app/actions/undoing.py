@@ -44,7 +44,7 @@ def build_undo(action: BuildUndo, state: RunState, world: World) -> Iterator[Eve
     )
     match reverted:
         case Built(commits=commits, tree=tree, patch=patch):
-            world.candidates.anchor(world.run, commits[-1])
+            world.candidates.anchor(world.mark, commits[-1])
         case NothingLeft():  # somebody has reverted it by hand; the row and the report are what is left to set
             commits, tree, patch = (onto,), world.objects.commit(onto).tree, ""
         case Conflicted(paths=paths):
