@@ -15,10 +15,11 @@ import time
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
-from runplan.adapters import processes
+from runplan.adapters import bell, processes
 from runplan.adapters.dispatch_files import DispatchFiles, Seal, directory_name, publish, read_plain
 from runplan.core.dispatch import NeverStarted, Running
 from runplan.core.errors import Unreachable
+from runplan.core.gauge import READING
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -60,6 +61,7 @@ class Dispatches:
         self._made: set[str] = set()  #: dispatches whose directory is there
         self._seals: dict[str, Seal] = {}  #: of the dispatches that were started here
         self._shims: dict[str, int] = {}  #: pids of the shims that were started here, to wait for
+        self._rung: set[str] = set()  #: dispatches whose bell has woken us; once is enough, whoever rings
 
     def __enter__(self) -> Dispatches:
         self._start_spawner()
@@ -100,6 +102,8 @@ class Dispatches:
         """Start the process under a shim and return as soon as that runs; an id is started once."""
         seal = self._seals[launch.id] = self._seals.get(launch.id) or Seal.new()
         files = DispatchFiles(self.directory(launch.id), seal=seal)
+        if launch.arm_at:
+            bell.hang(files.directory)
         for name, content in launch.files:
             publish(files.directory / name, content.encode("utf-8", "surrogateescape"), sync=True)
         asked = asdict(replace(launch, files=()))
@@ -163,7 +167,7 @@ class Dispatches:
         return self._files(dispatch).standing()
 
     def wait(self, ids: Collection[str], *, timeout_s: float | None) -> None:
-        """Return when one of them is not running any more, on a wakeup, or when the time is up."""
+        """Return when one of them is not running any more or has rung, on a wakeup, or when the time is up."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
             rest = None if deadline is None else max(0.0, deadline - time.monotonic())
@@ -184,10 +188,26 @@ class Dispatches:
                 if self.standing(dispatch) != Running():
                     self._shims.pop(dispatch, None)
                     return True
+                if self._has_rung(dispatch, selector, stack):
+                    return True
                 if handle is None:
                     look_again_s = POLL_S if self._shim(dispatch) else UNBORN_POLL_S
                     timeout_s = look_again_s if timeout_s is None else min(look_again_s, timeout_s)
-            return bool(selector.select(timeout_s))
+            ready = selector.select(timeout_s)
+            self._rung |= {key.data for key, _ in ready if key.data is not None}
+            return bool(ready)
+
+    def _has_rung(self, dispatch: str, selector: selectors.BaseSelector, stack: contextlib.ExitStack) -> bool:
+        """Listen to its bell; True when it rang before anybody listened."""
+        directory = self._directory / directory_name(dispatch)
+        if dispatch in self._rung or (handle := bell.listen(directory)) is None:
+            return False
+        stack.callback(os.close, handle)
+        selector.register(handle, selectors.EVENT_READ, dispatch)
+        if not (directory / READING).exists():
+            return False
+        self._rung.add(dispatch)
+        return True
 
     def _handle(self, dispatch: str) -> int | None:
         """A descriptor that becomes readable when the shim ends, if there is one already.

@@ -16,20 +16,23 @@ import signal
 import subprocess
 import time
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
-from runplan.adapters import processes
+from runplan.adapters import bell, processes
+from runplan.adapters.dispatch_files import publish
 from runplan.adapters.lifesigns import signs_of
 from runplan.adapters.processtable import MARK
 from runplan.adapters.shim_output import Intake, reader_of
 from runplan.core.dispatch import Ending, Outcome
-from runplan.core.gauge import must_hand_over
+from runplan.core.gauge import READING, Reading, full, reached, reading_text
 from runplan.core.meter import used_by
 from runplan.core.sandbox import is_wrapped
 from runplan.core.secrets import secret_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from runplan.adapters.dispatch_files import DispatchFiles
     from runplan.adapters.lifesigns import Signs
@@ -50,20 +53,32 @@ def supervise(launch: Launch, files: DispatchFiles, *, me: str, subreaper: bool)
     """Start the process, see it through, and write how it ended; `me` is the identity of this process."""
     with _Signals() as signals:
         files.write_shim(me, reader=launch.reader)
-        read, rest = reader_of(launch.reader), rest_of(launch.reader, files)
-        secrets = secret_values(launch.env)
-        intake = Intake(out=files.out, err=files.err, cap=launch.log_cap, read=read, rest=rest, secrets=secrets)
-        try:
-            agent, out, err = _start(launch)
-        except (OSError, ValueError) as error:
-            message = f"cannot start {launch.argv[0]!r}: {error}"
-            missing = Outcome(ending=Ending.MISSING, code=None, signal=None, message=message, ended_at=time.time())
-            files.write_exit(missing)
-            return
-        supervision = _Supervision(launch, agent, intake, signals, subreaper=subreaper)
-        supervision.listen(out, intake.take_out)
-        supervision.listen(err, intake.take_err)
-        files.write_exit(supervision.see_through())
+        outcome = _see_through(launch, files, signals, subreaper=subreaper)
+        bell.take_down(files.directory)
+        files.write_exit(outcome)
+
+
+def _see_through(launch: Launch, files: DispatchFiles, signals: _Signals, *, subreaper: bool) -> Outcome:
+    read, rest = reader_of(launch.reader), rest_of(launch.reader, files)
+    secrets = secret_values(launch.env)
+    intake = Intake(out=files.out, err=files.err, cap=launch.log_cap, read=read, rest=rest, secrets=secrets)
+    try:
+        agent, out, err = _start(launch)
+    except (OSError, ValueError) as error:
+        message = f"cannot start {launch.argv[0]!r}: {error}"
+        return Outcome(ending=Ending.MISSING, code=None, signal=None, message=message, ended_at=time.time())
+    filling = partial(_tell_filling, files.directory)
+    supervision = _Supervision(launch, agent, intake, signals, subreaper=subreaper, filling=filling)
+    supervision.listen(out, intake.take_out)
+    supervision.listen(err, intake.take_err)
+    return supervision.see_through()
+
+
+def _tell_filling(directory: Path, reading: Reading) -> None:
+    """Say how full the context is, and wake who waits; an agent that took the place away has no note, no more."""
+    with contextlib.suppress(OSError):
+        publish(directory / READING, reading_text(reading).encode(), sync=False)
+        bell.ring(directory)
 
 
 def _start(launch: Launch) -> tuple[int, int, int]:
@@ -132,12 +147,23 @@ class _Signals:
 class _Supervision:
     """One agent while it runs."""
 
-    def __init__(self, launch: Launch, agent: int, intake: Intake, signals: _Signals, *, subreaper: bool) -> None:
+    def __init__(
+        self,
+        launch: Launch,
+        agent: int,
+        intake: Intake,
+        signals: _Signals,
+        *,
+        subreaper: bool,
+        filling: Callable[[Reading], None],
+    ) -> None:
         self._launch = launch
         self._agent = agent
         self._intake = intake
         self._signals = signals
         self._subreaper = subreaper
+        self._filling = filling  #: told once, when a hand-over has to be prepared
+        self._armed = launch.arm_at == 0
         self._status: int | None = None
         self._ending: Ending | None = None
         self._kill_at = 0.0
@@ -216,8 +242,8 @@ class _Supervision:
             self._stop(Ending.TIMEOUT, now)
         elif over := self._over():
             self._stop(over, now)
-        elif self._launch.silence_s and now >= self._heard + self._launch.silence_s / 2:
-            self._judge_silence(now)
+        else:
+            self._watch(now)
 
     def _over(self) -> Ending | None:
         """Whether it has used what it may use, by what it has told so far; work that is finished is not cut off."""
@@ -227,8 +253,23 @@ class _Supervision:
         launch, used = self._launch, used_by(self._launch, tally, sure=True)
         if (0 < launch.tokens <= used.input_tokens + used.output_tokens) or (0 < launch.usd <= used.usd):
             return Ending.BUDGET
-        full = must_hand_over(tally, prompt=launch.prompt, window=launch.window, model=launch.model)
-        return Ending.CONTEXT if full and launch.hand_over else None
+        if reached(launch.hand_over_at, tally, launch):
+            return Ending.CONTEXT
+        return None
+
+    def _watch(self, now: float) -> None:
+        """It may go on; is its context filling, or has it fallen silent?"""
+        if not self._armed:
+            self._arm()
+        if self._launch.silence_s and now >= self._heard + self._launch.silence_s / 2:
+            self._judge_silence(now)
+
+    def _arm(self) -> None:
+        tally = self._intake.harvest.tally
+        if tally.finished is None and reached(self._launch.arm_at, tally, self._launch):
+            self._armed = True
+            told, message = full(tally, self._launch), self._intake.harvest.message
+            self._filling(Reading(percent=told, estimated=tally.estimated, message=message))
 
     def _judge_silence(self, now: float) -> None:
         """Compare what the family had done at the middle and the end of the silence: work is a sign of life."""

@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from runplan.core import events as e
-from runplan.core.told import waited_for
+from runplan.core.told import full, waited_for
 
 if TYPE_CHECKING:
     from runplan.core.events import Event, Fact
@@ -60,6 +60,8 @@ def sentence(event: Event) -> str:
             return f"  {role:<10} vanished without a trace"
         case e.Paused(until=until) as pause:
             return f"  waiting    until {until} ({waited_for(pause)})"
+        case e.HandoverArmed(percent=percent, estimated=estimated):
+            return f"  context    {full(percent, estimated=estimated)}; a hand-over is prepared"
         case e.HandedOver(number=number, why=why):
             return f"  hand-over  {number}: {why}; a fresh agent goes on"
         case e.WorkTaken(commits=commits, files=files):

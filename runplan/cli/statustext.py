@@ -54,7 +54,8 @@ def _running(view: dict[str, Any], now: datetime) -> str:
         if not (view["claim"] and view["claim"]["alive"]):
             return f"run {run['id']}: interrupted at {where} ({run['since']}); start the plan again to go on"
         by = f" by {_agent(run)}" if run["agent"] else ""
-        return f"run {run['id']}: {where}{by}, since {run['since']}"
+        armed = f"; context {run['context']} %, hand-over armed" if run["handover"] else ""
+        return f"run {run['id']}: {where}{by}, since {run['since']}{armed}"
     why = f": {run['reason']}" if run["reason"] else ""
     more = f"; see: {command('runplan', 'report', view['plan'])}" if run["state"] in ("failed", "stopped") else ""
     return f"last run {run['id']}: {run['state']}{why} ({run['since']}){more}"

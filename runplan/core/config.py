@@ -95,6 +95,8 @@ class LimitSettings:
     silence_s: float
     tokens: int
     usd: float
+    context_warn: int = 50  #: per cent; points more where the gauge is only estimated
+    context_critical: int = 60
     phase_tokens: int = 0
     phase_usd: float = 0.0
     phase_wall_s: float = 0.0

@@ -58,7 +58,8 @@ class Launch:
     tokens: int = 0  #: what it may use, sent and received; 0 = no limit
     usd: float = 0.0  #: likewise
     prompt: int = 0  #: characters of the prompt, which an estimate of its context has to count
-    hand_over: bool = False  #: whether a fresh agent goes on when its context is full; else nobody ends it for that
+    arm_at: int = 0  #: per cent of its context at which a hand-over is prepared; 0 = never
+    hand_over_at: int = 0  #: at which it is ended, so that a fresh agent goes on; 0 = never
     window: int = 0  #: tokens its context has room for; 0 = as it tells, or by the model's name
     model: str = ""  #: the model it is asked to use
     usd_in: float = 0.0  #: dollars per million tokens, for one that tells no dollars; 0 = unknown

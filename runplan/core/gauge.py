@@ -1,15 +1,21 @@
-"""How full an agent's context is, and when a fresh one has to take over."""
+"""How full an agent's context is, and whether that is so much that something has to be done about it."""
 
 from __future__ import annotations
 
+import json
 import re
 from typing import TYPE_CHECKING
 
+from runplan.core.quickclass import dataclass
+
 if TYPE_CHECKING:
+    from runplan.core.dispatch import Launch
     from runplan.core.tally import Tally
 
-CRITICAL = 60  #: per cent of the window at which the agent is ended and its work handed over
-UNSURE = 15  #: points more, where the gauge is only estimated
+UNSURE = 15  #: points more than a threshold says, where the gauge is only estimated
+MESSAGE = 8_000  #: characters of the end of the agent's message that a reading holds
+MOST = 9_999  #: per cent that anybody is told of; a wrong window makes any number of them
+READING = "gauge.json"  #: the file of a dispatch that holds one
 DEFAULT_WINDOW = 200_000
 _LARGE = 1_000_000
 _GPT = 272_000  #: what may be sent; its window of 400,000 counts the answer too
@@ -49,7 +55,47 @@ def percent(tally: Tally, *, prompt: int = 0, window: int = 0, model: str = "") 
     return tokens * 100 // (window or window_of(tally.model or model, tally.window))
 
 
-def must_hand_over(tally: Tally, *, prompt: int = 0, window: int = 0, model: str = "") -> bool:
-    """Whether a fresh agent has to go on."""
-    full = percent(tally, prompt=prompt, window=window, model=model)
-    return full >= CRITICAL + (UNSURE if tally.estimated else 0)
+def reached(threshold: int, tally: Tally, launch: Launch) -> bool:
+    """Whether the context is as full as that, in per cent; a threshold of 0 is never reached.
+
+    The margin of an estimate goes for every threshold: what is too unsure to end an agent alarms nobody either.
+    """
+    margin = UNSURE if tally.estimated else 0
+    return 0 < threshold <= full(tally, launch) - margin
+
+
+def full(tally: Tally, launch: Launch) -> int:
+    """How full the context of a process is, in per cent."""
+    return percent(tally, prompt=launch.prompt, window=launch.window, model=launch.model)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What was seen when a context had filled so far that a hand-over is prepared."""
+
+    percent: int
+    estimated: bool
+    message: str  #: the end of what the agent had said
+
+
+def reading_text(reading: Reading) -> str:
+    """A reading as it is written down."""
+    return json.dumps(
+        {"percent": reading.percent, "estimated": reading.estimated, "message": reading.message[-MESSAGE:]}
+    )
+
+
+def reading_of(text: str | None) -> Reading | None:
+    """What is read back; None when there is none. The agent can write there, so nothing is taken for granted."""
+    try:
+        told = json.loads(text or "null")
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(told, dict):
+        return None
+    percent, message = told.get("percent"), told.get("message")
+    if isinstance(percent, bool) or not isinstance(percent, int) or not isinstance(message, str):
+        return None
+    return Reading(
+        percent=min(max(percent, 0), MOST), estimated=told.get("estimated") is True, message=message[-MESSAGE:]
+    )

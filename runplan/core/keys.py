@@ -47,6 +47,12 @@ def _budget(scope: str, of: str) -> tuple[Key, ...]:
     return keys if scope else keys[:2]
 
 
+def _filled(name: str, default: int, why: str) -> Key:
+    """How full a context may be."""
+    share = values.percentage
+    return Key(section="limits", name=name, shape=Shape.COUNT, default=default, rule=share, why=why)
+
+
 KEYS: tuple[Key, ...] = (
     Key(
         section="run",
@@ -206,6 +212,8 @@ KEYS: tuple[Key, ...] = (
         default="15m",
         why="the longest an agent may give no sign of life; 0s for no limit",
     ),
+    _filled("context_warn", 50, "per cent of its context at which an agent's hand-over is prepared; 0 for never"),
+    _filled("context_critical", 60, "per cent at which it is ended and a fresh agent goes on; 0 for never"),
     *_budget("", "an agent may use per dispatch"),
     *_budget("phase_", "a phase may use, over all its agents and attempts"),
     *_budget("plan_", "a plan may use, over all its runs"),

@@ -117,6 +117,10 @@ def not_negative(value: float) -> str:
     return "" if 0 <= value < float("inf") else f"must be 0 or more, not {value}"
 
 
+def percentage(value: int) -> str:
+    return "" if 0 <= value <= 100 else f"must be 0 to 100, not {value}"
+
+
 def some_time(value: float) -> str:
     return "" if value > 0 else "must be longer than nothing"
 

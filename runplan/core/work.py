@@ -15,7 +15,7 @@ class Step(NamedTuple):
     """What one event tells of it; what it does not tell is None."""
 
     at: str
-    type: str  #: PlanRead, DispatchStarted or DispatchEnded
+    type: str  #: PlanRead, DispatchStarted, HandoverArmed or DispatchEnded
     id: str | None = None
     role: str | None = None
     agent: str | None = None
@@ -25,6 +25,7 @@ class Step(NamedTuple):
     input_tokens: int | None = None
     output_tokens: int | None = None
     usd: float | None = None
+    percent: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +36,7 @@ class Work:
     agent: str | None = None  #: who that is; None for the project's own commands
     version: str | None = None
     dispatched: str | None = None
+    context: int | None = None  #: per cent of its context that was full when its hand-over was prepared
     retries: int = 0  #: fix cycles, handovers and repeated dispatches of the phase
     tokens: int = 0  #: sent and received, by agents that have ended
     usd: float = 0.0
@@ -47,6 +49,7 @@ class Work:
 def work_of(steps: Iterable[Step]) -> Work:
     """What these steps of one run, in order, come to."""
     running: Step | None = None
+    context: int | None = None
     tokens, usd, retries = 0, 0.0, 0
     begun: set[tuple[object, ...]] = set()
     for step in steps:
@@ -54,9 +57,11 @@ def work_of(steps: Iterable[Step]) -> Work:
             begun.clear()
             retries = 0
         elif step.type == "DispatchStarted":
-            running = step
+            running, context = step, None
             retries += _is_retry(step, begun)
             begun.add(_errand(step))
+        elif step.type == "HandoverArmed" and running and running.id == step.id:
+            context = step.percent
         elif step.type == "DispatchEnded":
             running = None if running and running.id == step.id else running
             # An earlier version recorded whatever an agent wrote into its return.
@@ -69,6 +74,7 @@ def work_of(steps: Iterable[Step]) -> Work:
         agent=running.agent or None,
         version=running.version or None,
         dispatched=running.at,
+        context=context,
         retries=retries,
         tokens=tokens,
         usd=usd,

@@ -8,7 +8,8 @@ import json
 import pytest
 
 from runplan.core.agentevents import Context, Spent, Usage
-from runplan.core.gauge import must_hand_over, percent, window_of
+from runplan.core.dispatch import Launch
+from runplan.core.gauge import MESSAGE, MOST, Reading, percent, reached, reading_of, reading_text, window_of
 from runplan.core.handoff import LINES, Standing, note
 from runplan.core.tally import Folding, Tally
 
@@ -79,14 +80,73 @@ def test_a_record_without_tokens_does_not_reset_the_gauge() -> None:
     assert percent(folding.tally) == 60
 
 
-@pytest.mark.parametrize(("tokens", "estimated", "over"), [(119_999, False, False), (120_000, False, True)])
-def test_an_exact_gauge_hands_over_at_sixty_per_cent(tokens: int, estimated: bool, over: bool) -> None:
-    assert must_hand_over(Tally(context=tokens, estimated=estimated)) is over
+WARN, CRITICAL = 50, 60
 
 
-@pytest.mark.parametrize(("tokens", "over"), [(120_000, False), (149_999, False), (150_000, True)])
-def test_an_estimated_gauge_waits_fifteen_points_longer(tokens: int, over: bool) -> None:
-    assert must_hand_over(Tally(context=tokens, estimated=True)) is over
+def launch(**more: object) -> Launch:
+    given: dict[str, object] = {"id": "d", "argv": (), "cwd": "", "env": {}, "stdin": "", "reader": "", "wall_s": 1.0}
+    return Launch(**{**given, "silence_s": 0.0, **more})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("tally", "answer"),
+    [
+        pytest.param(Tally(model="claude-sonnet-4-5", context=110_000), (True, False), id="S1"),
+        pytest.param(Tally(model="claude-sonnet-4-6", context=110_000), (False, False), id="S2"),
+        pytest.param(Tally(context=99_020), (False, False), id="S5"),
+        pytest.param(Tally(context=120_000), (True, True), id="S6"),
+        pytest.param(Tally(context=124_000), (True, True), id="S7"),
+        pytest.param(Tally(context=104_000), (True, False), id="S8"),
+        pytest.param(Tally(context=119_999), (True, False), id="not yet sixty"),
+        pytest.param(Tally(context=104_000, estimated=True), (False, False), id="a guess of 52"),
+        pytest.param(Tally(context=130_000, estimated=True), (True, False), id="a guess of 65"),
+        pytest.param(Tally(context=149_999, estimated=True), (True, False), id="a guess of nearly 75"),
+        pytest.param(Tally(context=150_000, estimated=True), (True, True), id="a guess of 75"),
+    ],
+)
+def test_at_fifty_per_cent_it_warns_and_at_sixty_it_hands_over_and_guesses_wait_fifteen_points_longer(
+    tally: Tally, answer: tuple[bool, bool]
+) -> None:
+    assert (reached(WARN, tally, launch()), reached(CRITICAL, tally, launch())) == answer
+
+
+def test_a_threshold_of_nothing_is_never_reached() -> None:
+    assert not reached(0, Tally(context=900_000), launch())
+
+
+def test_the_prompt_the_window_and_the_model_of_the_launch_count() -> None:
+    assert not reached(WARN, Tally(context=110_000), launch(window=1_000_000))
+    assert reached(WARN, Tally(context=136_000), launch(model="gpt-5"))
+    assert reached(WARN, Tally(context=30_000, estimated=True), launch(prompt=400_000))
+
+
+def test_a_reading_is_read_back_as_it_was_written_and_holds_no_more_than_the_end_of_the_message() -> None:
+    long = Reading(percent=52, estimated=True, message="x" * MESSAGE + "the end")
+    read = reading_of(reading_text(long))
+    assert read == Reading(percent=52, estimated=True, message=long.message[-MESSAGE:])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        None,
+        "",
+        "[]",
+        "{",
+        "[" * 100_000,
+        '{"percent": "52", "message": ""}',
+        '{"percent": true, "message": ""}',
+        '{"percent": 5}',
+    ],
+)
+def test_what_an_agent_put_in_place_of_a_reading_is_none(text: str | None) -> None:
+    assert reading_of(text) is None
+
+
+def test_a_number_that_cannot_be_is_told_within_bounds() -> None:
+    read = reading_of('{"percent": ' + "9" * 400 + ', "message": ""}')
+    assert read is not None
+    assert read.percent == MOST
 
 
 def test_an_estimate_counts_the_prompt() -> None:
@@ -98,6 +158,8 @@ def standing(**more: object) -> Standing:
     given: dict[str, object] = {
         "number": 1,
         "why": "its context was 62 % full",
+        "plan": "plans/X.md",
+        "phase": "1",
         "items": (("W1", "Write a"), ("W2", "Write b")),
         "done": ("W1",),
         "summary": "",
@@ -116,13 +178,28 @@ def test_the_note_begins_with_the_next_step_and_names_what_is_left() -> None:
     assert "- W1" not in text
 
 
+def test_the_note_names_the_plan() -> None:
+    """S7: whoever goes on knows which plan it is."""
+    assert "## References\n\nplans/X.md, phase 1\n" in note(standing())
+
+
+def test_a_note_that_is_written_early_says_that_the_agent_went_on() -> None:
+    """S8: it is kept in case the agent does not come to its end."""
+    text = note(standing(at_work=True))
+    assert "was at work when this was written, and may have come further: its context was 62 % full." in text
+    assert "up to 0123456789ab or further; what it had not committed lies in your worktree" in text
+    assert "was ended" not in text
+
+
 def test_the_note_is_short_whatever_there_is_to_tell() -> None:
     long = standing(
         files=tuple(f"f{n}" for n in range(500)),
         items=tuple((f"W{n}", "x" * 500) for n in range(200)),
         message="line\n" * 1000,
     )
-    assert len(note(long).splitlines()) <= LINES
+    assert len(note(long).splitlines()) == LINES
+    assert note(long).endswith("> line\n"), "its words have what is left"
+    assert note(standing(message="only\n")).endswith("## What it said\n\n> only\n")
 
 
 def test_when_every_item_is_called_done_the_next_step_is_to_prove_it() -> None:

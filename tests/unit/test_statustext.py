@@ -69,6 +69,16 @@ def test_a_run_at_work_says_who_does_what_since_when_and_at_what_cost() -> None:
     ]
 
 
+def test_a_run_whose_agent_may_have_to_hand_over_says_so() -> None:
+    """S8"""
+    seen = at_work(work=replace(some_work(), context=52))
+    assert lines(seen)[3].endswith(
+        "implement by claude 2.1.0, since 2026-01-01T11:48:00Z; context 52 %, hand-over armed"
+    )
+    assert (view(seen)["run"]["context"], view(seen)["run"]["handover"]) == (52, "armed")
+    assert (view(at_work())["run"]["context"], view(at_work())["run"]["handover"]) == (None, None)
+
+
 @pytest.mark.parametrize(
     ("seen", "level"),
     [

@@ -25,6 +25,14 @@ def test_who_is_at_work_is_who_was_started_and_not_seen_to_end() -> None:
     assert work_of([READ, began("r.2"), ended("r.1")]).dispatch == "r.2"
 
 
+def test_a_hand_over_is_armed_for_as_long_as_the_agent_runs_whose_context_filled() -> None:
+    armed = Step("at r.1", "HandoverArmed", id="r.1", percent=52)
+    assert work_of([READ, began("r.1"), armed]).context == 52
+    assert work_of([READ, began("r.1"), armed]).at_rest().context is None
+    assert work_of([READ, began("r.1"), armed, ended("r.1"), began("r.2")]).context is None
+    assert work_of([READ, began("r.2"), armed]).context is None
+
+
 def test_a_command_of_the_project_has_no_agent() -> None:
     work = work_of([READ, began("r.1", "gate", agent="")])
     assert (work.dispatch, work.agent) == ("r.1", None)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _PATHS = ", ".join(f"'$.{name}'" for name in Step._fields[2:])
 _QUERY = f"""
 SELECT at, type, json_extract(body, {_PATHS}) FROM events
-WHERE run = ? AND type IN ('PlanRead', 'DispatchStarted', 'DispatchEnded') ORDER BY seq
+WHERE run = ? AND type IN ('PlanRead', 'DispatchStarted', 'HandoverArmed', 'DispatchEnded') ORDER BY seq
 """
 
 

@@ -1,4 +1,7 @@
-"""Hands a phase over: what the agent made goes onto its branch, and a note tells the next one where it stands."""
+"""Hands a phase over: what the agent made goes onto its branch, and a note tells the next one where it stands.
+
+The note is written before there is need of it, when the context fills, for an agent that does not come to its end.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +9,46 @@ from typing import TYPE_CHECKING
 
 from runplan.app.actions.doing import phase_of
 from runplan.app.actions.leftovers import commit_leftovers
-from runplan.app.actions.watching import return_text
+from runplan.app.actions.returned import return_text
+from runplan.app.actions.starting import WRITERS
 from runplan.core import returns
 from runplan.core.dispatch import Outcome, Return
-from runplan.core.events import HandedOver, WorkRefused
+from runplan.core.errors import GitFailed
+from runplan.core.events import HandedOver, HandoverArmed, WorkRefused
+from runplan.core.gauge import READING, reading_of
 from runplan.core.handoff import Standing, note
+from runplan.core.plain import plain
+from runplan.core.told import full
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from runplan.app.world import World
-    from runplan.core.actions import HandOver
+    from runplan.core.actions import Await, HandOver
     from runplan.core.events import Event
-    from runplan.core.run import RunState
+    from runplan.core.run import PhaseRun, RunState
+
+NOTE = "handoff.md"
+
+
+def arm(action: Await, state: RunState, world: World) -> Iterator[Event]:
+    """Prepare the hand-over of an agent whose context fills, once; the agent goes on.
+
+    Nothing is asked of its worktree: git would read there what an agent at work can write, filters for instance.
+    """
+    phase = phase_of(state)
+    if action.role not in WRITERS or (phase.armed is not None and phase.armed.id == action.id):
+        return
+    reading = reading_of(world.dispatches.read(action.id, READING))
+    if reading is None:
+        return
+    why = f"its context was {full(reading.percent, estimated=reading.estimated)}"
+    message = world.agents.redacted(reading.message)
+    head = (world.worktrees.tip(phase.lease.branch) if phase.lease else None) or phase.base
+    text = plain(note(_standing(phase, world, action.id, message=message, head=head, why=why, at_work=True)))
+    world.dispatches.write(action.id, NOTE, text)
+    world.point("Await.noted")
+    yield HandoverArmed(id=action.id, percent=reading.percent, estimated=reading.estimated, note=text)
 
 
 def hand_over(action: HandOver, state: RunState, world: World) -> Iterator[Event]:
@@ -31,18 +61,36 @@ def hand_over(action: HandOver, state: RunState, world: World) -> Iterator[Event
         return
     outcome = world.dispatches.standing(phase.ended.id)
     message = outcome.message if isinstance(outcome, Outcome) else ""
-    told = returns.parse_return(return_text(world, phase.ended.id), message)
-    standing = Standing(
-        number=number,
-        why=action.why,
+    text = plain(note(_standing(phase, world, phase.ended.id, message=message, head=head, why=action.why)))
+    world.dispatches.write(phase.ended.id, NOTE, text)
+    tree = world.objects.commit(head).tree
+    yield HandedOver(number=number, head=head, tree=tree, note=text, why=action.why)
+
+
+def _standing(
+    phase: PhaseRun, world: World, id: str, *, message: str, head: str, why: str, at_work: bool = False
+) -> Standing:
+    told = returns.parse_return(return_text(world, id), message)
+    return Standing(
+        number=len(phase.handovers) + 1,
+        why=why,
+        at_work=at_work,
+        plan=world.plan,
+        phase=phase.read.phase,
         items=phase.read.items,
         done=tuple(item.item for item in told.items if item.passed) if isinstance(told, Return) else (),
         summary=told.summary if isinstance(told, Return) else "",
-        files=tuple(change.path for change in world.candidates.changes(phase.base, head)),
+        files=_files(phase, world, head, sure=not at_work),
         message=message,
         commit=head,
     )
-    text = note(standing)
-    world.dispatches.write(phase.ended.id, "handoff.md", text)
-    tree = world.objects.commit(head).tree
-    yield HandedOver(number=number, head=head, tree=tree, note=text, why=action.why)
+
+
+def _files(phase: PhaseRun, world: World, head: str, *, sure: bool) -> tuple[str, ...]:
+    """What was committed so far; an agent at work that breaks its repository is met at its end, not here."""
+    try:
+        return tuple(change.path for change in world.candidates.changes(phase.base, head))
+    except GitFailed:
+        if sure:
+            raise
+        return ()

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, assert_never
 
 from runplan.app.actions.doing import phase_of
 from runplan.app.actions.leftovers import without_copies
+from runplan.app.actions.returned import return_text
 from runplan.app.actions.starting import baseline_key
-from runplan.app.actions.watching import return_text
 from runplan.core import results, returns, tamper, testfiles, verdict
 from runplan.core.dispatch import Outcome
 from runplan.core.events import (

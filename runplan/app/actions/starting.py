@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 STAMP = "guard.json"  #: what the main repository looked like before; the agent could write there
 AGENT_ROLES = frozenset({"implement", "fix", "verify"})
+WRITERS = frozenset({"implement", "fix"})
 
 
 def observe(action: Start, state: RunState, world: World) -> tuple[Event, ...]:  # noqa: ARG001
@@ -166,6 +167,7 @@ def _agent(action: Start, phase: PhaseRun, world: World, id: str, path: Path, se
     )
     table = world.settings.agents.agent(sent.agent)
     price = price_of(table)
+    limits, writes = world.settings.limits, action.role in WRITERS
     return Launch(
         id=id,
         argv=argv,
@@ -174,11 +176,12 @@ def _agent(action: Start, phase: PhaseRun, world: World, id: str, path: Path, se
         stdin=str(prompt),
         reader=reader,
         wall_s=sent.left.seconds,
-        silence_s=world.settings.limits.silence_s,
+        silence_s=limits.silence_s,
         tokens=sent.left.tokens,
         usd=sent.left.usd,
         prompt=len(asked),
-        hand_over=action.role in ("implement", "fix"),
+        arm_at=limits.context_warn if writes else 0,
+        hand_over_at=limits.context_critical if writes else 0,
         window=table.context,
         model=table.model,
         usd_in=price.sent,
@@ -211,7 +214,7 @@ def _prompt(action: Start, phase: PhaseRun, world: World, path: Path) -> str:
         test_command=world.settings.tests.command,
     )
     template = world.prompts[action.role]
-    note = f"\n{phase.handovers[-1].note}" if phase.handovers else ""
+    note = _note(phase)
     if action.role == "implement":
         return prompts.implement_prompt(template, brief) + note
     if action.role == "fix":
@@ -228,6 +231,13 @@ def _prompt(action: Start, phase: PhaseRun, world: World, path: Path) -> str:
     )
     diff = f"git diff {phase.candidate.onto} {phase.candidate.commits[-1]}"
     return prompts.verify_prompt(template, brief, diff_command=diff, changed=phase.work.files, gates=gates)
+
+
+def _note(phase: PhaseRun) -> str:
+    """What the last agent left for its successor: of one that vanished or was sent away, what was noted in time."""
+    if phase.armed is not None:
+        return f"\n{phase.armed.note}"
+    return f"\n{phase.handovers[-1].note}" if phase.handovers else ""
 
 
 def _failed(phase: PhaseRun) -> tuple[ItemResult, ...]:

@@ -7,7 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from runplan.app.actions.doing import phase_of
+from runplan.app.actions.handing import arm
 from runplan.app.actions.pausing import paused_by
+from runplan.app.actions.returned import return_text
 from runplan.app.actions.spending import bounded
 from runplan.app.actions.starting import AGENT_ROLES, stamp_of
 from runplan.core import returns
@@ -35,7 +37,7 @@ LAST_WORDS = 600  #: characters of a failed process's output that are carried in
 def await_end(action: Await, state: RunState, world: World) -> Iterator[Event]:
     match world.dispatches.standing(action.id):
         case Running():
-            return
+            yield from arm(action, state, world)
         case NeverStarted():
             # The intent was recorded and no process was ever there; that may happen a few times, not for ever.
             yield DispatchEnded(id=action.id, role=action.role, ending=Ending.LOST, code=None)
@@ -164,12 +166,6 @@ def _said(action: Await, world: World, outcome: Outcome) -> tuple[str, str]:
             return status, summary if status in (ReturnStatus.BLOCKED, ReturnStatus.FAILED) else _last_words(outcome)
         case _:
             return "", _last_words(outcome)
-
-
-def return_text(world: World, id: str) -> str | None:
-    """What the agent returned, without secrets, if it is a file at all and no larger than an answer can be."""
-    told = world.dispatches.read(id, "return.json")
-    return None if told is None else world.agents.redacted(told)
 
 
 def _last_words(outcome: Outcome) -> str:

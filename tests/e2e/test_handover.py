@@ -1,0 +1,312 @@
+"""A context that fills is noted before it has to be handed over; the agent goes on, and nobody is told twice."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.cli import a_plan, a_project, ended, until
+from tests.support.scripts import Meanwhile, fix, set_up, steps, verify, work
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.cli import Project
+
+HALF = "tell = {context = 104000, window = 200000}"
+FULL = "tell = {context = 130000, window = 200000}"
+DONE = 'return = {status = "done", summary = "all of it", items = [{item = "W1", result = "pass", evidence = "x"}]}'
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return a_project(tmp_path, "1")
+
+
+@pytest.fixture
+def meanwhile(tmp_path: Path) -> Meanwhile:
+    return Meanwhile(tmp_path)
+
+
+def once(place: Path, name: str, *played: str) -> tuple[str, ...]:
+    """Steps that only the first agent plays."""
+    return tuple(f'{step}\nonce = "{place / name}.{number}"' for number, step in enumerate(played))
+
+
+def of(project: Project, kind: str, plan: str = "plans/X.md") -> list[dict[str, object]]:
+    return [body for name, body in project.events(plan) if name == kind]
+
+
+def kept(project: Project, dispatch: object, name: str) -> Path:
+    return project.path / ".git/runplan/dispatch" / str(dispatch) / name
+
+
+def armed(project: Project) -> bool:
+    return (project.path / ".git/runplan/journal.db").exists() and bool(of(project, "HandoverArmed"))
+
+
+def test_a_context_that_fills_arms_the_hand_over_and_the_agent_goes_on(project: Project, meanwhile: Meanwhile) -> None:
+    """S8: the note is written, status tells, nobody is stopped, and the agent's own end is the end of it."""
+    words = 'say = "a is done, b is not"'
+    project.agent(work(words, HALF, *meanwhile.pause("half"), "tell = {context = 118000}", 'write = "2.txt"'))
+    run = project.popen("start", "X", "1", "auto", "--foreground")
+    meanwhile.reached("half")
+    until(lambda: armed(project))
+    view = project.runplan("status", "X", "--json").json["run"]
+    assert (view["context"], view["handover"], view["step"]) == (52, "armed", "implement")
+    assert "; context 52 %, hand-over armed" in project.runplan("status", "X").out
+    (fact,) = of(project, "HandoverArmed")
+    note = kept(project, fact["id"], "handoff.md").read_text()
+    assert fact["note"] == note
+    assert "its context was 52 % full" in note
+    assert "## Immediate next action\n\nW1: Write 1.txt" in note
+    assert "- 1.txt" in note, "what it has committed so far"
+    assert "> a is done, b is not" in note
+    explained = project.runplan("explain", "X").out
+    assert "the implement process is running; its context is 52 % full, and a hand-over is prepared" in explained
+    assert "HandoverArmed" in project.runplan("logs", "X").out
+    meanwhile.let_on("half")
+    ran = ended(run)
+    assert ran.code == 0, ran.err
+    assert ran.err.count("context    52 % full; a hand-over is prepared") == 1
+    assert len(of(project, "HandoverArmed")) == 1, "once, however much fuller it gets"
+    assert of(project, "HandedOver") == []
+    assert project.dispatched() == ["implement", "verify"]
+    assert (set(project.landed()), project.leftovers()) == ({"1"}, [])
+    assert not kept(project, fact["id"], "bell").exists()
+    assert project.runplan("status", "X", "--json").json["run"]["handover"] is None
+
+
+def test_an_agent_that_fills_further_is_handed_over_with_the_note_of_its_end(project: Project, tmp_path: Path) -> None:
+    """S7"""
+    first = once(tmp_path, "full", HALF, f'wait_for = "{tmp_path}/on"', 'write = "a.txt"', FULL, "sleep = 60")
+    project.agent(steps(*first, 'write = "b.txt"'))
+    run = project.popen("start", "X", "1", "auto", "--foreground")
+    until(lambda: armed(project))
+    (tmp_path / "on").touch()
+    assert ended(run).code == 0
+    kinds = [kind for kind, _ in project.events() if kind in ("HandoverArmed", "HandedOver")]
+    assert kinds == ["HandoverArmed", "HandedOver"]
+    over = of(project, "HandedOver")[0]
+    assert "plans/X.md, phase 1" in str(over["note"])
+    assert kept(project, of(project, "HandoverArmed")[0]["id"], "handoff.md").read_text() == over["note"]
+    second = [body["id"] for body in of(project, "DispatchStarted")][1]
+    prompt = kept(project, second, "prompt.md").read_text()
+    assert str(over["note"]) in prompt
+    assert "was at work when this was written" not in prompt
+
+
+def test_one_that_passes_both_lines_at_once_is_handed_over_and_nothing_else(project: Project, tmp_path: Path) -> None:
+    project.agent(steps(*once(tmp_path, "full", 'write = "a.txt"', FULL, "sleep = 60"), 'write = "b.txt"'))
+    assert project.start("1", "auto").code == 0
+    assert (len(of(project, "HandedOver")), of(project, "HandoverArmed")) == (1, [])
+
+
+@pytest.mark.parametrize(
+    ("settings", "told", "kinds"),
+    [
+        ("context_warn = 40", "tell = {context = 84000, window = 200000}", ["HandoverArmed"]),
+        ("context_warn = 0", HALF, []),
+        ("context_critical = 45", "tell = {context = 92000, window = 200000}", ["HandedOver"]),
+        ("context_critical = 0", FULL, ["HandoverArmed"]),
+    ],
+)
+def test_where_it_warns_and_where_it_hands_over_can_be_set(
+    project: Project, tmp_path: Path, settings: str, told: str, kinds: list[str]
+) -> None:
+    wait = [f'wait_for = "{tmp_path}/on"'] if kinds else []
+    agent = steps(*once(tmp_path, "first", 'write = "a.txt"', told, *wait), 'write = "b.txt"')
+    set_up(project, agent=agent, settings=f"[limits]\n{settings}\n")
+    run = project.popen("start", "X", "1", "auto", "--foreground")
+    if kinds:
+        until(lambda: (project.path / ".git/runplan/journal.db").exists() and of(project, kinds[0]))
+    (tmp_path / "on").touch()
+    assert ended(run).code == 0
+    assert [kind for kind, _ in project.events() if kind in ("HandoverArmed", "HandedOver")] == kinds
+
+
+def test_a_verifier_whose_context_fills_is_nobodys_predecessor(project: Project, tmp_path: Path) -> None:
+    project.agent(work() + verify(HALF, FULL, "pass_all = true"))
+    assert project.start("1", "auto").code == 0
+    assert [kind for kind, _ in project.events() if kind in ("HandoverArmed", "HandedOver")] == []
+
+
+def test_a_fixer_hands_over_as_well(project: Project, tmp_path: Path) -> None:
+    first = once(tmp_path, "fix", 'append = "1.txt"\ntext = "more\\n"', FULL, "sleep = 60")
+    project.agent(
+        work() + verify('fail = ["W1"]') + fix(*first, 'write = "2.txt"') + verify("pass_all = true", cycle="2")
+    )
+    assert project.start("1", "auto").code == 0
+    assert len(of(project, "HandedOver")) == 1
+    assert project.dispatched() == ["implement", "verify", "fix", "fix", "verify"]
+
+
+# --- the end ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("told", [pytest.param(FULL, id="S9"), "tell = {trouble = 'max-turns', words = 'no turns'}"])
+def test_an_agent_without_room_that_has_done_everything_has_no_successor(project: Project, told: str) -> None:
+    ending = "sleep = 60" if told == FULL else "exit = 1"
+    project.agent(steps('write = "1.txt"', DONE, told, ending))
+    ran = project.start("1", "auto")
+    assert ran.code == 0, ran.err
+    assert of(project, "HandedOver") == []
+    assert project.dispatched() == ["implement", "verify"]
+    assert project.landed() == ["1"]
+
+
+def test_what_it_calls_done_is_still_for_the_verifier_to_say(project: Project) -> None:
+    project.agent(steps('write = "1.txt"', DONE, FULL, "sleep = 60") + verify('fail = ["W1"]'))
+    project.settings("[run]\nmax_fix_cycles = 0\n")
+    assert project.start("1", "auto").last == "runplan: failed: verification-failed"
+
+
+def test_words_that_everything_is_complete_prove_nothing(project: Project) -> None:
+    """S19"""
+    complete = 'say = "PLAN COMPLETE: All tasks finished successfully."'
+    project.settings("[run]\nmax_fix_cycles = 0\n")
+    project.agent(work(complete) + verify(complete, 'fail = ["W1"]'))
+    ran = project.start("1", "auto")
+    assert (ran.code, ran.last) == (1, "runplan: failed: verification-failed")
+
+
+# --- crashes ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("point", ["Await.noted", "Await.HandoverArmed.before", "Await.HandoverArmed.after"])
+def test_killed_while_it_arms_it_is_armed_once_by_whoever_goes_on(project: Project, tmp_path: Path, point: str) -> None:
+    project.agent(work('say = "half of it"', HALF, f'wait_for = "{tmp_path}/on"'))
+    killed = project.start("1", "auto", RUNPLAN_TEST_KILL=point)
+    assert killed.code == -9, killed.err
+    run = project.popen("retry", "X")
+    until(lambda: armed(project))
+    (tmp_path / "on").touch()
+    again = ended(run)
+    assert again.code == 0, again.err
+    (fact,) = of(project, "HandoverArmed")
+    assert kept(project, fact["id"], "handoff.md").read_text() == fact["note"]
+    assert project.dispatched() == ["implement", "verify"], "the agent that was at work is waited for"
+    assert project.leftovers() == []
+
+
+def test_one_that_fills_while_nobody_looks_is_seen_by_whoever_comes_next(
+    project: Project, meanwhile: Meanwhile
+) -> None:
+    """Its bell rings, and nobody is there."""
+    project.agent(work(*meanwhile.pause("first"), HALF, *meanwhile.pause("second")))
+    killed = project.start("1", "auto", RUNPLAN_TEST_KILL="Dispatches.wait.before")
+    assert killed.code == -9, killed.err
+    meanwhile.reached("first")
+    meanwhile.let_on("first")
+    meanwhile.reached("second")
+    assert of(project, "HandoverArmed") == []
+    run = project.popen("retry", "X")
+    until(lambda: armed(project))
+    meanwhile.let_on("second")
+    assert ended(run).code == 0
+    assert len(of(project, "HandoverArmed")) == 1
+
+
+def test_one_that_is_adopted_and_fills_after_that_wakes_its_new_runner(project: Project, meanwhile: Meanwhile) -> None:
+    project.agent(work(*meanwhile.pause("first"), HALF, *meanwhile.pause("second")))
+    assert project.start("1", "auto", RUNPLAN_TEST_KILL="Dispatches.wait.before").code == -9
+    run = project.popen("retry", "X")
+    meanwhile.reached("first")
+    meanwhile.let_on("first")
+    until(lambda: armed(project))
+    meanwhile.let_on("second")
+    assert ended(run).code == 0
+
+
+def test_an_agent_that_is_sent_away_after_it_was_armed_leaves_its_note(project: Project, tmp_path: Path) -> None:
+    """An overload ends it without a hand-over; the next one, in the same worktree, reads what was noted in time."""
+    busy = 'tell = {trouble = "overloaded", words = "529 overloaded"}'
+    first = once(tmp_path, "busy", 'write = "a.txt"', 'say = "b comes next"', HALF, f'wait_for = "{tmp_path}/on"', busy)
+    project.agent(steps(*first, *once(tmp_path, "exit", "exit = 1"), 'write = "b.txt"'))
+    project.extra["RUNPLAN_TEST_NOW"] = "2026-01-01T00:00:00Z"
+    run = project.popen("start", "X", "1", "auto", "--foreground")
+    until(lambda: armed(project))
+    (tmp_path / "on").touch()
+    assert ended(run).code == 0
+    second = [body["id"] for body in of(project, "DispatchStarted")][1]
+    prompt = kept(project, second, "prompt.md").read_text()
+    assert str(of(project, "HandoverArmed")[0]["note"]) in prompt
+    assert "> b comes next" in prompt
+
+
+@pytest.mark.parametrize(
+    "left",
+    [
+        "rm -f {d}/gauge.json {d}/bell; mkdir {d}/gauge.json",
+        "echo nonsense > {d}/gauge.json; rm -f {d}/bell; ln -s /dev/zero {d}/bell",
+        "chmod 000 {d}/bell",
+    ],
+)
+def test_what_an_agent_does_to_its_own_bell_harms_nobody(project: Project, tmp_path: Path, left: str) -> None:
+    script = left.format(d='"$(dirname "$RUNPLAN_RETURN")"')
+    command = ["sh", "-c", f"{script}; echo x > 1.txt"]
+    set_up(project, settings=f'[agents.mine]\nkind = "command"\nargv = {json.dumps(command)}\n')
+    text = (project.path / "runplan.toml").read_text().replace('implementer = "robot"', 'implementer = "mine"')
+    project.commit_file("runplan.toml", text)
+    ran = project.start("1", "auto")
+    assert ran.code == 0, ran.err
+    assert of(project, "HandoverArmed") == []
+
+
+# --- many plans ---------------------------------------------------------------------------------------
+
+
+def test_two_plans_that_hand_over_get_their_own_notes_back(project: Project, tmp_path: Path) -> None:
+    """S10"""
+    project.plan(a_plan("2").replace("title: X", "title: Y"), "plans/Y.md")
+    agent = ""
+    for phase in "12":
+        first = once(tmp_path, phase, f'write = "{phase}.txt"', f'say = "words of {phase}"', FULL, "sleep = 60")
+        agent += steps(*first, f'append = "{phase}.txt"\ntext = "more"', phase=phase)
+    project.agent(agent)
+    for plan in "XY":
+        killed = project.runplan("start", plan, "auto", "--foreground", RUNPLAN_TEST_KILL="HandOver.HandedOver.after")
+        assert killed.code == -9, killed.err
+    for plan, phase, other in (("X", "1", "2"), ("Y", "2", "1")):
+        assert project.runplan("retry", plan).code == 0
+        second = [body["id"] for body in of(project, "DispatchStarted", f"plans/{plan}.md")][1]
+        prompt = kept(project, second, "prompt.md").read_text()
+        assert f"> words of {phase}" in prompt
+        assert f"plans/{plan}.md, phase {phase}" in prompt
+        assert f"words of {other}" not in prompt
+
+
+def test_a_run_that_nobody_asked_to_go_on_is_listed_and_left_alone(project: Project) -> None:
+    """S11: an interrupted run is information; only a person, or the daemon whose run it was, goes on with it."""
+    project.plan(a_plan("2").replace("title: X", "title: Y"), "plans/Y.md")
+    project.agent(work() + work(phase="2"))
+    assert project.start("1", "auto", RUNPLAN_TEST_KILL="TakeWork.begin").code == -9
+    before = project.events()
+    assert project.runplan("start", "Y", "2", "auto", "--foreground").code == 0
+    assert project.events() == before
+    assert "interrupted at phase 1, implement" in project.runplan("status", "X").out
+
+
+def test_a_run_that_has_ended_is_never_gone_on_with(project: Project) -> None:
+    """S12: its journal still names the plan; that it has ended is what counts."""
+    project.agent(work())
+    assert project.start("finish", "auto").code == 0
+    before = project.dispatched()
+    again = project.runplan("retry", "X")
+    assert again.code != -9
+    assert project.dispatched() == before
+    assert project.landed() == ["1"]
+
+
+def test_an_interrupted_run_whose_plan_is_gone_is_refused_by_name(project: Project) -> None:
+    """S13"""
+    project.agent(work())
+    assert project.start("1", "auto", RUNPLAN_TEST_KILL="TakeWork.begin").code == -9
+    project.repo.git("rm", "-q", "plans/X.md")
+    project.repo.git("commit", "-qm", "Drop the plan")
+    again = project.runplan("retry", "X")
+    assert again.code == 3, again.err
+    assert "X: no such plan" in again.last
+    assert "Traceback" not in again.err

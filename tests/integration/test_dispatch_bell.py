@@ -1,0 +1,114 @@
+"""A shim rings when its agent's context fills: whoever waits is awake, once, and reads how full it is."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from runplan.adapters import bell
+from runplan.core.dispatch import Ending, Running
+from runplan.core.gauge import READING, Reading, reading_of
+from tests.support.dispatching import Stage, gone, pid_in, stage, until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+TOLD = '{"runplan":"tell","told":{"context":%s,"window":200000}}'
+WAITS = "while test ! -e go; do sleep 0.005; done"
+WATCHED = {"reader": "script", "arm_at": 50, "hand_over_at": 60}
+
+
+@pytest.fixture
+def on(tmp_path: Path) -> Iterator[Stage]:
+    with stage(tmp_path) as made:
+        yield made
+
+
+def tells(*tokens: int, before: str = "") -> str:
+    return f"{before}\n" + "\n".join(f"echo '{TOLD % count}'" for count in tokens)
+
+
+def reading(on: Stage, dispatch: str) -> Reading | None:
+    return reading_of(on.dispatches.read(dispatch, READING))
+
+
+def test_whoever_waits_is_awake_when_the_context_fills_and_the_agent_goes_on(on: Stage) -> None:
+    dispatch = on.sh(f"echo half of it\n{tells(20_000, 104_000)}\n{WAITS}", **WATCHED)
+    on.dispatches.wait([dispatch], timeout_s=30)
+    assert on.dispatches.standing(dispatch) == Running()
+    assert reading(on, dispatch) == Reading(percent=52, estimated=False, message="half of it\n")
+    (on.path / "go").touch()
+    outcome = on.outcome(dispatch)
+    assert (outcome.ending, outcome.code) == (Ending.EXITED, 0)
+    assert not (on.dispatches.directory(dispatch) / bell.NAME).exists(), "no pipe is left for others to hang on"
+
+
+def test_it_rings_once_however_much_fuller_it_gets(on: Stage) -> None:
+    dispatch = on.sh(f"{tells(104_000, 110_000)}\n{WAITS}\n{tells(112_000, 118_000)}", **WATCHED)
+    on.dispatches.wait([dispatch], timeout_s=30)
+    first = reading(on, dispatch)
+    (on.path / "go").touch()
+    assert on.outcome(dispatch).ending is Ending.EXITED, "the second wait ends with the agent"
+    assert reading(on, dispatch) == first
+
+
+@pytest.mark.parametrize(
+    ("tokens", "watched"),
+    [
+        pytest.param(98_000, WATCHED, id="too little"),
+        pytest.param(104_000, {**WATCHED, "arm_at": 0}, id="nobody asked"),
+        pytest.param(130_000, WATCHED, id="handed over at once"),
+    ],
+)
+def test_nothing_is_said_where_nothing_is_to_be_prepared(on: Stage, tokens: int, watched: dict[str, object]) -> None:
+    outcome = on.outcome(dispatch := on.sh(tells(tokens) + "\nsleep 0.02", **watched))
+    assert outcome.ending is (Ending.CONTEXT if tokens == 130_000 else Ending.EXITED)
+    assert reading(on, dispatch) is None
+
+
+def test_one_that_rang_before_anybody_waited_is_seen_at_once(tmp_path: Path) -> None:
+    with stage(tmp_path) as first:
+        dispatch = first.sh(f"{tells(104_000)}\n{WAITS}", **WATCHED)
+        until(lambda: reading(first, dispatch))
+        with stage(tmp_path) as second:
+            second.dispatches.wait([dispatch], timeout_s=30)
+            assert second.dispatches.standing(dispatch) == Running()
+            (tmp_path / "go").touch()
+            second.dispatches.wait([dispatch], timeout_s=30)
+            assert second.dispatches.standing(dispatch) != Running(), "once told, it is its end that is waited for"
+
+
+def test_an_agent_that_rings_by_itself_wakes_nobody_twice(on: Stage) -> None:
+    """What a ring means is not in the pipe; and a bell that never stops keeps nobody from waiting."""
+    ringing = f'while :; do echo x >"{{}}/{bell.NAME}"; done'
+    launch = on.launch("unused", **WATCHED)
+    loud = ringing.format(on.dispatches.directory(launch.id))
+    dispatch = on.sh(f"({loud}) & echo $! >agent; {WAITS}", **WATCHED, id=launch.id)
+    on.dispatches.wait([dispatch], timeout_s=30)
+    assert on.dispatches.standing(dispatch) == Running()
+    assert reading(on, dispatch) is None
+    (on.path / "go").touch()
+    on.outcome(dispatch)
+    until(lambda: gone(pid_in(on.path / "agent")))
+
+
+@pytest.mark.parametrize("there", ["nothing", "file", "link", "directory"])
+def test_what_is_no_pipe_is_no_bell(tmp_path: Path, there: str) -> None:
+    place = tmp_path / bell.NAME
+    match there:
+        case "file":
+            place.write_text("x")
+        case "link":
+            os.mkfifo(tmp_path / "other")
+            place.symlink_to(tmp_path / "other")
+        case "directory":
+            place.mkdir()
+        case _:
+            pass
+    assert bell.listen(tmp_path) is None
+    bell.ring(tmp_path)
+    if there == "file":
+        assert place.read_text() == "x"
