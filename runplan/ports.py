@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         Replayed,
         WorktreeState,
     )
+    from runplan.core.meter import Price
     from runplan.core.rows import EventRow, RunRow
 
 
@@ -291,6 +292,10 @@ class Agents(Protocol):
 
     def profile(self, name: str, role: Role) -> Profile:
         """What has to be known to judge how a dispatch of this agent in this role ended."""
+        ...
+
+    def price(self, name: str) -> Price:
+        """What a million tokens of this agent cost, by the settings or by a guess."""
         ...
 
     def redacted(self, text: str) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runplan.adapters.agents.task import Task
-from runplan.adapters.calling import keys_of, module_of
+from runplan.adapters.agentkit.task import Task
+from runplan.adapters.agents import module_of
+from runplan.adapters.calling import keys_of
 from runplan.adapters.environment import ALLOWED, ALLOWED_PREFIXES
 from runplan.adapters.settings import OUR_PREFIX, OURS
 from runplan.core import carried

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import importlib
 import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runplan.adapters import sandbox
-from runplan.adapters.agents import script
-from runplan.adapters.agents.task import WRITERS, Task, first_set, program as program_of, under_home
+from runplan.adapters.agentkit.task import WRITERS, Task, first_set, under_home
+from runplan.adapters.agents import about, module_of, script
 from runplan.adapters.environment import agent_environment, task_environment
 from runplan.adapters.gittrace import trace_environment
 from runplan.adapters.versions import Versions
 from runplan.core.endings import Profile
 from runplan.core.errors import RefusedEarly
-from runplan.core.facts import PROGRAMS, SENT
+from runplan.core.facts import SENT
 from runplan.core.guard import signing
-from runplan.core.meter import unwatched, unwatched_remedy
+from runplan.core.meter import Price, price_of, unwatched_remedy
 from runplan.core.reasons import Reason
 from runplan.core.secrets import redacted, secret_values
 
@@ -98,15 +97,19 @@ class Agents:
 
     def profile(self, name: str, role: Role) -> Profile:
         """What has to be known to judge how a dispatch of this agent in this role ended."""
-        kind = self._settings.agent(name).kind
-        module = module_of(kind)
+        told = about(self._settings.agent(name).kind)
         return Profile(
-            closes=getattr(module, "CLOSES", False),
-            answers=kind in PROGRAMS,
+            closes=told.closes,
+            answers=told.known,
             writes=role in WRITERS,
-            codes=getattr(module, "CODES", ()),
+            codes=told.codes,
             zone=datetime.now(UTC).astimezone().tzinfo,
         )
+
+    def price(self, name: str) -> Price:
+        """What a million tokens of this agent cost, by the settings or by a guess."""
+        table = self._settings.agent(name)
+        return price_of(table, guess=about(table.kind).guess)
 
     def redacted(self, text: str) -> str:
         return redacted(text, self._secrets)
@@ -125,23 +128,26 @@ class Agents:
         return ("/bin/sh", "-c", f"exec 2>&1\n{line}"), own | variables
 
 
-def module_of(kind: str) -> ModuleType:
-    """The module of this kind of agent."""
-    return importlib.import_module(f"runplan.adapters.agents.{kind}")
-
-
 def keys_of(table: AgentTable) -> tuple[str, ...]:
     """The variables in which the keys are that this agent can use: its own, or those of its model's provider."""
     module = module_of(table.kind)
-    keys: tuple[str, ...] = module.keys(table) if hasattr(module, "keys") else getattr(module, "KEYS", ())
+    keys: tuple[str, ...] = module.keys(table) if hasattr(module, "keys") else module.ABOUT.keys
     return keys
+
+
+def unwatched(table: AgentTable) -> bool:
+    """Whether nobody could tell what it costs: neither itself nor a price."""
+    told = about(table.kind)
+    return not told.tells_usd and price_of(table, guess=told.guess) == Price()
 
 
 def version_of(table: AgentTable, versions: Versions, caller: Mapping[str, str]) -> str:
     """The version of an agent's program; what a user's own command does with the question nobody knows."""
-    if table.kind not in PROGRAMS or not getattr(module_of(table.kind), "TELLS_VERSION", True):
+    told = about(table.kind)
+    if not told.known or not told.version:
         return ""
-    return versions.of(program_of(table), env=agent_environment(caller, keep=(), settings={}))
+    env = agent_environment(caller, keep=(), settings={})
+    return versions.of(told.call(table), asking=told.version, env=env)
 
 
 def _surroundings(
@@ -183,7 +189,7 @@ def _require_program(table: AgentTable, role: str, root: Path, caller: Mapping[s
             raise RefusedEarly(f"{Reason.AGENT_MISSING}: agents.{role}: there is no script {table.script}")
         script.check(root / table.script)
         return
-    program = program_of(table)[0]
+    program = about(table.kind).call(table)[0]
     path = caller.get("PATH", "")
     if shutil.which(program, path=path) is None and not (root / program).is_file():
         raise RefusedEarly(

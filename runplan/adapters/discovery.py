@@ -8,12 +8,13 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runplan.adapters.agents.task import program as program_of
-from runplan.adapters.calling import version_of
+from runplan.adapters.agents import about
+from runplan.adapters.calling import unwatched, version_of
+from runplan.adapters.settings import kinds
 from runplan.adapters.versions import Versions
 from runplan.core import testinfra
 from runplan.core.errors import GitFailed, RefusedEarly, Unreachable
-from runplan.core.facts import PROGRAMS, SENT, Cast, Facts, Place
+from runplan.core.facts import SENT, Cast, Facts, Place
 from runplan.core.gitfacts import Identity
 
 if TYPE_CHECKING:
@@ -67,11 +68,23 @@ def _cast(root: Path, agents: AgentsSettings, role: str, versions: Versions, env
     if agent.kind == "script":
         found = (root / agent.script).is_file()
         return Cast(role=role, agent=name, program=agent.script, found=found)
-    program = program_of(agent)[0]
+    program = about(agent.kind).call(agent)[0]
     # A path with a slash is taken from the worktree, which holds what the checkout holds.
     where = str(root / program) if "/" in program else program
-    version = version_of(agent, versions, env)
-    return Cast(role=role, agent=name, program=program, found=_on_path(where, env), version=version)
+    return Cast(
+        role=role,
+        agent=name,
+        program=program,
+        found=_on_path(where, env),
+        version=version_of(agent, versions, env),
+        unwatched=unwatched(agent),
+    )
+
+
+def known_agents() -> tuple[str, ...]:
+    """The agents whose programs can be looked for, in the order they are suggested."""
+    told = {kind: about(kind) for kind in kinds()}
+    return tuple(sorted((kind for kind in told if told[kind].known), key=lambda kind: (told[kind].rank, kind)))
 
 
 def _on_path(program: str, env: Mapping[str, str]) -> bool:
@@ -92,6 +105,7 @@ def _git_environment(repo: Repo, env: Mapping[str, str]) -> dict[str, str]:
 def _facts(repo: Repo, env: Mapping[str, str]) -> Facts:
     branches = tuple(_lines(repo.git.for_each_ref("--format=%(refname:lstrip=2)", "refs/heads")))
     root = _main_checkout(repo)
+    known = known_agents()
     return Facts(
         root=str(root),
         git_version=tuple(repo.git.version_info),
@@ -100,7 +114,8 @@ def _facts(repo: Repo, env: Mapping[str, str]) -> Facts:
         identity=_identity(repo.git),
         signs=_ask(repo.git, "config", "--type=bool", "--get", "commit.gpgsign") == "true",
         remotes=tuple(_lines(repo.git.remote())),
-        installed=tuple(program for program in PROGRAMS if _on_path(program, env)),
+        known=known,
+        installed=tuple(kind for kind in known if _on_path(about(kind).program, env)),
         tests=_tests(repo),
     )
 

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from runplan.adapters.heldlock import is_held
 from runplan.adapters.tally_record import record_of, tally_of, usage_of, usage_record
 from runplan.core.dispatch import Ending, NeverStarted, Outcome, Running, Spent, ToolUsed
-from runplan.core.keys import KINDS
 from runplan.core.quickclass import dataclass
 from runplan.core.tally import Tally
 
@@ -103,10 +102,11 @@ class DispatchFiles:
         """What an agent that was lost had used, by the log of what it said; whatever else it said counts no more."""
         reader = self._shim_record().get("reader")
         said = read_plain_bytes(self.out, largest=LARGEST_LOG)
-        if reader not in KINDS or not said:
-            return Tally()
-        from runplan.adapters.shim_output import told_in  # with the readers, which hardly anybody needs
+        from runplan.adapters.settings import kinds  # dear, and only what was lost is asked for it
+        from runplan.adapters.shim_output import told_in
 
+        if reader not in kinds() or not said:
+            return Tally()
         told = told_in(said, str(reader))
         return Tally(session=told.session, model=told.model, version=told.version, usage=told.usage)
 

@@ -15,7 +15,7 @@ from runplan.core.sandbox import PRIVATE, Room, wrapped
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from runplan.adapters.agents.task import Task
+    from runplan.adapters.agentkit.task import Task
 
 #: What a commit in a linked worktree writes besides its own entry, its ref and that ref's log.
 _STORES = ("objects", "lfs")

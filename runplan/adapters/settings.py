@@ -32,6 +32,8 @@ OURS = frozenset(
 )
 OUR_PREFIX = "RUNPLAN_TEST_"
 
+_AGENTS = os.path.join(os.path.dirname(__file__), "agents")  # noqa: PTH120
+
 _VARIABLES = {f"RUNPLAN_{key.section}_{key.name}".upper(): key for key in KEYS}
 
 
@@ -40,10 +42,16 @@ def environment() -> dict[str, str]:
     return dict(os.environ)
 
 
+def kinds() -> tuple[str, ...]:
+    """The kinds of agents there are: one for each module in their directory, which is listed and not imported."""
+    names = (name.removesuffix(".py") for name in os.listdir(_AGENTS) if name.endswith(".py"))  # noqa: PTH208
+    return tuple(sorted(name for name in names if name.isidentifier() and not name.startswith("_")))
+
+
 def load(root: Path, *, env: Mapping[str, str], flags: Mapping[str, object]) -> Settled:
     """The settings for the repository at `root`; `flags` by dotted key, text or typed, None for not given."""
     layers = [*_files(root, env), *_from_environment(env), *_from_flags(flags)]
-    settled = settle(layers)
+    settled = settle(layers, kinds=kinds())
     _check_zone(settled)
     return settled
 
@@ -52,7 +60,7 @@ def load_user(env: Mapping[str, str]) -> Settings:
     """What the user has set for all repositories; variables that tests and callers set are a run's, not the user's."""
     user = user_file(env)
     layers = [Layer(origin=str(user), values=_toml(user, str(user)))] if user.is_file() else []
-    return settle(layers).settings
+    return settle(layers, kinds=kinds()).settings
 
 
 def user_file(env: Mapping[str, str]) -> Path:

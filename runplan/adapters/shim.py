@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import importlib
 import os
 import selectors
 import signal
@@ -20,6 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from runplan.adapters import bell, processes
+from runplan.adapters.agents import module_of
 from runplan.adapters.dispatch_files import publish
 from runplan.adapters.lifesigns import signs_of
 from runplan.adapters.processtable import MARK
@@ -112,8 +112,7 @@ def _pipe() -> tuple[int, int]:
 
 def rest_of(name: str, files: DispatchFiles) -> Callable[[], tuple[AgentEvent, ...]]:
     """What this kind of agent tells elsewhere than in its output, asked when it has ended."""
-    module = importlib.import_module(f"runplan.adapters.agents.{name}") if name else None
-    finish = getattr(module, "finish", None)
+    finish = getattr(module_of(name), "finish", None) if name else None
     return (lambda: finish(files.directory)) if finish else tuple
 
 

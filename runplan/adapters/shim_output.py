@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from runplan.adapters.agents import module_of
 from runplan.core.agentevents import AgentEvent, Finished, Message, Retrying, ToolUsed, Trouble, Unread
 from runplan.core.redaction import Redactor, overlap, redacted_end
 from runplan.core.secrets import LONGEST, redacted
@@ -36,7 +36,7 @@ def reader_of(name: str) -> Reader:
     """How the output of this kind of agent is read."""
     if not name:
         return _tells_nothing
-    reader: Reader = importlib.import_module(f"runplan.adapters.agents.{name}").read
+    reader: Reader = module_of(name).read
     return reader
 
 

@@ -23,21 +23,21 @@ class Versions:
     def __init__(self) -> None:
         self._known: dict[tuple[str, int], str] = {}
 
-    def of(self, program: Sequence[str], *, env: Mapping[str, str]) -> str:
-        """The version that the program tells; "" when it tells none."""
+    def of(self, program: Sequence[str], *, asking: Sequence[str], env: Mapping[str, str]) -> str:
+        """The version that the program tells when it is called with `asking`; "" when it tells none."""
         path = shutil.which(program[0], path=env.get("PATH", os.defpath))
         if path is None:
             return ""
         key = (path, os.stat(path).st_mtime_ns)  # noqa: PTH116
         if key not in self._known:
-            self._known[key] = _asked((path, *program[1:]), env)
+            self._known[key] = _asked((path, *program[1:], *asking), env)
         return self._known[key]
 
 
-def _asked(program: Sequence[str], env: Mapping[str, str]) -> str:
+def _asked(argv: Sequence[str], env: Mapping[str, str]) -> str:
     try:
         ran = subprocess.run(
-            [*program, "--version"],
+            argv,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             env=dict(env),

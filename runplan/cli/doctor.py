@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> Exit:
 
 def _examine(here: Path) -> tuple[Check, ...]:
     from runplan.adapters.discovery import cast, look_around, worktree_place
-    from runplan.adapters.settings import environment, load, worktree_root
+    from runplan.adapters.settings import environment, kinds, load, worktree_root
 
     env = environment()
     facts = look_around(here, env=env)
@@ -45,7 +45,7 @@ def _examine(here: Path) -> tuple[Check, ...]:
     try:
         settings = load(root, env=env, flags={}).settings
     except SettingsError as error:  # one finding among others: the rest is judged by the defaults
-        settings, unusable = settle([]).settings, str(error)
+        settings, unusable = settle([], kinds=kinds()).settings, str(error)
     return check(
         facts,
         settings,

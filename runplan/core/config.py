@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from runplan.core.errors import SettingsError
-from runplan.core.keys import AGENT_KEYS, BY_PATH, KEYS, KINDS, SECTIONS, Key, nearest, read
+from runplan.core.keys import AGENT_KEYS, BY_PATH, KEYS, SECTIONS, Key, nearest, read
 from runplan.core.quickclass import dataclass
 from runplan.core.values import Unfit
 
@@ -169,17 +169,20 @@ class Settled:
     origins: dict[str, str]
 
 
-def settle(layers: Sequence[Layer]) -> Settled:
-    """Lay `layers` over the defaults, the weakest first; a value that cannot be used is a SettingsError."""
+def settle(layers: Sequence[Layer], *, kinds: tuple[str, ...]) -> Settled:
+    """Lay `layers` over the defaults, the weakest first; a value that cannot be used is a SettingsError.
+
+    `kinds` are the built-in agents: what a table's `kind` may say, and what may be named without a table.
+    """
     values: dict[str, object] = {key.path: key.default for key in KEYS}
     origins = dict.fromkeys(values, DEFAULT)
     typed: dict[str, Any] = {key.path: read(key, key.default) for key in KEYS}
     for layer in layers:
-        for path, value, checked in _entries(layer):
+        for path, value, checked in _entries(layer, kinds):
             values[path], typed[path], origins[path] = value, checked, layer.origin
     fields = {section: {key.field: typed[key.path] for key in KEYS if key.section == section} for section in SECTIONS}
-    tables = _tables(typed, origins)
-    _check_roles(typed, origins, tables)
+    tables = _tables(typed, origins, kinds)
+    _check_roles(typed, origins, tables, kinds)
     settings = Settings(
         run=RunSettings(**fields["run"]),
         agents=AgentsSettings(**fields["agents"], tables=tables),
@@ -192,7 +195,7 @@ def settle(layers: Sequence[Layer]) -> Settled:
     return Settled(settings=settings, values=values, origins=origins)
 
 
-def _entries(layer: Layer) -> list[tuple[str, object, Any]]:
+def _entries(layer: Layer, kinds: tuple[str, ...]) -> list[tuple[str, object, Any]]:
     """Every value of a layer as (dotted key, as written, typed)."""
     found: list[tuple[str, object, Any]] = []
     for section, table in layer.values.items():
@@ -202,7 +205,7 @@ def _entries(layer: Layer) -> list[tuple[str, object, Any]]:
             raise SettingsError(f"{layer.origin}: {section}: must be a table; write [{section}] above its keys")
         for name, value in table.items():
             if section == "agents" and isinstance(value, dict):
-                found += _agent_entries(layer.origin, name, value)
+                found += _agent_entries(layer.origin, name, value, kinds)
             else:
                 found.append((f"{section}.{name}", value, _checked(layer.origin, section, name, value)))
     return found
@@ -230,7 +233,9 @@ def _checked(origin: str, section: str, name: str, value: object) -> Any:
     return _read(origin, section, key, value)
 
 
-def _agent_entries(origin: str, agent: str, table: dict[str, object]) -> list[tuple[str, object, Any]]:
+def _agent_entries(
+    origin: str, agent: str, table: dict[str, object], kinds: tuple[str, ...]
+) -> list[tuple[str, object, Any]]:
     if agent in _ROLES:
         raise SettingsError(f'{origin}: [agents.{agent}]: a role, not an agent; write {agent} = "NAME" under [agents]')
     section = f"agents.{agent}"
@@ -240,6 +245,8 @@ def _agent_entries(origin: str, agent: str, table: dict[str, object]) -> list[tu
         if key is None:
             hint = nearest(name, tuple(_AGENT_KEYS))
             raise SettingsError(f"{origin}: [{section}] {name}: unknown key; did you mean {hint!r}?")
+        if name == "kind" and value not in kinds:
+            raise SettingsError(f"{origin}: [{section}] kind: must be one of {', '.join(kinds)}, not {value!r}")
         found.append((f"{section}.{name}", value, _read(origin, section, key, value)))
     return found
 
@@ -251,7 +258,7 @@ def _read(origin: str, section: str, key: Key, value: object) -> Any:
     return typed
 
 
-def _tables(typed: Mapping[str, Any], origins: Mapping[str, str]) -> dict[str, AgentTable]:
+def _tables(typed: Mapping[str, Any], origins: Mapping[str, str], kinds: tuple[str, ...]) -> dict[str, AgentTable]:
     """The agents that have a table, each whole."""
     written: dict[str, dict[str, Any]] = {}
     origin: dict[str, str] = {}
@@ -260,13 +267,13 @@ def _tables(typed: Mapping[str, Any], origins: Mapping[str, str]) -> dict[str, A
             agent, _, name = path.removeprefix("agents.").rpartition(".")
             written.setdefault(agent, {})[name] = value
             origin[agent] = origins[path]
-    return {agent: _table(origin[agent], agent, values) for agent, values in written.items()}
+    return {agent: _table(origin[agent], agent, values, kinds) for agent, values in written.items()}
 
 
-def _table(origin: str, agent: str, values: dict[str, Any]) -> AgentTable:
+def _table(origin: str, agent: str, values: dict[str, Any], kinds: tuple[str, ...]) -> AgentTable:
     kind = values.pop("kind", agent)
-    if kind not in KINDS:
-        raise SettingsError(f'{origin}: [agents.{agent}]: no kind; add kind = "command" (or {", ".join(KINDS)})')
+    if kind not in kinds:
+        raise SettingsError(f'{origin}: [agents.{agent}]: no kind; add kind = "command" (or {", ".join(kinds)})')
     table = AgentTable(name=agent, kind=kind, **values)
     if missing := _missing(table):
         raise SettingsError(f"{origin}: [agents.{agent}]: {missing}")
@@ -284,15 +291,17 @@ def _missing(table: AgentTable) -> str:
     return ""
 
 
-def _check_roles(typed: Mapping[str, Any], origins: Mapping[str, str], tables: dict[str, AgentTable]) -> None:
+def _check_roles(
+    typed: Mapping[str, Any], origins: Mapping[str, str], tables: dict[str, AgentTable], kinds: tuple[str, ...]
+) -> None:
     """Every role must name an agent that can be dispatched."""
     for role in _ROLES:
         path = f"agents.{role}"
         name = typed[path]
         if name in tables or (role == "fallback" and not name):
             continue
-        if name not in KINDS:
-            known = ", ".join(dict.fromkeys((*tables, *KINDS)))
+        if name not in kinds:
+            known = ", ".join(dict.fromkeys((*tables, *kinds)))
             raise SettingsError(f"{origins[path]}: [agents] {role}: unknown agent {name!r}; there are {known}")
         if missing := _missing(AgentTable(name=name, kind=name)):
             raise SettingsError(f"{origins[path]}: [agents] {role}: {name!r} needs a table [agents.{name}]: {missing}")

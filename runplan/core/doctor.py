@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from runplan.core.commands import command
-from runplan.core.meter import unwatched, unwatched_remedy
+from runplan.core.meter import unwatched_remedy
 from runplan.core.quickclass import dataclass
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def _worktrees(place: Place) -> Check:
 
 
 def _agent(cast: Cast, settings: Settings) -> Check:
-    if settings.limits.in_dollars and unwatched(settings.agents.agent(cast.agent)):
+    if settings.limits.in_dollars and cast.unwatched:
         detail = f"{cast.agent} tells no dollars, and [limits] are in dollars"
         return Check(name=cast.role, ok=False, detail=detail, remedy=unwatched_remedy(cast.agent))
     if cast.found:

@@ -10,9 +10,6 @@ if TYPE_CHECKING:
     from runplan.core.gitfacts import Identity
     from runplan.core.testinfra import Infrastructure
 
-#: The agents that can be looked for by name, in the order they are suggested.
-PROGRAMS = ("claude", "codex", "gemini", "opencode", "qwen", "aider", "mini")
-
 #: The roles of the settings whose agents a run may send; any may be empty but the first two.
 SENT = ("implementer", "verifier", "fallback")
 
@@ -28,7 +25,8 @@ class Facts:
     identity: Identity | None
     signs: bool  #: commit.gpgsign
     remotes: tuple[str, ...]
-    installed: tuple[str, ...]  #: of PROGRAMS, those on PATH
+    known: tuple[str, ...]  #: the agents that can be looked for, in the order they are suggested
+    installed: tuple[str, ...]  #: of these, those whose program is on PATH
     tests: Infrastructure
 
     @property
@@ -53,3 +51,4 @@ class Cast:
     program: str  #: the program or script file that was looked for
     found: bool
     version: str = ""  #: what the program says; "" when it was not asked or said nothing
+    unwatched: bool = False  #: nobody could tell what it costs

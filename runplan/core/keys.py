@@ -9,9 +9,6 @@ from runplan.core import values
 from runplan.core.key import Key as Key, nearest as nearest, read as read
 from runplan.core.values import Shape
 
-#: The built-in agents: what a table's `kind` may say, and what may be named without a table.
-KINDS = ("claude", "codex", "gemini", "opencode", "qwen", "aider", "mini", "command", "script")
-
 LANDINGS = ("cherry-pick", "pr", "direct")
 SANDBOXES = ("none", "bwrap")
 NOTICES = ("done", "failed", "waiting")
@@ -266,7 +263,7 @@ KEYS: tuple[Key, ...] = (
 
 #: What an [agents.<name>] table may hold.
 AGENT_KEYS: tuple[Key, ...] = (
-    Key(section="agents.*", name="kind", default="", choices=KINDS, why="which built-in kind it is"),
+    Key(section="agents.*", name="kind", default="", why="which built-in kind it is"),
     Key(section="agents.*", name="argv", shape=Shape.LIST, default=(), why="the program and its arguments"),
     Key(
         section="agents.*",

@@ -13,9 +13,6 @@ if TYPE_CHECKING:
     from runplan.core.dispatch import Launch
     from runplan.core.tally import Tally
 
-#: The kinds that never tell dollars: without a price nobody could watch a limit of dollars.
-DOLLARLESS = ("codex", "gemini", "qwen")
-
 _MILLION = 1_000_000
 _CACHED = 0.1  #: of the price, for what was read from a cache
 
@@ -29,20 +26,10 @@ class Price:
     guessed: bool = False  #: good enough to book what was never told, not to end anybody
 
 
-#: Claude tells its dollars at its end, and keeps to its limit itself; one that is ended before that is booked by the
-#: dearest price of its list, and never with more than it was allowed.
-_GUESSES = {"claude": Price(sent=15.0, answered=75.0, guessed=True)}
-
-
-def price_of(table: AgentTable) -> Price:
-    """What the settings say, else what is known of the kind."""
+def price_of(table: AgentTable, *, guess: Price) -> Price:
+    """What the settings say, else what is guessed of the kind."""
     told = Price(sent=table.usd_per_mtok_in, answered=table.usd_per_mtok_out)
-    return _GUESSES.get(table.kind, told) if told == Price() else told
-
-
-def unwatched(table: AgentTable) -> bool:
-    """Whether nobody could tell what it costs."""
-    return table.kind in DOLLARLESS and price_of(table) == Price()
+    return guess if told == Price() else told
 
 
 def unwatched_remedy(name: str) -> str:

@@ -31,7 +31,7 @@ _INIT_HEAD = """\
 """
 
 _NO_AGENT = """\
-# None of the known agents (claude, codex, gemini, opencode, qwen, aider, mini) was found on PATH.
+# None of the known agents ({known}) was found on PATH.
 # Install one, or let any command be the agent: see [agents.local] below.
 """
 
@@ -58,7 +58,7 @@ def init_text(facts: Facts) -> str:
     if facts.tests.command:
         found["tests.command"] = facts.tests.command
     cast = casting(facts.installed)
-    notes = {} if facts.installed else {"agents": _NO_AGENT}
+    notes = {} if facts.installed else {"agents": _NO_AGENT.format(known=", ".join(facts.known))}
     return _document(_INIT_HEAD, found | cast, notes=notes)
 
 

@@ -46,7 +46,7 @@ READS: dict[str, frozenset[str]] = {
     "Guard": frozenset({"stamp", "recalled", "compare", "checkout"}),
     # A directory or a note there is made, and made again.
     "Dispatches": frozenset({"directory", "read", "standing", "write"}),
-    "Agents": frozenset({"command", "launch", "profile", "redacted", "version"}),
+    "Agents": frozenset({"command", "launch", "price", "profile", "redacted", "version"}),
     "Log": frozenset({"bind", "error", "info", "warning"}),  # nothing is read from it again
     "Claims": frozenset({"me", "landing_lock"}),
 }

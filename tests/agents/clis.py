@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING
 from tests.agents.scenario import KEY, Run, Say, Scenario, Write
 from tests.support.cli import Project, a_plan
 from tests.support.repos import Repo, init_repo
+from tests.support.samples import FOLDERS, expected
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tests.agents.modelserver import ModelServer
     from tests.agents.scenario import Fault, Turn
 
@@ -37,13 +40,15 @@ class Cli:
 
     name: str
     address: str  #: the variable that holds the provider's address
-    version: str = ""  #: what that address ends with
+    path: str = ""  #: what that address ends with
     key: str
     model: str = ""
     without: tuple[str, ...] = ()  #: keys that must not be there at all, lest it takes them
     more: dict[str, str] = field(default_factory=dict)  #: further variables it is given
     tools: bool = True  #: whether its model can run commands
-    counts: bool = True  #: whether it tells how many tokens it used
+    tells_reset: bool = True  #: whether it hands on when a limit ends; else it is tried again after a while
+    reads_only: bool = True  #: whether it has a mode in which it changes nothing; else what it changes is put back
+    patient: Sequence[str] = ()  #: the cases in which it retries over a minute without a word, and then tells
 
     @property
     def missing(self) -> str:
@@ -59,7 +64,7 @@ class Cli:
         return (HERE / self.name / "pyvenv.cfg").exists()
 
     def environment(self, server: ModelServer) -> dict[str, str]:
-        return {self.address: server.url + self.version, self.key: KEY, **self.more}
+        return {self.address: server.url + self.path, self.key: KEY, **self.more}
 
     def settings(self, limits: str, more: str = "") -> str:
         model = f'model = "{self.model}"\n' if self.model else ""
@@ -70,25 +75,8 @@ class Cli:
         )
 
 
-CLIS = {
-    cli.name: cli
-    for cli in (
-        Cli(name="claude", address="ANTHROPIC_BASE_URL", key="ANTHROPIC_API_KEY"),
-        Cli(name="codex", address="OPENAI_BASE_URL", version="/v1", key="OPENAI_API_KEY", model="gpt-5.1-codex"),
-        Cli(name="gemini", address="GOOGLE_GEMINI_BASE_URL", key="GEMINI_API_KEY"),
-        Cli(name="qwen", address="OPENAI_BASE_URL", version="/v1", key="OPENAI_API_KEY", model="qwen3-coder-plus"),
-        Cli(name="opencode", address="OPENAI_BASE_URL", version="/v1", key="OPENAI_API_KEY", model="openai/gpt-4o"),
-        Cli(
-            name="aider",
-            address="OPENAI_API_BASE",
-            version="/v1",
-            key="OPENAI_API_KEY",
-            model="openai/gpt-4o",
-            tools=False,
-        ),
-        Cli(name="mini", address="OPENAI_API_BASE", version="/v1", key="OPENAI_API_KEY", model="openai/gpt-5-mini"),
-    )
-}
+#: Those whose samples say how the real program is pointed at a model.
+CLIS = {name: Cli(name=name, **expected(name)["real"]) for name in FOLDERS if "real" in expected(name)}
 
 
 def a_project(place: Path, cli: Cli, server: ModelServer, *, limits: str, more: str = "") -> Project:

@@ -16,18 +16,9 @@ FAILED=""
 
 mkdir -p "$AGENTS/bin" "$AGENTS/log"
 
-# the name, then what to install; the first version that can be installed is taken
+# how to install it, what, at which version, and what else: as its samples say
 wanted() {
-    case $1 in
-        claude) echo npm @anthropic-ai/claude-code 2.1.197 ;;
-        codex) echo npm @openai/codex 0.166.0 ;;
-        gemini) echo npm @google/gemini-cli 0.61.0 ;;
-        qwen) echo npm @qwen-code/qwen-code 0.15.10 ;;
-        opencode) echo npm opencode-ai 1.18.18 ;;
-        aider) echo pip aider-chat 0.86.2 ;;
-        mini) echo pip mini-swe-agent 2.4.6 mcp ;; # without mcp its model library fails on every call
-        *) return 1 ;;
-    esac
+    sed -n 's/^install = "\(.*\)"$/\1/p' "$ROOT/tests/samples/$1/expected.toml" 2>/dev/null | grep .
 }
 
 by_npm() { # name package version
@@ -63,7 +54,7 @@ install() { # name
     fi
 }
 
-for name in ${*:-claude codex gemini qwen opencode aider mini}; do
+for name in ${*:-$(cd "$ROOT/tests/samples" && grep -l '^install = ' */expected.toml | cut -d / -f 1)}; do
     if wanted "$name" >/dev/null; then
         install "$name"
     else

@@ -33,6 +33,7 @@ DEAR = (
     "apscheduler",
     "logging",
     "typing_extensions",
+    "runplan.adapters.agents",
 )
 
 

@@ -11,33 +11,26 @@ import pytest
 
 from runplan.adapters.agents.mini import LONGEST_ARGUMENT
 from runplan.adapters.calling import Agents, require_agents
-from runplan.core.config import AgentsSettings, Layer, settle
+from runplan.core.config import AgentsSettings, Layer
 from runplan.core.dispatch import Role
 from runplan.core.errors import RefusedEarly
-from runplan.core.facts import PROGRAMS
+from tests.support.samples import FOLDERS, expected
+from tests.support.settings import settle
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-#: One value for each of the keys, and two that no agent may see.
-KEYS = {
-    "ANTHROPIC_API_KEY": "a",
-    "OPENAI_API_KEY": "o",
-    "GEMINI_API_KEY": "g",
-    "OPENROUTER_API_KEY": "r",
+#: Every key of every agent, and two that no agent may see.
+KEYS = {key: "k" for name in FOLDERS for key in expected(name)["calls"]["keys"]} | {
     "GH_TOKEN": "forge",
     "AWS_SECRET_ACCESS_KEY": "cloud",
 }
 
-OWN_KEYS = {
-    "claude": {"ANTHROPIC_API_KEY"},
-    "codex": {"OPENAI_API_KEY"},
-    "gemini": {"GEMINI_API_KEY"},
-    "qwen": {"OPENAI_API_KEY"},
-    "opencode": {"ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "OPENROUTER_API_KEY"},
-    "aider": {"ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "OPENROUTER_API_KEY"},
-    "mini": {"ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "OPENROUTER_API_KEY"},
-}
+
+def calls(name: str) -> dict[str, Any]:
+    """What the folder of its samples says of how it is called."""
+    told: dict[str, Any] = expected(name)["calls"]
+    return told
 
 
 def settings(**agents: object) -> AgentsSettings:
@@ -68,54 +61,30 @@ class Call:
         )
 
 
-WRITING = {
-    "claude": "claude -p --output-format stream-json --verbose --dangerously-skip-permissions --setting-sources user",
-    "codex": "codex exec --json --skip-git-repo-check -c check_for_update_on_startup=false "
-    "--dangerously-bypass-approvals-and-sandbox -",
-    "gemini": "gemini --skip-trust -o stream-json --approval-mode yolo",
-    "opencode": "opencode run --format json --auto",
-    "qwen": "qwen -o stream-json --approval-mode yolo",
-    "aider": "aider --message-file DIR/prompt.md --yes-always --no-pretty --no-stream --no-check-update "
-    "--analytics-disable --no-show-release-notes --no-gitignore --no-detect-urls --no-suggest-shell-commands "
-    "--map-tokens 0 --chat-history-file /dev/null --input-history-file /dev/null --no-auto-commits --no-dirty-commits",
-    "mini": "mini -y --exit-immediately -o DIR/trajectory.json -t Do_it.",
-}
-
-READING = {
-    "claude": "claude -p --output-format stream-json --verbose --permission-mode default "
-    "--tools Read,Grep,Glob,Bash --setting-sources user",
-    "codex": "codex exec --json --skip-git-repo-check -c check_for_update_on_startup=false -s read-only -",
-    "gemini": "gemini --skip-trust -o stream-json --approval-mode plan",
-    "opencode": "opencode run --format json",
-    "qwen": "qwen -o stream-json --approval-mode plan",
-    "aider": f"{WRITING['aider']} --dry-run",
-    "mini": WRITING["mini"],
-}
-
-
-@pytest.mark.parametrize("name", PROGRAMS)
-@pytest.mark.parametrize(("role", "expected"), [(Role.IMPLEMENT, WRITING), (Role.FIX, WRITING), (Role.VERIFY, READING)])
-def test_the_command_line_is_that_of_the_role(tmp_path: Path, name: str, role: Role, expected: dict[str, str]) -> None:
+@pytest.mark.parametrize("name", FOLDERS)
+@pytest.mark.parametrize(
+    ("role", "line"), [(Role.IMPLEMENT, "writing"), (Role.FIX, "writing"), (Role.VERIFY, "reading")]
+)
+def test_the_command_line_is_that_of_the_role(tmp_path: Path, name: str, role: Role, line: str) -> None:
     call = Call(tmp_path, name, role, caller={})
     told = " ".join(word.replace(" ", "_") for word in call.argv).replace(str(tmp_path), "DIR")
-    assert told == expected[name]
+    assert told == calls(name)[line]
     assert call.reader == name
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", FOLDERS)
 def test_model_and_further_arguments_come_from_the_table(tmp_path: Path, name: str) -> None:
     call = Call(tmp_path, name, caller={}, model="openai/x", args=["--extra", "1"], argv=["/opt/agent", "sub"])
-    flag = {"claude": "--model", "aider": "--model"}.get(name, "-m")
+    flag = calls(name)["model"]
     assert call.argv[:2] == ("/opt/agent", "sub")
     assert call.argv[call.argv.index(flag) + 1] == "openai/x"
     assert call.argv[call.argv.index("--extra") + 1] == "1"
-    assert name != "codex" or call.argv[-1] == "-"  # the prompt comes on standard input
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", FOLDERS)
 def test_an_agent_sees_its_own_keys_only(tmp_path: Path, name: str) -> None:
     call = Call(tmp_path, name, caller=KEYS)
-    assert {key for key in call.env if key in KEYS} == OWN_KEYS[name]
+    assert {key for key in call.env if key in KEYS} == set(calls(name)["keys"])
 
 
 def test_a_model_says_whose_keys_are_seen(tmp_path: Path) -> None:
@@ -132,39 +101,33 @@ def test_further_variables_are_passed_on_by_name_but_never_a_forges(tmp_path: Pa
 
 # --- configuration -------------------------------------------------------------------------------------
 
-FOLDERS = {
-    "claude": ("CLAUDE_CONFIG_DIR", "claude"),
-    "codex": ("CODEX_HOME", "codex"),
-    "gemini": ("GEMINI_CLI_HOME", ""),
-    "opencode": ("XDG_DATA_HOME", "data"),
-    "qwen": ("HOME", ""),
-    "aider": ("HOME", ""),
-    "mini": ("MSWEA_GLOBAL_CONFIG_DIR", "mini"),
-}
 
-
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", FOLDERS)
 def test_with_a_key_at_hand_the_configuration_is_the_dispatchs_own(tmp_path: Path, name: str) -> None:
-    variable, folder = FOLDERS[name]
+    variable, folder = calls(name)["private"], calls(name).get("folder", "")
     call = Call(tmp_path, name, caller={**KEYS, "HOME": "/home/uma", variable: "/home/uma/own"})
     assert call.env[variable] == str(tmp_path / "home" / folder)
     assert (tmp_path / "home" / folder).is_dir()
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", FOLDERS)
 def test_without_a_key_the_users_own_configuration_is_used(tmp_path: Path, name: str) -> None:
-    variable, _ = FOLDERS[name]
+    variable = calls(name)["private"]
     call = Call(tmp_path, name, caller={"HOME": "/home/uma", variable: "/home/uma/own"})
     assert call.env[variable] == "/home/uma/own"
     assert not (tmp_path / "home").exists()
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", FOLDERS)
 def test_the_table_decides_where_it_says_so(tmp_path: Path, name: str) -> None:
-    variable, _ = FOLDERS[name]
+    variable = calls(name)["private"]
     caller = {**KEYS, variable: "/home/uma/own"}
     assert Call(tmp_path / "a", name, caller=caller, private=False).env[variable] == "/home/uma/own"
     assert Call(tmp_path / "b", name, caller={}, private=True).env[variable].startswith(str(tmp_path))
+
+
+def test_codex_takes_its_prompt_from_standard_input_whatever_else_it_is_told(tmp_path: Path) -> None:
+    assert Call(tmp_path, "codex", caller={}, model="x", args=["--extra"]).argv[-2:] == ("--extra", "-")
 
 
 def test_codex_is_told_which_variable_holds_its_key(tmp_path: Path) -> None:
@@ -182,7 +145,7 @@ def test_codex_is_told_which_variable_holds_its_key(tmp_path: Path) -> None:
 
 def test_no_key_is_written_to_a_file(tmp_path: Path) -> None:
     secret = {name: f"secret-{name}" for name in KEYS}
-    for name in PROGRAMS:
+    for name in FOLDERS:
         Call(tmp_path / name, name, caller=secret, model="openai/x")
     written = [path.read_text(encoding="utf-8") for path in tmp_path.rglob("*") if path.is_file()]
     assert not any("secret-" in text for text in written)

@@ -16,10 +16,11 @@ from runplan.adapters import discovery
 from runplan.adapters.discovery import cast, look_around, worktree_place
 from runplan.adapters.repository import OLDEST_GIT
 from runplan.core import doctor
-from runplan.core.config import Layer, settle
+from runplan.core.config import Layer
 from runplan.core.errors import GitFailed, RefusedEarly
 from runplan.core.gitfacts import Identity
 from tests.support.repos import USER_EMAIL, USER_NAME, Repo, init_repo, isolated_env, make_repo
+from tests.support.settings import settle
 
 if TYPE_CHECKING:
     from runplan.core.facts import Facts

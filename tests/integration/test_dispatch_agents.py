@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runplan.adapters.calling import Agents
-from runplan.core.agentevents import Finished
-from runplan.core.config import Layer, settle
+from runplan.core.config import Layer
 from runplan.core.dispatch import Ending, Launch, Role
 from runplan.core.endings import judge
 from runplan.core.tally import Tally
 from tests.support import samples
 from tests.support.dispatching import Stage, stage
+from tests.support.settings import settle
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,10 +30,15 @@ def on(tmp_path: Path) -> Iterator[Stage]:
         yield made
 
 
-@pytest.mark.parametrize("cli", ["claude", "codex", "gemini", "opencode", "qwen", "aider"])
+@pytest.mark.parametrize("cli", samples.FOLDERS)
 def test_a_captured_stream_comes_back_as_it_was_read(on: Stage, cli: str) -> None:
+    """With what its program left in files."""
     sample = next(name for name in samples.streams(cli) if "/success" in name)
-    found = on.outcome(on.start("cat", str(samples.SAMPLES / sample), reader=cli))
+    launch = on.launch("cat", str(samples.SAMPLES / sample), reader=cli)
+    if samples.files(sample).is_dir():
+        shutil.copytree(samples.files(sample), on.dispatches.directory(launch.id), dirs_exist_ok=True)
+    on.dispatches.start(launch)
+    found = on.outcome(launch.id)
 
     assert (found.ending, found.code) == (Ending.EXITED, 0)
     assert found.tally == samples.outcome(sample).tally
@@ -48,18 +53,6 @@ def test_the_end_of_standard_error_and_the_moment_of_the_end_are_known(on: Stage
     assert found.ended_at > 1_700_000_000
 
 
-def test_minis_trajectory_is_read_when_it_has_ended(on: Stage) -> None:
-    launch = on.launch("cat", str(samples.SAMPLES / "mini/success.txt"), reader="mini")
-    directory = on.dispatches.directory(launch.id)
-    shutil.copy(samples.SAMPLES / "mini/success.trajectory.json", directory / "trajectory.json")
-    on.dispatches.start(launch)
-    found = on.outcome(launch.id)
-
-    assert found.message == "Phase 1 is done.\n"
-    assert found.tally.finished == Finished(ok=True)
-    assert judge(found, samples.profile("mini")).kind == "success"
-
-
 @pytest.mark.parametrize("trap", ["fifo", "broken", "link"])
 def test_a_trajectory_that_is_none_holds_nobody_up(on: Stage, tmp_path: Path, trap: str) -> None:
     launch = on.launch("true", reader="mini")
@@ -69,7 +62,7 @@ def test_a_trajectory_that_is_none_holds_nobody_up(on: Stage, tmp_path: Path, tr
     elif trap == "broken":
         path.write_bytes(b'{"info": [' * 1000)
     else:
-        path.symlink_to(samples.SAMPLES / "mini/success.trajectory.json")
+        path.symlink_to(samples.SAMPLES / "mini/success.files/trajectory.json")
     on.dispatches.start(launch)
     found = on.outcome(launch.id)
     assert found.tally == Tally()

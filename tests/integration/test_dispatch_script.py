@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from runplan.adapters.agents import script, script_player
-from runplan.adapters.agents.task import Task
+from runplan.adapters.agentkit import script_player
+from runplan.adapters.agentkit.task import Task
+from runplan.adapters.agents import script
 from runplan.adapters.environment import agent_environment, task_environment
 from runplan.core.config import AgentTable
 from runplan.core.dispatch import Ending, Outcome, Role, ToolUsed

@@ -8,28 +8,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.adapters.calling import Agents, module_of
-from runplan.core.config import Layer, settle
+from runplan.adapters.agents import module_of
+from runplan.adapters.calling import Agents
+from runplan.core.config import Layer
 from runplan.core.dispatch import Ending, Role
-from runplan.core.facts import PROGRAMS
 from runplan.core.sandbox import Room, wrapped
 from tests.support.dispatching import Stage, gone, stage, until
 from tests.support.repos import init_repo
+from tests.support.samples import FOLDERS, expected
 from tests.support.sandboxes import obstacle
+from tests.support.settings import settle
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-OWN = {
-    "claude": [".claude"],
-    "codex": [".codex"],
-    "gemini": [".gemini"],
-    "qwen": [".qwen"],
-    "aider": [".aider"],
-    "mini": [".config/mini-swe-agent"],
-    "opencode": [".local/share/opencode", ".config/opencode", ".local/state/opencode", ".cache/opencode"],
-}
 
 
 @pytest.fixture
@@ -88,16 +80,13 @@ def test_bytes_moved_inside_are_a_sign_of_life_and_silence_is_silence(on: Stage)
     assert on.outcome(shut_in(on, "sleep 30", silence_s=0.3)).ending is Ending.SILENT
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_each_may_write_its_own_folders_and_those_it_is_told_of(name: str, tmp_path: Path) -> None:
-    module = module_of(name)
-    elsewhere = dict.fromkeys(
-        ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "GEMINI_CLI_HOME", "MSWEA_GLOBAL_CONFIG_DIR", "XDG_CACHE_HOME"), "/else"
-    )
+@pytest.mark.parametrize("name", FOLDERS)
+def test_each_may_write_its_own_folders_wherever_they_are(name: str, tmp_path: Path) -> None:
+    calls, state = expected(name)["calls"], getattr(module_of(name), "state", lambda _: ())
 
-    assert module.state({"HOME": str(tmp_path)}) == tuple(tmp_path / path for path in OWN[name])
-    moved = [str(path) for path in module.state({"HOME": str(tmp_path), **elsewhere})]
-    assert name in ("qwen", "aider") or any(path.startswith("/else") for path in moved)
+    assert state({"HOME": str(tmp_path)}) == tuple(tmp_path / path for path in calls.get("state", ()))
+    moved = [str(path) for path in state({"HOME": str(tmp_path), calls["private"]: "/else"})]
+    assert any(path.startswith("/else") for path in moved) is ("state" in calls)
 
 
 def test_claudes_file_beside_its_folder_is_writable_when_it_is_there(tmp_path: Path) -> None:

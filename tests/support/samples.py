@@ -2,20 +2,42 @@
 
 from __future__ import annotations
 
-import importlib
 import json
+import tomllib
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from runplan.adapters.agents import about, module_of
 from runplan.adapters.shim_output import Harvest
 from runplan.core.dispatch import Ending, Outcome
 from runplan.core.endings import AgentEnding, Profile, judge
 
+if TYPE_CHECKING:
+    from runplan.core.agentevents import AgentEvent
+
 SAMPLES = Path(__file__).parent.parent / "samples"
+FOLDERS = sorted(path.name for path in SAMPLES.iterdir())
+
+#: In each folder: what is expected of the agent, and of every stream there.
+EXPECTED = "expected.toml"
 
 #: When the samples were made.
 THEN = datetime(2026, 11, 15, 1, 5, tzinfo=UTC).timestamp()
+
+
+@cache
+def expected(cli: str) -> dict[str, Any]:
+    """What the folder says of its agent."""
+    return tomllib.loads((SAMPLES / cli / EXPECTED).read_text(encoding="utf-8"))
+
+
+def expected_of(stream: str) -> dict[str, Any]:
+    """What the folder says of one stream."""
+    cli, _, name = stream.partition("/")
+    found: dict[str, Any] = expected(cli)["samples"][name.partition(".")[0]]
+    return found
 
 
 def streams(cli: str = "*") -> list[str]:
@@ -23,7 +45,7 @@ def streams(cli: str = "*") -> list[str]:
     return sorted(
         path.relative_to(SAMPLES).as_posix()
         for path in SAMPLES.glob(f"{cli}/*")
-        if not path.name.endswith((".meta.json", ".trajectory.json"))
+        if path.is_file() and path.name != EXPECTED and not path.name.endswith(".meta.json")
     )
 
 
@@ -39,12 +61,17 @@ def lines(stream: str) -> list[bytes]:
     return [json.dumps(json.loads(data)).encode()] if stream.endswith(".json") else data.splitlines()
 
 
+def files(stream: str) -> Path:
+    """The directory with what its program left in files; it need not be there."""
+    return (SAMPLES / stream).with_suffix(".files")
+
+
 def outcome(stream: str) -> Outcome:
     """What a shim would have made of it."""
-    told = meta(stream)
-    trajectory = (SAMPLES / stream).with_suffix(".trajectory.json")
-    more = trajectory.read_bytes() if trajectory.exists() else b""
-    return outcome_of(stream.partition("/")[0], lines(stream), code=told["rc"], error=told["stderr_tail"], more=more)
+    told, cli = meta(stream), stream.partition("/")[0]
+    finish = getattr(module_of(cli), "finish", None)
+    rest = finish(files(stream)) if finish else ()
+    return outcome_of(cli, lines(stream), code=told["rc"], error=told["stderr_tail"], rest=rest)
 
 
 def outcome_of(
@@ -53,16 +80,14 @@ def outcome_of(
     *,
     code: int | None = 0,
     error: str = "",
-    more: bytes = b"",
+    rest: tuple[AgentEvent, ...] = (),
     ending: Ending = Ending.EXITED,
     at: float = THEN,
 ) -> Outcome:
-    module = importlib.import_module(f"runplan.adapters.agents.{cli}")
-    harvest = Harvest(module.read)
+    harvest = Harvest(module_of(cli).read)
     for line in told:
         harvest.take(line)
-    if more:
-        harvest.take_events(module.read_trajectory(more))
+    harvest.take_events(rest)
     return Outcome(
         ending=ending,
         code=code,
@@ -76,8 +101,8 @@ def outcome_of(
 
 
 def profile(cli: str, *, writes: bool = True) -> Profile:
-    module = importlib.import_module(f"runplan.adapters.agents.{cli}")
-    return Profile(closes=module.CLOSES, answers=True, writes=writes, codes=getattr(module, "CODES", ()), zone=UTC)
+    told = about(cli)
+    return Profile(closes=told.closes, answers=told.known, writes=writes, codes=told.codes, zone=UTC)
 
 
 def ending(cli: str, found: Outcome, *, writes: bool = True) -> AgentEnding:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 import types
 from pathlib import Path
@@ -10,23 +9,20 @@ from typing import Any
 
 import pytest
 
-from runplan.adapters.agents.task import Task
+from runplan.adapters.agentkit.task import Task
+from runplan.adapters.agents import about, module_of
+from runplan.adapters.discovery import known_agents
 from runplan.core.agentevents import Finished, Message, Started, TroubleKind, Unread
 from runplan.core.config import AgentTable
 from runplan.core.dispatch import Role
 from runplan.core.endings import EndingKind
-from runplan.core.facts import PROGRAMS
-from runplan.core.keys import AGENT_KEYS, KINDS
+from runplan.core.keys import AGENT_KEYS
 from tests.support.documents import fences, read, rows
-from tests.support.samples import meta, streams
+from tests.support.samples import expected, meta, streams
 
 PAGE = read("docs/agents.md")
 KNOWN = {cells[0].strip("`"): cells for cells in rows(PAGE, "## The agents it knows")}
 KEYS = {cells[0].strip("`"): cells for cells in rows(PAGE, "## Keys and configuration")}
-
-
-def module(name: str) -> Any:
-    return importlib.import_module(f"runplan.adapters.agents.{name}")
 
 
 def task(role: Role, *, home: Path | None = None) -> Task:
@@ -37,15 +33,14 @@ def task(role: Role, *, home: Path | None = None) -> Task:
 
 def argv(name: str, role: Role) -> str:
     table = AgentTable(name=name, kind=name)
-    return " ".join(module(name).launch(table, task(role)))
+    return " ".join(module_of(name).launch(table, task(role)))
 
 
-def test_every_agent_stands_in_both_tables() -> None:
-    assert list(KNOWN) == list(KEYS) == list(PROGRAMS)
-    assert {*PROGRAMS, "command", "script"} == set(KINDS)
+def test_the_tables_are_of_the_same_agents_in_the_order_they_are_suggested() -> None:
+    assert list(KNOWN) == list(KEYS) == [name for name in known_agents() if name in KNOWN]
 
 
-@pytest.mark.parametrize("name", [name for name in PROGRAMS if name != "mini"])
+@pytest.mark.parametrize("name", [name for name in KNOWN if name != "mini"])
 def test_the_flags_are_those_of_the_command_line(name: str) -> None:
     def flags(cell: str) -> list[str]:
         return [flag for flag in re.findall(r"`([^`]+)`", cell) if not flag.startswith('"')]
@@ -58,12 +53,12 @@ def test_the_flags_are_those_of_the_command_line(name: str) -> None:
     assert all(flag not in argv(name, Role.VERIFY) for flag in flags(writes)) or name == "aider"
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", KNOWN)
 def test_keys_and_folders_are_those_of_the_module(name: str) -> None:
     _, keys, folders = KEYS[name]
-    own, names = module(name).environment(AgentTable(name=name, kind=name), task(Role.FIX, home=Path("/d/home")), {})
-    assert tuple(re.findall(r"`(\w+)`", keys)) == module(name).KEYS
-    assert set(module(name).KEYS) <= set(names)
+    own, names = module_of(name).environment(AgentTable(name=name, kind=name), task(Role.FIX, home=Path("/d/home")), {})
+    assert tuple(re.findall(r"`(\w+)`", keys)) == about(name).keys
+    assert set(about(name).keys) <= set(names)
     named = set(re.findall(r"`(\w+)`", folders))
     assert named <= {variable for variable, value in own.items() if value.startswith("/d/home")}
 
@@ -83,7 +78,7 @@ def test_the_keys_of_a_table_are_those_of_the_code() -> None:
 def test_the_versions_named_are_those_of_the_samples() -> None:
     sentence = " ".join(PAGE.partition("Streams captured from ")[2].partition(" lie in")[0].split())
     told = dict(re.findall(r"(\w+) (\d[\d.]*\d)", sentence))
-    assert sorted(told) == sorted(PROGRAMS)
+    assert told == {name: expected(name)["install"].split()[2] for name in KNOWN}
     assert all(meta(stream)["argv"][0] == stream.partition("/")[0] for stream in streams())
 
 
@@ -99,7 +94,7 @@ def test_the_example_of_a_new_agent_is_one() -> None:
     table = AgentTable(name="acme", kind="acme", args=("-x",))
     assert acme.launch(table, task(Role.FIX)) == ("acme", "run", "--json", "--write", "-x")
     assert acme.launch(table, task(Role.VERIFY)) == ("acme", "run", "--json", "--read-only", "-x")
-    assert acme.environment(table, task(Role.FIX), {}) == ({}, ("ACME_API_KEY", "ACME_URL"))
+    assert acme.environment(table, task(Role.FIX), {}) == ({}, ("ACME_API_KEY", "ACME_HOME"))
     assert acme.read(b'{"type":"start","id":"s"}') == (Started(session="s"),)
     assert acme.read(b'{"type":"say","text":"hi"}') == (Message(text="hi", final=True),)
     assert acme.read(b'{"type":"done"}') == (Finished(ok=True),)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from runplan.adapters.agents.mini import read_trajectory
 from runplan.core.agentevents import Finished, ToolUsed, Trouble, TroubleKind, Usage
 from runplan.core.dispatch import Ending, Outcome
 from runplan.core.endings import AgentEnding, EndingKind, Profile, judge
@@ -139,7 +140,8 @@ def test_a_known_fault_has_its_ending(cli: str, lines: list[bytes], code: int, e
     ],
 )
 def test_the_status_in_minis_trajectory_is_its_ending(status: str, error: str, ends: str) -> None:
-    found = outcome_of("mini", [], code=0 if status != "RateLimitError" else 1, more=mini_info(status, error))
+    rest = read_trajectory(mini_info(status, error))
+    found = outcome_of("mini", [], code=0 if status != "RateLimitError" else 1, rest=rest)
     assert ending("mini", found).kind == ends
 
 

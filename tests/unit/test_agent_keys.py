@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from runplan.adapters.agents.task import PROVIDERS, Task
+from runplan.adapters.agentkit.task import PROVIDERS, Task
 from runplan.adapters.calling import keys_of
 from runplan.core.config import AgentTable
 from runplan.core.dispatch import Role

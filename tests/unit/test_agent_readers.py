@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
-from runplan.adapters.agents import qwen, script
+from runplan.adapters.agents import module_of, qwen, script
 from runplan.adapters.agents.mini import read_trajectory
+from runplan.adapters.settings import kinds
 from runplan.core.agentevents import Context, Message, Retrying, Spent, Trouble, TroubleKind, Unread, Usage
-from runplan.core.keys import KINDS
-from tests.support.samples import SAMPLES, lines, streams
+from tests.support.samples import FOLDERS, lines, streams
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,10 +22,13 @@ if TYPE_CHECKING:
 
     Reader = Callable[[bytes], tuple[AgentEvent, ...]]
 
-READERS: dict[str, Reader] = {kind: importlib.import_module(f"runplan.adapters.agents.{kind}").read for kind in KINDS}
+READERS: dict[str, Reader] = {kind: module_of(kind).read for kind in kinds()}
 READERS["trajectory"] = read_trajectory
 READERS["session"] = qwen.read_session
 del READERS["script"]  # its lines are our own player's
+
+#: Those that tell in lines of JSON.
+OF_LINES = [kind for kind in FOLDERS if any(stream.endswith(".jsonl") for stream in streams(kind))]
 
 #: Every word that stands for something in some stream, so that made-up events get far.
 VOCABULARY = sorted(
@@ -106,7 +108,9 @@ def test_any_bytes_are_read(kind: str, line: bytes) -> None:
 
 @pytest.mark.parametrize("kind", READERS)
 @given(line=made_up())
-@settings(max_examples=30)
+@settings(
+    max_examples=30, suppress_health_check=[HealthCheck.too_slow]
+)  # in a fresh checkout its tables are made first
 def test_any_event_is_read(kind: str, line: bytes) -> None:
     printable(READERS[kind](line))
 
@@ -115,7 +119,7 @@ def test_any_event_is_read(kind: str, line: bytes) -> None:
 @given(data=st.data())
 @settings(max_examples=25)
 def test_a_real_line_that_was_bitten_is_read(kind: str, data: st.DataObject) -> None:
-    cli = kind if (SAMPLES / kind).is_dir() and kind != "mini" else "claude"
+    cli = kind if kind in FOLDERS else FOLDERS[0]
     line = data.draw(st.sampled_from([line for stream in streams(cli) for line in lines(stream)] or [b""]))
     cut, byte = data.draw(st.integers(0, len(line))), data.draw(st.binary(max_size=3))
     printable(READERS[kind](line[:cut]))
@@ -151,13 +155,13 @@ def test_a_heavy_line_is_read_in_a_time_that_grows_with_its_length_only(kind: st
     assert time.process_time() - began < 2.0
 
 
-@pytest.mark.parametrize("kind", ["claude", "codex", "gemini", "opencode", "qwen"])
+@pytest.mark.parametrize("kind", OF_LINES)
 @pytest.mark.parametrize("line", [b"a warning", b'{"type":"news"}', b"{}", b"[1]", b'{"type":', b'{"type":7}'])
 def test_a_line_of_an_unknown_form_is_counted_and_ignored(kind: str, line: bytes) -> None:
     assert READERS[kind](line) == (Unread(),)
 
 
-@pytest.mark.parametrize("kind", ["claude", "codex", "gemini", "opencode", "qwen"])
+@pytest.mark.parametrize("kind", OF_LINES)
 def test_an_empty_line_tells_nothing(kind: str) -> None:
     assert READERS[kind](b"") == READERS[kind](b"  \r") == ()
 

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.core.config import Layer, Settings, settle
+from runplan.core.config import Layer, Settings
 from runplan.core.doctor import Check, check
 from runplan.core.facts import Cast, Facts, Place
 from runplan.core.gitfacts import Identity
 from runplan.core.testinfra import Infrastructure
+from tests.support.settings import settle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,6 +25,7 @@ HEALTHY = Facts(
     identity=Identity(name="Uma", email="uma@example.org"),
     signs=False,
     remotes=("origin",),
+    known=("claude",),
     installed=("claude",),
     tests=Infrastructure(found="Makefile", command="make test"),
 )

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from runplan.adapters.environment import agent_environment, task_environment
-from runplan.core.config import Layer, settle
+from runplan.core.config import Layer
 from runplan.core.dispatch import Role
 from runplan.core.errors import SettingsError
+from tests.support.settings import settle
 
 GIT = {
     "GIT_AUTHOR_NAME": "runplan agent",

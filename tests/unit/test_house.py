@@ -123,7 +123,7 @@ def test_only_one_place_runs_git() -> None:
         "runplan.adapters.git",
         "runplan.adapters.discovery",  # through GitPython, for init and doctor
         "runplan.adapters.gittrace",  # spells a command, runs none
-        "runplan.adapters.agents.script_player",  # a program of its own
+        "runplan.adapters.agentkit.script_player",  # a program of its own
         "runplan.cli.demo",  # plays a person
     }
 
@@ -134,7 +134,7 @@ def test_the_environment_is_read_in_one_place() -> None:
     }
     assert readers <= {
         "runplan.adapters.settings",
-        "runplan.adapters.agents.script_player",  # a program of its own
+        "runplan.adapters.agentkit.script_player",  # a program of its own
         "runplan.adapters.discovery",  # GitPython adds to it, and has to be told what to leave out
         "runplan.cli.demo",  # plays a person
     }
@@ -147,7 +147,7 @@ REMOVERS = {
         "runplan.adapters.candidate",  # its own anchor: what it held is on the branch, or landed
         "runplan.adapters.restoring",  # an agent's ref, parked before
         "runplan.adapters.ownrefs",  # a symbolic ref, which holds nothing itself
-        "runplan.adapters.agents.script_player",  # a program of its own
+        "runplan.adapters.agentkit.script_player",  # a program of its own
     },
     r"""f["']delete \{\w+\} \{""": {"runplan.adapters.removal", "runplan.adapters.remotemarks"},
     r"""["']worktree["'],\s*["'](?:remove|prune)["']""": {"runplan.adapters.mending"},

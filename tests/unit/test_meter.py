@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.core.config import AgentTable, Layer, settle
+from runplan.adapters.agents import about
+from runplan.adapters.calling import unwatched
+from runplan.core.config import AgentTable, Layer
 from runplan.core.dispatch import Launch, Usage
-from runplan.core.meter import Price, metered, price_of, unwatched, used_by
+from runplan.core.meter import Price, metered, price_of, used_by
 from runplan.core.tally import Tally
 from tests.support.samples import outcome_of
+from tests.support.settings import settle
 
 if TYPE_CHECKING:
     from typing import Any
@@ -67,7 +70,7 @@ def test_what_was_told_counts_before_any_estimate() -> None:
 
 def test_a_claude_that_is_ended_is_booked_by_a_guess_that_ends_nobody() -> None:
     """It keeps to its limit itself, so it cannot have used more than that."""
-    price = price_of(AgentTable(name="claude", kind="claude"))
+    price = price_of(AgentTable(name="claude", kind="claude"), guess=about("claude").guess)
     told = Tally(usage=Usage(input_tokens=100_000, output_tokens=10_000))
     sent = launch(usd_in=price.sent, usd_out=price.answered, usd_guessed=price.guessed, usd=2.0)
     assert used_by(sent, told, sure=True).usd == 0.0
@@ -77,7 +80,7 @@ def test_a_claude_that_is_ended_is_booked_by_a_guess_that_ends_nobody() -> None:
 
 def test_a_price_of_the_settings_is_sure() -> None:
     table = AgentTable(name="claude", kind="claude", usd_per_mtok_in=3.0, usd_per_mtok_out=15.0)
-    assert price_of(table) == Price(sent=3.0, answered=15.0)
+    assert price_of(table, guess=about("claude").guess) == Price(sent=3.0, answered=15.0)
 
 
 @pytest.mark.parametrize(

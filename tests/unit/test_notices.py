@@ -7,11 +7,12 @@ from dataclasses import replace
 import pytest
 
 from runplan.core import events as e
-from runplan.core.config import Layer, settle
+from runplan.core.config import Layer
 from runplan.core.decide import Decision
 from runplan.core.errors import SettingsError
 from runplan.core.notices import Notice, as_json, facts, of_ending, of_waiting
 from runplan.core.run import PhaseRun, RunState
+from tests.support.settings import settle
 
 WHERE = {"repository": "/home/uma/app", "plan": "plans/x.md", "run": "r1"}
 PHASE = PhaseRun(read=e.PlanRead(tip="0", choice="next", phase="2", title="Two"))

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from runplan.core.config import Layer, settle
+from runplan.core.config import Layer
 from runplan.core.errors import NotFound, RefusedEarly, UsageError
 from runplan.core.options import Mode, Resolved, Words, parse_words, resolve
+from tests.support.settings import settle
 
 PHASES = ("1", "4a", "4b", "P1.A")
 

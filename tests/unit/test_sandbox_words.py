@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from runplan.core.config import Layer, settle
+from runplan.core.config import Layer
 from runplan.core.errors import SettingsError
 from runplan.core.sandbox import Room, is_wrapped, wrapped
+from tests.support.settings import settle
 
 ROOM = Room(
     writable=("/w/tree", "/g/.git/objects", "/d"),

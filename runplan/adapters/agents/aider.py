@@ -6,7 +6,8 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from runplan.adapters.agents.task import program, provider_keys, provider_names, under_home
+from runplan.adapters.agentkit.about import About
+from runplan.adapters.agentkit.task import provider_keys, provider_names, under_home
 from runplan.adapters.environment import AGENT_EMAIL, AGENT_NAME
 from runplan.core.agentevents import (
     AgentEvent,
@@ -25,11 +26,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from runplan.adapters.agents.task import Task
+    from runplan.adapters.agentkit.task import Task
     from runplan.core.config import AgentTable
 
-CLOSES = True
-KEYS = provider_keys()
+ABOUT = About(program="aider", rank=6, keys=provider_keys(), closes=True)
 
 _BASE = (
     *("--yes-always", "--no-pretty", "--no-stream", "--no-check-update", "--analytics-disable"),
@@ -59,7 +59,7 @@ def keys(table: AgentTable) -> tuple[str, ...]:
 def launch(table: AgentTable, task: Task) -> tuple[str, ...]:
     model = ("--model", table.model) if table.model else ()
     role = () if task.writes else ("--dry-run",)
-    return (*program(table), "--message-file", str(task.prompt), *_BASE, *role, *model, *table.args)
+    return (*ABOUT.call(table), "--message-file", str(task.prompt), *_BASE, *role, *model, *table.args)
 
 
 def environment(

@@ -6,8 +6,9 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runplan.adapters.agents.lines import at, count, money, objects, record, text, tool
-from runplan.adapters.agents.task import program, under_home
+from runplan.adapters.agentkit.about import About
+from runplan.adapters.agentkit.lines import at, count, money, objects, record, text, tool
+from runplan.adapters.agentkit.task import under_home
 from runplan.core.agentevents import (
     AgentEvent,
     Context,
@@ -22,15 +23,23 @@ from runplan.core.agentevents import (
     Usage,
 )
 from runplan.core.errorwords import trouble
+from runplan.core.meter import Price
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from runplan.adapters.agents.task import Task
+    from runplan.adapters.agentkit.task import Task
     from runplan.core.config import AgentTable
 
-CLOSES = True
-KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN")
+ABOUT = About(
+    program="claude",
+    rank=1,
+    keys=("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"),
+    closes=True,
+    # It tells its dollars at its end, and keeps to its limit itself; one that is ended before that is booked by the
+    # dearest price of its list, and never with more than it was allowed.
+    guess=Price(sent=15.0, answered=75.0, guessed=True),
+)
 
 _BASE = ("-p", "--output-format", "stream-json", "--verbose")
 #: Bash is left for looking at the diff: without a bypass only commands that change nothing pass.
@@ -49,7 +58,7 @@ def launch(table: AgentTable, task: Task) -> tuple[str, ...]:
     role = _WRITING if task.writes else _READING
     # It tells its dollars only at its end, so it has to keep to them itself.
     most = ("--max-budget-usd", f"{task.usd:.4f}") if task.usd else ()
-    return (*program(table), *_BASE, *role, *_ISOLATED, *most, *model, *table.args)
+    return (*ABOUT.call(table), *_BASE, *role, *_ISOLATED, *most, *model, *table.args)
 
 
 def environment(
@@ -59,7 +68,7 @@ def environment(
 ) -> tuple[dict[str, str], tuple[str, ...]]:
     # As root it refuses to skip permissions unless it is told that it is shut in.
     sandboxed = {"IS_SANDBOX": "1"} if task.writes and os.geteuid() == 0 else {}
-    names = (*KEYS, "ANTHROPIC_BASE_URL", "ANTHROPIC_MODEL")
+    names = (*ABOUT.keys, "ANTHROPIC_BASE_URL", "ANTHROPIC_MODEL")
     if task.home is None:
         return _QUIET | sandboxed, (*names, "CLAUDE_CONFIG_DIR")
     private = {"CLAUDE_CONFIG_DIR": str(task.home / "claude"), "CLAUDE_CODE_TMPDIR": str(task.home / "tmp")}
@@ -100,7 +109,7 @@ def read(line: bytes) -> tuple[AgentEvent, ...]:
 
 
 def usage(told: object) -> Usage:
-    """Claude counts what came from the cache apart; qwen does not and says so by its total."""
+    """Claude counts what came from the cache apart; one that does not says so by its total."""
     fresh, written = count(told, "input_tokens"), count(told, "cache_creation_input_tokens")
     cached = count(told, "cache_read_input_tokens")
     whole = fresh if count(told, "total_tokens") else fresh + written + cached
@@ -129,7 +138,7 @@ def _said(event: dict[str, Any]) -> list[AgentEvent]:
 def _system(event: dict[str, Any]) -> tuple[AgentEvent, ...]:
     match text(event, "subtype"):
         case "init":
-            version = text(event, "claude_code_version") or text(event, "qwen_code_version")
+            version = text(event, "claude_code_version")
             return (Started(session=text(event, "session_id"), model=text(event, "model"), version=version),)
         case "api_retry":
             return (Retrying(words=f"error {count(event, 'error_status')} {text(event, 'error')}"),)

@@ -6,8 +6,9 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runplan.adapters.agents.lines import at, count, estimate, objects, record, text
-from runplan.adapters.agents.task import first_set, program, under_home
+from runplan.adapters.agentkit.about import About
+from runplan.adapters.agentkit.lines import at, count, estimate, objects, record, text
+from runplan.adapters.agentkit.task import first_set, under_home
 from runplan.core.agentevents import (
     AgentEvent,
     Finished,
@@ -24,11 +25,10 @@ from runplan.core.errorwords import trouble
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from runplan.adapters.agents.task import Task
+    from runplan.adapters.agentkit.task import Task
     from runplan.core.config import AgentTable
 
-CLOSES = True
-KEYS = ("OPENAI_API_KEY", "CODEX_API_KEY")
+ABOUT = About(program="codex", rank=2, keys=("OPENAI_API_KEY", "CODEX_API_KEY"), closes=True, tells_usd=False)
 
 _BASE = ("exec", "--json", "--skip-git-repo-check", "-c", "check_for_update_on_startup=false")
 _WRITING = ("--dangerously-bypass-approvals-and-sandbox",)
@@ -41,7 +41,7 @@ def launch(table: AgentTable, task: Task) -> tuple[str, ...]:
     model = ("-m", table.model) if table.model else ()
     # Its own sandbox cannot be made inside of another one by root, and has nothing to add there.
     role = _WRITING if task.writes or task.sandboxed else _READING
-    return (*program(table), *_BASE, *role, *model, *table.args, "-")
+    return (*ABOUT.call(table), *_BASE, *role, *model, *table.args, "-")
 
 
 def environment(
@@ -49,7 +49,7 @@ def environment(
     task: Task,
     caller: Mapping[str, str],  # noqa: ARG001
 ) -> tuple[dict[str, str], tuple[str, ...]]:
-    names = (*KEYS, "OPENAI_BASE_URL")
+    names = (*ABOUT.keys, "OPENAI_BASE_URL")
     if task.home is None:
         return {}, (*names, "CODEX_HOME")
     return {"CODEX_HOME": str(task.home / "codex")}, names
@@ -61,7 +61,7 @@ def prepare(table: AgentTable, task: Task, caller: Mapping[str, str]) -> None:  
         return
     (task.home / "codex").mkdir(parents=True, exist_ok=True)
     url = caller.get("OPENAI_BASE_URL") or _OPENAI
-    key = first_set(caller, *KEYS) or KEYS[0]
+    key = first_set(caller, *ABOUT.keys) or ABOUT.keys[0]
     (task.home / "codex" / "config.toml").write_text(
         f'model_provider = "runplan"\n\n[model_providers.runplan]\nname = "OpenAI"\nbase_url = {json.dumps(url)}\n'
         f'wire_api = "responses"\nenv_key = "{key}"\n',

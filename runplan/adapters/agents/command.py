@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from runplan.adapters.agentkit.about import About
 from runplan.core.dispatch import AgentEvent, Message
 
 if TYPE_CHECKING:
-    from runplan.adapters.agents.task import Task
+    from runplan.adapters.agentkit.task import Task
     from runplan.core.config import AgentTable
+
+
+ABOUT = About()
 
 
 def launch(table: AgentTable, task: Task) -> tuple[str, ...]:  # noqa: ARG001 - every agent is asked the same way

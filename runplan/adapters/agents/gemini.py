@@ -6,8 +6,9 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runplan.adapters.agents.lines import at, count, estimate, record, text, tool
-from runplan.adapters.agents.task import program, under_home
+from runplan.adapters.agentkit.about import About
+from runplan.adapters.agentkit.lines import at, count, estimate, record, text, tool
+from runplan.adapters.agentkit.task import under_home
 from runplan.core.agentevents import AgentEvent, Finished, Message, Spent, Started, ToolUsed, Unread, Usage
 from runplan.core.endings import EndingKind
 from runplan.core.errorwords import trouble
@@ -15,21 +16,26 @@ from runplan.core.errorwords import trouble
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from runplan.adapters.agents.task import Task
+    from runplan.adapters.agentkit.task import Task
     from runplan.core.config import AgentTable
 
-CLOSES = True
-KEYS = ("GEMINI_API_KEY", "GOOGLE_API_KEY")
-#: Its own codes, and the provider's status less 256.
-CODES = (
-    (41, EndingKind.AUTH),
-    (53, EndingKind.MAX_TURNS),
-    (55, EndingKind.SETUP),
-    (145, EndingKind.AUTH),
-    (147, EndingKind.AUTH),
-    (173, EndingKind.LIMIT),
-    (244, EndingKind.OVERLOADED),
-    (247, EndingKind.OVERLOADED),
+ABOUT = About(
+    program="gemini",
+    rank=3,
+    keys=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+    closes=True,
+    # Its own codes, and the provider's status less 256.
+    codes=(
+        (41, EndingKind.AUTH),
+        (53, EndingKind.MAX_TURNS),
+        (55, EndingKind.SETUP),
+        (145, EndingKind.AUTH),
+        (147, EndingKind.AUTH),
+        (173, EndingKind.LIMIT),
+        (244, EndingKind.OVERLOADED),
+        (247, EndingKind.OVERLOADED),
+    ),
+    tells_usd=False,
 )
 
 #: With an address of its own it would choose another way to log in, and fail.
@@ -40,7 +46,7 @@ _DENIED = ("policy_violation", "permission_denied")
 def launch(table: AgentTable, task: Task) -> tuple[str, ...]:
     model = ("-m", table.model) if table.model else ()
     mode = "yolo" if task.writes else "plan"
-    return (*program(table), "--skip-trust", "-o", "stream-json", "--approval-mode", mode, *model, *table.args)
+    return (*ABOUT.call(table), "--skip-trust", "-o", "stream-json", "--approval-mode", mode, *model, *table.args)
 
 
 def environment(
@@ -48,7 +54,7 @@ def environment(
     task: Task,
     caller: Mapping[str, str],  # noqa: ARG001
 ) -> tuple[dict[str, str], tuple[str, ...]]:
-    names = (*KEYS, "GOOGLE_GEMINI_BASE_URL", "GEMINI_MODEL", "GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION")
+    names = (*ABOUT.keys, "GOOGLE_GEMINI_BASE_URL", "GEMINI_MODEL", "GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION")
     quiet = {"GEMINI_CLI_NO_RELAUNCH": "true"}
     if task.home is None:
         return quiet, (*names, "GEMINI_CLI_HOME")

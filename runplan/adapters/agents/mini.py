@@ -6,8 +6,9 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runplan.adapters.agents.lines import at, count, money, objects, record, text
-from runplan.adapters.agents.task import program, provider_keys, provider_names, under_home
+from runplan.adapters.agentkit.about import About
+from runplan.adapters.agentkit.lines import at, count, money, objects, record, text
+from runplan.adapters.agentkit.task import provider_keys, provider_names, under_home
 from runplan.adapters.dispatch_files import read_plain
 from runplan.core.agentevents import AgentEvent, Context, Finished, Message, Spent, Started, Usage
 from runplan.core.errorwords import trouble
@@ -15,13 +16,10 @@ from runplan.core.errorwords import trouble
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from runplan.adapters.agents.task import Task
+    from runplan.adapters.agentkit.task import Task
     from runplan.core.config import AgentTable
 
-CLOSES = True
-KEYS = provider_keys()
-#: It has no such question.
-TELLS_VERSION = False
+ABOUT = About(program="mini", rank=7, keys=provider_keys(), closes=True, version=())
 
 TRAJECTORY = "trajectory.json"
 #: Linux takes 128 KiB for one argument; beyond this the prompt is named instead of given.
@@ -45,7 +43,7 @@ def launch(table: AgentTable, task: Task) -> tuple[str, ...]:
     # It tells its dollars only at its end, so it has to keep to them itself.
     most = ("--cost-limit", f"{task.usd:.4f}") if task.usd else ()
     base = ("-y", "--exit-immediately", "-o", trajectory)
-    return (*program(table), *base, *most, *model, *table.args, "-t", _prompt(task))
+    return (*ABOUT.call(table), *base, *most, *model, *table.args, "-t", _prompt(task))
 
 
 def _prompt(task: Task) -> str:

@@ -6,8 +6,9 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runplan.adapters.agents.lines import at, count, money, record, text, tool
-from runplan.adapters.agents.task import first_set, program, provider_keys, provider_names, under_home
+from runplan.adapters.agentkit.about import About
+from runplan.adapters.agentkit.lines import at, count, money, record, text, tool
+from runplan.adapters.agentkit.task import first_set, provider_keys, provider_names, under_home
 from runplan.core.agentevents import (
     AgentEvent,
     Context,
@@ -26,11 +27,10 @@ from runplan.core.limittext import reset_header
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from runplan.adapters.agents.task import Task
+    from runplan.adapters.agentkit.task import Task
     from runplan.core.config import AgentTable
 
-CLOSES = True
-KEYS = ("OPENCODE_API_KEY", *provider_keys())
+ABOUT = About(program="opencode", rank=4, keys=("OPENCODE_API_KEY", *provider_keys()), closes=True)
 
 _QUIET = {"OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_MODELS_FETCH": "1"}
 _ROOMS = {"XDG_DATA_HOME": "data", "XDG_CONFIG_HOME": "config", "XDG_STATE_HOME": "state", "XDG_CACHE_HOME": "cache"}
@@ -45,14 +45,14 @@ def keys(table: AgentTable) -> tuple[str, ...]:
 
 def _own_key(table: AgentTable) -> tuple[str, ...]:
     """The key of its own provider, unless the model is another's."""
-    return KEYS[:1] if "/" not in table.model or table.model.startswith("opencode/") else ()
+    return ABOUT.keys[:1] if "/" not in table.model or table.model.startswith("opencode/") else ()
 
 
 def launch(table: AgentTable, task: Task) -> tuple[str, ...]:
     model = ("-m", table.model) if table.model else ()
     # Its own `--agent plan` still commits by way of bash: what a reader may not do stands in the configuration.
     role = ("--auto",) if task.writes else ()
-    return (*program(table), "run", "--format", "json", *role, *model, *table.args)
+    return (*ABOUT.call(table), "run", "--format", "json", *role, *model, *table.args)
 
 
 def environment(

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from runplan.adapters.agentkit.about import About
+from runplan.adapters.agentkit.lines import at, count, record, text
+from runplan.adapters.agentkit.task import under_home
 from runplan.adapters.agents import claude
-from runplan.adapters.agents.lines import at, count, record, text
-from runplan.adapters.agents.task import program, under_home
 from runplan.adapters.dispatch_files import read_plain
-from runplan.core.agentevents import AgentEvent, Finished, Message, Retrying
+from runplan.core.agentevents import AgentEvent, Finished, Message, Retrying, Started
 from runplan.core.endings import EndingKind
 from runplan.core.errorwords import trouble
 
@@ -17,12 +18,17 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from runplan.adapters.agents.task import Task
+    from runplan.adapters.agentkit.task import Task
     from runplan.core.config import AgentTable
 
-CLOSES = True
-KEYS = ("OPENAI_API_KEY",)
-CODES = ((53, EndingKind.MAX_TURNS),)
+ABOUT = About(
+    program="qwen",
+    rank=5,
+    keys=("OPENAI_API_KEY",),
+    closes=True,
+    codes=((53, EndingKind.MAX_TURNS),),
+    tells_usd=False,
+)
 
 LARGEST_SESSION = 32 * 1024 * 1024
 
@@ -38,7 +44,7 @@ def launch(table: AgentTable, task: Task) -> tuple[str, ...]:
     mode = "yolo" if task.writes else "plan"
     # With a key in hand it is told to use it; else it goes by the login it knows.
     auth = ("--auth-type", "openai") if task.keyed else ()
-    return (*program(table), *auth, "-o", "stream-json", "--approval-mode", mode, *model, *table.args)
+    return (*ABOUT.call(table), *auth, "-o", "stream-json", "--approval-mode", mode, *model, *table.args)
 
 
 def environment(
@@ -46,7 +52,7 @@ def environment(
     task: Task,
     caller: Mapping[str, str],  # noqa: ARG001
 ) -> tuple[dict[str, str], tuple[str, ...]]:
-    names = (*KEYS, "OPENAI_BASE_URL", "OPENAI_MODEL")
+    names = (*ABOUT.keys, "OPENAI_BASE_URL", "OPENAI_MODEL")
     quiet = {"QWEN_CODE_NO_RELAUNCH": "true"}
     if task.home is None:
         return quiet | {"QWEN_CODE_SYSTEM_SETTINGS_PATH": str(task.directory / "qwen.json")}, names
@@ -67,12 +73,19 @@ def state(caller: Mapping[str, str]) -> tuple[Path, ...]:
 
 def read(line: bytes) -> tuple[AgentEvent, ...]:
     """As Claude's, but an answer that is an error is one."""
-    told = claude.read(line)
+    told = tuple(_named(each, line) for each in claude.read(line))
     error = next((each.text for each in told if isinstance(each, Message) and each.final), "")
     if not error.startswith(_ERROR):
         return told
     kept = [each for each in told if not isinstance(each, (Finished, Message))]
     return (*kept, trouble(error), Finished(ok=False, words=error))
+
+
+def _named(told: AgentEvent, line: bytes) -> AgentEvent:
+    """Where it says who is at work it tells its version under a name of its own."""
+    if not isinstance(told, Started) or not told.model:
+        return told
+    return Started(session=told.session, model=told.model, version=text(record(line), "qwen_code_version"))
 
 
 def finish(directory: Path) -> tuple[AgentEvent, ...]:

@@ -13,16 +13,19 @@ import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from runplan.adapters.agents import script_player
-from runplan.adapters.agents.lines import count, money
+from runplan.adapters.agentkit import script_player
+from runplan.adapters.agentkit.about import About
+from runplan.adapters.agentkit.lines import count, money
 from runplan.adapters.dispatch_files import publish
 from runplan.core.agentevents import AgentEvent, Context, Message, Spent, ToolUsed, Trouble, TroubleKind, Usage
 from runplan.core.dispatch import Role
 from runplan.core.errors import SettingsError
 
 if TYPE_CHECKING:
-    from runplan.adapters.agents.task import Task
+    from runplan.adapters.agentkit.task import Task
     from runplan.core.config import AgentTable
+
+ABOUT = About()
 
 Step: TypeAlias = dict[str, object]
 

@@ -14,7 +14,6 @@ from runplan.core import prompts
 from runplan.core.budgets import Left
 from runplan.core.dispatch import Ending, ItemResult, Launch, Role
 from runplan.core.events import BaselineKnown, DispatchEnded, DispatchStarted, Paused, WorkRefused
-from runplan.core.meter import price_of
 from runplan.core.quickclass import dataclass
 from runplan.core.returns import IN_PROGRESS
 
@@ -166,7 +165,7 @@ def _agent(action: Start, phase: PhaseRun, world: World, id: str, path: Path, se
         usd=sent.left.usd,
     )
     table = world.settings.agents.agent(sent.agent)
-    price = price_of(table)
+    price = world.agents.price(sent.agent)
     limits, writes = world.settings.limits, action.role in WRITERS
     return Launch(
         id=id,

@@ -11,8 +11,6 @@ from runplan.core.quickclass import dataclass
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from runplan.core.config import AgentTable
-
 #: The roles that change files; everybody else only reads.
 WRITERS = (Role.IMPLEMENT, Role.FIX)
 
@@ -48,11 +46,6 @@ class Task:
     @property
     def prompt(self) -> Path:
         return self.directory / "prompt.md"
-
-
-def program(table: AgentTable) -> tuple[str, ...]:
-    """What is called: the program of that name, or what the settings give in its place."""
-    return table.argv or (table.kind,)
 
 
 def under_home(caller: Mapping[str, str], *parts: str) -> Path:

@@ -1,0 +1,164 @@
+"""An agent that nobody has heard of is one module and one folder of samples: those of the page, and not a file more."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.cli import Project, a_project
+from tests.support.documents import ROOT, fences, read
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SECTION = read("docs/agents.md").partition("\n## Adding an agent\n")[2]
+
+#: The program itself: it writes what phase 1 asks for, and judges it.
+PROGRAM = f"""\
+#!{sys.executable}
+import json, os, pathlib, sys
+if sys.argv[1:] == ["--version"]:
+    sys.exit(print("acme 3.1.4"))
+assert sys.argv[1:3] == ["run", "--json"], sys.argv
+assert "phase" in sys.stdin.read()
+if os.environ["RUNPLAN_ROLE"] == "verify":
+    items = [{{"item": "W1", "result": "pass", "evidence": "1.txt:1"}}]
+    answer = json.dumps({{"status": "done", "summary": "Looked.", "items": items}})
+    pathlib.Path(os.environ["RUNPLAN_RETURN"]).write_text(answer)
+else:
+    pathlib.Path("1.txt").write_text(sys.argv[3] + " with " + os.environ["ACME_API_KEY"][:4] + "\\n")
+print(json.dumps({{"type": "start", "id": "s-1"}}))
+print(json.dumps({{"type": "say", "text": "Phase 1 is done."}}))
+print(json.dumps({{"type": "usage", "in": 1200, "out": 34}}))
+print(json.dumps({{"type": "done"}}))
+"""
+
+
+def block(language: str, place: int = 0) -> str:
+    return [fence.text for fence in fences(SECTION) if fence.language == language][place]
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The sources with one module and one folder more."""
+    made = tmp_path_factory.mktemp("tree")
+    without = shutil.ignore_patterns("__pycache__", ".*")
+    for name in ("runplan", "config", "docs", "tests"):
+        shutil.copytree(ROOT / name, made / name, ignore=without)
+    shutil.copy(ROOT / "pyproject.toml", made)
+    (made / "runplan/adapters/agents/acme.py").write_text(block("py"), encoding="utf-8")
+    samples = made / "tests/samples/acme"
+    samples.mkdir()
+    (samples / "success.jsonl").write_text(block("jsonl"), encoding="utf-8")
+    (samples / "success.meta.json").write_text(block("json"), encoding="utf-8")
+    (samples / "expected.toml").write_text(block("toml"), encoding="utf-8")
+    return made
+
+
+@pytest.fixture
+def project(tmp_path: Path, tree: Path) -> Project:
+    program = tmp_path / "bin/acme"
+    program.parent.mkdir()
+    program.write_text(PROGRAM, encoding="utf-8")
+    program.chmod(0o755)
+    project = a_project(tmp_path, "1")
+    path = f"{program.parent}:{project.env['PATH']}"
+    project.extra |= {"PYTHONPATH": str(tree), "PATH": path, "ACME_API_KEY": "key-of-acme"}
+    return project
+
+
+def test_a_phase_is_worked_by_it(project: Project) -> None:
+    """Called, given its key, read, judged, booked, and asked for its version."""
+    project.commit_file("runplan.toml", '[agents]\nimplementer = "acme"\nverifier = "acme"\n')
+    ran = project.start("auto")
+    assert ran.code == 0, ran.err
+    assert project.show("main:1.txt") == "--write with key-"
+    ended = [body for kind, body in project.events() if kind == "DispatchEnded" and body.get("agent")]
+    assert [(each["agent"], each["kind"], each["session"]) for each in ended] == [("acme", "success", "s-1")] * 2
+    assert [(each["input_tokens"], each["output_tokens"]) for each in ended] == [(1200, 34)] * 2
+    started = [body["version"] for kind, body in project.events() if kind == "DispatchStarted" and body["agent"]]
+    assert started == ["3.1.4"] * 2
+
+
+def test_it_is_suggested_named_and_checked_like_the_others(project: Project) -> None:
+    (project.path / "runplan.toml").unlink()
+    only = f"{project.extra['PATH'].partition(':')[0]}:/usr/bin:/bin"
+    assert project.runplan("init", PATH=only).code == 0
+    assert 'implementer = "acme"' in (project.path / "runplan.toml").read_text(encoding="utf-8")
+    assert "acme (acme 3.1.4)" in project.runplan("doctor", PATH=only).out
+
+    limited = project.runplan("doctor", PATH=only, RUNPLAN_LIMITS_USD="1").out
+    assert "acme tells no dollars" in limited
+    unknown = project.runplan("config", RUNPLAN_AGENTS_VERIFIER="hal")
+    assert "unknown agent 'hal'; there are acme, aider, claude, codex, command," in unknown.err
+
+
+#: What a folder is asked without a row anywhere: its streams, its command lines, its keys, its folders, hostile lines.
+ASKED = {
+    "test_every_agent_has_a_folder_and_every_stream_in_it_an_expectation",
+    "test_an_expectation_says_nothing_that_nobody_looks_at[acme]",
+    "test_a_captured_stream_is_understood[acme/success.jsonl]",
+    "test_no_line_of_a_captured_stream_is_strange[acme/success.jsonl]",
+    "test_any_bytes_are_read[acme]",
+    "test_any_event_is_read[acme]",
+    "test_a_real_line_that_was_bitten_is_read[acme]",
+    "test_an_empty_line_tells_nothing[acme]",
+    "test_the_command_line_is_that_of_the_role[implement-writing-acme]",
+    "test_the_command_line_is_that_of_the_role[verify-reading-acme]",
+    "test_model_and_further_arguments_come_from_the_table[acme]",
+    "test_an_agent_sees_its_own_keys_only[acme]",
+    "test_with_a_key_at_hand_the_configuration_is_the_dispatchs_own[acme]",
+    "test_without_a_key_the_users_own_configuration_is_used[acme]",
+    "test_the_table_decides_where_it_says_so[acme]",
+    "test_each_may_write_its_own_folders_wherever_they_are[acme]",
+    "test_a_captured_stream_comes_back_as_it_was_read[acme]",
+    "test_the_tables_are_of_the_same_agents_in_the_order_they_are_suggested",
+}
+
+
+def asked(tree: Path, place: Path, names: str) -> tuple[set[str], set[str]]:
+    """The tests of agents, run in that tree: those that passed, and those that did not."""
+    suites = [path.relative_to(tree).as_posix() for path in sorted(tree.glob("tests/*/test_agent_*.py"))]
+    suites += ["tests/integration/test_sandbox.py", "tests/integration/test_dispatch_agents.py"]
+    ran = subprocess.run(
+        [
+            *(sys.executable, "-m", "pytest", "-rA", "-p", "no:cacheprovider", "-p", "no:xdist"),
+            *(f"--basetemp={place}", "-k", names, *suites),
+        ],
+        cwd=tree,
+        env={**os.environ, "PYTHONPATH": str(tree)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    told = re.findall(r"^(PASSED|FAILED|ERROR) \S+::(\S+)", ran.stdout, re.MULTILINE)
+    return {name for how, name in told if how == "PASSED"}, {name for how, name in told if how != "PASSED"}
+
+
+def test_the_tests_find_it_by_themselves(tree: Path, tmp_path: Path) -> None:
+    passed, failed = asked(tree, tmp_path / "a", "(acme and not heavy) or every_agent_has or the_tables_are_of")
+    assert not failed
+    assert passed >= ASKED
+
+
+def test_the_tests_tell_of_a_stream_that_is_misread_and_of_an_agent_without_samples(tree: Path, tmp_path: Path) -> None:
+    expected = tree / "tests/samples/acme/expected.toml"
+    right = expected.read_text(encoding="utf-8")
+    other = tree / "runplan/adapters/agents/other.py"
+    try:
+        expected.write_text(right.replace("1200", "1201"), encoding="utf-8")
+        shutil.copy(tree / "runplan/adapters/agents/acme.py", other)
+        _, failed = asked(tree, tmp_path / "a", "acme and understood or every_agent_has")
+    finally:
+        expected.write_text(right, encoding="utf-8")
+        other.unlink(missing_ok=True)
+    assert failed == {
+        "test_a_captured_stream_is_understood[acme/success.jsonl]",
+        "test_every_agent_has_a_folder_and_every_stream_in_it_an_expectation",
+    }
