@@ -132,7 +132,7 @@ class Remote:
 def _told(ran: Ran, name: str) -> str:
     said = words(ran.err) or f"git ended with code {ran.code}"
     if any(word in ran.err for word in _ASKED):
-        return f"{said}; nobody is asked for a password here: see that git fetch {name} needs none"
+        return f"{said}; nobody is asked for a password here: see that {command('git', 'fetch', name)} needs none"
     return said
 
 
@@ -147,7 +147,7 @@ def require(git: Git, *, remote: str, branch: str, caller: Mapping[str, str], ti
     _require_one_address(git, remote)
     tip = there.fetch()
     if tip is None:
-        raise RefusedEarly(f"{remote} has no branch {branch}; make it: git push {remote} {branch}")
+        raise RefusedEarly(f"{remote} has no branch {branch}; make it: {command('git', 'push', remote, branch)}")
     _require_pushed(git, there, tip)
     _require_no_lfs(git, there, tip)
     return tip
@@ -160,9 +160,10 @@ def _require_configured(there: Remote) -> None:
     if names:
         raise RefusedEarly(
             f"there is no remote {there.name} here, only {', '.join(names)}; "
-            f"set run.remote to one of them, or run: git remote add {there.name} URL"
+            f"set run.remote to one of them, or run: {command('git', 'remote', 'add', there.name, 'URL')}"
         )
-    raise RefusedEarly(f"there is no remote here to push to; run: git remote add {there.name} URL")
+    add = command("git", "remote", "add", there.name, "URL")
+    raise RefusedEarly(f"there is no remote here to push to; run: {add}")
 
 
 def _require_one_address(git: Git, name: str) -> None:
@@ -209,5 +210,5 @@ def _require_no_lfs(git: Git, there: Remote, tip: Oid) -> None:
         file = found.text.split("\0")[0].partition(":")[2]
         raise RefusedEarly(
             f"{file} keeps files in git LFS, which a direct landing would not upload; "
-            f"land by cherry-pick, then: git push {there.name} {there.branch}"
+            f"land by cherry-pick, then: {command('git', 'push', there.name, there.branch)}"
         )

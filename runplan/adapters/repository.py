@@ -88,9 +88,12 @@ def require_workable(repository: Repository, *, target: str, prefix: str) -> Ide
     refs = require_target(repository, target)
     branches = [ref.removeprefix(HEADS) for ref in refs if ref.startswith(HEADS)]
     if blocking := blocking_branch(branches, prefix):
+        from runplan.core.commands import command  # only a refusal needs it
+
+        rename = command("git", "branch", "-m", blocking, f"{blocking}-old")
         raise RefusedEarly(
             f"the branch {blocking} leaves no room for branches under {prefix}; "
-            f"set run.branch_prefix to another prefix, or rename it: git branch -m {blocking} {blocking}-old"
+            f"set run.branch_prefix to another prefix, or rename it: {rename}"
         )
     return identity(repository.git)
 

@@ -14,6 +14,7 @@ from runplan.adapters.parking import Parking
 from runplan.adapters.registry import Entry, calm, entries, entry_of, linked_to, note_shown, worktrees_locked
 from runplan.adapters.status import nested_repository, status_of
 from runplan.adapters.trash import Trash, make_writable
+from runplan.core.commands import command
 from runplan.core.errors import GitFailed, RefusedEarly, SettingsError
 from runplan.core.gitfacts import Absent, Ahead, Identity, Poisoned, Stale
 from runplan.core.guard import is_agent
@@ -85,10 +86,9 @@ class Worktrees:
             drop_symbolic(self._common_dir, self._git, branch)
             tip = self.tip(branch)
             if tip not in (None, base):
-                raise RefusedEarly(
-                    f"the branch {_short(branch)} already holds {tip}; look at it, then: "
-                    f"git branch -m {_short(branch)} {_short(branch)}-kept"
-                )
+                name = _short(branch)
+                rename = command("git", "branch", "-m", name, f"{name}-kept")
+                raise RefusedEarly(f"the branch {name} already holds {tip}; look at it, then: {rename}")
             self._require_free(branch, path)
             entry = self._mender.mended(path, head=base)
             if entry is None:

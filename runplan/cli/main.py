@@ -107,6 +107,10 @@ def _say(told: str, *, debug: bool) -> None:
     """One line for a person, and the traceback where it is asked for."""
     import contextlib
 
+    if not told.isprintable():  # a branch or a file that an agent named
+        from runplan.core.plain import plain
+
+        told = plain(told)
     with contextlib.suppress(OSError):  # nobody may be listening any more
         if debug:
             import traceback

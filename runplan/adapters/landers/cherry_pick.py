@@ -28,6 +28,7 @@ from runplan.adapters.landers.ending import ANY, changes_of, end, end_dead, free
 from runplan.adapters.landers.observing import find
 from runplan.adapters.landers.undo import set_aside
 from runplan.adapters.refswap import RefSwap
+from runplan.core.commands import command
 from runplan.core.errors import GitFailed
 from runplan.core.gitfacts import Held, Landed, Landing, Moved
 
@@ -175,10 +176,9 @@ class CherryPick:
     def _tip(self, landing: Landing) -> Oid:
         tip = self._git.tip(landing.ref)
         if tip is None:
-            raise GitFailed(
-                f"the branch {landing.ref.removeprefix(HEADS)} is gone; "
-                f"make it again: git branch {landing.ref.removeprefix(HEADS)} {landing.old}"
-            )
+            branch = landing.ref.removeprefix(HEADS)
+            again = command("git", "branch", branch, landing.old)
+            raise GitFailed(f"the branch {branch} is gone; make it again: {again}")
         return tip
 
 

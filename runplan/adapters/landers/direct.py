@@ -17,6 +17,7 @@ from runplan.adapters.checkout import HEADS, Checkouts
 from runplan.adapters.landers.cherry_pick import CherryPick
 from runplan.adapters.landers.observing import find
 from runplan.adapters.remote import NETWORK_S, Remote
+from runplan.core.commands import command
 from runplan.core.errors import Unreachable
 from runplan.core.gitfacts import Held, Landed, Landing, Moved, Refused
 from runplan.core.push import Declined, Taken, Uncertain
@@ -117,9 +118,8 @@ class Direct:
         tip = self._fetch(landing.id)
         if tip is None:
             name, branch = self._remote.name, self._remote.branch
-            raise Unreachable(
-                f"{name} has no branch {branch} any more; make it again: git push {name} {landing.old}:{HEADS}{branch}"
-            )
+            push = command("git", "push", name, f"{landing.old}:{HEADS}{branch}")
+            raise Unreachable(f"{name} has no branch {branch} any more; make it again: {push}")
         found = find(self._git, landing, tip)
         if found is None:
             return ""

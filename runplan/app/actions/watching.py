@@ -13,6 +13,7 @@ from runplan.app.actions.returned import return_text
 from runplan.app.actions.spending import bounded
 from runplan.app.actions.starting import AGENT_ROLES, stamp_of
 from runplan.core import returns
+from runplan.core.commands import command
 from runplan.core.dispatch import Ending, NeverStarted, Outcome, Return, ReturnStatus, Role, Running, ToolUsed, Usage
 from runplan.core.endings import EndingKind, judge
 from runplan.core.events import DispatchEnded, GuardFound, WorkRefused
@@ -150,8 +151,8 @@ def _left(finding: Finding) -> str:
     if finding.kind != "head":
         return "it was left as it is"
     branch = finding.old.removeprefix("ref: refs/heads/")
-    way = branch if branch != finding.old else f"--detach {finding.old}"
-    return f"it was left as it is; to go back: git switch {way}"
+    way = (branch,) if branch != finding.old else ("--detach", finding.old)
+    return f"it was left as it is; to go back: {command('git', 'switch', *way)}"
 
 
 def _said(action: Await, world: World, outcome: Outcome) -> tuple[str, str]:

@@ -1,0 +1,105 @@
+"""A command that a message shows can be pasted, whatever the branch is called."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+import pytest
+
+from runplan.adapters import remote
+from runplan.adapters.git import Git
+from runplan.adapters.landers.cherry_pick import CherryPick
+from runplan.adapters.landers.direct import Direct
+from runplan.adapters.repository import open_repository, require_workable
+from runplan.adapters.worktrees import Worktrees
+from runplan.app.actions import watching
+from runplan.cli import main
+from runplan.core.errors import RunplanError
+from runplan.core.gitfacts import Finding, Landing
+from tests.support.remotes import Pair, make_pair
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+#: Git forbids blanks and a few signs more; all of these it allows.
+NAME = """we're;$(x)&"y"|z"""
+REF = f"refs/heads/{NAME}"
+OLD = "1" * 40
+
+
+def no_branch_there(pair: Pair, git: Git) -> None:
+    remote.require(git, remote="origin", branch=NAME, caller=pair.here.env)
+
+
+def in_lfs(pair: Pair, git: Git) -> None:
+    pair.here.commit("Images", **{".gitattributes": "*.png filter=lfs\n"})
+    pair.here.git("push", "-q", "origin", f"HEAD:{REF}")
+    remote.require(git, remote="origin", branch=NAME, caller=pair.here.env)
+
+
+def not_pushed(pair: Pair, git: Git) -> None:
+    pair.here.git("push", "-q", "origin", f"HEAD:{REF}")
+    pair.here.git("switch", "-qc", NAME)
+    pair.here.commit("Mine")
+    remote.require(git, remote="origin", branch=NAME, caller=pair.here.env)
+
+
+def holds_more(pair: Pair, git: Git) -> None:
+    pair.here.git("branch", NAME)
+    base = pair.here.commit("More")
+    common = pair.here.path / ".git"
+    Worktrees(git, root=common / "wt", common_dir=common, lock_dir=common).lease("w", branch=REF, base=base)
+
+
+def no_room(pair: Pair, git: Git) -> None:
+    pair.here.git("branch", NAME)
+    found = open_repository(pair.here.path, env=pair.here.env)
+    require_workable(found, target="refs/heads/main", prefix=f"{NAME}/")
+
+
+def gone_here(pair: Pair, git: Git) -> None:
+    lander = CherryPick(git, ref=REF, root=pair.here.path, common_dir=pair.here.path / ".git")
+    lander.land(Landing(id="L", ref=REF, old=OLD, new=pair.here.head("HEAD"), locks=()))
+
+
+def gone_there(pair: Pair, git: Git) -> None:
+    env, common = pair.here.env, pair.here.path / ".git"
+    lander = Direct(git, remote="origin", branch=NAME, root=pair.here.path, common_dir=common, caller=env)
+    lander.recover(Landing(id="L", ref=lander.ref, old=OLD, new=pair.here.head("HEAD"), locks=()))
+
+
+def left_elsewhere(pair: Pair, git: Git) -> None:
+    moved = Finding(kind="head", name="HEAD", old=f"ref: {REF}", new="ref: refs/heads/x", by_agent=True)
+    raise RunplanError(watching._left(moved))
+
+
+@pytest.mark.parametrize(
+    ("happens", "words"),
+    [
+        (no_branch_there, ["git", "push", "origin", NAME]),
+        (in_lfs, ["git", "push", "origin", NAME]),
+        (not_pushed, ["git", "push", "origin", NAME]),
+        (holds_more, ["git", "branch", "-m", NAME, f"{NAME}-kept"]),
+        (no_room, ["git", "branch", "-m", NAME, f"{NAME}-old"]),
+        (gone_here, ["git", "branch", NAME, OLD]),
+        (gone_there, ["git", "push", "origin", f"{OLD}:{REF}"]),
+        (left_elsewhere, ["git", "switch", NAME]),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_a_shell_takes_the_shown_command_as_it_is_meant(
+    tmp_path: Path, happens: Callable[[Pair, Git], None], words: list[str]
+) -> None:
+    pair = make_pair(tmp_path, **{"a.txt": "a\n"})
+    with Git(pair.here.path, env=pair.here.env) as git, pytest.raises(RunplanError) as told:
+        happens(pair, git)
+    shown = str(told.value).rpartition(": git ")[2]
+    assert ["git", *shlex.split(shown)] == words
+
+
+def test_what_a_terminal_would_obey_is_not_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    """Git takes such names, and an agent can give them."""
+    main._say("the target is none of: a\x9b31mb, c\u202ed", debug=False)
+    assert capsys.readouterr().err == "runplan: the target is none of: ab, cd\n"
