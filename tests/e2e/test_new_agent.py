@@ -53,6 +53,8 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(ROOT / name, made / name, ignore=without)
     shutil.copy(ROOT / "pyproject.toml", made)
     (made / "runplan/adapters/agents/acme.py").write_text(block("py"), encoding="utf-8")
+    for stray in (".#acme.py", "_draft.py", "acme-old.py", "notes.txt"):  # what lies about there is no agent
+        (made / "runplan/adapters/agents" / stray).write_text("", encoding="utf-8")
     samples = made / "tests/samples/acme"
     samples.mkdir()
     (samples / "success.jsonl").write_text(block("jsonl"), encoding="utf-8")

@@ -11,6 +11,7 @@ import pytest
 
 from runplan.adapters.agents.mini import LONGEST_ARGUMENT
 from runplan.adapters.calling import Agents, require_agents
+from runplan.adapters.versions import Versions
 from runplan.core.config import AgentsSettings, Layer
 from runplan.core.dispatch import Role
 from runplan.core.errors import RefusedEarly
@@ -238,6 +239,12 @@ def test_a_program_that_tells_no_version_has_none(tmp_path: Path, text: str) -> 
     caller = {"PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin"}
     agents = Agents(settings(), root=tmp_path, plan="p", run="r", caller=caller)
     assert agents.version("codex") == agents.version("gemini") == ""
+
+
+def test_a_program_is_asked_with_the_words_it_understands(tmp_path: Path) -> None:
+    a_program(tmp_path / "bin/own", 'test "$*" = "sub about" && echo 7.1')
+    env = {"PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin"}
+    assert Versions().of(("own", "sub"), asking=("about",), env=env) == "7.1"
 
 
 def test_a_users_own_command_is_never_asked(tmp_path: Path) -> None:
