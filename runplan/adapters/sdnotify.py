@@ -15,6 +15,11 @@ STOPPING = "STOPPING=1"
 WATCHDOG = "WATCHDOG=1"
 
 
+def extended(seconds: float) -> str:
+    """What asks for so much time until the next word, however short the time that is set for it."""
+    return f"EXTEND_TIMEOUT_USEC={round(seconds * 1_000_000)}"
+
+
 def notify(env: Mapping[str, str], *words: str) -> bool:
     """Tell it; False when there is nobody to tell. One that does not listen is not waited for."""
     address = env.get("NOTIFY_SOCKET", "")

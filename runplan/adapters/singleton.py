@@ -11,6 +11,7 @@ import fcntl
 import json
 import os
 import time
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from runplan.adapters import processes
@@ -36,6 +37,7 @@ class Holder:
     version: str
     since: str  #: UTC, ISO 8601
     socket: str  #: where it listens
+    draining: str = ""  #: until when it lets go, UTC, ISO 8601; "" while it does not
 
     @property
     def pid(self) -> int:
@@ -73,6 +75,12 @@ class Held:
     def held(self) -> bool:
         return self._descriptor >= 0
 
+    def drains(self, until: str) -> None:
+        """Tell that we are about to let go."""
+        if self.held:
+            self.holder = replace(self.holder, draining=until)
+            _write(self._record, self.holder)
+
     def release(self) -> None:
         """Let the next daemon in; harmless when it was done already."""
         if not self.held:
@@ -104,7 +112,8 @@ def holder(state: Path) -> Holder | None:
     """The living daemon as it told of itself; None when there is none."""
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         told = json.loads((state / RECORD).read_bytes())
-        found = Holder(**{name: str(told[name]) for name in ("identity", "version", "since", "socket")})
+        names = ("identity", "version", "since", "socket")
+        found = Holder(**{name: str(told[name]) for name in names}, draining=str(told.get("draining", "")))
         return found if processes.alive(found.identity) else None
     return None
 
@@ -125,8 +134,5 @@ def _locked(path: Path) -> int | None:
 
 def _write(path: Path, me: Holder) -> None:
     draft = path.with_name(f"{path.name}.new")
-    draft.write_text(
-        json.dumps({"identity": me.identity, "version": me.version, "since": me.since, "socket": me.socket}),
-        encoding="utf-8",
-    )
+    draft.write_text(json.dumps(asdict(me)), encoding="utf-8")
     os.replace(draft, path)

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from runplan.app.foreground import work
+from runplan.app.foreground import Interruption, Person, work
 from runplan.app.holding import Declined, take_up
 from runplan.core.quickclass import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from runplan.app.holding import Errand, Rooms, Voice
     from runplan.core.decide import Decision
-    from runplan.core.events import Approved, Rejected
     from runplan.core.run import RunState
 
 
@@ -29,14 +26,12 @@ class Carried:
 Answer: TypeAlias = Declined | Carried
 
 
-def carry(
-    errand: Errand, rooms: Rooms, voice: Voice, *, ask: Callable[[RunState], Approved | Rejected | None]
-) -> Answer:
+def carry(errand: Errand, rooms: Rooms, voice: Voice, *, ask: Person, interruption: Interruption) -> Answer:
     """Own the plan, go on where the journal stands, and work until the run has ended or waits for a person."""
     while True:
         held = take_up(errand, rooms, voice)
         if isinstance(held, Declined):
             return held
-        decision = work(held.journal, held.world, person=ask)
+        decision = work(held.journal, held.world, person=ask, interruption=interruption)
         if not held.ends:
             return Carried(run=held.world.run, decision=decision, state=held.journal.state)

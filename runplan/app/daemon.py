@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from runplan.app.keeper import Keeper
@@ -34,9 +35,19 @@ class SharedTurns:
     def leave(self, key: Key) -> None:
         with self._lock:
             self._turns = self._turns.leave(key)
+        self._let_in()
+
+    def _let_in(self) -> None:
+        with self._lock:
             roots = {root for root, _ in self._turns.due()}
         for root in roots:
             self._free(root)
+
+    def resize(self, *, host: int, repository: int) -> None:
+        """So many may be at work from now on; nobody who is has to leave."""
+        with self._lock:
+            self._turns = replace(self._turns, host=host, repository=repository)
+        self._let_in()
 
     @property
     def now(self) -> Turns:
@@ -54,8 +65,12 @@ class Daemon:
         clock: ports.Clock,
         audience: Audience,
         turns: Turns,
+        rested: Callable[[], None],
     ) -> None:
+        """`rested` is called, in any thread, whenever nothing is being done any more in one of the repositories."""
         self._open_up = open_up
+        self._rested = rested
+        self._draining = False
         self._timers = timers
         self._clock = clock
         self._audience = audience
@@ -75,8 +90,31 @@ class Daemon:
                     clock=self._clock,
                     audience=self._audience,
                     turns=self.turns,
+                    rested=self._rested,
                 )
+                if self._draining:
+                    keeper.drain()
         return keeper
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether nothing is being done anywhere."""
+        return all(keeper.at_rest for keeper in self._all())
+
+    def drain(self) -> None:
+        """Begin nothing new anywhere; what is past its process goes on, and what runs may end."""
+        self._draining = True
+        for keeper in self._all():
+            keeper.drain()
+
+    def end_agents(self) -> None:
+        """End every process; that is recorded, and the next daemon starts the same ones again."""
+        for keeper in self._all():
+            keeper.end_agents()
+
+    def _all(self) -> list[Keeper]:
+        with self._lock:
+            return list(self._keepers.values())
 
     def _look(self, root: str) -> None:
         """Somebody's turn has come there; while everything is being closed, nothing is opened for that."""

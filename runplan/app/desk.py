@@ -6,24 +6,38 @@ a thread nor a process. Everything it knows it reads from the journal, so openin
 
 from __future__ import annotations
 
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Protocol
 
+from runplan.app.actions.watching import GRACE_S
 from runplan.app.foreground import told_by_name
-from runplan.app.holding import Declined, Held, interrupted, reopen, resumed, take_up
-from runplan.app.runner import advance
+from runplan.app.holding import Declined, Held, Rooms, interrupted, is_other_errand, reopen, resumed, take_up
+from runplan.app.runner import advance, always, end_processes
 from runplan.core import backoff, events as e
 from runplan.core.decide import decide
-from runplan.core.errors import Crashed, Fenced, RunplanError
+from runplan.core.errors import Crashed, Fenced, RefusedEarly, RunplanError
 from runplan.core.quickclass import dataclass
+from runplan.core.run import running as dispatched, strands
 from runplan.core.times import iso, parse_iso
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from datetime import datetime
 
-    from runplan.app.holding import Errand, Rooms, Voice
+    from runplan.app.holding import Errand, Voice
+    from runplan.app.world import World
     from runplan.core.decide import Decision
     from runplan.core.run import RunState
+
+
+class OpenRooms(Rooms, Protocol):
+    """A repository that stays open from run to run."""
+
+    def renewed(self, world: World, started: e.RunStarted) -> World:
+        """The world with the settings of now, but for what the run was asked with."""
+        ...
 
 
 class Turns(Protocol):
@@ -50,18 +64,24 @@ class Accepted:
 
     run: str
     fresh: bool  #: False when it was at work already, and nothing was changed
+    later: Future[Accepted | Declined] | None = None  #: this run has to end first; what then becomes of what was asked
 
 
 class Desk:
     """The runs in our hands, in one thread."""
 
-    def __init__(self, rooms: Rooms, voice: Voice, *, turns: Turns, listener: Listener) -> None:
+    def __init__(
+        self, rooms: OpenRooms, voice: Voice, *, turns: Turns, listener: Listener, begins: Callable[[], bool] = always
+    ) -> None:
+        """As soon as `begins` does not hold any more, nothing new is begun."""
         self._rooms = rooms
         self._voice = voice
         self._turns = turns
         self._listener = listener
+        self._begins = begins
         self._held: dict[str, Held] = {}
-        self._next: dict[str, Errand] = {}  #: what is to be begun when the run before it has ended
+        #: What is to be begun when the run before it has ended, and who is told what becomes of it.
+        self._next: dict[str, tuple[Errand, Future[Accepted | Declined]]] = {}
 
     # --- what people ask for ----------------------------------------------------------------------------
 
@@ -74,13 +94,23 @@ class Desk:
             if isinstance(answer, Declined):
                 return answer
             self._held[plan] = answer
-            if answer.ends:
-                self._next[plan] = errand
-            return Accepted(run=answer.world.run, fresh=True)
+            return self._after(errand, answer) if answer.ends else Accepted(run=answer.world.run, fresh=True)
         if not decide(held.journal.state).waiting and errand.answer is None:
             return Accepted(run=held.world.run, fresh=False)
+        if errand.answer is None and is_other_errand(held.journal.state, errand.started):
+            held.journal.append(e.StopRequested(by="a new start"))
+            return self._after(errand, held)
         held.journal.append(*([errand.answer] if errand.answer else [resumed(errand.started)]))
         return Accepted(run=held.world.run, fresh=True)
+
+    def _after(self, errand: Errand, held: Held) -> Accepted:
+        """Begin it when the run that is in its way has ended."""
+        plan = errand.started.plan
+        if plan in self._next:
+            self._next[plan][1].set_exception(RefusedEarly("another start came before this one could begin"))
+        later: Future[Accepted | Declined] = Future()
+        self._next[plan] = (errand, later)
+        return Accepted(run=held.world.run, fresh=True, later=later)
 
     def resume(self, started: e.RunStarted) -> Accepted | Declined | None:
         """Go on with the plan's unfinished run, which began so, as it stands; None when there is none."""
@@ -105,15 +135,35 @@ class Desk:
             held.journal.append(event)
         return True
 
-    def goes_on(self, plan: str) -> bool:
-        """Whether the plan's run is in our hands and will go on without a person."""
+    def goes_on(self, plan: str, run: str = "") -> bool:
+        """Whether the plan's run, or only that one, is in our hands and will go on without a person."""
         held = self._held.get(plan)
+        if held is not None and run not in ("", held.world.run):
+            return False
         decision = decide(held.journal.state) if held else None
         return decision is not None and bool(decision.actions or decision.waiting in ("slot", "checkout"))
 
     @property
     def plans(self) -> tuple[str, ...]:
         return tuple(self._held)
+
+    def end_agents(self) -> None:
+        """End every process of every run, all at the same time; the next runner starts the same ones again."""
+        found = [(held.world, one) for held in self._held.values() for one in dispatched(held.journal.state)]
+        if not found:
+            return
+        with ThreadPoolExecutor(len(found)) as pool:
+            list(pool.map(lambda one: one[0].dispatches.end(one[1], grace_s=GRACE_S), found))
+        for plan, held in self._held.items():
+            try:
+                end_processes(held.journal, held.world)
+            except RunplanError as error:  # it is over all the same, and the next runner sees that
+                self._listener.troubled(plan, error)
+
+    def close(self, trouble: RunplanError) -> None:
+        """Nothing more is begun here: whoever waits for that is told why."""
+        while self._next:
+            self._next.popitem()[1][1].set_exception(trouble)
 
     # --- the work -----------------------------------------------------------------------------------------
 
@@ -126,11 +176,10 @@ class Desk:
             held = self._held.get(plan)
             if held is None or decision is None:
                 continue
-            phase = held.journal.state.phase
             if decision.wake:
                 wakes.append(parse_iso(decision.wake))
-            elif phase is not None and phase.dispatch is not None:
-                running.append(phase.dispatch.id)
+            if not decision.waiting:
+                running += dispatched(held.journal.state)
         return running, min(wakes, default=None)
 
     def _step(self, plan: str) -> Decision | None:
@@ -154,21 +203,32 @@ class Desk:
         decision = decide(journal.state)
         if not self._may_work(plan, held, decision):
             return decide(journal.state)
+        held = self._renewed(plan, held)
         try:
-            decision = advance(journal, held.world)
+            decision = advance(journal, held.world, self._begins)
         except RunplanError:
             raise
         except Exception as error:
             raise told_by_name(error, journal, held.world) from error
-        if journal.state.ended is None and decision.waiting and not _runs(journal.state):
-            decision = self._waits(plan, held, decision)
+        if journal.state.ended is None:
+            self._look_again_at_checkouts(held)
+            decision = decide(journal.state)
+            if decision.waiting and not dispatched(journal.state):
+                self._waits(plan, held, decision)
         return decision
+
+    def _renewed(self, plan: str, held: Held) -> Held:
+        """Whatever is begun from here on is begun with the settings of now."""
+        assert held.journal.state.started is not None
+        world = self._rooms.renewed(held.world, held.journal.state.started)
+        self._held[plan] = held if world is held.world else replace(held, world=world)
+        return self._held[plan]
 
     def _may_work(self, plan: str, held: Held, decision: Decision) -> bool:
         """Whether it has its turn; one that waits for something else needs none."""
         journal = held.journal
         waits = decision.waiting and decision.waiting != "slot" and not decision.wake
-        if waits or journal.state.stop or _runs(journal.state):
+        if waits or journal.state.stop or dispatched(journal.state) or not self._begins():
             return True
         if decision.wake and parse_iso(decision.wake) > held.world.clock.now():
             return True
@@ -180,14 +240,17 @@ class Desk:
             journal.append(e.Admitted())
         return True
 
+    def _look_again_at_checkouts(self, held: Held) -> None:
+        """A checkout in use is looked at again by itself."""
+        for lane, state in strands(held.journal.state):
+            decision = decide(state)
+            if decision.waiting == "checkout" and not decision.wake:
+                until = held.world.clock.now() + timedelta(minutes=backoff.delay(state.waits + 1))
+                words = state.phase.held if state.phase else ""
+                held.journal.append(e.Paused(kind="checkout", until=iso(until), words=words), lane=lane)
+
     def _waits(self, plan: str, held: Held, decision: Decision) -> Decision:
-        """Others have their turn while it waits; a checkout in use is looked at again by itself."""
-        if decision.waiting == "checkout" and not decision.wake:
-            minutes = backoff.delay(held.journal.state.waits + 1)
-            until = held.world.clock.now() + timedelta(minutes=minutes)
-            words = held.journal.state.phase.held if held.journal.state.phase else ""
-            held.journal.append(e.Paused(kind="checkout", until=iso(until), words=words))
-            decision = decide(held.journal.state)
+        """Others have their turn while it waits."""
         if decision.waiting != "slot":
             self._turns.leave(plan)
         self._listener.waits(plan, held.world.run, held.journal.state, decision)
@@ -206,15 +269,21 @@ class Desk:
         self._let_go(plan)
         self._rooms.claims.release(plan, run=held.world.run)
         self._listener.ended(plan, held.world.run, held.journal.state)
-        errand = self._next.pop(plan, None)
-        if errand is None or isinstance(self.begin(errand), Declined):
-            return None
-        return self._step(plan)
+        return self._step(plan) if self._begin_next(plan) else None
+
+    def _begin_next(self, plan: str) -> bool:
+        """Begin what waited for the end of the run before it; False when there is nothing to do."""
+        if plan not in self._next or not self._begins():
+            return False
+        errand, later = self._next.pop(plan)
+        try:
+            answer = self.begin(errand)
+        except RunplanError as error:
+            later.set_exception(error)
+            return False
+        later.set_result(answer)
+        return isinstance(answer, Accepted)
 
     def _let_go(self, plan: str) -> None:
         self._held.pop(plan, None)
         self._turns.leave(plan)
-
-
-def _runs(state: RunState) -> bool:
-    return state.phase is not None and state.phase.dispatch is not None

@@ -2,40 +2,70 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from runplan.core.disk import refused_by_disk
-from runplan.core.errors import Crashed, RunplanError, Unreachable
+from runplan.core.errors import Crashed, Fenced, RunplanError, Unreachable
 from runplan.core.events import PhaseFailed, RunEnded
 from runplan.core.reasons import Reason
+from runplan.core.run import running, strands
 from runplan.core.times import parse_iso
 from runplan.core.told import step_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
     from runplan.app.journal import Journal
     from runplan.app.world import World
     from runplan.core.decide import Decision
-    from runplan.core.events import Approved, Event, Rejected
+    from runplan.core.events import Approved, Rejected
     from runplan.core.run import RunState
 
 
-GRACE_S = 3.0  #: what an agent gets to end itself when its person interrupts
+GRACE_S = 3.0  #: what an agent gets to end itself when its runner comes to an end it did not foresee
 
 
-def work(journal: Journal, world: World, *, person: Callable[[RunState], Approved | Rejected | None]) -> Decision:
+class Interruption(Protocol):
+    """A person's wish that the work here ends; who says it twice is heard as KeyboardInterrupt."""
+
+    @property
+    def asked(self) -> bool: ...
+
+    @property
+    def left_s(self) -> float:
+        """What is left of the time in which processes may end by themselves."""
+        ...
+
+    def clear(self) -> None:
+        """Let the next wait be a wait again."""
+        ...
+
+    def at_once(self) -> AbstractContextManager[None]:
+        """While nothing runs, the first time is KeyboardInterrupt, too."""
+        ...
+
+
+Person: TypeAlias = "Callable[[RunState], Approved | Rejected | None]"
+
+
+def work(journal: Journal, world: World, *, person: Person, interruption: Interruption) -> Decision:
     """Advance until the run has ended or waits for a person; `person` answers what can be answered here and now.
 
     Between two steps there is nothing but the wait for the process that runs: no turn, no poll. What git, disk or
     network refuse leaves the run where it is, to be gone on with; any other fault ends it by name.
     """
     try:
-        return _work(journal, world, person)
-    except RunplanError:
-        raise
+        return _work(journal, world, person, interruption)
+    except Fenced:
+        raise  # whatever runs is somebody else's
+    except RunplanError as error:
+        if not interruption.asked:
+            raise
+        _end_by_request(journal, world)
+        raise KeyboardInterrupt from error  # a terminal tells everybody, and git ends at once
     except KeyboardInterrupt:
-        end_agents(journal, world)
+        _end_by_request(journal, world)
         raise
     except Exception as error:  # the edge of a run: whatever it was, the journal has to tell
         raise told_by_name(error, journal, world) from error
@@ -53,41 +83,65 @@ def told_by_name(error: Exception, journal: Journal, world: World) -> RunplanErr
 def _crashed(journal: Journal, world: World, told: str) -> None:
     """End the run by name: the report tells of it, no agent goes on, and the plan is free again."""
     end_agents(journal, world)
-    phase = journal.state.phase
-    events: list[Event] = []
-    if phase is not None and phase.failure is None and phase.landed is None:
-        title, attempt = phase.read.title, phase.lease.attempt if phase.lease else 1
-        step, name = step_of(phase), phase.read.phase
-        events.append(
-            PhaseFailed(phase=name, reason=Reason.CRASHED, step=step, detail=told, title=title, attempt=attempt)
-        )
-    journal.append(*events, RunEnded(outcome="failed", reason=Reason.CRASHED, detail=told))
+    over = RunEnded(outcome="failed", reason=Reason.CRASHED, detail=told)
+    for lane, state in strands(journal.state):
+        phase = state.phase
+        if phase is not None and phase.failure is None and phase.landed is None:
+            title, attempt = phase.read.title, phase.lease.attempt if phase.lease else 1
+            step, name = step_of(phase), phase.read.phase
+            failed = PhaseFailed(
+                phase=name, reason=Reason.CRASHED, step=step, detail=told, title=title, attempt=attempt
+            )
+            journal.append(failed, *([over] if lane else []), lane=lane)
+    journal.append(over)
     world.claims.release(world.plan, run=world.run)
 
 
-def _work(journal: Journal, world: World, person: Callable[[RunState], Approved | Rejected | None]) -> Decision:
+def _work(journal: Journal, world: World, person: Person, interruption: Interruption) -> Decision:
     # A third of all imports; by now the spawner is starting, and they go side by side.
     from runplan.app.runner import advance
 
     while True:
-        decision = advance(journal, world)
+        decision = advance(journal, world, lambda: not interruption.asked)
         if journal.state.ended is not None:
             world.claims.release(world.plan, run=world.run)
             return decision
-        if decision.waiting == "approval" and (answer := person(journal.state)) is not None:
-            journal.append(answer)
-        elif decision.wake:
-            world.clock.sleep_until(parse_iso(decision.wake))
-        elif decision.waiting:
-            return decision
-        else:
-            running = journal.state.phase.dispatch if journal.state.phase else None
-            assert running is not None
-            world.dispatches.wait([running.id], timeout_s=None)
+        if interruption.asked and not (running(journal.state) and interruption.left_s):
+            raise KeyboardInterrupt
+        if not decision.waiting:
+            _wait(journal, world, decision, interruption)
+            continue
+        with interruption.at_once():
+            if decision.waiting == "approval" and (answer := person(journal.state)) is not None:
+                journal.append(answer)
+            elif decision.wake:
+                world.clock.sleep_until(parse_iso(decision.wake))
+            else:
+                return decision
+
+
+def _wait(journal: Journal, world: World, decision: Decision, interruption: Interruption) -> None:
+    """Until a process ends, something else is due, or the person has waited long enough."""
+    left = (parse_iso(decision.wake) - world.clock.now()).total_seconds() if decision.wake else None
+    if interruption.asked:
+        left = interruption.left_s if left is None else min(left, interruption.left_s)
+    world.dispatches.wait(running(journal.state), timeout_s=left)
+    interruption.clear()
+
+
+def _end_by_request(journal: Journal, world: World) -> None:
+    """The person does not wait any longer: end what runs; the next start begins the same again."""
+    from runplan.app.runner import end_processes
+
+    try:
+        end_processes(journal, world)
+    except Fenced:
+        return
+    except RunplanError:  # it cannot be recorded now; the next start sees by itself that they have ended
+        end_agents(journal, world)
 
 
 def end_agents(journal: Journal, world: World) -> None:
-    """The person interrupts: end what runs; the journal tells the rest, and the next start goes on from there."""
-    running = journal.state.phase.dispatch if journal.state.phase else None
-    if running is not None:
-        world.dispatches.end(running.id, grace_s=GRACE_S)
+    """End what runs, and leave it to the next start to see how."""
+    for dispatch in running(journal.state):
+        world.dispatches.end(dispatch, grace_s=GRACE_S)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Protocol
 
@@ -11,6 +12,7 @@ from runplan.app.station import Station
 from runplan.core import backoff, events as e
 from runplan.core.carried import told_missing
 from runplan.core.errors import RefusedEarly
+from runplan.core.run import awaiting
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,7 +52,7 @@ class Audience(Protocol):
 
     def happened(self, root: str, event: str, **fields: object) -> None: ...
 
-    def told(self, root: str, plan: str, run: str, event: e.Event) -> None: ...
+    def told(self, root: str, plan: str, run: str, fact: e.Fact) -> None: ...
 
     def ended(self, root: str, plan: str, run: str, state: RunState) -> None: ...
 
@@ -69,7 +71,9 @@ class Keeper:
         clock: ports.Clock,
         audience: Audience,
         turns: HostTurns,
+        rested: Callable[[], None],
     ) -> None:
+        """`rested` is called whenever nothing is being done here any more."""
         self.root = root
         self._timers = timers
         self._clock = clock
@@ -79,11 +83,28 @@ class Keeper:
         self._opened: Opened | None = None  #: while the desk is open, for its thread
         self._waiting: dict[str, tuple[str, ...]] = {}  #: by plan: the wait that was told
         voice = Voice(tell=lambda plan, run, event: audience.told(root, plan, run, event), warn=self._warn)
-        self._station = Station(open_up, voice, turns=self, listener=self, begun=self._begun, closed=self._closed)
+        self._draining = False
+        self._station = Station(
+            open_up, voice, turns=self, listener=self, begun=self._begun, closed=self._closed, rested=rested
+        )
 
     def look(self) -> None:
         """Something may be due here."""
         self._station.look()
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether nothing is being done here."""
+        return self._station.at_rest
+
+    def drain(self) -> None:
+        """Begin nothing new; what is past its process goes on, and what runs may end."""
+        self._draining = True
+        self._station.drain()
+
+    def end_agents(self) -> None:
+        """End every process; that is recorded, and the next daemon starts the same ones again."""
+        self._station.end_agents()
 
     def close(self) -> None:
         """Take no further step; agents live on under their shims."""
@@ -94,17 +115,19 @@ class Keeper:
     def begin(self, errand: Errand) -> Future[Accepted | Declined]:
         """Work what a person asks for; who starts a plan anew lets its schedule go on as well."""
 
-        def do(desk: Desk, opened: Opened) -> Accepted | Declined:
+        def do(desk: Desk, opened: Opened) -> Accepted | Declined | Future[Accepted | Declined]:
             answer = desk.begin(errand)
-            if errand.answer is None and not isinstance(answer, Declined):
+            if isinstance(answer, Declined):
+                return answer
+            if errand.answer is None:
                 self._unpause(errand.started.plan, opened)
-            return answer
+            return answer.later or answer
 
         return self._station.order(do)
 
-    def goes_on(self, plan: str) -> Future[bool]:
-        """Whether anything will be heard of the plan's run without a person."""
-        return self._station.order(lambda desk, _: desk.goes_on(plan))
+    def goes_on(self, plan: str, run: str) -> Future[bool]:
+        """Whether anything will be heard of that run without a person; "" for whichever the plan has."""
+        return self._station.order(lambda desk, _: desk.goes_on(plan, run))
 
     def schedule(self, row: ScheduleRow) -> Future[datetime]:
         """Make the plan's schedule; tells when it fires first."""
@@ -186,6 +209,20 @@ class Keeper:
 
     # --- schedules ----------------------------------------------------------------------------------------
 
+    def reload(self) -> None:
+        """The settings of the repository are others than before."""
+        self._station.order(lambda _desk, opened: self._arm_all(opened))
+
+    def _arm_all(self, opened: Opened) -> None:
+        """Every schedule, in the zone that is set now: what it is to work was settled when it was made, not that."""
+        zone, misfire = opened.timing()
+        for row in opened.schedules.all():
+            timed = replace(row, zone=zone, misfire=misfire)
+            if timed != row:
+                opened.schedules.put(timed)
+                self._audience.happened(self.root, "schedule-retimed", plan=row.plan, zone=zone, misfire=misfire)
+            self._arm(timed)
+
     def _arm(self, row: ScheduleRow) -> datetime:
         """Let the timer call when the schedule is due next; at once for what was missed."""
         found = scheduling.what_is_due(row, self._clock.now())
@@ -194,7 +231,9 @@ class Keeper:
         return found.next.at
 
     def _due(self, plan: str) -> None:
-        self._station.order(lambda desk, opened: self._fire(plan, desk, opened))
+        """While we drain it stays due: the next daemon answers it."""
+        if not self._draining:
+            self._station.order(lambda desk, opened: self._fire(plan, desk, opened))
 
     def _fire(self, plan: str, desk: Desk, opened: Opened) -> None:
         row = opened.schedules.get(plan)
@@ -225,7 +264,8 @@ class Keeper:
 
     def waits(self, plan: str, run: str, state: RunState, decision: Decision) -> None:
         """Tell it once: a desk comes past what waits whenever there is something else to do."""
-        tree = state.phase.asked if state.phase else ""
+        waits = awaiting(state)
+        tree = waits.asked if waits else ""
         told = (run, decision.waiting, decision.about, decision.wake, tree)
         if self._waiting.get(plan) != told:
             self._waiting[plan] = told
@@ -260,8 +300,7 @@ class Keeper:
                 self._audience.happened(self.root, "declined", plan=started.plan, owner=answer.owner)
             elif answer is not None:
                 self._halt(started, desk, opened)
-        for row in opened.schedules.all():
-            self._arm(row)
+        self._arm_all(opened)
 
     def _halt_without_keys(self, row: ScheduleRow, desk: Desk, opened: Opened) -> None:
         self._halt(scheduling.errand_of(row).started, desk, opened)

@@ -2,43 +2,69 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from runplan.app.actions.table import DOINGS
+from runplan.core.actions import Action, InLane
 from runplan.core.decide import Decision, decide
+from runplan.core.draining import ends, without_beginnings
 from runplan.core.errors import RefusedEarly, SettingsError
 from runplan.core.events import WorkRefused
 from runplan.core.eventtext import name_of
 from runplan.core.reasons import Reason
 
 if TYPE_CHECKING:
-    from runplan.app.journal import Journal
+    from collections.abc import Callable
+
+    from runplan.app.journal import Journal, Strand
     from runplan.app.world import World
-    from runplan.core.actions import Action
 
 
 class StandsStill(Exception):
     """The machine asks for what it has just got; a fault of ours, never of the user's."""
 
 
-def advance(journal: Journal, world: World) -> Decision:
+def always() -> bool:
+    return True
+
+
+def advance(journal: Journal, world: World, begins: Callable[[], bool] = always) -> Decision:
     """Take every step that is due; return when the run has ended or waits for something outside.
 
-    Calling it late or twice is harmless: everything it knows it reads from the journal and from the world.
+    Calling it late or twice is harmless: everything it knows it reads from the journal and from the world. As soon as
+    `begins` does not hold any more, nothing new is begun.
     """
     last: Decision | None = None
-    while (decision := decide(journal.state)).actions:
+    while (decision := _due(journal, begins)).actions:
         if decision == last:
             # Facts were recorded and changed nothing: going on would do the same for ever.
             raise StandsStill(f"{decision.why}: {decision.actions} was done and is due again")
         last = decision
-        taken = [take(action, journal, world) for action in decision.actions]
+        taken = [_take(action, journal, world) for action in decision.actions]
         if not any(taken):  # only processes that are still running
             break
     return decision
 
 
-def take(action: Action, journal: Journal, world: World) -> bool:
+def end_processes(journal: Journal, world: World) -> None:
+    """End every process of the run: that is recorded, charges nobody, and the same is due again afterwards."""
+    for action in ends(journal.state):
+        _take(action, journal, world)
+
+
+def _take(action: Action, journal: Journal, world: World) -> bool:
+    if isinstance(action, InLane):
+        return take(action.action, journal.strand(action.lane), replace(world, lane=action.lane))
+    return take(action, journal, world)
+
+
+def _due(journal: Journal, begins: Callable[[], bool]) -> Decision:
+    decision = decide(journal.state)
+    return decision if begins() else without_beginnings(decision)
+
+
+def take(action: Action, journal: Journal | Strand, world: World) -> bool:
     """One action: has it happened already? If not, do it. Every fact is on disk before the next is sought."""
     name = type(action).__name__
     doing = DOINGS[type(action)]

@@ -6,6 +6,7 @@ timer, an order or a free turn opens the desk again.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections import deque
@@ -16,25 +17,26 @@ from runplan.app.desk import Desk
 from runplan.core.errors import RunplanError, Unreachable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
     from datetime import datetime
 
     from runplan import ports
-    from runplan.app.desk import Listener, Turns
-    from runplan.app.holding import Rooms, Voice
+    from runplan.app.desk import Listener, OpenRooms, Turns
+    from runplan.app.holding import Voice
     from runplan.app.scheduling import Schedules
     from runplan.core.events import RunStarted
 
 LOOK_S = 60.0  #: a machine that was asleep has missed its timers
 STOPPING = "the daemon is stopping; ask again"
+UNBEGUN = "the run before it has not ended, so it was not begun; see: runplan status, and ask again"
 
 
 class Opened(Protocol):
     """A repository that is open for work in the thread that opened it."""
 
     @property
-    def rooms(self) -> Rooms: ...
+    def rooms(self) -> OpenRooms: ...
 
     @property
     def dispatches(self) -> ports.Dispatches: ...
@@ -51,6 +53,10 @@ class Opened(Protocol):
 
     def complete(self, plan: str) -> bool:
         """Whether nothing is left to do in the plan, as its target has it."""
+        ...
+
+    def timing(self) -> tuple[str, str]:
+        """The zone schedules are in, and what becomes of slots that nobody was there for, as it is set now."""
         ...
 
     def missing(self, started: RunStarted) -> tuple[str, ...]:
@@ -70,18 +76,24 @@ class Station:
         listener: Listener,
         begun: Callable[[Desk, Opened], None],
         closed: Callable[[datetime | None, RunplanError | None], None],
+        rested: Callable[[], None],
     ) -> None:
-        """`open_up` is given a descriptor whose bytes interrupt a wait; `begun` is called in every new desk."""
+        """`open_up` is given a descriptor whose bytes interrupt a wait; `begun` is called in every new desk.
+
+        `rested` is called when the desk has been closed and nobody has asked for it again.
+        """
         self._open_up = open_up
         self._voice = voice
         self._turns = turns
         self._listener = listener
         self._begun = begun
         self._closed = closed
+        self._rested = rested
         self._lock = threading.Lock()
         self._orders: deque[tuple[Callable[[Desk, Opened], Any], Future[Any]]] = deque()
         self._thread: threading.Thread | None = None
         self._stopping = False
+        self._draining = False
         self._wake_r, self._wake_w = os.pipe()
         os.set_blocking(self._wake_r, False)
         os.set_blocking(self._wake_w, False)
@@ -101,8 +113,25 @@ class Station:
         return future
 
     def look(self) -> None:
-        """Something may be due."""
-        self.order(lambda _desk, _opened: None)
+        """Something may be due; it is not begun any more while we drain."""
+        if not (self._draining and self.at_rest):
+            self.order(lambda _desk, _opened: None)
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether nothing is being done here."""
+        return self._thread is None
+
+    def drain(self) -> None:
+        """Begin nothing new; the desk is closed when the last process has ended."""
+        self._draining = True
+        with self._lock:
+            self._poke()
+
+    def end_agents(self) -> None:
+        """End every process, if there is any."""
+        if not self.at_rest:
+            self.order(lambda desk, _opened: desk.end_agents())
 
     def stop(self) -> None:
         """Take no further step; what runs lives on under its shims."""
@@ -129,8 +158,7 @@ class Station:
             wake: datetime | None = None
             trouble: RunplanError | None = None
             try:
-                with self._open_up(self._wake_r) as opened:
-                    desk = Desk(opened.rooms, self._voice, turns=self._turns, listener=self._listener)
+                with self._open_up(self._wake_r) as opened, self._desk(opened) as desk:
                     self._begun(desk, opened)
                     wake = self._turn_by_turn(desk, opened)
             except RunplanError as error:
@@ -145,6 +173,21 @@ class Station:
                     self._thread = None
                     break
         self._give_up(Unreachable(STOPPING))
+        self._rested()
+
+    @contextlib.contextmanager
+    def _desk(self, opened: Opened) -> Iterator[Desk]:
+        desk = Desk(
+            opened.rooms,
+            self._voice,
+            turns=self._turns,
+            listener=self._listener,
+            begins=lambda: not (self._draining or self._stopping),
+        )
+        try:
+            yield desk
+        finally:
+            desk.close(Unreachable(UNBEGUN))
 
     def _turn_by_turn(self, desk: Desk, opened: Opened) -> datetime | None:
         while True:
@@ -163,7 +206,7 @@ class Station:
                     return
                 do, future = self._orders.popleft()
             try:
-                future.set_result(do(desk, opened))
+                settle(future, do(desk, opened))
             except Exception as error:  # noqa: BLE001 - whoever gave the order is told
                 future.set_exception(error)
 
@@ -184,3 +227,19 @@ class Station:
                 pass
         except BlockingIOError:
             return
+
+
+def settle(future: Future[Any], answer: Any) -> None:
+    """Tell the answer, or as soon as there is one."""
+    if not isinstance(answer, Future):
+        future.set_result(answer)
+        return
+
+    def told(later: Future[Any]) -> None:
+        error = later.exception()
+        if error is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(later.result())
+
+    answer.add_done_callback(told)

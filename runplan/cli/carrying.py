@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import signal
 from typing import TYPE_CHECKING
 
 from runplan.app import admission
@@ -98,17 +97,20 @@ def started(at: Here, path: str, plan: Plan, options: Resolved) -> RunStarted:
 def carry_here(at: Here, errand: Errand) -> Exit:
     """Work the errand in this process."""
     from runplan.adapters.calling import require_agents
+    from runplan.wiring.interrupting import Interruption
     from runplan.wiring.session import session
 
     if errand.started.mode != "undo":
         require_agents(
             at.settings.agents, root=at.repository.root, caller=at.env, in_dollars=at.settings.limits.in_dollars
         )
-    # A polite end from outside is an interruption like Ctrl-C: agents are ended, the journal stays true.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with session(at) as rooms, _told_how_to_go_on(errand.started.plan):
+    with (
+        Interruption(at.settings.daemon.grace_s) as interruption,
+        session(at, wakeup=interruption.wakeup) as rooms,
+        _told_how_to_go_on(errand.started.plan),
+    ):
         voice = Voice(tell=lambda _plan, _run, event: progress.tell(event), warn=progress.warn)
-        answer = carry(errand, rooms, voice, ask=lambda state: ask_here(at, state))
+        answer = carry(errand, rooms, voice, ask=lambda state: ask_here(at, state), interruption=interruption)
     plan = errand.started.plan
     match answer:
         case Declined():
@@ -133,7 +135,7 @@ def _told_how_to_go_on(plan: str) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         raise Interrupted(
-            f"interrupted; the agents were ended, go on with: {command('runplan', 'retry', plan)}"
+            f"interrupted; nothing runs any more, go on with: {command('runplan', 'retry', plan)}"
         ) from None
     except (Fenced, JournalDamaged):
         raise  # with this journal nobody goes on
@@ -148,10 +150,10 @@ def _declined(plan: str, answer: Declined) -> str:
     return f"{plan} is left to its owner {answer.owner!r}: {answer.why}"
 
 
-def outcome(at: Here, plan: str) -> Exit:
-    """The last lines of the plan's newest run, from its journal, and their exit code."""
+def outcome(at: Here, plan: str, run: str) -> Exit:
+    """The last lines of that run of the plan, from its journal, and their exit code."""
     store = at.store()
-    row = store.newest(plan) if store is not None else None
+    row = next((one for one in store.runs(plan) if one.id == run), None) if store is not None else None
     if store is None or row is None:
         raise NotFound(f"no run of {plan} is recorded here")
     state = state_of(store, row)

@@ -47,9 +47,10 @@ def hand(at: Here, errand: Errand, timing: handing.Timing | None = None, *, wait
     told_begun(plan, answer)
     if not wait or "declined" in answer:
         return Exit.DONE
-    for event in handing.follow(at, plan):
+    run = str(answer["run"])
+    for event in handing.follow(at, plan, run):
         progress.tell(event)
-    return carrying.outcome(at, plan)
+    return carrying.outcome(at, plan, run)
 
 
 def told_begun(plan: str, answer: Mapping[str, Any]) -> None:

@@ -11,7 +11,7 @@ from runplan.core.times import zone as named_zone
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from datetime import tzinfo
 
     from runplan.adapters.store.sqlite import Store
@@ -64,14 +64,45 @@ def _told(args: argparse.Namespace) -> str:
         zone = named_zone(at.settings.run.timezone)
         look = Looking(at, now=now, zone=zone)
         views: Any = look.all() if args.plan is None else look.view(plan_path(at, args.plan))
+        daemon = _daemon(at.env)
     if args.json:
+        for view in views if args.plan is None else [views]:
+            view["daemon"] = daemon
         return json.dumps(views, ensure_ascii=False, indent=None if args.watch else 2)
     from runplan.cli.statustext import block, overview
 
+    told = [_draining(daemon)] if daemon else []
     if args.plan is not None:
-        return block(views, now=now, zone=zone)
+        return "\n\n".join([block(views, now=now, zone=zone), *told])
     blocks = [block(view, now=now, zone=zone) for view in views]
-    return "\n\n".join([*blocks, *overview(views, now=now)]) or "No plans yet; write one under plans/ and commit it."
+    nothing = [] if blocks else ["No plans yet; write one under plans/ and commit it."]
+    return "\n\n".join([*blocks, *overview(views, now=now), *nothing, *told])
+
+
+def _daemon(env: Mapping[str, str]) -> dict[str, Any] | None:
+    """What is worth saying of the daemon: that it is about to let go; else None."""
+    from runplan.adapters.places import state_directory
+
+    record = state_directory(env) / "daemon.json"
+    try:
+        text = record.read_text(encoding="utf-8")
+    except OSError:
+        return None
+    if '"draining": ""' in text:  # most of the time, and to look closer is dear
+        return None
+    from runplan.adapters.singleton import holder
+
+    found = holder(record.parent)
+    if found is None or not found.draining:
+        return None
+    return {"pid": found.pid, "version": found.version, "state": "draining", "until": found.draining}
+
+
+def _draining(daemon: dict[str, Any]) -> str:
+    return (
+        f"The daemon (process {daemon['pid']}) is draining: it begins nothing new and has let go "
+        f"by {daemon['until']}; the next one goes on where it stood."
+    )
 
 
 class Looking:

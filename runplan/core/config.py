@@ -36,6 +36,7 @@ class RunSettings:
     clean: str
     timezone: str
     misfire: str = "run-once"
+    parallel: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,10 +116,11 @@ class LimitSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DaemonSettings:
-    """How much is done at once."""
+    """How much is done at once, and how it ends."""
 
     max_parallel: int
     max_parallel_repository: int
+    grace_s: float = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

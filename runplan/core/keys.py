@@ -108,6 +108,14 @@ KEYS: tuple[Key, ...] = (
         rule=values.not_negative,
         why="how often a fresh agent may mend a phase that failed its checks",
     ),
+    Key(
+        section="run",
+        name="parallel",
+        shape=Shape.COUNT,
+        default=1,
+        rule=values.at_least_one,
+        why="phases of one plan worked side by side by `finish auto`, where their `Touches:` do not overlap",
+    ),
     Key(section="run", name="setup", default="", why="command that prepares a fresh worktree, e.g. npm ci"),
     Key(
         section="run",
@@ -230,6 +238,13 @@ KEYS: tuple[Key, ...] = (
         default=3,
         rule=values.at_least_one,
         why="runs at work at once in one repository; from the user's file",
+    ),
+    Key(
+        section="daemon",
+        name="grace",
+        shape=Shape.DURATION,
+        default="30s",
+        why="what running agents get to end by themselves at the first SIGTERM or Ctrl-C; from the user's file",
     ),
     Key(section="paths", name="plans", default="plans", rule=values.inside, why="where plans lie"),
     Key(

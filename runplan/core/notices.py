@@ -84,6 +84,20 @@ def of_ending(state: RunState, *, repository: str, plan: str, run: str) -> Notic
     )
 
 
+def of_settings(words: str, *, repository: str) -> Notice:
+    """What is told of settings that cannot be used any more; `repository` is "" for those of the user."""
+    return Notice(
+        kind="waiting",
+        repository=repository,
+        plan="",
+        run="",
+        reason="settings",
+        title="runplan: settings that cannot be used",
+        text=f"{words}; what was set before holds until that is mended.",
+        command="runplan config",
+    )
+
+
 def of_waiting(state: RunState, decision: Decision, *, repository: str, plan: str, run: str) -> Notice | None:
     """What is told of a run that waits; None unless it is for a person."""
     verb = _ASKS.get(decision.waiting)

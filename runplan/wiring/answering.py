@@ -8,19 +8,20 @@ from typing import TYPE_CHECKING, Any, Protocol
 from runplan.app.desk import Accepted
 from runplan.app.holding import Errand
 from runplan.core.control import Refusal
-from runplan.core.errors import Exit, NotFound, RunplanError, UsageError
+from runplan.core.errors import Exit, NotFound, RunplanError, Unreachable, UsageError
 from runplan.core.events import Approved, Rejected, RunStarted
 from runplan.core.eventtext import from_json, name_of, to_json
+from runplan.core.quickclass import dataclass
 from runplan.core.rows import ScheduleRow
 from runplan.core.times import iso
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from concurrent.futures import Future
 
     from runplan.app.daemon import Daemon
     from runplan.core.control import Request
-    from runplan.core.events import Event
+    from runplan.core.events import Fact
     from runplan.core.run import RunState
     from runplan.ports import Clock
     from runplan.wiring.desks import Environments
@@ -39,46 +40,85 @@ class Caller(Protocol):
     def tell(self, event: Mapping[str, Any]) -> None: ...
 
 
+class Household(Protocol):
+    """What the daemon's main thread does besides: its end, its settings, what it remembers and measures."""
+
+    def post(self, task: Callable[[], None]) -> None:
+        """Let something be done in the main thread; may be called from any."""
+        ...
+
+    def remember(self, root: str) -> None:
+        """Know the repository across restarts."""
+        ...
+
+    def metrics(self) -> str: ...
+
+    def hand_over(self) -> None:
+        """Drain, and end."""
+        ...
+
+    def reload(self, *, anew: bool) -> None:
+        """Go by the settings as they are now; `anew`: also those whose files look the same."""
+        ...
+
+    @property
+    def refusal(self) -> str:
+        """Why nothing new is begun; "" while it is."""
+        ...
+
+    def about(self) -> Mapping[str, Any]:
+        """What `status` tells besides."""
+        ...
+
+
+#: What would begin something.
+BEGINNING = ("start", "approve", "reject", "retry", "now", "resume")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Follower:
+    """Who is told what happens in a run."""
+
+    caller: Caller
+    root: str
+    plan: str
+    run: str  #: "" for whichever the plan has
+
+    def means(self, root: str, plan: str, run: str) -> bool:
+        return (self.root, self.plan) == (root, plan) and self.run in ("", run)
+
+
 class Answering:
     """The verbs of the protocol."""
 
-    def __init__(
-        self,
-        daemon: Daemon,
-        *,
-        environments: Environments,
-        clock: Clock,
-        post: Callable[[Callable[[], None]], None],
-        known: Callable[[str], None],
-        metrics: Callable[[], str],
-        drain: Callable[[], None],
-    ) -> None:
-        """`post` lets something be done in the main thread; `known` remembers a repository across restarts."""
+    def __init__(self, daemon: Daemon, household: Household, *, environments: Environments, clock: Clock) -> None:
         self._daemon = daemon
+        self._household = household
+        self._post = household.post
         self._environments = environments
         self._clock = clock
-        self._post = post
-        self._known = known
-        self._metrics = metrics
-        self._drain = drain
-        self._followers: list[tuple[Caller, str, str]] = []
+        self._followers: list[Follower] = []
 
     def take(self, request: Request, caller: Caller) -> Mapping[str, Any] | None:
         """The answer; None when it comes later."""
+        self._household.reload(anew=request.verb == "reload")
+        if request.verb in BEGINNING and (why := self._household.refusal):
+            raise Unreachable(why)
         match request.verb:
             case "metrics":
-                return {"text": self._metrics()}
+                return {"text": self._household.metrics()}
             case "status":
                 turns = self._daemon.turns.now
-                return {"repositories": list(self._daemon.roots), "working": turns.working, "queued": turns.waiting}
+                lines = {"working": turns.working, "queued": turns.waiting}
+                return {"repositories": list(self._daemon.roots), **lines, **self._household.about()}
             case "follow":
-                self._follow(caller, _text(request, "root"), _text(request, "plan"))
+                run = str(request.fields.get("run") or "")
+                self._follow(Follower(caller=caller, root=_text(request, "root"), plan=_text(request, "plan"), run=run))
                 return None
             case "drain":
-                self._post(self._drain)
+                self._post(self._household.hand_over)
                 return {}
-            case "reload":  # settings are read anew whenever a repository is opened
-                self._daemon.take_over(self._daemon.roots)
+            case "reload":
                 return {}
             case _:
                 self._order(request, caller)
@@ -110,7 +150,7 @@ class Answering:
         if not isinstance(started, RunStarted):
             raise UsageError("start: there is nothing to start in what was sent")
         self._keep_environment(root, request)
-        self._known(root)
+        self._household.remember(root)
         started = replace(started, daemon=True, needs=tuple(sorted(request.fields.get("needs") or ())))
         keeper = self._daemon.keeper(root)
         every = request.fields.get("every")
@@ -162,38 +202,39 @@ class Answering:
 
     # --- followers ------------------------------------------------------------------------------------------
 
-    def _follow(self, caller: Caller, root: str, plan: str) -> None:
+    def _follow(self, follower: Follower) -> None:
         """Until the run is over; it may be so already, as it did not wait for anybody to follow it."""
-        self._followers.append((caller, root, plan))
+        self._followers.append(follower)
 
         def known(goes_on: Future[bool]) -> None:
             if goes_on.exception() is not None or not goes_on.result():
-                self._post(lambda: self._dismiss(root, plan, {"outcome": "waiting"}))
+                self._post(lambda: self._dismiss([follower], {"outcome": "waiting"}))
 
-        self._daemon.keeper(root).goes_on(plan).add_done_callback(known)
+        self._daemon.keeper(follower.root).goes_on(follower.plan, follower.run).add_done_callback(known)
 
-    def told(self, root: str, plan: str, event: Event) -> None:
+    def told(self, root: str, plan: str, run: str, fact: Fact) -> None:
         """Something happened in a run; called in any thread."""
-        fields = {"plan": plan, "type": name_of(event), "body": to_json(event)}
-        self._post(lambda: self._tell(root, plan, fields))
+        fields = {"plan": plan, "type": name_of(fact), "body": to_json(fact)}
+        self._post(lambda: self._tell(root, plan, run, fields))
 
     def over(self, root: str, plan: str, run: str, state: RunState | None) -> None:
         """A run has ended, or waits for a person: whoever followed it need not wait any longer."""
         outcome = state.ended.outcome if state is not None and state.ended is not None else "waiting"
-        self._post(lambda: self._dismiss(root, plan, {"run": run, "outcome": outcome}))
+        fields = {"run": run, "outcome": outcome}
+        self._post(lambda: self._dismiss([one for one in self._followers if one.means(root, plan, run)], fields))
 
-    def _tell(self, root: str, plan: str, fields: Mapping[str, Any]) -> None:
-        self._followers = [one for one in self._followers if not one[0].gone]
-        for caller, of, wanted in self._followers:
-            if (of, wanted) == (root, plan):
-                caller.tell(fields)
+    def _tell(self, root: str, plan: str, run: str, fields: Mapping[str, Any]) -> None:
+        self._followers = [one for one in self._followers if not one.caller.gone]
+        for one in self._followers:
+            if one.means(root, plan, run):
+                one.caller.tell(fields)
 
-    def _dismiss(self, root: str, plan: str, fields: Mapping[str, Any]) -> None:
-        for caller, of, wanted in list(self._followers):
-            if (of, wanted) == (root, plan):
-                self._followers.remove((caller, of, wanted))
-                if not caller.gone:
-                    caller.answer(fields)
+    def _dismiss(self, followers: Sequence[Follower], fields: Mapping[str, Any]) -> None:
+        for one in followers:
+            if one in self._followers:
+                self._followers.remove(one)
+                if not one.caller.gone:
+                    one.caller.answer(fields)
 
 
 def _text(request: Request, name: str) -> str:

@@ -22,7 +22,7 @@ class DaemonAudience:
 
     def __init__(self, log: Log, notifier: Notifier) -> None:
         self._log = log
-        self._notifier = notifier
+        self.notifier = notifier
         self._phases: dict[str, dict[str, str]] = {}  #: by run and lane
         self.followers: Answering | None = None
 
@@ -39,20 +39,20 @@ class DaemonAudience:
         facts = {"repository": root, "plan": plan, "run": run, "phase": phases.get(lane, ""), "dispatch": dispatch}
         self._log.info(name_of(event), **facts)
         if self.followers is not None:
-            self.followers.told(root, plan, fact)
+            self.followers.told(root, plan, run, fact)
 
     def ended(self, root: str, plan: str, run: str, state: RunState) -> None:
         outcome = state.ended.outcome if state.ended else ""
         self._phases.pop(run, None)
         self._log.info("ended", repository=root, plan=plan, run=run, outcome=outcome)
         if (notice := of_ending(state, repository=root, plan=plan, run=run)) is not None:
-            self._notifier.send(notice)
+            self.notifier.send(notice)
         if self.followers is not None:
             self.followers.over(root, plan, run, state)
 
     def waits(self, root: str, plan: str, run: str, state: RunState, decision: Decision) -> None:
         self._log.info("waits", repository=root, plan=plan, run=run, why=decision.why)
         if (notice := of_waiting(state, decision, repository=root, plan=plan, run=run)) is not None:
-            self._notifier.send(notice)
+            self.notifier.send(notice)
         if not decision.wake and decision.waiting != "slot" and self.followers is not None:
             self.followers.over(root, plan, run, None)

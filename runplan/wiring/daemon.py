@@ -1,4 +1,7 @@
-"""The daemon's one main thread: listens to callers, to signals and to the clock; the work is done at desks."""
+"""The daemon's one main thread: listens to callers, to signals and to the clock; the work is done at desks.
+
+It is also what callers ask beside the work: to end, to go by other settings, what is measured.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import selectors
 import signal
 import time
 from collections import deque
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,23 +26,27 @@ from runplan.adapters.measuring import metrics_text, this_process
 from runplan.adapters.notify import Notifier
 from runplan.adapters.places import socket_path, state_directory
 from runplan.adapters.repositories import Repositories
-from runplan.adapters.settings import load_user
 from runplan.app.daemon import Daemon
 from runplan.core.errors import RefusedEarly
+from runplan.core.notices import of_settings
 from runplan.core.times import iso
 from runplan.core.turns import Turns
 from runplan.wiring.answering import Answering
 from runplan.wiring.audience import DaemonAudience
-from runplan.wiring.desks import Configurations, Environments, open_desk
+from runplan.wiring.configurations import Configurations
+from runplan.wiring.desks import Environments, open_desk
+from runplan.wiring.draining import Drain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from typing import Any
 
     from runplan.adapters.singleton import Held
     from runplan.ports import Log
 
 LOOK_S = 60.0  #: the one timer: the watchdog, and a clock that jumped while the machine slept
 LOG = "daemon.log"
+CLOSING_S = 60.0  #: what the step that is being taken may need, when it is time to let go
 
 
 def serve(env: Mapping[str, str]) -> None:
@@ -60,49 +68,45 @@ class _Loop:
         self._log = log
         self._path = path
         self._tasks: deque[Callable[[], None]] = deque()
-        self._ending = False
+        self._lost = False  #: somebody took our state away
         self._began = time.monotonic()
         self._wake_r, self._wake_w = os.pipe()
         os.set_blocking(self._wake_r, False)
         os.set_blocking(self._wake_w, False)
 
+        self._known = Repositories(state_directory(env))
+        self._configurations = Configurations(env, self._settings_told)
+        self._audience = DaemonAudience(log, self._notifier())
+        self._timers = Timers()
+        settings = self._configurations.user.daemon
+        environments = Environments(env)
+        self._daemon = Daemon(
+            functools.partial(open_desk, environments=environments, configurations=self._configurations),
+            timers=self._timers,
+            clock=SystemClock(),
+            audience=self._audience,
+            turns=Turns(host=settings.max_parallel, repository=settings.max_parallel_repository),
+            rested=lambda: self.post(lambda: None),  # a look at whether all is at rest now
+        )
+        self._drain = Drain(
+            self._daemon, grace_s=lambda: self._configurations.user.daemon.grace_s, told=self._drain_told
+        )
+        self._answering = Answering(self._daemon, self, environments=environments, clock=SystemClock())
+        self._audience.followers = self._answering
+
     def run(self) -> None:
-        settings = load_user(self._env)
-        clock = SystemClock()
-        timers = Timers()
-        environments = Environments(self._env)
-        configurations = Configurations(lambda root, words: self._log.warning("settings", repository=root, words=words))
-        audience = DaemonAudience(self._log, Notifier(settings.notify, self._log, env=self._env))
-        daemon = Daemon(
-            functools.partial(open_desk, environments=environments, configurations=configurations),
-            timers=timers,
-            clock=clock,
-            audience=audience,
-            turns=Turns(host=settings.daemon.max_parallel, repository=settings.daemon.max_parallel_repository),
-        )
-        known = Repositories(state_directory(self._env))
-        answering = Answering(
-            daemon,
-            environments=environments,
-            clock=clock,
-            post=self.post,
-            known=lambda root: self._remember(known, root),
-            metrics=lambda: self._metrics(daemon, known),
-            drain=self.end,
-        )
-        audience.followers = answering
-        with ControlServer(answering, path=self._path, held=self._held) as server, self._signals(daemon):
+        with ControlServer(self._answering, path=self._path, held=self._held) as server, self._signals():
             self._log.info("started", version=__version__, pid=os.getpid(), socket=str(self._path))
-            recalled = known.recall()
+            recalled = self._known.recall()
             for note in recalled.notes:
                 self._log.warning("repositories", words=note)
-            daemon.take_over(one.root for one in recalled.known)
+            self._daemon.take_over(one.root for one in recalled.known)
             sdnotify.notify(self._env, sdnotify.READY)
-            self._turn(server, timers)
+            self._turn(server)
             self._log.info("stopping")
-            sdnotify.notify(self._env, sdnotify.STOPPING)
-        timers.close()
-        daemon.close()
+            sdnotify.notify(self._env, sdnotify.STOPPING, sdnotify.extended(CLOSING_S))
+        self._timers.close()
+        self._daemon.close()
         self._log.info("stopped")
 
     def post(self, task: Callable[[], None]) -> None:
@@ -111,17 +115,14 @@ class _Loop:
         with contextlib.suppress(BlockingIOError):
             os.write(self._wake_w, b".")
 
-    def end(self) -> None:
-        """No further step; what runs lives on under its shims, and the next daemon takes it up."""
-        self._ending = True
-
-    def _turn(self, server: ControlServer, timers: Timers) -> None:
+    def _turn(self, server: ControlServer) -> None:
         with selectors.DefaultSelector() as selector:
             selector.register(server.fileno(), selectors.EVENT_READ)
             selector.register(self._wake_r, selectors.EVENT_READ)
             last, look_s = time.time(), self._look_s()
-            while not self._ending:
-                selector.select(look_s)
+            while not (self._lost or self._drain.over):
+                left_s = self._drain.left_s
+                selector.select(look_s if left_s is None else min(look_s, left_s))
                 self._clear()
                 server.ready()
                 while self._tasks:
@@ -129,12 +130,17 @@ class _Loop:
                 server.ready()
                 now = time.time()
                 if abs(now - last) >= look_s - 1:
-                    timers.look_again()
-                    if not (state_directory(self._env) / singleton.LOCK).exists():
-                        self._log.warning("ending", words="its state was taken away; another daemon may be there")
-                        self.end()
-                    sdnotify.notify(self._env, sdnotify.WATCHDOG)
+                    self._look()
                     last = now
+
+    def _look(self) -> None:
+        """What the one timer is for."""
+        self._timers.look_again()
+        self.reload(anew=False)
+        if not (state_directory(self._env) / singleton.LOCK).exists():
+            self._log.warning("ending", words="its state was taken away; another daemon may be there")
+            self._lost = True
+        sdnotify.notify(self._env, sdnotify.WATCHDOG)
 
     def _look_s(self) -> float:
         """How often it wakes without a reason: for a service manager that watches, more often than that asks."""
@@ -146,35 +152,16 @@ class _Loop:
             while os.read(self._wake_r, 4096):
                 pass
 
-    def _remember(self, known: Repositories, root: str) -> None:
-        from runplan.adapters.repository import open_repository
-
-        repository = open_repository(Path(root), env=self._env)
-        try:
-            known.add(common=repository.common_dir, root=repository.root, at=iso(SystemClock().now()))
-        finally:
-            repository.git.close()
-
-    def _metrics(self, daemon: Daemon, known: Repositories) -> str:
-        states = {one.root: Path(one.common) / "runplan" for one in known.recall().known}
-        turns = daemon.turns.now
-        process = this_process(
-            version=__version__,
-            uptime_s=time.monotonic() - self._began,
-            repositories=len(states),
-            working=len(turns.working),
-            queued=len(turns.waiting),
-        )
-        return metrics_text(states, now=SystemClock().now(), process=process)
+    # --- how it ends --------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def _signals(self, daemon: Daemon) -> Iterator[None]:
+    def _signals(self) -> Iterator[None]:
         def on_end(number: int, _: object) -> None:
             self.post(lambda: self._log.info("signal", number=number))
-            self.post(self.end)
+            self.post(self._drain.ask)
 
         def on_reload(_number: int, _: object) -> None:
-            self.post(lambda: daemon.take_over(daemon.roots))
+            self.post(lambda: self.reload(anew=True))
 
         before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
         signal.signal(signal.SIGTERM, on_end)
@@ -185,3 +172,70 @@ class _Loop:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+    def _drain_told(self, step: str, within_s: float) -> None:
+        until = iso(SystemClock().now() + timedelta(seconds=within_s))
+        self._held.drains(until)
+        self._log.info(step, until=until)
+        status = f"STATUS={step.replace('-', ' ')}, until {until}"
+        sdnotify.notify(self._env, sdnotify.STOPPING, sdnotify.extended(within_s + CLOSING_S), status)
+
+    def hand_over(self) -> None:
+        self._drain.hand_over()
+
+    @property
+    def refusal(self) -> str:
+        return self._drain.refusal
+
+    # --- its settings -------------------------------------------------------------------------------------
+
+    def reload(self, *, anew: bool) -> None:
+        changed = self._configurations.look(anew=anew)
+        if changed.user:
+            settings = self._configurations.user.daemon
+            self._daemon.turns.resize(host=settings.max_parallel, repository=settings.max_parallel_repository)
+            self._audience.notifier = self._notifier()
+        if changed.user or changed.roots:
+            self._log.info("settings-changed", user=changed.user, repositories=list(changed.roots))
+        for root in changed.roots:
+            self._daemon.keeper(root).reload()
+        if anew:
+            self._daemon.take_over(self._daemon.roots)
+
+    def _notifier(self) -> Notifier:
+        return Notifier(self._configurations.user.notify, self._log, env=self._env)
+
+    def _settings_told(self, whose: str, words: str) -> None:
+        if not words:
+            self._log.info("settings-mended", repository=whose)
+            return
+        self._log.error(
+            "settings", repository=whose, words=f"{words}; going on with the settings that were good before"
+        )
+        self._audience.notifier.send(of_settings(words, repository=whose))
+
+    # --- what it knows ------------------------------------------------------------------------------------
+
+    def about(self) -> Mapping[str, Any]:
+        return {"draining": self._held.holder.draining or None, "settings": list(self._configurations.troubles)}
+
+    def remember(self, root: str) -> None:
+        from runplan.adapters.repository import open_repository
+
+        repository = open_repository(Path(root), env=self._env)
+        try:
+            self._known.add(common=repository.common_dir, root=repository.root, at=iso(SystemClock().now()))
+        finally:
+            repository.git.close()
+
+    def metrics(self) -> str:
+        states = {one.root: Path(one.common) / "runplan" for one in self._known.recall().known}
+        turns = self._daemon.turns.now
+        process = this_process(
+            version=__version__,
+            uptime_s=time.monotonic() - self._began,
+            repositories=len(states),
+            working=len(turns.working),
+            queued=len(turns.waiting),
+        )
+        return metrics_text(states, now=SystemClock().now(), process=process)

@@ -7,9 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runplan.adapters.settings import load
 from runplan.adapters.store.schedules import Schedules
-from runplan.core.errors import SettingsError
 from runplan.core.events import RunStarted
 from runplan.core.eventtext import from_json
 from runplan.core.plan import parse
@@ -23,6 +21,7 @@ if TYPE_CHECKING:
     from runplan import ports
     from runplan.app.world import World
     from runplan.core.config import Settings
+    from runplan.wiring.configurations import Configurations
     from runplan.wiring.session import Session
 
 
@@ -42,23 +41,6 @@ class Environments:
         return self._sent.get((root, plan), self.own)
 
 
-class Configurations:
-    """The settings of each repository; the last good ones while a file is broken."""
-
-    def __init__(self, warn: Callable[[str, str], None]) -> None:
-        self._warn = warn
-        self._good: dict[Path, Settings] = {}
-
-    def read(self, root: Path, env: Mapping[str, str]) -> Settings:
-        try:
-            self._good[root] = load(root, env=env, flags={}).settings
-        except SettingsError as error:
-            if root not in self._good:
-                raise
-            self._warn(str(root), f"{error}; going on with the settings that were good before")
-        return self._good[root]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeskRooms:
     """The rooms of one repository, in which every run sees the environment of whoever asked for it."""
@@ -66,6 +48,7 @@ class DeskRooms:
     session: Session
     root: str
     environments: Environments
+    settings: Callable[[], Settings]  #: of now
 
     @property
     def claims(self) -> ports.Claims:
@@ -83,8 +66,23 @@ class DeskRooms:
         return self.session.new_run_id()
 
     def world(self, *, run: str, started: RunStarted) -> World:
-        at = replace(self.session.here, env=self.environments.of(self.root, started.plan))
+        return self._world(run, started, self.settings())
+
+    def renewed(self, world: World, started: RunStarted) -> World:
+        """The same with the settings of now, but for what the run was asked with; itself when nothing has changed."""
+        settings = _as_asked(self.settings(), started)
+        seen = replace(self.session.here, settings=settings).for_run(started).settings
+        return world if seen == world.settings else self._world(world.run, started, settings)
+
+    def _world(self, run: str, started: RunStarted, settings: Settings) -> World:
+        at = replace(self.session.here, env=self.environments.of(self.root, started.plan), settings=settings)
         return replace(self.session, here=at).world(run=run, started=started)
+
+
+def _as_asked(settings: Settings, started: RunStarted) -> Settings:
+    """What a run is proven by was settled when it was asked for, whatever is set since."""
+    run = replace(settings.run, max_fix_cycles=started.max_fix_cycles, setup=started.setup, clean=started.clean)
+    return replace(settings, run=run, tests=replace(settings.tests, command=started.test_command))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +109,10 @@ class OpenedDesk:
         text = at.repository.git.blob(at.tip(), plan)
         return text is None or parse(text, path=plan).complete
 
+    def timing(self) -> tuple[str, str]:
+        run = self.rooms.settings().run
+        return run.timezone, run.misfire
+
     def missing(self, started: RunStarted) -> tuple[str, ...]:
         known = self.rooms.environments.of(self.rooms.root, started.plan)
         return tuple(name for name in started.needs if name not in known)
@@ -126,7 +128,12 @@ def open_desk(
         session(at, wakeup=wakeup) as opened,
     ):
         yield OpenedDesk(
-            rooms=DeskRooms(session=opened, root=root, environments=environments),
+            rooms=DeskRooms(
+                session=opened,
+                root=root,
+                environments=environments,
+                settings=lambda: configurations.read(at.repository.root, environments.own),
+            ),
             dispatches=opened.dispatches,
             clock=opened.clock,
             schedules=Schedules(opened.store),

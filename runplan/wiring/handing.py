@@ -12,14 +12,14 @@ from runplan.adapters.launching import reach
 from runplan.adapters.places import state_directory
 from runplan.adapters.settings import environment
 from runplan.core.events import Approved, Rejected
-from runplan.core.eventtext import from_json, to_json
+from runplan.core.eventtext import recorded_as, to_json
 from runplan.core.quickclass import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from runplan.app.holding import Errand
-    from runplan.core.events import Event
+    from runplan.core.events import Fact
     from runplan.wiring.here import Here
 
 
@@ -64,22 +64,24 @@ def ask(at: Here, verb: str, plan: str | None, *, by: str = "", starts: bool = T
         return client.call(verb, within_s=None, **fields)
 
 
-def follow(at: Here, plan: str) -> Iterator[Event]:
-    """The events of the plan's run, until it ends or waits for a person."""
+def follow(at: Here, plan: str, run: str) -> Iterator[Fact]:
+    """The events of that run of the plan, until it ends or waits for a person."""
     with reach(at.env) as client:
-        for told in client.stream("follow", root=str(at.repository.root), plan=plan):
-            event = from_json(str(told.get("type")), str(told.get("body")))
-            if event is not None:
-                yield event
+        for told in client.stream("follow", root=str(at.repository.root), plan=plan, run=run):
+            fact = recorded_as(str(told.get("type")), str(told.get("body")))
+            if fact is not None:
+                yield fact
 
 
 def end_politely(owner: str, *, force: bool) -> bool:
-    """Ask the process that owns a plan to end, as Ctrl-C would; False for one that is gone, and for the daemon."""
+    """Ask the process that owns a plan to end, as Ctrl-C does; False for one that is gone, and for the daemon."""
     daemon = singleton.holder(state_directory(environment()))
     process = processes.living(owner)
     if process is None or (daemon is not None and daemon.identity == owner):
         return False
-    processes.send(process, signal.SIGKILL if force else signal.SIGTERM)
+    # Of two the second ends the agents; the same one twice could be heard as one.
+    for number in (signal.SIGKILL,) if force else (signal.SIGTERM, signal.SIGINT):
+        processes.send(process, number)
     return True
 
 

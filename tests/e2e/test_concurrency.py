@@ -262,7 +262,7 @@ def test_an_interrupted_run_ends_its_agent_and_goes_on_when_started_again(tmp_pa
         f'[[phase."1".implement]]\nwrite = "{here}"\n[[phase."1".implement]]\nwait_for = "{go}"\n'
         '[[phase."1".implement]]\nwrite = "1.txt"\n'
     )
-    process = project.popen("start", "X", "finish", "auto", "--foreground")
+    process = project.popen("start", "X", "finish", "auto", "--foreground", RUNPLAN_DAEMON_GRACE="0s")
     until(here.exists)
     os.kill(process.pid, signal.SIGINT)
     ran = ended(process)

@@ -103,6 +103,7 @@ def test_five_runs_in_flight_survive_a_kill_and_land_once(
 def test_a_polite_end_lets_go_within_seconds_and_agents_live_on(
     project: Project, meanwhile: Meanwhile, tmp_path: Path
 ) -> None:
+    user_settings(project, '[daemon]\ngrace = "1s"\n')
     shell_agent(project, tmp_path, waits(tmp_path, "agent"))
     assert project.runplan("start", "X", "1", "auto").code == 0
     meanwhile.reached("agent")

@@ -164,8 +164,14 @@ def test_a_plan_edited_in_the_checkout_holds_the_landing_until_it_is_settled(
 # --- interruptions ------------------------------------------------------------------------------------
 
 
+def heard(running: subprocess.Popen[bytes]) -> None:
+    """It has been told once."""
+    assert running.stderr is not None
+    assert any(line == b"runplan: what runs gets 30s to end; once more ends it now\n" for line in running.stderr)
+
+
 @pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
-def test_an_interrupted_run_ends_its_agents_and_the_next_start_goes_on(
+def test_who_interrupts_a_run_twice_ends_its_agents_and_the_next_start_goes_on(
     project: Project, meanwhile: Meanwhile, by: signal.Signals
 ) -> None:
     set_up(project, agent=work(*meanwhile.pause("implement")))
@@ -179,9 +185,13 @@ def test_an_interrupted_run_ends_its_agents_and_the_next_start_goes_on(
     )
     meanwhile.reached("implement")
     os.killpg(running.pid, by)  # as a terminal does: everybody in the foreground hears it
+    heard(running)
+    os.killpg(running.pid, by)
     stopped = ended(running)
     assert stopped.code == 130, stopped.err
-    assert stopped.last == ("runplan: interrupted; the agents were ended, go on with: runplan retry plans/X.md")
+    assert stopped.last == ("runplan: interrupted; nothing runs any more, go on with: runplan retry plans/X.md")
+    endings = [body["ending"] for kind, body in project.events() if kind == "DispatchEnded"]
+    assert endings == ["ended"], "recorded as nobody's fault"
     assert agents_of(project) == []
     assert "interrupted at phase 1, implement" in project.runplan("status", "X").out
     meanwhile.let_on("implement")
@@ -191,6 +201,37 @@ def test_an_interrupted_run_ends_its_agents_and_the_next_start_goes_on(
     assert again.code == 0, again.err
     assert project.landed() == ["1"]
     assert project.leftovers() == []
+
+
+def test_who_interrupts_a_run_once_lets_what_runs_end_and_begins_nothing_new(
+    project: Project, meanwhile: Meanwhile
+) -> None:
+    set_up(project, agent=work(*meanwhile.pause("implement")))
+    running = project.popen("start", "X", "1", "auto", "--foreground")
+    meanwhile.reached("implement")
+    running.send_signal(signal.SIGINT)
+    heard(running)
+    meanwhile.let_on("implement")
+    stopped = ended(running)
+    assert stopped.code == 130, stopped.err
+    assert "WorkTaken" in [kind for kind, _ in project.events()], "what it did is taken"
+    assert project.dispatched() == ["implement"]
+    again = project.go_on(stopped)
+    assert again.code == 0, again.err
+    assert project.dispatched() == ["implement", "verify"]
+    assert project.landed() == ["1"]
+
+
+def test_an_interrupted_run_whose_last_agent_ends_in_time_ends_well(project: Project, meanwhile: Meanwhile) -> None:
+    set_up(project, agent=work() + verify(*meanwhile.pause("verify"), "pass_all = true"))
+    running = project.popen("start", "X", "1", "auto", "--foreground")
+    meanwhile.reached("verify")
+    running.send_signal(signal.SIGINT)
+    heard(running)
+    meanwhile.let_on("verify")
+    over = ended(running)
+    assert over.code == 0, over.err
+    assert project.landed() == ["1"]
 
 
 def agents_of(project: Project) -> list[str]:
@@ -209,7 +250,7 @@ def agents_of(project: Project) -> list[str]:
 def test_another_phase_can_be_asked_for_while_an_interrupted_one_waits(project: Project, meanwhile: Meanwhile) -> None:
     """The interrupted run is ended by name and its work kept; the new one lands what was asked for."""
     set_up(project, agent=work(*meanwhile.pause("implement")) + work(phase="2"))
-    running = project.popen("start", "X", "1", "auto", "--foreground")
+    running = project.popen("start", "X", "1", "auto", "--foreground", RUNPLAN_DAEMON_GRACE="0s")
     meanwhile.reached("implement")
     running.send_signal(signal.SIGINT)
     assert ended(running).code == 130

@@ -46,6 +46,7 @@ class Door:
             listener=nobody,
             begun=lambda _desk, _opened: None,
             closed=lambda wake, trouble: self.closings.append((wake, trouble)),
+            rested=lambda: None,
         )
 
     def _open(self, _wakeup: int) -> AbstractContextManager[Any]:

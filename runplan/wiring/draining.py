@@ -1,0 +1,89 @@
+"""How the daemon ends: at the first word nothing new is begun and agents may end, at the second they are ended."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Protocol
+
+from runplan.core.spans import in_words
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+#: What ending agents may take: each is asked, forced and swept up after, all at the same time.
+ENDING_S = 30.0
+
+
+class Drained(Protocol):
+    """What is to come to rest."""
+
+    @property
+    def at_rest(self) -> bool: ...
+
+    def drain(self) -> None: ...
+
+    def end_agents(self) -> None: ...
+
+
+class Drain:
+    """The way to the end; only the main thread calls it."""
+
+    def __init__(
+        self,
+        daemon: Drained,
+        *,
+        grace_s: Callable[[], float],
+        told: Callable[[str, float], None],
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`told` hears of each step, `draining` and `ending-agents`, and how many seconds it takes at most."""
+        self._daemon = daemon
+        self._grace_s = grace_s
+        self._told = told
+        self._now = now
+        self._words = 0  #: how often it was asked to end
+        self._until = 0.0
+
+    def ask(self) -> None:
+        """Somebody wants the daemon to end; whoever says it twice wants its agents to end, three times: at once."""
+        self._words += 1
+        if self._words == 1:
+            self._begin()
+        elif self._words == 2:
+            self._until = self._now() + ENDING_S
+            self._told("ending-agents", ENDING_S)
+            self._daemon.end_agents()
+
+    def hand_over(self) -> None:
+        """Another daemon is to take over: the same as the first word, however often it is said."""
+        if not self.begun:
+            self._words = 1
+            self._begin()
+
+    def _begin(self) -> None:
+        grace_s = self._grace_s()
+        self._until = self._now() + grace_s
+        self._daemon.drain()
+        self._told("draining", grace_s)
+
+    @property
+    def begun(self) -> bool:
+        return self._words > 0
+
+    @property
+    def left_s(self) -> float | None:
+        """The time that is left; None while nobody wants it to end."""
+        return max(0.0, self._until - self._now()) if self.begun else None
+
+    @property
+    def over(self) -> bool:
+        """Whether it is time to let go: of nothing, or of agents that live on under their shims."""
+        return self.begun and (self._words > 2 or self._daemon.at_rest or self._now() >= self._until)
+
+    @property
+    def refusal(self) -> str:
+        """What whoever asks for something new is told; "" while it is begun."""
+        left = self.left_s
+        if left is None:
+            return ""
+        return f"the daemon is draining and begins nothing new; ask again in {in_words(left + 1)}, when it has let go"

@@ -1,0 +1,217 @@
+"""The end of a daemon in two steps: agents may end, then they are ended; the next daemon goes on where it stood."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from runplan import __version__
+from runplan.adapters import launching
+from runplan.adapters.control.client import Client
+from runplan.adapters.places import state_directory
+from runplan.core.times import iso
+from tests.support.cli import a_project, processes_of, until
+from tests.support.daemons import (
+    change_schedule,
+    daemon_of,
+    firings,
+    in_foreground,
+    kill_daemon,
+    none_left,
+    shell_agent,
+    socket_of,
+    states,
+    until_runs_are,
+    user_settings,
+    waits,
+)
+from tests.support.scripts import Meanwhile, steps, verify, work
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.support.cli import Project
+
+LONG = '[daemon]\ngrace = "10m"\n'
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Iterator[Project]:
+    with none_left(tmp_path / "home"):
+        yield a_project(tmp_path, "1", "2")
+
+
+@pytest.fixture
+def meanwhile(tmp_path: Path) -> Meanwhile:
+    return Meanwhile(tmp_path)
+
+
+def log_of(project: Project) -> list[dict[str, str]]:
+    lines = (state_directory(project.env) / "daemon.log").read_text().splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def told_to_end(project: Project, number: int = signal.SIGTERM) -> int:
+    """The daemon, which drains now."""
+    daemon = daemon_of(project)
+    os.kill(daemon, number)
+    until(lambda: any(line["event"] == "draining" for line in log_of(project)))
+    return daemon
+
+
+def gone(project: Project, daemon: int) -> bool:
+    return daemon not in processes_of(project.home)
+
+
+def in_flight(project: Project, meanwhile: Meanwhile, *words: str) -> None:
+    """A run whose implementer does not end before it is let on."""
+    user_settings(project, LONG)
+    project.agent(steps(*meanwhile.pause("agent"), 'write = "1.txt"') + work(phase="2"))
+    assert project.runplan("start", "X", *(words or ("1", "auto"))).code == 0
+    meanwhile.reached("agent")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
+def test_the_first_word_begins_nothing_new_and_lets_agents_end(
+    project: Project, meanwhile: Meanwhile, number: int
+) -> None:
+    in_flight(project, meanwhile)
+    daemon = told_to_end(project, number)
+    assert states(project) == ["running"]
+    meanwhile.let_on("agent")
+    until(lambda: gone(project, daemon))
+    assert project.dispatched() == ["implement"], "the verifier would be something new"
+    kinds = [kind for kind, _ in project.events()]
+    assert "WorkTaken" in kinds, "what the agent did is recorded"
+    assert states(project) == ["running"]
+    until(lambda: processes_of(project.home) == [])
+    with in_foreground(project):
+        until_runs_are(project, "done")
+    assert project.dispatched() == ["implement", "verify"]
+    assert project.landed() == ["1"]
+
+
+def test_what_is_past_its_last_agent_is_landed_before_the_end(project: Project, meanwhile: Meanwhile) -> None:
+    user_settings(project, LONG)
+    project.agent(work() + verify(*meanwhile.pause("verifier"), "pass_all = true"))
+    assert project.runplan("start", "X", "finish", "auto").code == 0
+    meanwhile.reached("verifier")
+    daemon = told_to_end(project)
+    meanwhile.let_on("verifier")
+    until(lambda: gone(project, daemon))
+    assert project.landed() == ["1"]
+    assert project.dispatched() == ["implement", "verify"], "the second phase is the next daemon's"
+    assert states(project) == ["running"]
+
+
+def test_a_daemon_at_which_nothing_runs_ends_at_once(project: Project) -> None:
+    user_settings(project, LONG)
+    assert project.runplan("start", "X", "1", "--wait").code == 4, "it waits for a person"
+    daemon = daemon_of(project)
+    until(lambda: processes_of(project.home) == [daemon])
+    began = time.monotonic()
+    os.kill(daemon, signal.SIGTERM)
+    until(lambda: gone(project, daemon))
+    assert time.monotonic() - began < 10
+    assert states(project) == ["waiting"]
+
+
+def test_the_second_word_ends_agents_and_charges_nobody(project: Project, meanwhile: Meanwhile) -> None:
+    in_flight(project, meanwhile)
+    daemon = told_to_end(project)
+    os.kill(daemon, signal.SIGTERM)
+    until(lambda: processes_of(project.home) == [])
+    (ended,) = [body for kind, body in project.events() if kind == "DispatchEnded"]
+    assert (ended["ending"], ended["role"]) == ("ended", "implement")
+    assert states(project) == ["running"], "the run itself goes on with the next daemon"
+    meanwhile.let_on("agent")
+    with in_foreground(project):
+        until_runs_are(project, "done")
+    assert project.dispatched() == ["implement", "implement", "verify"]
+    attempts = [body["attempt"] for kind, body in project.events() if kind == "Leased"]
+    assert attempts == [1]
+    assert project.landed() == ["1"]
+
+
+def test_agents_that_do_not_listen_are_ended_at_the_same_time(project: Project, tmp_path: Path) -> None:
+    user_settings(project, LONG)
+    deaf = f"trap '' TERM INT; {waits(tmp_path, '$RUNPLAN_PLAN_NAME')}"
+    shell_agent(project, tmp_path, deaf.replace("$RUNPLAN_PLAN_NAME", "$(basename $RUNPLAN_PLAN)"))
+    plans = ("plans/X.md", "plans/Y.md", "plans/Z.md")
+    for plan in plans[1:]:
+        project.plan((project.path / "plans/X.md").read_text(), name=plan)
+    for plan in plans:
+        assert project.runplan("start", plan, "1", "auto").code == 0
+    for plan in plans:
+        until((tmp_path / f"{plan.removeprefix('plans/')}.here").exists)
+    daemon = told_to_end(project)
+    began = time.monotonic()
+    os.kill(daemon, signal.SIGTERM)
+    until(lambda: processes_of(project.home) == [])
+    assert time.monotonic() - began < 12, "each takes five seconds"
+    for plan in plans:
+        assert [body["ending"] for kind, body in project.events(plan) if kind == "DispatchEnded"] == ["ended"]
+
+
+# --- asked while it drains ------------------------------------------------------------------------------------
+
+
+def test_while_it_drains_status_says_so_and_a_start_is_told_when_to_ask_again(
+    project: Project, meanwhile: Meanwhile
+) -> None:
+    in_flight(project, meanwhile)
+    assert "draining" not in project.runplan("status").out
+    daemon = told_to_end(project)
+    assert f"The daemon (process {daemon}) is draining" in project.runplan("status").out
+    assert project.runplan("status", "X", "--json").json["daemon"]["state"] == "draining"
+    project.plan((project.path / "plans/X.md").read_text(), name="plans/Y.md")
+    for words in (("start", "Y", "1", "auto"), ("resume", "X"), ("retry", "X")):
+        ran = project.runplan(*words)
+        assert ran.code == 5, ran.err
+        assert "the daemon is draining and begins nothing new; ask again in " in ran.last
+    assert states(project, "plans/Y.md") == []
+    ran = project.runplan("stop", "X")
+    assert (ran.code, "the run of plans/X.md ends" in ran.err) == (0, True), "to end something is always possible"
+    until(lambda: gone(project, daemon))
+    assert states(project) == ["stopped"]
+
+
+def test_a_slot_that_comes_due_while_it_drains_is_the_next_daemons(project: Project, meanwhile: Meanwhile) -> None:
+    in_flight(project, meanwhile)
+    project.plan((project.path / "plans/X.md").read_text(), name="plans/Y.md")
+    assert project.runplan("start", "Y", "auto", "every", "4h").code == 0
+    kill_daemon(project)
+    due = datetime.now(UTC) + timedelta(seconds=3)
+    change_schedule(project, "plans/Y.md", anchor=iso(due - timedelta(hours=4)), made=iso(due - timedelta(hours=4)))
+    with in_foreground(project):
+        daemon = told_to_end(project)
+        until(lambda: datetime.now(UTC) > due + timedelta(seconds=1))
+        assert firings(project, "plans/Y.md") == []
+        meanwhile.let_on("agent")
+        until(lambda: gone(project, daemon))
+    assert states(project, "plans/Y.md") == []
+    with in_foreground(project):
+        until(lambda: [answer for answer, _ in firings(project, "plans/Y.md")] == ["fired"])
+
+
+def test_an_older_daemon_drains_before_it_hands_over(project: Project, meanwhile: Meanwhile) -> None:
+    in_flight(project, meanwhile)
+    daemon = daemon_of(project)
+    with Client(socket_of(project)) as client:
+        client.call("drain")
+        client.call("drain")
+        assert client.call("status")["draining"]
+    assert not gone(project, daemon), "said twice it is no second word"
+    meanwhile.let_on("agent")
+    until(lambda: gone(project, daemon))
+    later = launching.reach(project.env, version=__version__)
+    with later:
+        until_runs_are(project, "done")
+    assert project.dispatched() == ["implement", "verify"]
