@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.cli import a_plan, a_project, ended, until
+from tests.support.daemons import kill_daemon, none_left
 from tests.support.scripts import Meanwhile, fix, set_up, steps, verify, work
 
 if TYPE_CHECKING:
@@ -220,6 +221,21 @@ def test_one_that_is_adopted_and_fills_after_that_wakes_its_new_runner(project: 
     assert ended(run).code == 0
 
 
+def test_the_daemon_arms_it_too_and_once_whoever_kills_it(project: Project, meanwhile: Meanwhile) -> None:
+    project.agent(work(HALF, *meanwhile.pause("half")))
+    with none_left(project.home):
+        assert project.runplan("start", "X", "1", "auto").code == 0
+        until(lambda: armed(project))
+        kill_daemon(project)
+        assert project.runplan("start", "X", "1", "auto").code == 0
+        meanwhile.reached("half")
+        meanwhile.let_on("half")
+        until(lambda: project.landed() == ["1"])
+        until(lambda: of(project, "RunEnded"))
+        kill_daemon(project)
+    assert (len(of(project, "HandoverArmed")), project.dispatched()) == (1, ["implement", "verify"])
+
+
 def test_an_agent_that_is_sent_away_after_it_was_armed_leaves_its_note(project: Project, tmp_path: Path) -> None:
     """An overload ends it without a hand-over; the next one, in the same worktree, reads what was noted in time."""
     busy = 'tell = {trouble = "overloaded", words = "529 overloaded"}'
@@ -278,6 +294,21 @@ def test_two_plans_that_hand_over_get_their_own_notes_back(project: Project, tmp
         assert f"words of {other}" not in prompt
 
 
+def test_of_two_that_go_on_with_one_hand_over_one_does(project: Project, tmp_path: Path) -> None:
+    """S14: the other is told whose it is, and nothing is left of it."""
+    first = once(tmp_path, "full", 'write = "a.txt"', FULL, "sleep = 60")
+    project.agent(steps(*first, f'wait_for = "{tmp_path}/on"', 'write = "b.txt"'))
+    assert project.start("1", "auto", RUNPLAN_TEST_KILL="HandOver.HandedOver.after").code == -9
+    pair = [project.popen("retry", "X") for _ in range(2)]
+    until(lambda: any(one.poll() is not None for one in pair) and project.dispatched().count("implement") == 2)
+    (tmp_path / "on").touch()
+    told = [ended(one) for one in pair]
+    assert sorted("is being worked by another process" in ran.err for ran in told) == [False, True]
+    assert [ran.code for ran in told if "done: 1 phase landed" in ran.last] == [0]
+    assert project.dispatched() == ["implement", "implement", "verify"]
+    assert (project.landed(), project.leftovers()) == (["1"], [])
+
+
 def test_a_run_that_nobody_asked_to_go_on_is_listed_and_left_alone(project: Project) -> None:
     """S11: an interrupted run is information; only a person, or the daemon whose run it was, goes on with it."""
     project.plan(a_plan("2").replace("title: X", "title: Y"), "plans/Y.md")
@@ -295,7 +326,7 @@ def test_a_run_that_has_ended_is_never_gone_on_with(project: Project) -> None:
     assert project.start("finish", "auto").code == 0
     before = project.dispatched()
     again = project.runplan("retry", "X")
-    assert again.code != -9
+    assert (again.code, again.last) == (0, ""), again.err
     assert project.dispatched() == before
     assert project.landed() == ["1"]
 

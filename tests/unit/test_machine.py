@@ -251,7 +251,7 @@ def handed_over(*trees: str) -> RunState:
     return fold([*begun, *events])
 
 
-@pytest.mark.parametrize("trees", [("t0", "t0"), ("t1", "t1"), ("t1", "t2", "t2")])
+@pytest.mark.parametrize("trees", [pytest.param(("t0", "t0"), id="S17"), ("t1", "t1"), ("t1", "t2", "t2")])
 def test_two_hand_overs_with_the_same_tree_are_no_progress(trees: tuple[str, ...]) -> None:
     (action,) = decide(handed_over(*trees)).actions
     assert isinstance(action, a.Fail)
@@ -261,6 +261,49 @@ def test_two_hand_overs_with_the_same_tree_are_no_progress(trees: tuple[str, ...
 @pytest.mark.parametrize("trees", [("t0",), ("t0", "t1"), ("t1", "t2", "t1")])
 def test_a_fresh_agent_goes_on_while_the_tree_changes(trees: tuple[str, ...]) -> None:
     assert due(handed_over(*trees)) == ("implement", "")
+
+
+@pytest.mark.parametrize("used", [pytest.param(1, id="S20"), 2, 3])
+def test_hand_overs_that_were_used_stay_used_when_somebody_calls_the_run_on(used: int) -> None:
+    """However often it is resumed, no more than three agents follow the first."""
+    state = handed_over(*(f"t{number}" for number in range(used)))
+    full = e.DispatchEnded(id="d", role="implement", ending="context", code=None, kind="context")
+    begun = e.DispatchStarted(id="d", role="implement", agent="r", cycle=1)
+    for event in (e.RunResumed(mode="next", wanted="", auto=True, test_command=""), begun, full):
+        state = apply(state, event)
+    (action,) = decide(state).actions
+    assert isinstance(action, a.HandOver if used < 3 else a.Fail)
+
+
+def test_an_armed_hand_over_changes_what_is_told_and_nothing_that_is_done() -> None:
+    """S8: the agent is waited for as before; the note goes with the work, or with the hand-over."""
+    begun = e.DispatchStarted(id="d", role="implement", agent="r", cycle=1)
+    state = apply(handed_over("t1"), begun)
+    armed = apply(state, e.HandoverArmed(id="d", percent=52, note="n"))
+    assert decide(armed).actions == decide(state).actions
+    assert (
+        decide(armed).why == "the implement process is running; its context is 52 % full, and a hand-over is prepared"
+    )
+    told = apply(state, e.HandoverArmed(id="d", percent=66, note="n", estimated=True))
+    assert "is about 66 % full" in decide(told).why
+    for after in (
+        e.WorkTaken(head="h", tree="t1", commits=1),
+        e.HandedOver(number=2, head="h", tree="t", note="", why="full"),
+    ):
+        phase = apply(armed, after).phase
+        assert phase is not None
+        assert phase.armed is None
+    lost = apply(armed, e.DispatchEnded(id="d", role="implement", ending="lost", code=None)).phase
+    assert lost is not None
+    assert lost.armed is not None, "whoever is sent again reads it"
+
+
+@pytest.mark.parametrize("kind", [pytest.param("context", id="S9"), "max-turns"])
+def test_an_agent_without_room_that_says_it_is_done_has_no_successor(kind: str) -> None:
+    ended = e.DispatchEnded(id="d", role="implement", ending="context", code=None, kind=kind, said="done")
+    begun = e.DispatchStarted(id="d", role="implement", agent="r", cycle=1)
+    state = apply(apply(handed_over("t1", "t2", "t3"), begun), ended)
+    assert decide(state).actions == (a.TakeWork(),), "also where no hand-over is left"
 
 
 def test_setup_runs_before_the_baseline_and_again_before_each_gate() -> None:

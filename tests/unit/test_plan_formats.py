@@ -112,6 +112,14 @@ def test_statuses_may_stand_in_a_checklist() -> None:
     assert (second.depends, second.touches) == (("1",), ("src/options.py",))
 
 
+def test_a_box_with_a_sign_of_its_own_is_todo_and_remarked() -> None:
+    """S18: a capital is a tick like any other; what nobody knows is never called done."""
+    plan = parse(b"# Plan: X\n\n- [X] a\n- [-] b\n- [ ] c\n", path="plans/x.md")
+    assert [phase.status for phase in plan.phases] == ["done", "todo", "todo"]
+    (remark,) = plan.remarks
+    assert (remark.line, remark.text) == (4, "the status of phase b is no known word; it is taken for todo")
+
+
 def test_a_checklist_without_ids_is_numbered_and_leaves_criteria_out() -> None:
     plan = read("checklist-plain.md")
     assert statuses(plan) == {"1": "done", "2": "todo"}
