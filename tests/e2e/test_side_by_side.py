@@ -1,0 +1,229 @@
+"""Phases of one plan side by side: where their paths do not overlap, and each lands once."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.cli import a_project, until
+from tests.support.daemons import daemon_of, kill_daemon, none_left, run_of
+from tests.support.scripts import Meanwhile, assert_nothing_runs, set_up, steps, verify, work
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.support.cli import Project
+
+PARALLEL = "[run]\nparallel = 3\n"
+PLAN = """\
+# Plan: X
+
+## Progress Tracker
+
+| Phase | Status | Commit | Notes |
+|---|---|---|---|
+{rows}
+
+{phases}
+"""
+
+
+def a_plan(**phases: str) -> str:
+    """Phases by id, each with the lines of its body."""
+    rows = "\n".join(f"| {id_} — Step {id_} | ⬚ | | |" for id_ in phases)
+    bodies = "\n".join(
+        f"## Phase {id_} — Step {id_}\n\n{body}\n\n### Work Items\n\n- [ ] Write `{id_}.txt`.\n"
+        for id_, body in phases.items()
+    )
+    return PLAN.format(rows=rows, phases=bodies)
+
+
+def alone(id_: str, *more: str) -> str:
+    """A phase that touches its own file only."""
+    return "\n\n".join([f"Touches: {id_}.txt", *more])
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Iterator[Project]:
+    with none_left(tmp_path / "home"):
+        yield a_project(tmp_path, "1", "2")
+
+
+@pytest.fixture
+def meanwhile(tmp_path: Path) -> Meanwhile:
+    return Meanwhile(tmp_path)
+
+
+def has_landed(project: Project, id_: str) -> bool:
+    return id_ in project.landed()
+
+
+def at_once(project: Project, meanwhile: Meanwhile, *ids: str, **more: str) -> None:
+    """A plan of phases that touch different files, whose agents wait to be let on."""
+    agent = "".join(work(*meanwhile.pause(id_), phase=id_) for id_ in ids)
+    set_up(project, plan=a_plan(**{id_: alone(id_) for id_ in ids}), settings=PARALLEL, agent=agent, **more)
+
+
+def test_phases_that_touch_different_files_are_worked_at_once_and_land_one_after_the_other(
+    project: Project, meanwhile: Meanwhile
+) -> None:
+    at_once(project, meanwhile, "1", "2", "3")
+    before = project.repo.head("main")
+
+    assert project.runplan("start", "X", "finish", "auto").code == 0
+    for id_ in ("1", "2", "3"):
+        meanwhile.reached(id_)
+    seen = project.runplan("status", "X", "--json").json
+    assert seen["run"]["phase"] == "1, 2, 3"
+    assert [phase["status"] for phase in seen["phases"]] == ["in-progress"] * 3
+    for id_ in ("2", "3", "1"):
+        meanwhile.let_on(id_)
+        until(partial(has_landed, project, id_))
+    until(lambda: run_of(project)["state"] == "done")
+
+    assert project.landed() == ["2", "3", "1"]
+    assert len(project.repo.git("log", "--format=%H", f"{before}..main").splitlines()) == 6
+    assert "status: complete" in project.show("main:plans/X.md")
+    assert [project.show(f"main:{id_}.txt") for id_ in ("1", "2", "3")] == ["1", "2", "3"]
+    report = project.show("main:reports/plan-x.md")
+    assert all(f"## Phase — {id_} Step {id_}" in report for id_ in ("1", "2", "3"))
+    landings = project.repo.git("log", "--format=%(trailers:key=Runplan-Landing,valueonly)", f"{before}..main").split()
+    assert len(set(landings)) == 3
+    assert project.leftovers() == []
+    assert_nothing_runs(project)
+
+
+def test_what_waits_for_another_or_touches_the_same_begins_when_that_has_landed(
+    project: Project, meanwhile: Meanwhile
+) -> None:
+    plan = a_plan(
+        **{
+            "1": alone("1"),
+            "2": alone("2"),
+            "3": alone("3", "### Dependencies\n\nPhase 1."),
+            "4": "Touches: 2.txt, 4.txt",
+        }
+    )
+    agent = "".join(work(*meanwhile.pause(id_), phase=id_) for id_ in ("1", "2", "3", "4"))
+    set_up(project, plan=plan, settings=PARALLEL, agent=agent)
+
+    assert project.runplan("start", "X", "finish", "auto").code == 0
+    meanwhile.reached("1")
+    meanwhile.reached("2")
+    assert run_of(project)["phase"] == "1, 2"
+    meanwhile.let_on("1")
+    meanwhile.reached("3")  # beside phase 2, which goes on
+    assert run_of(project)["phase"] == "2, 3"
+    meanwhile.let_on("2")
+    meanwhile.reached("4")
+    meanwhile.let_on("3")
+    meanwhile.let_on("4")
+    until(lambda: run_of(project)["state"] == "done")
+
+    assert sorted(project.landed()) == ["1", "2", "3", "4"]
+    assert project.leftovers() == []
+
+
+def test_a_phase_that_does_not_say_what_it_touches_is_worked_alone(project: Project) -> None:
+    set_up(project, plan=a_plan(**{"1": "", "2": ""}), settings=PARALLEL, agent=work(phase="1") + work(phase="2"))
+
+    ran = project.start("finish", "auto")
+
+    assert ran.code == 0, ran.err
+    assert "side by side" not in ran.err
+    assert project.landed() == ["1", "2"]
+
+
+def test_in_the_foreground_they_go_side_by_side_too_and_every_line_tells_whose_it_is(project: Project) -> None:
+    set_up(
+        project,
+        plan=a_plan(**{"1": alone("1"), "2": alone("2")}),
+        settings=PARALLEL + '[tests]\ncommand = "test -e plans/X.md"\nallow_red_baseline = true\n',
+        agent=work(phase="1") + work(phase="2"),
+    )
+
+    ran = project.start("finish", "auto")
+
+    assert ran.code == 0, ran.err
+    assert "side by side: phase 1 as [1], phase 2 as [2]" in ran.err
+    assert "[1] phase 1  Step 1" in ran.err
+    assert "[2]   landed" in ran.err
+    assert sorted(project.landed()) == ["1", "2"]
+    told = project.runplan("explain", "X", "2").out
+    assert "phase 2" in told
+
+
+def test_one_that_fails_lets_the_others_land_and_the_run_ends_with_its_reason(
+    project: Project, meanwhile: Meanwhile
+) -> None:
+    agent = (
+        steps('say = "BLOCKER: no"', "exit = 1", phase="1") + work(*meanwhile.pause("2"), phase="2") + work(phase="3")
+    )
+    plan = a_plan(**{"1": alone("1"), "2": alone("2"), "3": alone("3", "### Dependencies\n\nPhase 2.")})
+    set_up(project, plan=plan, settings=PARALLEL, agent=agent)
+
+    assert project.runplan("start", "X", "finish", "auto").code == 0
+    meanwhile.reached("2")
+    until(lambda: any(kind == "PhaseFailed" for kind, _ in project.events()))
+    meanwhile.let_on("2")
+    until(lambda: run_of(project)["state"] == "failed")
+
+    assert project.landed() == ["2"]
+    assert run_of(project)["reason"] == "agent-failed"
+    assert "3" not in {body.get("phase") for kind, body in project.events() if kind == "PlanRead"}
+    report = project.runplan("report", "X").out
+    assert "## Phase — 2 Step 2" in report
+    assert "_1.1/out.log" in report  # of the lane's own dispatch
+
+
+def test_stop_ends_them_all(project: Project, meanwhile: Meanwhile) -> None:
+    at_once(project, meanwhile, "1", "2")
+    assert project.runplan("start", "X", "finish", "auto").code == 0
+    meanwhile.reached("1")
+    meanwhile.reached("2")
+
+    assert project.runplan("stop", "X").code == 0
+    until(lambda: run_of(project)["state"] == "stopped")
+
+    assert project.landed() == []
+    assert_nothing_runs(project)
+
+
+def test_a_killed_daemon_takes_all_of_them_up_again_and_each_lands_once(project: Project, meanwhile: Meanwhile) -> None:
+    at_once(project, meanwhile, "1", "2", "3")
+    assert project.runplan("start", "X", "finish", "auto").code == 0
+    for id_ in ("1", "2", "3"):
+        meanwhile.reached(id_)
+
+    kill_daemon(project)
+    meanwhile.let_on("2")
+    assert project.runplan("start", "X", "finish", "auto").code == 0
+    assert daemon_of(project)
+    until(lambda: project.landed() == ["2"])
+    kill_daemon(project)
+    meanwhile.let_on("1")
+    meanwhile.let_on("3")
+    assert project.runplan("resume", "X").code == 0
+    until(lambda: run_of(project)["state"] == "done")
+
+    assert sorted(project.landed()) == ["1", "2", "3"]
+    assert project.dispatched().count("implement") == 3
+    assert project.leftovers() == []
+
+
+def test_our_own_landings_are_no_sign_of_a_target_that_never_rests(project: Project) -> None:
+    ids = [str(n) for n in range(1, 9)]
+    count = "[run]\nparallel = 8\n[tests]\ncommand = 'sleep 0.1'\nallow_red_baseline = true\n"
+    agent = "".join(work(phase=id_) + verify(phase=id_) for id_ in ids)
+    set_up(project, plan=a_plan(**{id_: alone(id_) for id_ in ids}), settings=count, agent=agent)
+
+    ran = project.start("finish", "auto")
+
+    assert ran.code == 0, ran.err
+    assert sorted(project.landed()) == ids
+    moved = [body for kind, body in project.events() if kind == "LandingMoved"]
+    assert len(moved) > 5
+    assert all(body["ours"] for body in moved)

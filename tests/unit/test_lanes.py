@@ -1,0 +1,269 @@
+"""Phases side by side: which may be, and what the machine makes of several at once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from runplan.core import actions as a, events as e
+from runplan.core.decide import decide
+from runplan.core.eventtext import Recorded, from_json, name_of, recorded_as, to_json
+from runplan.core.lanes import beside, overlap
+from runplan.core.names import mark, run_of
+from runplan.core.plan import parse
+from runplan.core.run import RunState, apply, awaiting, failure, fold, open_lanes, running
+from tests.support.machine import Chance, started
+from tests.support.plantext import a_plan
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+MANY = 600
+
+
+@pytest.mark.parametrize(
+    ("some", "others", "expected"),
+    [
+        (("src/a/**",), ("src/b/**",), False),
+        (("src/a.py",), ("src/b.py",), False),
+        (("src/a.py",), ("src/a.py",), True),
+        (("src",), ("src/a.py",), True),
+        (("src/",), ("src2/a.py",), False),
+        (("src/*.py",), ("src/deep/a.py",), True),  # in doubt
+        (("*.md",), ("src/a.py",), True),
+        (("**",), ("src/a.py",), True),
+        (("docs/a*",), ("docs/b.md",), True),
+        (("docs/a*",), ("src/b.md",), False),
+        (("./src/a",), ("/src/a/b",), True),
+        (("SRC/a",), ("src/A",), True),
+        (("a", "b"), ("c", "b/x"), True),
+        ((), ("a",), True),
+        (("a",), (), True),
+        ((), (), True),
+    ],
+)
+def test_two_phases_overlap_where_a_path_may_be_in_both(
+    some: tuple[str, ...], others: tuple[str, ...], expected: bool
+) -> None:
+    assert overlap(some, others) is expected
+    assert overlap(others, some) is expected
+
+
+PATHS = st.lists(st.sampled_from(["a", "b", "c.py", "d"]), min_size=1, max_size=3).map("/".join)
+
+
+@given(PATHS, PATHS, st.sampled_from(["", "/**", "/*", "*"]), st.sampled_from(["", "/**", "/*", "?"]))
+def test_what_both_cover_is_always_seen_as_an_overlap(one: str, two: str, tail: str, other_tail: str) -> None:
+    from runplan.core.globs import matches
+
+    shared = [path for path in ("a", "a/b", "a/b/c.py", "b", "c.py", "d/d/d", one, two, f"{one}/a", f"{two}/b")
+              if matches(one + tail, path) and matches(two + other_tail, path)]  # fmt: skip
+    assert not shared or overlap([one + tail], [two + other_tail])
+
+
+def test_those_that_are_due_and_apart_are_begun_in_the_order_of_the_plan() -> None:
+    bodies = {
+        "1": "Touches: a/",
+        "2": "Touches: b/",
+        "3": "Touches: a/x.py",
+        "4": "Touches: c/\n\n### Dependencies\n\nPhase 1.",
+        "5": "Text.",
+        "6": "Touches: d/",
+    }
+    plan = parse(a_plan(dict.fromkeys(bodies, "⬚"), bodies), path="plans/x.md")
+
+    assert [phase.id for phase in beside(plan, {}, room=9)] == ["1", "2", "6"]
+    assert [phase.id for phase in beside(plan, {}, room=2)] == ["1", "2"]
+    assert [phase.id for phase in beside(plan, {"1": ("a/",)}, room=1)] == ["2"]
+    assert [phase.id for phase in beside(plan, {"5": ()}, room=3)] == []
+    assert beside(plan, {}, room=0) == []
+
+
+def test_the_first_that_touches_everything_is_begun_alone() -> None:
+    plan = parse(a_plan({"1": "⬚", "2": "⬚"}, {"1": "Text.", "2": "Touches: b/"}), path="plans/x.md")
+
+    assert [phase.id for phase in beside(plan, {}, room=2)] == ["1"]
+
+
+def test_neither_done_nor_blocked_phases_are_begun() -> None:
+    bodies = {"1": "Touches: a/", "2": "Touches: b/", "3": "Touches: c/"}
+    plan = parse(a_plan({"1": "✅ Done", "2": "🔴 Blocked", "3": "⬚"}, bodies), path="plans/x.md")
+
+    assert [phase.id for phase in beside(plan, {}, room=3)] == ["3"]
+
+
+def test_a_fact_of_a_lane_comes_back_from_the_journal_with_its_lane() -> None:
+    fact = e.InLane(lane="2", event=e.Queued())
+
+    body = to_json(fact)
+
+    assert name_of(fact) == "Queued"
+    assert recorded_as("Queued", body) == fact
+    assert from_json("Queued", body) == e.Queued()
+    assert Recorded(seq=1, at="", event=e.Queued(), lane="2").fact == fact
+    assert recorded_as("Queued", to_json(e.Queued())) == e.Queued()
+
+
+def test_what_belongs_to_a_lane_tells_the_run() -> None:
+    assert mark("r12", "3") != "r12"
+    assert run_of(mark("r12", "3")) == "r12" == run_of("r12")
+
+
+# --- the machine --------------------------------------------------------------------------------------------
+
+
+def two_lanes(parallel: int = 2) -> list[e.Fact]:
+    return [
+        replace(started(), parallel=parallel),
+        e.LanesChosen(tip="c0", lanes=(("1", "p1", ("a",)), ("2", "p2", ("b",)))),
+    ]
+
+
+def in_lane(name: str, *events: e.Event) -> list[e.Fact]:
+    return [e.InLane(lane=name, event=event) for event in events]
+
+
+def read(phase: str) -> e.PlanRead:
+    return e.PlanRead(tip="c0", choice="next", phase=phase, items=(("W1", "x"),))
+
+
+def at_work(phase: str, id_: str) -> list[e.Event]:
+    lease = e.Leased(phase=phase, branch=phase, base="c0", base_tree="t0", worktree="w", attempt=1, fresh=False)
+    known = e.BaselineKnown(key="k", tree="t0", results="")
+    return [read(phase), lease, known, e.DispatchStarted(id=id_, role="implement", agent="robot", cycle=1)]
+
+
+def test_each_lane_is_decided_as_if_it_were_alone() -> None:
+    state = fold([*two_lanes(), *in_lane("1", *at_work("p1", "r_1.1"))])
+
+    decision = decide(state)
+
+    assert decision.actions == (
+        a.InLane(lane="1", action=a.Await(id="r_1.1", role="implement")),
+        a.InLane(lane="2", action=a.ReadPlan()),
+    )
+    assert running(state) == ["r_1.1"]
+    assert not decision.waiting
+
+
+def test_a_run_waits_only_when_all_its_lanes_do_and_until_the_first_of_them_goes_on() -> None:
+    paused = [e.Paused(kind="limit", until=f"2030-01-0{n}T00:00:00Z", agent="claude") for n in (1, 2)]
+    facts = [*two_lanes(), *in_lane("1", *at_work("p1", "d1")), *in_lane("2", read("p2"), paused[1])]
+    one = decide(fold(facts))
+    both = decide(fold([*facts[:2], *in_lane("1", read("p1"), paused[0]), *in_lane("2", read("p2"), paused[1])]))
+
+    assert (one.waiting, one.wake) == ("", "2030-01-02T00:00:00Z")
+    assert (both.waiting, both.wake) == ("limit", "2030-01-01T00:00:00Z")
+
+
+def test_room_beside_the_others_is_looked_for_once_and_again_when_one_has_ended() -> None:
+    three = two_lanes(parallel=3)
+    assert a.ReadPlan() not in decide(fold(three)).actions
+
+    ended = [*three, *in_lane("1", read("p1"), e.RunEnded(outcome="done"))]
+    assert a.ReadPlan() in decide(fold(ended)).actions
+    assert a.ReadPlan() not in decide(fold([*ended, e.LanesChosen(tip="c1", lanes=())])).actions
+    assert a.ReadPlan() not in decide(fold([*ended, e.StopRequested(by="me")])).actions
+    assert a.ReadPlan() not in decide(fold([*ended, e.Halted(by="me")])).actions
+
+
+def test_after_a_failure_nothing_is_begun_and_the_run_ends_with_it_when_the_others_have_ended() -> None:
+    failed = e.PhaseFailed(phase="p1", reason="agent-failed", step="implement", detail="x")
+    lost = e.RunEnded(outcome="failed", reason="agent-failed", detail="x")
+    facts = [*two_lanes(), *in_lane("1", read("p1"), failed, lost)]
+    alone = fold(facts)
+    over = fold([*facts, *in_lane("2", read("p2"), e.RunEnded(outcome="done"))])
+
+    assert a.ReadPlan() not in decide(alone).actions
+    assert decide(over).actions == (a.Finish(outcome="failed", reason="agent-failed", detail="x"),)
+    assert failure(over) == failed
+
+
+def test_what_a_person_says_of_the_run_is_said_to_every_lane() -> None:
+    facts = [*two_lanes(), *in_lane("1", *at_work("p1", "d1")), *in_lane("2", *at_work("p2", "d2"))]
+    stopped = decide(fold([*facts, e.StopRequested(by="me")]))
+    halted = decide(fold([*two_lanes(), e.Halted(by="me")]))
+
+    assert [one.action for one in stopped.actions if isinstance(one, a.InLane)] == [a.End(id="d1"), a.End(id="d2")]
+    assert halted.waiting == "paused"
+    assert decide(fold([*two_lanes(), e.Halted(by="me"), e.Continued()])).waiting == ""
+
+
+def test_a_rejection_means_the_lane_whose_candidate_it_names() -> None:
+    built = [
+        e.CandidateBuilt(onto="c0", onto_tree="t0", commits=("c1",), tree=tree, patch="p") for tree in ("t1", "t2")
+    ]
+    facts: list[e.Fact] = [*two_lanes()]
+    facts += in_lane("1", read("p1"), built[0], e.LandingHeld(id="x", why="w"))
+    facts += in_lane("2", read("p2"), built[1], e.LandingHeld(id="y", why="w"))
+    state = fold([*facts, e.Rejected(tree="t2", why="no")])
+
+    phases = {lane.phase: lane.state.phase for lane in open_lanes(state)}
+    assert phases["p1"] is not None
+    assert phases["p1"].refusal is None
+    assert phases["p2"] is not None
+    assert phases["p2"].refusal is not None
+    assert awaiting(fold(facts)) == phases["p1"]
+
+
+class Lanes:
+    """A world of chance that lets several phases go side by side."""
+
+    def __init__(self, data: st.DataObject) -> None:
+        self.data = data
+        self.left = [f"p{n}" for n in range(1, 6)]
+        self.chance = Chance(self.choose, phases=0)
+
+    def choose(self, words: Sequence[str]) -> str:
+        return self.data.draw(st.sampled_from(list(words)))
+
+    def answer(self, action: a.Action, state: RunState) -> list[e.Fact]:
+        if isinstance(action, a.InLane):
+            lane = next(one for one in state.lanes if one.name == action.lane)
+            if isinstance(action.action, a.ReadPlan):
+                return in_lane(lane.name, read(lane.phase))
+            return in_lane(lane.name, *self.chance.answer(action.action, lane.state))
+        if isinstance(action, a.ReadPlan) and (self.left or open_lanes(state)):
+            room = 3 - len(open_lanes(state))
+            count = int(self.choose([str(n) for n in range(min(room, len(self.left)) + 1)]))
+            if not open_lanes(state):
+                count = max(1, count)
+            begun, self.left = self.left[:count], self.left[count:]
+            first = len(state.lanes) + 1
+            lanes = tuple((str(first + n), phase, (phase,)) for n, phase in enumerate(begun))
+            return [e.LanesChosen(tip="c", lanes=lanes)]
+        return list(self.chance.answer(action, state))
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data(), st.sampled_from(["", "make test"]))
+def test_side_by_side_or_not_every_run_ends_and_no_lane_lands_twice(data: st.DataObject, checks: str) -> None:
+    world = Lanes(data)
+    facts: list[e.Fact] = [replace(started(test_command=checks), parallel=3)]
+    state = fold(facts)
+    for _ in range(MANY):
+        decision = decide(state)
+        if decision.waiting:
+            told: list[e.Fact] = [e.RunResumed(mode="finish", wanted="", auto=True, test_command=checks, parallel=3)]
+        elif not decision.actions:
+            break
+        else:
+            told = []
+            for action in decision.actions:
+                for fact in world.answer(action, state):
+                    told.append(fact)
+                    state = apply(state, fact)
+            facts += told
+            continue
+        facts += told
+        state = fold(facts)
+    assert state.ended is not None, decide(state).why
+    assert fold(facts) == state
+    landed = [fact.lane for fact in facts if isinstance(fact, e.InLane) and isinstance(fact.event, e.Landed)]
+    assert len(landed) == len(set(landed))
+    assert not open_lanes(state)
+    if failure(state) is not None:
+        assert state.ended.outcome != "done"
