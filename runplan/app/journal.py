@@ -8,6 +8,7 @@ from runplan.core.decide import decide
 from runplan.core.events import InLane
 from runplan.core.eventtext import Recorded, name_of, recorded_as, to_json
 from runplan.core.plain import plainly
+from runplan.core.resting import why_to_rest
 from runplan.core.rows import RunRow
 from runplan.core.run import RunState, apply, open_lanes, strands
 from runplan.core.times import iso
@@ -106,6 +107,7 @@ def project(state: RunState, *, run: str, plan: str, started: str, since: str) -
         landing=state.started.landing if state.started else "cherry-pick",
         about=decision.about or None,
         wake=decision.wake or None,
+        rests=why_to_rest(state) if state.started and state.started.daemon else "",
     )
 
 

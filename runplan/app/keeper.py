@@ -12,6 +12,7 @@ from runplan.app.station import Station
 from runplan.core import backoff, events as e
 from runplan.core.carried import told_missing
 from runplan.core.errors import RefusedEarly
+from runplan.core.resting import why_to_rest
 from runplan.core.run import awaiting
 
 if TYPE_CHECKING:
@@ -281,7 +282,7 @@ class Keeper:
         """A schedule ends with its plan, and rests when a phase fails."""
         if opened.schedules.get(plan) is None:
             return
-        why = scheduling.why_to_rest(state)
+        why = why_to_rest(state)
         if why and opened.schedules.pause(plan, why):
             self._audience.happened(self.root, "schedule-paused", plan=plan, why=why)
         elif opened.complete(plan) and opened.schedules.drop(plan):

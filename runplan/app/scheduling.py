@@ -12,7 +12,6 @@ from runplan.core.due import due
 from runplan.core.events import RunStarted
 from runplan.core.eventtext import from_json
 from runplan.core.rows import FiringRow
-from runplan.core.run import failure
 from runplan.core.schedule import Interval, parse
 from runplan.core.slots import Slot
 from runplan.core.times import iso, parse_iso, zone
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from runplan.app.holding import Declined
     from runplan.core.due import Due
     from runplan.core.rows import ScheduleRow
-    from runplan.core.run import RunState
 
 
 IN_FLIGHT = "the plan is in flight"
@@ -124,16 +122,6 @@ def errand_of(row: ScheduleRow) -> Errand:
 def after_firing_early(row: ScheduleRow, now: datetime) -> ScheduleRow:
     """An interval is counted from the last firing; a time of day stays what it is."""
     return replace(row, anchor=iso(now)) if isinstance(parse(row.spec), Interval) else row
-
-
-def why_to_rest(state: RunState) -> str:
-    """Why the plan's schedule does not fire after this run, until a person has looked; "" when it does."""
-    ended = state.ended
-    if ended is None or ended.outcome not in ("failed", "refused") or not (state.phase or state.lanes):
-        return ""
-    failed = failure(state)
-    phase = failed.phase if failed else ""
-    return f"phase {phase} failed ({ended.reason})" if phase else f"the run failed ({ended.reason})"
 
 
 def _key(slot: Slot) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
@@ -133,6 +134,34 @@ def test_a_start_that_waits_for_what_waits_already_ends_at_once(project: Project
     for _ in range(3):
         ran = project.runplan("start", "X", "1", "--wait")
         assert (ran.code, "runplan approve plans/X.md" in ran.last) == (4, True), ran.err
+
+
+def test_a_start_that_waits_waits_for_its_own_run_when_another_has_to_end_first(project: Project) -> None:
+    project.agent(work() + work(phase="2"))
+    waits_for_approval(project)
+    first = run_of(project)["id"]
+    ran = project.runplan("start", "X", "2", "auto", "--wait")
+    assert ran.code == 0, ran.err
+    assert f"accepted as {run_of(project)['id']}; " in ran.err
+    assert run_of(project)["id"] != first
+    assert states(project) == ["stopped", "done"]
+    assert project.landed() == ["2"]
+    assert project.show("runplan/x/1:1.txt") == "1"
+
+
+def test_a_start_whose_run_is_ended_by_another_start_is_told_so(project: Project) -> None:
+    resets = int((datetime.now(UTC) + timedelta(hours=2)).timestamp())
+    limit = f'tell = {{trouble = "limit", words = "You have hit your limit", resets = {resets}}}'
+    project.agent(steps(limit, "exit = 1") + work(phase="2"))
+    first = project.popen("start", "X", "1", "auto", "--wait")
+    until((project.path / ".git/runplan/journal.db").exists)
+    until(lambda: states(project) == ["waiting"])
+    second = project.runplan("start", "X", "2", "auto", "--wait")
+    assert second.code == 0, second.err
+    over = ended(first)
+    assert (over.code, over.last) == (1, "runplan: failed: stopped"), over.err
+    assert states(project) == ["stopped", "done"]
+    assert project.landed() == ["2"]
 
 
 # --- answering ------------------------------------------------------------------------------------------------

@@ -155,6 +155,17 @@ def test_a_schedule_rests_when_a_phase_fails_until_a_person_has_looked(project: 
             until_runs_are(project, "failed", "done")
 
 
+def test_a_failure_lays_the_schedule_to_rest_even_if_the_daemon_dies_of_it(project: Project) -> None:
+    """The two are one fact: no death comes between them."""
+    project.agent(steps("exit = 3"))
+    with in_foreground(project, RUNPLAN_TEST_KILL="Finish.RunEnded.after") as daemon:
+        assert project.runplan("start", "X", "auto", "every", "4h", "now").code == 0
+        until(lambda: daemon.poll() is not None)
+    assert states(project) == ["failed"]
+    (row,) = schedules(project)
+    assert row.paused == "phase 1 failed (agent-failed)"
+
+
 def test_a_paused_schedule_does_not_fire_and_goes_on_when_resumed(project: Project) -> None:
     scheduled(project)
     assert project.runplan("pause", "X").code == 0

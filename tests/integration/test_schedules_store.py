@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from runplan.adapters.store.schedules import Schedules
 from runplan.adapters.store.sqlite import Store
-from runplan.core.rows import FiringRow, ScheduleRow
+from runplan.core.rows import FiringRow, RunRow, ScheduleRow
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,3 +60,20 @@ def test_a_journal_that_knows_no_schedules_has_none(tmp_path: Path) -> None:
     with closing(Store(tmp_path)) as store:
         Schedules(store).put(ROW)
         assert Schedules(store).get(ROW.plan) == ROW
+
+
+def test_the_run_that_fails_lays_the_schedule_to_rest_in_the_same_transaction(tmp_path: Path) -> None:
+    with closing(Store(tmp_path)) as store:
+        Schedules(store).put(ROW)
+        Schedules(store).put(replace(ROW, plan="plans/Y.md"))
+        with store.transaction():
+            fence = store.set_claim("plan", ROW.plan, run="r1", owner="me", at=NOW)
+        run = RunRow(
+            id="r1", plan=ROW.plan, started=NOW, state="failed", phase="1", step=None, since=NOW, attempt=1,
+            outcome="failed", reason="timeout", waiting_for=None, landing="cherry-pick", rests="phase 1 failed",
+        )  # fmt: skip
+        store.append([(NOW, "RunEnded", "{}")], run, fence=fence)
+        assert [(row.plan, row.paused) for row in Schedules(store).all()] == [
+            (ROW.plan, "phase 1 failed"),
+            ("plans/Y.md", None),
+        ]

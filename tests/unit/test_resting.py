@@ -1,0 +1,42 @@
+"""A schedule rests after a run that failed at a phase, and after no other."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from runplan.app.journal import project
+from runplan.core import events as e
+from runplan.core.resting import why_to_rest
+from runplan.core.run import fold
+from tests.support.machine import started
+
+READ = e.PlanRead(tip="c1", choice="next", phase="2")
+FAILED = e.PhaseFailed(phase="2", reason="agent-failed", step="implement", detail="x")
+
+
+@pytest.mark.parametrize(
+    ("facts", "why"),
+    [
+        ([READ, FAILED, e.RunEnded(outcome="failed", reason="agent-failed")], "phase 2 failed (agent-failed)"),
+        ([READ, FAILED, e.RunEnded(outcome="refused", reason="baseline-red")], "phase 2 failed (baseline-red)"),
+        ([READ, e.RunEnded(outcome="failed", reason="crashed")], "the run failed (crashed)"),
+        ([READ, FAILED], ""),
+        ([READ, FAILED, e.RunEnded(outcome="stopped", reason="stopped")], ""),
+        ([READ, e.RunEnded(outcome="done")], ""),
+        ([e.RunEnded(outcome="refused", reason="blocked")], ""),
+    ],
+    ids=["failed", "refused", "crashed", "not-ended", "stopped", "done", "no-phase"],
+)
+def test_it_rests_after_a_failure_until_somebody_has_looked(facts: list[e.Event], why: str) -> None:
+    begun = replace(started("next"), daemon=True)
+    state = fold([begun, *facts])
+    assert why_to_rest(state) == why
+    row = project(state, run="r1", plan="plans/x.md", started="", since="")
+    assert row.rests == why, "and this is recorded with the end itself"
+
+
+def test_a_run_that_somebody_works_by_hand_lays_nothing_to_rest() -> None:
+    state = fold([started("next"), READ, FAILED, e.RunEnded(outcome="failed", reason="agent-failed")])
+    assert project(state, run="r1", plan="plans/x.md", started="", since="").rests == ""
