@@ -119,16 +119,22 @@ class DispatchFiles:
         told = self._shim_record().get("identity")
         return told if isinstance(told, str) else None
 
+    def cgroup(self) -> str:
+        """The control group it said that it would make for its agent; "" for none."""
+        told = self._shim_record().get("cgroup")
+        return told if isinstance(told, str) else ""
+
     def _shim_record(self) -> dict[str, object]:
         with contextlib.suppress(*_MISREAD):
             record = json.loads(read_plain(self.shim) or "{}")
             return record if isinstance(record, dict) else {}
         return {}
 
-    def write_shim(self, identity: str, *, reader: str = "") -> None:
-        """Say who the shim is, and by what its last word will be known."""
+    def write_shim(self, identity: str, *, reader: str = "", cgroup: str = "") -> None:
+        """Say who the shim is, where its agent will be, and by what its last word will be known."""
         seal = {"seal": self._seal.hash} if self._seal else {}
-        _publish(self.shim, {"identity": identity, "reader": reader, **seal}, sync=False)
+        place = {"cgroup": cgroup} if cgroup else {}
+        _publish(self.shim, {"identity": identity, "reader": reader, **place, **seal}, sync=False)
 
     def write_exit(self, outcome: Outcome) -> None:
         """Say how the dispatch ended, when what the agent returned is on the disk; on the disk before it returns."""

@@ -15,7 +15,7 @@ import time
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
-from runplan.adapters import bell, processes
+from runplan.adapters import bell, cgroups, processes
 from runplan.adapters.dispatch_files import DispatchFiles, Seal, directory_name, publish, read_plain
 from runplan.core.dispatch import NeverStarted, Running
 from runplan.core.errors import Unreachable
@@ -64,6 +64,7 @@ class Dispatches:
         self._rung: set[str] = set()  #: dispatches whose bell has woken us; once is enough, whoever rings
 
     def __enter__(self) -> Dispatches:
+        self._sweep_groups()
         self._start_spawner()
         return self
 
@@ -246,7 +247,17 @@ class Dispatches:
         """End the processes that a dispatch left when its shim died; says how many there were."""
         if self.standing(dispatch) == Running():
             return 0
-        return processes.end_found(lambda: processes.marked(dispatch), grace_s=SWEEP_GRACE_S)
+        files = self._files(dispatch)
+        groups = cgroups.left(files.directory, told=files.cgroup())
+        return cgroups.end(groups, lambda: processes.marked(dispatch), grace_s=SWEEP_GRACE_S)
+
+    def _sweep_groups(self) -> None:
+        """End what is left in the control groups of dispatches that are over, also those the journal does not know."""
+        for name in cgroups.all_left(self._directory):
+            files = DispatchFiles(self._directory / name)
+            # Whoever starts one has the lock before there is a group, and the shim until there is none.
+            if not files.locked():
+                cgroups.end(cgroups.left(files.directory, told=""), list, grace_s=SWEEP_GRACE_S)
 
     def _shim(self, dispatch: str) -> Process | None:
         identity = self._files(dispatch).shim_identity()

@@ -94,24 +94,37 @@ def send(process: Process, number: signal.Signals, *, table: ProcessTable | None
     return False
 
 
-def end_all(found: Collection[Process], *, grace_s: float, table: ProcessTable | None = None) -> int:
-    """Ask the processes to end, kill those that have not after the grace; says how many there were to end."""
+def end_all(
+    found: Collection[Process],
+    *,
+    grace_s: float,
+    table: ProcessTable | None = None,
+    force: Callable[[], None] | None = None,
+) -> int:
+    """Ask the processes to end, kill those that have not after the grace; says how many there were to end.
+
+    `force` kills by a surer way, before that.
+    """
     table = table or this_table()
     left = [process for process in found if send(process, signal.SIGTERM, table=table)]
     count = len(left)
     left = await_gone(left, timeout_s=grace_s, table=table)
+    if left and force:
+        force()
     left = [process for process in left if send(process, signal.SIGKILL, table=table)]
     await_gone(left, timeout_s=KILLED_S, table=table)
     return count
 
 
-def end_found(find: Callable[[], Collection[Process]], *, grace_s: float) -> int:
+def end_found(
+    find: Callable[[], Collection[Process]], *, grace_s: float, force: Callable[[], None] | None = None
+) -> int:
     """End what `find` finds until it finds nothing more; says how many there were to end."""
     count = 0
     for _ in range(ROUNDS):
         if not (found := find()):
             break
-        count += end_all(found, grace_s=grace_s)
+        count += end_all(found, grace_s=grace_s, force=force)
     return count
 
 

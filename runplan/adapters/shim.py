@@ -8,21 +8,19 @@ SIGTERM asks it to end the agent; a second one, to kill at once.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import selectors
 import signal
-import subprocess
 import time
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from runplan.adapters import bell, processes
+from runplan.adapters import bell, cgroups, processes
 from runplan.adapters.agents import module_of
+from runplan.adapters.agentstart import PIPE_SIZE, start
 from runplan.adapters.dispatch_files import publish
 from runplan.adapters.lifesigns import signs_of
-from runplan.adapters.processtable import MARK
 from runplan.adapters.shim_output import Intake, reader_of
 from runplan.core.dispatch import Ending, Outcome
 from runplan.core.gauge import READING, Reading, full, reached, reading_text
@@ -34,13 +32,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from runplan.adapters.cgroups import Cgroup
     from runplan.adapters.dispatch_files import DispatchFiles
     from runplan.adapters.lifesigns import Signs
     from runplan.adapters.processtable import Process
     from runplan.core.dispatch import AgentEvent, Launch
 
 CHUNK = 256 * 1024
-PIPE_SIZE = 1024 * 1024
 
 #: For what an agent leaves behind when it ends by itself.
 LEFTOVER_GRACE_S = 1.0
@@ -52,23 +50,28 @@ LONGEST_SLEEP_S = 86_400.0
 def supervise(launch: Launch, files: DispatchFiles, *, me: str, subreaper: bool) -> None:
     """Start the process, see it through, and write how it ended; `me` is the identity of this process."""
     with _Signals() as signals:
-        files.write_shim(me, reader=launch.reader)
-        outcome = _see_through(launch, files, signals, subreaper=subreaper)
+        group = cgroups.planned(files.directory)
+        files.write_shim(me, reader=launch.reader, cgroup=group.path if group else "")
+        outcome = _see_through(launch, files, signals, group, subreaper=subreaper)
+        if group:  # also when nothing could be started
+            group.remove()
         bell.take_down(files.directory)
         files.write_exit(outcome)
 
 
-def _see_through(launch: Launch, files: DispatchFiles, signals: _Signals, *, subreaper: bool) -> Outcome:
+def _see_through(
+    launch: Launch, files: DispatchFiles, signals: _Signals, group: Cgroup | None, *, subreaper: bool
+) -> Outcome:
     read, rest = reader_of(launch.reader), rest_of(launch.reader, files)
     secrets = secret_values(launch.env)
     intake = Intake(out=files.out, err=files.err, cap=launch.log_cap, read=read, rest=rest, secrets=secrets)
     try:
-        agent, out, err = _start(launch)
+        agent, out, err = start(launch, group)
     except (OSError, ValueError) as error:
         message = f"cannot start {launch.argv[0]!r}: {error}"
         return Outcome(ending=Ending.MISSING, code=None, signal=None, message=message, ended_at=time.time())
     filling = partial(_tell_filling, files.directory)
-    supervision = _Supervision(launch, agent, intake, signals, subreaper=subreaper, filling=filling)
+    supervision = _Supervision(launch, agent, intake, signals, group, subreaper=subreaper, filling=filling)
     supervision.listen(out, intake.take_out)
     supervision.listen(err, intake.take_err)
     return supervision.see_through()
@@ -79,35 +82,6 @@ def _tell_filling(directory: Path, reading: Reading) -> None:
     with contextlib.suppress(OSError):
         publish(directory / READING, reading_text(reading).encode(), sync=False)
         bell.ring(directory)
-
-
-def _start(launch: Launch) -> tuple[int, int, int]:
-    with contextlib.ExitStack() as stack:
-        stdin = os.open(launch.stdin or os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-        stack.callback(os.close, stdin)
-        (out, out_end), (err, err_end) = _pipe(), _pipe()
-        stack.callback(os.close, out_end)
-        stack.callback(os.close, err_end)
-        agent = subprocess.Popen(
-            launch.argv,
-            stdin=stdin,
-            stdout=out_end,
-            stderr=err_end,
-            cwd=launch.cwd,
-            env={**launch.env, MARK: launch.id},
-            start_new_session=True,
-        )
-    # We wait for every child ourselves; Popen must not think it has to.
-    agent.returncode = 0
-    return agent.pid, out, err
-
-
-def _pipe() -> tuple[int, int]:
-    read_end, write_end = os.pipe()
-    os.set_blocking(read_end, False)
-    with contextlib.suppress(AttributeError, OSError):  # only faster; a user may have used up the kernel's allowance
-        fcntl.fcntl(write_end, fcntl.F_SETPIPE_SZ, PIPE_SIZE)
-    return read_end, write_end
 
 
 def rest_of(name: str, files: DispatchFiles) -> Callable[[], tuple[AgentEvent, ...]]:
@@ -152,6 +126,7 @@ class _Supervision:
         agent: int,
         intake: Intake,
         signals: _Signals,
+        group: Cgroup | None,
         *,
         subreaper: bool,
         filling: Callable[[Reading], None],
@@ -160,6 +135,7 @@ class _Supervision:
         self._agent = agent
         self._intake = intake
         self._signals = signals
+        self._groups = [group] if group else []
         self._subreaper = subreaper
         self._filling = filling  #: told once, when a hand-over has to be prepared
         self._armed = launch.arm_at == 0
@@ -297,7 +273,8 @@ class _Supervision:
                 processes.send(process, number)
 
     def _family(self) -> list[Process]:
-        return processes.family(self._launch.id, root=os.getpid(), session=self._agent)
+        found = processes.family(self._launch.id, root=os.getpid(), session=self._agent)
+        return cgroups.with_members(found, self._groups)
 
     def _reap(self) -> bool:
         """Take leave of every child that ended; False when there is no child left."""
@@ -314,7 +291,7 @@ class _Supervision:
     def _end_leftovers(self) -> int:
         asked_s = self._launch.grace_s if self._ending is None else self._kill_at - time.monotonic()
         grace_s = max(0.0, min(LEFTOVER_GRACE_S, asked_s))
-        return processes.end_found(self._leftovers, grace_s=grace_s)
+        return cgroups.end(self._groups, self._leftovers, grace_s=grace_s)
 
     def _leftovers(self) -> list[Process]:
         childless = not self._reap()

@@ -17,7 +17,7 @@ import struct
 import sys
 from pathlib import Path
 
-from runplan.adapters import processes
+from runplan.adapters import cgroups, processes
 from runplan.adapters.dispatch_files import DispatchFiles, Seal
 from runplan.adapters.shim import supervise
 from runplan.adapters.shim_output import reader_of
@@ -35,6 +35,7 @@ def main(descriptor: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # shims are reaped by the kernel
     processes.identity(os.getpid())  # read once, so that no shim has to ask which boot this is
+    cgroups.own_home()  # nor in which control group
     _adopt_orphans()  # of shims that were killed: whoever descends from an agent keeps a parent that tells
     gc.freeze()  # the forks share these pages as long as nobody writes to them
     with socket.socket(fileno=descriptor) as runner:
