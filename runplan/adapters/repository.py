@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
 OLDEST_GIT = (2, 38)
 HEADS = "refs/heads/"
-_OID = re.compile(rb"[0-9a-f]{40}(?:[0-9a-f]{24})?")
-_PERSON = re.compile(r"(.*) <(.*)> \d+ [+-]\d{4}", re.DOTALL)
+#: Compiled when first needed: reading verbs need neither.
+_OID = rb"[0-9a-f]{40}(?:[0-9a-f]{24})?"
+_PERSON = r"(?s)(.*) <(.*)> \d+ [+-]\d{4}"
 
 
 PROBE_S = 20.0  #: a signature that takes longer waits for somebody
@@ -131,7 +132,7 @@ def identity(git: Git) -> Identity:
     from runplan.core.gitfacts import Identity  # dear, and reading verbs need nobody
 
     ran = git.run("-c", "user.useConfigOnly=true", "var", "GIT_COMMITTER_IDENT", ok=(0, 1, 128))
-    found = _PERSON.fullmatch(ran.text) if ran.code == 0 else None
+    found = re.fullmatch(_PERSON, ran.text) if ran.code == 0 else None
     if found is None:
         raise RefusedEarly(
             "git does not know who you are; "
@@ -197,7 +198,7 @@ def _loose_refs(top: str) -> Iterator[tuple[str, str]]:
                 content = Path(path).read_bytes().strip()
             except FileNotFoundError:
                 continue  # deleted or packed while we look
-            if content.startswith(b"ref: ") or _OID.fullmatch(content):
+            if content.startswith(b"ref: ") or re.fullmatch(_OID, content):
                 yield path[len(top) + 1 :], os.fsdecode(content)
 
 
@@ -208,7 +209,7 @@ def _packed_refs(common_dir: Path) -> Iterator[tuple[str, str]]:
         return
     for line in content.splitlines():
         oid, _, name = line.partition(b" ")
-        if _OID.fullmatch(oid):
+        if re.fullmatch(_OID, oid):
             yield os.fsdecode(name), oid.decode()
 
 

@@ -103,7 +103,7 @@ def _toml(path: Path, origin: str) -> dict[str, object]:
     import tomllib  # only where there is a file to read
 
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        return tomllib.loads(path.read_text(encoding="utf-8").removeprefix("\ufeff"))
     except tomllib.TOMLDecodeError as error:
         raise SettingsError(_located(origin, str(error))) from None
     except UnicodeDecodeError as error:

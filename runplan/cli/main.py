@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import sys
 
@@ -59,7 +60,12 @@ First steps:
 
 def entry() -> None:
     """What the installed command calls."""
-    sys.exit(main(sys.argv[1:]))
+    # Nearly all that a command makes is its modules, which stay. Python would look through them for garbage again and
+    # again while they are imported, and once more at the end: a sixth of the time that `status` takes.
+    gc.set_threshold(20_000)
+    code = main(sys.argv[1:])
+    gc.freeze()
+    sys.exit(code)
 
 
 def main(argv: list[str]) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -66,6 +65,8 @@ def _told(args: argparse.Namespace) -> str:
         views: Any = look.all() if args.plan is None else look.view(plan_path(at, args.plan))
         daemon = _daemon(at.env)
     if args.json:
+        import json
+
         for view in views if args.plan is None else [views]:
             view["daemon"] = daemon
         return json.dumps(views, ensure_ascii=False, indent=None if args.watch else 2)

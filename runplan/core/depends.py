@@ -6,7 +6,6 @@ import re
 from typing import TYPE_CHECKING
 
 from runplan.core.body import unbulleted
-from runplan.core.idlists import resolve, says_none
 from runplan.core.quickclass import NamedTuple
 
 if TYPE_CHECKING:
@@ -41,12 +40,14 @@ def read_depends(body: Body, *, own: str, known: Mapping[str, str]) -> Depends:
             index, value = body.labels[label]
             return _explicit(value, index + 1, known)
     paragraphs = list(_paragraphs(body))
-    if not paragraphs or says_none(paragraphs[0][1]):
-        return Depends()
-    return _from_prose(paragraphs, own, known)
+    return _from_prose(paragraphs, own, known) if paragraphs else Depends()
 
 
 def _from_prose(paragraphs: list[tuple[int, str]], own: str, known: Mapping[str, str]) -> Depends:
+    from runplan.core.idlists import says_none
+
+    if says_none(paragraphs[0][1]):
+        return Depends()
     from runplan.core.prose import condition, read_prose  # dear to import: two dozen patterns
 
     hard: list[str] = []
@@ -73,6 +74,8 @@ def _from_prose(paragraphs: list[tuple[int, str]], own: str, known: Mapping[str,
 
 def _explicit(value: str, line: int, known: Mapping[str, str]) -> Depends:
     """A `Depends:` line: a list of ids and ranges, taken at its word."""
+    from runplan.core.idlists import resolve, says_none  # for the phases that wait for something
+
     value = " ".join(value.replace("`", "").replace("*", "").split()).rstrip(".")
     if says_none(value) or not value.strip("-–—"):
         return Depends()

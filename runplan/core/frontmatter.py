@@ -16,7 +16,6 @@ _KEY = re.compile(r"([ \t]*)([A-Za-z_][\w-]*)[ \t]*:(?=[ \t]|\Z)[ \t]*")
 _COMMENT = re.compile(r"(?:\A|[ \t]+)#.*\Z")
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"|' r"'(?:[^']|'')*'")
 _BLOCK = re.compile(r"[|>][+-]?[0-9]?\Z")
-_PLAIN = re.compile(r"[A-Za-z0-9_./+][\w./+:-]*\Z")
 
 
 class Entry(NamedTuple):
@@ -114,7 +113,7 @@ def _unquoted(written: str) -> str:
 
 
 def _quoted(value: str) -> str:
-    if _PLAIN.match(value):
+    if re.fullmatch(r"[A-Za-z0-9_./+][\w./+:-]*", value):
         return value
     return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
 

@@ -13,8 +13,9 @@ if TYPE_CHECKING:
 
 #: The id of the one item of a phase that lists none.
 WHOLE_PHASE = "P"
-_CODE = re.compile(r"`([^`]+)`")
-_REASON = re.compile(r"(?<![ \t])[ \t]+(?:—|–|--?|\()[ \t]*")
+#: What stands in a list of paths; compiled when there is one.
+_CODE = r"`([^`]+)`"
+_REASON = r"(?<![ \t])[ \t]+(?:—|–|--?|\()[ \t]*"
 
 
 class Item(NamedTuple):
@@ -77,7 +78,7 @@ def _by_commas(value: str) -> list[str]:
 def _paths(entries: Iterable[str]) -> tuple[str, ...]:
     found: list[str] = []
     for entry in entries:
-        paths = _CODE.findall(entry) or [_REASON.split(entry.strip(), maxsplit=1)[0].strip().rstrip(".")]
+        paths = re.findall(_CODE, entry) or [re.split(_REASON, entry.strip(), maxsplit=1)[0].strip().rstrip(".")]
         found += [path for path in paths if path and path.lower() not in ("none", "-", "—")]
     return tuple(dict.fromkeys(found))
 

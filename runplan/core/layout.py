@@ -10,7 +10,6 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from runplan.core.checklist import Box, find_boxes
 from runplan.core.commands import command
 from runplan.core.errors import PlanUnreadable
 from runplan.core.ids import key
@@ -22,6 +21,8 @@ from runplan.core.table import Cell, Row, Table, find_tracker
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+    from runplan.core.checklist import Box
 
 
 class Format(StrEnum):
@@ -79,6 +80,8 @@ def find_layout(lines: Lines, *, path: str) -> Layout | Bare:
     stated = [status_line(lines, section) for section in sections]
     if any(stated):
         return _by_sections(lines, sections, stated)
+    from runplan.core.checklist import find_boxes  # for the few plans that keep their statuses in one
+
     if boxes := find_boxes(lines, outside, only_named=bool(sections)):
         return _by_checklist(lines, boxes, sections, path)
     return Bare(sections=sections)

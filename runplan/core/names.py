@@ -11,8 +11,6 @@ from runplan.core.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
-_NOT_IN_SLUG = re.compile(r"[^a-z0-9]+")
 _NOT_IN_REF = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//")
 _LONGEST = 128  # bytes; a file name may have 255, and names are put together
 _LONGEST_SLUG = 80
@@ -22,7 +20,7 @@ def slug(path: str) -> str:
     """What a plan is called in branches and reports: its file name, lower case, words joined by dashes."""
     name = PurePosixPath(path).name
     stem = name[:-3] if name.lower().endswith(".md") else name
-    made = _NOT_IN_SLUG.sub("-", stem.lower()).strip("-")
+    made = re.sub(r"[^a-z0-9]+", "-", stem.lower()).strip("-")
     if made and len(made) <= _LONGEST_SLUG:
         return made
     # Nothing, or too much, is left of the name: its hash keeps it apart from its like.
@@ -68,7 +66,7 @@ def sanitise(text: str) -> str:
     """`text` as one safe file name: everything unusual becomes an underscore; at most 128 characters."""
     if not text:
         raise UsageError("a name must not be empty")
-    return _UNSAFE.sub("_", text)[:_LONGEST]
+    return re.sub(r"[^A-Za-z0-9._-]", "_", text)[:_LONGEST]
 
 
 def valid_ref(name: str) -> bool:

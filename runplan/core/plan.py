@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 __all__ = ["Format", "Item", "Kind", "Phase", "Plan", "Remark", "Status", "kind_of", "parse"]
 
 
-_PLAN_WORD = re.compile(r"plan[ \t]*[:—–-][ \t]*", re.IGNORECASE)
 _ISSUE = re.compile(r"[1-9][0-9]{0,17}", re.ASCII)
 
 
@@ -160,7 +159,7 @@ def _drafts(lines: Lines, layout: Layout) -> Iterator[_Draft]:
 
 def _title(lines: Lines, path: str) -> str:
     first = next((heading.text for heading in lines.headings if heading.level == 1), "")
-    word = _PLAN_WORD.match(first)
+    word = re.match(r"plan[ \t]*[:—–-][ \t]*", first, re.IGNORECASE)
     return first[word.end() if word else 0 :] or path.rpartition("/")[2].removesuffix(".md")
 
 

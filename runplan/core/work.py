@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from runplan.core.agentevents import believable
+from runplan.core.counts import believable
 from runplan.core.quickclass import NamedTuple, dataclass
 
 if TYPE_CHECKING:

@@ -11,7 +11,6 @@ from runplan.adapters.repository import open_repository, require_target
 from runplan.adapters.settings import environment, load
 from runplan.core import names
 from runplan.core.errors import RefusedEarly, Unreachable, UsageError
-from runplan.core.lookup import find_plan, is_named
 from runplan.core.quickclass import dataclass
 
 if TYPE_CHECKING:
@@ -80,13 +79,11 @@ class Here:
         """The same place, seen by the plan's newest run, while the branch it lands on is there."""
         store = store or self.store()
         newest = store.newest(plan) if store else None
-        started = store.begun(newest.id) if store and newest else None
-        if started is None:
+        asked = store.destination(newest.id) if store and newest else None
+        if asked is None:
             return self
-        import json
-
-        asked = json.loads(started)
-        there = self.towards(asked["landing"], target=asked["target"], remote=asked.get("remote", ""))
+        landing, target, remote = asked
+        there = self.towards(landing, target=target, remote=remote)
         return there if there is self or self.repository.git.tip(there.target) else self
 
     def tip(self) -> str:
@@ -144,6 +141,8 @@ def plan_path(at: Here, word: str) -> str:
             if named.is_relative_to(top):
                 return named.relative_to(top).as_posix()
         raise UsageError(f"{word} is not in this repository ({root})")
+    from runplan.core.lookup import find_plan, is_named
+
     plans = known_plans(at)
     if named.is_dir() and not any(is_named(word, plan) for plan in plans):
         raise UsageError(f"{word} is a directory; name the plan file in it")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import sqlite3
 import subprocess
@@ -65,6 +66,22 @@ def test_events_and_the_row_of_the_run_are_recorded_together(store: Store) -> No
     assert [event.type for event in store.events("r1", after=2)] == ["PlanRead"]
     assert store.newest(PLAN) == row(state="waiting")
     assert [event.run for event in store.facts(PLAN, "PlanRead")] == ["r1"]
+
+
+@pytest.mark.parametrize(
+    ("begun", "expected"),
+    [
+        ({"landing": "direct", "target": "dev", "remote": "fork"}, ("direct", "dev", "fork")),
+        ({"landing": "pr", "target": "wörk-\udcff\udcfe"}, ("pr", "wörk-\udcff\udcfe", "")),
+    ],
+    ids=["text", "no text, and of a version that knew no remote"],
+)
+def test_where_a_run_lands_is_told_as_it_was_recorded(
+    store: Store, begun: dict[str, str], expected: tuple[str, ...]
+) -> None:
+    assert store.destination("r1") is None
+    store.append([(NOW, "RunStarted", json.dumps(begun)), *facts("PlanRead")], row(), fence=1)
+    assert store.destination("r1") == expected
 
 
 @pytest.mark.parametrize("fence", [0, 2])
@@ -234,6 +251,7 @@ QUERIES: dict[str, Callable[[Store], object]] = {
     "events": lambda store: store.events("r7"),
     "since": lambda store: store.since("Leased", "2030"),
     "facts": lambda store: store.facts("plans/7.md", "Leased"),
+    "destination": lambda store: store.destination("r7"),
     "claim": lambda store: store.claim("plan", PLAN),
     "append": lambda store: store.append(facts("PlanRead"), row("r-new"), fence=1),
 }

@@ -227,12 +227,18 @@ class Store:
         with self._told():
             return [self._event(found) for found in self._db.execute(query, (kind, plan))]
 
-    def begun(self, run: str) -> str | None:
-        """The body of the event a run began with."""
-        query = f"SELECT {EVENT} FROM events WHERE run=? AND type='RunStarted' ORDER BY seq LIMIT 1"
+    def destination(self, run: str) -> tuple[str, str, str] | None:
+        """Landing, target and remote that a run began with; "" for what was not named."""
+        # As bytes, because names of branches need not be text.
+        named = "CAST(coalesce(json_extract(body, '$.{}'), '') AS BLOB)"
+        fields = ", ".join(named.format(name) for name in ("landing", "target", "remote"))
+        query = f"SELECT {fields} FROM events WHERE run=? AND type='RunStarted' ORDER BY seq LIMIT 1"
         with self._told():
             found = self._db.execute(query, (run,)).fetchone()
-            return self._event(found).body if found else None
+        if found is None:
+            return None
+        landing, target, remote = (part.decode("utf-8", "surrogatepass") for part in found)
+        return landing, target, remote
 
     def since(self, kind: str, at: str) -> list[EventRow]:
         """The events of one kind from a moment on, over all plans, oldest first."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 from runplan.core.work import Step, work_of
@@ -11,9 +10,9 @@ if TYPE_CHECKING:
     from runplan.adapters.store.sqlite import Store
     from runplan.core.work import Work
 
-_PATHS = ", ".join(f"'$.{name}'" for name in Step._fields[2:])
+_FIELDS = ", ".join(f"json_extract(body, '$.{name}')" for name in Step._fields[2:])
 _QUERY = f"""
-SELECT at, type, json_extract(body, {_PATHS}) FROM events
+SELECT at, type, {_FIELDS} FROM events
 WHERE run = ? AND type IN ('PlanRead', 'DispatchStarted', 'HandoverArmed', 'DispatchEnded') ORDER BY seq
 """
 
@@ -21,4 +20,4 @@ WHERE run = ? AND type IN ('PlanRead', 'DispatchStarted', 'HandoverArmed', 'Disp
 def read_work(store: Store, run: str) -> Work:
     """What the run is at, and what it has used so far."""
     rows: Any = store.query(_QUERY, run)
-    return work_of(Step(at, kind, *json.loads(told)) for at, kind, told in rows)
+    return work_of(Step(*row) for row in rows)
