@@ -13,6 +13,7 @@ from runplan.core.errors import Exit, SettingsError
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Mapping
 
     from runplan.core.doctor import Check
 
@@ -53,7 +54,18 @@ def _examine(here: Path) -> tuple[Check, ...]:
         cast=cast(root, settings.agents, env=env),
         unusable=unusable,
         leftovers=[] if unusable or facts.empty else _leftovers(),
+        cgroup=_cgroup(env),
     )
+
+
+def _cgroup(env: Mapping[str, str]) -> str:
+    """Where the daemon divides its control group for dispatches, or a run in this terminal would; "" for nowhere."""
+    from runplan.adapters.cgroups import home
+    from runplan.adapters.places import state_directory
+    from runplan.adapters.singleton import holder
+
+    daemon = holder(state_directory(env))
+    return home(daemon.pid if daemon else None)
 
 
 def _leftovers() -> list[str]:

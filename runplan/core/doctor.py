@@ -36,8 +36,12 @@ def check(
     cast: Sequence[Cast],
     unusable: str = "",
     leftovers: Sequence[str] = (),
+    cgroup: str = "",
 ) -> tuple[Check, ...]:
-    """Every check in the order a run would meet them; `unusable` says why the settings cannot be read."""
+    """Every check in the order a run would meet them.
+
+    `unusable` says why the settings cannot be read; `cgroup` is where dispatches get control groups, "" for nowhere.
+    """
     return (
         _git(facts),
         _settings(unusable),
@@ -45,6 +49,7 @@ def check(
         _target(facts, settings.run.target),
         _worktrees(place),
         *(_agent(each, settings) for each in cast),
+        _processes(cgroup),
         _tests(facts, settings.tests.command),
         _leftovers(leftovers),
     )
@@ -113,6 +118,13 @@ def _tests(facts: Facts, command: str) -> Check:
         detail = f"there are tests ({facts.tests.found}) but no test command"
         return Check(name="tests", ok=False, detail=detail, remedy=remedy)
     return Check(name="tests", ok=True, detail="none found: gates are skipped, and every report says so")
+
+
+def _processes(cgroup: str) -> Check:
+    """Either is well: without a group only who wants to hide is not found."""
+    used = f"each dispatch has a control group of its own, below {cgroup}"
+    unused = "no control group: what an agent leaves is found by its parents and its mark"
+    return Check(name="processes", ok=True, detail=used if cgroup else unused)
 
 
 def _leftovers(leftovers: Sequence[str]) -> Check:

@@ -57,7 +57,8 @@ def faults(
 def test_a_healthy_place_has_no_fault_and_every_check_says_what_it_saw() -> None:
     assert faults() == []
     names = [each.name for each in check(HEALTHY, TESTED, place=PLACE, cast=CAST)]
-    assert names == ["git", "settings", "identity", "target", "worktrees", "implementer", "tests", "leftovers"]
+    assert names[:5] == ["git", "settings", "identity", "target", "worktrees"]
+    assert names[5:] == ["implementer", "processes", "tests", "leftovers"]
 
 
 def test_the_oldest_git_that_can_merge_without_a_checkout_is_enough() -> None:
@@ -150,3 +151,16 @@ def test_leftovers_are_counted_and_swept_by_gc() -> None:
 def test_signing_is_mentioned_where_it_is_wanted() -> None:
     identity = check(replace(HEALTHY, signs=True), TESTED, place=PLACE, cast=CAST)[2]
     assert identity.detail == "Uma <uma@example.org>, commits are signed"
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "told"),
+    [
+        ("/sys/fs/cgroup/user.slice", "each dispatch has a control group of its own, below /sys/fs/cgroup/user.slice"),
+        ("", "no control group: what an agent leaves is found by its parents and its mark"),
+    ],
+    ids=["used", "unused"],
+)
+def test_it_says_whether_control_groups_are_used_and_finds_no_fault_in_either(cgroup: str, told: str) -> None:
+    found = check(HEALTHY, TESTED, place=PLACE, cast=CAST, cgroup=cgroup)
+    assert [(each.ok, each.detail) for each in found if each.name == "processes"] == [(True, told)]
