@@ -47,6 +47,8 @@ RestartSec=5
 RestartPreventExitStatus=2
 # Agents outlive the daemon: the next one takes them up.
 KillMode=process
+# Each agent gets a control group below the daemon's, by which everything it leaves behind is found and ended.
+Delegate=yes
 OOMPolicy=continue
 UMask={umask:04o}
 WorkingDirectory=/
