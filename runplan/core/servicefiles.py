@@ -16,6 +16,9 @@ LABEL = "runplan.daemon"
 #: The daemon says that it lives once a minute; twice unheard is stuck.
 WATCHDOG_S = 180
 
+#: What the end may take: `daemon.grace`, and the step that is being taken. A longer grace asks for its time itself.
+STOP_S = 120
+
 #: What the daemon has to know of a login that the service manager does not.
 VARIABLES = ("PATH", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME")
 
@@ -41,6 +44,7 @@ NotifyAccess=main
 ExecStart={command}
 ExecReload=/bin/kill -HUP $MAINPID
 WatchdogSec={watchdog}
+TimeoutStopSec={stop}
 Restart=on-failure
 RestartSec=5
 # Another daemon runs, or the settings are wrong: to try again would not help.
@@ -62,6 +66,7 @@ def systemd_unit(service: Service) -> str:
     return _UNIT.format(
         command=" ".join((_literal(service.argv[0]), *(_word(word) for word in service.argv[1:]))),
         watchdog=WATCHDOG_S,
+        stop=STOP_S,
         umask=service.umask,
         environment="".join(f"Environment={_quoted(f'{name}={value}')}\n" for name, value in _told(service)),
     )
@@ -78,6 +83,7 @@ def launchd_list(service: Service) -> str:
         "KeepAlive": {"SuccessfulExit": False},
         # Agents outlive the daemon: the next one takes them up.
         "AbandonProcessGroup": True,
+        "ExitTimeOut": STOP_S,
         "Umask": service.umask,
         "WorkingDirectory": "/",
         "StandardOutPath": service.output,

@@ -46,7 +46,8 @@ class Configurations:
         self._good: dict[Path, Settings] = {}
         self._stamps: dict[Path, Stamp] = {}
         self._shown: dict[Path, Settings] = {}  #: as of the last look
-        self._broken: dict[str, str] = {}
+        self._broken: dict[str, str] = {}  #: by whose it is: what is wrong with it
+        self._first: dict[str, str] = {}  #: what was told, and of whom
 
     @property
     def user(self) -> Settings:
@@ -90,9 +91,10 @@ class Configurations:
 
     def _differs(self, root: Path) -> bool:
         """Whether it has others than at the last look; one that never had good ones may have them now."""
+        before = self._shown.get(root)
         if root in self._good or self._stamp_of(root) != self._stamps.get(root):
             with contextlib.suppress(SettingsError):
-                return self.read(root, self._env) != self._shown.get(root)
+                return self.read(root, self._env) != before
         return False
 
     def _stamp_of(self, root: Path) -> Stamp:
@@ -114,10 +116,12 @@ class Configurations:
     def _tell(self, whose: str, words: str) -> None:
         """Once for each thing that is wrong, however many repositories it is wrong for."""
         before = self._broken.pop(whose, "")
-        known = words in self._broken.values()
         if words:
             self._broken[whose] = words
-        if words != before and not known:
+        if before and before not in self._broken.values():
+            self._told(self._first.pop(before), "")
+        if words and words not in self._first:
+            self._first[words] = whose
             self._told(whose, words)
 
 

@@ -7,7 +7,9 @@ import plistlib
 
 import pytest
 
-from runplan.core.servicefiles import Service, launchd_list, systemd_unit
+from runplan.core.keys import BY_PATH
+from runplan.core.servicefiles import STOP_S, Service, launchd_list, systemd_unit
+from runplan.core.values import seconds
 
 
 def a_service(*argv: str, **env: str) -> Service:
@@ -28,6 +30,7 @@ def test_a_unit_notifies_is_watched_and_leaves_agents_alone() -> None:
 
     assert made["Type"] == "notify"
     assert made["WatchdogSec"] == "180"
+    assert float(made["TimeoutStopSec"]) > 2 * (seconds(str(BY_PATH["daemon.grace"].default)) or 0)
     assert made["Restart"] == "on-failure"
     assert made["RestartPreventExitStatus"] == "2"
     assert made["KillMode"] == "process"
@@ -70,6 +73,7 @@ def test_a_property_list_keeps_it_alive_and_leaves_agents_alone() -> None:
     assert made["ProgramArguments"] == ["/usr/bin/python3", "-P", "-m", "runplan", "daemon"]
     assert made["KeepAlive"] == {"SuccessfulExit": False}
     assert made["AbandonProcessGroup"] is True
+    assert made["ExitTimeOut"] == STOP_S
     assert made["EnvironmentVariables"] == {"PATH": "/bin"}
     assert made["Umask"] == 0o027
     assert made["StandardErrorPath"] == "/o"

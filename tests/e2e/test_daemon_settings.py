@@ -1,0 +1,161 @@
+"""Settings are taken up by the daemon that runs; those that cannot be used leave it with what was good before."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from runplan.adapters.control.client import Client
+from runplan.adapters.places import state_directory
+from tests.support.cli import SETTINGS, a_project, until
+from tests.support.daemons import (
+    daemon_of,
+    none_left,
+    schedules,
+    several_plans,
+    socket_of,
+    states,
+    until_runs_are,
+    user_settings,
+)
+from tests.support.scripts import Meanwhile, steps
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.support.cli import Project
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Iterator[Project]:
+    with none_left(tmp_path / "home"):
+        yield a_project(tmp_path, "1", "2")
+
+
+@pytest.fixture
+def meanwhile(tmp_path: Path) -> Meanwhile:
+    return Meanwhile(tmp_path)
+
+
+def asked(project: Project, verb: str = "status") -> dict[str, Any]:
+    """What the daemon answers; with every question it looks at the files."""
+    with Client(socket_of(project)) as client:
+        return dict(client.call(verb))
+
+
+def logged(project: Project, event: str) -> list[dict[str, Any]]:
+    lines = (state_directory(project.env) / "daemon.log").read_text().splitlines()
+    return [line for line in map(json.loads, lines) if line["event"] == event]
+
+
+def hang_up(project: Project) -> None:
+    os.kill(daemon_of(project), signal.SIGHUP)
+
+
+# --- the user's file ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("by", [hang_up, asked], ids=["hangup", "change"])
+def test_more_runs_at_once_are_let_in_without_a_restart(project: Project, meanwhile: Meanwhile, by: Any) -> None:
+    user_settings(project, "[daemon]\nmax_parallel = 1\n")
+    first, second = several_plans(project, 2)
+    project.agent("".join(steps(*meanwhile.pause(n), f'write = "{n}.txt"', phase=n) for n in ("1", "2")))
+    for plan in (first, second):
+        assert project.runplan("start", plan, "auto").code == 0
+    meanwhile.reached("1")
+    until(lambda: states(project, second) == ["queued"])
+    daemon = daemon_of(project)
+    user_settings(project, "[daemon]\nmax_parallel = 2\n")
+    by(project)
+    meanwhile.reached("2")
+    assert states(project, first) == ["running"]
+    for n in ("1", "2"):
+        meanwhile.let_on(n)
+    for plan in (first, second):
+        until_runs_are(project, "done", plan=plan)
+    assert daemon_of(project) == daemon
+
+
+def test_who_is_told_of_runs_can_be_changed_without_a_restart(project: Project, tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    project.runplan("start", "X", "1", "auto", "--wait")
+    user_settings(project, f'[notify]\ncommand = "echo $RUNPLAN_NOTICE $RUNPLAN_PLAN >>{told}"\n')
+    assert project.runplan("start", "X", "2", "auto", "--wait").code == 0
+    until(lambda: told.exists() and told.read_text() == "done plans/X.md\n")
+
+
+def test_settings_that_cannot_be_used_are_told_once_and_change_nothing(project: Project, tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    good = f'[notify]\ncommand = "echo $RUNPLAN_REASON: $RUNPLAN_TEXT >>{told}"\n'
+    user_settings(project, good)
+    assert project.runplan("start", "X", "1", "--wait").code == 4
+    until(lambda: told.exists())
+    told.unlink()
+    daemon = daemon_of(project)
+    user_settings(project, f"{good}[daemon]\nmax_parallel = = 2\n")
+    file = project.home / ".config/runplan/runplan.toml"
+    for _ in range(3):
+        assert asked(project)["settings"] == [f"{file}:4: invalid TOML: Invalid value"]
+    hang_up(project)
+    until(told.exists)
+    words = f"{file}:4: invalid TOML: Invalid value; what was set before holds until that is mended."
+    assert told.read_text() == f"settings: {words}\n"
+    (error,) = logged(project, "settings")
+    assert (error["level"], f"{file}:4: " in error["words"]) == ("error", True)
+    seen = project.runplan("status")
+    assert (seen.code, f"{file}:4: invalid TOML" in seen.err) == (2, True)
+    user_settings(project, good)
+    assert asked(project)["settings"] == []
+    assert len(logged(project, "settings-mended")) == 1
+    assert daemon_of(project) == daemon
+
+
+# --- the repository's file --------------------------------------------------------------------------------------
+
+
+def test_the_next_process_goes_by_the_settings_of_now_but_is_proven_as_was_asked(
+    project: Project, meanwhile: Meanwhile
+) -> None:
+    """The verifier is another one; the test command, which a run is asked with, stays the same."""
+    project.repo.write("runplan.toml", f'{SETTINGS}[tests]\ncommand = "test -e plans"\n')
+    project.repo.write("agent.toml", steps(*meanwhile.pause("agent"), 'write = "1.txt"'))
+    project.repo.commit("Set up")
+    assert project.runplan("start", "X", "1", "auto").code == 0
+    meanwhile.reached("agent")
+    changed = SETTINGS.replace('verifier = "robot"', 'verifier = "judge"')
+    judge = '[agents.judge]\nkind = "script"\nscript = "judge.toml"\n'
+    project.repo.write("judge.toml", "")
+    project.repo.write("runplan.toml", f'{changed}{judge}[tests]\ncommand = "false"\n')
+    meanwhile.let_on("agent")
+    until_runs_are(project, "done")
+    sent = [(body["role"], body["agent"]) for kind, body in project.events() if kind == "DispatchStarted"]
+    assert sent == [("baseline", ""), ("implement", "robot"), ("gate", ""), ("verify", "judge")]
+
+
+def test_a_schedule_follows_the_zone_and_what_is_made_of_missed_slots(project: Project) -> None:
+    assert project.runplan("start", "X", "auto", "every", "day at 9am").code == 0
+    project.settings('[run]\ntimezone = "Europe/Berlin"\nmisfire = "skip"\n')
+    asked(project)
+    until(lambda: [(row.zone, row.misfire) for row in schedules(project)] == [("Europe/Berlin", "skip")])
+    (row,) = schedules(project)
+    assert (row.spec, json.loads(row.errand)["landing"]) == ("day at 9am", "cherry-pick")
+
+
+def test_a_repository_without_good_settings_is_opened_when_they_are_mended(project: Project) -> None:
+    assert project.runplan("start", "X", "1", "--wait").code == 4
+    os.kill(daemon_of(project), signal.SIGKILL)
+    until(lambda: not daemon_of(project))
+    project.repo.write("runplan.toml", "[run\n")
+    daemon = project.popen("daemon")
+    until(lambda: daemon_of(project) == daemon.pid and logged(project, "closed"))
+    project.repo.git("checkout", "-q", "--", "runplan.toml")
+    asked(project)
+    assert project.runplan("approve", "X").code == 0
+    until_runs_are(project, "done")
+    daemon.kill()
+    daemon.communicate()
