@@ -3,6 +3,7 @@
 lock       held by the shim, and by nothing else, for as long as it lives
 shim.json  who the shim is; written before the agent is started
 out.log    what the agent said, capped; err.log likewise
+gauge.json how full its context was when a hand-over had to be prepared, and bell, to wake who waits for that
 exit.json  how it ended; the shim's last deed
 
 Agents can write there. No link is followed, nothing there is taken for granted, and an exit counts only with the token

@@ -37,7 +37,7 @@ def reading(on: Stage, dispatch: str) -> Reading | None:
 
 def test_whoever_waits_is_awake_when_the_context_fills_and_the_agent_goes_on(on: Stage) -> None:
     dispatch = on.sh(f"echo half of it\n{tells(20_000, 104_000)}\n{WAITS}", **WATCHED)
-    on.dispatches.wait([dispatch], timeout_s=30)
+    on.dispatches.wait([dispatch], timeout_s=None)
     assert on.dispatches.standing(dispatch) == Running()
     assert reading(on, dispatch) == Reading(percent=52, estimated=False, message="half of it\n")
     (on.path / "go").touch()
@@ -48,7 +48,7 @@ def test_whoever_waits_is_awake_when_the_context_fills_and_the_agent_goes_on(on:
 
 def test_it_rings_once_however_much_fuller_it_gets(on: Stage) -> None:
     dispatch = on.sh(f"{tells(104_000, 110_000)}\n{WAITS}\n{tells(112_000, 118_000)}", **WATCHED)
-    on.dispatches.wait([dispatch], timeout_s=30)
+    on.dispatches.wait([dispatch], timeout_s=None)
     first = reading(on, dispatch)
     (on.path / "go").touch()
     assert on.outcome(dispatch).ending is Ending.EXITED, "the second wait ends with the agent"
@@ -74,10 +74,10 @@ def test_one_that_rang_before_anybody_waited_is_seen_at_once(tmp_path: Path) -> 
         dispatch = first.sh(f"{tells(104_000)}\n{WAITS}", **WATCHED)
         until(lambda: reading(first, dispatch))
         with stage(tmp_path) as second:
-            second.dispatches.wait([dispatch], timeout_s=30)
+            second.dispatches.wait([dispatch], timeout_s=None)
             assert second.dispatches.standing(dispatch) == Running()
             (tmp_path / "go").touch()
-            second.dispatches.wait([dispatch], timeout_s=30)
+            second.dispatches.wait([dispatch], timeout_s=None)
             assert second.dispatches.standing(dispatch) != Running(), "once told, it is its end that is waited for"
 
 
@@ -87,7 +87,7 @@ def test_an_agent_that_rings_by_itself_wakes_nobody_twice(on: Stage) -> None:
     launch = on.launch("unused", **WATCHED)
     loud = ringing.format(on.dispatches.directory(launch.id))
     dispatch = on.sh(f"({loud}) & echo $! >agent; {WAITS}", **WATCHED, id=launch.id)
-    on.dispatches.wait([dispatch], timeout_s=30)
+    on.dispatches.wait([dispatch], timeout_s=None)
     assert on.dispatches.standing(dispatch) == Running()
     assert reading(on, dispatch) is None
     (on.path / "go").touch()
