@@ -48,7 +48,7 @@ def baseline_key(world: World, tree: str) -> str:
 
 def start(action: Start, state: RunState, world: World) -> Iterator[Event]:
     phase = phase_of(state)
-    name = f"{world.run}.{state.dispatches + 1}"
+    name = f"{world.mark}.{state.dispatches + 1}"
     sent = _send(action, phase, world) if action.role in AGENT_ROLES else None
     if isinstance(sent, Paused | WorkRefused):
         yield sent
