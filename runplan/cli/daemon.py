@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import argparse
 
 EXAMPLES = """\
-  runplan daemon        in the foreground; Ctrl-C lets go of everything, and agents live on"""
+  runplan daemon        in the foreground; Ctrl-C lets agents end, a second one ends them"""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

@@ -265,8 +265,8 @@ def test_status_has_the_fields_of_its_page(ended: Project) -> None:
     assert isinstance(stated, dict)
     assert isinstance(given, dict)
     run = given["run"] | {"stuck": stated["run"]["stuck"]}
-    known = {"run": run, "claim": stated["claim"], "schedule": stated["schedule"]}
-    assert given | known == stated, "a run that has ended has no claim, and there is no schedule"
+    known = {"run": run, **{name: stated[name] for name in ("claim", "schedule", "daemon")}}
+    assert given | known == stated, "a run that has ended has no claim, there is no schedule, and no daemon that drains"
 
 
 def test_check_has_the_fields_of_its_page(ended: Project) -> None:

@@ -59,7 +59,8 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Project:
 
 def test_status_json_has_exactly_the_promised_fields(told: Project) -> None:
     view = told.runplan("status", "X", "--json").json
-    assert list(view) == ["plan", "title", "status", "landing", "phases", "next", "run", "claim", "schedule"]
+    fields = ["plan", "title", "status", "landing", "phases", "next", "run", "claim", "schedule", "daemon"]
+    assert list(view) == fields
     assert {name: view[name] for name in ("plan", "title", "status", "landing", "next", "schedule")} == {
         "plan": "plans/X.md",
         "title": "X",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.adapters.sdnotify import READY, STOPPING, WATCHDOG, notify, watchdog_s
+from runplan.adapters.sdnotify import READY, STOPPING, WATCHDOG, extended, notify, watchdog_s
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,3 +52,7 @@ def test_without_a_manager_nobody_is_told(env: dict[str, str]) -> None:
 )
 def test_the_time_until_we_are_called_stuck_is_known(env: dict[str, str], seconds: float) -> None:
     assert watchdog_s(env) == seconds
+
+
+def test_time_is_asked_for_in_the_words_of_the_manager() -> None:
+    assert extended(90.5) == "EXTEND_TIMEOUT_USEC=90500000"

@@ -75,6 +75,16 @@ def test_the_next_one_waits_for_one_that_is_about_to_let_go(tmp_path: Path) -> N
     goes.join()
 
 
+def test_one_that_drains_says_until_when(tmp_path: Path) -> None:
+    with held(tmp_path) as first:
+        assert first.holder.draining == ""
+        first.drains("2026-01-01T00:00:30Z")
+        assert singleton.holder(tmp_path) == first.holder
+        assert first.holder.draining == "2026-01-01T00:00:30Z"
+    first.drains("2026-01-01T00:00:40Z")
+    assert singleton.holder(tmp_path) is None, "who has let go tells nothing any more"
+
+
 def test_waiting_ends(tmp_path: Path) -> None:
     begun = time.monotonic()
     with held(tmp_path):
