@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given, strategies as st
 
+from runplan.app.daemon import SharedTurns
 from runplan.core.turns import Key, Turns
 
 KEYS = st.tuples(st.sampled_from(["r1", "r2", "r3"]), st.sampled_from(["a", "b", "c", "d"]))
@@ -44,3 +45,18 @@ def test_the_limits_hold_and_nobody_is_lost(host: int, repository: int, moves: l
         assert all(sum(1 for r, _ in turns.working if r == name) <= repository for name in ("r1", "r2", "r3"))
         assert {*turns.working, *turns.waiting} == about
         assert not set(turns.working) & set(turns.waiting)
+
+
+def test_when_more_may_be_at_work_those_in_line_are_called_and_nobody_is_sent_away() -> None:
+    called: list[str] = []
+    shared = SharedTurns(Turns(host=1, repository=1), called.append)
+    for key in (("a", "x"), ("b", "y"), ("c", "z")):
+        shared.ask(key)
+    assert (shared.now.working, called) == ((("a", "x"),), [])
+    shared.resize(host=2, repository=1)
+    assert called == ["b"]
+    assert shared.ask(("b", "y"))
+    shared.resize(host=1, repository=1)
+    assert (len(shared.now.working), called) == (2, ["b"])
+    shared.leave(("a", "x"))
+    assert called == ["b"], "one is still more than may be"
