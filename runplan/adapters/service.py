@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from runplan.adapters.places import OUTPUT, state_directory
 from runplan.core.errors import RefusedEarly, Unreachable
 from runplan.core.quickclass import dataclass
-from runplan.core.servicefiles import LABEL, UNIT, Service, launchd_list, systemd_unit
+from runplan.core.servicefiles import LABEL, STOP_S, UNIT, Service, launchd_list, systemd_unit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 DAEMON = (sys.executable, "-P", "-m", "runplan", "daemon")
 
 ANSWER_S = 30.0
+ENDING_S = STOP_S + ANSWER_S  #: the daemon lets its agents end first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +113,7 @@ def uninstall(manager: Manager, env: Mapping[str, str]) -> bool:
     """Take the file away and have the daemon ended; False when there was none."""
     if not manager.file.exists():
         return False
-    _told(manager, manager.disables[:1], env)
+    _told(manager, manager.disables[:1], env, within_s=ENDING_S)
     manager.file.unlink(missing_ok=True)
     _told(manager, manager.disables[1:], env)
     return True
@@ -138,18 +139,22 @@ def standing(manager: Manager, env: Mapping[str, str]) -> Standing:
     )
 
 
-def _told(manager: Manager, commands: tuple[tuple[str, ...], ...], env: Mapping[str, str]) -> bool:
+def _told(
+    manager: Manager, commands: tuple[tuple[str, ...], ...], env: Mapping[str, str], within_s: float = ANSWER_S
+) -> bool:
     if _run(manager.asks, env).returncode:
         return False
     for command in commands:
-        done = _run(command, env)
+        done = _run(command, env, within_s)
         if done.returncode:
             said = " ".join(done.stderr.decode("utf-8", "replace").split()) or f"it ended with code {done.returncode}"
             raise Unreachable(f"{' '.join(command)}: {said[:300]}")
     return True
 
 
-def _run(command: tuple[str, ...], env: Mapping[str, str]) -> subprocess.CompletedProcess[bytes]:
+def _run(
+    command: tuple[str, ...], env: Mapping[str, str], within_s: float = ANSWER_S
+) -> subprocess.CompletedProcess[bytes]:
     program = shutil.which(command[0], path=env.get("PATH")) or command[0]
     try:
         return subprocess.run(
@@ -157,7 +162,7 @@ def _run(command: tuple[str, ...], env: Mapping[str, str]) -> subprocess.Complet
             env=env,
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            timeout=ANSWER_S,
+            timeout=within_s,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
