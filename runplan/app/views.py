@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from runplan.core.quickclass import dataclass
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import datetime, tzinfo
 
     from runplan.core.plan import Phase, Plan
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from runplan.core.work import Work
 
 IN_FLIGHT = ("queued", "running", "waiting")
+LEVELS = ("fine", "slow", "look")  #: how much a person is needed, least first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +24,7 @@ class Seen:
 
     run: RunRow | None = None  #: the newest
     work: Work | None = None  #: what that run is at
-    output: datetime | None = None  #: when its agent last said something
+    outputs: Mapping[str, datetime] | None = None  #: when its processes last said something
     owner: str = ""  #: of the plan's claim
     alive: bool = False
     schedule: ScheduleRow | None = None
@@ -60,7 +62,7 @@ def unreadable_view(path: str, error: str) -> dict[str, Any]:
 
 
 def _phase(phase: Phase, done: set[str], run: RunRow | None) -> dict[str, Any]:
-    working = run is not None and run.phase == phase.id
+    working = run is not None and run.phase is not None and phase.id in run.phase.split(", ")
     status = str(phase.status)
     if working:
         status = "in-progress"
@@ -84,7 +86,6 @@ def _next(plan: Plan, done: set[str]) -> str | None:
 
 
 def _run(run: RunRow, seen: Seen, now: datetime, zone: tzinfo) -> dict[str, Any]:
-    work = seen.work
     return {
         "id": run.id,
         "state": run.state,
@@ -97,25 +98,54 @@ def _run(run: RunRow, seen: Seen, now: datetime, zone: tzinfo) -> dict[str, Any]
         "waiting_for": run.waiting_for,
         "about": run.about,
         "wake": run.wake,
+        **_at_work(seen.work, seen),
+        "stuck": _stuck(run, seen, now, zone) if run.state in IN_FLIGHT else None,
+        "lanes": [_lane(lane, seen) for lane in seen.work.lanes] if seen.work and run.state in IN_FLIGHT else [],
+    }
+
+
+def _lane(work: Work, seen: Seen) -> dict[str, Any]:
+    """One of several phases that are worked side by side."""
+    return {"phase": work.phase, "step": work.step, "since": work.since, **_at_work(work, seen)}
+
+
+def _at_work(work: Work | None, seen: Seen) -> dict[str, Any]:
+    output = _output(work, seen)
+    return {
         "agent": work.agent if work else None,
         "version": work.version if work else None,
         "dispatched": work.dispatched if work else None,
-        "output": _iso(seen.output) if seen.output else None,
+        "output": _iso(output) if output else None,
         "context": work.context if work else None,
         "handover": "armed" if work and work.context is not None else None,
         "retries": work.retries if work else None,
         "tokens": work.tokens if work else None,
         "usd": round(work.usd, 4) if work else None,
-        "stuck": _stuck(run, seen, now, zone) if run.state in IN_FLIGHT else None,
     }
 
 
+def _output(work: Work | None, seen: Seen) -> datetime | None:
+    return seen.outputs.get(work.dispatch) if work and work.dispatch and seen.outputs else None
+
+
 def _stuck(run: RunRow, seen: Seen, now: datetime, zone: tzinfo) -> dict[str, str]:
-    """The honest answer, for a run that has not ended."""
+    """The honest answer, for a run that has not ended; of lanes, the one that needs looking at most."""
+    lanes = seen.work.lanes if seen.work and not run.waiting_for else ()
+    if not lanes:
+        return _answer(run, seen, seen.work, now, zone)
+    from dataclasses import replace  # dear, and most plans are worked a phase at a time
+
+    each = [
+        _answer(replace(run, phase=lane.phase, step=lane.step, since=lane.since), seen, lane, now, zone)
+        for lane in lanes
+    ]
+    return max(each, key=lambda one: LEVELS.index(one["level"]))
+
+
+def _answer(run: RunRow, seen: Seen, work: Work | None, now: datetime, zone: tzinfo) -> dict[str, str]:
     from runplan.core.stuck import PERSONS, Doing, answer
     from runplan.core.times import parse_iso
 
-    work = seen.work
     doing = Doing(
         phase=run.phase,
         step=run.step,
@@ -123,7 +153,7 @@ def _stuck(run: RunRow, seen: Seen, now: datetime, zone: tzinfo) -> dict[str, st
         # Whoever waits for a person needs no process to do so.
         carried=seen.alive or run.waiting_for in (*PERSONS, "paused"),
         dispatched=parse_iso(work.dispatched) if work and work.dispatched else None,
-        output=seen.output,
+        output=_output(work, seen),
         retries=work.retries if work else 0,
         waiting_for=run.waiting_for,
         about=run.about,

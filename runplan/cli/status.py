@@ -151,29 +151,40 @@ class Looking:
         claim = store.claim("plan", path)
         owner = claim[1] if claim else ""
         newest = store.newest(path)
-        work, output = self._work(store, newest) if newest else (None, None)
+        work, outputs = self._work(store, newest) if newest else (None, {})
         return Seen(
             run=newest,
             work=work,
-            output=output,
+            outputs=outputs,
             owner=owner,
             alive=bool(owner) and _lives(owner),
             schedule=self._schedules.get(path),
         )
 
-    def _work(self, store: Store, run: RunRow) -> tuple[Work, datetime | None]:
-        """What the run is at; a process that is recorded as running, but does not, is none."""
+    def _work(self, store: Store, run: RunRow) -> tuple[Work, dict[str, datetime]]:
+        """What the run is at, and when its processes last said something."""
         from runplan.adapters.store.work import read_work
 
         work = read_work(store, run.id)
+        outputs: dict[str, datetime] = {}
+        if work.lanes:
+            from dataclasses import replace  # dear, and most plans are worked a phase at a time
+
+            work = replace(work, lanes=tuple(self._standing(lane, outputs) for lane in work.lanes))
+        return self._standing(work, outputs), outputs
+
+    def _standing(self, work: Work, outputs: dict[str, datetime]) -> Work:
+        """A process that is recorded as running, but does not, is none."""
         if work.dispatch is None:
-            return work, None
+            return work
         from runplan.adapters.dispatchsigns import look_at
 
         seen = look_at(self._at.state, work.dispatch)
         if not seen.runs:
-            return work.at_rest(), None
-        return work, datetime.fromtimestamp(seen.output, UTC) if seen.output is not None else None
+            return work.at_rest()
+        if seen.output is not None:
+            outputs[work.dispatch] = datetime.fromtimestamp(seen.output, UTC)
+        return work
 
 
 def _lives(owner: str) -> bool:

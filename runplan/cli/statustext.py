@@ -26,6 +26,7 @@ def block(view: dict[str, Any], *, now: datetime, zone: tzinfo) -> str:
     run = view["run"]
     if run is not None:
         lines.append(f"  {_running(view, now)}")
+        lines += [f"    phase {lane['phase']}: {_doing(lane)}" for lane in run["lanes"]]
         if used := _used(run):
             lines.append(f"  so far: {used}")
     if view["schedule"] is not None:
@@ -46,19 +47,33 @@ def _standing(phase: dict[str, Any], following: str | None) -> str:
 def _running(view: dict[str, Any], now: datetime) -> str:
     run = view["run"]
     if run["state"] in ("queued", "running", "waiting"):
-        where = f"phase {run['phase']}, {run['step']}" if run["phase"] else "between phases"
+        where = _where(run)
         if run["wake"]:
             return f"run {run['id']}: waiting until {_moment(run['wake'], now)} ({run['about']}; {where})"
         if run["waiting_for"]:
             return f"run {run['id']}: waiting for {run['waiting_for']} ({where}, since {run['since']}); {_help(view)}"
         if not (view["claim"] and view["claim"]["alive"]):
             return f"run {run['id']}: interrupted at {where} ({run['since']}); start the plan again to go on"
-        by = f" by {_agent(run)}" if run["agent"] else ""
-        armed = f"; context {run['context']} %, hand-over armed" if run["handover"] else ""
-        return f"run {run['id']}: {where}{by}, since {run['since']}{armed}"
+        if run["lanes"]:
+            return f"run {run['id']}: {where}"
+        doing = f"phase {run['phase']}, {_doing(run)}" if run["phase"] else f"{where}, since {run['since']}"
+        return f"run {run['id']}: {doing}"
     why = f": {run['reason']}" if run["reason"] else ""
     more = f"; see: {command('runplan', 'report', view['plan'])}" if run["state"] in ("failed", "stopped") else ""
     return f"last run {run['id']}: {run['state']}{why} ({run['since']}){more}"
+
+
+def _where(run: dict[str, Any]) -> str:
+    if run["lanes"]:
+        return f"phases {run['phase']} side by side"
+    return f"phase {run['phase']}, {run['step']}" if run["phase"] else "between phases"
+
+
+def _doing(run: dict[str, Any]) -> str:
+    """What is done for a phase, by whom, since when."""
+    by = f" by {_agent(run)}" if run["agent"] else ""
+    armed = f"; context {run['context']} %, hand-over armed" if run["handover"] else ""
+    return f"{run['step'] or 'between steps'}{by}, since {run['since']}{armed}"
 
 
 def _moment(wake: str, now: datetime) -> str:
@@ -115,7 +130,8 @@ def scheduled(schedule: dict[str, str | None], *, now: datetime, zone: tzinfo) -
 
 def overview(views: list[dict[str, Any]], *, now: datetime) -> list[str]:
     """What every run in flight is doing now, as one table; none when nothing is in flight."""
-    rows = [_row(view, now) for view in views if view["run"] is not None and view["run"]["stuck"]]
+    going = (view for view in views if view["run"] is not None and view["run"]["stuck"])
+    rows = [_row(view, at_work, now) for view in going for at_work in (view["run"]["lanes"] or [view["run"]])]
     if not rows:
         return []
     widths = [max(len(row[column]) for row in (HEADINGS, *rows)) for column in range(len(HEADINGS))]
@@ -125,12 +141,12 @@ def overview(views: list[dict[str, Any]], *, now: datetime) -> list[str]:
     return ["\n".join(line.rstrip() for line in lines)]
 
 
-def _row(view: dict[str, Any], now: datetime) -> tuple[str, ...]:
-    run = view["run"]
+def _row(view: dict[str, Any], run: dict[str, Any], now: datetime) -> tuple[str, ...]:
+    """A run, or one of the phases that it works side by side."""
     return (
         view["plan"],
         run["phase"] or "-",
-        run["waiting_for"] or run["step"] or "-",
+        view["run"]["waiting_for"] or run["step"] or "-",
         _agent(run) or "-",
         _age(run["since"], now),
         _age(run["dispatched"], now),

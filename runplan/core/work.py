@@ -15,7 +15,7 @@ class Step(NamedTuple):
     """What one event tells of it; what it does not tell is None."""
 
     at: str
-    type: str  #: PlanRead, DispatchStarted, HandoverArmed or DispatchEnded
+    type: str  #: PlanRead, DispatchStarted, HandoverArmed, DispatchEnded or RunEnded
     id: str | None = None
     role: str | None = None
     agent: str | None = None
@@ -26,6 +26,8 @@ class Step(NamedTuple):
     output_tokens: int | None = None
     usd: float | None = None
     percent: int | None = None
+    lane: str | None = None
+    phase: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,22 +42,61 @@ class Work:
     retries: int = 0  #: fix cycles, handovers and repeated dispatches of the phase
     tokens: int = 0  #: sent and received, by agents that have ended
     usd: float = 0.0
+    phase: str = ""  #: the one that was begun last
+    step: str | None = None  #: the role of the process
+    since: str = ""  #: of the last step
+    lanes: tuple[Work, ...] = ()  #: the same of each phase that is worked side by side with others
 
     def at_rest(self) -> Work:
         """The same, when the process has ended and nobody has recorded it."""
-        return Work(retries=self.retries, tokens=self.tokens, usd=self.usd)
+        return Work(
+            retries=self.retries,
+            tokens=self.tokens,
+            usd=self.usd,
+            phase=self.phase,
+            since=self.since,
+            lanes=self.lanes,
+        )
 
 
 def work_of(steps: Iterable[Step]) -> Work:
     """What these steps of one run, in order, come to."""
+    strands: dict[str, list[Step]] = {}
+    for step in steps:
+        strands.setdefault(step.lane or "", []).append(step)
+    own = _work(strands.pop("", []))
+    if not strands:
+        return own
+    each = {lane: _work(told) for lane, told in strands.items()}
+    open_ = tuple(each[lane] for lane, told in strands.items() if told[-1].type != "RunEnded")
+    first = open_[0] if open_ else own
+    return Work(
+        dispatch=first.dispatch,
+        agent=first.agent,
+        version=first.version,
+        dispatched=first.dispatched,
+        context=first.context,
+        retries=max([first.retries, *(work.retries for work in open_)]),
+        tokens=own.tokens + sum(work.tokens for work in each.values()),
+        usd=own.usd + sum(work.usd for work in each.values()),
+        phase=first.phase,
+        step=first.step,
+        since=first.since,
+        lanes=open_,
+    )
+
+
+def _work(steps: Iterable[Step]) -> Work:
+    phase = since = ""
     running: Step | None = None
     context: int | None = None
     tokens, usd, retries = 0, 0.0, 0
     begun: set[tuple[object, ...]] = set()
     for step in steps:
+        since = step.at
         if step.type == "PlanRead":  # another phase
             begun.clear()
-            retries = 0
+            retries, phase = 0, step.phase or ""
         elif step.type == "DispatchStarted":
             running, context = step, None
             retries += _is_retry(step, begun)
@@ -68,7 +109,7 @@ def work_of(steps: Iterable[Step]) -> Work:
             tokens += believable(step.input_tokens) + believable(step.output_tokens)
             usd += step.usd or 0.0
     if running is None:
-        return Work(retries=retries, tokens=tokens, usd=usd)
+        return Work(retries=retries, tokens=tokens, usd=usd, phase=phase, since=since)
     return Work(
         dispatch=running.id,
         agent=running.agent or None,
@@ -78,6 +119,9 @@ def work_of(steps: Iterable[Step]) -> Work:
         retries=retries,
         tokens=tokens,
         usd=usd,
+        phase=phase,
+        step=running.role,
+        since=since,
     )
 
 

@@ -93,9 +93,12 @@ def test_status_json_has_exactly_the_promised_fields(told: Project) -> None:
         "version": None,
         "dispatched": None,
         "output": None,
+        "context": None,
+        "handover": None,
         "retries": 0,
         "tokens": 0,
         "usd": 0.0,
+        "lanes": [],
     }
     assert stuck["level"] == "look"
     assert stuck["sentence"].startswith("Have a look: phase 2, land for ")

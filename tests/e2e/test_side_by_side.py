@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
 PARALLEL = "[run]\nparallel = 3\n"
 PLAN = """\
+---
+title: X
+status: active
+---
 # Plan: X
 
 ## Progress Tracker

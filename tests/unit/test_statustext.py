@@ -56,7 +56,8 @@ def lines(seen: Seen) -> list[str]:
 
 
 def at_work(**more: Any) -> Seen:
-    told = {"run": a_run(), "work": some_work(), "output": ago(0.5), "owner": "1:2:3", "alive": True, **more}
+    outputs = {"r.1": more.pop("output", ago(0.5))}
+    told = {"run": a_run(), "work": some_work(), "outputs": outputs, "owner": "1:2:3", "alive": True, **more}
     return Seen(**told)
 
 
@@ -67,6 +68,22 @@ def test_a_run_at_work_says_who_does_what_since_when_and_at_what_cost() -> None:
         "  every 4h  next 15:15 CET in 2h 15m",
         "  Going on: phase 1, implement for 12m, agent running 12m, last output 30s ago, 1 retry",
     ]
+
+
+def test_phases_side_by_side_have_a_line_and_a_row_each_and_the_worst_of_them_is_told() -> None:
+    one = replace(some_work(12), phase="1", step="implement", since=iso(ago(12)))
+    two = Work(dispatch="r.2", dispatched=iso(ago(40)), phase="2", step="gate", since=iso(ago(40)))
+    seen = at_work(run=a_run(phase="1, 2"), work=replace(one, lanes=(one, two)))
+
+    assert [phase["status"] for phase in view(seen)["phases"]] == ["in-progress", "in-progress"]
+    assert lines(seen)[3:6] == [
+        "  run r1a2b3c4: phases 1, 2 side by side",
+        "    phase 1: implement by claude 2.1.0, since 2026-01-01T11:48:00Z",
+        "    phase 2: gate, since 2026-01-01T11:20:00Z",
+    ]
+    assert view(seen)["run"]["stuck"]["sentence"].startswith("Have a look: phase 2, gate for 40m")
+    (table,) = overview([view(seen)], now=NOW)
+    assert [row.split()[1:3] for row in table.splitlines()] == [["PHASE", "STEP"], ["1", "implement"], ["2", "gate"]]
 
 
 def test_a_run_whose_agent_may_have_to_hand_over_says_so() -> None:

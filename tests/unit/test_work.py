@@ -20,8 +20,8 @@ def ended(id: str, tokens: tuple[int, int] = (0, 0), usd: float = 0.0) -> Step:
 def test_who_is_at_work_is_who_was_started_and_not_seen_to_end() -> None:
     work = work_of([READ, began("r.1"), ended("r.1"), began("r.2", "verify")])
     assert (work.dispatch, work.agent, work.version, work.dispatched) == ("r.2", "claude", "2.1.0", "at r.2")
-    assert work_of([READ, began("r.1"), ended("r.1")]) == Work()
-    assert work.at_rest() == Work()
+    assert work_of([READ, began("r.1"), ended("r.1")]) == Work(since="at r.1")
+    assert work.at_rest() == Work(since="at r.2")
     assert work_of([READ, began("r.2"), ended("r.1")]).dispatch == "r.2"
 
 
@@ -86,3 +86,28 @@ def test_a_count_that_an_earlier_version_believed_is_not_added_up() -> None:
     """A sum of so many digits could not even be printed."""
     told = ended("r.1", tokens=(int("9" * 4_299), 5))
     assert work_of([READ, told]).tokens == 5
+
+
+def in_lane(lane: str, *steps: Step) -> list[Step]:
+    return [Step(*step[:-2], lane, step.phase) for step in steps]
+
+
+def test_each_lane_is_at_its_own_phase_and_what_they_used_is_added() -> None:
+    one = in_lane(
+        "1", Step("at 0", "PlanRead", phase="3"), began("r_1.1"), ended("r_1.1", (10, 5), 0.5), began("r_1.2", "verify")
+    )
+    two = in_lane("2", Step("at 0", "PlanRead", phase="4"), began("r_2.1"), began("r_2.2"))
+    over = in_lane("3", began("r_3.1"), ended("r_3.1", (1, 1)), Step("at 9", "RunEnded"))
+
+    work = work_of([READ, began("r.1"), ended("r.1", (100, 0)), *one, *two, *over])
+
+    assert [(lane.phase, lane.step, lane.dispatch, lane.retries) for lane in work.lanes] == [
+        ("3", "verify", "r_1.2", 0),
+        ("4", "implement", "r_2.2", 1),
+    ]
+    assert (work.tokens, work.usd, work.retries) == (117, 0.5, 1)
+
+
+def test_when_every_lane_has_ended_the_run_is_at_its_own() -> None:
+    work = work_of([*in_lane("1", began("r_1.1"), ended("r_1.1"), Step("at 9", "RunEnded")), READ, began("r.1")])
+    assert (work.dispatch, work.lanes) == ("r.1", ())

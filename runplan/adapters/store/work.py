@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 _FIELDS = ", ".join(f"json_extract(body, '$.{name}')" for name in Step._fields[2:])
 _QUERY = f"""
 SELECT at, type, {_FIELDS} FROM events
-WHERE run = ? AND type IN ('PlanRead', 'DispatchStarted', 'HandoverArmed', 'DispatchEnded') ORDER BY seq
+WHERE run = ? AND type IN ('PlanRead', 'DispatchStarted', 'HandoverArmed', 'DispatchEnded', 'RunEnded') ORDER BY seq
 """
 
 
