@@ -12,7 +12,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.chaos import listing, matrix, page, soak
+from tests.chaos import lanes, listing, matrix, page, soak
+from tests.chaos.ways import WAYS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,8 +24,9 @@ SHOWN = 5  #: cells that failed and are told in full
 def main() -> int:
     asked = _asked()
     with tempfile.TemporaryDirectory(prefix="runplan-chaos-", ignore_cleanup_errors=True) as place:
-        results = _matrix(Path(place), asked) if asked.what != "soak" else []
-        account = _soak(Path(place), asked) if asked.what != "matrix" else soak.Account()
+        results = _matrix(Path(place), asked) if asked.what in ("all", "matrix") else []
+        results += _lanes(Path(place), asked) if asked.what in ("all", "lanes") else []
+        account = _soak(Path(place), asked) if asked.what in ("all", "soak") else soak.Account()
         bad = any(not result.ok for result in results) or bool(account.wrong)
         if bad:  # what failed stays to be looked at
             kept = Path(tempfile.gettempdir()) / f"runplan-chaos-failed-{os.getpid()}"
@@ -39,7 +41,7 @@ def main() -> int:
 
 def _asked() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
-    parser.add_argument("what", nargs="?", choices=("all", "matrix", "soak"), default="all")
+    parser.add_argument("what", nargs="?", choices=("all", "matrix", "lanes", "soak"), default="all")
     parser.add_argument("--soak", type=int, default=40, metavar="KILLS", help="how often the soak kills")
     parser.add_argument("--seed", type=int, default=int(time.time()) % 100_000, help="of the soak's moments")
     parser.add_argument("--full", action="store_true", help="every passing of every point in every mode")
@@ -67,6 +69,23 @@ def _matrix(place: Path, asked: argparse.Namespace) -> list[matrix.Result]:
     if asked.write:
         listing.keep(found)
         page.write(results)
+    return results
+
+
+def _lanes(place: Path, asked: argparse.Namespace) -> list[matrix.Result]:
+    began = time.monotonic()
+    benches = [matrix.Bench(place, f"{number}l") for number in range(asked.workers)]
+    try:
+        cells = lanes.cells(benches[0], *(way.name for way in WAYS))
+        print(f"side by side: {len(cells)} cells, {asked.workers} at a time", flush=True)
+        results = matrix.run_all(cells, benches, lambda _: None)
+    finally:
+        for bench in benches:
+            bench.close()
+    _tell_failures([result for result in results if not result.ok])
+    kills, good = sum(result.kills for result in results), sum(result.ok for result in results)
+    spent = time.monotonic() - began
+    print(f"side by side: {len(results)} cells, {kills} kills, {good} ended as they must, in {spent:.0f} s", flush=True)
     return results
 
 

@@ -162,11 +162,12 @@ class Bench:
         wrong = list(trial.wrong)
         if not trial.done:
             wrong.append(f"the run does not come to its end: {trial.codes}")
-        if trial.struck != 1 + (trial.scene.prelude is not None):
+        # Side by side, whoever is quicker passes other points: then nobody was killed, and nothing was tried.
+        if not trial.scene.apart and trial.struck != 1 + (trial.scene.prelude is not None):
             wrong.append("nothing was killed: the point was not passed")
         same = self._undisturbed[cell.at.scene, cell.at.way]
         exact = cell.mode in ("daemon", "power") and (cell.at.scene, cell.at.name) not in TOLD_LESS
-        if exact and self._tip(trial) != same:
+        if exact and not trial.scene.apart and self._tip(trial) != same:
             wrong.append(f"the target ends in {self._tip(trial)} and not, as undisturbed, in {same}")
         return wrong
 
@@ -188,6 +189,7 @@ class Bench:
             parks=parks or scene.parks,
             lags=lags,
             undone=scene.undoes,
+            apart=scene.apart,
         )
 
     def _tip(self, trial: Trial) -> str:

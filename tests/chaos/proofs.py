@@ -39,6 +39,7 @@ class Evidence:
     parks: bool  #: whether something may be kept aside here: an agent was killed, or the scene makes it so
     lags: bool = False  #: whether the local branch may have stayed behind a remote: a git that moves it was killed
     undone: int = 0  #: how often each phase was taken back, to be landed again
+    apart: bool = False  #: whether no file is every phase's
 
     @property
     def target(self) -> Repo:
@@ -72,7 +73,7 @@ def _times(evidence: Evidence, phase: str) -> int:
     undone = sum(subject.startswith(f"Undo phase {phase}:") for subject in subjects)
     own = (f"Write {phase} by ", f"Step {phase}")
     writes = max((subjects.count(one) for one in subjects if one.startswith(own)), default=0) - undone
-    lines = _show(evidence, "all.txt").splitlines().count(f"phase {phase}")
+    lines = 1 if evidence.apart else _show(evidence, "all.txt").splitlines().count(f"phase {phase}")
     touching = len(evidence.target.git("log", "--format=%h", MAIN, "--", f"{phase}.txt").split()) - 2 * undone
     counts = (writes, lines, touching, 1 + undone - evidence.undone)
     return 0 if min(counts) < 1 or _show(evidence, f"{phase}.txt") != phase else max(counts)

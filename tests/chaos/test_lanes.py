@@ -1,0 +1,32 @@
+"""A part of what `make chaos` tries with phases side by side."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.chaos.lanes import cells
+from tests.chaos.matrix import Bench
+from tests.chaos.ways import WAYS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PARTS = 12
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    made = Bench(tmp_path_factory.mktemp("lanes"), f"{os.environ.get('PYTEST_XDIST_WORKER', 'here')}l")
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("way", [way.name for way in WAYS])
+def test_side_by_side_too_the_work_lands_once_whoever_is_killed(bench: Bench, way: str) -> None:
+    results = [bench.run(cell) for cell in cells(bench, way)[::PARTS]]
+
+    assert [f"{result.cell}: {result.found.wrong}" for result in results if not result.ok] == []
+    assert sum(result.kills for result in results) >= len(results) // 2
