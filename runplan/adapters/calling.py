@@ -124,6 +124,7 @@ class Agents:
             "RUNPLAN_PLAN": self._plan,
             "RUNPLAN_PHASE": phase,
             "RUNPLAN_RUN": self._run,
+            "GIT_NO_REPLACE_OBJECTS": "1",  # what they look at is what would land
         }
         return ("/bin/sh", "-c", f"exec 2>&1\n{line}"), own | variables
 

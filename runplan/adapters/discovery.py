@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from runplan.adapters.agents import about
 from runplan.adapters.calling import unwatched, version_of
+from runplan.adapters.gitenv import AS_STORED
 from runplan.adapters.settings import kinds
 from runplan.adapters.versions import Versions
 from runplan.core import testinfra
@@ -98,7 +99,7 @@ def _git_environment(repo: Repo, env: Mapping[str, str]) -> dict[str, str]:
         "GIT_WORK_TREE": str(repo.working_dir),
         "GIT_INDEX_FILE": str(Path(repo.git_dir) / "index"),
     }
-    given = {name: value for name, value in env.items() if name.startswith("GIT_")}
+    given = {name: value for name, value in env.items() if name.startswith("GIT_")} | AS_STORED
     return given | {name: value for name, value in right.items() if name in os.environ or name in given}
 
 

@@ -48,6 +48,7 @@ AGENT_GIT = {
     "GIT_COMMITTER_EMAIL": AGENT_EMAIL,
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_EDITOR": "true",
+    "GIT_NO_REPLACE_OBJECTS": "1",
 }
 
 

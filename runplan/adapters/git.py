@@ -15,6 +15,7 @@ import subprocess
 import time
 from typing import TYPE_CHECKING
 
+from runplan.adapters.gitenv import scrubbed
 from runplan.core.errors import GitFailed
 from runplan.core.quickclass import NamedTuple, dataclass
 
@@ -64,14 +65,6 @@ class Stored(NamedTuple):
     oid: Oid
     kind: str
     content: bytes
-
-
-def scrubbed(env: Mapping[str, str]) -> dict[str, str]:
-    """The caller's environment without what would turn git to another repository, editor or language."""
-    kept = {name: value for name, value in env.items() if not name.startswith("GIT_")}
-    # Tests and packagers isolate git with these two; they choose configuration, never a repository.
-    kept |= {name: env[name] for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM") if name in env}
-    return kept | {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "GIT_EDITOR": "true"}
 
 
 class Git:

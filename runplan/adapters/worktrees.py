@@ -8,7 +8,9 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from runplan.adapters.gitenv import configured
 from runplan.adapters.mending import Mender
+from runplan.adapters.ownindex import OwnIndexes
 from runplan.adapters.ownrefs import drop_symbolic, own_tip
 from runplan.adapters.parking import Parking
 from runplan.adapters.registry import Entry, calm, entries, entry_of, linked_to, note_shown, worktrees_locked
@@ -26,9 +28,11 @@ if TYPE_CHECKING:
     from runplan.core.gitfacts import BranchStanding, Oid, WorktreeState
 
 HEADS = "refs/heads/"
-#: Our own copy of the index. An agent can tell git to overlook changes (`update-index --assume-unchanged`);
-#: with an index from our own hands the tree that is gated is the tree that was committed.
-OWN_INDEX = "runplan-index"
+#: Whatever is configured: an index in one piece, and files that are what their times and sizes say.
+_WHOLE = ("core.splitIndex=false", "core.trustctime=true", "core.checkStat=default")
+#: Which files a worktree leaves out is written where its agent can write.
+_SPARSE = "info/sparse-checkout"
+_ATTRIBUTES = ":(glob)**/.gitattributes"
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 
 
@@ -44,6 +48,7 @@ class Worktrees:
         self._parking = Parking(git, common_dir)
         self._trash = Trash(self.root)
         self._mender = Mender(git, common_dir, self._trash)
+        self._indexes = OwnIndexes()
 
     def close(self) -> None:
         """Wait for what is deleted in the background."""
@@ -96,8 +101,7 @@ class Worktrees:
             else:
                 calm(entry)
                 self._salvage(entry)
-                self._clean(path, clean, keep)
-                self._put(entry, "--no-track", "-B", _short(branch), base)
+                self._renew(entry, "--no-track", "-B", _short(branch), base, clean=clean, keep=keep)
         return path
 
     def attach(self, name: str, *, branch: str, clean: str = "ignored", keep: Sequence[str] = ()) -> Path:
@@ -115,9 +119,7 @@ class Worktrees:
                 self._add(path, str(path), _short(branch))
             elif entry.shown:
                 calm(entry)
-                # In this order: once the branch is out again, what lies about counts as its agent's work.
-                self._clean(path, clean, keep)
-                self._put(entry, _short(branch))
+                self._renew(entry, _short(branch), clean=clean, keep=keep)
             elif entry.attached != branch:
                 self._take_up(entry, branch)
         return path
@@ -127,6 +129,8 @@ class Worktrees:
         moved = self._git.at(entry.worktree).run("checkout", "-q", _short(branch), "--", ok=(0, 1, 128))
         if moved.code != 0:
             self._salvage(entry)
+            self._indexes.forget(entry)
+            self._indexes.put_back(entry)
             self._put(entry, _short(branch))
 
     def _require_free(self, branch: str, path: Path) -> None:
@@ -144,7 +148,7 @@ class Worktrees:
         entry = entry_of(self._common_dir, path)
         if entry is None:
             raise GitFailed(f"git made no worktree at {path}")
-        _keep_index(entry)
+        self._indexes.keep(entry)
 
     def _salvage(self, entry: Entry) -> None:
         """Park what an interrupted attempt left."""
@@ -202,11 +206,12 @@ class Worktrees:
                 self._add(path, "--detach", str(path), commit)
                 entry = self._entry(path)
         calm(entry)
-        if (entry.directory / OWN_INDEX).exists():
-            _copy(entry.directory / OWN_INDEX, entry.directory / "index")
-        self._put(entry, "--detach", commit)
+        if os.path.lexists(entry.directory / _SPARSE):
+            self._indexes.forget(entry)
+        self._renew(entry, "--detach", commit, clean=clean, keep=keep, sparse=False)
         note_shown(entry, commit)
-        self._clean(path, clean, keep)
+        if clean != "ignored":  # by the rules of this commit, not by those of whoever was here before
+            self._clean(path, clean, keep)
 
     def copy(self, path: Path, names: Sequence[str], from_root: Path) -> None:
         """Take the files of run.copy over from the main checkout."""
@@ -228,35 +233,42 @@ class Worktrees:
             raise GitFailed(f"{path} is not a worktree of this repository any more")
         return entry
 
-    def _put(self, entry: Entry, *args: str) -> None:
+    def _renew(self, entry: Entry, *args: str, clean: str, keep: Sequence[str], sparse: bool = True) -> None:
+        """Make the files exactly what a commit says, from an index of ours.
+
+        Swept before the files are written: what lies about can hide them, or tell git to write them otherwise
+        (.gitattributes). And once a branch is out again, what lies about counts as its agent's work.
+        """
+        self._indexes.put_back(entry)
+        self._clean(entry.worktree, clean, keep)
+        if clean != "ignored":
+            self._sweep(entry.worktree, "-x", *_excluding(keep), "--", _ATTRIBUTES)
+        self._put(entry, *args, sparse=sparse)
+        self._indexes.keep(entry)
+
+    def _put(self, entry: Entry, *args: str, sparse: bool = True) -> None:
         """Check out by force; when something is in the way even of that, clear the way first."""
         git = self._git.at(entry.worktree)
         checkout = ("checkout", "-q", "--force", *args, "--")
-        if git.run(*checkout, ok=(0, 1, 128)).code != 0:
+        env = configured(*_WHOLE) if sparse else configured(*_WHOLE, "core.sparseCheckout=false")
+        if git.run(*checkout, ok=(0, 1, 128), env=env).code != 0:
             self._clean(entry.worktree, "ignored", ())
             (entry.directory / "index").unlink(missing_ok=True)
-            git.run(*checkout)
-        _keep_index(entry)
+            git.run(*checkout, env=env)
 
     def _clean(self, path: Path, clean: str, keep: Sequence[str]) -> None:
-        if not clean:
-            return
-        words = ["clean", "-ffdq", *(["-x"] if clean == "ignored" else [])]
-        words += [f"--exclude=/{_literal(name)}" for name in keep]
+        if clean:
+            self._sweep(path, *(["-x"] if clean == "ignored" else []), *_excluding(keep))
+
+    def _sweep(self, path: Path, *words: str) -> None:
         git = self._git.at(path)
-        if git.run(*words, ok=(0, 1, 128)).code != 0:
+        if git.run("clean", "-ffdq", *words, ok=(0, 1, 128)).code != 0:
             make_writable(path)
-            git.run(*words)
+            git.run("clean", "-ffdq", *words)
 
 
-def _keep_index(entry: Entry) -> None:
-    _copy(entry.directory / "index", entry.directory / OWN_INDEX)
-
-
-def _copy(index: Path, goal: Path) -> None:
-    """Copy an index with its time: git looks twice at entries as young as their index."""
-    goal.unlink(missing_ok=True)  # to write over a file, some file systems wait for the disk
-    shutil.copy2(index, goal)
+def _excluding(keep: Sequence[str]) -> list[str]:
+    return [f"--exclude=/{_literal(name)}" for name in keep]
 
 
 def _is_directory(path: Path) -> bool:

@@ -17,6 +17,7 @@ GIT = {
     "GIT_COMMITTER_EMAIL": "agent@runplan.invalid",
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_EDITOR": "true",
+    "GIT_NO_REPLACE_OBJECTS": "1",
 }
 
 
