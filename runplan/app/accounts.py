@@ -138,7 +138,10 @@ def _last_lines(log: Path) -> list[str]:
 
 def failure_sections(store: ports.Store, plan: str) -> list[str]:
     """Every failure of the plan so far, oldest first; they reach the repository with the next landing."""
-    parked = {row.run: json.loads(row.body).get("parked", "") for row in store.facts(plan, "RunEnded")}
+    parked = {}  # by run and lane
+    for row in store.facts(plan, "RunEnded"):
+        body = json.loads(row.body)
+        parked[row.run, body.get("lane")] = body.get("parked", "")
     sections = []
     for row in store.facts(plan, "PhaseFailed"):
         body = json.loads(row.body)
@@ -152,7 +155,7 @@ def failure_sections(store: ports.Store, plan: str) -> list[str]:
             step=body["step"],
             reason=Reason(body["reason"]),
             detail="\n\n".join(part for part in (body["detail"], body.get("evidence")) if part),
-            state=tuple(_left(body, parked.get(row.run, ""))),
+            state=tuple(_left(body, parked.get((row.run, body.get("lane")), ""))),
             resume=command("runplan", "retry", plan),
         )
         sections.append(report.failure_section(account))

@@ -68,7 +68,8 @@ def _json(row: EventRow) -> str:
 
 
 def _text(row: EventRow) -> str:
-    own = json.loads(row.body)
+    told = json.loads(row.body)
+    own = {"lane": told.pop("lane", ""), **told}  # whose it is comes first
     shown = (
         f"{name}={_short(value)}" for name, value in own.items() if value is not False and value not in ("", None, [])
     )

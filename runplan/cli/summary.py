@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from runplan.core.commands import command
 from runplan.core.errors import OUTCOMES, Exit
 from runplan.core.reasons import Reason, next_action
-from runplan.core.run import failure as failure_of
+from runplan.core.run import failed_lane, failure as failure_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,7 +32,9 @@ def summary(plan: str, carried: Carried, *, logs: Path) -> tuple[Exit, list[str]
             word = "refused" if code is Exit.USAGE else "failed"
             reason = Reason(ended.reason)
             failure = failure_of(state)
-            told = _failure(failure, ended, logs) if failure else [ended.detail]
+            lane = failed_lane(state)
+            over = lane.state.ended if lane is not None and lane.state.ended is not None else ended
+            told = _failure(failure, over, logs) if failure else [ended.detail]
             account = [f"the account: {command('runplan', 'report', plan)}"] if failure or state.landed else []
             follows = next_action(reason, failure.step if failure else "")
             return code, [*told, landed, f"next: {follows}", *account, f"{word}: {reason}"]

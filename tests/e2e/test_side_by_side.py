@@ -164,7 +164,7 @@ def test_one_that_fails_lets_the_others_land_and_the_run_ends_with_its_reason(
     project: Project, meanwhile: Meanwhile
 ) -> None:
     agent = (
-        steps('say = "BLOCKER: no"', "exit = 1", phase="1") + work(*meanwhile.pause("2"), phase="2") + work(phase="3")
+        steps('write = "1.txt"', "exit = 1", phase="1") + work(*meanwhile.pause("2"), phase="2") + work(phase="3")
     )
     plan = a_plan(**{"1": alone("1"), "2": alone("2"), "3": alone("3", "### Dependencies\n\nPhase 2.")})
     set_up(project, plan=plan, settings=PARALLEL, agent=agent)
@@ -180,6 +180,8 @@ def test_one_that_fails_lets_the_others_land_and_the_run_ends_with_its_reason(
     assert "3" not in {body.get("phase") for kind, body in project.events() if kind == "PlanRead"}
     report = project.runplan("report", "X").out
     assert "## Phase — 2 Step 2" in report
+    assert "refs/runplan/parked/" in report  # what the agent had not committed
+    assert f"  {'PhaseFailed':<18}  lane=1  phase=1" in project.runplan("logs", "X").out
     assert "_1.1/out.log" in report  # of the lane's own dispatch
 
 
