@@ -14,7 +14,7 @@ from runplan.core import carried
 from runplan.core.dispatch import Role
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from runplan.core.config import AgentsSettings
 
@@ -24,9 +24,9 @@ _SETTINGS = "RUNPLAN_"
 _INTERPRETER = "PYTHON"
 
 
-def for_a_run(caller: Mapping[str, str], agents: AgentsSettings) -> dict[str, str]:
+def for_a_run(caller: Mapping[str, str], agents: AgentsSettings, *, checks: Sequence[str] = ()) -> dict[str, str]:
     """What travels with `start`: kept in the daemon's memory for the run, and nowhere else."""
-    names = ALLOWED.union(*(_names(agents, name, caller) for name in _cast(agents)))
+    names = ALLOWED.union(checks, *(_names(agents, name, caller) for name in _cast(agents)))
     return carried.carried(caller, names=names, prefixes=(*ALLOWED_PREFIXES, _SETTINGS), withheld=OURS)
 
 
@@ -36,9 +36,11 @@ def for_the_daemon(caller: Mapping[str, str]) -> dict[str, str]:
     return carried.carried(caller, names=ALLOWED, prefixes=prefixes, withheld=OURS)
 
 
-def needed_by_a_run(sent: Mapping[str, str], agents: AgentsSettings, *, pushes: bool) -> tuple[str, ...]:
+def needed_by_a_run(
+    sent: Mapping[str, str], agents: AgentsSettings, *, pushes: bool, checks: Sequence[str] = ()
+) -> tuple[str, ...]:
     """The names whose loss makes the run wait; to be remembered with it, without their values."""
-    own = {name for agent in _cast(agents) for name in agents.agent(agent).env}
+    own = {*checks, *(name for agent in _cast(agents) for name in agents.agent(agent).env)}
     keys = {key for agent in _cast(agents) for key in keys_of(agents.agent(agent))}
     return carried.needed(sent, keys=own | keys, pushes=pushes)
 

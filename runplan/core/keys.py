@@ -6,11 +6,11 @@ Defaults, checks, suggestions, `runplan config`, `runplan init` and config/runpl
 from __future__ import annotations
 
 from runplan.core import values
+from runplan.core.agentkeys import AGENT_KEYS as AGENT_KEYS, SANDBOXES as SANDBOXES
 from runplan.core.key import Key as Key, nearest as nearest, read as read
 from runplan.core.values import Shape
 
 LANDINGS = ("cherry-pick", "pr", "direct")
-SANDBOXES = ("none", "bwrap")
 NOTICES = ("done", "failed", "waiting")
 
 
@@ -203,6 +203,13 @@ KEYS: tuple[Key, ...] = (
         why="regular expression that the output of a finished run contains; empty for none",
     ),
     Key(
+        section="tests",
+        name="env",
+        shape=Shape.LIST,
+        default=(),
+        why="names of further variables of yours that tests and run.setup need when the daemon runs them",
+    ),
+    Key(
         section="limits",
         name="wall",
         shape=Shape.DURATION,
@@ -273,75 +280,6 @@ KEYS: tuple[Key, ...] = (
         default=NOTICES,
         rule=values.all_of(NOTICES),
         why="what you are told: runs that are done, have failed, or are waiting for you",
-    ),
-)
-
-#: What an [agents.<name>] table may hold.
-AGENT_KEYS: tuple[Key, ...] = (
-    Key(section="agents.*", name="kind", default="", why="which built-in kind it is"),
-    Key(section="agents.*", name="argv", shape=Shape.LIST, default=(), why="the program and its arguments"),
-    Key(
-        section="agents.*",
-        name="script",
-        default="",
-        rule=values.not_empty,
-        why="the file a script agent plays",
-    ),
-    Key(
-        section="agents.*",
-        name="env",
-        shape=Shape.LIST,
-        default=(),
-        rule=values.all_passed_on,
-        why="names of further environment variables it is given",
-    ),
-    Key(section="agents.*", name="model", default="", rule=values.not_empty, why="the model it is asked to use"),
-    Key(section="agents.*", name="args", shape=Shape.LIST, default=(), why="further arguments for its program"),
-    Key(
-        section="agents.*",
-        name="context",
-        shape=Shape.COUNT,
-        default=0,
-        rule=values.not_negative,
-        why="tokens its context has room for; 0: as it tells, or by the model's name",
-    ),
-    Key(
-        section="agents.*",
-        name="usd_per_mtok_in",
-        shape=Shape.MONEY,
-        default=0.0,
-        rule=values.not_negative,
-        why="dollars per million tokens sent, where it tells none; 0: unknown",
-    ),
-    Key(
-        section="agents.*",
-        name="usd_per_mtok_out",
-        shape=Shape.MONEY,
-        default=0.0,
-        rule=values.not_negative,
-        why="dollars per million tokens received, where it tells none; 0: unknown",
-    ),
-    Key(
-        section="agents.*",
-        name="private",
-        shape=Shape.FLAG,
-        default=False,
-        why="a configuration of its own for each dispatch; unset: when its key is in the environment",
-    ),
-    Key(
-        section="agents.*",
-        name="sandbox",
-        default="none",
-        choices=SANDBOXES,
-        why="what shuts it in; unset: agents.sandbox",
-    ),
-    Key(
-        section="agents.*",
-        name="writable",
-        shape=Shape.LIST,
-        default=(),
-        rule=values.all_absolute,
-        why="further paths that it may write inside of its sandbox",
     ),
 )
 

@@ -34,14 +34,15 @@ class Timing:
 def hand_over(at: Here, errand: Errand, timing: Timing | None = None) -> Mapping[str, Any]:
     """Ask the daemon to work the errand; what it answers."""
     agents = at.settings.agents
-    sent = for_a_run(at.env, agents)
+    checks = at.settings.tests.env
+    sent = for_a_run(at.env, agents, checks=checks)
     fields: dict[str, Any] = {
         "root": str(at.repository.root),
         "plan": errand.started.plan,
         "started": to_json(errand.started),
         "issues": list(errand.issues),
         "env": sent,
-        "needs": needed_by_a_run(sent, agents, pushes=errand.started.landing == "direct"),
+        "needs": needed_by_a_run(sent, agents, pushes=errand.started.landing == "direct", checks=checks),
         "answer": _answer(errand.answer),
     }
     if timing is not None:
@@ -55,7 +56,7 @@ def ask(at: Here, verb: str, plan: str | None, *, by: str = "", starts: bool = T
     """Ask the daemon something about a plan of this repository; None when none runs and none is to be started."""
     fields: dict[str, Any] = {"root": str(at.repository.root), "plan": plan, "by": by}
     if verb in ("resume", "now"):
-        fields["env"] = for_a_run(at.env, at.settings.agents)
+        fields["env"] = for_a_run(at.env, at.settings.agents, checks=at.settings.tests.env)
     try:
         client = reach(at.env) if starts else Client(find_socket(at.env))
     except NotRunning:

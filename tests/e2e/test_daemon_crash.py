@@ -232,6 +232,16 @@ def test_a_key_of_the_caller_reaches_the_agent_and_no_file(
     assert found_in_files(project.home, project.path) == []
 
 
+def test_what_the_checks_need_of_the_caller_reaches_them_and_no_agent(project: Project, tmp_path: Path) -> None:
+    shell_agent(project, tmp_path, 'test -z "$DATABASE_URL"')
+    checks = '\n[tests]\ncommand = \'test "$DATABASE_URL" = here\'\nenv = ["DATABASE_URL"]\n'
+    with (project.path / "runplan.toml").open("a", encoding="utf-8") as settings:
+        settings.write(checks)
+    project.repo.commit("Check")
+    assert project.runplan("start", "X", "1", "auto", DATABASE_URL="here").code == 0
+    until_runs_are(project, "done")
+
+
 def test_a_run_whose_key_a_restart_has_lost_waits_and_names_it(
     project: Project, meanwhile: Meanwhile, tmp_path: Path
 ) -> None:

@@ -106,3 +106,14 @@ def test_the_wait_names_what_is_missing_and_the_command_that_helps() -> None:
     assert told.startswith("A_KEY is not known any more")
     assert told.endswith(": runplan resume plans/x.md")
     assert carried.told_missing(("A_KEY", "B_KEY"), plan="x").startswith("A_KEY, B_KEY are not known")
+
+
+def test_what_the_checks_need_travels_and_its_loss_makes_the_run_wait() -> None:
+    caller = {"DATABASE_URL": "postgres://x", "GITHUB_TOKEN": "t", "OTHER": "o"}
+
+    sent = callerenv.for_a_run(caller, agents(), checks=("DATABASE_URL",))
+
+    assert sent == {"DATABASE_URL": "postgres://x"}
+    assert callerenv.needed_by_a_run(sent, agents(), pushes=False, checks=("DATABASE_URL", "UNSET")) == (
+        "DATABASE_URL",
+    )
