@@ -83,6 +83,7 @@ class Keeper:
         self._troubles = 0  #: how often in a row the repository could not be opened
         self._opened: Opened | None = None  #: while the desk is open, for its thread
         self._waiting: dict[str, tuple[str, ...]] = {}  #: by plan: the wait that was told
+        self._foreign: dict[str, int] = {}  #: by plan: looks in a row that found our run in other hands
         voice = Voice(tell=lambda plan, run, event: audience.told(root, plan, run, event), warn=self._warn)
         self._draining = False
         self._station = Station(
@@ -296,12 +297,28 @@ class Keeper:
         self._troubles = 0
         self._opened = opened
         for started in opened.left():
-            answer = desk.resume(started)
-            if isinstance(answer, Declined):
-                self._audience.happened(self.root, "declined", plan=started.plan, owner=answer.owner)
-            elif answer is not None:
-                self._halt(started, desk, opened)
+            self._resume(started, desk, opened)
         self._arm_all(opened)
+
+    def _resume(self, started: e.RunStarted, desk: Desk, opened: Opened) -> None:
+        """Go on with a run of ours; one that is in other hands is looked at again, less and less often."""
+        plan = started.plan
+        answer = desk.resume(started)
+        if isinstance(answer, Declined):
+            looks = self._foreign[plan] = self._foreign.get(plan, 0) + 1
+            again = self._clock.now() + timedelta(minutes=backoff.delay(looks))
+            self._timers.at(f"foreign {self.root} {plan}", again, lambda: self._look_at(started))
+            if backoff.told(looks):
+                told = {"plan": plan, "owner": answer.owner, "again": again.isoformat()}
+                self._audience.happened(self.root, "declined", **told)
+            return
+        self._foreign.pop(plan, None)
+        if answer is not None:
+            self._halt(started, desk, opened)
+
+    def _look_at(self, started: e.RunStarted) -> None:
+        if not self._draining:
+            self._station.order(lambda desk, opened: self._resume(started, desk, opened))
 
     def _halt_without_keys(self, row: ScheduleRow, desk: Desk, opened: Opened) -> None:
         self._halt(scheduling.errand_of(row).started, desk, opened)

@@ -1,0 +1,105 @@
+"""Who looks after a repository: runs of ours that are in other hands."""
+
+from __future__ import annotations
+
+import functools
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from runplan.adapters.clock import SystemClock
+from runplan.app.daemon import SharedTurns
+from runplan.app.keeper import Keeper
+from runplan.core.turns import Turns
+from runplan.wiring.configurations import Configurations
+from runplan.wiring.desks import Environments, open_desk
+from tests.support.cli import a_project, until
+from tests.support.daemons import kill_daemon, none_left, run_of, shell_agent, waits
+from tests.support.scripts import Meanwhile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from datetime import datetime
+    from pathlib import Path
+
+    from tests.support.cli import Project
+
+
+class Timers:
+    """Nobody is called by them but by the test."""
+
+    def __init__(self) -> None:
+        self.armed: dict[str, tuple[datetime, Callable[[], None]]] = {}
+
+    def at(self, key: str, moment: datetime, call: Callable[[], None]) -> None:
+        self.armed[key] = (moment, call)
+
+    def cancel(self, key: str) -> None:
+        self.armed.pop(key, None)
+
+
+class Audience:
+    def __init__(self) -> None:
+        self.heard: list[tuple[str, dict[str, object]]] = []
+
+    def happened(self, root: str, event: str, **fields: object) -> None:
+        self.heard.append((event, fields))
+
+    def told(self, *told: object) -> None: ...
+
+    def ended(self, *told: object) -> None: ...
+
+    def waits(self, *told: object) -> None: ...
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Iterator[Project]:
+    with none_left(tmp_path / "home"):
+        yield a_project(tmp_path, "1", "2")
+
+
+def a_keeper(project: Project, timers: Timers, audience: Audience) -> Keeper:
+    environments = Environments(project.env)
+    configurations = Configurations(project.env, lambda _, __: None)
+    root = str(project.path)
+    opens = functools.partial(open_desk, root, environments=environments, configurations=configurations)
+    turns = SharedTurns(Turns(host=4, repository=4), lambda _: None)
+    return Keeper(root, opens, timers=timers, clock=SystemClock(), audience=audience, turns=turns, rested=lambda: None)
+
+
+def test_a_run_in_other_hands_is_looked_at_again_and_gone_on_with_when_they_let_go(
+    project: Project, tmp_path: Path
+) -> None:
+    meanwhile, timers, audience = Meanwhile(tmp_path), Timers(), Audience()
+    shell_agent(project, tmp_path, waits(tmp_path, "agent"))
+    assert project.runplan("start", "X", "1", "auto").code == 0
+    meanwhile.reached("agent")
+    kill_daemon(project)
+    other = project.popen("start", "X", "1", "auto", "--foreground")
+    until(lambda: run_of(project)["state"] == "running" and claimed_by(project) == str(other.pid))
+    keeper = a_keeper(project, timers, audience)
+    key = f"foreign {project.path} plans/X.md"
+    try:
+        before = SystemClock().now()
+        keeper.look()
+        until(lambda: key in timers.armed)
+        moment, call = timers.armed.pop(key)
+        assert timedelta(seconds=55) < moment - before < timedelta(seconds=90)
+        assert [event for event, _ in audience.heard] == ["declined"]
+
+        other.kill()
+        other.communicate()
+        call()
+        meanwhile.let_on("agent")
+        until(lambda: run_of(project)["state"] == "done")
+        assert key not in timers.armed
+    finally:
+        keeper.close()
+    assert project.landed() == ["1"]
+    assert project.dispatched().count("implement") == 1
+
+
+def claimed_by(project: Project) -> str:
+    claim = project.runplan("status", "X", "--json").json["claim"]
+    return str(claim["owner"]).partition(":")[0] if claim else ""
