@@ -7,6 +7,7 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from runplan.adapters.plainfiles import read_file
 from runplan.adapters.trees import SUBMODULE
 from runplan.core.commands import command
 from runplan.core.quickclass import dataclass
@@ -118,10 +119,7 @@ def _is_main(root: Path, common: Path) -> bool:
 
 
 def _read(path: Path) -> str:
-    try:
-        return os.fsdecode(path.read_bytes()).strip()
-    except (FileNotFoundError, NotADirectoryError):
-        return ""
+    return os.fsdecode(read_file(path, follow=True) or b"").strip()
 
 
 # --- what must not be touched -------------------------------------------------------------------------

@@ -17,6 +17,7 @@ import time
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
+from runplan.adapters.plainfiles import read_file
 from runplan.core.gitfacts import Landing
 from runplan.core.quickclass import dataclass
 
@@ -204,10 +205,7 @@ def note_of(checkout: TargetCheckout, landing: str) -> Path:
 
 def read_note(note: Path) -> Note:
     """What it says; nothing when it is gone or was not written to its end."""
-    try:
-        lines = os.fsdecode(note.read_bytes()).splitlines()
-    except FileNotFoundError:
-        lines = []
+    lines = os.fsdecode(read_file(note) or b"").splitlines()
     if not lines or not lines[0].startswith(_FIRST):
         return Note(id="", landing=None, writing=False)
     name = lines[0].removeprefix(_FIRST)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import stat
 from typing import TYPE_CHECKING
 
+from runplan.adapters.plainfiles import read_file
 from runplan.adapters.repository import resolved_refs, stored_refs
 from runplan.core.quickclass import dataclass
 
@@ -44,18 +46,25 @@ def is_symbolic(common_dir: Path, git: Git, ref: str) -> bool:
     if (common_dir / "reftable").is_dir():
         return git.run("symbolic-ref", "-q", ref, ok=(0, 1, 128)).code == 0
     path = os.path.join(common_dir, ref)
-    try:
-        if os.path.islink(path):  # noqa: PTH114 - asked for every branch we look at
-            return True
-        with open(path, "rb") as file:
-            return file.read(len(_SYMBOLIC)) == _SYMBOLIC.encode()
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-        return False
+    if os.path.islink(path):  # noqa: PTH114 - asked for every branch we look at
+        return True
+    return (read_file(path) or b"").startswith(_SYMBOLIC.encode())
 
 
 def own_tip(common_dir: Path, git: Git, ref: str) -> Oid | None:
     """The commit a ref of ours holds itself."""
-    return None if is_symbolic(common_dir, git, ref) else git.tip(ref)
+    if _is_odd(os.path.join(common_dir, ref)) or is_symbolic(common_dir, git, ref):
+        return None
+    return git.tip(ref)
+
+
+def _is_odd(path: str) -> bool:
+    """Whether it is there and no file, a pipe for instance: it holds nothing, and git would wait for it."""
+    try:
+        mode = os.stat(path).st_mode  # noqa: PTH116 - asked for every branch we look at
+    except OSError:
+        return False
+    return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
 
 
 def drop_symbolic(common_dir: Path, git: Git, ref: str) -> bool:

@@ -7,6 +7,7 @@ finished. Git's commands refuse most of these; the files say enough to put them 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from filelock import FileLock
 
+from runplan.adapters.plainfiles import first_line, write_anew
 from runplan.core.quickclass import dataclass
 
 if TYPE_CHECKING:
@@ -40,7 +42,7 @@ class Entry:
     @property
     def head(self) -> str:
         """What HEAD says: a full ref name, or an object id when detached; empty when unreadable."""
-        return (_first_line(self.directory / "HEAD") or "").removeprefix("ref: ")
+        return (first_line(self.directory / "HEAD") or "").removeprefix("ref: ")
 
     @property
     def attached(self) -> str | None:
@@ -49,12 +51,20 @@ class Entry:
     @property
     def shown(self) -> bool:
         """Whether it stands where we put it to be looked at: what lies about there is nobody's work."""
-        return bool(self.head) and _first_line(self.directory / SHOWN) == self.head
+        return bool(self.head) and first_line(self.directory / SHOWN) == self.head
+
+    @property
+    def at_home(self) -> bool:
+        """Whether it names the repository it lies in."""
+        common = first_line(self.directory / "commondir")
+        return common is not None and os.path.normpath(self.directory / common) == os.fspath(
+            self.directory.parent.parent
+        )
 
     @property
     def half_made(self) -> bool:
         """Whether `worktree add` died before it was done; no agent ever ran there."""
-        return _first_line(self.directory / "locked") == "initializing" or not self.head
+        return first_line(self.directory / "locked") == "initializing" or not self.head
 
 
 @contextmanager
@@ -67,19 +77,26 @@ def worktrees_locked(lock_dir: Path) -> Iterator[None]:
 
 def entries(common_dir: Path) -> Iterator[Entry]:
     """Every linked worktree on record."""
+    for directory in _directories(common_dir):
+        worktree = named_by(directory)
+        if worktree is not None:
+            yield Entry(directory=Path(directory), worktree=worktree)
+
+
+def _directories(common_dir: Path) -> list[str]:
     # Asked two dozen times a phase, so without pathlib.
     home = os.path.join(common_dir, "worktrees")
     try:
-        names = sorted(os.listdir(home))  # noqa: PTH208
+        return [os.path.join(home, name) for name in sorted(os.listdir(home))]  # noqa: PTH208
     except (FileNotFoundError, NotADirectoryError):
-        return
-    for name in names:
-        directory = os.path.join(home, name)
-        link = _first_line(os.path.join(directory, "gitdir"))
-        if link:
-            # From git 2.48 on links may be relative to the entry.
-            worktree = os.path.dirname(os.path.normpath(os.path.join(directory, link)))  # noqa: PTH120
-            yield Entry(directory=Path(directory), worktree=Path(worktree))
+        return []
+
+
+def named_by(directory: str | Path) -> Path | None:
+    """The worktree that an entry names."""
+    link = first_line(os.path.join(directory, "gitdir"))
+    # From git 2.48 on links may be relative to the entry.
+    return Path(os.path.dirname(os.path.normpath(os.path.join(directory, link)))) if link else None  # noqa: PTH120
 
 
 def entry_of(common_dir: Path, path: Path) -> Entry | None:
@@ -87,9 +104,24 @@ def entry_of(common_dir: Path, path: Path) -> Entry | None:
     return next((entry for entry in entries(common_dir) if entry.worktree == path), None)
 
 
+def directories_of(common_dir: Path, path: Path) -> list[Path]:
+    """Every directory that is the entry of `path`, also one that names it no longer.
+
+    Git calls an entry after the directory of its worktree; one whose worktree is elsewhere, and says so, is not ours.
+    """
+    called = re.compile(rf"{re.escape(path.name)}\d*")
+    found = []
+    for directory in _directories(common_dir):
+        worktree = named_by(directory)
+        lost = worktree is None or linked_to(worktree) != Path(directory)
+        if worktree == path or (lost and called.fullmatch(os.path.basename(directory))):  # noqa: PTH119
+            found.append(Path(directory))
+    return found
+
+
 def linked_to(path: Path) -> Path | None:
     """The entry that the directory itself names in its .git file."""
-    link = _first_line(path / ".git")
+    link = None if path.is_symlink() else first_line(path / ".git")
     if link is None or not link.startswith("gitdir: "):
         return None
     return Path(os.path.normpath(path / link.removeprefix("gitdir: ")))
@@ -98,24 +130,37 @@ def linked_to(path: Path) -> Path | None:
 def write_entry(directory: Path, path: Path, *, head: str) -> Entry:
     """Put an entry and the link to it on record again; the directory's files are not touched."""
     directory.mkdir(parents=True, exist_ok=True)
-    (directory / "commondir").write_text("../..\n", encoding="utf-8")
-    (directory / "HEAD").write_text(f"ref: {head}\n" if head.startswith("refs/") else f"{head}\n", encoding="utf-8")
-    (directory / "gitdir").write_bytes(os.fsencode(path / ".git") + b"\n")
-    link(path, directory)
-    return Entry(directory=directory, worktree=path)
+    stand(directory, head)
+    return join(directory, path)
+
+
+def stand(directory: Path, head: str) -> None:
+    """Let an entry stand on a full ref name or a commit."""
+    write_anew(directory / "HEAD", (f"ref: {head}\n" if head.startswith("refs/") else f"{head}\n").encode())
+
+
+def join(directory: Path, path: Path) -> Entry:
+    """Make an entry and the directory name each other, and the entry its repository, as far as they do not."""
+    entry = Entry(directory=directory, worktree=path)
+    if not entry.at_home:
+        write_anew(directory / "commondir", b"../..\n")
+    if named_by(directory) != path:
+        write_anew(directory / "gitdir", os.fsencode(path / ".git") + b"\n")
+    if path.is_dir() and linked_to(path) != directory:
+        link(path, directory)
+    return entry
 
 
 def link(path: Path, directory: Path) -> None:
     """Make the directory name its entry."""
-    (path / ".git").write_bytes(b"gitdir: " + os.fsencode(directory) + b"\n")
+    write_anew(path / ".git", b"gitdir: " + os.fsencode(directory) + b"\n")
 
 
 def note_shown(entry: Entry, commit: str) -> None:
     """Note that the worktree was put on this commit to be looked at."""
     note = entry.directory / SHOWN
     # A new file: to write a synced one over again, some file systems wait for the disk.
-    note.unlink(missing_ok=True)
-    note.write_text(f"{commit}\n", encoding="utf-8")
+    write_anew(note, f"{commit}\n".encode())
 
 
 def calm(entry: Entry) -> None:
@@ -124,15 +169,7 @@ def calm(entry: Entry) -> None:
         lock.unlink(missing_ok=True)
     for name in UNDER_WAY:
         left = entry.directory / name
-        if left.is_dir():
+        if left.is_dir() and not left.is_symlink():
             shutil.rmtree(left)
         else:
             left.unlink(missing_ok=True)
-
-
-def _first_line(path: str | Path) -> str | None:
-    try:
-        with open(path, "rb") as file:
-            return os.fsdecode(file.readline().rstrip(b"\n"))
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-        return None

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runplan.adapters.git import Git, failure
+from runplan.adapters.plainfiles import read_file
 from runplan.core.errors import GitFailed, RefusedEarly
 from runplan.core.quickclass import dataclass
 
@@ -194,20 +195,14 @@ def _loose_refs(top: str) -> Iterator[tuple[str, str]]:
             if os.path.islink(path) and os.readlink(path).startswith("refs/"):  # noqa: PTH114, PTH115 - many of them
                 yield path[len(top) + 1 :], f"ref: {os.readlink(path)}"  # noqa: PTH115 - git's oldest symbolic refs
                 continue
-            try:
-                content = Path(path).read_bytes().strip()
-            except FileNotFoundError:
-                continue  # deleted or packed while we look
+            # None when it is deleted or packed while we look, or no file at all.
+            content = (read_file(path, follow=True) or b"").strip()
             if content.startswith(b"ref: ") or re.fullmatch(_OID, content):
                 yield path[len(top) + 1 :], os.fsdecode(content)
 
 
 def _packed_refs(common_dir: Path) -> Iterator[tuple[str, str]]:
-    try:
-        content = (common_dir / "packed-refs").read_bytes()
-    except FileNotFoundError:
-        return
-    for line in content.splitlines():
+    for line in (read_file(common_dir / "packed-refs", follow=True) or b"").splitlines():
         oid, _, name = line.partition(b" ")
         if re.fullmatch(_OID, oid):
             yield os.fsdecode(name), oid.decode()

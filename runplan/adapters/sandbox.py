@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from runplan.adapters.plainfiles import first_line
 from runplan.core.errors import RefusedEarly
 from runplan.core.sandbox import PRIVATE, Room, wrapped
 
@@ -102,17 +103,17 @@ def _real(paths: Iterable[Path]) -> tuple[str, ...]:
 
 def _entry(worktree: Path) -> Path:
     """The worktree's own directory of git."""
-    told = (worktree / ".git").read_text(encoding="utf-8", errors="surrogateescape")
+    told = first_line(worktree / ".git") or ""
     return worktree / told.removeprefix("gitdir:").strip()
 
 
 def _common(entry: Path) -> Path:
-    return entry / (entry / "commondir").read_text(encoding="utf-8", errors="surrogateescape").strip()
+    return entry / (first_line(entry / "commondir") or "").strip()
 
 
 def _branch_places(entry: Path, common: Path) -> list[Path]:
     """Where the ref of its branch and that ref's log lie: with those of the same plan, and nobody else's."""
-    head = (entry / "HEAD").read_text(encoding="utf-8", errors="surrogateescape").strip()
+    head = (first_line(entry / "HEAD") or "").strip()
     ref = head.removeprefix("ref: ")
     if ref == head:
         return []

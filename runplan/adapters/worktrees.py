@@ -13,6 +13,7 @@ from runplan.adapters.mending import Mender
 from runplan.adapters.ownindex import OwnIndexes
 from runplan.adapters.ownrefs import drop_symbolic, own_tip
 from runplan.adapters.parking import Parking
+from runplan.adapters.plainplaces import PlainPlaces
 from runplan.adapters.registry import Entry, calm, entries, entry_of, linked_to, note_shown, worktrees_locked
 from runplan.adapters.status import nested_repository, status_of
 from runplan.adapters.trash import Trash, make_writable
@@ -47,6 +48,7 @@ class Worktrees:
         self._lock_dir = lock_dir
         self._parking = Parking(git, common_dir)
         self._trash = Trash(self.root)
+        self._places = PlainPlaces(common_dir)
         self._mender = Mender(git, common_dir, self._trash)
         self._indexes = OwnIndexes()
 
@@ -88,6 +90,7 @@ class Worktrees:
         """
         path = self.path(name)
         with worktrees_locked(self._lock_dir):
+            self._places.clear(self._places.refs(branch))
             drop_symbolic(self._common_dir, self._git, branch)
             tip = self.tip(branch)
             if tip not in (None, base):
@@ -111,6 +114,7 @@ class Worktrees:
         """
         path = self.path(name)
         with worktrees_locked(self._lock_dir):
+            self._places.clear(self._places.refs(branch))
             if self.tip(branch) is None:
                 raise RefusedEarly(f"the branch {_short(branch)} is gone; start the phase again")
             self._require_free(branch, path)
@@ -168,9 +172,9 @@ class Worktrees:
         return status_of(self._git.at(path))
 
     def intact(self, path: Path) -> bool:
-        """Whether the directory is there and still belongs to this repository; reads two files."""
+        """Whether the directory is there and still belongs to this repository; reads three files."""
         entry = entry_of(self._common_dir, path)
-        return entry is not None and linked_to(path) == entry.directory
+        return entry is not None and linked_to(path) == entry.directory and entry.at_home
 
     def head(self, path: Path) -> Oid:
         """The commit a worktree stands on."""
