@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import functools
 import os
-import select
 import subprocess
-import time
 from typing import TYPE_CHECKING
 
 from runplan.adapters.gitenv import scrubbed
+from runplan.adapters.waiting import answer, has_said, let_go, outputs
 from runplan.core.errors import GitFailed
 from runplan.core.quickclass import NamedTuple, dataclass
 
@@ -72,17 +71,24 @@ class Git:
 
     def __init__(self, cwd: Path, *, env: Mapping[str, str]) -> None:
         self.cwd = cwd
-        self._env = env
+        self.env = env
         self._base = ["git", *(word for pair in SETTINGS for word in ("-c", pair))]
         self._reader: subprocess.Popen[bytes] | None = None
         self._updater: subprocess.Popen[bytes] | None = None
         self._kept: dict[str, Stored] = {}
+        self._slow: Callable[[], object] | None = None
         self.started: Callable[[Sequence[str], subprocess.Popen[bytes]], None] | None = None  #: told of every child
 
     def at(self, cwd: Path) -> Git:
         """The same git in another worktree."""
-        there = Git(cwd, env=self._env)
+        there = Git(cwd, env=self.env)
         there.started = self.started
+        return there
+
+    def within(self, worktree: Path) -> Git:
+        """The same git in a worktree of ours; what an agent left there for it to wait at is taken away."""
+        there = self.at(worktree)
+        there._slow = functools.partial(let_go, worktree)
         return there
 
     def run(
@@ -97,7 +103,7 @@ class Git:
         """Run one command; a code outside `ok` is `GitFailed`, told in one line; `fds` are left open for it."""
         try:
             with self.start(*args, env=env, fds=fds, spoken_to=bool(stdin)) as process:
-                out, err = _outputs(process, stdin, timeout_s)
+                out, err = outputs(process, stdin, timeout_s, slow=self._slow)
         except FileNotFoundError as error:
             raise GitFailed(_missing(error, self.cwd)) from error
         except subprocess.TimeoutExpired as error:
@@ -117,9 +123,9 @@ class Git:
         """A command that is spoken to while it runs; the caller ends it."""
         process = subprocess.Popen(
             [*self._base, *args],
-            executable=_program(self._env.get("PATH", os.defpath)),
+            executable=_program(self.env.get("PATH", os.defpath)),
             cwd=self.cwd,
-            env=scrubbed(self._env) | dict(env or {}),
+            env=scrubbed(self.env) | dict(env or {}),
             stdin=subprocess.PIPE if spoken_to else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -151,7 +157,7 @@ class Git:
         assert self._reader.stdout is not None
         self._reader.stdin.write(os.fsencode(name) + b"\n")
         self._reader.stdin.flush()
-        head = self._reader.stdout.readline()
+        head = self._reader.stdout.readline() if has_said(self._reader) else b""
         if not head:
             raise GitFailed(f"git cat-file ended unexpectedly in {self.cwd}")
         words = head.split()
@@ -212,14 +218,14 @@ class Git:
             self._updater = self.start("update-ref", "--stdin")
         # A ref of ours that stands for another one was made so by somebody else: it is never followed.
         asked = ("start", *(line for order in orders for line in ("option no-deref", order)), "prepare", "commit")
-        expected = [b"start: ok\n", b"prepare: ok\n", b"commit: ok\n"]
+        expected = b"start: ok\nprepare: ok\ncommit: ok\n"
         updater, self._updater = self._updater, None  # one that has refused or died is not asked again
         assert updater.stdin is not None
         assert updater.stdout is not None
         try:
             updater.stdin.write(os.fsencode("\n".join(asked) + "\n"))
             updater.stdin.flush()
-            done = [updater.stdout.readline() for _ in expected] == expected
+            done = answer(updater, len(expected)) == expected
         except BrokenPipeError:
             done = False
         if done:
@@ -261,41 +267,6 @@ def _is_fixed(name: str) -> bool:
     """Whether it begins with a full id, and so means the same for ever."""
     first = name.partition(":")[0]
     return len(first) in (40, 64) and first.isalnum()
-
-
-def _outputs(process: subprocess.Popen[bytes], stdin: bytes, timeout_s: float) -> tuple[bytes, bytes]:
-    """What a command writes until it ends; it does not outlive an exception."""
-    try:
-        if stdin:
-            return process.communicate(stdin, timeout=timeout_s)
-        return _read_all(process, time.monotonic() + timeout_s)
-    finally:
-        if process.returncode is None:
-            process.kill()
-
-
-def _read_all(process: subprocess.Popen[bytes], deadline: float) -> tuple[bytes, bytes]:
-    """Both outputs to their ends. `communicate` with a time limit naps a millisecond for each exit."""
-    assert process.stdout is not None
-    assert process.stderr is not None
-    pieces: dict[int, list[bytes]] = {process.stdout.fileno(): [], process.stderr.fileno(): []}
-    out, err = pieces.values()
-    poll = select.poll()
-    left = set(pieces)
-    for pipe in pieces:
-        poll.register(pipe, select.POLLIN)
-    while left:
-        ready = poll.poll(max(0.0, deadline - time.monotonic()) * 1000)
-        if not ready:
-            raise subprocess.TimeoutExpired(process.args, 0)
-        for pipe, _ in ready:
-            if chunk := os.read(pipe, _CHUNK):
-                pieces[pipe].append(chunk)
-            else:
-                poll.unregister(pipe)
-                left.remove(pipe)
-    process.wait()  # a git that has closed both has ended
-    return b"".join(out), b"".join(err)
 
 
 def read_commit(oid: Oid, content: bytes) -> Commit:

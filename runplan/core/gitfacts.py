@@ -188,6 +188,7 @@ class Finding:
     safe: bool = True  #: putting it back undoes nobody else's change
     restored: bool = False
     parked: str = ""  #: ref or file that keeps the value that would be lost
+    obeyed: tuple[str, ...] = ()  #: what of it decides what git shows or runs: nothing lands on that, whoever did it
 
 
 # --- removal ------------------------------------------------------------------------------------------

@@ -11,12 +11,14 @@ from runplan.core.quickclass import dataclass
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+REPLACED = "refs/replace/"
 #: Options of git itself that take the next word.
 _TAKES_A_WORD = frozenset(("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path"))
 _MOVES_REFS = frozenset(
     ("branch", "checkout", "fetch", "notes", "pull", "push", "replace", "switch", "symbolic-ref", "tag", "update-ref")
 )
 _OTHER_CONFIG = ("--global", "--system", "--file", "-f", "--blob", "--worktree")
+_USER_CONFIG = ("--global", "--system")
 _READS_CONFIG = ("--get", "-l", "--list", "get", "list", "--show")
 _CHANGES_CONFIG = ("--unset", "--add", "--replace-all", "--remove-section", "--rename-section", "-e", "--edit")
 _FOLLOWS = ("-u", "--set-upstream", "--unset-upstream", "--edit-description", "-t", "--track")
@@ -64,6 +66,18 @@ class GitCommand:
         return self.verb in ("branch", "push", "checkout", "switch") and self._has(_FOLLOWS)
 
     @property
+    def writes_user_config(self) -> bool:
+        """Whether it could have written the user's or the machine's configuration."""
+        if self.verb == "lfs":
+            return self.words[:1] in (("install",), ("uninstall",))
+        return self.verb == "config" and self._has(_USER_CONFIG) and not self._has(_READS_CONFIG) and self._says()
+
+    def writes_file(self, path: str) -> bool:
+        """Whether it could have written a configuration file that it names."""
+        named = path in self.words or f"--file={path}" in self.words
+        return self.verb == "config" and named and not self._has(_READS_CONFIG) and self._says()
+
+    @property
     def writes_checkout(self) -> bool:
         """Whether it could have changed the files or the index of the checkout it ran in."""
         return self.verb in _WRITES_CHECKOUT and bool(self.words or self.verb == "stash") and not self._has(_ONLY_LOOKS)
@@ -74,6 +88,8 @@ class GitCommand:
 
     def moves(self, ref: str) -> bool:
         """Whether it could have moved or deleted the ref, which it must name."""
+        if self.verb == "replace" and ref.startswith(REPLACED):
+            return bool(self.words) and not self._has(("-l", "--list"))  # by object, not by ref
         short = re.sub(r"^refs/(heads|tags|remotes)/", "", ref)
         named = (word.lstrip("+:").rpartition(":")[2] for word in self.words)
         return self.verb in _MOVES_REFS and any(word in (ref, short, ref.removeprefix("refs/")) for word in named)
@@ -81,6 +97,9 @@ class GitCommand:
     def _sets(self) -> bool:
         if self._has(_OTHER_CONFIG) or self._has(_READS_CONFIG):
             return False
+        return self._says()
+
+    def _says(self) -> bool:
         return self._has(_CHANGES_CONFIG) or sum(not word.startswith("-") for word in self.words) > 1
 
     def _has(self, options: tuple[str, ...]) -> bool:

@@ -9,8 +9,10 @@ import re
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from runplan.core.commands import command
+from runplan.core.gitconfig import newly_obeyed, summary
 from runplan.core.gitfacts import Finding, Identity
-from runplan.core.gitwords import git_commands
+from runplan.core.gitwords import REPLACED, git_commands
 from runplan.core.quickclass import dataclass
 
 if TYPE_CHECKING:
@@ -39,6 +41,9 @@ STASH = "refs/stash"
 SYMBOLIC = "ref: "  #: how git writes a ref that stands for another one
 OURS = "refs/runplan/"
 REMOTES = "refs/remotes/"
+#: Files of the git directory in which each line is obeyed, whatever it says.
+BY_LINE = ("info/attributes", "info/grafts", "objects/info/alternates")
+_MOST_KEYS = 3  #: that are named to a person
 #: Tools that change a file, by the names agents give them; whoever only reads is not asked about a change.
 _WRITES = re.compile(r"write|edit|append|delete|create|patch|remove|move|replace|mkdir|hook", re.IGNORECASE)
 _SHELL = re.compile(r"bash|shell|command|exec|terminal", re.IGNORECASE)
@@ -62,7 +67,9 @@ class Stamp:
     refs: Mapping[str, Oid]
     head: str  #: what the main checkout's HEAD says
     stashes: tuple[Oid, ...]  #: oldest first
-    files: Mapping[str, FileStamp]  #: configuration and hooks, by path below the common directory
+    #: Configuration and hooks, by path below the common directory; others by full path, with a summary for a text.
+    files: Mapping[str, FileStamp]
+    heads: Mapping[str, str] = MappingProxyType({})  #: what HEAD says in the user's other worktrees
     symbolic: Mapping[str, str] = MappingProxyType({})  #: refs that stand for another one, and for which
 
 
@@ -83,6 +90,7 @@ class Evidence:
     entries: Callable[[str, Oid], Sequence[Logged]]
     tagger: Callable[[Oid], Identity | None]
     head_entries: Sequence[Logged] = ()  #: of the main checkout's HEAD, since the first stamp
+    other_heads: Mapping[str, Sequence[Logged]] = MappingProxyType({})  #: the same of other worktrees, by ref
     tools: Sequence[ToolUsed] = ()
     agent: Identity = AGENT  #: who is judged; what agents of other runs do, their own guards judge
     prefix: str = ""  #: full ref prefix of the branches runplan itself makes and removes
@@ -104,7 +112,11 @@ def compare(before: Stamp, after: Stamp, evidence: Evidence, *, own: Collection[
     ]
     found += _symbolic(before, after, evidence, own)
     found += _stashes(before, after, evidence)
-    found.append(_head(before, after, evidence))
+    heads = [("HEAD", before.head, after.head, evidence.head_entries)]
+    heads += [
+        (name, was, after.heads.get(name, ""), evidence.other_heads.get(name, ())) for name, was in before.heads.items()
+    ]
+    found += [_head(name, was, now, entries, evidence, own) for name, was, now, entries in heads]
     found += [_file(path, before.files.get(path), after.files.get(path), evidence) for path in _files(before, after)]
     return tuple(finding for finding in found if finding is not None)
 
@@ -116,7 +128,10 @@ def _ref(name: str, old: Oid, new: Oid, evidence: Evidence) -> Finding | None:
         return _by_reflog(name, old, new, entries, agents)
     if entries:
         return None  # the user's, by their own name, or another run's
-    if _names_ref(evidence.tools, name) or (new and evidence.tagger(new) == evidence.agent):
+    by_agent = _names_ref(evidence.tools, name) or bool(new and evidence.tagger(new) == evidence.agent)
+    if name.startswith(REPLACED) and new:
+        return Finding(kind="ref", name=name, old=old, new=new, by_agent=by_agent, obeyed=(name,))
+    if by_agent:
         return Finding(kind="ref", name=name, old=old, new=new, by_agent=True)
     if not old or (not new and evidence.prefix and name.startswith(evidence.prefix)):
         return None  # nothing was lost; or it is one of ours, which runplan removes itself
@@ -170,12 +185,28 @@ def _stashes(before: Stamp, after: Stamp, evidence: Evidence) -> Iterator[Findin
             yield Finding(kind="stash", name=STASH, old=oid, new="", by_agent=by_agent)
 
 
-def _head(before: Stamp, after: Stamp, evidence: Evidence) -> Finding | None:
-    agents = [entry for entry in evidence.head_entries if entry.who == evidence.agent]
-    if before.head == after.head or not agents:
+def _head(
+    name: str, was: str, now: str, entries: Sequence[Logged], evidence: Evidence, own: Collection[str]
+) -> Finding | None:
+    """A worktree of the user's that stands elsewhere now."""
+    agents = [entry for entry in entries if entry.who == evidence.agent]
+    if was == now:
         return None
-    safe = len(agents) == len(evidence.head_entries) and agents[0].old == agents[-1].new
-    return Finding(kind="head", name="HEAD", old=before.head, new=after.head, by_agent=True, safe=safe)
+    if agents:
+        safe = len(agents) == len(entries) and agents[0].old == agents[-1].new
+        return Finding(kind="head", name=name, old=was, new=now, by_agent=True, safe=safe)
+    ours, before = (_is_ours(head.removeprefix(SYMBOLIC), evidence, own) for head in (now, was))
+    if not ours or before or _switched(entries, now):
+        return None
+    # The branch is checked out in the run's own worktree, so git would not have led anybody to it: nobody but the
+    # agent gains by that, and whoever stands there stands on nothing once the branch is removed.
+    return Finding(kind="head", name=name, old=was, new=now, by_agent=True)
+
+
+def _switched(entries: Sequence[Logged], head: str) -> bool:
+    """Whether it was git that led there, and so took index and files along."""
+    branch = head.removeprefix(f"{SYMBOLIC}refs/heads/")
+    return any(entry.message.startswith("checkout: ") and entry.message.endswith(f" to {branch}") for entry in entries)
 
 
 def _files(before: Stamp, after: Stamp) -> list[str]:
@@ -186,15 +217,50 @@ def _files(before: Stamp, after: Stamp) -> list[str]:
 def _file(path: str, old: FileStamp | None, new: FileStamp | None, evidence: Evidence) -> Finding:
     kind = "hook" if path.startswith("hooks/") else "config"
     # Nobody else works in a worktree of ours, so what git obeys there needs no further evidence.
-    by_agent = path.startswith("worktrees/") or any(
-        tool.path.endswith(f"/{path}") if _WRITES.search(tool.tool) else _writes_to(tool, f".git/{path}")
-        for tool in evidence.tools
-    )
-    if path.startswith("config") and not by_agent:
-        by_agent = any(tool.tool == "config" for tool in evidence.tools) or any(
-            command.writes_config for command in _commands(evidence.tools)
+    by_agent = path.startswith("worktrees/") or any(_wrote(tool, path) for tool in evidence.tools)
+    if not by_agent and path.startswith(("config", "/")):
+        by_agent = any(tool.tool == "config" and path[0] != "/" for tool in evidence.tools) or any(
+            command.writes_user_config or command.writes_file(path) if path.startswith("/") else command.writes_config
+            for command in _commands(evidence.tools)
         )
-    return Finding(kind=kind, name=path, old=spelled(old), new=spelled(new), by_agent=by_agent)
+    obeyed = _obeyed(path, old, new) if kind == "config" else ()
+    return Finding(kind=kind, name=path, old=spelled(old), new=spelled(new), by_agent=by_agent, obeyed=obeyed)
+
+
+def _obeyed(path: str, old: FileStamp | None, new: FileStamp | None) -> tuple[str, ...]:
+    texts = (kept.text if kept else "" for kept in (old, new))
+    if path.startswith("/"):
+        return newly_obeyed(*texts)
+    return newly_obeyed(*(summary(text, by_line=path in BY_LINE) for text in texts))
+
+
+def obeyed_words(finding: Finding) -> str:
+    """What a finding means for the landing, to follow its name; what is the agent's is put back or named besides."""
+    if not finding.obeyed:
+        return ""
+    keys = ", ".join(finding.obeyed[:_MOST_KEYS])
+    if finding.by_agent:
+        return "" if finding.kind == "ref" else f" ({keys})"
+    does = "shows something else than what is stored" if finding.kind == "ref" else f"obeys {keys} now"
+    return f": git {does}, so nothing is landed on it; if it is not yours, {_remedy(finding)}"
+
+
+def _remedy(finding: Finding) -> str:
+    key = finding.obeyed[0]
+    if finding.kind == "ref":
+        return f"take it out: {command('git', 'replace', '-d', finding.name.removeprefix(REPLACED))}"
+    if "." not in key:
+        return "look into that file, and take out what is new there"
+    file = ("--file", finding.name) if finding.name.startswith("/") else ("--local",)
+    return f"take it out: {command('git', 'config', *file, '--unset-all', key)}"
+
+
+def _wrote(tool: ToolUsed, path: str) -> bool:
+    """Whether a tool that changes files names this one, below the git directory or in full."""
+    if not path.startswith("/"):
+        return tool.path.endswith(f"/{path}") if _WRITES.search(tool.tool) else _writes_to(tool, f".git/{path}")
+    end = "/".join(path.split("/")[-2:]) if path.endswith(("/config", "/attributes")) else path.rpartition("/")[2]
+    return tool.path == path if _WRITES.search(tool.tool) else _writes_to(tool, f"/{end}")
 
 
 def _writes_to(tool: ToolUsed, path: str) -> bool:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runplan.core.dispatch import ToolUsed
+from runplan.core.gitconfig import summary
 from runplan.core.gitfacts import Finding, Identity
 from runplan.core.gitwords import GitCommand, git_commands
 from runplan.core.guard import (
@@ -17,6 +18,7 @@ from runplan.core.guard import (
     Logged,
     Stamp,
     compare,
+    obeyed_words,
     read_log,
     signing,
     since,
@@ -132,6 +134,40 @@ def test_head_is_the_agents_doing_only_by_its_log(entries: list[Logged], expecte
     assert [(one.by_agent, one.safe) for one in found] == ([expected] if expected else [])
 
 
+OURS = "ref: refs/heads/runplan/plan/1"
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "entries", "found"),
+    [
+        pytest.param("ref: refs/heads/main", OURS, [], True, id="written by hand"),
+        pytest.param(A, OURS, [], True, id="from no branch"),
+        pytest.param("ref: refs/heads/main", "ref: refs/runplan/candidate/r", [], True, id="to another ref of ours"),
+        pytest.param("ref: refs/heads/main", OURS, [logged(UMA, A, B)], True, id="something landed meanwhile"),
+        pytest.param(
+            "ref: refs/heads/main",
+            OURS,
+            [logged(UMA, A, B, "checkout: moving from main to runplan/plan/1")],
+            False,
+            id="the user's git led there",
+        ),
+        pytest.param(OURS, "ref: refs/heads/runplan/plan/2", [], False, id="it stood on one before"),
+        pytest.param("ref: refs/heads/main", "ref: refs/heads/topic", [], False, id="to a branch of the user's"),
+    ],
+)
+@pytest.mark.parametrize("name", ["HEAD", "worktrees/mine/HEAD"])
+def test_a_head_that_is_led_to_a_branch_of_a_run_needs_no_log(
+    name: str, was: str, now: str, entries: list[Logged], found: bool
+) -> None:
+    before, after = replace(EMPTY, head=was), replace(EMPTY, head=now)
+    proof = evidence(prefix="refs/heads/runplan/", head_entries=entries)
+    if name != "HEAD":
+        before, after = replace(EMPTY, heads={name: was}), replace(EMPTY, heads={name: now})
+        proof = evidence(prefix="refs/heads/runplan/", other_heads={name: entries})
+    told = [(one.kind, one.name, one.by_agent, one.safe) for one in compare(before, after, proof, own=())]
+    assert told == ([("head", name, True, True)] if found else [])
+
+
 def test_stashes_are_told_apart_one_by_one() -> None:
     before, after = replace(EMPTY, stashes=(A,)), replace(EMPTY, stashes=(B, C))
     proof = evidence(logged(UMA, ZERO, B), logged(AGENT, B, C))
@@ -167,6 +203,89 @@ def test_configuration_and_hooks_need_a_tool_that_says_so(path: str, tool: ToolU
     after = replace(EMPTY, files={path: FileStamp(text="new", mode=0o644)})
     (found,) = compare(EMPTY, after, evidence(tools=[tool]), own=())
     assert (found.name, found.by_agent) == (path, accused)
+
+
+GLOBAL = "/home/uma/.gitconfig"
+FILTER = '[filter "x"]\nsmudge = evil\n'
+
+
+@pytest.mark.parametrize(
+    ("path", "tool", "accused"),
+    [
+        (GLOBAL, ToolUsed(tool="Write", path=GLOBAL), True),
+        (GLOBAL, ToolUsed(tool="Read", path=GLOBAL), False),
+        (GLOBAL, ToolUsed(tool="Bash", path="echo x >> ~/.gitconfig"), True),
+        (GLOBAL, ToolUsed(tool="Bash", path="cat ~/.gitconfig"), False),
+        (GLOBAL, ToolUsed(tool="Bash", path="git config --global user.name x"), True),
+        (GLOBAL, ToolUsed(tool="Bash", path="git config --global user.name"), False),
+        (GLOBAL, ToolUsed(tool="git", path=f"git config --file {GLOBAL} a.b c"), True),
+        (GLOBAL, ToolUsed(tool="git", path="git config a.b c"), False),
+        (GLOBAL, ToolUsed(tool="git", path="git lfs install"), True),
+        ("/home/uma/.config/git/config", ToolUsed(tool="Bash", path="echo x > /r/.git/config"), False),
+    ],
+)
+def test_the_users_own_configuration_needs_evidence_as_well(path: str, tool: ToolUsed, accused: bool) -> None:
+    after = replace(EMPTY, files={path: FileStamp(text=summary(FILTER), mode=0o644)})
+    (found,) = compare(EMPTY, after, evidence(tools=[tool]), own=())
+    assert (found.by_agent, found.obeyed) == (accused, ("filter.x.smudge",))
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "obeyed"),
+    [
+        ("config", FILTER, ("filter.x.smudge",)),
+        ("config", "[core]\neditor = vi\n", ()),
+        ("info/attributes", "*.txt filter=lfs\n", ("a line of it",)),
+        ("info/grafts", f"{A} {B}\n", ("a line of it",)),
+        ("objects/info/alternates", "/x\n", ("a line of it",)),
+        ("info/exclude", "*.o\n", ()),
+        ("shallow", f"{A}\n", ()),
+        ("hooks/pre-commit", FILTER, ()),
+    ],
+)
+def test_what_git_obeys_is_named_whoever_wrote_it(path: str, text: str, obeyed: tuple[str, ...]) -> None:
+    after = replace(EMPTY, files={path: FileStamp(text=text, mode=0o644)})
+    (found,) = compare(EMPTY, after, evidence(), own=())
+    assert (found.by_agent, found.obeyed) == (False, obeyed)
+    assert compare(after, after, evidence(), own=()) == ()
+
+
+def test_a_replacement_is_found_whoever_made_it() -> None:
+    (found,) = moved(f"refs/replace/{A}", "", B, evidence())
+    assert (found.by_agent, bool(found.obeyed)) == (False, True)
+    (found,) = moved(f"refs/replace/{A}", "", B, evidence(tools=[ToolUsed(tool="git", path="git replace HEAD:a x")]))
+    assert found.by_agent
+    assert moved(f"refs/replace/{A}", B, "", evidence())[0].obeyed == ()
+
+
+@pytest.mark.parametrize(
+    ("finding", "says"),
+    [
+        (
+            Finding(kind="config", name="config", old="", new="", by_agent=True, obeyed=("filter.x.clean",)),
+            " (filter.x",
+        ),
+        (
+            Finding(kind="config", name=GLOBAL, old="", new="", by_agent=False, obeyed=("filter.x.clean",)),
+            f"take it out: git config --file {GLOBAL} --unset-all filter.x.clean",
+        ),
+        (
+            Finding(kind="config", name="config", old="", new="", by_agent=False, obeyed=("filter.x.clean",)),
+            "if it is not yours, take it out: git config --local --unset-all filter.x.clean",
+        ),
+        (
+            Finding(kind="ref", name=f"refs/replace/{A}", old="", new=B, by_agent=False, obeyed=("x",)),
+            f"take it out: git replace -d {A}",
+        ),
+        (
+            Finding(kind="config", name="info/attributes", old="", new="", by_agent=False, obeyed=("a line of it",)),
+            "look into that file",
+        ),
+    ],
+)
+def test_a_person_is_told_why_nothing_lands_and_what_helps(finding: Finding, says: str) -> None:
+    assert says in obeyed_words(finding)
+    assert obeyed_words(replace(finding, obeyed=())) == ""
 
 
 def test_a_file_is_spelled_with_its_mode_and_told_from_none() -> None:
