@@ -96,8 +96,12 @@ class DispatchFiles:
         if outcome := self._outcome():
             return outcome
         if os.path.lexists(self.shim) or os.path.lexists(self.exit):
-            return Outcome(ending=Ending.LOST, code=None, signal=None, message="", tally=self._told())
+            return self.lost()
         return NeverStarted()
+
+    def lost(self) -> Outcome:
+        """What is known of a dispatch whose shim has gone without a word."""
+        return Outcome(ending=Ending.LOST, code=None, signal=None, message="", tally=self._told())
 
     def _told(self) -> Tally:
         """What an agent that was lost had used, by the log of what it said; whatever else it said counts no more."""
@@ -109,14 +113,21 @@ class DispatchFiles:
         if reader not in kinds() or not said:
             return Tally()
         told = told_in(said, str(reader))
-        return Tally(session=told.session, model=told.model, version=told.version, usage=told.usage)
+        return Tally(
+            session=told.session,
+            model=told.model,
+            version=told.version,
+            usage=told.usage,
+            context=told.context,
+            estimated=told.estimated,
+        )
 
     def locked(self) -> bool:
         """Tell whether somebody holds the lock."""
         return is_held(self.lock)
 
     def shim_identity(self) -> str | None:
-        """The identity of the shim's process, once it has written it."""
+        """The identity of the shim's process, once it has written it; its agent may have written another."""
         told = self._shim_record().get("identity")
         return told if isinstance(told, str) else None
 

@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING
 
 from runplan.adapters import bell, cgroups, processes
 from runplan.adapters.dispatch_files import DispatchFiles, Seal, directory_name, publish, read_plain
+from runplan.adapters.shims import SPAWNER, Shims
 from runplan.core.dispatch import NeverStarted, Running
 from runplan.core.errors import Unreachable
 from runplan.core.gauge import READING
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
     from pathlib import Path
 
     from runplan.adapters.processtable import Process
@@ -40,6 +41,9 @@ UNBORN_POLL_S = 0.005
 #: Where the kernel has no process descriptors, living shims are looked at this often.
 POLL_S = 0.05
 
+#: The kernel refuses to sleep for much longer at once.
+LONGEST_SLEEP_S = 86_400.0
+
 #: What a shim gets to write its exit after it was told to kill at once.
 FORCED_S = 2.0
 
@@ -52,15 +56,20 @@ _HEADER = struct.Struct("!I")
 class Dispatches:
     """The dispatches of one repository, as one runner sees them; close it and they live on."""
 
-    def __init__(self, directory: Path, *, wakeup: int | None = None) -> None:
+    def __init__(
+        self, directory: Path, *, wakeup: int | None = None, now: Callable[[], float] = time.monotonic
+    ) -> None:
         """`wakeup` is a descriptor that interrupts `wait` when it becomes readable."""
         self._directory = directory
         self._wakeup = wakeup
+        self._now = now
         self._spawner: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
+        self._spawners_end = -1  #: the descriptor of the same socket there
         self._made: set[str] = set()  #: dispatches whose directory is there
         self._seals: dict[str, Seal] = {}  #: of the dispatches that were started here
-        self._shims: dict[str, int] = {}  #: pids of the shims that were started here, to wait for
+        self._shims = Shims(directory)
+        self._due: dict[str, float] = {}  #: when those that run have to be over, at the latest
         self._rung: set[str] = set()  #: dispatches whose bell has woken us; once is enough, whoever rings
 
     def __enter__(self) -> Dispatches:
@@ -120,8 +129,9 @@ class Dispatches:
                 # Closed, not unlocked: the shim holds the same lock through its own descriptor.
                 os.close(lock)
             # A spawner that died without an answer may have forked the shim before that.
+            if shim:
+                self._shims.answered(launch.id, shim)
             if shim or files.locked():
-                self._shims[launch.id] = shim
                 return
         raise Unreachable(f"no shim could be started; see {self._spawner_log}")
 
@@ -147,7 +157,7 @@ class Dispatches:
         with theirs, self._spawner_log.open("ab") as log:
             self._spawner = subprocess.Popen(
                 # -P: a repository's own json.py must not be taken for the library's.
-                [sys.executable, "-P", "-m", "runplan.adapters.spawner", str(theirs.fileno())],
+                [sys.executable, "-P", "-m", SPAWNER, str(theirs.fileno())],
                 pass_fds=(theirs.fileno(),),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -155,6 +165,7 @@ class Dispatches:
                 cwd="/",
                 start_new_session=True,
             )
+            self._spawners_end = theirs.fileno()
         self._socket = ours
 
     @property
@@ -165,15 +176,43 @@ class Dispatches:
 
     def standing(self, dispatch: str) -> DispatchStanding:
         """Whether the dispatch runs, never started, or how it ended."""
-        return self._files(dispatch).standing()
+        files = self._files(dispatch)
+        match self._shims.runs(dispatch):
+            case None:
+                return files.standing()
+            case True:  # whatever its agent has made of the lock
+                return Running()
+            case False:
+                told = files.standing_unlocked()
+                # It was started, so somebody took its records away.
+                return files.lost() if told == NeverStarted() else told
+
+    def overdue(self, dispatch: str, *, left_s: float | None) -> bool:
+        """Whether it has run for longer than it may; `left_s` is what it has left when this is first asked.
+
+        From then on it is our own clock that counts, which stands still with its shim's while the machine sleeps.
+        """
+        if left_s is None:
+            return False
+        return self._now() >= self._due.setdefault(dispatch, self._now() + left_s)
 
     def wait(self, ids: Collection[str], *, timeout_s: float | None) -> None:
-        """Return when one of them is not running any more or has rung, on a wakeup, or when the time is up."""
-        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        """Return when one is not running any more, is overdue or has rung, on a wakeup, or when the time is up."""
+        moments = [self._due[dispatch] for dispatch in ids if dispatch in self._due]
+        moments += [] if timeout_s is None else [self._now() + timeout_s]
+        deadline = min(moments, default=None)
+        self._take_up(ids)
         while True:
-            rest = None if deadline is None else max(0.0, deadline - time.monotonic())
-            if self._settled(ids, rest) or (deadline is not None and time.monotonic() >= deadline):
+            rest = None if deadline is None else min(LONGEST_SLEEP_S, max(0.0, deadline - self._now()))
+            if self._settled(ids, rest) or (deadline is not None and self._now() >= deadline):
                 return
+
+    def _take_up(self, ids: Collection[str]) -> None:
+        """Find the shims of those that another runner started."""
+        for dispatch in ids:
+            files = self._files(dispatch)
+            if self._shims.runs(dispatch) is None and files.locked():
+                self._shims.search(dispatch, files)
 
     def _settled(self, ids: Collection[str], timeout_s: float | None) -> bool:
         """Wait once; False when it has to be looked at again."""
@@ -187,12 +226,11 @@ class Dispatches:
                     stack.callback(os.close, handle)
                     selector.register(handle, selectors.EVENT_READ)
                 if self.standing(dispatch) != Running():
-                    self._shims.pop(dispatch, None)
                     return True
                 if self._has_rung(dispatch, selector, stack):
                     return True
                 if handle is None:
-                    look_again_s = POLL_S if self._shim(dispatch) else UNBORN_POLL_S
+                    look_again_s = POLL_S if self._files(dispatch).shim_identity() else UNBORN_POLL_S
                     timeout_s = look_again_s if timeout_s is None else min(look_again_s, timeout_s)
             ready = selector.select(timeout_s)
             self._rung |= {key.data for key, _ in ready if key.data is not None}
@@ -211,16 +249,8 @@ class Dispatches:
         return True
 
     def _handle(self, dispatch: str) -> int | None:
-        """A descriptor that becomes readable when the shim ends, if there is one already.
-
-        The pid of a shim that was started here is known before its first word. It is the shim's, and nobody else's,
-        as long as the lock is held: to be looked at after this, and before anything is waited for.
-        """
-        if pid := self._shims.get(dispatch):
-            with contextlib.suppress(ProcessLookupError):
-                return processes.pidfd(pid)
-            return None
-        shim = self._shim(dispatch)
+        """A descriptor that becomes readable when the shim ends, if there is one already."""
+        shim = self._shims.of(dispatch, self._files(dispatch))
         return processes.descriptor(shim) if shim else None
 
     # --- ending -------------------------------------------------------------------------------------
@@ -235,9 +265,11 @@ class Dispatches:
     def _ask_shim(self, dispatch: str, number: signal.Signals, *, patience_s: float) -> None:
         deadline = time.monotonic() + patience_s
         while self.standing(dispatch) == Running():
-            if shim := self._shim(dispatch):
-                processes.send(shim, number)
-                processes.await_gone([shim], timeout_s=deadline - time.monotonic())
+            if shims := self._shims.search(dispatch, self._files(dispatch)):
+                for shim in shims:
+                    processes.send(shim, number)
+                    processes.send(shim, signal.SIGCONT)  # its agent may have stopped it
+                processes.await_gone(shims, timeout_s=deadline - time.monotonic())
                 return
             if time.monotonic() >= deadline:
                 return
@@ -249,7 +281,14 @@ class Dispatches:
             return 0
         files = self._files(dispatch)
         groups = cgroups.left(files.directory, told=files.cgroup())
-        return cgroups.end(groups, lambda: processes.marked(dispatch), grace_s=SWEEP_GRACE_S)
+        return cgroups.end(groups, lambda: self._left(dispatch), grace_s=SWEEP_GRACE_S)
+
+    def _left(self, dispatch: str) -> list[Process]:
+        """What carries its mark, what shims that died left to the spawner, and a shim that lost its lock."""
+        orphans: list[Process] = []
+        if self._spawner and self._spawner.poll() is None:
+            orphans = self._shims.orphans(self._spawner.pid, self._spawners_end)
+        return [*processes.marked(dispatch), *orphans, *self._shims.search(dispatch, self._files(dispatch))]
 
     def _sweep_groups(self) -> None:
         """End what is left in the control groups of dispatches that are over, also those the journal does not know."""
@@ -258,10 +297,6 @@ class Dispatches:
             # Whoever starts one has the lock before there is a group, and the shim until there is none.
             if not files.locked():
                 cgroups.end(cgroups.left(files.directory, told=""), list, grace_s=SWEEP_GRACE_S)
-
-    def _shim(self, dispatch: str) -> Process | None:
-        identity = self._files(dispatch).shim_identity()
-        return processes.living(identity) if identity else None
 
     def _files(self, dispatch: str) -> DispatchFiles:
         return DispatchFiles(self._directory / directory_name(dispatch), seal=self._seals.get(dispatch))

@@ -48,6 +48,12 @@ def living(name: str, *, table: ProcessTable | None = None) -> Process | None:
     return found if found and rest == f"{found.started}:{table.boot()}" else None
 
 
+def lives(process: Process, *, table: ProcessTable | None = None) -> bool:
+    """Tell whether this very process, which was seen before, still lives."""
+    now = (table or this_table()).process(process.pid)
+    return now is not None and now.started == process.started
+
+
 def marked(dispatch: str, *, table: ProcessTable | None = None) -> list[Process]:
     """Every process but this one that carries the mark of the dispatch."""
     table = table or this_table()
@@ -58,18 +64,30 @@ def family(dispatch: str, *, root: int, session: int, table: ProcessTable | None
     """Every process of a dispatch but its shim `root`: marked, in the agent's session, or descended from the shim."""
     table = table or this_table()
     everyone = list(table.processes())
-    descended = {root}
-    grown = True
-    while grown:
-        more = {process.pid for process in everyone if process.parent in descended} - descended
-        descended |= more
-        grown = bool(more)
+    descended = _descended(everyone, {root})
     return [
         process
         for process in everyone
         if process.pid != root
         and (process.pid in descended or process.session == session or _carries(process, dispatch, table))
     ]
+
+
+def below(root: int, *, spared: Callable[[Process], bool], table: ProcessTable | None = None) -> list[Process]:
+    """Every child of `root` that is not spared, and all that descend from it."""
+    table = table or this_table()
+    everyone = list(table.processes())
+    children = {process.pid for process in everyone if process.parent == root and not spared(process)}
+    descended = _descended(everyone, children)
+    return [process for process in everyone if process.pid in descended]
+
+
+def _descended(everyone: Collection[Process], roots: set[int]) -> set[int]:
+    """These and all below them."""
+    found = set(roots)
+    while more := {process.pid for process in everyone if process.parent in found} - found:
+        found |= more
+    return found
 
 
 def _carries(process: Process, dispatch: str, table: ProcessTable) -> bool:
@@ -83,8 +101,7 @@ def send(process: Process, number: signal.Signals, *, table: ProcessTable | None
         handle = pidfd(process.pid)
         if handle is not None:
             stack.callback(os.close, handle)
-        now = table.process(process.pid)
-        if now is None or now.started != process.started:
+        if not lives(process, table=table):
             return False
         if handle is not None:
             signal.pidfd_send_signal(handle, number)
@@ -140,8 +157,7 @@ def await_gone(found: Collection[Process], *, timeout_s: float, table: ProcessTa
 
 
 def _living(found: Collection[Process], table: ProcessTable) -> list[Process]:
-    pairs = ((process, table.process(process.pid)) for process in found)
-    return [process for process, now in pairs if now and now.started == process.started]
+    return [process for process in found if lives(process, table=table)]
 
 
 def _until_one_ends(found: Collection[Process], timeout_s: float) -> None:
@@ -164,8 +180,7 @@ def descriptor(process: Process) -> int | None:
     """A descriptor that becomes readable when the process ends; None where there are none, or when it is gone."""
     with contextlib.suppress(ProcessLookupError):
         handle = pidfd(process.pid)
-        now = this_table().process(process.pid)
-        if handle is None or (now and now.started == process.started):
+        if handle is None or lives(process):
             return handle
         os.close(handle)
     return None

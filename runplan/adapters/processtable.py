@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 from typing import TYPE_CHECKING, Protocol
@@ -45,6 +46,9 @@ class ProcessTable(Protocol):
 
     def command(self, pid: int) -> tuple[str, ...]:
         """The program and its arguments; empty when they may not be read."""
+
+    def files(self, pid: int) -> tuple[str, ...]:
+        """The paths of what it has open, as the system tells them; empty when they may not be read."""
 
     def moved(self, pid: int) -> int:
         """Bytes that it and the children it has waited for have read and written; 0 when nobody tells."""
@@ -97,6 +101,14 @@ class ProcTable:
                 return tuple(os.fsdecode(word) for word in file.read().split(b"\0")[:-1])
         except OSError:
             return ()
+
+    def files(self, pid: int) -> tuple[str, ...]:
+        found = []
+        with contextlib.suppress(OSError):
+            for number in os.listdir(f"/proc/{pid}/fd"):  # noqa: PTH208
+                with contextlib.suppress(OSError):  # closed since
+                    found.append(os.readlink(f"/proc/{pid}/fd/{number}"))  # noqa: PTH115
+        return tuple(found)
 
     def moved(self, pid: int) -> int:
         try:

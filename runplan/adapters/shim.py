@@ -103,6 +103,7 @@ class _Signals:
         signal.set_wakeup_fd(self._write_end, warn_on_full_buffer=False)
         signal.signal(signal.SIGTERM, self._on_term)
         signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})  # whatever was asked of us until now counts
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -211,10 +212,10 @@ class _Supervision:
                 self._signals.asked = 1
                 self._kill_at = now + processes.KILLED_S
                 self._signal_family(signal.SIGKILL)
+        elif now >= self._started + self._launch.wall_s:
+            self._stop(Ending.TIMEOUT, now)  # also when we were stopped meanwhile, and are asked to end for that
         elif self._signals.asked:
             self._stop(Ending.ENDED, now)
-        elif now >= self._started + self._launch.wall_s:
-            self._stop(Ending.TIMEOUT, now)
         elif over := self._over():
             self._stop(over, now)
         else:

@@ -65,6 +65,8 @@ def _wait_for_request(runner: socket.socket, taken: int) -> None:
     text = _receive(runner)
     if not text or me is None:
         os._exit(0)
+    # From its answer on a shim can be asked to end; it hears that as soon as it listens.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     with contextlib.suppress(OSError):  # a runner that died since needs no answer
         runner.sendall(HEADER.pack(os.getpid()))
     runner.close()

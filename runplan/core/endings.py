@@ -70,6 +70,8 @@ _GONE = {
 }
 #: What a wait for the provider has to be about to excuse a silence.
 _EXCUSES = (TroubleKind.LIMIT, TroubleKind.OVERLOADED, TroubleKind.AUTH)
+#: After which a limit that was told before may still be what it met.
+_LIMITED = (TroubleKind.LIMIT, TroubleKind.OVERLOADED)
 _RETRYING = re.compile(r"^.{0,400}\bretrying\b.{0,1000}$", re.IGNORECASE | re.MULTILINE)
 #: 128 + SIGINT, SIGKILL, SIGTERM: the way in which shells and node tell of a signal.
 _SIGNALLED = (130, 137, 143)
@@ -131,15 +133,16 @@ def _spoken(outcome: Outcome, profile: Profile) -> AgentEnding:
 
 
 def _troubled(outcome: Outcome, profile: Profile) -> AgentEnding:
-    """The last trouble whose kind is known, the end event's words first."""
+    """The last trouble whose kind is known, the end event's words first; but a limit lasts until it is reset."""
     told = outcome.tally.troubles
     known = [each for each in told if each.kind is not TroubleKind.UNKNOWN]
     if not known:
         return AgentEnding(kind=EndingKind.CRASHED, words=_line(told[-1].words))
     last = known[-1]
-    kind = EndingKind(last.kind)
-    resets = _limit_ends(known, outcome, profile) if last.kind is TroubleKind.LIMIT else None
-    return AgentEnding(kind=kind, words=_line(last.words), resets=resets)
+    resets = _limit_ends(known, outcome, profile) if last.kind in _LIMITED else None
+    if resets is not None:  # many say of a limit in the end that they were refused, and no more
+        last = next(each for each in reversed(known) if each.kind is TroubleKind.LIMIT)
+    return AgentEnding(kind=EndingKind(last.kind), words=_line(last.words), resets=resets)
 
 
 def _limit_ends(told: list[Trouble], outcome: Outcome, profile: Profile) -> float | None:

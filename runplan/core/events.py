@@ -132,10 +132,11 @@ class DispatchStarted:
     stamp: str = ""  #: hash of the record of what it may not touch, which lies where it can write
     tokens: int = 0  #: what it may use; 0 for no limit
     usd: float = 0.0
-    seconds: float = 0.0
+    seconds: float = 0.0  #: a command's, too
     bounds: tuple[str, ...] = ()  #: the settings that say so, of tokens, dollars and time
     phase: str = ""  #: of an agent's
     despite: str = ""  #: a usage limit that a person does not wait for
+    at: str = ""  #: when that was, UTC ISO-8601
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -137,14 +137,39 @@ def test_a_dispatch_that_does_not_listen_is_forced_when_the_grace_is_over(on: St
     assert gone(agent)
 
 
-def test_a_shim_that_does_not_answer_is_killed_with_all_it_watched(on: Stage) -> None:
+def test_a_shim_that_was_stopped_is_called_on_to_end_its_agent(on: Stage) -> None:
     dispatch = on.sh("echo $$ >agent; sleep 30")
     agent = pid_in(on.path / "agent")
     os.kill(on.shim(dispatch), signal.SIGSTOP)
 
+    on.dispatches.end(dispatch, grace_s=10)
+
+    assert on.outcome(dispatch).ending is Ending.ENDED
+    assert gone(agent)
+
+
+def test_a_shim_that_was_stopped_knows_that_its_agent_ran_for_too_long_meanwhile(on: Stage) -> None:
+    dispatch = on.sh("echo $$ >agent; sleep 30", wall_s=0.2)
+    agent = pid_in(on.path / "agent")
+    os.kill(on.shim(dispatch), signal.SIGSTOP)
+    time.sleep(0.25)
+
+    on.dispatches.end(dispatch, grace_s=10)
+
+    assert on.outcome(dispatch).ending is Ending.TIMEOUT
+    assert gone(agent)
+
+
+def test_a_shim_that_is_stopped_again_and_again_is_killed_with_all_it_watched(
+    on: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("runplan.adapters.dispatches.FORCED_S", 0.1)
+    dispatch = on.sh("trap '' TERM; echo $$ >agent; while :; do kill -STOP $PPID; done")
+    agent = pid_in(on.path / "agent")
+
     on.dispatches.end(dispatch, grace_s=0.05)
 
-    assert on.outcome(dispatch).ending is Ending.LOST
+    assert on.outcome(dispatch).ending in (Ending.LOST, Ending.ENDED)  # it may have had its moment in between
     assert gone(agent)
 
 

@@ -64,6 +64,8 @@ def start(action: Start, state: RunState, world: World) -> Iterator[Event]:
         head=world.worktrees.head(path),
         complaint=action.complaint,
         stamp=next((stamp_of(text) for name, text in launch.files if name == STAMP), ""),
+        seconds=launch.wall_s,
+        at=world.iso(),
     )
     yield _sent(began, phase, world, sent) if sent else began
     if sent:
@@ -88,7 +90,6 @@ def _sent(began: DispatchStarted, phase: PhaseRun, world: World, sent: Sent) -> 
         version=world.agents.version(sent.agent),
         tokens=sent.left.tokens,
         usd=sent.left.usd,
-        seconds=sent.left.seconds,
         bounds=sent.left.bounds,
         phase=phase.read.phase,
         despite=sent.despite,

@@ -6,26 +6,28 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from runplan.app.actions.clearing import cleared
 from runplan.app.actions.doing import phase_of
 from runplan.app.actions.handing import arm
 from runplan.app.actions.pausing import paused_by
 from runplan.app.actions.returned import return_text
 from runplan.app.actions.spending import bounded
 from runplan.app.actions.starting import AGENT_ROLES, stamp_of
-from runplan.core import returns
+from runplan.core import overdue, returns
 from runplan.core.commands import command
 from runplan.core.dispatch import Ending, NeverStarted, Outcome, Return, ReturnStatus, Role, Running, ToolUsed, Usage
 from runplan.core.endings import EndingKind, judge
 from runplan.core.events import DispatchEnded, GuardFound, WorkRefused
-from runplan.core.guard import REMOTES, SYMBOLIC, signing
+from runplan.core.guard import REMOTES, SYMBOLIC, obeyed_words, signing
+from runplan.core.meter import metered
 from runplan.core.reasons import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from runplan.app.world import World
     from runplan.core.actions import Await, End
-    from runplan.core.events import Event
+    from runplan.core.events import DispatchStarted, Event
     from runplan.core.gitfacts import Finding
     from runplan.core.run import PhaseRun, RunState
 
@@ -37,18 +39,44 @@ LAST_WORDS = 600  #: characters of a failed process's output that are carried in
 
 def await_end(action: Await, state: RunState, world: World) -> Iterator[Event]:
     match world.dispatches.standing(action.id):
+        case Running() if _is_overdue(action, state, world):
+            yield from _ended(action, state, world, _timed_out(action, world))
         case Running():
             yield from arm(action, state, world)
         case NeverStarted():
-            # The intent was recorded and no process was ever there; that may happen a few times, not for ever.
+            # The intent was recorded and no process was ever there, or its agent took away what told of it; that may
+            # happen a few times, not for ever.
+            world.dispatches.sweep(action.id)
+            yield from cleared(action.id, action.role, state, world)
+            if action.role in AGENT_ROLES:
+                yield from _changes(action, action.role, state, world, world.guard.recalled(signing(action.id)))
             yield DispatchEnded(id=action.id, role=action.role, ending=Ending.LOST, code=None)
         case Outcome() as outcome:
             yield from _ended(action, state, world, outcome)
 
 
+def _is_overdue(action: Await, state: RunState, world: World) -> bool:
+    began = phase_of(state).dispatch
+    left = overdue.left_s(began, world.clock.now()) if began else None
+    return world.dispatches.overdue(action.id, left_s=left)
+
+
+def _timed_out(action: Await, world: World) -> Outcome:
+    """End what its shim ought to have ended, which is stopped or hangs: it ran for too long, whoever says so."""
+    world.dispatches.end(action.id, grace_s=GRACE_S)
+    match world.dispatches.standing(action.id):
+        case Outcome(ending=Ending.LOST | Ending.ENDED) as outcome:
+            return replace(outcome, ending=Ending.TIMEOUT)
+        case Outcome() as outcome:
+            return outcome
+        case _:
+            return Outcome(ending=Ending.TIMEOUT, code=None, signal=None, message="")
+
+
 def _ended(action: Await, state: RunState, world: World, outcome: Outcome) -> Iterator[Event]:
     if outcome.ending is Ending.LOST:
         world.dispatches.sweep(action.id)
+    yield from cleared(action.id, action.role, state, world)
     if action.role in AGENT_ROLES:
         yield from _guard(action, action.role, state, world, outcome)
     phase = phase_of(state)
@@ -69,7 +97,9 @@ def _ended(action: Await, state: RunState, world: World, outcome: Outcome) -> It
 def _account(id: str, phase: PhaseRun, world: World, outcome: Outcome) -> DispatchEnded:
     """How the process ended and what it used: by its output, else by what it writes into its return."""
     began = phase.dispatch
-    usage = outcome.tally.usage
+    usage, seconds = outcome.tally.usage, outcome.seconds
+    if began and not outcome.ended_at:  # its shim, which would have done so, is gone
+        usage, seconds = _metered(began, world, outcome), overdue.ran_s(began, world.clock.now())
     told = returns.parse_return(return_text(world, id), outcome.message)
     if usage == Usage() and isinstance(told, Return):
         usage = told.usage
@@ -88,14 +118,21 @@ def _account(id: str, phase: PhaseRun, world: World, outcome: Outcome) -> Dispat
         output_tokens=usage.output_tokens,
         cached_tokens=usage.cached_tokens,
         usd=usage.usd,
-        seconds=outcome.seconds,
+        seconds=seconds,
     )
 
 
+def _metered(began: DispatchStarted, world: World, outcome: Outcome) -> Usage:
+    """What a lost agent has used, by what it had told until then."""
+    if not began.agent:
+        return outcome.tally.usage
+    prompt = len(world.dispatches.read(began.id, "prompt.md") or "")
+    return metered(outcome.tally, prompt=prompt, price=world.agents.price(began.agent), most=began.usd)
+
+
 def _guard(action: Await | End, role: str, state: RunState, world: World, outcome: Outcome) -> Iterator[Event]:
-    """What changed is recorded first and restored after, so that a crash in between forgets nothing."""
+    """Look at what it might not touch, and at its worktree."""
     phase = phase_of(state)
-    directory = world.dispatches.directory(action.id)
     stamped = world.dispatches.read(action.id, "guard.json")
     started = phase.dispatch.stamp if phase.dispatch is not None else ""
     if stamped is None or (started and stamp_of(stamped) != started):
@@ -103,15 +140,35 @@ def _guard(action: Await | End, role: str, state: RunState, world: World, outcom
         before = world.guard.recalled(signing(action.id))
     else:
         before = json.loads(stamped)
+    tools = tuple(event for event in outcome.events if isinstance(event, ToolUsed))
+    yield from _changes(action, role, state, world, before, tools)
+    path = world.worktrees.path(world.worktree)
+    if not path.exists():
+        yield WorkRefused(reason=Reason.BLOCKED, detail=f"the worktree {path} was removed while the agent worked in it")
+    elif not world.worktrees.intact(path):
+        yield GuardFound(violated=True, lines=(TAKEN_APART,))
+
+
+def _changes(
+    action: Await | End,
+    role: str,
+    state: RunState,
+    world: World,
+    before: Mapping[str, object],
+    tools: tuple[ToolUsed, ...] = (),
+) -> Iterator[Event]:
+    """What changed is recorded first and restored after, so that a crash in between forgets nothing."""
+    phase = phase_of(state)
+    directory = world.dispatches.directory(action.id)
     branch = phase.lease.branch if phase.lease else ""
     own = () if role == "verify" else (branch,)
-    tools = tuple(event for event in outcome.events if isinstance(event, ToolUsed))
     findings = world.guard.compare(
         before, own=own, tools=tools, agent=signing(action.id), trace=directory / "git.trace"
     )
     if findings:
         accused = [finding for finding in findings if finding.by_agent]
         violated = any(finding.name != branch or finding.kind == "symref" for finding in accused)
+        violated = violated or any(finding.obeyed for finding in findings)
         yield GuardFound(violated=violated, lines=tuple(line(finding) for finding in findings))
         if accused and not violated:  # only a verifier's branch is not its own
             told = f"the verifier changed the branch {branch.removeprefix('refs/heads/')}"
@@ -120,11 +177,6 @@ def _guard(action: Await | End, role: str, state: RunState, world: World, outcom
         done = tuple(told for finding in world.guard.restore(findings) if (told := _restored(finding)))
         if done:
             yield GuardFound(violated=False, lines=done)
-    path = world.worktrees.path(world.worktree)
-    if not path.exists():
-        yield WorkRefused(reason=Reason.BLOCKED, detail=f"the worktree {path} was removed while the agent worked in it")
-    elif not world.worktrees.intact(path):
-        yield GuardFound(violated=True, lines=(TAKEN_APART,))
 
 
 def line(finding: Finding) -> str:
@@ -133,7 +185,7 @@ def line(finding: Finding) -> str:
         who = "the agent" if finding.by_agent else "while the agent ran, somebody"
         return f"{who} made {finding.name} stand for {finding.new.removeprefix(SYMBOLIC)}"
     who = "the agent changed" if finding.by_agent else "while the agent ran, somebody changed"
-    return f"{who} the {finding.kind} {finding.name}"
+    return f"{who} the {finding.kind} {finding.name}{obeyed_words(finding)}"
 
 
 def _restored(finding: Finding) -> str:
@@ -181,6 +233,7 @@ def end(action: End, state: RunState, world: World) -> Iterator[Event]:
     world.dispatches.end(action.id, grace_s=GRACE_S)
     world.dispatches.sweep(action.id)
     role = phase.dispatch.role if phase.dispatch else ""
+    yield from cleared(action.id, role, state, world)
     outcome = world.dispatches.standing(action.id)
     if role in AGENT_ROLES and isinstance(outcome, Outcome):
         yield from _guard(action, role, state, world, outcome)
