@@ -14,7 +14,7 @@ import subprocess
 from typing import TYPE_CHECKING
 
 from runplan.adapters.gitenv import scrubbed
-from runplan.adapters.waiting import answer, has_said, let_go, outputs
+from runplan.adapters.waiting import ANSWER_S, answer, has_said, let_go, outputs
 from runplan.core.errors import GitFailed
 from runplan.core.quickclass import NamedTuple, dataclass
 
@@ -76,7 +76,7 @@ class Git:
         self._reader: subprocess.Popen[bytes] | None = None
         self._updater: subprocess.Popen[bytes] | None = None
         self._kept: dict[str, Stored] = {}
-        self._slow: Callable[[], object] | None = None
+        self.slow: Callable[[], object] | None = None  #: called when a command takes long
         self.started: Callable[[Sequence[str], subprocess.Popen[bytes]], None] | None = None  #: told of every child
 
     def at(self, cwd: Path) -> Git:
@@ -88,7 +88,7 @@ class Git:
     def within(self, worktree: Path) -> Git:
         """The same git in a worktree of ours; what an agent left there for it to wait at is taken away."""
         there = self.at(worktree)
-        there._slow = functools.partial(let_go, worktree)
+        there.slow = functools.partial(let_go, worktree)
         return there
 
     def run(
@@ -103,7 +103,7 @@ class Git:
         """Run one command; a code outside `ok` is `GitFailed`, told in one line; `fds` are left open for it."""
         try:
             with self.start(*args, env=env, fds=fds, spoken_to=bool(stdin)) as process:
-                out, err = outputs(process, stdin, timeout_s, slow=self._slow)
+                out, err = outputs(process, stdin, timeout_s, slow=self.slow)
         except FileNotFoundError as error:
             raise GitFailed(_missing(error, self.cwd)) from error
         except subprocess.TimeoutExpired as error:
@@ -159,7 +159,9 @@ class Git:
         self._reader.stdin.flush()
         head = self._reader.stdout.readline() if has_said(self._reader) else b""
         if not head:
-            raise GitFailed(f"git cat-file ended unexpectedly in {self.cwd}")
+            _end(self._reader)
+            self._reader = None
+            raise GitFailed(f"git cat-file ended unexpectedly, or said nothing for {ANSWER_S:.0f} s, in {self.cwd}")
         words = head.split()
         if len(words) != 3 or not words[2].isdigit():
             return None
@@ -240,11 +242,8 @@ class Git:
     def close(self) -> None:
         """End the kept processes."""
         for kept in (self._reader, self._updater):
-            for pipe in (kept.stdin, kept.stdout, kept.stderr) if kept is not None else ():
-                if pipe is not None:
-                    pipe.close()
             if kept is not None:
-                kept.wait()
+                _end(kept)
         self._reader = self._updater = None
 
     def __enter__(self) -> Git:
@@ -254,6 +253,13 @@ class Git:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _end(kept: subprocess.Popen[bytes]) -> None:
+    for pipe in (kept.stdin, kept.stdout, kept.stderr):
+        if pipe is not None:
+            pipe.close()
+    kept.wait()
 
 
 @functools.cache

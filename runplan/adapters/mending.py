@@ -87,7 +87,7 @@ class Mender:
                 raise _foreign(path)
             return None
         entry = write_entry(directory, path, head=head)
-        self._git.at(path).run("read-tree", "HEAD")
+        self._git.within(path).run("read-tree", "HEAD")
         return entry
 
 

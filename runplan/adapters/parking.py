@@ -88,7 +88,7 @@ class Parking:
 
         As with a stash, staged content that the files no longer show is a second parent. Ignored files are no work.
         """
-        git = self._git.at(entry.worktree)
+        git = self._git.within(entry.worktree)
         draft = entry.directory / "runplan-snapshot"
         env = {"GIT_INDEX_FILE": str(draft)}
         parent = git.run("rev-parse", "--quiet", "--verify", "HEAD^{commit}", ok=(0, 1)).text

@@ -130,7 +130,7 @@ class Worktrees:
 
     def _take_up(self, entry: Entry, branch: str) -> None:
         # Without force git carries uncommitted work over, or refuses when it is in the way.
-        moved = self._git.at(entry.worktree).run("checkout", "-q", _short(branch), "--", ok=(0, 1, 128))
+        moved = self._git.within(entry.worktree).run("checkout", "-q", _short(branch), "--", ok=(0, 1, 128))
         if moved.code != 0:
             self._salvage(entry)
             self._indexes.forget(entry)
@@ -169,7 +169,7 @@ class Worktrees:
 
     def state(self, path: Path) -> WorktreeState:
         """One status of a worktree; costs one scan of its files."""
-        return status_of(self._git.at(path))
+        return status_of(self._git.within(path))
 
     def intact(self, path: Path) -> bool:
         """Whether the directory is there and still belongs to this repository; reads three files."""
@@ -186,7 +186,7 @@ class Worktrees:
     def commit_leftovers(self, path: Path, paths: Sequence[str], *, message: str, identity: Identity, when: str) -> Oid:
         """Commit exactly the named files, as they are in the worktree (also their deletion)."""
         calm(self._entry(path))
-        git = self._git.at(path)
+        git = self._git.within(path)
         names = b"\0".join(os.fsencode(name) for name in paths)
         git.run("update-index", "--add", "--remove", "--replace", "-z", "--stdin", stdin=names)
         who = ("AUTHOR", "COMMITTER")
@@ -252,7 +252,7 @@ class Worktrees:
 
     def _put(self, entry: Entry, *args: str, sparse: bool = True) -> None:
         """Check out by force; when something is in the way even of that, clear the way first."""
-        git = self._git.at(entry.worktree)
+        git = self._git.within(entry.worktree)
         checkout = ("checkout", "-q", "--force", *args, "--")
         env = configured(*_WHOLE) if sparse else configured(*_WHOLE, "core.sparseCheckout=false")
         if git.run(*checkout, ok=(0, 1, 128), env=env).code != 0:
@@ -265,7 +265,7 @@ class Worktrees:
             self._sweep(path, *(["-x"] if clean == "ignored" else []), *_excluding(keep))
 
     def _sweep(self, path: Path, *words: str) -> None:
-        git = self._git.at(path)
+        git = self._git.within(path)
         if git.run("clean", "-ffdq", *words, ok=(0, 1, 128)).code != 0:
             make_writable(path)
             git.run("clean", "-ffdq", *words)
