@@ -7,13 +7,17 @@ import stat
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from runplan.adapters import oddfindings
 from runplan.adapters.gittrace import traced_commands
 from runplan.adapters.ownrefs import read_refs
+from runplan.adapters.plainfiles import read_file
+from runplan.adapters.plainplaces import PlainPlaces
 from runplan.adapters.registry import SHOWN, entries as worktree_entries
-from runplan.adapters.restoring import PARKED_FILES, Restorer
+from runplan.adapters.restoring import PARKED_FILES, Restorer, head_text
 from runplan.adapters.status import status_of
+from runplan.adapters.userconfig import TOO_LARGE, user_files
 from runplan.core.gitfacts import Finding, Identity
 from runplan.core.gitwords import git_commands
 from runplan.core.guard import (
@@ -38,7 +42,15 @@ if TYPE_CHECKING:
     from runplan.core.gitfacts import Oid
 
 #: Files below the common directory that decide what git does; hooks come on top.
-FILES = ("config", "config.worktree", "info/attributes", "info/exclude")
+FILES = (
+    "config",
+    "config.worktree",
+    "info/attributes",
+    "info/exclude",
+    "info/grafts",
+    "objects/info/alternates",
+    "shallow",
+)
 TICK_NS = 20_000_000  #: by how much the kernel's clock for files may be behind
 LARGEST = 1024 * 1024  #: bytes of a hook that are kept to be put back
 UNKEPT = "\0"  #: stands for what is larger, or is no file
@@ -52,6 +64,14 @@ class Guard:
         self._root = root
         self._common_dir = common_dir
         self._prefix = f"refs/heads/{prefix}" if prefix else ""
+        self._places = PlainPlaces(common_dir, prefix=self._prefix)
+
+    def odd(self, worktree: Path, *, branch: str, before: Mapping[str, object]) -> tuple[Finding, ...]:
+        """What stands in git's places without being a plain file; looked for before anything is opened there.
+
+        `before` is the stamp, empty where none was taken: then what had been there cannot be put back.
+        """
+        return oddfindings.findings(self._places, worktree, branch, before)
 
     def stamp(self) -> dict[str, object]:
         """What the main repository looks like now, fit for JSON; runs no process."""
@@ -63,7 +83,9 @@ class Guard:
             "refs": dict(seen.refs),
             "symbolic": dict(seen.symbolic),
             "head": seen.head,
-            "head_log": self._log("HEAD").stat().st_size if self._log("HEAD").exists() else 0,
+            "head_log": _size(self._log("HEAD")),
+            "heads": dict(seen.heads),
+            "head_logs": {name: _size(self._head_log(name)) for name in seen.heads},
             "stashes": list(seen.stashes),
             "files": {path: [kept.mode, kept.text] for path, kept in seen.files.items()},
         }
@@ -104,7 +126,11 @@ class Guard:
         evidence = Evidence(
             entries=self._entries,
             tagger=self._tagger,
-            head_entries=self._head_entries(_number(before["head_log"])),
+            head_entries=self._head_entries(self._log("HEAD"), _number(before["head_log"])),
+            other_heads={
+                name: self._head_entries(self._head_log(name), _number(size))
+                for name, size in _mapping(before.get("head_logs", {})).items()
+            },
             tools=tools,
             agent=agent,
             prefix=self._prefix,
@@ -116,7 +142,12 @@ class Guard:
     def restore(self, findings: Sequence[Finding]) -> tuple[Finding, ...]:
         """Put back what the agent changed and nobody built upon, keep every value that would be lost."""
         restorer = Restorer(self._git, self._common_dir)
-        return tuple(self._put_away(finding) if _unkept(finding) else restorer.restore(finding) for finding in findings)
+        return tuple(self._restored(finding, restorer) for finding in findings)
+
+    def _restored(self, finding: Finding, restorer: Restorer) -> Finding:
+        if finding.kind == oddfindings.PLACE:
+            return oddfindings.undo(self._places, self._common_dir, finding)
+        return self._put_away(finding) if _unkept(finding) else restorer.restore(finding)
 
     def checkout(self, *, since: Path) -> tuple[str, ...]:
         """The paths of the main checkout that differ from its HEAD and are younger than the file `since`."""
@@ -150,18 +181,27 @@ class Guard:
         return Stamp(
             refs=refs,
             symbolic=found.symbolic,
-            head=_text(self._common_dir / "HEAD").strip(),
+            head=head_text(self._common_dir / "HEAD"),
             stashes=tuple(entry.new for entry in read_log(_text(self._log(STASH)))) if STASH in refs else (),
-            files=dict(self._files()) | dict(self._own_config(ours)),
+            files=dict(self._files()) | dict(self._own_config(ours)) | user_files(self._git.env, self._common_dir),
+            heads=dict(self._heads(ours)),
         )
+
+    def _heads(self, ours: Sequence[str]) -> Iterator[tuple[str, str]]:
+        """Where the user's other worktrees stand, by the names git has for these HEADs."""
+        for entry in worktree_entries(self._common_dir):
+            said = head_text(entry.directory / "HEAD") if entry.directory.name not in ours else ""
+            if said.strip("0"):  # else it is being made, perhaps by another run
+                yield f"worktrees/{entry.directory.name}/HEAD", said
 
     def _files(self) -> Iterator[tuple[str, FileStamp]]:
         hooks = self._common_dir / "hooks"
         names = sorted(path.name for path in hooks.iterdir()) if hooks.is_dir() else []
         for name in (*FILES, *(f"hooks/{name}" for name in names if not name.endswith(".sample"))):
             path = self._common_dir / name
-            if path.is_file() and path.stat().st_size <= LARGEST:
-                yield name, FileStamp(text=_text(path), mode=stat.S_IMODE(path.stat().st_mode))
+            small = path.is_file() and path.stat().st_size <= LARGEST
+            if small or (name in FILES and path.is_file()):
+                yield name, FileStamp(text=_text(path) if small else TOO_LARGE, mode=stat.S_IMODE(path.stat().st_mode))
 
     def _own_config(self, ours: Sequence[str]) -> Iterator[tuple[str, FileStamp]]:
         """What git obeys in worktrees of ours besides; whatever is there but no file of some size is seen as well."""
@@ -179,8 +219,12 @@ class Guard:
         logged = read_log(_text(self._log(ref)))
         return since(logged, old or "0" * len(logged[-1].old)) if logged else ()
 
-    def _head_entries(self, offset: int) -> tuple[Logged, ...]:
-        text = _text(self._log("HEAD"))
+    def _head_log(self, head: str) -> Path:
+        """The log of the HEAD of another worktree, which lies beside it."""
+        return (self._common_dir / head).parent / "logs" / "HEAD"
+
+    def _head_entries(self, log: Path, offset: int) -> tuple[Logged, ...]:
+        text = _text(log)
         return read_log(text[offset:] if len(text) >= offset else text)
 
     def _tagger(self, oid: Oid) -> Identity | None:
@@ -228,11 +272,15 @@ def _changed_at(path: Path) -> int:
             return max(found.st_mtime_ns, found.st_ctime_ns)
 
 
-def _text(path: Path) -> str:
+def _size(path: Path) -> int:
     try:
-        return os.fsdecode(path.read_bytes())
+        return path.lstat().st_size
     except (FileNotFoundError, NotADirectoryError):
-        return ""
+        return 0
+
+
+def _text(path: Path) -> str:
+    return os.fsdecode(read_file(path, follow=True) or b"")
 
 
 def _stamp(stored: Mapping[str, object]) -> Stamp:
@@ -248,7 +296,13 @@ def _stamp(stored: Mapping[str, object]) -> Stamp:
         head=str(stored["head"]),
         stashes=tuple(stashes),
         files={path: FileStamp(mode=mode, text=text) for path, (mode, text) in files.items()},
+        heads=_mapping(stored.get("heads", {})),
     )
+
+
+def _mapping(value: object) -> dict[str, Any]:
+    assert isinstance(value, dict)
+    return value
 
 
 def _names(value: object) -> list[str]:

@@ -12,6 +12,7 @@ from runplan.adapters.dispatch_files import DispatchFiles
 from runplan.adapters.mending import Mender
 from runplan.adapters.ownrefs import drop_symbolic, is_symbolic, own_tip, read_refs
 from runplan.adapters.parking import PARKED, Parking
+from runplan.adapters.plainplaces import PlainPlaces
 from runplan.adapters.registry import Entry, calm, entries, entry_of, linked_to, note_shown, worktrees_locked
 from runplan.adapters.repository import HEADS
 from runplan.adapters.status import nested_repository, status_of
@@ -43,6 +44,7 @@ class Removal:
         self.targets = targets  #: full ref names of places where work lands; the first is the local branch
         self._trash = Trash(self._root)
         self._mender = Mender(git, common_dir, self._trash)
+        self._places = PlainPlaces(common_dir)
         self.parking = Parking(git, common_dir)
 
     def towards(self, targets: tuple[str, ...]) -> Removal:
@@ -95,7 +97,7 @@ class Removal:
         inside = processes_inside(entry.worktree)
         if entry.shown or inside:
             return Remains(on_target=OnTarget.REACHABLE, inside=inside)
-        state = status_of(self._git.at(entry.worktree))
+        state = status_of(self._git.within(entry.worktree))
         return Remains(
             # A branch keeps its commits itself; those of a detached HEAD are looked at when they are parked.
             on_target=OnTarget.REACHABLE if entry.attached else OnTarget.NO,
@@ -107,6 +109,7 @@ class Removal:
 
     def ref(self, ref: str) -> Removed | Kept:
         """Take a branch or candidate (a full ref name) away; commits the target does not hold are parked."""
+        self._places.clear(self._places.refs(ref))
         tip = own_tip(self._common_dir, self._git, ref)
         if tip is None:
             self._let_go(ref)
@@ -131,10 +134,13 @@ class Removal:
         """Detach every worktree that stands on the ref, as far as it leads anywhere."""
         for entry in entries(self._common_dir):
             # Ours, or it had been kept; a directory that names another repository is left to whoever made it so.
-            if entry.attached == ref and linked_to(entry.worktree) == entry.directory and self._git.tip(ref):
+            if entry.attached != ref or linked_to(entry.worktree) != entry.directory:
+                continue
+            if (tip := self._git.tip(ref)) is not None:
                 if self._root in entry.worktree.parents:
                     calm(entry)
-                self._git.at(entry.worktree).run("checkout", "-q", "--detach")
+                # Its HEAD alone: files and index need not be fit for a checkout.
+                self._git.update_refs(f"update worktrees/{entry.directory.name}/HEAD {tip}")
 
     def free(self, refs: Iterable[str]) -> None:
         """Take away locks that dead processes left on refs of ours; a lock that somebody holds open is theirs."""
@@ -145,7 +151,7 @@ class Removal:
 
     def landed(self, refs: Mapping[str, Oid], *, worktree: Path, onto: Oid) -> None:
         """Delete refs whose landing was observed, and let the worktree's HEAD rest on `onto`, all at once."""
-        lines = [f"delete {ref} {tip}" for ref, tip in refs.items()]
+        lines = [f"delete {ref} {tip}" for ref, tip in refs.items() if not self._used_by(ref)]
         entry = entry_of(self._common_dir, worktree)
         if entry is not None:
             lines = [f"update worktrees/{entry.directory.name}/HEAD {onto}", *lines]
@@ -155,16 +161,16 @@ class Removal:
         self._git.update_refs(*lines)
 
     def _ref_remains(self, ref: str, tip: Oid) -> Remains:
-        main = Entry(directory=self._common_dir, worktree=self._git.cwd)
-        users = [
-            str(place.worktree)
-            for place in (main, *entries(self._common_dir))
-            if place.attached == ref and place.worktree.is_dir() and self._root not in place.worktree.parents
-        ]
         held = self._held(self._work_of(tip) if ref.startswith(CANDIDATES) else tip)
         if ref.startswith(PARKED) and held is not OnTarget.REACHABLE and len(self._git.commit(tip).parents) > 1:
             held = OnTarget.NO  # staged content is kept beside the files; the target was compared with those only
-        return Remains(on_target=held, used_by=next(iter(users), ""))
+        return Remains(on_target=held, used_by=self._used_by(ref))
+
+    def _used_by(self, ref: str) -> str:
+        """A checkout of the user's that stands on the ref, also where it is not to be reached now."""
+        main = Entry(directory=self._common_dir, worktree=self._git.cwd)
+        places = (place for place in (main, *entries(self._common_dir)) if place.attached == ref)
+        return next((str(place.worktree) for place in places if self._root not in place.worktree.parents), "")
 
     def _work_of(self, tip: Oid) -> Oid:
         """A candidate without the bookkeeping we put on top: of each phase the target keeps its own."""
@@ -212,7 +218,12 @@ class Removal:
         made. Another branch below the prefix goes only when an agent made its commits, and a parked ref only when
         the target holds its content.
         """
-        told = [
+        places = PlainPlaces(self._common_dir, prefix=f"{HEADS}{prefix}")
+        odd = places.refs()
+        told: list[Removed | Kept] = [Removed(what=f"the {one.what} at {places.name(one)}") for one in odd]
+        if not dry_run:
+            places.clear(odd)
+        told += [
             self._dry_worktree(name) if dry_run else self.worktree(name)
             for name in self._worktree_names()
             if name not in active

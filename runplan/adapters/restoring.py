@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from runplan.adapters.ownrefs import read_refs
 from runplan.adapters.parking import Parking
+from runplan.adapters.plainfiles import read_file
 from runplan.core.guard import REMOTES, SYMBOLIC, FileStamp, read_log, unspelled
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ class Restorer:
                 return self._stash(finding)
             case "head":
                 return self._head(finding)
+            case "config" if finding.name.startswith("/"):
+                return finding  # a file of the user's own, of which nothing was written down
             case "config" | "hook":
                 return self._file(finding)
             case _:
@@ -102,18 +105,20 @@ class Restorer:
         return replace(finding, restored=True, parked=parked)
 
     def _log(self, ref: str) -> str:
-        try:
-            return os.fsdecode((self._common_dir / "logs" / ref).read_bytes())
-        except FileNotFoundError:
-            return ""
+        return os.fsdecode(read_file(self._common_dir / "logs" / ref, follow=True) or b"")
 
     def _head(self, finding: Finding) -> Finding:
         """Only the name of the branch: commit, index and files are the same on both."""
-        now = (self._common_dir / "HEAD").read_text(encoding="utf-8").strip()
-        if now != finding.new or not finding.old.startswith("ref: "):
+        now = head_text(self._common_dir / finding.name)
+        if now != finding.new:
             return finding
-        self._git.run("symbolic-ref", *_NOTE, "HEAD", finding.old.removeprefix("ref: "))
-        return replace(finding, restored=True)
+        if finding.old.startswith(SYMBOLIC):
+            self._git.run("symbolic-ref", *_NOTE, finding.name, finding.old.removeprefix(SYMBOLIC))
+            return replace(finding, restored=True)
+        if not now.startswith(SYMBOLIC) or not finding.old.strip("0"):
+            return finding
+        done = self._git.run("update-ref", "--no-deref", *_NOTE, finding.name, finding.old, ok=(0, 1, 128))
+        return replace(finding, restored=done.code == 0)
 
     # --- configuration and hooks ---------------------------------------------------------------------
 
@@ -148,8 +153,13 @@ class Restorer:
         return aside
 
 
+def head_text(path: Path) -> str:
+    """What a HEAD says; git's oldest symbolic refs are links."""
+    if path.is_symlink() and (target := str(path.readlink())).startswith("refs/"):
+        return f"{SYMBOLIC}{target}"
+    return os.fsdecode(read_file(path, follow=True) or b"").strip()
+
+
 def _content(path: Path) -> FileStamp | None:
-    try:
-        return FileStamp(text=os.fsdecode(path.read_bytes()), mode=path.stat().st_mode & 0o7777)
-    except FileNotFoundError:
-        return None
+    content = read_file(path, follow=True)
+    return None if content is None else FileStamp(text=os.fsdecode(content), mode=path.stat().st_mode & 0o7777)

@@ -310,6 +310,89 @@ def test_a_switch_to_other_commits_is_told_but_not_turned_back(watch: Watch) -> 
     assert watch.user.git("symbolic-ref", "HEAD") == "refs/heads/feature"
 
 
+@pytest.mark.parametrize("stood", ["branch", "detached"])
+@pytest.mark.parametrize("way", ["text", "link"])
+@pytest.mark.parametrize("whose", ["the checkout", "another worktree"])
+def test_a_head_led_to_the_runs_branch_by_hand_is_put_back(
+    watch: Watch, tmp_path: Path, whose: str, way: str, stood: str
+) -> None:
+    where = watch.user
+    if whose == "another worktree":
+        watch.user.git("worktree", "add", "-q", str(tmp_path / "mine"), "feature")
+        where = watch.user.at(tmp_path / "mine")
+    if stood == "detached":
+        where.git("checkout", "-q", "--detach")
+    head = watch.user.path / where.git("rev-parse", "--git-path", "HEAD")
+    said = head.read_text()
+    watch.before = json.loads(json.dumps(watch.guard.stamp()))
+    head.unlink()
+    head.symlink_to(BRANCH) if way == "link" else head.write_text(f"ref: {BRANCH}\n")
+    assert where.git("symbolic-ref", "HEAD") == BRANCH
+    (found,) = watch.undone()
+    assert (found.kind, found.by_agent, found.restored) == ("head", True, True)
+    assert head.read_text() == said
+    assert where.status() == ""
+    assert watch.found() == ()
+
+
+def test_a_user_who_has_git_switch_to_the_runs_branch_stays_there(watch: Watch) -> None:
+    watch.agent.git("checkout", "-q", "--detach")
+    watch.user.git("switch", "-q", "runplan/plan/1")
+    assert watch.undone() == ()
+    assert watch.user.git("symbolic-ref", "HEAD") == BRANCH
+
+
+# --- what git obeys, whoever wrote it -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "obeyed"),
+    [
+        ("config", '[filter "x"]\n\tsmudge = sed s/EVIL/good/\n', ("filter.x.smudge",)),
+        ("config.worktree", "[core]\n\tattributesFile = /x\n", ("core.attributesfile",)),
+        ("info/attributes", "*.txt eol=crlf\n", ("a line of it",)),
+        ("info/grafts", "x\n", ("a line of it",)),
+        ("objects/info/alternates", "/nowhere\n", ("a line of it",)),
+        ("config", "#" * 2_000_000, ("include.path",)),
+    ],
+)
+def test_what_git_obeys_is_left_and_named_when_nobody_knows_who_wrote_it(
+    watch: Watch, name: str, text: str, obeyed: tuple[str, ...]
+) -> None:
+    file = watch.user.path / ".git" / name
+    file.write_text((file.read_text() if file.exists() else "") + text)
+    written = file.read_text()
+    (found,) = watch.undone()
+    assert (found.name, found.by_agent, found.restored, found.obeyed) == (name, False, False, obeyed)
+    assert file.read_text() == written
+
+
+@pytest.mark.parametrize("told", [False, True])
+def test_the_users_own_configuration_is_watched_and_never_written(watch: Watch, tmp_path: Path, told: bool) -> None:
+    mine = tmp_path / "gitconfig"
+    mine.write_text("[http]\n\textraheader = secret\n")
+    with Repo(path=watch.user.path, env=watch.user.env | {"GIT_CONFIG_GLOBAL": str(mine)}).adapter() as git:
+        guard = Guard(git, root=watch.user.path, common_dir=watch.user.path / ".git")
+        before = json.loads(json.dumps(guard.stamp()))
+        assert "secret" not in json.dumps(before)
+        mine.write_text('[filter "x"]\n\tclean = evil\n')
+        tools = [ToolUsed(tool="Write", path=str(mine))] if told else []
+        (found,) = guard.restore(guard.compare(before, own=(BRANCH,), tools=tools))
+        assert (found.name, found.by_agent, found.restored) == (str(mine), told, False)
+        assert found.obeyed == ("filter.x.clean",)
+        assert mine.read_text() == '[filter "x"]\n\tclean = evil\n'
+
+
+def test_a_replacement_written_by_hand_is_found_and_one_by_command_taken_away(watch: Watch) -> None:
+    tree, other = watch.user.git("rev-parse", "HEAD^{tree}"), watch.user.git("mktree")
+    watch.user.write(f".git/refs/replace/{tree}", f"{other}\n")
+    (found,) = watch.undone()
+    assert (found.by_agent, found.restored, bool(found.obeyed)) == (False, False, True)
+    (found,) = watch.undone([ToolUsed(tool="Bash", path=f"git replace {tree} {other}")])
+    assert (found.by_agent, found.restored) == (True, True)
+    assert watch.found() == ()
+
+
 def test_an_agent_that_fetches_is_not_accused_but_one_that_pushes_is(watch: Watch, tmp_path: Path) -> None:
     watch.user.git("clone", "-q", "--bare", ".", str(tmp_path / "remote"))
     watch.user.git("remote", "add", "origin", str(tmp_path / "remote"))

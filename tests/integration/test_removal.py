@@ -297,6 +297,24 @@ def test_a_branch_the_user_stands_on_is_kept(place: Place) -> None:
     assert place.removal.ref(BRANCH) == Kept(what=BRANCH, why=f"in use by {place.repo.path}")
 
 
+@pytest.mark.parametrize("gone", [False, True])
+@pytest.mark.parametrize("whose", ["checkout", "worktree"])
+def test_no_branch_that_a_head_names_is_deleted_also_after_its_landing(
+    place: Place, tmp_path: Path, whose: str, gone: bool
+) -> None:
+    tree = place.lease()
+    tip = tree.commit("work", **{"w.txt": "w"})
+    place.repo.git("worktree", "add", "-q", "--detach", str(tmp_path / "mine"))
+    head = place.repo.path / (".git/HEAD" if whose == "checkout" else ".git/worktrees/mine/HEAD")
+    head.write_text(f"ref: {BRANCH}\n")
+    if gone:
+        shutil.rmtree(tmp_path / "mine")
+    place.removal.landed({BRANCH: tip}, worktree=tree.path, onto=place.base)
+    assert place.repo.head(BRANCH) == tip
+    assert isinstance(place.removal.ref(BRANCH), Kept)
+    assert place.repo.head(BRANCH) == tip
+
+
 def test_parking_takes_the_next_number_and_the_same_thing_once(place: Place) -> None:
     one, two = place.repo.commit("one"), place.repo.commit("two")
     with place.repo.adapter() as git:
