@@ -167,12 +167,18 @@ class Desk:
 
     # --- the work -----------------------------------------------------------------------------------------
 
-    def turn(self) -> tuple[list[str], datetime | None]:
-        """Take every step that is due; the dispatches that run now, and when to look again at the latest."""
+    def turn(self, between: Callable[[], None]) -> tuple[list[str], datetime | None]:
+        """Take every step that is due; the dispatches that run now, and when to look again at the latest.
+
+        `between` is called after each plan, so that nobody who asks for something waits for all of them.
+        """
         running: list[str] = []
         wakes: list[datetime] = []
-        for plan in list(self._held):
+        stepped: set[str] = set()
+        while (plan := next((one for one in self._held if one not in stepped), None)) is not None:
+            stepped.add(plan)
             decision = self._step(plan)
+            between()
             held = self._held.get(plan)
             if held is None or decision is None:
                 continue

@@ -192,7 +192,7 @@ class Station:
     def _turn_by_turn(self, desk: Desk, opened: Opened) -> datetime | None:
         while True:
             self._carry_out(desk, opened)
-            running, wake = desk.turn()
+            running, wake = desk.turn(lambda: self._carry_out(desk, opened))
             if self._is_over(running):
                 return wake
             left = (wake - opened.clock.now()).total_seconds() if wake else None
