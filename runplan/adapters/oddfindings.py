@@ -59,8 +59,8 @@ def _known(before: Mapping[str, object], branch: str) -> dict[str, str]:
     assert isinstance(refs, dict)
     assert isinstance(files, dict)
     assert isinstance(symbolic, dict)
-    plain = {name: oid for name, oid in refs.items() if name not in symbolic and name != branch}
-    texts = {name: f"{oid}\n" for name, oid in plain.items()}
+    plain = {name: oid for name, oid in refs.items() if name not in symbolic}
+    texts = {name: f"{oid}\n" for name, oid in plain.items() if name != branch}
     texts["packed-refs"] = "".join(f"{oid} {name}\n" for name, oid in sorted(plain.items()))
     texts |= {name: f"{head}\n" for name, head in {**heads, "HEAD": before["head"]}.items()}
     known = {name: spelled(FileStamp(text=text, mode=_MODE)) for name, text in texts.items()}

@@ -48,7 +48,7 @@ class Odd:
 
     path: str
     what: str  #: its kind, and where a link leads
-    own: bool = True  #: in a place that is the looked-at run's alone
+    own: bool = True  #: not in a place that is another run's
 
     @property
     def has_content(self) -> bool:
@@ -87,13 +87,13 @@ class PlainPlaces:
 
     def refs(self, branch: str = "") -> list[Odd]:
         """Among our refs and their logs: a link to a folder there has git go round for ever."""
-        mine = branch.rpartition("/")[0]
-        tops = {"refs/runplan", *(name for name in (self._prefix.rpartition("/")[0], mine) if name.count("/") > 1)}
+        mine, ours = branch.rpartition("/")[0], self._prefix.rpartition("/")[0]
+        tops = {"refs/runplan", *(name for name in (ours, mine) if name.count("/") > 1)}
         found = []
         for place, name in ((place, name) for name in sorted(tops) for place in ("", "logs/")):
-            own = f"{self._top}/{place}{mine}/"
+            others, own = f"{self._top}/{place}{ours}/", f"{self._top}/{place}{mine}/"
             found += [
-                Odd(path=odd.path, what=odd.what, own=f"{odd.path}/".startswith(own))
+                Odd(path=odd.path, what=odd.what, own=f"{odd.path}/".startswith(own) or not odd.path.startswith(others))
                 for odd in self._folder(f"{place}{name}")
                 if place or not _is_symbolic_ref(odd)
             ]
