@@ -5,8 +5,6 @@ from __future__ import annotations
 import fcntl
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -17,22 +15,10 @@ import pytest
 from runplan.adapters import processes
 from runplan.adapters.processtable import this_table
 from runplan.core.dispatch import Ending, NeverStarted, Outcome, Running
-from tests.support.dispatching import Stage, gone, pid_in, stage, until
+from tests.support.dispatching import Stage, gone, pid_in, stage, until, with_killed_runner
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-RUNNER = """
-import os, sys, time
-from pathlib import Path
-from runplan.adapters.dispatches import Dispatches
-from runplan.core.dispatch import Launch
-dispatches = Dispatches(Path(sys.argv[1]) / "dispatch")
-dispatches.start(Launch(id=sys.argv[2], argv=("sh", "-c", sys.argv[3]), cwd=sys.argv[1], env=dict(os.environ),
-                        stdin="", reader="command", wall_s=30, silence_s=0))
-print("started", flush=True)
-time.sleep(30)
-"""
 
 WAITS = "echo $$ >agent; echo before; while test ! -e go; do sleep 0.005; done; echo after; exit 7"
 
@@ -43,20 +29,8 @@ def on(tmp_path: Path) -> Iterator[Stage]:
         yield made
 
 
-def killed_runner(on: Stage) -> str:
-    """Let another runner start a dispatch and kill it."""
-    dispatch = on.launch("unused").id
-    runner = subprocess.Popen([sys.executable, "-c", RUNNER, str(on.path), dispatch, WAITS], stdout=subprocess.PIPE)
-    with runner:
-        assert runner.stdout is not None
-        assert runner.stdout.readline() == b"started\n"
-        assert on.dispatches.standing(dispatch) == Running()
-        runner.kill()
-    return dispatch
-
-
 def test_the_agent_of_a_killed_runner_finishes_and_is_adopted(on: Stage) -> None:
-    dispatch = killed_runner(on)
+    dispatch = with_killed_runner(on, WAITS)
     pid_in(on.path / "agent")
     assert on.dispatches.standing(dispatch) == Running()
 
@@ -67,7 +41,7 @@ def test_the_agent_of_a_killed_runner_finishes_and_is_adopted(on: Stage) -> None
 
 
 def test_the_agent_of_a_killed_runner_can_be_ended_by_the_next(on: Stage) -> None:
-    dispatch = killed_runner(on)
+    dispatch = with_killed_runner(on, WAITS)
     agent = pid_in(on.path / "agent")
 
     on.dispatches.end(dispatch, grace_s=5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import time
 import uuid
@@ -18,6 +19,18 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PATIENCE_S = 30.0
+
+RUNNER = """
+import os, sys, time
+from pathlib import Path
+from runplan.adapters.dispatches import Dispatches
+from runplan.core.dispatch import Launch
+dispatches = Dispatches(Path(sys.argv[1]) / "dispatch")
+dispatches.start(Launch(id=sys.argv[2], argv=("sh", "-c", sys.argv[3]), cwd=sys.argv[1], env=dict(os.environ),
+                        stdin="", reader="command", wall_s=30, silence_s=0))
+print("started", flush=True)
+time.sleep(30)
+"""
 
 
 class Stage:
@@ -88,6 +101,19 @@ def stage(path: Path, *, wakeup: int | None = None) -> Iterator[Stage]:
                 if dispatches.standing(dispatch) == Running():
                     dispatches.end(dispatch, grace_s=0)
                 dispatches.sweep(dispatch)
+
+
+def with_killed_runner(on: Stage, text: str) -> str:
+    """Let another runner start a dispatch, whose agent finds its own directory in $D, and kill it."""
+    dispatch = on.launch("unused").id
+    words = f"D='{on.dispatches.directory(dispatch)}'\n{text}"
+    runner = subprocess.Popen([sys.executable, "-c", RUNNER, str(on.path), dispatch, words], stdout=subprocess.PIPE)
+    with runner:
+        assert runner.stdout is not None
+        assert runner.stdout.readline() == b"started\n"
+        assert on.dispatches.standing(dispatch) == Running()
+        runner.kill()
+    return dispatch
 
 
 def until(holds: Callable[[], object]) -> None:

@@ -276,6 +276,32 @@ def test_a_structured_time_that_cannot_be_is_not_believed(resets: float) -> None
     assert (found.kind, found.resets) == ("limit", None)
 
 
+REJECTED = {"type": "rate_limit_event", "rate_limit_info": {"status": "rejected", "resetsAt": THEN + 7_000}}
+
+
+@pytest.mark.parametrize(
+    ("after", "kind", "resets"),
+    [
+        (claude_error(429, "limit"), "limit", THEN + 7_000),
+        (claude_error(529, "Overloaded"), "limit", THEN + 7_000),
+        (claude_error(None, "something else"), "limit", THEN + 7_000),
+        (claude_error(401, "Invalid API key"), "auth", None),
+    ],
+    ids=["too many requests", "overloaded", "unknown", "auth"],
+)
+def test_a_limit_that_says_when_it_ends_is_not_outdone_by_what_follows_from_it(
+    after: list[bytes], kind: str, resets: float | None
+) -> None:
+    found = ending("claude", outcome_of("claude", [*stream(REJECTED), *after], code=1))
+    assert (found.kind, found.resets) == (kind, resets)
+
+
+def test_a_limit_that_does_not_say_when_it_ends_gives_way_to_an_overload() -> None:
+    lines = stream({"type": "rate_limit_event", "rate_limit_info": {"status": "rejected"}})
+    found = ending("claude", outcome_of("claude", [*lines, *claude_error(529, "Overloaded")], code=1))
+    assert (found.kind, found.resets) == ("overloaded", None)
+
+
 def test_a_limit_that_was_overcome_is_none() -> None:
     lines = stream({"type": "rate_limit_event", "rate_limit_info": {"status": "rejected"}}, claude_result())
     assert ending("claude", outcome_of("claude", lines)).kind == "success"
