@@ -16,12 +16,13 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from runplan.adapters.plainfiles import read_file, write_anew
 from runplan.adapters.registry import directories_of
 from runplan.adapters.restoring import PARKED_FILES
 from runplan.core.quickclass import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 LINK, FILE, FOLDER, UNREADABLE = "symbolic link", "file", "folder", "folder that cannot be read"
 _KINDS = {
@@ -39,6 +40,7 @@ _FOLDERS = frozenset({"logs", "refs"})
 #: Of these git has many, or a worktree's submodules theirs; nothing of ours goes there.
 _UNSEEN = frozenset({"modules", "lfs"})
 _FAN_OUT = re.compile(r"[0-9a-f]{2}")
+_OBJECT = re.compile(r"[0-9a-f]{38}(?:[0-9a-f]{24})?")
 _DAEMON = "fsmonitor--daemon.ipc"  #: a socket of git's own
 
 
@@ -122,14 +124,17 @@ class PlainPlaces:
         objects = os.path.join(self._top, "objects")
         for one in _listed(objects):
             if _FAN_OUT.fullmatch(one.name):
-                yield from _below(one.path)
+                yield from _unless(one.path, FOLDER)
+                yield from _below(one.path) if not one.is_symlink() else ()
 
     # --- taking away ---------------------------------------------------------------------------------
 
     def take(self, odd: Odd) -> str:
         """Take it away; the path where what may have content is kept."""
         if not odd.has_content:
+            behind = self._objects_behind(odd)
             Path(odd.path).unlink(missing_ok=True)
+            _put_objects(Path(odd.path), behind)
             return ""
         aside = self._common_dir / PARKED_FILES / f"{self.name(odd).strip('/').replace('/', '-')}.{time.time_ns()}"
         aside.parent.mkdir(parents=True, exist_ok=True)
@@ -143,11 +148,27 @@ class PlainPlaces:
             shutil.move(odd.path, aside)
         return str(aside)
 
+    def _objects_behind(self, odd: Odd) -> dict[str, bytes]:
+        """What git has written through a link among the objects: it may be anybody's work."""
+        path = Path(odd.path)
+        if path.parent != self._common_dir / "objects" or not path.is_symlink():
+            return {}
+        names = [one.name for one in _listed(odd.path) if _OBJECT.fullmatch(one.name)]
+        found = ((name, read_file(path / name)) for name in names)
+        return {name: content for name, content in found if content is not None}
+
     def clear(self, found: list[Odd]) -> list[Odd]:
         """Take all of it away."""
         for odd in found:
             self.take(odd)
         return found
+
+
+def _put_objects(folder: Path, objects: Mapping[str, bytes]) -> None:
+    for name, content in objects.items():
+        folder.mkdir(exist_ok=True)
+        write_anew(folder / name, content)
+        (folder / name).chmod(0o444)
 
 
 def _entry(top: str) -> list[Odd]:

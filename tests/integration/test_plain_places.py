@@ -259,6 +259,22 @@ def test_what_the_user_had_in_its_place_is_put_back(house: House, name: str) -> 
     assert house.user.refs() == refs
 
 
+def test_objects_that_went_through_a_link_come_back(house: House) -> None:
+    oid = house.user.git("hash-object", "-t", "blob", "--stdin", stdin="mine")
+    elsewhere = house.home.parent / "elsewhere"
+    elsewhere.mkdir()
+    fan_out = house.common / "objects" / oid[:2]
+    shutil.rmtree(fan_out, ignore_errors=True)
+    fan_out.symlink_to(elsewhere)
+    assert house.user.git("hash-object", "-w", "--stdin", stdin="mine") == oid
+    (elsewhere / "notes.txt").write_text("mine")
+    (found,) = house.found()
+    house.guard.restore([found])
+    assert not fan_out.is_symlink()
+    assert house.user.git("cat-file", "-p", oid) == "mine"
+    assert [one.name for one in fan_out.iterdir()] == [oid[2:]]
+
+
 def test_without_a_record_a_pipe_is_not_exchanged_for_no_head_at_all(house: House) -> None:
     (house.common / "HEAD").unlink()
     os.mkfifo(house.common / "HEAD")
