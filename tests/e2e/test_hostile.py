@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.cli import Project, a_plan, a_project, ended, writes
+from tests.support.cli import Project, a_plan, a_project, ended, processes_of, until, writes
 from tests.support.scripts import Meanwhile, verify, work
 
 if TYPE_CHECKING:
@@ -40,6 +40,53 @@ FORGED = (
     '{"ending":"exited","code":0,"signal":null,"message":"m","tools":[],"tools_left_out":0,"usage":[],'
     '"output_bytes":0,"leftovers":0}'
 )
+
+
+FORGES = """
+start=$(sed 's/.*) //' /proc/{pid}/stat | cut -d' ' -f20)
+record=$(dirname "$RUNPLAN_RETURN")/shim.json
+rm "$record"
+echo "{{\\"identity\\": \\"{pid}:$start:$(cat /proc/sys/kernel/random/boot_id)\\"}}" >"$record"
+"""
+
+
+def test_an_agent_that_stops_its_shim_is_out_of_time_for_the_next_runner_too_and_no_stranger_is_ended(
+    project: Project,
+) -> None:
+    with subprocess.Popen(["sleep", "60"]) as stranger:
+        stops = f"kill -STOP $PPID; touch {project.home}/stopped; sleep 60"
+        command_agent(project, f"echo x >1.txt\n{FORGES.format(pid=stranger.pid)}\n{stops}\n")
+        with project.popen(
+            "start", "X", "1", "auto", "--foreground", RUNPLAN_TEST_NOW="2026-11-15T12:00:00Z"
+        ) as runner:
+            until((project.home / "stopped").exists)
+            runner.kill()
+
+        ran = project.start("1", "auto", RUNPLAN_TEST_NOW="2026-11-15T15:00:00Z")
+
+        assert stranger.poll() is None
+        stranger.kill()
+    assert (ran.code, ran.last) == (1, "runplan: failed: timeout"), ran.err
+    assert project.dispatched() == ["implement"]
+    assert processes_of(project.home) == []
+
+
+def test_what_an_agent_did_before_it_took_away_all_that_tells_of_it_is_found_by_the_next_runner(
+    project: Project,
+) -> None:
+    """Neither the shim nor the runner that started it, which would know, are there any more."""
+    moves = "git commit -q --allow-empty -m x; git update-ref refs/heads/main HEAD"
+    hides = f'rm -rf "$(dirname "$RUNPLAN_RETURN")"; touch {project.home}/hidden; kill -9 $PPID; sleep 60'
+    command_agent(project, f"{moves}; {hides}\n")
+    main = project.repo.git("rev-parse", "main")
+    with project.popen("start", "X", "1", "auto", "--foreground", RUNPLAN_TEST_KILL="Start.spawned") as runner:
+        runner.wait()
+    until((project.home / "hidden").exists)
+
+    ran = project.start("1", "auto")
+
+    assert (ran.code, ran.last) == (1, "runplan: failed: guard-violated"), ran.err
+    assert project.repo.git("rev-parse", "main") == main
 
 
 @pytest.mark.parametrize(

@@ -94,6 +94,52 @@ def test_a_dispatch_is_given_what_other_runs_leave(project: Project) -> None:
     assert (first["tokens"], first["bounds"]) == (200, ["limits.day_tokens", "", "limits.wall"])
 
 
+LOST = r"""
+if test "$1" = --version; then echo "2.1.197 (Claude Code)"; exit 0; fi
+echo '{"type":"system","subtype":"init","session_id":"s","model":"claude-opus"}'
+echo '{"type":"assistant","message":{"id":"m","content":[],"usage":{"input_tokens":1000,"output_tokens":400000}}}'
+sleep 0.6
+kill -9 $PPID; sleep 60
+"""
+
+
+PRICE = "usd_per_mtok_in = 1.0\nusd_per_mtok_out = 10.0\n"
+
+
+def with_lost(project: Project, more: str) -> None:
+    """An agent that never comes to tell what it cost."""
+    (project.home / "lost.sh").write_text(LOST)
+    agents(project)
+    text = (project.path / "runplan.toml").read_text().replace('implementer = "robot"', 'implementer = "lost"')
+    told = f'[agents.lost]\nkind = "claude"\nargv = ["sh", "{project.home / "lost.sh"}"]\n'
+    project.commit_file("runplan.toml", text + told + more)
+
+
+@pytest.mark.parametrize(
+    ("limit", "price", "usd"),
+    [
+        ("plan_usd = 6.0", PRICE, 4.001),
+        ("day_usd = 6.0", PRICE, 4.001),
+        ("phase_usd = 5.0", "", 5.0),
+        ('plan_wall = "1s"', PRICE, 4.001),
+        ('phase_wall = "1s"', PRICE, 4.001),
+    ],
+    ids=["plan", "day", "by a guess, no more than it was allowed", "time of the plan", "time of the phase"],
+)
+def test_what_a_lost_agent_used_is_booked_in_every_scope(project: Project, limit: str, price: str, usd: float) -> None:
+    with_lost(project, f"{price}[limits]\n{limit}\n")
+
+    ran = project.start("1", "auto", RUNPLAN_TEST_NOW="")
+
+    assert (ran.code, ran.last) == (1, "runplan: failed: budget"), ran.err
+    first = of(project, "DispatchEnded")[0]
+    assert (first["ending"], first["output_tokens"]) == ("lost", 400_000)
+    assert first["usd"] == pytest.approx(usd)
+    assert isinstance(first["seconds"], float)
+    assert 0.5 < first["seconds"] <= 7200
+    assert len(of(project, "DispatchStarted")) <= 2
+
+
 # --- who ends an agent says by what -------------------------------------------------------------------
 
 

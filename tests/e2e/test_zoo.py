@@ -53,6 +53,11 @@ class Beast:
 SHAPE = "--format=%(refname) %(objectname)%(symref)"
 TOKEN = "ghp_" + 36 * "a"
 LAND = "\n" + WORK
+#: A child without the mark, in a session of its own and out of its control group, where it may leave that.
+HIDES = """
+env -i HOME="$HOME" PATH="$PATH" setsid sh -c '
+for g in /sys/fs/cgroup /sys/fs/cgroup/unified; do echo 0 >$g/cgroup.procs; done 2>/dev/null; exec sleep 300' &
+sleep 0.1"""
 ZOO: dict[str, Beast] = {
     # --- processes ---
     "forks and exits": Beast(does="sleep 300 &" + LAND),
@@ -63,6 +68,11 @@ ZOO: dict[str, Beast] = {
     "ignores the request to end": Beast(does="trap '' TERM INT HUP; while :; do sleep 300; done", ends="silent"),
     "works in a process group of its own": Beast(does="setsid -w sh -c '" + WORK.replace("'", '"') + "'"),
     "kills its parent": Beast(does=WORK + "; kill -9 $PPID; sleep 300", ends="crashed"),
+    "kills its parent and hides a child": Beast(does=HIDES + "; kill -9 $PPID; sleep 300", ends="crashed"),
+    "kills its parent and takes away who that was": Beast(
+        does=HIDES + '; rm "$(dirname "$RUNPLAN_RETURN")/shim.json"; kill -9 $PPID; sleep 300', ends="crashed"
+    ),
+    "stops its parent": Beast(does=HIDES + "; kill -STOP $PPID; sleep 300", ends="timeout", settings='wall = "1s"\n'),
     "kills itself": Beast(does=WORK + "; kill -9 $$", ends="agent-failed", says="died by signal 9"),
     "sleeps for ever": Beast(does="sleep 300", ends="silent"),
     "works for ever": Beast(does="while :; do :; done", ends="timeout", settings='wall = "1s"\n'),
@@ -106,7 +116,16 @@ ZOO: dict[str, Beast] = {
         ends="guard-violated",
         says="the ref refs/heads/main: it was put back as it was",
     ),
-    "takes away its own records": Beast(does='rm -rf "$(dirname "$RUNPLAN_PROMPT")"; exit 1', ends="crashed"),
+    "takes away its own records": Beast(
+        does='rm -rf "$(dirname "$RUNPLAN_PROMPT")"; exit 1',
+        ends="guard-violated",
+        says="took away or changed the record",
+    ),
+    "moves the target and takes away its own records": Beast(
+        does=WORK + '; git update-ref refs/heads/main HEAD; rm -rf "$(dirname "$RUNPLAN_PROMPT")"; kill -9 $PPID',
+        ends="guard-violated",
+        says="the ref refs/heads/main: it was put back as it was",
+    ),
     # --- the repository ---
     "pushes": Beast(
         does=WORK + "; git push -q origin HEAD:main", ends="guard-violated", keeps=("refs/remotes/origin/main",)
