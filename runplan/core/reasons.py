@@ -48,7 +48,7 @@ NEXT: dict[Reason, str] = {
     Reason.TESTS_UNFINISHED: "The test command did not finish; raise tests.timeout or mend the suite.",
     Reason.TAMPERED: "The agent changed what it may not; review the branch or allow it in the plan.",
     Reason.OUT_OF_SCOPE: "Files outside the phase's Touches: changed; widen Touches: or start again.",
-    Reason.GUARD_VIOLATED: "Refs, config or hooks were changed; the report tells what was put back and what is left to you.",
+    Reason.GUARD_VIOLATED: "Refs, config or hooks were changed; the report tells what was put back and what is left.",
     Reason.READONLY_VIOLATED: "The verifier changed files; use another verifier, then start again.",
     Reason.CONFLICT: "Rebase the kept branch on the target by hand, or start the phase again.",
     Reason.TARGET_MOVING: "The target kept moving; start again when it is quiet.",
