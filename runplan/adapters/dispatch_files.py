@@ -16,10 +16,10 @@ import contextlib
 import json
 import os
 import re
-import stat
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 from runplan.adapters.heldlock import is_held
+from runplan.adapters.plainfiles import open_plain
 from runplan.adapters.tally_record import record_of, tally_of, usage_of, usage_record
 from runplan.core.dispatch import Ending, NeverStarted, Outcome, Running, Spent, ToolUsed
 from runplan.core.quickclass import dataclass
@@ -221,18 +221,6 @@ def read_plain_bytes(path: Path, *, largest: int = LARGEST) -> bytes | None:
         return None
     with file:
         return file.read(largest) if os.fstat(file.fileno()).st_size <= largest else None
-
-
-def open_plain(path: Path) -> BinaryIO | None:
-    """A plain file to read, of whatever size."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
-    except OSError:
-        return None
-    if stat.S_ISREG(os.fstat(descriptor).st_mode):
-        return open(descriptor, "rb")
-    os.close(descriptor)
-    return None
 
 
 def _sync(path: Path) -> None:

@@ -11,7 +11,7 @@ import os
 import shlex
 from typing import TYPE_CHECKING
 
-from runplan.adapters.dispatch_files import open_plain
+from runplan.adapters.plainfiles import open_plain
 from runplan.core.dispatch import ToolUsed
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from runplan.adapters import oddfindings
 from runplan.adapters.gittrace import traced_commands
 from runplan.adapters.ownrefs import read_refs
 from runplan.adapters.plainfiles import read_file
-from runplan.adapters.plainplaces import PlainPlaces
+from runplan.adapters.plainplaces import TICK_NS, PlainPlaces
 from runplan.adapters.registry import SHOWN, entries as worktree_entries
 from runplan.adapters.restoring import PARKED_FILES, Restorer, head_text
 from runplan.adapters.status import status_of
@@ -51,7 +51,6 @@ FILES = (
     "objects/info/alternates",
     "shallow",
 )
-TICK_NS = 20_000_000  #: by how much the kernel's clock for files may be behind
 LARGEST = 1024 * 1024  #: bytes of a hook that are kept to be put back
 UNKEPT = "\0"  #: stands for what is larger, or is no file
 

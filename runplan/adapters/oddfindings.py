@@ -28,7 +28,8 @@ def findings(places: PlainPlaces, worktree: Path, branch: str, before: Mapping[s
     known = _known(before, branch) if before else {}
     entries = f"worktrees/{worktree.name}"
     told = []
-    for odd in places.around(worktree, branch):
+    at = before.get("at")
+    for odd in places.around(worktree, branch, since_ns=at if isinstance(at, int) else None):
         name = places.name(odd)
         if name.startswith(entries) and name.endswith("/HEAD") and name.count("/") == 2:
             old = spelled(FileStamp(text=f"ref: {branch}\n", mode=_MODE))

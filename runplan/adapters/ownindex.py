@@ -12,7 +12,7 @@ import hashlib
 import os
 from typing import TYPE_CHECKING
 
-from runplan.adapters.dispatch_files import open_plain
+from runplan.adapters.plainfiles import open_plain
 from runplan.core.quickclass import NamedTuple
 
 if TYPE_CHECKING:

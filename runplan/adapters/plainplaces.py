@@ -41,6 +41,7 @@ _FOLDERS = frozenset({"logs", "refs"})
 _UNSEEN = frozenset({"modules", "lfs"})
 _FAN_OUT = re.compile(r"[0-9a-f]{2}")
 _OBJECT = re.compile(r"[0-9a-f]{38}(?:[0-9a-f]{24})?")
+TICK_NS = 20_000_000  #: by how much the kernel's clock for files may be behind
 _DAEMON = "fsmonitor--daemon.ipc"  #: a socket of git's own
 
 
@@ -72,9 +73,12 @@ class PlainPlaces:
 
     # --- looking -------------------------------------------------------------------------------------
 
-    def around(self, worktree: Path, branch: str) -> list[Odd]:
-        """Everything a dispatch could have put in the way, its own places first."""
-        found = [*self.worktree(worktree), *self.refs(branch), *self._anywhere()]
+    def around(self, worktree: Path, branch: str, *, since_ns: int | None = None) -> list[Odd]:
+        """Everything a dispatch could have put in the way, its own places first.
+
+        Of the objects, which are many, only the folders are looked into that have changed since.
+        """
+        found = [*self.worktree(worktree), *self.refs(branch), *self._anywhere(), *self._objects(since_ns)]
         return list({odd.path: odd for odd in reversed(found)}.values())[::-1]
 
     def worktree(self, worktree: Path) -> list[Odd]:
@@ -121,11 +125,15 @@ class PlainPlaces:
         yield from (odd for one in _listed(self._top) if _FILES.fullmatch(one.name) for odd in _special(one))
         for top in ("refs", "logs"):
             yield from (odd for odd in _below(os.path.join(self._top, top)) if not odd.what.startswith(LINK))
-        objects = os.path.join(self._top, "objects")
-        for one in _listed(objects):
-            if _FAN_OUT.fullmatch(one.name):
-                yield from _unless(one.path, FOLDER)
-                yield from _below(one.path) if not one.is_symlink() else ()
+
+    def _objects(self, since_ns: int | None) -> Iterator[Odd]:
+        for one in _listed(os.path.join(self._top, "objects")):
+            if not _FAN_OUT.fullmatch(one.name):
+                continue
+            if not one.is_dir(follow_symlinks=False):
+                yield _odd(one.path)
+            elif since_ns is not None and one.stat(follow_symlinks=False).st_ctime_ns >= since_ns - TICK_NS:
+                yield from _below(one.path)
 
     # --- taking away ---------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
+from runplan.adapters.plainplaces import PlainPlaces
 from runplan.adapters.settings import worktree_root
 from runplan.adapters.worktrees import Worktrees
 from runplan.app.actions.lease import leased_before, refused
@@ -69,6 +70,9 @@ def require_own_branches(at: Here, *, plan: str, slug: str, phases: Iterable[str
     require_nobody_inside(at, slug)
     git, common = at.repository.git, at.repository.common_dir
     branches = [f"refs/heads/{names.branch(at.settings.run.branch_prefix, slug, phase)}" for phase in phases]
+    places = PlainPlaces(common)
+    for branch in branches:
+        places.clear(places.refs(branch))  # what an agent left in the place of one would be waited for
     there = [branch for branch in branches if git.tip(branch) is not None]
     if not there:
         return
