@@ -43,9 +43,9 @@ READS: dict[str, frozenset[str]] = {
     "Removal": frozenset(),
     "Candidates": frozenset({"commits", "changes", "code_key", "marked"}),
     "Lander": frozenset({"ref", "prepare"}),
-    "Guard": frozenset({"stamp", "recalled", "compare", "checkout"}),
+    "Guard": frozenset({"stamp", "recalled", "compare", "checkout", "odd"}),
     # A directory or a note there is made, and made again.
-    "Dispatches": frozenset({"directory", "read", "standing", "write"}),
+    "Dispatches": frozenset({"directory", "overdue", "read", "standing", "write"}),
     "Agents": frozenset({"command", "launch", "price", "profile", "redacted", "version"}),
     "Log": frozenset({"bind", "error", "info", "warning"}),  # nothing is read from it again
     "Claims": frozenset({"me", "landing_lock"}),
