@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from runplan.core.decide import decide
-from runplan.core.events import InLane
+from runplan.core.events import LaneFact
 from runplan.core.eventtext import Recorded, name_of, recorded_as, to_json
 from runplan.core.plain import plainly
 from runplan.core.resting import why_to_rest
 from runplan.core.rows import RunRow
-from runplan.core.run import RunState, apply, open_lanes, strands
+from runplan.core.run import RunState, apply, open_lanes, shown, strands
 from runplan.core.times import iso
 from runplan.core.told import step_of
 
@@ -49,7 +49,7 @@ class Journal:
         at = iso(self._clock.now())
         state = self.state
         plain = [plainly(event) for event in events]
-        facts = [InLane(lane=lane, event=event) if lane else event for event in plain]
+        facts = [LaneFact(lane=lane, event=event) if lane else event for event in plain]
         for fact in facts:
             state = apply(state, fact)
         self._started = self._started or at
@@ -62,12 +62,12 @@ class Journal:
             self._told(fact)
 
     def strand(self, lane: str) -> Strand:
-        """What goes on in one lane, or in the run itself."""
+        """What goes on in one lane."""
         return Strand(self, lane)
 
 
 class Strand:
-    """The part of a journal that the steps of one lane see and write; of a run without lanes, all of it."""
+    """The part of a journal that the steps of one lane see and write."""
 
     def __init__(self, journal: Journal, lane: str) -> None:
         self._journal = journal
@@ -75,8 +75,7 @@ class Strand:
 
     @property
     def state(self) -> RunState:
-        whole = self._journal.state
-        return next((lane.state for lane in whole.lanes if lane.name == self._lane), whole)
+        return {lane.name: lane.state for lane in self._journal.state.lanes}[self._lane]
 
     def append(self, *events: Event) -> None:
         self._journal.append(*events, lane=self._lane)
@@ -91,13 +90,13 @@ def project(state: RunState, *, run: str, plan: str, started: str, since: str) -
     decision = decide(state)
     ended = state.ended
     standing = {"done": "done", "nothing-to-do": "done", "stopped": "stopped"}
-    phase = strands(state)[0][1].phase or state.phase
+    phase = shown(state)
     return RunRow(
         id=run,
         plan=plan,
         started=started,
         state=standing.get(ended.outcome, "failed") if ended else _state(decision),
-        phase=_phases(state) or (phase.read.phase if phase and phase.read.phase else None),
+        phase=(phase.read.phase if phase else _first(state)) or None,
         step=None if ended or phase is None else step_of(phase),
         since=since,
         attempt=phase.lease.attempt if phase and phase.lease else 1,
@@ -111,9 +110,9 @@ def project(state: RunState, *, run: str, plan: str, started: str, since: str) -
     )
 
 
-def _phases(state: RunState) -> str:
-    """The phases that are worked side by side."""
-    return ", ".join(lane.phase for lane in open_lanes(state))
+def _first(state: RunState) -> str:
+    """Of phases side by side that are yet to begin, the first."""
+    return next((lane.phase for lane in open_lanes(state)), "")
 
 
 def _state(decision: Decision) -> str:
@@ -127,7 +126,7 @@ def recorded(store: ports.Store, run: str) -> list[Recorded]:
     found = []
     for row in store.events(run):
         match recorded_as(row.type, row.body):
-            case InLane(lane=lane, event=event):
+            case LaneFact(lane=lane, event=event):
                 found.append(Recorded(seq=row.seq, at=row.at, event=event, lane=lane))
             case None:
                 pass

@@ -6,8 +6,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from runplan.app.actions.table import DOINGS
-from runplan.core.actions import Action, InLane
+from runplan.core.actions import Action, End, LaneAction
 from runplan.core.decide import Decision, decide
+from runplan.core.dispatch import GRACE_S
 from runplan.core.draining import ends, without_beginnings
 from runplan.core.errors import RefusedEarly, SettingsError
 from runplan.core.events import WorkRefused
@@ -41,20 +42,28 @@ def advance(journal: Journal, world: World, begins: Callable[[], bool] = always)
             # Facts were recorded and changed nothing: going on would do the same for ever.
             raise StandsStill(f"{decision.why}: {decision.actions} was done and is due again")
         last = decision
+        _end_together(decision, world)
         taken = [_take(action, journal, world) for action in decision.actions]
         if not any(taken):  # only processes that are still running
             break
     return decision
 
 
-def end_processes(journal: Journal, world: World) -> None:
-    """End every process of the run: that is recorded, charges nobody, and the same is due again afterwards."""
+def _end_together(decision: Decision, world: World) -> None:
+    """Processes that are to end are ended at the same time: it would take long, one after the other."""
+    plain = [action.action if isinstance(action, LaneAction) else action for action in decision.actions]
+    if ids := [action.id for action in plain if isinstance(action, End)]:
+        world.dispatches.end(ids, grace_s=GRACE_S)
+
+
+def record_ends(journal: Journal, world: World) -> None:
+    """Every process of the run was ended by us: that charges nobody, and the same is due again afterwards."""
     for action in ends(journal.state):
         _take(action, journal, world)
 
 
 def _take(action: Action, journal: Journal, world: World) -> bool:
-    if isinstance(action, InLane):
+    if isinstance(action, LaneAction):
         return take(action.action, journal.strand(action.lane), replace(world, lane=action.lane))
     return take(action, journal, world)
 

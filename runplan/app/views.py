@@ -40,7 +40,7 @@ def status_view(plan: Plan, seen: Seen, *, landing: str, now: datetime, zone: tz
         "title": plan.title,
         "status": "complete" if plan.complete else plan.status or "active",
         "landing": run.landing if run is not None and active else landing,
-        "phases": [_phase(phase, done, run if active else None) for phase in plan.phases],
+        "phases": [_phase(phase, done, _worked(seen) if active else ()) for phase in plan.phases],
         "next": _next(plan, done),
         "run": None if run is None else _run(run, seen, now, zone),
         "claim": {"owner": seen.owner, "alive": seen.alive} if seen.owner else None,
@@ -61,10 +61,15 @@ def unreadable_view(path: str, error: str) -> dict[str, Any]:
     return {"plan": path, "title": path, "status": "unreadable", **nothing, "error": error}
 
 
-def _phase(phase: Phase, done: set[str], run: RunRow | None) -> dict[str, Any]:
-    working = run is not None and run.phase is not None and phase.id in run.phase.split(", ")
+def _worked(seen: Seen) -> tuple[str | None, ...]:
+    """The phases that somebody is at."""
+    lanes = [lane.phase for lane in seen.work.lanes if not lane.failed] if seen.work else []
+    return (*lanes, seen.run.phase if seen.run else None)
+
+
+def _phase(phase: Phase, done: set[str], worked: tuple[str | None, ...]) -> dict[str, Any]:
     status = str(phase.status)
-    if working:
+    if phase.id in worked:
         status = "in-progress"
     elif status == "in-progress":
         status = "todo"  # a mark in the plan without a run behind it
@@ -106,7 +111,13 @@ def _run(run: RunRow, seen: Seen, now: datetime, zone: tzinfo) -> dict[str, Any]
 
 def _lane(work: Work, seen: Seen) -> dict[str, Any]:
     """One of several phases that are worked side by side."""
-    return {"phase": work.phase, "step": work.step, "since": work.since, **_at_work(work, seen)}
+    return {
+        "phase": work.phase,
+        "step": work.step,
+        "since": work.since,
+        **_at_work(work, seen),
+        "failed": work.failed,
+    }
 
 
 def _at_work(work: Work | None, seen: Seen) -> dict[str, Any]:
@@ -130,7 +141,7 @@ def _output(work: Work | None, seen: Seen) -> datetime | None:
 
 def _stuck(run: RunRow, seen: Seen, now: datetime, zone: tzinfo) -> dict[str, str]:
     """The honest answer, for a run that has not ended; of lanes, the one that needs looking at most."""
-    lanes = seen.work.lanes if seen.work and not run.waiting_for else ()
+    lanes = [lane for lane in seen.work.lanes if not lane.failed] if seen.work and not run.waiting_for else []
     if not lanes:
         return _answer(run, seen, seen.work, now, zone)
     from dataclasses import replace  # dear, and most plans are worked a phase at a time

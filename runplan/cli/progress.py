@@ -31,7 +31,7 @@ def say(told: str) -> None:
 
 def told_of(fact: Fact) -> str:
     """The same for a fact of a lane, every line with the lane's name."""
-    if not isinstance(fact, e.InLane):
+    if not isinstance(fact, e.LaneFact):
         return sentence(fact)
     return "\n".join(f"[{fact.lane}] {line}" for line in sentence(fact.event).splitlines() if line)
 

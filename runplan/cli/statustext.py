@@ -64,13 +64,16 @@ def _running(view: dict[str, Any], now: datetime) -> str:
 
 
 def _where(run: dict[str, Any]) -> str:
-    if run["lanes"]:
-        return f"phases {run['phase']} side by side"
+    beside = [lane["phase"] for lane in run["lanes"] if not lane["failed"]]
+    if len(beside) > 1:
+        return f"phases {', '.join(beside)} side by side"
     return f"phase {run['phase']}, {run['step']}" if run["phase"] else "between phases"
 
 
 def _doing(run: dict[str, Any]) -> str:
     """What is done for a phase, by whom, since when."""
+    if run.get("failed"):
+        return f"failed ({run['failed']}), so nothing new begins"
     by = f" by {_agent(run)}" if run["agent"] else ""
     armed = f"; context {run['context']} %, hand-over armed" if run["handover"] else ""
     return f"{run['step'] or 'between steps'}{by}, since {run['since']}{armed}"
@@ -146,7 +149,7 @@ def _row(view: dict[str, Any], run: dict[str, Any], now: datetime) -> tuple[str,
     return (
         view["plan"],
         run["phase"] or "-",
-        view["run"]["waiting_for"] or run["step"] or "-",
+        "failed" if run.get("failed") else view["run"]["waiting_for"] or run["step"] or "-",
         _agent(run) or "-",
         _age(run["since"], now),
         _age(run["dispatched"], now),

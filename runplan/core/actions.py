@@ -134,7 +134,7 @@ class Finish:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InLane:
+class LaneAction:
     """The same for one of several phases that are worked side by side."""
 
     lane: str
@@ -161,5 +161,5 @@ Action: TypeAlias = (
     | Fail
     | CleanUp
     | Finish
-    | InLane
+    | LaneAction
 )

@@ -75,12 +75,14 @@ def _side_by_side(state: RunState, started: RunStarted, lanes: list[Lane]) -> De
     """Each lane by the same rules, as if it were alone; and a look at what may begin beside them."""
     each = [decide(lane.state) for lane in lanes]
     actions: list[a.Action] = [
-        a.InLane(lane=lane.name, action=action)
+        a.LaneAction(lane=lane.name, action=action)
         for lane, decision in zip(lanes, each, strict=True)
         for action in decision.actions
     ]
     room = len(lanes) < started.parallel and not state.looked
-    if room and failed_lane(state) is None and not (state.stop or state.halted or state.queued):
+    failed = failed_lane(state)
+    lost = [f"phase {failed.phase} did not land, so nothing new begins"] if failed else []
+    if room and failed is None and not (state.stop or state.halted or state.queued):
         actions.append(a.ReadPlan())
         waiting = None
     else:
@@ -89,7 +91,7 @@ def _side_by_side(state: RunState, started: RunStarted, lanes: list[Lane]) -> De
         waiting = waits[0] if len(waits) == len(each) else None
     return Decision(
         actions=tuple(actions),
-        why="; ".join(f"phase {lane.phase}: {one.why}" for lane, one in zip(lanes, each, strict=True)),
+        why="; ".join([*(f"phase {lane.phase}: {one.why}" for lane, one in zip(lanes, each, strict=True)), *lost]),
         waiting=waiting.waiting if waiting else "",
         about=waiting.about if waiting else "",
         wake=min((one.wake for one in each if one.wake), default=""),

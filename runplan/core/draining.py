@@ -28,9 +28,9 @@ def ends(state: RunState) -> tuple[a.Action, ...]:
     for name, one in strands(state):
         if one.phase is not None and one.phase.dispatch is not None:
             end = a.End(id=one.phase.dispatch.id)
-            found.append(a.InLane(lane=name, action=end) if name else end)
+            found.append(a.LaneAction(lane=name, action=end) if name else end)
     return tuple(found)
 
 
 def _inner(action: a.Action) -> a.Action:
-    return action.action if isinstance(action, a.InLane) else action
+    return action.action if isinstance(action, a.LaneAction) else action

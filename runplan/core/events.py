@@ -18,7 +18,7 @@ from runplan.core.landingevents import (
     LandingStarted as LandingStarted,
     Rejected as Rejected,
 )
-from runplan.core.laneevents import InLane as InLane, LanesChosen as LanesChosen
+from runplan.core.laneevents import LaneFact as LaneFact, LanesChosen as LanesChosen
 from runplan.core.quickclass import dataclass
 from runplan.core.waitevents import (
     Admitted as Admitted,
@@ -338,4 +338,4 @@ Event: TypeAlias = (
 )
 
 #: As it stands in the journal: a fact of the run, or of one of its lanes.
-Fact: TypeAlias = Event | InLane
+Fact: TypeAlias = Event | LaneFact

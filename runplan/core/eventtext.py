@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from runplan.core.events import Event, Fact, InLane
+from runplan.core.events import Event, Fact, LaneFact
 from runplan.core.quickclass import dataclass
 
 _KINDS: dict[str, type[Event]] = {kind.__name__: kind for kind in Event.__args__}
@@ -24,23 +24,23 @@ class Recorded:
     @property
     def fact(self) -> Fact:
         """As the state is folded from it."""
-        return InLane(lane=self.lane, event=self.event) if self.lane else self.event
+        return LaneFact(lane=self.lane, event=self.event) if self.lane else self.event
 
 
 def name_of(fact: Fact) -> str:
-    return type(fact.event if isinstance(fact, InLane) else fact).__name__
+    return type(fact.event if isinstance(fact, LaneFact) else fact).__name__
 
 
 def to_json(fact: Fact) -> str:
     # Escaped, because file names need not be text; what is not comes back as it was.
-    fields = {**asdict(fact.event), "lane": fact.lane} if isinstance(fact, InLane) else asdict(fact)
+    fields = {**asdict(fact.event), "lane": fact.lane} if isinstance(fact, LaneFact) else asdict(fact)
     return json.dumps(fields, separators=(",", ":"))
 
 
 def from_json(name: str, body: str) -> Event | None:
     """The event as it was recorded; None for a kind this version does not know."""
     found = recorded_as(name, body)
-    return found.event if isinstance(found, InLane) else found
+    return found.event if isinstance(found, LaneFact) else found
 
 
 def recorded_as(name: str, body: str) -> Fact | None:
@@ -50,7 +50,7 @@ def recorded_as(name: str, body: str) -> Fact | None:
         return None
     known, told = kind.__dataclass_fields__, json.loads(body)
     event = kind(**{key: _frozen(value) for key, value in told.items() if key in known})
-    return InLane(lane=told["lane"], event=event) if told.get("lane") else event
+    return LaneFact(lane=told["lane"], event=event) if told.get("lane") else event
 
 
 def _frozen(value: Any) -> Any:

@@ -19,7 +19,7 @@ class LanesChosen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InLane:
+class LaneFact:
     """A fact of one lane; everything else is a fact of the run."""
 
     lane: str

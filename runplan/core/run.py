@@ -67,9 +67,18 @@ def awaiting(state: RunState) -> PhaseRun | None:
     return next((phase for phase in phases if phase.asked or phase.held), phases[0] if phases else None)
 
 
+def shown(state: RunState) -> PhaseRun | None:
+    """The phase that stands for the run: of several side by side the first that goes on, or that it ended with."""
+    if state.phase is not None or not state.lanes:
+        return state.phase
+    lane = next(iter(open_lanes(state)), None) or failed_lane(state) or state.lanes[-1]
+    return lane.state.phase
+
+
 def failed_lane(state: RunState) -> Lane | None:
     """The lane that ended first without having landed."""
-    return next((lane for lane in state.lanes if lane.state.ended and lane.state.ended.outcome != "done"), None)
+    landed = ("done", "nothing-to-do")  # somebody else may have marked the phase done meanwhile
+    return next((lane for lane in state.lanes if lane.state.ended and lane.state.ended.outcome not in landed), None)
 
 
 def failure(state: RunState) -> e.PhaseFailed | None:
@@ -95,7 +104,7 @@ def fold(recorded: Iterable[e.Fact]) -> RunState:
 
 def apply(state: RunState, fact: e.Fact) -> RunState:
     """The state after one more fact."""
-    if isinstance(fact, e.InLane):
+    if isinstance(fact, e.LaneFact):
         return _in_lane(state, fact.lane, fact.event)
     state = _apply(state, fact)
     match fact:
@@ -117,6 +126,8 @@ def apply(state: RunState, fact: e.Fact) -> RunState:
 
 
 def _in_lane(state: RunState, name: str, event: e.Event) -> RunState:
+    if not any(lane.name == name for lane in state.lanes):
+        raise KeyError(f"there is no lane {name}")
     lanes = tuple(replace(lane, state=apply(lane.state, event)) if lane.name == name else lane for lane in state.lanes)
     state = replace(state, lanes=lanes)
     if isinstance(event, e.Landed):

@@ -28,6 +28,8 @@ class Step(NamedTuple):
     percent: int | None = None
     lane: str | None = None
     phase: str | None = None
+    outcome: str | None = None
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +47,8 @@ class Work:
     phase: str = ""  #: the one that was begun last
     step: str | None = None  #: the role of the process
     since: str = ""  #: of the last step
-    lanes: tuple[Work, ...] = ()  #: the same of each phase that is worked side by side with others
+    failed: str | None = None  #: why a lane ended without having landed
+    lanes: tuple[Work, ...] = ()  #: the same of each phase side by side with others that goes on, or has failed
 
     def at_rest(self) -> Work:
         """The same, when the process has ended and nobody has recorded it."""
@@ -68,26 +71,27 @@ def work_of(steps: Iterable[Step]) -> Work:
     if not strands:
         return own
     each = {lane: _work(told) for lane, told in strands.items()}
-    open_ = tuple(each[lane] for lane, told in strands.items() if told[-1].type != "RunEnded")
-    first = open_[0] if open_ else own
+    goes_on = [each[lane] for lane, told in strands.items() if told[-1].type != "RunEnded"]
+    first = goes_on[0] if goes_on else own
     return Work(
         dispatch=first.dispatch,
         agent=first.agent,
         version=first.version,
         dispatched=first.dispatched,
         context=first.context,
-        retries=max([first.retries, *(work.retries for work in open_)]),
+        retries=max([first.retries, *(work.retries for work in goes_on)]),
         tokens=own.tokens + sum(work.tokens for work in each.values()),
         usd=own.usd + sum(work.usd for work in each.values()),
         phase=first.phase,
         step=first.step,
         since=first.since,
-        lanes=open_,
+        lanes=tuple(work for work in each.values() if work in goes_on or work.failed) if goes_on else (),
     )
 
 
 def _work(steps: Iterable[Step]) -> Work:
     phase = since = ""
+    failed: str | None = None
     running: Step | None = None
     context: int | None = None
     tokens, usd, retries = 0, 0.0, 0
@@ -103,13 +107,15 @@ def _work(steps: Iterable[Step]) -> Work:
             begun.add(_errand(step))
         elif step.type == "HandoverArmed" and running and running.id == step.id:
             context = step.percent
+        elif step.type == "RunEnded" and step.outcome not in ("done", "nothing-to-do"):
+            failed = step.reason or step.outcome
         elif step.type == "DispatchEnded":
             running = None if running and running.id == step.id else running
             # An earlier version recorded whatever an agent wrote into its return.
             tokens += believable(step.input_tokens) + believable(step.output_tokens)
             usd += step.usd or 0.0
     if running is None:
-        return Work(retries=retries, tokens=tokens, usd=usd, phase=phase, since=since)
+        return Work(retries=retries, tokens=tokens, usd=usd, phase=phase, since=since, failed=failed)
     return Work(
         dispatch=running.id,
         agent=running.agent or None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from runplan.core.events import DispatchEnded, DispatchStarted, InLane, PlanRead
+from runplan.core.events import DispatchEnded, DispatchStarted, LaneFact, PlanRead
 from runplan.core.eventtext import name_of
 from runplan.core.notices import of_ending, of_waiting
 
@@ -31,7 +31,7 @@ class DaemonAudience:
         tell(event, repository=root, **fields)
 
     def told(self, root: str, plan: str, run: str, fact: Fact) -> None:
-        lane, event = (fact.lane, fact.event) if isinstance(fact, InLane) else ("", fact)
+        lane, event = (fact.lane, fact.event) if isinstance(fact, LaneFact) else ("", fact)
         phases = self._phases.setdefault(run, {})
         if isinstance(event, PlanRead):
             phases[lane] = event.phase

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -61,6 +61,11 @@ def meanwhile(tmp_path: Path) -> Meanwhile:
     return Meanwhile(tmp_path)
 
 
+def beside(run: dict[str, Any]) -> list[str]:
+    """The phases that are worked side by side, as `status` tells."""
+    return [lane["phase"] for lane in run["lanes"]]
+
+
 def has_landed(project: Project, id_: str) -> bool:
     return id_ in project.landed()
 
@@ -81,7 +86,8 @@ def test_phases_that_touch_different_files_are_worked_at_once_and_land_one_after
     for id_ in ("1", "2", "3"):
         meanwhile.reached(id_)
     seen = project.runplan("status", "X", "--json").json
-    assert seen["run"]["phase"] == "1, 2, 3"
+    assert seen["run"]["phase"] == "1"
+    assert beside(seen["run"]) == ["1", "2", "3"]
     assert [phase["status"] for phase in seen["phases"]] == ["in-progress"] * 3
     for id_ in ("2", "3", "1"):
         meanwhile.let_on(id_)
@@ -117,10 +123,10 @@ def test_what_waits_for_another_or_touches_the_same_begins_when_that_has_landed(
     assert project.runplan("start", "X", "finish", "auto").code == 0
     meanwhile.reached("1")
     meanwhile.reached("2")
-    assert run_of(project)["phase"] == "1, 2"
+    assert beside(run_of(project)) == ["1", "2"]
     meanwhile.let_on("1")
     meanwhile.reached("3")  # beside phase 2, which goes on
-    assert run_of(project)["phase"] == "2, 3"
+    assert beside(run_of(project)) == ["2", "3"]
     meanwhile.let_on("2")
     meanwhile.reached("4")
     meanwhile.let_on("3")
@@ -163,20 +169,22 @@ def test_in_the_foreground_they_go_side_by_side_too_and_every_line_tells_whose_i
 def test_one_that_fails_lets_the_others_land_and_the_run_ends_with_its_reason(
     project: Project, meanwhile: Meanwhile
 ) -> None:
-    agent = (
-        steps('write = "1.txt"', "exit = 1", phase="1") + work(*meanwhile.pause("2"), phase="2") + work(phase="3")
-    )
+    agent = steps('write = "1.txt"', "exit = 1", phase="1") + work(*meanwhile.pause("2"), phase="2") + work(phase="3")
     plan = a_plan(**{"1": alone("1"), "2": alone("2"), "3": alone("3", "### Dependencies\n\nPhase 2.")})
     set_up(project, plan=plan, settings=PARALLEL, agent=agent)
 
     assert project.runplan("start", "X", "finish", "auto").code == 0
     meanwhile.reached("2")
     until(lambda: any(kind == "PhaseFailed" for kind, _ in project.events()))
+    told = project.runplan("status", "X").out
+    assert "    phase 1: failed (agent-failed), so nothing new begins" in told
+    assert "side by side" not in told
+    assert "phase 1 did not land, so nothing new begins" in project.runplan("explain", "X").out
     meanwhile.let_on("2")
     until(lambda: run_of(project)["state"] == "failed")
 
     assert project.landed() == ["2"]
-    assert run_of(project)["reason"] == "agent-failed"
+    assert (run_of(project)["reason"], run_of(project)["phase"]) == ("agent-failed", "1")
     assert "3" not in {body.get("phase") for kind, body in project.events() if kind == "PlanRead"}
     report = project.runplan("report", "X").out
     assert "## Phase — 2 Step 2" in report

@@ -69,8 +69,8 @@ def test_in_a_lane_the_same_holds() -> None:
     read = e.PlanRead(tip="c1", choice="next", phase="1")
     begun = e.DispatchStarted(id="d1", role="implement", agent="robot", cycle=1)
     for event in (read, begun):
-        state = apply(state, e.InLane(lane="l1", event=event))
-    assert ends(state) == (a.InLane(lane="l1", action=a.End(id="d1")),)
+        state = apply(state, e.LaneFact(lane="l1", event=event))
+    assert ends(state) == (a.LaneAction(lane="l1", action=a.End(id="d1")),)
 
 
 # --- the daemon's own end -------------------------------------------------------------------------------------

@@ -96,7 +96,7 @@ def test_neither_done_nor_blocked_phases_are_begun() -> None:
 
 
 def test_a_fact_of_a_lane_comes_back_from_the_journal_with_its_lane() -> None:
-    fact = e.InLane(lane="2", event=e.Queued())
+    fact = e.LaneFact(lane="2", event=e.Queued())
 
     body = to_json(fact)
 
@@ -123,7 +123,7 @@ def two_lanes(parallel: int = 2) -> list[e.Fact]:
 
 
 def in_lane(name: str, *events: e.Event) -> list[e.Fact]:
-    return [e.InLane(lane=name, event=event) for event in events]
+    return [e.LaneFact(lane=name, event=event) for event in events]
 
 
 def read(phase: str) -> e.PlanRead:
@@ -142,8 +142,8 @@ def test_each_lane_is_decided_as_if_it_were_alone() -> None:
     decision = decide(state)
 
     assert decision.actions == (
-        a.InLane(lane="1", action=a.Await(id="r_1.1", role="implement")),
-        a.InLane(lane="2", action=a.ReadPlan()),
+        a.LaneAction(lane="1", action=a.Await(id="r_1.1", role="implement")),
+        a.LaneAction(lane="2", action=a.ReadPlan()),
     )
     assert running(state) == ["r_1.1"]
     assert not decision.waiting
@@ -182,12 +182,27 @@ def test_after_a_failure_nothing_is_begun_and_the_run_ends_with_it_when_the_othe
     assert failure(over) == failed
 
 
+def test_a_phase_that_somebody_else_has_done_meanwhile_is_no_failure() -> None:
+    facts = [
+        *two_lanes(),
+        *in_lane("1", e.RunEnded(outcome="nothing-to-do")),
+        *in_lane("2", read("p2"), e.RunEnded(outcome="done")),
+    ]
+
+    assert decide(fold(facts)).actions == (a.ReadPlan(),)
+
+
+def test_a_lane_that_nobody_has_opened_is_a_fault_of_ours() -> None:
+    with pytest.raises(KeyError):
+        fold([*two_lanes(), *in_lane("3", read("p3"))])
+
+
 def test_what_a_person_says_of_the_run_is_said_to_every_lane() -> None:
     facts = [*two_lanes(), *in_lane("1", *at_work("p1", "d1")), *in_lane("2", *at_work("p2", "d2"))]
     stopped = decide(fold([*facts, e.StopRequested(by="me")]))
     halted = decide(fold([*two_lanes(), e.Halted(by="me")]))
 
-    assert [one.action for one in stopped.actions if isinstance(one, a.InLane)] == [a.End(id="d1"), a.End(id="d2")]
+    assert [one.action for one in stopped.actions if isinstance(one, a.LaneAction)] == [a.End(id="d1"), a.End(id="d2")]
     assert halted.waiting == "paused"
     assert decide(fold([*two_lanes(), e.Halted(by="me"), e.Continued()])).waiting == ""
 
@@ -221,7 +236,7 @@ class Lanes:
         return self.data.draw(st.sampled_from(list(words)))
 
     def answer(self, action: a.Action, state: RunState) -> list[e.Fact]:
-        if isinstance(action, a.InLane):
+        if isinstance(action, a.LaneAction):
             lane = next(one for one in state.lanes if one.name == action.lane)
             if isinstance(action.action, a.ReadPlan):
                 return in_lane(lane.name, read(lane.phase))
@@ -262,7 +277,7 @@ def test_side_by_side_or_not_every_run_ends_and_no_lane_lands_twice(data: st.Dat
         state = fold(facts)
     assert state.ended is not None, decide(state).why
     assert fold(facts) == state
-    landed = [fact.lane for fact in facts if isinstance(fact, e.InLane) and isinstance(fact.event, e.Landed)]
+    landed = [fact.lane for fact in facts if isinstance(fact, e.LaneFact) and isinstance(fact.event, e.Landed)]
     assert len(landed) == len(set(landed))
     assert not open_lanes(state)
     if failure(state) is not None:

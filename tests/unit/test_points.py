@@ -39,7 +39,7 @@ def test_the_tables_speak_of_no_port_that_is_not_there() -> None:
 
 #: Actions that no scene of the matrix leads to: its agents run into no limit. tests/e2e/test_limits.py kills in them.
 #: What is done in a lane is any of the others; tests/chaos/test_lanes.py kills there.
-NOT_VISITED = {"HandOver", "Sleep", "InLane"}
+NOT_VISITED = {"HandOver", "Sleep", "LaneAction"}
 
 
 def test_every_action_has_a_point_in_the_matrix() -> None:

@@ -73,17 +73,24 @@ def test_a_run_at_work_says_who_does_what_since_when_and_at_what_cost() -> None:
 def test_phases_side_by_side_have_a_line_and_a_row_each_and_the_worst_of_them_is_told() -> None:
     one = replace(some_work(12), phase="1", step="implement", since=iso(ago(12)))
     two = Work(dispatch="r.2", dispatched=iso(ago(40)), phase="2", step="gate", since=iso(ago(40)))
-    seen = at_work(run=a_run(phase="1, 2"), work=replace(one, lanes=(one, two)))
+    lost = Work(phase="3", failed="agent-failed", since=iso(ago(5)))
+    seen = at_work(run=a_run(phase="1"), work=replace(one, lanes=(one, two, lost)))
 
     assert [phase["status"] for phase in view(seen)["phases"]] == ["in-progress", "in-progress"]
-    assert lines(seen)[3:6] == [
+    assert lines(seen)[3:7] == [
         "  run r1a2b3c4: phases 1, 2 side by side",
         "    phase 1: implement by claude 2.1.0, since 2026-01-01T11:48:00Z",
         "    phase 2: gate, since 2026-01-01T11:20:00Z",
+        "    phase 3: failed (agent-failed), so nothing new begins",
     ]
     assert view(seen)["run"]["stuck"]["sentence"].startswith("Have a look: phase 2, gate for 40m")
     (table,) = overview([view(seen)], now=NOW)
-    assert [row.split()[1:3] for row in table.splitlines()] == [["PHASE", "STEP"], ["1", "implement"], ["2", "gate"]]
+    assert [row.split()[1:3] for row in table.splitlines()] == [
+        ["PHASE", "STEP"],
+        ["1", "implement"],
+        ["2", "gate"],
+        ["3", "failed"],
+    ]
 
 
 def test_a_run_whose_agent_may_have_to_hand_over_says_so() -> None:

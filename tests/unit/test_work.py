@@ -89,7 +89,7 @@ def test_a_count_that_an_earlier_version_believed_is_not_added_up() -> None:
 
 
 def in_lane(lane: str, *steps: Step) -> list[Step]:
-    return [Step(*step[:-2], lane, step.phase) for step in steps]
+    return [Step(**{**step._asdict(), "lane": lane}) for step in steps]
 
 
 def test_each_lane_is_at_its_own_phase_and_what_they_used_is_added() -> None:
@@ -106,6 +106,18 @@ def test_each_lane_is_at_its_own_phase_and_what_they_used_is_added() -> None:
         ("4", "implement", "r_2.2", 1),
     ]
     assert (work.tokens, work.usd, work.retries) == (117, 0.5, 1)
+
+
+def test_a_lane_that_failed_is_told_while_others_go_on() -> None:
+    lost = in_lane("1", Step("at 0", "PlanRead", phase="3"), began("r_1.1"), ended("r_1.1"))
+    over = Step("at 9", "RunEnded", lane="1", outcome="failed", reason="agent-failed")
+    goes_on = in_lane("2", Step("at 0", "PlanRead", phase="4"), began("r_2.1"))
+
+    assert [(lane.phase, lane.failed) for lane in work_of([*lost, over, *goes_on]).lanes] == [
+        ("3", "agent-failed"),
+        ("4", None),
+    ]
+    assert work_of([*lost, over]).lanes == ()
 
 
 def test_when_every_lane_has_ended_the_run_is_at_its_own() -> None:
