@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from runplan.core.control import Request
+from runplan.core.control import Request, told_line
 from runplan.core.errors import Unreachable
 from runplan.core.events import Woke
 from runplan.core.run import RunState
 from runplan.wiring.answering import BEGINNING, Answering
+from tests.support.documents import fences, read
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -55,10 +57,12 @@ class Caller:
 
     def __init__(self) -> None:
         self.heard: list[str] = []
+        self.lines: list[bytes] = []
         self.answers: list[Mapping[str, Any]] = []
 
     def tell(self, event: Mapping[str, Any]) -> None:
         self.heard.append(event["type"])
+        self.lines.append(told_line(event))
 
     def answer(self, fields: Mapping[str, Any]) -> None:
         self.answers.append(fields)
@@ -72,6 +76,15 @@ def following(answering: Answering, run: str) -> Caller:
     fields = {"root": ROOT, "plan": PLAN, "run": run}
     assert answering.take(Request(verb="follow", fields=fields), caller) is None
     return caller
+
+
+def test_a_follower_is_told_what_the_page_of_the_protocol_shows() -> None:
+    shown = [line for fence in fences(read("docs/daemon.md")) for line in fence.text.splitlines()]
+    (stated,) = [line for line in shown if line.startswith('{"event":')]
+    answering = House().answering()
+    caller = following(answering, "r1")
+    answering.told(ROOT, PLAN, "r1", Woke(kind="limit"))
+    assert [json.loads(line) for line in caller.lines] == [json.loads(stated)]
 
 
 def test_a_follower_hears_of_its_own_run_only() -> None:

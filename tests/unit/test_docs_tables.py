@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import ast
+import json
 import re
+from typing import TYPE_CHECKING
+
+import pytest
 
 from runplan.adapters.environment import ALLOWED, ALLOWED_PREFIXES, task_environment
 from runplan.core.dispatch import Role
 from runplan.core.errors import Exit
+from runplan.core.eventtext import recorded_as, to_json
 from runplan.core.reasons import NEXT, Reason
 from runplan.core.returns import blockers
-from tests.support.documents import read, rows
+from tests.support import documents
+from tests.support.documents import links, read, rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
 
 
 def test_the_exit_codes_are_those_of_the_code() -> None:
@@ -20,6 +31,56 @@ def test_the_exit_codes_are_those_of_the_code() -> None:
 def test_every_reason_is_listed_with_its_next_action() -> None:
     told = [(name.strip("`"), action) for name, action in rows(read("docs/exit-codes.md"), "## Reasons")]
     assert told == [(str(reason), NEXT[reason]) for reason in Reason]
+
+
+def test_the_reasons_that_are_called_not_done_yet_are_those_nothing_fails_for() -> None:
+    after = read("docs/exit-codes.md").partition("## Reasons")[2]
+    sentence = next(part for part in after.split("\n\n") if "does not do yet" in part)
+    code = "".join(file.read_text(encoding="utf-8") for file in sources() if file.name != "reasons.py")
+    unused = {str(reason) for reason in Reason if not re.search(rf"\bReason\.{reason.name}\b", code)}
+    assert set(re.findall(r"`([a-z-]+)`", sentence)) == unused
+
+
+def test_what_a_run_can_wait_for_is_what_the_page_lists() -> None:
+    listed = rows(read("docs/json.md"), "### What a run waits for")
+    told = [name for first, _ in listed for name in re.findall(r"`([a-z]+)`", first)]
+    assert sorted(told) == sorted({word for file in sources() for word in waited_for(ast.parse(file.read_bytes()))})
+
+
+def sources() -> list[Path]:
+    return sorted((documents.ROOT / "runplan").rglob("*.py"))
+
+
+#: Whose field says what a run waits for.
+WAITS = {"Decision": "waiting", "Paused": "kind"}
+
+
+def waited_for(module: ast.Module) -> Iterator[str]:
+    """The words a module gives to those fields, where it makes one."""
+    for call in (node for node in ast.walk(module) if isinstance(node, ast.Call)):
+        made = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+        for word in call.keywords:
+            if word.arg == WAITS.get(made) and isinstance(word.value, ast.Constant):
+                yield str(word.value.value)
+
+
+def test_whose_event_it_is_stands_in_a_line_of_the_logs_as_the_page_says() -> None:
+    body = '{"kind":"limit","lane":"a"}'
+    found = recorded_as("Woke", body)
+    assert found is not None
+    assert json.loads(to_json(found)) == json.loads(body)
+    assert "has `lane`" in read("docs/json.md").partition("## `runplan logs --json`")[2].partition("\n## ")[0]
+
+
+def test_the_decisions_are_listed_in_their_order() -> None:
+    page = read("docs/architecture.md").partition("## Decisions")[2]
+    told = [target for target in links(page) if target.startswith("adr/")]
+    assert told == [f"adr/{file.name}" for file in sorted((documents.ROOT / "docs/adr").glob("*.md"))]
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/configuration.md", "docs/daemon.md", "CHANGELOG.md"])
+def test_phases_side_by_side_are_found_where_one_looks_for_them(page: str) -> None:
+    assert "`run.parallel" in read(page)
 
 
 def test_the_variables_of_an_agent_are_those_of_the_code() -> None:
