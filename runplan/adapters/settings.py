@@ -14,7 +14,7 @@ from runplan.core.keys import BY_PATH, KEYS, nearest
 from runplan.core.values import from_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from runplan.core.config import Settings
 
@@ -50,10 +50,14 @@ def kinds() -> tuple[str, ...]:
 
 def load(root: Path, *, env: Mapping[str, str], flags: Mapping[str, object]) -> Settled:
     """The settings for the repository at `root`; `flags` by dotted key, text or typed, None for not given."""
-    layers = [*_files(root, env), *_from_environment(env), *_from_flags(flags)]
-    settled = settle(layers, kinds=kinds())
-    _check_zone(settled)
-    return settled
+    return settled(file_layers(root, env), env=env, flags=flags)
+
+
+def settled(files: Sequence[Layer], *, env: Mapping[str, str], flags: Mapping[str, object]) -> Settled:
+    """What was read from files, with the variables and the flags laid over it."""
+    found = settle([*files, *_from_environment(env), *_from_flags(flags)], kinds=kinds())
+    _check_zone(found)
+    return found
 
 
 def load_user(env: Mapping[str, str]) -> Settings:
@@ -89,7 +93,8 @@ def _home(env: Mapping[str, str]) -> Path:
     return Path(home) if home else Path.home()
 
 
-def _files(root: Path, env: Mapping[str, str]) -> list[Layer]:
+def file_layers(root: Path, env: Mapping[str, str]) -> list[Layer]:
+    """What the files of the user and of the repository say, as it is written there."""
     layers = []
     if (user := user_file(env)).is_file():
         layers.append(Layer(origin=str(user), values=_toml(user, str(user))))
@@ -121,11 +126,15 @@ def _located(origin: str, said: str) -> str:
     return f"{where}: invalid TOML: {found[1]}" + ("" if found[2] else " at the end of the file")
 
 
+def variables(env: Mapping[str, str]) -> dict[str, str]:
+    """The settings that are given as variables, by their names."""
+    given = (name for name in env if name.startswith("RUNPLAN_") and not name.startswith(OUR_PREFIX))
+    return {name: env[name] for name in sorted(given) if name not in OURS}
+
+
 def _from_environment(env: Mapping[str, str]) -> list[Layer]:
     layers = []
-    for name, text in sorted(env.items()):
-        if not name.startswith("RUNPLAN_") or name in OURS or name.startswith(OUR_PREFIX):
-            continue
+    for name, text in variables(env).items():
         key = _VARIABLES.get(name)
         if key is None:
             hint = nearest(name.lower(), tuple(known.lower() for known in _VARIABLES)).upper()

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from runplan.adapters.settings import variables
 from runplan.adapters.store.schedules import Schedules
+from runplan.core.errors import SettingsError
 from runplan.core.events import RunStarted
 from runplan.core.eventtext import from_json
 from runplan.core.plan import parse
@@ -29,7 +32,8 @@ class Environments:
     """What callers sent along, in memory only: the keys of their agents are in there."""
 
     def __init__(self, own: Mapping[str, str]) -> None:
-        self.own = own  #: the daemon's
+        #: The daemon's; settings among it would hold for runs of callers who know nothing of them.
+        self.own = {name: value for name, value in own.items() if name not in variables(own)}
         self._sent: dict[tuple[str, str], Mapping[str, str]] = {}
 
     def keep(self, root: str, plan: str, sent: Mapping[str, str], *, anew: bool) -> None:
@@ -48,7 +52,7 @@ class DeskRooms:
     session: Session
     root: str
     environments: Environments
-    settings: Callable[[], Settings]  #: of now
+    settings: Callable[[Mapping[str, str]], Settings]  #: of now, for somebody with that environment
 
     @property
     def claims(self) -> ports.Claims:
@@ -66,13 +70,19 @@ class DeskRooms:
         return self.session.new_run_id()
 
     def world(self, *, run: str, started: RunStarted) -> World:
-        return self._world(run, started, self.settings())
+        return self._world(run, started, self._settings(started.plan))
 
     def renewed(self, world: World, started: RunStarted) -> World:
         """The same with the settings of now, but for what the run was asked with; itself when nothing has changed."""
-        settings = _as_asked(self.settings(), started)
+        try:
+            settings = _as_asked(self._settings(started.plan), started)
+        except SettingsError:  # what its caller has set does not fit the files any more
+            return world
         seen = replace(self.session.here, settings=settings).for_run(started).settings
         return world if seen == world.settings else self._world(world.run, started, settings)
+
+    def _settings(self, plan: str) -> Settings:
+        return self.settings(self.environments.of(self.root, plan))
 
     def _world(self, run: str, started: RunStarted, settings: Settings) -> World:
         at = replace(self.session.here, env=self.environments.of(self.root, started.plan), settings=settings)
@@ -110,7 +120,7 @@ class OpenedDesk:
         return text is None or parse(text, path=plan).complete
 
     def timing(self) -> tuple[str, str]:
-        run = self.rooms.settings().run
+        run = self.rooms.settings(self.rooms.environments.own).run
         return run.timezone, run.misfire
 
     def missing(self, started: RunStarted) -> tuple[str, ...]:
@@ -132,7 +142,7 @@ def open_desk(
                 session=opened,
                 root=root,
                 environments=environments,
-                settings=lambda: configurations.read(at.repository.root, environments.own),
+                settings=functools.partial(configurations.read, at.repository.root),
             ),
             dispatches=opened.dispatches,
             clock=opened.clock,

@@ -14,6 +14,8 @@ from runplan.adapters.places import state_directory
 from tests.support.cli import SETTINGS, a_project, until
 from tests.support.daemons import (
     daemon_of,
+    in_foreground,
+    kill_daemon,
     none_left,
     schedules,
     several_plans,
@@ -159,3 +161,83 @@ def test_a_repository_without_good_settings_is_opened_when_they_are_mended(proje
     until_runs_are(project, "done")
     daemon.kill()
     daemon.communicate()
+
+
+# --- what a caller has set by variables ---------------------------------------------------------------------------
+
+OTHER = '[agents.other]\nkind = "script"\nscript = "agent.toml"\n'
+
+
+def sent(project: Project, plan: str = "plans/X.md") -> list[str]:
+    """Who was sent by the plan's run, as role:agent."""
+    started = [body for kind, body in project.events(plan) if kind == "DispatchStarted" and body["agent"]]
+    return [f"{body['role']}:{body['agent']}" for body in started]
+
+
+def test_variables_rank_above_files_for_the_run_that_was_started_with_them(
+    project: Project, meanwhile: Meanwhile
+) -> None:
+    """The files are read anew while it is at work, and another plan is worked by what they say."""
+    project.repo.write("runplan.toml", SETTINGS + OTHER)
+    first = steps(*meanwhile.pause("agent"), 'write = "1.txt"')
+    project.repo.write("agent.toml", first + "".join(steps(f'write = "{n}.txt"', phase=n) for n in ("2", "3")))
+    *_, third = several_plans(project, 3)
+    assert project.runplan("start", "X", "finish", "auto", RUNPLAN_AGENTS_IMPLEMENTER="other").code == 0
+    meanwhile.reached("agent")
+    assert project.runplan("start", third, "auto").code == 0
+    project.repo.write("runplan.toml", f'{SETTINGS}{OTHER}[limits]\nwall = "1h"\n')
+    asked(project, "reload")
+    meanwhile.let_on("agent")
+    until_runs_are(project, "done")
+    until_runs_are(project, "done", plan=third)
+    assert sent(project) == 2 * ["implement:other", "verify:robot"]
+    assert sent(project, third) == ["implement:robot", "verify:robot"]
+
+
+def test_a_limit_set_by_a_variable_ends_agents_of_that_run_only(project: Project, meanwhile: Meanwhile) -> None:
+    second, third = several_plans(project, 2)
+    project.agent("".join(steps(*meanwhile.pause(n), f'write = "{n}.txt"', phase=n) for n in ("1", "2")))
+    assert project.runplan("start", third, "auto").code == 0
+    meanwhile.reached("2")
+    ran = project.runplan("start", second, "auto", "--wait", RUNPLAN_LIMITS_WALL="1s")
+    assert (ran.code, ran.last) == (1, "runplan: failed: timeout")
+    assert states(project, third) == ["running"]
+    meanwhile.let_on("2")
+    until_runs_are(project, "done", plan=third)
+
+
+def test_variables_that_fit_the_files_no_more_leave_the_run_with_what_was_good_before(
+    project: Project, meanwhile: Meanwhile
+) -> None:
+    project.repo.write("runplan.toml", SETTINGS + OTHER)
+    project.repo.write("agent.toml", steps(*meanwhile.pause("agent"), 'write = "1.txt"'))
+    project.repo.commit("Set up")
+    assert project.runplan("start", "X", "1", "auto", RUNPLAN_AGENTS_VERIFIER="other").code == 0
+    meanwhile.reached("agent")
+    project.repo.write("runplan.toml", SETTINGS)
+    asked(project, "reload")
+    meanwhile.let_on("agent")
+    until_runs_are(project, "done")
+    assert sent(project) == ["implement:robot", "verify:other"]
+    (error,) = logged(project, "settings")
+    assert "RUNPLAN_AGENTS_VERIFIER: [agents] verifier: unknown agent 'other'" in error["words"]
+
+
+def test_a_run_that_has_lost_its_variables_waits_for_somebody_who_has_them(
+    project: Project, meanwhile: Meanwhile
+) -> None:
+    project.repo.write("runplan.toml", SETTINGS + OTHER)
+    project.repo.write("agent.toml", steps(*meanwhile.pause("agent"), 'write = "1.txt"'))
+    project.repo.commit("Set up")
+    given = {"RUNPLAN_AGENTS_VERIFIER": "other", "RUNPLAN_RUN_MAX_FIX_CYCLES": "1"}
+    assert project.runplan("start", "X", "1", "auto", **given).code == 0
+    meanwhile.reached("agent")
+    kill_daemon(project)
+    meanwhile.let_on("agent")
+    with in_foreground(project):
+        until(lambda: states(project) == ["waiting"])
+        ran = project.runplan("resume", "X")
+        assert (ran.code, "RUNPLAN_AGENTS_VERIFIER is not known any more" in ran.err) == (2, True)
+        assert project.runplan("resume", "X", RUNPLAN_AGENTS_VERIFIER="other").code == 0
+        until_runs_are(project, "done")
+    assert sent(project) == ["implement:robot", "verify:other"]

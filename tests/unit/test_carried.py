@@ -117,3 +117,9 @@ def test_what_the_checks_need_travels_and_its_loss_makes_the_run_wait() -> None:
     assert callerenv.needed_by_a_run(sent, agents(), pushes=False, checks=("DATABASE_URL", "UNSET")) == (
         "DATABASE_URL",
     )
+
+
+def test_settings_given_as_variables_are_needed_unless_the_run_was_asked_with_them() -> None:
+    sent = {"RUNPLAN_LIMITS_WALL": "1h", "RUNPLAN_RUN_TARGET": "dev", "RUNPLAN_TEST_NOW": "x", "RUNPLAN_RUN": "r1"}
+
+    assert callerenv.needed_by_a_run(sent, agents(), pushes=False) == ("RUNPLAN_LIMITS_WALL",)
