@@ -12,6 +12,7 @@ from runplan.adapters.environment import ALLOWED, ALLOWED_PREFIXES
 from runplan.adapters.settings import OUR_PREFIX, OURS, variables
 from runplan.core import carried
 from runplan.core.dispatch import Role
+from runplan.core.facts import SENT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -55,7 +56,7 @@ def needed_by_a_run(
 
 
 def _cast(agents: AgentsSettings) -> tuple[str, ...]:
-    named = (agents.implementer, agents.verifier, agents.planner, agents.fallback)
+    named = (getattr(agents, role) for role in SENT)
     return tuple(dict.fromkeys(name for name in named if name))
 
 

@@ -11,12 +11,16 @@ from runplan.core.config import AgentsSettings, AgentTable
 
 
 def agents(
-    implementer: str = "claude", verifier: str = "codex", *tables: AgentTable, fallback: str = ""
+    implementer: str = "claude",
+    verifier: str = "codex",
+    *tables: AgentTable,
+    fallback: str = "",
+    planner: str = "claude",
 ) -> AgentsSettings:
     return AgentsSettings(
         implementer=implementer,
         verifier=verifier,
-        planner=implementer,
+        planner=planner,
         fallback=fallback,
         tables={table.name: table for table in tables},
     )
@@ -123,3 +127,12 @@ def test_settings_given_as_variables_are_needed_unless_the_run_was_asked_with_th
     sent = {"RUNPLAN_LIMITS_WALL": "1h", "RUNPLAN_RUN_TARGET": "dev", "RUNPLAN_TEST_NOW": "x", "RUNPLAN_RUN": "r1"}
 
     assert callerenv.needed_by_a_run(sent, agents(), pushes=False) == ("RUNPLAN_LIMITS_WALL",)
+
+
+def test_a_run_sends_no_planner_and_needs_none_of_its_keys() -> None:
+    caller = {"ANTHROPIC_API_KEY": "a", "OPENAI_API_KEY": "o"}
+    local = AgentTable(name="local", kind="command", argv=("x",))
+    cast = agents("local", "codex", local, planner="claude")
+
+    assert callerenv.for_a_run(caller, cast) == {"OPENAI_API_KEY": "o"}
+    assert callerenv.needed_by_a_run(caller, cast, pushes=False) == ("OPENAI_API_KEY",)
