@@ -16,7 +16,7 @@ from runplan.core.values import from_text
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from runplan.core.config import Settings
+    from runplan.core.config import DaemonSettings, Settings
 
 #: Where a repository keeps its settings; the first that exists is read.
 FILES = ("runplan.toml", "config/runplan.toml")
@@ -62,9 +62,13 @@ def settled(files: Sequence[Layer], *, env: Mapping[str, str], flags: Mapping[st
 
 def load_user(env: Mapping[str, str]) -> Settings:
     """What the user has set for all repositories; variables that tests and callers set are a run's, not the user's."""
-    user = user_file(env)
-    layers = [Layer(origin=str(user), values=_toml(user, str(user)))] if user.is_file() else []
-    return settle(layers, kinds=kinds()).settings
+    return settle(_user_layers(env), kinds=kinds()).settings
+
+
+def load_host(env: Mapping[str, str]) -> DaemonSettings:
+    """How work goes on and ends on this host, for a process of the user's own: no repository has a say in that."""
+    given = {name: text for name, text in env.items() if name.startswith("RUNPLAN_DAEMON_")}
+    return settle([*_user_layers(env), *_from_environment(given)], kinds=kinds()).settings.daemon
 
 
 def user_file(env: Mapping[str, str]) -> Path:
@@ -95,13 +99,16 @@ def _home(env: Mapping[str, str]) -> Path:
 
 def file_layers(root: Path, env: Mapping[str, str]) -> list[Layer]:
     """What the files of the user and of the repository say, as it is written there."""
-    layers = []
-    if (user := user_file(env)).is_file():
-        layers.append(Layer(origin=str(user), values=_toml(user, str(user))))
+    layers = _user_layers(env)
     if (own := repository_file(root)) is not None:
         origin = own.relative_to(root).as_posix()
         layers.append(Layer(origin=origin, values=_toml(own, origin)))
     return layers
+
+
+def _user_layers(env: Mapping[str, str]) -> list[Layer]:
+    user = user_file(env)
+    return [Layer(origin=str(user), values=_toml(user, str(user)))] if user.is_file() else []
 
 
 def _toml(path: Path, origin: str) -> dict[str, object]:

@@ -97,6 +97,7 @@ def started(at: Here, path: str, plan: Plan, options: Resolved) -> RunStarted:
 def carry_here(at: Here, errand: Errand) -> Exit:
     """Work the errand in this process."""
     from runplan.adapters.calling import require_agents
+    from runplan.adapters.settings import load_host
     from runplan.wiring.interrupting import Interruption
     from runplan.wiring.session import session
 
@@ -105,7 +106,7 @@ def carry_here(at: Here, errand: Errand) -> Exit:
             at.settings.agents, root=at.repository.root, caller=at.env, in_dollars=at.settings.limits.in_dollars
         )
     with (
-        Interruption(at.settings.daemon.grace_s) as interruption,
+        Interruption(load_host(at.env).grace_s) as interruption,
         session(at, wakeup=interruption.wakeup) as rooms,
         _told_how_to_go_on(errand.started.plan),
     ):

@@ -8,7 +8,7 @@ from zoneinfo import available_timezones
 
 import pytest
 
-from runplan.adapters.settings import load, repository_file, user_file, worktree_root
+from runplan.adapters.settings import load, load_host, repository_file, user_file, worktree_root
 from runplan.core.errors import SettingsError
 
 
@@ -61,6 +61,14 @@ def test_flag_beats_environment_beats_repository_beats_user_beats_default(root: 
     assert seen("remote") == ("r", "runplan.toml")
     assert seen("author") == ("agent", str(user))
     assert seen("clean") == ("ignored", "default")
+
+
+def test_how_work_ends_on_this_host_is_up_to_the_user_and_no_repository(root: Path, env: dict[str, str]) -> None:
+    write(user_file(env), '[daemon]\ngrace = "7s"\n')
+    write(root / "runplan.toml", '[daemon]\ngrace = "1h"\n')
+    assert load_host(env).grace_s == 7
+    given = {"RUNPLAN_DAEMON_GRACE": "2s", "RUNPLAN_AGENTS_VERIFIER": "of a repository"}
+    assert load_host(env | given).grace_s == 2
 
 
 def test_the_file_at_the_top_hides_the_one_under_config(root: Path, env: dict[str, str]) -> None:
