@@ -20,14 +20,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Exit:
     from runplan.cli import progress
-    from runplan.wiring import handing
     from runplan.wiring.here import here, plan_path, refuse_under_agent
+    from runplan.wiring.stopping import pause
 
     refuse_under_agent("pause")
     with here() as at:
         plan = plan_path(at, args.plan)
-        answer = handing.ask(at, "pause", plan, by="a person", starts=False)
-        if answer is None or not answer.get("done"):
+        if not pause(at, plan):
             raise NotFound(
                 f"the daemon has no run and no schedule of {plan}; see: {command('runplan', 'status', plan)}"
             )

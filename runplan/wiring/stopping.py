@@ -1,4 +1,8 @@
-"""Stops what runs and what is scheduled in a repository, whoever carries it."""
+"""Stops and pauses what runs and what is scheduled in a repository, whoever carries it, and if nobody does.
+
+A run outlives the process that carries it, and its agents do. Where no daemon runs, what a person wants of its runs is
+recorded here, so that no later one goes on as if nothing had been said.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +12,25 @@ from typing import TYPE_CHECKING
 from runplan.adapters.clock import SystemClock
 from runplan.adapters.store.schedules import Schedules
 from runplan.adapters.store.sqlite import Store
+from runplan.app.foreground import work
+from runplan.app.holding import Declined, Voice, interrupted, reopen
+from runplan.app.journal import recorded
 from runplan.app.scheduling import give_up
+from runplan.core import events as e
 from runplan.wiring import handing
+from runplan.wiring.interrupting import Interruption
+from runplan.wiring.session import session
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from runplan.app.holding import Held
+    from runplan.core.rows import RunRow
     from runplan.wiring.here import Here
+    from runplan.wiring.session import Session
+
+#: What is to be heard of these runs is said when they have ended.
+SILENT = Voice(tell=lambda _plan, _run, _fact: None, warn=lambda _words: None)
 
 
 def scheduled(at: Here) -> list[str]:
@@ -30,7 +48,25 @@ def stop(at: Here, plan: str | None, *, force: bool) -> list[str]:
         return []
     answer = handing.ask(at, "stop", plan, by="runplan stop", starts=False)
     told = [str(line) for line in answer.get("stopped", ())] if answer is not None else _cancelled(at, plan)
-    return [*told, *_foreground(at, plan, force=force)]
+    left = _left(at, plan, daemons=(False,) if answer is not None else (False, True))
+    return [*told, *_ended(at, left), *_foreground(at, plan, force=force)]
+
+
+def pause(at: Here, plan: str) -> bool:
+    """Begin nothing new for a plan of the daemon; False when it has neither a run nor a schedule there."""
+    if not Store.exists(at.state):
+        return False
+    answer = handing.ask(at, "pause", plan, by="a person", starts=False)
+    if answer is not None:
+        return bool(answer.get("done"))
+    with closing(Store(at.state)) as store:
+        rests = Schedules(store).pause(plan, "paused by a person")
+    left = _left(at, plan, daemons=(True,))
+    if not left:
+        return rests
+    with session(at) as rooms:
+        row, started = left[0]  # a plan has one
+        return _halted(row, started, rooms) or rests
 
 
 def _cancelled(at: Here, plan: str | None) -> list[str]:
@@ -42,6 +78,53 @@ def _cancelled(at: Here, plan: str | None) -> list[str]:
             give_up(row, schedules, SystemClock().now(), "the schedule was cancelled")
             schedules.drop(row.plan)
         return [f"the schedule of {row.plan} (every {row.spec}) is cancelled" for row in rows]
+
+
+def _left(at: Here, plan: str | None, *, daemons: Sequence[bool]) -> list[tuple[RunRow, e.RunStarted]]:
+    """The runs that have not ended, and how they began; `daemons`: whether those of the daemon, or the others."""
+    found = []
+    with closing(Store(at.state)) as store:
+        for row in store.unfinished():
+            facts = (one.event for one in recorded(store, row.id))
+            started = next((event for event in facts if isinstance(event, e.RunStarted)), None)
+            if plan in (None, row.plan) and started is not None and started.daemon in daemons:
+                found.append((row, started))
+    return found
+
+
+def _ended(at: Here, left: Sequence[tuple[RunRow, e.RunStarted]]) -> list[str]:
+    """End runs that nobody carries any more, here and now; those of living processes are left to them."""
+    told: list[str] = []
+    if not left:
+        return told
+    with Interruption(0.0) as interruption, session(at, wakeup=interruption.wakeup) as rooms:
+        taken = [held for row, started in left if (held := _taken(row, started, rooms)) is not None]
+        for held in taken:  # all of them, before the first of them takes its time
+            held.journal.append(e.StopRequested(by="runplan stop"))
+        for held in taken:
+            work(held.journal, held.world, person=lambda _: None, interruption=interruption)
+            told.append(
+                f"the run of {held.world.plan}, which no process carried any more, has ended; what was made is kept"
+            )
+    return told
+
+
+def _halted(row: RunRow, started: e.RunStarted, rooms: Session) -> bool:
+    held = _taken(row, started, rooms)
+    if held is None:
+        return False
+    held.journal.append(e.Halted(by="a person"))
+    rooms.claims.release(row.plan, run=row.id)  # whoever goes on with it takes nothing over
+    return True
+
+
+def _taken(row: RunRow, started: e.RunStarted, rooms: Session) -> Held | None:
+    """The run in our hands; None when it is in others', or has ended by now."""
+    now = interrupted(rooms.store, row.plan)
+    if now is None or now.id != row.id:
+        return None
+    held = reopen(now, started, rooms=rooms, voice=SILENT)
+    return None if isinstance(held, Declined) else held
 
 
 def _foreground(at: Here, plan: str | None, *, force: bool) -> list[str]:
