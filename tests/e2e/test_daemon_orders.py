@@ -1,0 +1,109 @@
+"""What people ask for is done, or refused in words, whatever has become of the daemon and of what it reads."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.cli import a_project, processes_of, until
+from tests.support.daemons import daemon_of, in_foreground, kill_daemon, none_left, run_of, states, until_runs_are
+from tests.support.scripts import Meanwhile, work
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.support.cli import Project
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Iterator[Project]:
+    with none_left(tmp_path / "home"):
+        yield a_project(tmp_path, "1", "2")
+
+
+@pytest.fixture
+def meanwhile(tmp_path: Path) -> Meanwhile:
+    return Meanwhile(tmp_path)
+
+
+def started_and_orphaned(project: Project, meanwhile: Meanwhile, *words: str) -> None:
+    """An agent is at work, and the daemon is dead."""
+    project.agent(work(*meanwhile.pause("agent")) + work(phase="2"))
+    assert project.runplan("start", "X", *words).code == 0
+    meanwhile.reached("agent")
+    kill_daemon(project)
+    assert processes_of(project.home), "the agent lives on"
+
+
+# --- without a daemon -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("words", [(), ("X",)], ids=["all", "one"])
+def test_a_stop_without_a_daemon_ends_what_the_dead_one_left(
+    project: Project, meanwhile: Meanwhile, words: tuple[str, ...]
+) -> None:
+    started_and_orphaned(project, meanwhile, "1", "auto")
+    ran = project.runplan("stop", *words)
+    told = "runplan: the run of plans/X.md, which no process carried any more, has ended; what was made is kept"
+    assert (ran.code, ran.err.splitlines()) == (0, [told])
+    assert processes_of(project.home) == []
+    assert states(project) == ["stopped"]
+    assert project.show("runplan/x/1:1.txt") == "1"
+    assert "nothing runs here, and nothing is scheduled" in project.runplan("stop").err
+    meanwhile.let_on("agent")
+    with in_foreground(project):
+        assert project.runplan("start", "X", "2", "auto", "--wait").code == 0
+    assert (states(project), project.landed()) == (["stopped", "done"], ["2"])
+
+
+def test_a_stop_after_a_drain_ends_what_waited_and_its_schedule(project: Project) -> None:
+    project.agent(work())
+    for words in (("auto", "every", "4h"), ("1",)):
+        assert project.runplan("start", "X", *words).code == 0
+    until(lambda: states(project) == ["waiting"])
+    kill_daemon(project, signal.SIGTERM)
+    ran = project.runplan("stop", "X")
+    assert ran.code == 0, ran.err
+    assert [line.partition(",")[0] for line in ran.err.splitlines()] == [
+        "runplan: the schedule of plans/X.md (every 4h) is cancelled",
+        "runplan: the run of plans/X.md",
+    ]
+    assert (states(project), daemon_of(project)) == (["stopped"], 0)
+
+
+@pytest.mark.parametrize("daemon", [False, True], ids=["no-daemon", "daemon"])
+def test_a_stop_ends_what_a_killed_terminal_left(project: Project, meanwhile: Meanwhile, *, daemon: bool) -> None:
+    project.agent(work(*meanwhile.pause("agent")))
+    if daemon:
+        assert project.runplan("start", "X", "every", "4h").code == 0
+    foreground = project.popen("start", "X", "1", "auto", "--foreground")
+    meanwhile.reached("agent")
+    foreground.kill()
+    foreground.communicate()
+    ran = project.runplan("stop")
+    assert (ran.code, states(project)) == (0, ["stopped"]), ran.err
+    assert "the run of plans/X.md, which no process carried any more, has ended" in ran.last
+    until(lambda: processes_of(project.home) == ([daemon_of(project)] if daemon else []))
+
+
+def test_a_pause_without_a_daemon_holds_for_the_next_one(project: Project, meanwhile: Meanwhile) -> None:
+    started_and_orphaned(project, meanwhile, "1", "auto")
+    ran = project.runplan("pause", "X")
+    assert (ran.code, ran.last.endswith("runplan resume plans/X.md")) == (0, True), ran.err
+    meanwhile.let_on("agent")
+    until(lambda: processes_of(project.home) == [])
+    with in_foreground(project):
+        until(lambda: states(project) == ["waiting"])
+        assert run_of(project)["about"] == "paused by a person"
+        assert project.dispatched() == ["implement"]
+        assert project.runplan("resume", "X").code == 0
+        until_runs_are(project, "done")
+    assert project.landed() == ["1"]
+
+
+def test_a_pause_of_what_nobody_works_on_is_refused(project: Project) -> None:
+    ran = project.runplan("pause", "X")
+    assert (ran.code, "the daemon has no run and no schedule of plans/X.md" in ran.last) == (3, True), ran.err
