@@ -8,6 +8,7 @@ Why this is not GitPython: docs/adr/0004-where-gitpython-ends.md.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import subprocess
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
+    from runplan.adapters.longcalls import LongCalls
     from runplan.core.gitfacts import Commit, Oid
 
 #: Loose objects reach the disk before anything is recorded as done; no hook, no editor, no prompt, no gc.
@@ -99,10 +101,17 @@ class Git:
         ok: Collection[int] = (0,),
         timeout_s: float = TIMEOUT_S,
         fds: Collection[int] = (),
+        among: LongCalls | None = None,
     ) -> Ran:
-        """Run one command; a code outside `ok` is `GitFailed`, told in one line; `fds` are left open for it."""
+        """Run one command; a code outside `ok` is `GitFailed`, told in one line; `fds` are left open for it.
+
+        One that is `among` long calls has a session of its own and can be ended from another thread.
+        """
         try:
-            with self.start(*args, env=env, fds=fds, spoken_to=bool(stdin)) as process:
+            with (
+                self.start(*args, env=env, fds=fds, spoken_to=bool(stdin), session=among is not None) as process,
+                among.bounded(process) if among is not None else contextlib.nullcontext(),
+            ):
                 out, err = outputs(process, stdin, timeout_s, slow=self.slow)
         except FileNotFoundError as error:
             raise GitFailed(_missing(error, self.cwd)) from error
@@ -118,7 +127,12 @@ class Git:
         return self.run(*args).text
 
     def start(
-        self, *args: str, env: Mapping[str, str] | None = None, fds: Collection[int] = (), spoken_to: bool = True
+        self,
+        *args: str,
+        env: Mapping[str, str] | None = None,
+        fds: Collection[int] = (),
+        spoken_to: bool = True,
+        session: bool = False,
     ) -> subprocess.Popen[bytes]:
         """A command that is spoken to while it runs; the caller ends it."""
         process = subprocess.Popen(
@@ -130,6 +144,7 @@ class Git:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             pass_fds=tuple(fds),
+            start_new_session=session,
         )
         if self.started is not None:
             self.started(args, process)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runplan.adapters.checkout import HEADS, Checkouts
+from runplan.adapters.longcalls import LongCalls
 from runplan.adapters.remotemarks import marking, sweep
 from runplan.core.commands import command
 from runplan.core.errors import GitFailed, RefusedEarly, Unreachable
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from runplan.core.push import PushAnswer
 
 NETWORK_S = 120.0  #: for one command
+CALLS = LongCalls()  #: what this process has under way with any remote
 #: How the caller's own git reaches the remote; it turns git to no other repository.
 PASSED = ("GIT_SSH", "GIT_SSH_COMMAND", "GIT_SSH_VARIANT", "GIT_ASKPASS", "SSH_ASKPASS", "GIT_PROXY_COMMAND")
 #: A connection that has died is noticed, also by an ssh whose git was killed.
@@ -112,7 +114,7 @@ class Remote:
         whose = owner or f"process {os.getpid()}"
         sweep(self.common_dir, (self.lock, self.common_dir / "shallow.lock"), whose)
         with marking(self.common_dir, whose) as mark:
-            ran = self._git.run(*args, env=self._env, ok=_ANY, timeout_s=self._timeout_s, fds=(mark.fd,))
+            ran = self._git.run(*args, env=self._env, ok=_ANY, timeout_s=self._timeout_s, fds=(mark.fd,), among=CALLS)
             if ran.code >= 0:  # else it was killed, and may have left its locks
                 mark.remove()
         return ran

@@ -101,10 +101,10 @@ def test_dying_again_in_the_recovery_changes_nothing(pair: Pair, point: str) -> 
 @pytest.mark.parametrize(
     ("hook", "words", "pushed"),
     [
-        ("pre-receive", "kill -9 0", False),
-        ("reference-transaction", '[ "$1" != prepared ] || kill -9 0', False),
-        ("reference-transaction", '[ "$1" != committed ] || kill -9 0', True),
-        ("post-receive", "kill -9 0", True),
+        ("pre-receive", "kill -9 $LANDER 0", False),
+        ("reference-transaction", '[ "$1" != prepared ] || kill -9 $LANDER 0', False),
+        ("reference-transaction", '[ "$1" != committed ] || kill -9 $LANDER 0', True),
+        ("post-receive", "kill -9 $LANDER 0", True),
     ],
 )
 def test_everything_is_killed_while_the_server_is_at_it(pair: Pair, hook: str, words: str, pushed: bool) -> None:
@@ -182,7 +182,7 @@ def test_a_lock_that_a_dead_fetch_of_ours_left_is_taken_away(
     pair: Pair, content: str, verb: str, tmp_path: Path
 ) -> None:
     landing = intent(pair)
-    lock = fetches_by(pair, tmp_path, content, "kill -9 0")
+    lock = fetches_by(pair, tmp_path, content, "kill -9 $LANDER 0")
     die(pair, landing, "nowhere", verb=verb)
     pair.here.git("config", "--unset", "remote.origin.uploadpack")
     assert lock.exists()

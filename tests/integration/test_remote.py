@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,12 +13,12 @@ import pytest
 from runplan.adapters import remote
 from runplan.adapters.git import Git
 from runplan.core.errors import RefusedEarly, Unreachable
+from tests.support.cli import until
 from tests.support.landings import MAIN, leftovers, snapshot
 from tests.support.remotes import TRACKED, Pair, make_pair
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
 
 @pytest.fixture
@@ -179,6 +182,43 @@ def test_a_remote_that_does_not_answer_is_given_up(pair: Pair, tmp_path: Path) -
     with pytest.raises(Unreachable, match="git fetch did not finish within"):
         require(pair, timeout_s=0.3)
     assert time.monotonic() - began < 2
+
+
+def test_a_remote_that_is_given_up_leaves_none_of_its_programs_running(pair: Pair, tmp_path: Path) -> None:
+    script, pid = silent_ssh(pair, tmp_path)
+    with pytest.raises(Unreachable, match="git fetch did not finish within"):
+        require(pair, {"GIT_SSH_COMMAND": str(script)}, timeout_s=0.5)
+    until(lambda: not runs(int(pid.read_text())))
+
+
+def test_what_is_under_way_with_a_remote_can_be_ended_from_another_thread(pair: Pair, tmp_path: Path) -> None:
+    script, pid = silent_ssh(pair, tmp_path)
+
+    def end() -> None:
+        until(lambda: pid.exists() and pid.read_text().endswith("\n"))
+        remote.CALLS.end()
+
+    other = threading.Thread(target=end)
+    other.start()
+    began = time.monotonic()
+    with pytest.raises(Unreachable, match="origin cannot be asked where main stands: git ended with code -9"):
+        require(pair, {"GIT_SSH_COMMAND": str(script)})
+    other.join()
+    assert time.monotonic() - began < 10
+    until(lambda: not runs(int(pid.read_text())))
+
+
+def silent_ssh(pair: Pair, tmp_path: Path) -> tuple[Path, Path]:
+    """An ssh that never says anything, and where it tells its process."""
+    pid = tmp_path / "ssh.pid"
+    return fake_ssh(pair, tmp_path, f"echo $$ >{pid}; exec sleep 60"), pid
+
+
+def runs(pid: int) -> bool:
+    """Whether the process goes on; it is nobody's child here, so nobody may have looked at its end yet."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
 
 
 def test_a_key_that_is_missing_is_told_as_that(pair: Pair, tmp_path: Path) -> None:
