@@ -6,20 +6,20 @@ a thread nor a process. Everything it knows it reads from the journal, so openin
 
 from __future__ import annotations
 
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Protocol
 
-from runplan.app.actions.watching import GRACE_S
 from runplan.app.foreground import told_by_name
 from runplan.app.holding import Declined, Held, Rooms, interrupted, is_other_errand, reopen, resumed, take_up
-from runplan.app.runner import advance, always, end_processes
+from runplan.app.runner import advance, always, record_ends
 from runplan.core import backoff, events as e
 from runplan.core.decide import decide
+from runplan.core.dispatch import GRACE_S
 from runplan.core.errors import Crashed, Fenced, RefusedEarly, RunplanError
 from runplan.core.quickclass import dataclass
-from runplan.core.run import running as dispatched, strands
+from runplan.core.run import open_lanes, running as dispatched, strands
 from runplan.core.times import iso, parse_iso
 
 if TYPE_CHECKING:
@@ -95,6 +95,8 @@ class Desk:
                 return answer
             self._held[plan] = answer
             return self._after(errand, answer) if answer.ends else Accepted(run=answer.world.run, fresh=True)
+        if held.journal.state.stop and errand.answer is None:
+            return self._after(errand, held)
         if not decide(held.journal.state).waiting and errand.answer is None:
             return Accepted(run=held.world.run, fresh=False)
         if errand.answer is None and is_other_errand(held.journal.state, errand.started):
@@ -149,14 +151,12 @@ class Desk:
 
     def end_agents(self) -> None:
         """End every process of every run, all at the same time; the next runner starts the same ones again."""
-        found = [(held.world, one) for held in self._held.values() for one in dispatched(held.journal.state)]
-        if not found:
-            return
-        with ThreadPoolExecutor(len(found)) as pool:
-            list(pool.map(lambda one: one[0].dispatches.end(one[1], grace_s=GRACE_S), found))
+        found = list(self._held.values())
+        if ids := [dispatch for held in found for dispatch in dispatched(held.journal.state)]:
+            found[0].world.dispatches.end(ids, grace_s=GRACE_S)  # those of the repository, of whichever run
         for plan, held in self._held.items():
             try:
-                end_processes(held.journal, held.world)
+                record_ends(held.journal, held.world)
             except RunplanError as error:  # it is over all the same, and the next runner sees that
                 self._listener.troubled(plan, error)
 
@@ -184,8 +184,7 @@ class Desk:
                 continue
             if decision.wake:
                 wakes.append(parse_iso(decision.wake))
-            if not decision.waiting:
-                running += dispatched(held.journal.state)
+            running += _looked_at(held.journal.state)
         return running, min(wakes, default=None)
 
     def _step(self, plan: str) -> Decision | None:
@@ -199,7 +198,9 @@ class Desk:
             self._listener.troubled(plan, error)
             return self._over(plan, held)
         except RunplanError as error:
-            return self._put_off(plan, held, error)
+            decision = self._put_off(plan, held, error)
+            # What goes on beside the lane that waits now goes on at once.
+            return self._step(plan) if error.lane and decide(_strand(held, error.lane)).waiting else decision
         if held.journal.state.ended is not None:
             return self._over(plan, held)
         return decision
@@ -218,9 +219,7 @@ class Desk:
             raise told_by_name(error, journal, held.world) from error
         if journal.state.ended is None:
             self._look_again_at_checkouts(held)
-            decision = decide(journal.state)
-            if decision.waiting and not dispatched(journal.state):
-                self._waits(plan, held, decision)
+            decision = self._waits(plan, held)
         return decision
 
     def _renewed(self, plan: str, held: Held) -> Held:
@@ -236,7 +235,7 @@ class Desk:
         waits = decision.waiting and decision.waiting != "slot" and not decision.wake
         if waits or journal.state.stop or dispatched(journal.state) or not self._begins():
             return True
-        if decision.wake and parse_iso(decision.wake) > held.world.clock.now():
+        if decision.waiting and decision.wake and parse_iso(decision.wake) > held.world.clock.now():
             return True
         if not self._turns.ask(plan):
             if not journal.state.queued:
@@ -255,20 +254,27 @@ class Desk:
                 words = state.phase.held if state.phase else ""
                 held.journal.append(e.Paused(kind="checkout", until=iso(until), words=words), lane=lane)
 
-    def _waits(self, plan: str, held: Held, decision: Decision) -> Decision:
-        """Others have their turn while it waits."""
-        if decision.waiting != "slot":
-            self._turns.leave(plan)
-        self._listener.waits(plan, held.world.run, held.journal.state, decision)
+    def _waits(self, plan: str, held: Held) -> Decision:
+        """Who waits is told of, lane by lane; while nothing else goes on, others have their turn."""
+        state, run = held.journal.state, held.world.run
+        decision = decide(state)
+        for lane in open_lanes(state):
+            if (alone := decide(lane.state)).waiting:
+                self._listener.waits(plan, run, lane.state, alone)
+        if decision.waiting and not dispatched(state):
+            if decision.waiting != "slot":
+                self._turns.leave(plan)
+            if not open_lanes(state):
+                self._listener.waits(plan, run, state, decision)
         return decision
 
     def _put_off(self, plan: str, held: Held, error: RunplanError) -> Decision:
         """Git, disk or network do not answer: it is tried again, less and less often."""
-        minutes = backoff.delay(held.journal.state.waits + 1)
+        minutes = backoff.delay(_strand(held, error.lane).waits + 1)
         until = held.world.clock.now() + timedelta(minutes=minutes)
-        held.journal.append(e.Paused(kind="unreachable", until=iso(until), words=str(error)))
+        held.journal.append(e.Paused(kind="unreachable", until=iso(until), words=str(error)), lane=error.lane)
         self._listener.troubled(plan, error)
-        return self._waits(plan, held, decide(held.journal.state))
+        return self._waits(plan, held)
 
     def _over(self, plan: str, held: Held) -> Decision | None:
         """The run has ended: what was to begin after it begins."""
@@ -293,3 +299,13 @@ class Desk:
     def _let_go(self, plan: str) -> None:
         self._held.pop(plan, None)
         self._turns.leave(plan)
+
+
+def _strand(held: Held, lane: str) -> RunState:
+    """The state of one lane, or of the run itself."""
+    return held.journal.strand(lane).state if lane else held.journal.state
+
+
+def _looked_at(state: RunState) -> list[str]:
+    """The dispatches whose end is waited for; one that waits for something else is looked at again at its time."""
+    return [id_ for _, one in strands(state) if not decide(one).waiting for id_ in dispatched(one)]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from runplan.app import scheduling
 from runplan.app.holding import Declined, Voice
 from runplan.app.station import Station
+from runplan.app.unasked import Unasked
 from runplan.core import backoff, events as e
 from runplan.core.carried import told_missing
 from runplan.core.errors import RefusedEarly
@@ -82,12 +83,15 @@ class Keeper:
         self._turns = turns
         self._troubles = 0  #: how often in a row the repository could not be opened
         self._opened: Opened | None = None  #: while the desk is open, for its thread
-        self._waiting: dict[str, tuple[str, ...]] = {}  #: by plan: the wait that was told
+        self._waiting: dict[tuple[str, str], tuple[str, ...]] = {}  #: by plan and phase: the wait that was told
         self._foreign: dict[str, int] = {}  #: by plan: looks in a row that found our run in other hands
         voice = Voice(tell=lambda plan, run, event: audience.told(root, plan, run, event), warn=self._warn)
         self._draining = False
         self._station = Station(
             open_up, voice, turns=self, listener=self, begun=self._begun, closed=self._closed, rested=rested
+        )
+        self._unasked = Unasked(
+            self._station.order, timers=timers, clock=clock, begins=lambda: not self._draining, troubled=self._failed
         )
 
     def look(self) -> None:
@@ -110,6 +114,7 @@ class Keeper:
 
     def close(self) -> None:
         """Take no further step; agents live on under their shims."""
+        self._draining = True
         self._station.stop()
 
     # --- what people ask for ------------------------------------------------------------------------------
@@ -213,7 +218,7 @@ class Keeper:
 
     def reload(self) -> None:
         """The settings of the repository are others than before."""
-        self._station.order(lambda _desk, opened: self._arm_all(opened))
+        self._unasked.do(f"reload {self.root}", lambda _desk, opened: self._arm_all(opened))
 
     def _arm_all(self, opened: Opened) -> None:
         """Every schedule, in the zone that is set now: what it is to work was settled when it was made, not that."""
@@ -229,13 +234,13 @@ class Keeper:
         """Let the timer call when the schedule is due next; at once for what was missed."""
         found = scheduling.what_is_due(row, self._clock.now())
         moment = self._clock.now() if found.fire or found.missed else found.next.at
-        self._timers.at(self._key(row.plan), moment, lambda: self._due(row.plan))
+        key = self._key(row.plan)
+        self._timers.at(key, self._unasked.earliest(key, moment), lambda: self._due(row.plan))
         return found.next.at
 
     def _due(self, plan: str) -> None:
         """While we drain it stays due: the next daemon answers it."""
-        if not self._draining:
-            self._station.order(lambda desk, opened: self._fire(plan, desk, opened))
+        self._unasked.do(self._key(plan), lambda desk, opened: self._fire(plan, desk, opened), plan=plan)
 
     def _fire(self, plan: str, desk: Desk, opened: Opened) -> None:
         row = opened.schedules.get(plan)
@@ -259,7 +264,7 @@ class Keeper:
         self._turns.leave((self.root, plan))
 
     def ended(self, plan: str, run: str, state: RunState) -> None:
-        self._waiting.pop(plan, None)
+        self._waiting = {key: told for key, told in self._waiting.items() if key[0] != plan}
         if self._opened is not None:  # told at the desk itself: not later, when it may have been closed for good
             self._settle(plan, state, self._opened)
         self._audience.ended(self.root, plan, run, state)
@@ -267,14 +272,17 @@ class Keeper:
     def waits(self, plan: str, run: str, state: RunState, decision: Decision) -> None:
         """Tell it once: a desk comes past what waits whenever there is something else to do."""
         waits = awaiting(state)
-        tree = waits.asked if waits else ""
+        phase, tree = (waits.read.phase, waits.asked) if waits else ("", "")
         told = (run, decision.waiting, decision.about, decision.wake, tree)
-        if self._waiting.get(plan) != told:
-            self._waiting[plan] = told
+        if self._waiting.get((plan, phase)) != told:
+            self._waiting[plan, phase] = told
             self._audience.waits(self.root, plan, run, state, decision)
 
     def troubled(self, plan: str, error: RunplanError) -> None:
         self._audience.happened(self.root, "trouble", plan=plan, error=str(error))
+
+    def _failed(self, plan: str, error: str, again: str) -> None:
+        self._audience.happened(self.root, "trouble", plan=plan, error=error, again=again)
 
     def _warn(self, words: str) -> None:
         self._audience.happened(self.root, "warning", words=words)
@@ -283,8 +291,7 @@ class Keeper:
         """A schedule ends with its plan, and rests when a phase fails."""
         if opened.schedules.get(plan) is None:
             return
-        why = why_to_rest(state)
-        if why and opened.schedules.pause(plan, why):
+        if why := why_to_rest(state):  # recorded with the end of the run
             self._audience.happened(self.root, "schedule-paused", plan=plan, why=why)
         elif opened.complete(plan) and opened.schedules.drop(plan):
             self._timers.cancel(self._key(plan))
@@ -317,8 +324,8 @@ class Keeper:
             self._halt(started, desk, opened)
 
     def _look_at(self, started: e.RunStarted) -> None:
-        if not self._draining:
-            self._station.order(lambda desk, opened: self._resume(started, desk, opened))
+        key = f"foreign {self.root} {started.plan}"
+        self._unasked.do(key, lambda desk, opened: self._resume(started, desk, opened), plan=started.plan)
 
     def _halt_without_keys(self, row: ScheduleRow, desk: Desk, opened: Opened) -> None:
         self._halt(scheduling.errand_of(row).started, desk, opened)

@@ -10,7 +10,7 @@ from runplan.core.actions import Action, End, LaneAction
 from runplan.core.decide import Decision, decide
 from runplan.core.dispatch import GRACE_S
 from runplan.core.draining import ends, without_beginnings
-from runplan.core.errors import RefusedEarly, SettingsError
+from runplan.core.errors import RefusedEarly, RunplanError, SettingsError
 from runplan.core.events import WorkRefused
 from runplan.core.eventtext import name_of
 from runplan.core.reasons import Reason
@@ -63,9 +63,13 @@ def record_ends(journal: Journal, world: World) -> None:
 
 
 def _take(action: Action, journal: Journal, world: World) -> bool:
-    if isinstance(action, LaneAction):
+    if not isinstance(action, LaneAction):
+        return take(action, journal, world)
+    try:
         return take(action.action, journal.strand(action.lane), replace(world, lane=action.lane))
-    return take(action, journal, world)
+    except RunplanError as error:
+        error.lane = action.lane
+        raise
 
 
 def _due(journal: Journal, begins: Callable[[], bool]) -> Decision:
@@ -78,6 +82,7 @@ def take(action: Action, journal: Journal | Strand, world: World) -> bool:
     name = type(action).__name__
     doing = DOINGS[type(action)]
     recorded = False
+    world.store.require_there()  # what is not there tells nothing, and nothing is made there
     world.point(f"{name}.begin")
     try:
         for event in doing.observe(action, journal.state, world) or doing.do(action, journal.state, world):

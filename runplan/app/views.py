@@ -116,6 +116,9 @@ def _lane(work: Work, seen: Seen) -> dict[str, Any]:
         "step": work.step,
         "since": work.since,
         **_at_work(work, seen),
+        "waiting_for": work.waiting_for,
+        "about": work.about,
+        "wake": work.wake,
         "failed": work.failed,
     }
 
@@ -146,11 +149,13 @@ def _stuck(run: RunRow, seen: Seen, now: datetime, zone: tzinfo) -> dict[str, st
         return _answer(run, seen, seen.work, now, zone)
     from dataclasses import replace  # dear, and most plans are worked a phase at a time
 
-    each = [
-        _answer(replace(run, phase=lane.phase, step=lane.step, since=lane.since), seen, lane, now, zone)
-        for lane in lanes
-    ]
+    each = [_answer(replace(run, **_standing(lane)), seen, lane, now, zone) for lane in lanes]
     return max(each, key=lambda one: LEVELS.index(one["level"]))
+
+
+def _standing(lane: Work) -> dict[str, Any]:
+    named = ("phase", "step", "since", "waiting_for", "about", "wake")
+    return {name: getattr(lane, name) for name in named}
 
 
 def _answer(run: RunRow, seen: Seen, work: Work | None, now: datetime, zone: tzinfo) -> dict[str, str]:
@@ -162,7 +167,7 @@ def _answer(run: RunRow, seen: Seen, work: Work | None, now: datetime, zone: tzi
         step=run.step,
         since=parse_iso(run.since),
         # Whoever waits for a person needs no process to do so.
-        carried=seen.alive or run.waiting_for in (*PERSONS, "paused"),
+        carried=seen.alive or (run.waiting_for in (*PERSONS, "paused") and run.wake is None),
         dispatched=parse_iso(work.dispatched) if work and work.dispatched else None,
         output=_output(work, seen),
         retries=work.retries if work else 0,

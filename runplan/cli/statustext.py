@@ -48,7 +48,7 @@ def _running(view: dict[str, Any], now: datetime) -> str:
     run = view["run"]
     if run["state"] in ("queued", "running", "waiting"):
         where = _where(run)
-        if run["wake"]:
+        if run["wake"] and run["waiting_for"]:
             return f"run {run['id']}: waiting until {_moment(run['wake'], now)} ({run['about']}; {where})"
         if run["waiting_for"]:
             return f"run {run['id']}: waiting for {run['waiting_for']} ({where}, since {run['since']}); {_help(view)}"
@@ -74,6 +74,8 @@ def _doing(run: dict[str, Any]) -> str:
     """What is done for a phase, by whom, since when."""
     if run.get("failed"):
         return f"failed ({run['failed']}), so nothing new begins"
+    if run.get("wake") and run.get("waiting_for"):
+        return f"waiting until {run['wake'][11:16]} UTC ({run['about']})"
     by = f" by {_agent(run)}" if run["agent"] else ""
     armed = f"; context {run['context']} %, hand-over armed" if run["handover"] else ""
     return f"{run['step'] or 'between steps'}{by}, since {run['since']}{armed}"

@@ -9,14 +9,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from runplan.core import actions as a
-from runplan.core.quickclass import dataclass
+from runplan.core.decision import Decision as Decision, until
 from runplan.core.reasons import Reason
 from runplan.core.run import failed_lane, open_lanes
-from runplan.core.told import conflicting, filling, how, is_told, run_ended, step_of, waited_for
+from runplan.core.sidebyside import side_by_side
+from runplan.core.told import conflicting, filling, how, is_told, run_ended, step_of
 
 if TYPE_CHECKING:
-    from runplan.core.events import DispatchEnded, Paused, RunStarted
-    from runplan.core.run import Lane, PhaseRun, RunState
+    from runplan.core.events import DispatchEnded, RunStarted
+    from runplan.core.run import PhaseRun, RunState
 
 MAX_MOVES = 5  #: how often a candidate is rebuilt because the target moved
 MAX_LOST = 3  #: how often a process may vanish without a trace
@@ -30,28 +31,17 @@ REFUSED_AT: dict[str, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
-    """What to do, and why; nothing to do means ended or waiting."""
-
-    actions: tuple[a.Action, ...]
-    why: str
-    waiting: str = ""  #: approval, checkout: what only a person can bring about; limit, overloaded: what time does
-    about: str = ""  #: what exactly is waited for, in words
-    wake: str = ""  #: when it is looked at again, UTC ISO-8601; "" when only a person can bring it about
-
-
 def decide(state: RunState) -> Decision:
     """The actions that are due in this state."""
     if state.started is None:
         return Decision(actions=(), why="nothing has been started")
     if state.ended is not None:
         return Decision(actions=(), why=run_ended(state))
-    if state.pause is not None and state.pause.kind == "unreachable":
-        return _pause(state.pause)  # git, disk or network did not answer, whatever was asked of them
     if lanes := open_lanes(state):
-        return _side_by_side(state, state.started, lanes)
+        return side_by_side(state, state.started, lanes, decide)
     phase = state.phase
+    if state.pause is not None and state.pause.kind == "unreachable" and not _ends(state, phase):
+        return until(state.pause)  # git, disk or network did not answer, whatever was asked of them
     if phase is None or phase.cleaned:
         return _between_phases(state, state.started, phase)
     if phase.dispatch is not None:
@@ -71,31 +61,9 @@ def decide(state: RunState) -> Decision:
     return _not_now(state) or _work(state, state.started, phase)
 
 
-def _side_by_side(state: RunState, started: RunStarted, lanes: list[Lane]) -> Decision:
-    """Each lane by the same rules, as if it were alone; and a look at what may begin beside them."""
-    each = [decide(lane.state) for lane in lanes]
-    actions: list[a.Action] = [
-        a.LaneAction(lane=lane.name, action=action)
-        for lane, decision in zip(lanes, each, strict=True)
-        for action in decision.actions
-    ]
-    room = len(lanes) < started.parallel and not state.looked
-    failed = failed_lane(state)
-    lost = [f"phase {failed.phase} did not land, so nothing new begins"] if failed else []
-    if room and failed is None and not (state.stop or state.halted or state.queued):
-        actions.append(a.ReadPlan())
-        waiting = None
-    else:
-        # They wait as one only when all do; what comes first is then what the run waits for.
-        waits = sorted((one for one in each if one.waiting), key=lambda one: one.wake or "~")
-        waiting = waits[0] if len(waits) == len(each) else None
-    return Decision(
-        actions=tuple(actions),
-        why="; ".join([*(f"phase {lane.phase}: {one.why}" for lane, one in zip(lanes, each, strict=True)), *lost]),
-        waiting=waiting.waiting if waiting else "",
-        about=waiting.about if waiting else "",
-        wake=min((one.wake for one in each if one.wake), default=""),
-    )
+def _ends(state: RunState, phase: PhaseRun | None) -> bool:
+    """Whether a process is to be ended, for which nobody else has to answer."""
+    return bool(state.stop) and phase is not None and phase.dispatch is not None
 
 
 def _not_now(state: RunState) -> Decision | None:
@@ -107,7 +75,7 @@ def _not_now(state: RunState) -> Decision | None:
     if state.queued:
         why = "as many runs are at work as may be; this one has its turn when one of them ends or waits"
         return Decision(actions=(), why=why, waiting="slot", about="its turn")
-    return _pause(state.pause) if state.pause is not None else None
+    return until(state.pause) if state.pause is not None else None
 
 
 def _between_phases(state: RunState, started: RunStarted, phase: PhaseRun | None) -> Decision:
@@ -122,7 +90,7 @@ def _between_phases(state: RunState, started: RunStarted, phase: PhaseRun | None
         return _do(finish, f"phase {lane.phase} did not land, and those beside it have ended")
     if state.stop:
         return _do(a.Finish(outcome="stopped", reason=Reason.STOPPED), f"stopped by {state.stop}")
-    if phase is not None and started.mode != "finish":
+    if (phase is not None or state.lanes) and started.mode != "finish":
         return _do(a.Finish(outcome="done"), "everything that was asked for has landed")
     if waiting := _not_now(state):
         return waiting
@@ -165,17 +133,6 @@ def _work(state: RunState, started: RunStarted, phase: PhaseRun) -> Decision:
             return _fail(Reason.NO_PROGRESS, step_of(phase), told)
         return _prepare(started, phase, phase.base_tree) or _write(phase)
     return _prove(state, started, phase)
-
-
-def _pause(pause: Paused) -> Decision:
-    about = waited_for(pause)
-    return Decision(
-        actions=(a.Sleep(kind=pause.kind, until=pause.until),),
-        why=f"waiting until {pause.until} ({about})",
-        waiting=pause.kind,
-        about=about,
-        wake=pause.until,
-    )
 
 
 def _undo(state: RunState, phase: PhaseRun) -> Decision:

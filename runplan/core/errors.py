@@ -45,6 +45,7 @@ class RunplanError(Exception):
     """Anything a person is told in one line."""
 
     exit = Exit.USAGE
+    lane = ""  #: which of several phases side by side it came up in
 
 
 class UsageError(RunplanError):

@@ -130,10 +130,18 @@ def _in_lane(state: RunState, name: str, event: e.Event) -> RunState:
         raise KeyError(f"there is no lane {name}")
     lanes = tuple(replace(lane, state=apply(lane.state, event)) if lane.name == name else lane for lane in state.lanes)
     state = replace(state, lanes=lanes)
+    if isinstance(event, e.DispatchEnded):
+        return replace(state, lanes=tuple(_may_use_what_is_left(lane) for lane in lanes))
     if isinstance(event, e.Landed):
         return replace(state, landed=(*state.landed, event))
     # What has landed may have made way for others.
     return replace(state, looked=False, plan=None) if isinstance(event, e.RunEnded) else state
+
+
+def _may_use_what_is_left(lane: Lane) -> Lane:
+    """What an agent in another lane has not used comes back."""
+    waits = lane.state.pause is not None and lane.state.pause.kind == "budget"
+    return replace(lane, state=replace(lane.state, pause=None)) if waits else lane
 
 
 def _branched(state: RunState, event: e.LanesChosen) -> RunState:
@@ -172,7 +180,7 @@ def _apply(state: RunState, event: e.Event) -> RunState:
         case e.PlanRead():
             return replace(state, plan=event, phase=None)
         case e.StopRequested():
-            return replace(state, stop=event.by)
+            return replace(state, stop=event.by, pause=None)  # whatever it waited for, it need not any more
         case e.Queued() | e.Admitted() | e.Halted() | e.Continued() | e.Paused():
             return _waits(state, event)
         case e.RunEnded():

@@ -11,11 +11,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
+TOLD = ("PlanRead", "DispatchStarted", "HandoverArmed", "DispatchEnded", "Paused", "Woke", "RunResumed", "RunEnded")
+
+
 class Step(NamedTuple):
     """What one event tells of it; what it does not tell is None."""
 
     at: str
-    type: str  #: PlanRead, DispatchStarted, HandoverArmed, DispatchEnded or RunEnded
+    type: str  #: one of TOLD
     id: str | None = None
     role: str | None = None
     agent: str | None = None
@@ -30,6 +33,9 @@ class Step(NamedTuple):
     phase: str | None = None
     outcome: str | None = None
     reason: str | None = None
+    kind: str | None = None
+    until: str | None = None
+    words: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +53,9 @@ class Work:
     phase: str = ""  #: the one that was begun last
     step: str | None = None  #: the role of the process
     since: str = ""  #: of the last step
+    waiting_for: str | None = None  #: what time will mend
+    about: str | None = None
+    wake: str | None = None
     failed: str | None = None  #: why a lane ended without having landed
     lanes: tuple[Work, ...] = ()  #: the same of each phase side by side with others that goes on, or has failed
 
@@ -67,11 +76,14 @@ def work_of(steps: Iterable[Step]) -> Work:
     strands: dict[str, list[Step]] = {}
     for step in steps:
         strands.setdefault(step.lane or "", []).append(step)
+        if step.type == "RunResumed":  # whatever any of them waited for is looked at again
+            for lane in strands.keys() - {""}:
+                strands[lane].append(step)
     own = _work(strands.pop("", []))
     if not strands:
         return own
     each = {lane: _work(told) for lane, told in strands.items()}
-    goes_on = [each[lane] for lane, told in strands.items() if told[-1].type != "RunEnded"]
+    goes_on = [each[lane] for lane, told in strands.items() if not any(step.type == "RunEnded" for step in told)]
     first = goes_on[0] if goes_on else own
     return Work(
         dispatch=first.dispatch,
@@ -92,12 +104,14 @@ def work_of(steps: Iterable[Step]) -> Work:
 def _work(steps: Iterable[Step]) -> Work:
     phase = since = ""
     failed: str | None = None
+    pause: Step | None = None
     running: Step | None = None
     context: int | None = None
     tokens, usd, retries = 0, 0.0, 0
     begun: set[tuple[object, ...]] = set()
     for step in steps:
         since = step.at
+        pause = step if step.type == "Paused" else None
         if step.type == "PlanRead":  # another phase
             begun.clear()
             retries, phase = 0, step.phase or ""
@@ -115,7 +129,17 @@ def _work(steps: Iterable[Step]) -> Work:
             tokens += believable(step.input_tokens) + believable(step.output_tokens)
             usd += step.usd or 0.0
     if running is None:
-        return Work(retries=retries, tokens=tokens, usd=usd, phase=phase, since=since, failed=failed)
+        return Work(
+            retries=retries,
+            tokens=tokens,
+            usd=usd,
+            phase=phase,
+            since=since,
+            waiting_for=pause.kind if pause else None,
+            about=_about(pause) if pause else None,
+            wake=pause.until if pause else None,
+            failed=failed,
+        )
     return Work(
         dispatch=running.id,
         agent=running.agent or None,
@@ -129,6 +153,11 @@ def _work(steps: Iterable[Step]) -> Work:
         step=running.role,
         since=since,
     )
+
+
+def _about(pause: Step) -> str | None:
+    told = {"limit": f"{pause.agent} usage limit", "overloaded": f"{pause.agent} is overloaded"}
+    return told.get(pause.kind or "", pause.words)
 
 
 def _errand(step: Step) -> tuple[object, ...]:

@@ -5,14 +5,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
-from tests.support.cli import a_project, until
-from tests.support.daemons import daemon_of, kill_daemon, none_left, run_of
+from tests.support.cli import ended, until, with_remote
+from tests.support.daemons import daemon_of, kill_daemon, run_of
 from tests.support.scripts import Meanwhile, assert_nothing_runs, set_up, steps, verify, work
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.support.cli import Project
@@ -48,17 +45,6 @@ def a_plan(**phases: str) -> str:
 def alone(id_: str, *more: str) -> str:
     """A phase that touches its own file only."""
     return "\n\n".join([f"Touches: {id_}.txt", *more])
-
-
-@pytest.fixture
-def project(tmp_path: Path) -> Iterator[Project]:
-    with none_left(tmp_path / "home"):
-        yield a_project(tmp_path, "1", "2")
-
-
-@pytest.fixture
-def meanwhile(tmp_path: Path) -> Meanwhile:
-    return Meanwhile(tmp_path)
 
 
 def beside(run: dict[str, Any]) -> list[str]:
@@ -228,16 +214,60 @@ def test_a_killed_daemon_takes_all_of_them_up_again_and_each_lands_once(project:
     assert project.leftovers() == []
 
 
-def test_our_own_landings_are_no_sign_of_a_target_that_never_rests(project: Project) -> None:
+def test_our_own_landings_are_no_sign_of_a_target_that_never_rests(project: Project, meanwhile: Meanwhile) -> None:
+    """All have a candidate on the same tip before the first lands, so all but that one find it moved."""
     ids = [str(n) for n in range(1, 9)]
     count = "[run]\nparallel = 8\n[tests]\ncommand = 'sleep 0.1'\nallow_red_baseline = true\n"
-    agent = "".join(work(phase=id_) + verify(phase=id_) for id_ in ids)
+    agent = "".join(work(phase=id_) + verify(*meanwhile.pause(id_), "pass_all = true", phase=id_) for id_ in ids)
     set_up(project, plan=a_plan(**{id_: alone(id_) for id_ in ids}), settings=count, agent=agent)
 
-    ran = project.start("finish", "auto")
+    with project.running("start", "X", "finish", "auto", "--foreground") as run:
+        for id_ in ids:
+            meanwhile.reached(id_)
+        for id_ in ids:
+            meanwhile.let_on(id_)
+        ran = ended(run)
 
     assert ran.code == 0, ran.err
     assert sorted(project.landed()) == ids
     moved = [body for kind, body in project.events() if kind == "LandingMoved"]
-    assert len(moved) > 5
+    assert len(moved) >= len(ids) - 1
     assert all(body["ours"] for body in moved)
+
+
+def test_a_remote_that_does_not_answer_in_one_lane_holds_up_neither_the_other_nor_a_stop(
+    project: Project, meanwhile: Meanwhile, tmp_path: Path
+) -> None:
+    at_once(project, meanwhile, "1", "2")
+    remote = with_remote(project, tmp_path / "remote.git")
+    assert project.runplan("start", "X", "finish", "auto", "direct").code == 0
+    meanwhile.reached("1")
+    meanwhile.reached("2")
+    remote.path.rename(tmp_path / "away")
+    meanwhile.let_on("1")
+
+    until(lambda: [lane["waiting_for"] for lane in run_of(project)["lanes"]] == ["unreachable", None])
+    told = project.runplan("status", "X").out
+    assert "    phase 1: waiting until " in told
+    assert "    phase 2: implement by robot" in told
+    assert "None" not in told
+
+    (tmp_path / "away").rename(remote.path)
+    assert project.runplan("stop", "X").code == 0
+    until(lambda: run_of(project)["state"] == "stopped", seconds=30)
+    assert_nothing_runs(project)
+
+
+def test_a_start_behind_a_stop_begins_when_that_is_done(project: Project, meanwhile: Meanwhile) -> None:
+    at_once(project, meanwhile, "1", "2")
+    assert project.runplan("start", "X", "finish", "auto").code == 0
+    meanwhile.reached("1")
+    meanwhile.reached("2")
+    for id_ in ("1", "2"):
+        meanwhile.let_on(id_)
+    project.runplan("stop", "X")
+
+    again = project.runplan("start", "X", "finish", "auto", "--wait")
+
+    assert again.code == 0, again.err
+    assert sorted(project.landed()) == ["1", "2"]

@@ -159,6 +159,65 @@ def test_a_run_waits_only_when_all_its_lanes_do_and_until_the_first_of_them_goes
     assert (both.waiting, both.wake) == ("limit", "2030-01-01T00:00:00Z")
 
 
+LATER = "2030-01-01T00:00:00Z"
+
+
+def test_a_lane_whose_remote_does_not_answer_holds_up_no_other() -> None:
+    silent = e.Paused(kind="unreachable", until=LATER, words="origin")
+    facts = [*two_lanes(), *in_lane("1", read("p1"), silent), *in_lane("2", *at_work("p2", "d2"))]
+
+    decision = decide(fold(facts))
+
+    assert decision.actions == (
+        a.LaneAction(lane="1", action=a.Sleep(kind="unreachable", until=LATER)),
+        a.LaneAction(lane="2", action=a.Await(id="d2", role="implement")),
+    )
+    assert (decision.waiting, decision.wake) == ("", LATER)
+
+
+def test_a_target_that_cannot_be_asked_what_else_may_begin_holds_up_nobody() -> None:
+    facts = [*two_lanes(parallel=3), *in_lane("1", read("p1"), e.RunEnded(outcome="done"))]
+    silent = e.Paused(kind="unreachable", until=LATER, words="origin")
+
+    decision = decide(fold([*facts, silent, *in_lane("2", *at_work("p2", "d2"))]))
+
+    assert decision.actions == (
+        a.LaneAction(lane="2", action=a.Await(id="d2", role="implement")),
+        a.Sleep(kind="unreachable", until=LATER),
+    )
+    assert a.ReadPlan() in decide(fold([*facts, silent, e.Woke(kind="unreachable")])).actions
+
+
+@pytest.mark.parametrize("kind", ["unreachable", "limit", "checkout"])
+def test_a_stop_does_not_wait_for_what_the_run_waited_for(kind: str) -> None:
+    pause = e.Paused(kind=kind, until=LATER, words="origin")
+    alone = fold([started(), read("p1"), pause, e.StopRequested(by="me")])
+    side = fold([*two_lanes(), *in_lane("1", read("p1"), pause), e.StopRequested(by="me")])
+    ends = fold([started(), *at_work("p1", "d1"), e.StopRequested(by="me"), pause])
+
+    assert isinstance(decide(alone).actions[0], a.Fail)
+    first = decide(side).actions[0]
+    assert isinstance(first, a.LaneAction)
+    assert isinstance(first.action, a.Fail)
+    assert decide(ends).actions == (a.End(id="d1"),)
+
+
+def test_what_was_asked_for_is_the_next_phase_so_nothing_else_begins_after_the_lanes() -> None:
+    facts = [*two_lanes(parallel=3), e.RunResumed(mode="next", wanted="", auto=True, test_command="", parallel=3)]
+    done = [fact for n in ("1", "2") for fact in in_lane(n, read(f"p{n}"), e.RunEnded(outcome="done"))]
+
+    assert a.ReadPlan() not in decide(fold(facts)).actions
+    assert decide(fold([*facts, *done])).actions == (a.Finish(outcome="done"),)
+
+
+def test_who_waits_for_the_rest_of_a_budget_looks_again_when_another_agent_has_ended() -> None:
+    waits = e.Paused(kind="budget", until=LATER, words="the rest")
+    facts = [*two_lanes(), *in_lane("1", read("p1"), waits), *in_lane("2", *at_work("p2", "d2"))]
+    ended = e.DispatchEnded(id="d2", role="implement", ending="exited", code=0)
+
+    assert not isinstance(decide(fold([*facts, *in_lane("2", ended)])).actions[0].action, a.Sleep)  # type: ignore[union-attr]
+
+
 def test_room_beside_the_others_is_looked_for_once_and_again_when_one_has_ended() -> None:
     three = two_lanes(parallel=3)
     assert a.ReadPlan() not in decide(fold(three)).actions

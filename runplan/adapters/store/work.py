@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from runplan.core.work import Step, work_of
+from runplan.core.work import TOLD, Step, work_of
 
 if TYPE_CHECKING:
     from runplan.adapters.store.sqlite import Store
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 _FIELDS = ", ".join(f"json_extract(body, '$.{name}')" for name in Step._fields[2:])
 _QUERY = f"""
 SELECT at, type, {_FIELDS} FROM events
-WHERE run = ? AND type IN ('PlanRead', 'DispatchStarted', 'HandoverArmed', 'DispatchEnded', 'RunEnded') ORDER BY seq
+WHERE run = ? AND type IN ({", ".join(repr(kind) for kind in TOLD)}) ORDER BY seq
 """
 
 
