@@ -255,40 +255,46 @@ class Dispatches:
 
     # --- ending -------------------------------------------------------------------------------------
 
-    def end(self, dispatch: str, *, grace_s: float) -> None:
-        """End the dispatch with all it started: asked first, forced after the grace; harmless when it is over."""
-        self._ask_shim(dispatch, signal.SIGTERM, patience_s=grace_s)
-        self._ask_shim(dispatch, signal.SIGTERM, patience_s=FORCED_S)
-        self._ask_shim(dispatch, signal.SIGKILL, patience_s=processes.KILLED_S)
-        self.sweep(dispatch)
+    def end(self, ids: Collection[str], *, grace_s: float) -> None:
+        """End them with all they started: all are asked first, forced after the grace, and swept when they are over."""
+        self._ask_shims(ids, signal.SIGTERM, patience_s=grace_s)
+        self._ask_shims(ids, signal.SIGTERM, patience_s=FORCED_S)
+        self._ask_shims(ids, signal.SIGKILL, patience_s=processes.KILLED_S)
+        self.sweep(ids)
 
-    def _ask_shim(self, dispatch: str, number: signal.Signals, *, patience_s: float) -> None:
+    def _ask_shims(self, ids: Collection[str], number: signal.Signals, *, patience_s: float) -> None:
+        """Signal all of them before waiting for any."""
         deadline = time.monotonic() + patience_s
-        while self.standing(dispatch) == Running():
-            if shims := self._shims.search(dispatch, self._files(dispatch)):
-                for shim in shims:
-                    processes.send(shim, number)
-                    processes.send(shim, signal.SIGCONT)  # its agent may have stopped it
-                processes.await_gone(shims, timeout_s=deadline - time.monotonic())
-                return
-            if time.monotonic() >= deadline:
-                return
+        asked: list[Process] = []
+        unborn = list(ids)
+        while unborn := [dispatch for dispatch in unborn if self.standing(dispatch) == Running()]:
+            for dispatch in tuple(unborn):
+                if shims := self._shims.search(dispatch, self._files(dispatch)):
+                    unborn.remove(dispatch)
+                    asked += shims
+                    for shim in shims:
+                        processes.send(shim, number)
+                        processes.send(shim, signal.SIGCONT)  # its agent may have stopped it
+            if not unborn or time.monotonic() >= deadline:
+                break
             time.sleep(UNBORN_POLL_S)
+        processes.await_gone(asked, timeout_s=deadline - time.monotonic())
 
-    def sweep(self, dispatch: str) -> int:
-        """End the processes that a dispatch left when its shim died; says how many there were."""
-        if self.standing(dispatch) == Running():
-            return 0
-        files = self._files(dispatch)
-        groups = cgroups.left(files.directory, told=files.cgroup())
-        return cgroups.end(groups, lambda: self._left(dispatch), grace_s=SWEEP_GRACE_S)
+    def sweep(self, ids: Collection[str]) -> int:
+        """End the processes that dispatches left whose shim died; says how many there were."""
+        over = [dispatch for dispatch in ids if self.standing(dispatch) != Running()]
+        files = [self._files(dispatch) for dispatch in over]
+        groups = [group for one in files for group in cgroups.left(one.directory, told=one.cgroup())]
+        return cgroups.end(groups, lambda: self._left(over), grace_s=SWEEP_GRACE_S)
 
-    def _left(self, dispatch: str) -> list[Process]:
-        """What carries its mark, what shims that died left to the spawner, and a shim that lost its lock."""
-        orphans: list[Process] = []
+    def _left(self, ids: Collection[str]) -> list[Process]:
+        """What carries their marks, what shims that died left to the spawner, and shims that lost their lock."""
+        found: list[Process] = []
         if self._spawner and self._spawner.poll() is None:
-            orphans = self._shims.orphans(self._spawner.pid, self._spawners_end)
-        return [*processes.marked(dispatch), *orphans, *self._shims.search(dispatch, self._files(dispatch))]
+            found = self._shims.orphans(self._spawner.pid, self._spawners_end)
+        for dispatch in ids:
+            found += [*processes.marked(dispatch), *self._shims.search(dispatch, self._files(dispatch))]
+        return found
 
     def _sweep_groups(self) -> None:
         """End what is left in the control groups of dispatches that are over, also those the journal does not know."""

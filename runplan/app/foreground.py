@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from runplan.core.disk import refused_by_disk
+from runplan.core.dispatch import GRACE_S
 from runplan.core.errors import Crashed, Fenced, RunplanError, Unreachable
 from runplan.core.events import PhaseFailed, RunEnded
 from runplan.core.reasons import Reason
@@ -21,9 +23,6 @@ if TYPE_CHECKING:
     from runplan.core.decide import Decision
     from runplan.core.events import Approved, Rejected
     from runplan.core.run import RunState
-
-
-GRACE_S = 3.0  #: what an agent gets to end itself when its runner comes to an end it did not foresee
 
 
 class Interruption(Protocol):
@@ -82,7 +81,7 @@ def told_by_name(error: Exception, journal: Journal, world: World) -> RunplanErr
 
 def _crashed(journal: Journal, world: World, told: str) -> None:
     """End the run by name: the report tells of it, no agent goes on, and the plan is free again."""
-    end_agents(journal, world)
+    world.dispatches.end(running(journal.state), grace_s=GRACE_S)
     over = RunEnded(outcome="failed", reason=Reason.CRASHED, detail=told)
     for lane, state in strands(journal.state):
         phase = state.phase
@@ -131,17 +130,8 @@ def _wait(journal: Journal, world: World, decision: Decision, interruption: Inte
 
 def _end_by_request(journal: Journal, world: World) -> None:
     """The person does not wait any longer: end what runs; the next start begins the same again."""
-    from runplan.app.runner import end_processes
+    from runplan.app.runner import record_ends
 
-    try:
-        end_processes(journal, world)
-    except Fenced:
-        return
-    except RunplanError:  # it cannot be recorded now; the next start sees by itself that they have ended
-        end_agents(journal, world)
-
-
-def end_agents(journal: Journal, world: World) -> None:
-    """End what runs, and leave it to the next start to see how."""
-    for dispatch in running(journal.state):
-        world.dispatches.end(dispatch, grace_s=GRACE_S)
+    world.dispatches.end(running(journal.state), grace_s=GRACE_S)
+    with suppress(RunplanError):  # where it cannot be recorded, the next start sees by itself that they have ended
+        record_ends(journal, world)

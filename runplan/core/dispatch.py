@@ -15,6 +15,9 @@ from runplan.core.agentevents import (
 from runplan.core.quickclass import dataclass
 from runplan.core.tally import Tally
 
+#: What processes get to end, with all they started, when we want them to; their shims kill earlier than that.
+GRACE_S = 10.0
+
 
 class Role(StrEnum):
     """What an agent is asked to be."""

@@ -29,7 +29,7 @@ EFFECTS: dict[str, frozenset[str]] = {
     "Candidates": frozenset({"replay", "revert", "anchor", "drop", "bookkeep"}),
     "Lander": frozenset({"tip", "land", "observe", "recover"}),  # a remote is asked, and its answer noted
     "Guard": frozenset({"restore"}),
-    "Dispatches": frozenset({"start", "end", "sweep", "wait"}),  # to wait is to let others act
+    "Dispatches": frozenset({"start", "end", "wait"}),  # to wait is to let others act
     "Agents": frozenset(),
     "Log": frozenset(),
     "Claims": frozenset({"take_plan", "take_issue", "release"}),

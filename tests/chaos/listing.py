@@ -19,7 +19,7 @@ FOCUS = {
     "checked": ("JudgeBaseline.", "JudgeGate.", "TakeWork.", "BuildCandidate."),
     "contested": ("RebuildBranch.", "Ask.", "Removal.", "Worktrees.lease.", "Store.", "BuildCandidate.", "Land."),
     "failing": ("Await.", "Guard.", "Fail.", "CleanUp.", "Finish.", "Removal.", "Lease.", "Worktrees.lease."),
-    "stopped": ("End.", "Dispatches.end.", "Dispatches.sweep.", "Fail.", "CleanUp.", "Finish.", "Claims."),
+    "stopped": ("End.", "Dispatches.end.", "Fail.", "CleanUp.", "Finish.", "Claims."),
     "recovered": ("Lander.", "Land.", "land.", "direct.", "Removal."),
     "undone": ("BuildUndo.", "Land.", "land.", "direct.", "CleanUp.", "Finish."),
 }

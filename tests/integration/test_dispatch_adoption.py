@@ -44,7 +44,7 @@ def test_the_agent_of_a_killed_runner_can_be_ended_by_the_next(on: Stage) -> Non
     dispatch = with_killed_runner(on, WAITS)
     agent = pid_in(on.path / "agent")
 
-    on.dispatches.end(dispatch, grace_s=5)
+    on.dispatches.end([dispatch], grace_s=5)
 
     assert on.outcome(dispatch).ending is Ending.ENDED
     assert gone(agent)
@@ -68,15 +68,15 @@ def test_closing_the_runners_end_leaves_dispatches_running(tmp_path: Path) -> No
 def test_a_killed_shim_loses_its_dispatch_and_the_sweep_ends_the_agent(on: Stage) -> None:
     dispatch = on.sh(WAITS)
     agent = pid_in(on.path / "agent")
-    assert on.dispatches.sweep(dispatch) == 0
+    assert on.dispatches.sweep([dispatch]) == 0
 
     os.kill(on.shim(dispatch), signal.SIGKILL)
 
     assert on.outcome(dispatch) == Outcome(ending=Ending.LOST, code=None, signal=None, message="")
     assert not gone(agent)
-    assert on.dispatches.sweep(dispatch) >= 1
+    assert on.dispatches.sweep([dispatch]) >= 1
     assert gone(agent)
-    assert on.dispatches.sweep(dispatch) == 0
+    assert on.dispatches.sweep([dispatch]) == 0
 
 
 def test_a_dead_spawner_is_replaced_at_the_next_start(on: Stage) -> None:

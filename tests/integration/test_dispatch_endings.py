@@ -12,7 +12,7 @@ import pytest
 
 from runplan.adapters import processes
 from runplan.adapters.processtable import this_table
-from runplan.core.dispatch import Ending, Outcome
+from runplan.core.dispatch import Ending, Outcome, Running
 from tests.support.dispatching import Stage, gone, pid_in, stage, until
 
 if TYPE_CHECKING:
@@ -115,9 +115,9 @@ def test_a_dispatch_is_ended_on_request_and_a_second_request_changes_nothing(on:
     dispatch = on.sh("sleep 30 & echo $! >child; sleep 30")
     child = pid_in(on.path / "child")
 
-    on.dispatches.end(dispatch, grace_s=10)
+    on.dispatches.end([dispatch], grace_s=10)
     first = on.dispatches.standing(dispatch)
-    on.dispatches.end(dispatch, grace_s=10)
+    on.dispatches.end([dispatch], grace_s=10)
 
     assert isinstance(first, Outcome)
     assert first.ending is Ending.ENDED
@@ -129,7 +129,7 @@ def test_a_dispatch_that_does_not_listen_is_forced_when_the_grace_is_over(on: St
     dispatch = on.sh("trap '' TERM; echo $$ >agent; while :; do sleep 0.01; done", grace_s=60.0)
     agent = pid_in(on.path / "agent")
 
-    on.dispatches.end(dispatch, grace_s=0.1)
+    on.dispatches.end([dispatch], grace_s=0.1)
 
     outcome = on.dispatches.standing(dispatch)
     assert isinstance(outcome, Outcome)
@@ -137,12 +137,39 @@ def test_a_dispatch_that_does_not_listen_is_forced_when_the_grace_is_over(on: St
     assert gone(agent)
 
 
+def test_all_are_asked_to_end_before_one_is_forced(on: Stage) -> None:
+    """Each ends by itself only when all were asked."""
+    all_asked = "[ -e 1.asked ] && [ -e 2.asked ] && [ -e 3.asked ]"
+    deaf = f"until {all_asked}; do sleep 0.01; done; exit 7"
+    ids = [on.sh(f"trap 'touch {n}.asked' TERM; echo $$ >{n}; {deaf}", grace_s=60.0) for n in (1, 2, 3)]
+    agents = [pid_in(on.path / str(n)) for n in (1, 2, 3)]
+
+    on.dispatches.end(ids, grace_s=5)
+
+    outcomes = [on.outcome(dispatch) for dispatch in ids]
+    assert [(outcome.ending, outcome.code) for outcome in outcomes] == [(Ending.ENDED, 7)] * 3
+    assert all(map(gone, agents))
+
+
+def test_those_that_do_not_listen_are_forced_together_and_the_others_are_left(on: Stage) -> None:
+    deaf = [on.sh(f"trap '' TERM; echo $$ >{n}; while :; do sleep 0.01; done", grace_s=60.0) for n in (1, 2)]
+    other = on.sh("echo $$ >other; sleep 30")
+    agents = [pid_in(on.path / str(n)) for n in (1, 2)]
+
+    on.dispatches.end(deaf, grace_s=0.1)
+
+    assert [on.outcome(dispatch).signal for dispatch in deaf] == [signal.SIGKILL] * 2
+    assert all(map(gone, agents))
+    assert not gone(pid_in(on.path / "other"))
+    assert on.dispatches.standing(other) == Running()
+
+
 def test_a_shim_that_was_stopped_is_called_on_to_end_its_agent(on: Stage) -> None:
     dispatch = on.sh("echo $$ >agent; sleep 30")
     agent = pid_in(on.path / "agent")
     os.kill(on.shim(dispatch), signal.SIGSTOP)
 
-    on.dispatches.end(dispatch, grace_s=10)
+    on.dispatches.end([dispatch], grace_s=10)
 
     assert on.outcome(dispatch).ending is Ending.ENDED
     assert gone(agent)
@@ -154,7 +181,7 @@ def test_a_shim_that_was_stopped_knows_that_its_agent_ran_for_too_long_meanwhile
     os.kill(on.shim(dispatch), signal.SIGSTOP)
     time.sleep(0.25)
 
-    on.dispatches.end(dispatch, grace_s=10)
+    on.dispatches.end([dispatch], grace_s=10)
 
     assert on.outcome(dispatch).ending is Ending.TIMEOUT
     assert gone(agent)
@@ -167,7 +194,7 @@ def test_a_shim_that_is_stopped_again_and_again_is_killed_with_all_it_watched(
     dispatch = on.sh("trap '' TERM; echo $$ >agent; while :; do kill -STOP $PPID; done")
     agent = pid_in(on.path / "agent")
 
-    on.dispatches.end(dispatch, grace_s=0.05)
+    on.dispatches.end([dispatch], grace_s=0.05)
 
     assert on.outcome(dispatch).ending in (Ending.LOST, Ending.ENDED)  # it may have had its moment in between
     assert gone(agent)
@@ -176,7 +203,7 @@ def test_a_shim_that_is_stopped_again_and_again_is_killed_with_all_it_watched(
 def test_a_dispatch_is_ended_in_the_very_moment_of_its_start(on: Stage) -> None:
     for _ in range(10):
         dispatch = on.sh("sleep 30")
-        on.dispatches.end(dispatch, grace_s=5)
+        on.dispatches.end([dispatch], grace_s=5)
         assert on.outcome(dispatch).ending is Ending.ENDED
 
 
@@ -227,8 +254,8 @@ def test_processes_of_strangers_are_not_touched(on: Stage) -> None:
     dispatch = on.sh("sleep 30 & exit 0", id="r0.1.1.implement.11-not-a-prefix-match")
     try:
         assert on.outcome(dispatch).leftovers == 1
-        on.dispatches.end(dispatch, grace_s=0)
-        on.dispatches.sweep(dispatch)
+        on.dispatches.end([dispatch], grace_s=0)
+        on.dispatches.sweep([dispatch])
         assert [stranger.poll() for stranger in strangers] == [None, None]
     finally:
         for stranger in strangers:

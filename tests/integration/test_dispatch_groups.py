@@ -63,7 +63,7 @@ def test_an_agent_is_in_the_group_of_its_dispatch_from_its_first_instant_and_its
     assert [process.pid for process in Cgroup(str(group)).members()] == [pid_in(on.path / "agent")]
     assert where(on.shim(dispatch)) == where(os.getpid())
     assert dispatch in group.name
-    on.dispatches.end(dispatch, grace_s=5)
+    on.dispatches.end([dispatch], grace_s=5)
     assert f"/{group.name}\n" in on.outcome(dispatch).message
     assert not group.exists()
 
@@ -192,11 +192,11 @@ def lost(on: Stage) -> tuple[str, int]:
 def test_the_sweep_finds_who_hid_from_everything_but_the_group(on: Stage) -> None:
     dispatch, child = lost(on)
 
-    assert on.dispatches.sweep(dispatch) >= 2
+    assert on.dispatches.sweep([dispatch]) >= 2
 
     assert gone(child)
     assert not group_of(on, dispatch).exists()
-    assert on.dispatches.sweep(dispatch) == 0
+    assert on.dispatches.sweep([dispatch]) == 0
 
 
 @needs_groups
@@ -225,7 +225,7 @@ def test_a_group_in_another_place_is_found_by_what_the_shim_told(on: Stage) -> N
     DispatchFiles(on.dispatches.directory(dispatch)).write_shim("1:1:1", cgroup=inner.path)
     child = started_in(inner)
     try:
-        assert on.dispatches.sweep(dispatch) == 1
+        assert on.dispatches.sweep([dispatch]) == 1
         assert child.wait(PATIENCE_S) == -signal.SIGTERM
         assert not Path(inner.path).exists()
     finally:
@@ -259,7 +259,7 @@ def test_the_group_of_a_stranger_is_not_touched_whatever_is_told_of_it(on: Stage
     stranger = started_in(group)
     try:
         DispatchFiles(on.dispatches.directory(dispatch)).write_shim("1:1:1", cgroup=group.path)
-        assert on.dispatches.sweep(dispatch) == 0
+        assert on.dispatches.sweep([dispatch]) == 0
         if whose != "another dispatch's":  # which would be over
             with Dispatches(on.path / "dispatch"):
                 pass
@@ -280,7 +280,7 @@ def test_a_folder_that_is_no_group_is_not_believed(on: Stage, tmp_path: Path) ->
         (tmp_path / name / "cgroup.procs").write_text(f"{stranger.pid}\n", encoding="utf-8")
         DispatchFiles(directory).write_shim("1:1:1", cgroup=str(tmp_path / name))
 
-        assert on.dispatches.sweep(dispatch) == 0
+        assert on.dispatches.sweep([dispatch]) == 0
         assert stranger.poll() is None
     finally:
         stranger.kill()

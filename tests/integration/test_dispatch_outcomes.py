@@ -167,7 +167,7 @@ def test_an_id_is_started_once(on: Stage) -> None:
 def test_what_was_never_started_says_so_and_leaves_nothing(on: Stage) -> None:
     assert on.dispatches.standing("r0.1.1.implement.1") == NeverStarted()
     on.dispatches.wait(["r0.1.1.implement.1"], timeout_s=None)
-    on.dispatches.end("r0.1.1.implement.1", grace_s=1)
+    on.dispatches.end(["r0.1.1.implement.1"], grace_s=1)
     assert not (on.path / "dispatch" / "r0.1.1.implement.1").exists()
 
 

@@ -73,7 +73,7 @@ def test_whatever_an_agent_makes_of_its_shims_record_it_is_ended_and_nobody_else
     dispatch = WAYS[way](on, f"STRANGER={stranger}\n{SPOILS[spoil]}\necho $$ >agent; sleep 30")
     agent = pid_in(on.path / "agent")
 
-    on.dispatches.end(dispatch, grace_s=10)
+    on.dispatches.end([dispatch], grace_s=10)
 
     outcome = on.dispatches.standing(dispatch)
     assert isinstance(outcome, Outcome)
@@ -104,7 +104,7 @@ def test_the_shim_that_was_seen_once_is_known_whatever_its_agent_writes_later(on
     record = on.dispatches.directory(dispatch) / "shim.json"
     until(lambda: record.exists() and f'"{stranger}:' in record.read_text())
 
-    on.dispatches.end(dispatch, grace_s=10)
+    on.dispatches.end([dispatch], grace_s=10)
 
     assert on.outcome(dispatch).ending is Ending.ENDED
     assert gone(shim)
@@ -129,7 +129,7 @@ def test_of_one_that_was_taken_up_and_has_no_lock_the_shim_is_ended_too(on: Stag
     assert isinstance(standing, Outcome)
     assert standing.ending is Ending.LOST
 
-    on.dispatches.sweep(dispatch)
+    on.dispatches.sweep([dispatch])
 
     assert gone(agent)
     assert gone(shim)
@@ -166,7 +166,7 @@ def test_what_an_agent_hid_before_it_killed_its_shim_is_ended_and_nobody_else(on
     assert on.outcome(dispatch).ending is Ending.LOST
     assert not gone(child)
 
-    assert on.dispatches.sweep(dispatch) >= 2
+    assert on.dispatches.sweep([dispatch]) >= 2
 
     assert gone(child)
     assert gone(grandchild)
@@ -182,7 +182,7 @@ def test_what_a_killed_shim_leaves_is_ended_with_it(on: Stage, monkeypatch: pyte
     dispatch = on.sh(f"trap '' TERM\n{ESCAPES}while :; do kill -STOP $PPID; done")
     child = pid_in(on.path / "child")
 
-    on.dispatches.end(dispatch, grace_s=0.05)
+    on.dispatches.end([dispatch], grace_s=0.05)
 
     assert on.dispatches.standing(dispatch) != Running()
     assert gone(child)

@@ -61,7 +61,7 @@ def test_who_does_not_listen_is_killed_with_all_it_started(on: Stage) -> None:
     family = [int(word) for word in _descendants(shim)]
     assert len(family) >= 4
 
-    on.dispatches.end(dispatch, grace_s=0.2)
+    on.dispatches.end([dispatch], grace_s=0.2)
 
     assert on.outcome(dispatch).ending is Ending.ENDED
     assert all(gone(pid) for pid in family)

@@ -97,10 +97,7 @@ def stage(path: Path, *, wakeup: int | None = None) -> Iterator[Stage]:
         try:
             yield made
         finally:
-            for dispatch in made.ids:
-                if dispatches.standing(dispatch) == Running():
-                    dispatches.end(dispatch, grace_s=0)
-                dispatches.sweep(dispatch)
+            dispatches.end(made.ids, grace_s=0)
 
 
 def with_killed_runner(on: Stage, text: str) -> str:

@@ -15,7 +15,18 @@ from runplan.app.actions.spending import bounded
 from runplan.app.actions.starting import AGENT_ROLES, stamp_of
 from runplan.core import overdue, returns
 from runplan.core.commands import command
-from runplan.core.dispatch import Ending, NeverStarted, Outcome, Return, ReturnStatus, Role, Running, ToolUsed, Usage
+from runplan.core.dispatch import (
+    GRACE_S,
+    Ending,
+    NeverStarted,
+    Outcome,
+    Return,
+    ReturnStatus,
+    Role,
+    Running,
+    ToolUsed,
+    Usage,
+)
 from runplan.core.endings import EndingKind, judge
 from runplan.core.events import DispatchEnded, GuardFound, WorkRefused
 from runplan.core.guard import REMOTES, SYMBOLIC, obeyed_words, signing
@@ -31,7 +42,6 @@ if TYPE_CHECKING:
     from runplan.core.gitfacts import Finding
     from runplan.core.run import PhaseRun, RunState
 
-GRACE_S = 10.0
 TAKEN_APART = "the agent's worktree was taken apart: its .git is gone, or names another repository"
 TAKEN_AWAY = "the agent took away or changed the record of what it might not touch"
 LAST_WORDS = 600  #: characters of a failed process's output that are carried into the report
@@ -46,7 +56,7 @@ def await_end(action: Await, state: RunState, world: World) -> Iterator[Event]:
         case NeverStarted():
             # The intent was recorded and no process was ever there, or its agent took away what told of it; that may
             # happen a few times, not for ever.
-            world.dispatches.sweep(action.id)
+            world.dispatches.end([action.id], grace_s=GRACE_S)
             yield from cleared(action.id, action.role, state, world)
             if action.role in AGENT_ROLES:
                 yield from _changes(action, action.role, state, world, world.guard.recalled(signing(action.id)))
@@ -63,7 +73,7 @@ def _is_overdue(action: Await, state: RunState, world: World) -> bool:
 
 def _timed_out(action: Await, world: World) -> Outcome:
     """End what its shim ought to have ended, which is stopped or hangs: it ran for too long, whoever says so."""
-    world.dispatches.end(action.id, grace_s=GRACE_S)
+    world.dispatches.end([action.id], grace_s=GRACE_S)
     match world.dispatches.standing(action.id):
         case Outcome(ending=Ending.LOST | Ending.ENDED) as outcome:
             return replace(outcome, ending=Ending.TIMEOUT)
@@ -75,7 +85,7 @@ def _timed_out(action: Await, world: World) -> Outcome:
 
 def _ended(action: Await, state: RunState, world: World, outcome: Outcome) -> Iterator[Event]:
     if outcome.ending is Ending.LOST:
-        world.dispatches.sweep(action.id)
+        world.dispatches.end([action.id], grace_s=GRACE_S)
     yield from cleared(action.id, action.role, state, world)
     if action.role in AGENT_ROLES:
         yield from _guard(action, action.role, state, world, outcome)
@@ -228,10 +238,8 @@ def _last_words(outcome: Outcome) -> str:
 
 
 def end(action: End, state: RunState, world: World) -> Iterator[Event]:
-    """End the process and everything below it; what it has committed stays on its branch."""
+    """Tell of a process that the loop has just ended with everything below it; what it has committed stays."""
     phase = phase_of(state)
-    world.dispatches.end(action.id, grace_s=GRACE_S)
-    world.dispatches.sweep(action.id)
     role = phase.dispatch.role if phase.dispatch else ""
     yield from cleared(action.id, role, state, world)
     outcome = world.dispatches.standing(action.id)
