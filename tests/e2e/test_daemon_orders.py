@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 import signal
+import sqlite3
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
 
+from runplan.core.times import iso
 from tests.support.cli import a_project, processes_of, until
-from tests.support.daemons import daemon_of, in_foreground, kill_daemon, none_left, run_of, states, until_runs_are
+from tests.support.daemons import (
+    change_schedule,
+    daemon_of,
+    firings,
+    in_foreground,
+    kill_daemon,
+    none_left,
+    run_of,
+    schedules,
+    states,
+    until_runs_are,
+)
 from tests.support.scripts import Meanwhile, work
 
 if TYPE_CHECKING:
@@ -107,3 +122,29 @@ def test_a_pause_without_a_daemon_holds_for_the_next_one(project: Project, meanw
 def test_a_pause_of_what_nobody_works_on_is_refused(project: Project) -> None:
     ran = project.runplan("pause", "X")
     assert (ran.code, "the daemon has no run and no schedule of plans/X.md" in ran.last) == (3, True), ran.err
+
+
+# --- what nobody waits for ------------------------------------------------------------------------------------
+
+
+def change_journal(project: Project, statement: str) -> None:
+    with closing(sqlite3.connect(project.path / ".git/runplan/journal.db")) as journal, journal:
+        journal.execute(statement)
+
+
+def test_a_slot_that_cannot_be_answered_is_told_and_tried_again_until_it_is(project: Project) -> None:
+    assert project.runplan("start", "X", "auto", "every", "4h").code == 0
+    kill_daemon(project)
+    made = iso(datetime.now(UTC) - timedelta(hours=9))
+    change_schedule(project, anchor=made, made=made)
+    change_journal(project, "CREATE TRIGGER full BEFORE INSERT ON runs BEGIN SELECT RAISE(ABORT, 'no room'); END")
+    with in_foreground(project):
+        log = project.home / ".local/state/runplan/daemon.log"
+        until(lambda: log.read_text().count('"trouble"') == 2)
+        trouble = [line for line in log.read_text().splitlines() if '"trouble"' in line]
+        assert all("no room" in line and "plans/X.md" in line and '"again"' in line for line in trouble), trouble
+        assert (states(project), len(firings(project))) == ([], 1), "the older slot was missed, the newer one is due"
+        change_journal(project, "DROP TRIGGER full")
+        until_runs_are(project, "done")
+    assert firings(project) == [("missed", "nobody was there to fire it"), ("fired", run_of(project)["id"])]
+    assert (len(schedules(project)), project.landed()) == (1, ["1"])
