@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import os
 import time
-from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from runplan.adapters import processes
@@ -24,6 +22,9 @@ if TYPE_CHECKING:
 
 LOCK = "daemon.lock"
 RECORD = "daemon.json"
+
+#: How the record, as `_write` writes it, says that its daemon is not about to let go.
+_NOT_DRAINING = '"draining": ""'
 
 #: One daemon hands over to the next by letting go; the next looks this often.
 LOOK_AGAIN_S = 0.02
@@ -78,6 +79,8 @@ class Held:
     def drains(self, until: str) -> None:
         """Tell that we are about to let go."""
         if self.held:
+            from dataclasses import replace  # dear, and `status` imports this module too
+
             self.holder = replace(self.holder, draining=until)
             _write(self._record, self.holder)
 
@@ -110,12 +113,26 @@ def take(state: Path, *, version: str, since: str, socket: Path, wait_s: float =
 
 def holder(state: Path) -> Holder | None:
     """The living daemon as it told of itself; None when there is none."""
+    import json
+
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         told = json.loads((state / RECORD).read_bytes())
         names = ("identity", "version", "since", "socket")
         found = Holder(**{name: str(told[name]) for name in names}, draining=str(told.get("draining", "")))
         return found if processes.alive(found.identity) else None
     return None
+
+
+def draining(state: Path) -> Holder | None:
+    """The living daemon when it is about to let go; else None."""
+    try:
+        told = (state / RECORD).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return None
+    if _NOT_DRAINING in told:  # most of the time, and to look closer is dear
+        return None
+    found = holder(state)
+    return found if found is not None and found.draining else None
 
 
 def _locked(path: Path) -> int | None:
@@ -133,6 +150,9 @@ def _locked(path: Path) -> int | None:
 
 
 def _write(path: Path, me: Holder) -> None:
+    import json
+    from dataclasses import asdict
+
     draft = path.with_name(f"{path.name}.new")
     draft.write_text(json.dumps(asdict(me)), encoding="utf-8")
     os.replace(draft, path)

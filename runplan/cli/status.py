@@ -82,19 +82,11 @@ def _told(args: argparse.Namespace) -> str:
 
 def _daemon(env: Mapping[str, str]) -> dict[str, Any] | None:
     """What is worth saying of the daemon: that it is about to let go; else None."""
+    from runplan.adapters import singleton
     from runplan.adapters.places import state_directory
 
-    record = state_directory(env) / "daemon.json"
-    try:
-        text = record.read_text(encoding="utf-8")
-    except OSError:
-        return None
-    if '"draining": ""' in text:  # most of the time, and to look closer is dear
-        return None
-    from runplan.adapters.singleton import holder
-
-    found = holder(record.parent)
-    if found is None or not found.draining:
+    found = singleton.draining(state_directory(env))
+    if found is None:
         return None
     return {"pid": found.pid, "version": found.version, "state": "draining", "until": found.draining}
 
