@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from filelock import FileLock, Timeout
 
 from runplan.adapters import processes
+from runplan.adapters.anchored import make_below
 from runplan.core.claims import Mine, Taken, Theirs
 from runplan.core.errors import RefusedEarly, Unreachable
 
@@ -121,7 +122,7 @@ def landing_lock(locks: Path) -> FileLock:
 
 def _file_lock(locks: Path, name: str) -> FileLock:
     try:
-        locks.mkdir(parents=True, exist_ok=True)
+        make_below(locks.parent.parent, locks)
     except OSError as error:
         raise Unreachable(f"{locks} cannot be made: {error.strerror}") from error
     return FileLock(locks / f"{name}.lock", thread_local=False, fallback_to_soft=False)

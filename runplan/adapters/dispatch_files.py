@@ -148,8 +148,11 @@ class DispatchFiles:
         place = {"cgroup": cgroup} if cgroup else {}
         _publish(self.shim, {"identity": identity, "reader": reader, **place, **seal}, sync=False)
 
-    def write_exit(self, outcome: Outcome) -> None:
-        """Say how the dispatch ended, when what the agent returned is on the disk; on the disk before it returns."""
+    def write_exit(self, outcome: Outcome, *, held: int | None = None) -> None:
+        """Say how the dispatch ended, when what the agent returned is on the disk; on the disk before it returns.
+
+        `held` is its directory, open: where the repository was moved away, that has gone with it.
+        """
         _sync(self.directory / "return.json")
         tools = [[event.tool, event.path] for event in outcome.events if isinstance(event, ToolUsed)]
         spent = [event.usage for event in outcome.events if isinstance(event, Spent)]
@@ -169,7 +172,13 @@ class DispatchFiles:
             "seconds": round(outcome.seconds, 3),
             "token": self._seal.token if self._seal else "",
         }
-        _publish(self.exit, record, sync=True)
+        content = json.dumps(record).encode()
+        try:
+            publish(self.exit, content, sync=True)
+        except FileNotFoundError:
+            if held is None:
+                raise
+            publish(self.exit.relative_to(self.directory), content, sync=True, at=held)
 
     def _outcome(self) -> Outcome | None:
         text = read_plain(self.exit, largest=LARGEST_EXIT)
@@ -237,11 +246,15 @@ def _publish(path: Path, record: Mapping[str, object], *, sync: bool) -> None:
     publish(path, json.dumps(record).encode(), sync=sync)
 
 
-def publish(path: Path, content: bytes, *, sync: bool) -> None:
-    """Write the file whole or not at all; no link is followed, and what else stands in its place is put aside."""
+def publish(path: Path, content: bytes, *, sync: bool, at: int | None = None) -> None:
+    """Write the file whole or not at all; no link is followed, and what else stands in its place is put aside.
+
+    `at` is an open directory, where the path is one below it.
+    """
     mark = os.urandom(8).hex()  # nobody can have put anything there before us
     draft = f"{path}.{mark}.new"
-    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644), "wb") as file:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with open(os.open(draft, flags, 0o644, dir_fd=at), "wb") as file:
         file.write(content)
         if sync:
             file.flush()
@@ -249,10 +262,10 @@ def publish(path: Path, content: bytes, *, sync: bool) -> None:
     if not sync:
         _note(path)
     try:
-        os.replace(draft, path)
+        os.replace(draft, path, src_dir_fd=at, dst_dir_fd=at)
     except IsADirectoryError:
-        path.rename(f"{path}.{mark}.aside")
-        os.replace(draft, path)
+        os.rename(path, f"{path}.{mark}.aside", src_dir_fd=at, dst_dir_fd=at)
+        os.replace(draft, path, src_dir_fd=at, dst_dir_fd=at)
 
 
 def _note(path: Path) -> None:

@@ -16,9 +16,10 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from runplan.adapters import bell, cgroups, processes
+from runplan.adapters.anchored import Anchor, make_below
 from runplan.adapters.dispatch_files import DispatchFiles, Seal, directory_name, publish, read_plain
 from runplan.adapters.shims import SPAWNER, Shims
-from runplan.core.dispatch import NeverStarted, Running
+from runplan.core.dispatch import Ending, NeverStarted, Outcome, Running
 from runplan.core.errors import Unreachable
 from runplan.core.gauge import READING
 
@@ -61,6 +62,7 @@ class Dispatches:
     ) -> None:
         """`wakeup` is a descriptor that interrupts `wait` when it becomes readable."""
         self._directory = directory
+        self._anchor = Anchor(directory.parent)
         self._wakeup = wakeup
         self._now = now
         self._spawner: subprocess.Popen[bytes] | None = None
@@ -94,7 +96,7 @@ class Dispatches:
         path = self._directory / directory_name(dispatch)
         if dispatch not in self._made:
             with contextlib.suppress(FileExistsError):  # what its agent made of it tells nothing, and stops nobody
-                path.mkdir(parents=True, exist_ok=True)
+                make_below(self._directory.parent, path)
             self._made.add(dispatch)
         return path
 
@@ -151,7 +153,7 @@ class Dispatches:
         return 0
 
     def _start_spawner(self) -> None:
-        self._directory.mkdir(parents=True, exist_ok=True)
+        make_below(self._directory.parent, self._directory)
         ours, theirs = socket.socketpair()
         ours.settimeout(ANSWER_S)
         with theirs, self._spawner_log.open("ab") as log:
@@ -175,17 +177,15 @@ class Dispatches:
     # --- following ----------------------------------------------------------------------------------
 
     def standing(self, dispatch: str) -> DispatchStanding:
-        """Whether the dispatch runs, never started, or how it ended."""
+        """Whether the dispatch runs, never started, or how it ended; Unreachable while the repository is not there."""
+        if (runs := self._shims.runs(dispatch)) is True:
+            return Running()  # whatever its agent has made of the lock
         files = self._files(dispatch)
-        match self._shims.runs(dispatch):
-            case None:
-                return files.standing()
-            case True:  # whatever its agent has made of the lock
-                return Running()
-            case False:
-                told = files.standing_unlocked()
-                # It was started, so somebody took its records away.
-                return files.lost() if told == NeverStarted() else told
+        told = files.standing() if runs is None else files.standing_unlocked()
+        if told == NeverStarted() or (isinstance(told, Outcome) and told.ending is Ending.LOST):
+            self._anchor.require()  # after the look: what is not there now may have been away just then
+        # It was started, so somebody took its records away.
+        return files.lost() if runs is False and told == NeverStarted() else told
 
     def overdue(self, dispatch: str, *, left_s: float | None) -> bool:
         """Whether it has run for longer than it may; `left_s` is what it has left when this is first asked.
@@ -267,7 +267,7 @@ class Dispatches:
         deadline = time.monotonic() + patience_s
         asked: list[Process] = []
         unborn = list(ids)
-        while unborn := [dispatch for dispatch in unborn if self.standing(dispatch) == Running()]:
+        while unborn := [dispatch for dispatch in unborn if self._runs(dispatch)]:
             for dispatch in tuple(unborn):
                 if shims := self._shims.search(dispatch, self._files(dispatch)):
                     unborn.remove(dispatch)
@@ -280,9 +280,14 @@ class Dispatches:
             time.sleep(UNBORN_POLL_S)
         processes.await_gone(asked, timeout_s=deadline - time.monotonic())
 
+    def _runs(self, dispatch: str) -> bool:
+        """The same as its standing tells, for those who end it: that need not wait until the repository is back."""
+        known = self._shims.runs(dispatch)
+        return self._files(dispatch).locked() if known is None else known
+
     def sweep(self, ids: Collection[str]) -> int:
         """End the processes that dispatches left whose shim died; says how many there were."""
-        over = [dispatch for dispatch in ids if self.standing(dispatch) != Running()]
+        over = [dispatch for dispatch in ids if not self._runs(dispatch)]
         files = [self._files(dispatch) for dispatch in over]
         groups = [group for one in files for group in cgroups.left(one.directory, told=one.cgroup())]
         return cgroups.end(groups, lambda: self._left(over), grace_s=SWEEP_GRACE_S)

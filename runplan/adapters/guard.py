@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runplan.adapters import oddfindings
+from runplan.adapters.anchored import make_below
 from runplan.adapters.gittrace import traced_commands
 from runplan.adapters.ownrefs import read_refs
 from runplan.adapters.plainfiles import read_file
@@ -160,7 +161,7 @@ class Guard:
     def _put_away(self, finding: Finding) -> Finding:
         """Move what git would obey, or stumble over, to where it does not look; none was there that we had not made."""
         aside = self._common_dir / PARKED_FILES / f"{finding.name.replace('/', '-')}.{time.time_ns()}"
-        aside.parent.mkdir(parents=True, exist_ok=True)
+        make_below(self._common_dir, aside.parent)
         (self._common_dir / finding.name).rename(aside)
         return replace(finding, restored=True, parked=str(aside))
 

@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from runplan.adapters.anchored import make_below
 from runplan.adapters.plainfiles import read_file, write_anew
 from runplan.adapters.registry import directories_of
 from runplan.adapters.restoring import PARKED_FILES
@@ -145,7 +146,7 @@ class PlainPlaces:
             _put_objects(Path(odd.path), behind)
             return ""
         aside = self._common_dir / PARKED_FILES / f"{self.name(odd).strip('/').replace('/', '-')}.{time.time_ns()}"
-        aside.parent.mkdir(parents=True, exist_ok=True)
+        make_below(self._common_dir, aside.parent)
         if odd.what == UNREADABLE:
             Path(odd.path).chmod(stat.S_IRWXU)
         try:

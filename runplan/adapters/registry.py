@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from filelock import FileLock
 
+from runplan.adapters.anchored import make_below
 from runplan.adapters.plainfiles import first_line, write_anew
 from runplan.core.quickclass import dataclass
 
@@ -70,7 +71,7 @@ class Entry:
 @contextmanager
 def worktrees_locked(lock_dir: Path) -> Iterator[None]:
     """Creation and removal of worktrees, one at a time on this machine; dies with the process."""
-    lock_dir.mkdir(parents=True, exist_ok=True)
+    make_below(lock_dir.parent.parent, lock_dir)
     with FileLock(lock_dir / "worktrees.lock", thread_local=False, fallback_to_soft=False, preserve_lock_file=True):
         yield
 
@@ -129,7 +130,7 @@ def linked_to(path: Path) -> Path | None:
 
 def write_entry(directory: Path, path: Path, *, head: str) -> Entry:
     """Put an entry and the link to it on record again; the directory's files are not touched."""
-    directory.mkdir(parents=True, exist_ok=True)
+    make_below(directory.parent.parent, directory)
     stand(directory, head)
     return join(directory, path)
 

@@ -6,6 +6,7 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from runplan.adapters.anchored import make_below
 from runplan.adapters.ownrefs import read_refs
 from runplan.adapters.parking import Parking
 from runplan.adapters.plainfiles import read_file
@@ -145,7 +146,7 @@ class Restorer:
 
     def _put_aside(self, name: str, kept: FileStamp) -> Path:
         home = self._common_dir / PARKED_FILES
-        home.mkdir(parents=True, exist_ok=True)
+        make_below(self._common_dir, home)
         stem = name.replace("/", "-")
         number = 1 + sum(1 for _ in home.glob(f"{stem}.*"))
         aside = home / f"{stem}.{number}"

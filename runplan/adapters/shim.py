@@ -29,7 +29,7 @@ from runplan.core.sandbox import is_wrapped
 from runplan.core.secrets import secret_values
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from runplan.adapters.cgroups import Cgroup
@@ -49,14 +49,24 @@ LONGEST_SLEEP_S = 86_400.0
 
 def supervise(launch: Launch, files: DispatchFiles, *, me: str, subreaper: bool) -> None:
     """Start the process, see it through, and write how it ended; `me` is the identity of this process."""
-    with _Signals() as signals:
+    with _Signals() as signals, _held(files.directory) as directory:
         group = cgroups.planned(files.directory)
         files.write_shim(me, reader=launch.reader, cgroup=group.path if group else "")
         outcome = _see_through(launch, files, signals, group, subreaper=subreaper)
         if group:  # also when nothing could be started
             group.remove()
         bell.take_down(files.directory)
-        files.write_exit(outcome)
+        files.write_exit(outcome, held=directory)
+
+
+@contextlib.contextmanager
+def _held(directory: Path) -> Iterator[int]:
+    """The directory, wherever it is moved meanwhile."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def _see_through(

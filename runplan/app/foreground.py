@@ -74,6 +74,7 @@ def told_by_name(error: Exception, journal: Journal, world: World) -> RunplanErr
     """What an unforeseen error means: a disk that refuses leaves the run where it is, any other fault ends it."""
     if isinstance(error, OSError) and (refused := refused_by_disk(error)):
         return Unreachable(refused)
+    world.store.require_there()
     told = f"{type(error).__name__}: {error}"
     _crashed(journal, world, told)
     return Crashed(f"unexpected {told}; what was made is kept, --debug shows where it was")

@@ -8,8 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from runplan.adapters.anchored import not_there
 from runplan.adapters.settings import variables
 from runplan.adapters.store.schedules import Schedules
+from runplan.adapters.store.wishes import Wishes
 from runplan.core.errors import SettingsError
 from runplan.core.events import RunStarted
 from runplan.core.eventtext import from_json
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from runplan.app.world import World
     from runplan.core.config import Settings
     from runplan.wiring.configurations import Configurations
+    from runplan.wiring.here import Here
     from runplan.wiring.session import Session
 
 
@@ -103,6 +106,7 @@ class OpenedDesk:
     dispatches: ports.Dispatches
     clock: ports.Clock
     schedules: Schedules
+    wishes: Wishes
 
     def left(self) -> list[RunStarted]:
         store = self.rooms.session.store
@@ -128,14 +132,22 @@ class OpenedDesk:
         return tuple(name for name in started.needs if name not in known)
 
 
+def _required(at: Here, root: str) -> Here:
+    if at.repository.root.resolve() != Path(root).resolve():
+        raise not_there(Path(root))
+    return at
+
+
 @contextlib.contextmanager
 def open_desk(
     root: str, wakeup: int, *, environments: Environments, configurations: Configurations
 ) -> Iterator[OpenedDesk]:
-    """The repository, open for work until the desk is closed."""
+    """The repository, open for work until the desk is closed; not another one that lies around it."""
+    if not Path(root).is_dir():
+        raise not_there(Path(root))
     with (
         here_at(Path(root), environments.own, configurations.read) as at,
-        session(at, wakeup=wakeup) as opened,
+        session(_required(at, root), wakeup=wakeup) as opened,
     ):
         yield OpenedDesk(
             rooms=DeskRooms(
@@ -147,4 +159,5 @@ def open_desk(
             dispatches=opened.dispatches,
             clock=opened.clock,
             schedules=Schedules(opened.store),
+            wishes=Wishes(opened.store),
         )

@@ -37,7 +37,7 @@ EFFECTS: dict[str, frozenset[str]] = {
 #: What only looks, makes a value, or takes what dies with the process.
 READS: dict[str, frozenset[str]] = {
     "Clock": frozenset({"now", "sleep_until"}),
-    "Store": frozenset({"events", "newest", "facts", "since", "baseline"}),
+    "Store": frozenset({"events", "newest", "facts", "since", "baseline", "require_there"}),
     "Objects": frozenset({"tip", "blob", "beginning", "commit"}),
     "Worktrees": frozenset({"tip", "path", "standing", "intact", "head", "state"}),
     "Removal": frozenset(),

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runplan.adapters import repository as repositories
+from runplan.adapters.anchored import make_below
 from runplan.adapters.calling import Agents
 from runplan.adapters.candidate import Candidates
 from runplan.adapters.claims import Claims
@@ -95,8 +96,8 @@ def session(at: Here, *, wakeup: int | None = None) -> Iterator[Session]:
     point.watch_git(git)
     sign = repositories.signing(git)
     root = worktree_root(at.repository.root, settings, at.env)
-    _make(root, "set run.worktrees to a directory that can be made")
-    _make(at.state, "the journal is kept there")
+    _make(root, below=Path(root.anchor), remedy="set run.worktrees to a directory that can be made")
+    _make(at.state, below=common, remedy="the journal is kept there")
     settle_lost_landings(at)
     places = {
         "root": root,
@@ -128,9 +129,9 @@ def session(at: Here, *, wakeup: int | None = None) -> Iterator[Session]:
         yield point.watched(rooms)
 
 
-def _make(directory: Path, remedy: str) -> None:
+def _make(directory: Path, *, below: Path, remedy: str) -> None:
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        make_below(below, directory)
     except OSError as error:
         raise Unreachable(f"{directory} cannot be made: {error.strerror}; {remedy}") from error
 

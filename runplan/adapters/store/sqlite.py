@@ -12,6 +12,7 @@ import os
 import sqlite3
 from typing import TYPE_CHECKING
 
+from runplan.adapters.anchored import Anchor, make_below
 from runplan.core.errors import Fenced, JournalDamaged, RefusedEarly, Unreachable
 from runplan.core.rows import EventRow, RunRow
 
@@ -61,8 +62,9 @@ class Store:
 
     def __init__(self, directory: Path, *, writable: bool = True) -> None:
         self.path = directory / "journal.db"
+        self._anchor = Anchor(self.path)
         if writable:
-            directory.mkdir(parents=True, exist_ok=True)
+            make_below(directory.parent, directory)
         uri = f"file:{_quoted(self.path)}" + ("" if writable else f"?mode=ro{self._frozen()}")
         with self._told():
             self._db = sqlite3.connect(uri, uri=True, timeout=30, isolation_level=None)
@@ -118,11 +120,12 @@ class Store:
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
-        """Everything inside happens, or nothing."""
+        """Everything inside happens, or nothing; nothing in a journal that was moved away."""
         with self._told():
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 yield
+                self.require_there()
                 self._db.execute("COMMIT")
             except BaseException:
                 if self._db.in_transaction:  # SQLite may have given it up itself, as on a full disk
@@ -167,6 +170,10 @@ class Store:
     @property
     def version(self) -> int:
         return self._version()
+
+    def require_there(self) -> None:
+        """Refuse to conclude anything while the journal is not where it was opened."""
+        self._anchor.require()
 
     def close(self) -> None:
         self._db.close()

@@ -12,7 +12,8 @@ from runplan.app.actions.pausing import choose
 from runplan.app.actions.spending import allowance
 from runplan.core import prompts
 from runplan.core.budgets import Left
-from runplan.core.dispatch import Ending, ItemResult, Launch, Role
+from runplan.core.dispatch import GRACE_S, Ending, ItemResult, Launch, Role, Running
+from runplan.core.errors import Unreachable
 from runplan.core.events import BaselineKnown, DispatchEnded, DispatchStarted, Paused, WorkRefused
 from runplan.core.quickclass import dataclass
 from runplan.core.returns import IN_PROGRESS
@@ -48,6 +49,7 @@ def baseline_key(world: World, tree: str) -> str:
 
 def start(action: Start, state: RunState, world: World) -> Iterator[Event]:
     phase = phase_of(state)
+    _require_alone(state, world)
     name = f"{world.mark}.{state.dispatches + 1}"
     sent = _send(action, phase, world) if action.role in AGENT_ROLES else None
     if isinstance(sent, Paused | WorkRefused):
@@ -80,6 +82,16 @@ def start(action: Start, state: RunState, world: World) -> Iterator[Event]:
             launch = replace(_agent(action, phase, world, name, path, replace(sent, left=may)), files=launch.files)
     world.dispatches.start(launch)
     world.point("Start.spawned")
+
+
+def _require_alone(state: RunState, world: World) -> None:
+    """Never two in one worktree: whatever was recorded of the one before, nobody is started beside it."""
+    before = f"{world.mark}.{state.dispatches}"
+    if not state.dispatches or world.dispatches.standing(before) != Running():
+        return
+    world.dispatches.end([before], grace_s=GRACE_S)
+    if world.dispatches.standing(before) == Running():
+        raise Unreachable(f"the process {before} has ended by the journal and cannot be ended; end it, then go on")
 
 
 def _sent(began: DispatchStarted, phase: PhaseRun, world: World, sent: Sent) -> DispatchStarted:

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from runplan.core.run import PhaseRun, RunState
 
 TAKEN_APART = "the agent's worktree was taken apart: its .git is gone, or names another repository"
+MOVED = "the repository was moved while the agent worked, and its worktree belongs to where it was"
 TAKEN_AWAY = "the agent took away or changed the record of what it might not touch"
 LAST_WORDS = 600  #: characters of a failed process's output that are carried into the report
 
@@ -153,7 +154,10 @@ def _guard(action: Await | End, role: str, state: RunState, world: World, outcom
     tools = tuple(event for event in outcome.events if isinstance(event, ToolUsed))
     yield from _changes(action, role, state, world, before, tools)
     path = world.worktrees.path(world.worktree)
-    if not path.exists():
+    if phase.lease is not None and phase.lease.worktree != world.worktree:
+        left = world.worktrees.path(phase.lease.worktree)
+        yield WorkRefused(reason=Reason.BLOCKED, detail=f"{MOVED}; what the agent did lies in {left}")
+    elif not path.exists():
         yield WorkRefused(reason=Reason.BLOCKED, detail=f"the worktree {path} was removed while the agent worked in it")
     elif not world.worktrees.intact(path):
         yield GuardFound(violated=True, lines=(TAKEN_APART,))
