@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.cli import a_plan, a_project, ended, processes_of, until
+from tests.support.cli import a_plan, ended, processes_of, until
 from tests.support.daemons import (
     approve,
     daemon_of,
     in_foreground,
-    none_left,
+    log_of,
     run_of,
     several_plans,
     socket_of,
@@ -24,21 +24,9 @@ from tests.support.daemons import (
 from tests.support.scripts import Meanwhile, steps, work
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.support.cli import Project
-
-
-@pytest.fixture
-def project(tmp_path: Path) -> Iterator[Project]:
-    with none_left(tmp_path / "home"):
-        yield a_project(tmp_path, "1", "2")
-
-
-@pytest.fixture
-def meanwhile(tmp_path: Path) -> Meanwhile:
-    return Meanwhile(tmp_path)
 
 
 # --- handing over ---------------------------------------------------------------------------------------------
@@ -67,8 +55,7 @@ def test_starts_at_the_same_moment_give_one_daemon_and_one_run(project: Project,
     assert told == ["runplan: accepted", *["runplan: plans/X.md is at work already"] * 3]
     until_runs_are(project, "done")
     assert project.dispatched() == ["implement", "verify"]
-    log = (project.home / ".local/state/runplan/daemon.log").read_text()
-    assert log.count('"event": "started"') + log.count('"event":"started"') == 1
+    assert len(log_of(project, "started")) == 1
 
 
 def test_a_second_daemon_is_refused_and_says_who_the_first_is(project: Project) -> None:

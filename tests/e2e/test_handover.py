@@ -12,6 +12,7 @@ from tests.support.daemons import kill_daemon, none_left
 from tests.support.scripts import Meanwhile, fix, set_up, steps, verify, work
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.support.cli import Project
@@ -22,13 +23,9 @@ DONE = 'return = {status = "done", summary = "all of it", items = [{item = "W1",
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Project:
-    return a_project(tmp_path, "1")
-
-
-@pytest.fixture
-def meanwhile(tmp_path: Path) -> Meanwhile:
-    return Meanwhile(tmp_path)
+def project(tmp_path: Path) -> Iterator[Project]:
+    with none_left(tmp_path / "home"):
+        yield a_project(tmp_path, "1")
 
 
 def once(place: Path, name: str, *played: str) -> tuple[str, ...]:
@@ -45,31 +42,31 @@ def kept(project: Project, dispatch: object, name: str) -> Path:
 
 
 def armed(project: Project) -> bool:
-    return (project.path / ".git/runplan/journal.db").exists() and bool(of(project, "HandoverArmed"))
+    return bool(of(project, "HandoverArmed"))
 
 
 def test_a_context_that_fills_arms_the_hand_over_and_the_agent_goes_on(project: Project, meanwhile: Meanwhile) -> None:
     """S8: the note is written, status tells, nobody is stopped, and the agent's own end is the end of it."""
     words = 'say = "a is done, b is not"'
     project.agent(work(words, HALF, *meanwhile.pause("half"), "tell = {context = 118000}", 'write = "2.txt"'))
-    run = project.popen("start", "X", "1", "auto", "--foreground")
-    meanwhile.reached("half")
-    until(lambda: armed(project))
-    view = project.runplan("status", "X", "--json").json["run"]
-    assert (view["context"], view["handover"], view["step"]) == (52, "armed", "implement")
-    assert "; context 52 %, hand-over armed" in project.runplan("status", "X").out
-    (fact,) = of(project, "HandoverArmed")
-    note = kept(project, fact["id"], "handoff.md").read_text()
-    assert fact["note"] == note
-    assert "its context was 52 % full" in note
-    assert "## Immediate next action\n\nW1: Write 1.txt" in note
-    assert "- 1.txt" in note, "what it has committed so far"
-    assert "> a is done, b is not" in note
-    explained = project.runplan("explain", "X").out
-    assert "the implement process is running; its context is 52 % full, and a hand-over is prepared" in explained
-    assert "HandoverArmed" in project.runplan("logs", "X").out
-    meanwhile.let_on("half")
-    ran = ended(run)
+    with project.running("start", "X", "1", "auto", "--foreground") as run:
+        meanwhile.reached("half")
+        until(lambda: armed(project))
+        view = project.runplan("status", "X", "--json").json["run"]
+        assert (view["context"], view["handover"], view["step"]) == (52, "armed", "implement")
+        assert "; context 52 %, hand-over armed" in project.runplan("status", "X").out
+        (fact,) = of(project, "HandoverArmed")
+        note = kept(project, fact["id"], "handoff.md").read_text()
+        assert fact["note"] == note
+        assert "its context was 52 % full" in note
+        assert "## Immediate next action\n\nW1: Write 1.txt" in note
+        assert "- 1.txt" in note, "what it has committed so far"
+        assert "> a is done, b is not" in note
+        explained = project.runplan("explain", "X").out
+        assert "the implement process is running; its context is 52 % full, and a hand-over is prepared" in explained
+        assert "HandoverArmed" in project.runplan("logs", "X").out
+        meanwhile.let_on("half")
+        ran = ended(run)
     assert ran.code == 0, ran.err
     assert ran.err.count("context    52 % full; a hand-over is prepared") == 1
     assert len(of(project, "HandoverArmed")) == 1, "once, however much fuller it gets"
@@ -84,10 +81,10 @@ def test_an_agent_that_fills_further_is_handed_over_with_the_note_of_its_end(pro
     """S7"""
     first = once(tmp_path, "full", HALF, f'wait_for = "{tmp_path}/on"', 'write = "a.txt"', FULL, "sleep = 60")
     project.agent(steps(*first, 'write = "b.txt"'))
-    run = project.popen("start", "X", "1", "auto", "--foreground")
-    until(lambda: armed(project))
-    (tmp_path / "on").touch()
-    assert ended(run).code == 0
+    with project.running("start", "X", "1", "auto", "--foreground") as run:
+        until(lambda: armed(project))
+        (tmp_path / "on").touch()
+        assert ended(run).code == 0
     kinds = [kind for kind, _ in project.events() if kind in ("HandoverArmed", "HandedOver")]
     assert kinds == ["HandoverArmed", "HandedOver"]
     over = of(project, "HandedOver")[0]
@@ -120,11 +117,11 @@ def test_where_it_warns_and_where_it_hands_over_can_be_set(
     wait = [f'wait_for = "{tmp_path}/on"'] if kinds else []
     agent = steps(*once(tmp_path, "first", 'write = "a.txt"', told, *wait), 'write = "b.txt"')
     set_up(project, agent=agent, settings=f"[limits]\n{settings}\n")
-    run = project.popen("start", "X", "1", "auto", "--foreground")
-    if kinds:
-        until(lambda: (project.path / ".git/runplan/journal.db").exists() and of(project, kinds[0]))
-    (tmp_path / "on").touch()
-    assert ended(run).code == 0
+    with project.running("start", "X", "1", "auto", "--foreground") as run:
+        if kinds:
+            until(lambda: of(project, kinds[0]))
+        (tmp_path / "on").touch()
+        assert ended(run).code == 0
     assert [kind for kind, _ in project.events() if kind in ("HandoverArmed", "HandedOver")] == kinds
 
 
@@ -181,10 +178,10 @@ def test_killed_while_it_arms_it_is_armed_once_by_whoever_goes_on(project: Proje
     project.agent(work('say = "half of it"', HALF, f'wait_for = "{tmp_path}/on"'))
     killed = project.start("1", "auto", RUNPLAN_TEST_KILL=point)
     assert killed.code == -9, killed.err
-    run = project.popen("retry", "X")
-    until(lambda: armed(project))
-    (tmp_path / "on").touch()
-    again = ended(run)
+    with project.running("retry", "X") as run:
+        until(lambda: armed(project))
+        (tmp_path / "on").touch()
+        again = ended(run)
     assert again.code == 0, again.err
     (fact,) = of(project, "HandoverArmed")
     assert kept(project, fact["id"], "handoff.md").read_text() == fact["note"]
@@ -203,22 +200,22 @@ def test_one_that_fills_while_nobody_looks_is_seen_by_whoever_comes_next(
     meanwhile.let_on("first")
     meanwhile.reached("second")
     assert of(project, "HandoverArmed") == []
-    run = project.popen("retry", "X")
-    until(lambda: armed(project))
-    meanwhile.let_on("second")
-    assert ended(run).code == 0
+    with project.running("retry", "X") as run:
+        until(lambda: armed(project))
+        meanwhile.let_on("second")
+        assert ended(run).code == 0
     assert len(of(project, "HandoverArmed")) == 1
 
 
 def test_one_that_is_adopted_and_fills_after_that_wakes_its_new_runner(project: Project, meanwhile: Meanwhile) -> None:
     project.agent(work(*meanwhile.pause("first"), HALF, *meanwhile.pause("second")))
     assert project.start("1", "auto", RUNPLAN_TEST_KILL="Dispatches.wait.before").code == -9
-    run = project.popen("retry", "X")
-    meanwhile.reached("first")
-    meanwhile.let_on("first")
-    until(lambda: armed(project))
-    meanwhile.let_on("second")
-    assert ended(run).code == 0
+    with project.running("retry", "X") as run:
+        meanwhile.reached("first")
+        meanwhile.let_on("first")
+        until(lambda: armed(project))
+        meanwhile.let_on("second")
+        assert ended(run).code == 0
 
 
 def test_the_daemon_arms_it_too_and_once_whoever_kills_it(project: Project, meanwhile: Meanwhile) -> None:
@@ -242,10 +239,10 @@ def test_an_agent_that_is_sent_away_after_it_was_armed_leaves_its_note(project: 
     first = once(tmp_path, "busy", 'write = "a.txt"', 'say = "b comes next"', HALF, f'wait_for = "{tmp_path}/on"', busy)
     project.agent(steps(*first, *once(tmp_path, "exit", "exit = 1"), 'write = "b.txt"'))
     project.extra["RUNPLAN_TEST_NOW"] = "2026-01-01T00:00:00Z"
-    run = project.popen("start", "X", "1", "auto", "--foreground")
-    until(lambda: armed(project))
-    (tmp_path / "on").touch()
-    assert ended(run).code == 0
+    with project.running("start", "X", "1", "auto", "--foreground") as run:
+        until(lambda: armed(project))
+        (tmp_path / "on").touch()
+        assert ended(run).code == 0
     second = [body["id"] for body in of(project, "DispatchStarted")][1]
     prompt = kept(project, second, "prompt.md").read_text()
     assert str(of(project, "HandoverArmed")[0]["note"]) in prompt
@@ -299,10 +296,10 @@ def test_of_two_that_go_on_with_one_hand_over_one_does(project: Project, tmp_pat
     first = once(tmp_path, "full", 'write = "a.txt"', FULL, "sleep = 60")
     project.agent(steps(*first, f'wait_for = "{tmp_path}/on"', 'write = "b.txt"'))
     assert project.start("1", "auto", RUNPLAN_TEST_KILL="HandOver.HandedOver.after").code == -9
-    pair = [project.popen("retry", "X") for _ in range(2)]
-    until(lambda: any(one.poll() is not None for one in pair) and project.dispatched().count("implement") == 2)
-    (tmp_path / "on").touch()
-    told = [ended(one) for one in pair]
+    with project.running("retry", "X") as one, project.running("retry", "X") as other:
+        until(lambda: {one.poll(), other.poll()} != {None} and project.dispatched().count("implement") == 2)
+        (tmp_path / "on").touch()
+        told = [ended(one), ended(other)]
     assert sorted("is being worked by another process" in ran.err for ran in told) == [False, True]
     assert [ran.code for ran in told if "done: 1 phase landed" in ran.last] == [0]
     assert project.dispatched() == ["implement", "implement", "verify"]

@@ -25,11 +25,6 @@ def project(model: Project, tmp_path: Path) -> Project:
     return copied(model, tmp_path)
 
 
-@pytest.fixture
-def meanwhile(tmp_path: Path) -> Meanwhile:
-    return Meanwhile(tmp_path)
-
-
 # --- approval -----------------------------------------------------------------------------------------
 
 

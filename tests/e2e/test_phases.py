@@ -167,11 +167,6 @@ def test_a_plan_whose_rows_are_all_done_is_marked_complete_and_nothing_else(proj
     assert (again.code, again.err) == (0, "runplan: plans/X.md: the plan is already complete; nothing to do\n")
 
 
-@pytest.fixture
-def meanwhile(tmp_path: Path) -> Meanwhile:
-    return Meanwhile(tmp_path)
-
-
 def test_a_target_that_moves_is_landed_on_top_of(project: Project, meanwhile: Meanwhile, tmp_path: Path) -> None:
     """Checked again, judged once: the report names both trees. The plan's new text stays."""
     count = tmp_path / "count"

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from tests.support.repos import Repo, init_repo
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 RUNPLAN = Path(sys.executable).with_name("runplan")
 SETTINGS = """\
@@ -89,11 +89,20 @@ class Project:
 
     def events(self, plan: str = "plans/X.md") -> list[tuple[str, dict[str, Any]]]:
         """(type, fields) of everything the journal holds on the plan, in order."""
-        with contextlib.closing(sqlite3.connect(self.path / ".git/runplan/journal.db")) as journal:
-            rows = journal.execute(
-                "SELECT type, body FROM events WHERE run IN (SELECT id FROM runs WHERE plan=?) ORDER BY seq", (plan,)
-            ).fetchall()
-        return [(kind, json.loads(body)) for kind, body in rows]
+        query = "SELECT type, body FROM events WHERE run IN (SELECT id FROM runs WHERE plan=?) ORDER BY seq"
+        return [(kind, json.loads(body)) for kind, body in self.rows(query, plan)]
+
+    def rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
+        """Rows of the journal; none while there is no journal, or nothing in it yet."""
+        place = self.path / ".git/runplan/journal.db"
+        try:
+            # Whoever only looks makes no file.
+            with contextlib.closing(sqlite3.connect(f"{place.as_uri()}?mode=rw", uri=True)) as journal:
+                return journal.execute(query, values).fetchall()
+        except sqlite3.OperationalError as error:
+            if str(error).startswith(("unable to open database file", "no such table")):
+                return []
+            raise
 
     def dispatched(self, plan: str = "plans/X.md") -> list[str]:
         """The roles that were dispatched for the plan, in order."""
@@ -112,6 +121,15 @@ class Project:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
         )
+
+    @contextlib.contextmanager
+    def running(self, *args: str, **env: str) -> Iterator[subprocess.Popen[bytes]]:
+        """The same, ended with the block if it has not ended by itself."""
+        with self.popen(*args, **env) as process:
+            try:
+                yield process
+            finally:
+                process.kill()
 
     def commit_file(self, name: str, text: str) -> None:
         self.repo.write(name, text)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
-import sqlite3
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from runplan.adapters import singleton
+from runplan.adapters.control.client import Client
 from runplan.adapters.places import state_directory
 from runplan.adapters.store.schedules import Schedules
 from runplan.adapters.store.sqlite import Store
+from runplan.core.errors import Unreachable
 from tests.support.cli import SETTINGS, a_plan, end_processes_of, processes_of, until
 
 if TYPE_CHECKING:
@@ -33,13 +35,18 @@ def daemon_of(project: Project) -> int:
 @contextlib.contextmanager
 def in_foreground(project: Project, **env: str) -> Iterator[subprocess.Popen[bytes]]:
     """`runplan daemon`, from when it answers to the end of the block."""
-    process = project.popen("daemon", **env)
-    try:
-        until(lambda: daemon_of(project) == process.pid and socket_of(project).exists())
+    with project.running("daemon", **env) as process:
+        until(lambda: answering(project) == process.pid)
         yield process
-    finally:
-        process.kill()
-        process.communicate()
+
+
+def answering(project: Project) -> int:
+    """The process of the daemon that answers; 0 while none does, as when it is not done with its beginning."""
+    try:
+        with Client(socket_of(project)) as client:
+            return int(client.call("ping")["pid"])
+    except Unreachable:
+        return 0
 
 
 def socket_of(project: Project) -> Path:
@@ -71,18 +78,16 @@ def run_of(project: Project, plan: str = "X") -> dict[str, Any]:
     return dict(seen.json["run"] or {})
 
 
-def rows(project: Project, query: str, *values: object) -> list[tuple[Any, ...]]:
-    """Rows of the journal; none while there is no journal."""
-    with contextlib.closing(sqlite3.connect(project.path / ".git/runplan/journal.db")) as journal:
-        try:
-            return journal.execute(query, values).fetchall()
-        except sqlite3.OperationalError:
-            return []
+def log_of(project: Project, event: str = "") -> list[dict[str, Any]]:
+    """The lines of the daemon's log, or those of one event; none while there is no log."""
+    log = state_directory(project.env) / "daemon.log"
+    lines = map(json.loads, log.read_text(encoding="utf-8").splitlines() if log.exists() else ())
+    return [line for line in lines if event in ("", line["event"])]
 
 
 def states(project: Project, plan: str = "plans/X.md") -> list[str]:
     """The states of the plan's runs, oldest first."""
-    return [state for (state,) in rows(project, "SELECT state FROM runs WHERE plan=? ORDER BY number", plan)]
+    return [state for (state,) in project.rows("SELECT state FROM runs WHERE plan=? ORDER BY number", plan)]
 
 
 def until_runs_are(project: Project, *wanted: str, plan: str = "plans/X.md") -> None:
@@ -117,7 +122,7 @@ def change_schedule(project: Project, plan: str = "plans/X.md", **fields: str) -
 
 def firings(project: Project, plan: str = "plans/X.md") -> list[tuple[str, str]]:
     """What came of the schedule's slots, oldest first: answer, why."""
-    return [(answer, why) for answer, why in rows(project, "SELECT answer, why FROM firings WHERE plan=?", plan)]
+    return [(answer, why) for answer, why in project.rows("SELECT answer, why FROM firings WHERE plan=?", plan)]
 
 
 def several_plans(project: Project, count: int) -> list[str]:

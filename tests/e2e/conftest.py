@@ -1,0 +1,27 @@
+"""What most of these tests begin with; a module that needs another project makes its own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.cli import Project, a_project
+from tests.support.daemons import none_left
+from tests.support.scripts import Meanwhile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Iterator[Project]:
+    """Two phases and an agent that does them well; at the end no process of it is left."""
+    with none_left(tmp_path / "home"):
+        yield a_project(tmp_path, "1", "2")
+
+
+@pytest.fixture
+def meanwhile(tmp_path: Path) -> Meanwhile:
+    return Meanwhile(tmp_path)
