@@ -43,8 +43,11 @@ class Clock(Protocol):
 class Store(Protocol):
     """Append-only events, the row of each run, and what is known of baselines."""
 
-    def append(self, events: Sequence[tuple[str, str, str]], row: RunRow, *, fence: int) -> None:
-        """All or nothing, on disk when it returns; refused when `fence` is not the plan's newest."""
+    def append(self, events: Sequence[tuple[str, str, str]], row: RunRow, *, fence: int, rests: str = "") -> None:
+        """All or nothing, on disk when it returns; refused when `fence` is not the plan's newest.
+
+        `rests`: why the plan's schedule rests from now on.
+        """
         ...
 
     def require_there(self) -> None:

@@ -56,7 +56,8 @@ class Journal:
         if _steps(self.state) != _steps(state) or not self._since:
             self._since = at
         row = project(state, run=self._run, plan=self._plan, started=self._started, since=self._since)
-        self._store.append([(at, name_of(fact), to_json(fact)) for fact in facts], row, fence=self._fence)
+        told = [(at, name_of(fact), to_json(fact)) for fact in facts]
+        self._store.append(told, row, fence=self._fence, rests=why_to_rest(state))
         self.state = state
         for fact in facts:
             self._told(fact)
@@ -106,7 +107,6 @@ def project(state: RunState, *, run: str, plan: str, started: str, since: str) -
         landing=state.started.landing if state.started else "cherry-pick",
         about=decision.about or None,
         wake=decision.wake or None,
-        rests=why_to_rest(state) if state.started and state.started.daemon else "",
     )
 
 

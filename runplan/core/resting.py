@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 def why_to_rest(state: RunState) -> str:
     """Why the plan's schedule does not fire after this run, until a person has looked; "" when it does."""
     ended = state.ended
+    if state.started is None or not state.started.daemon:  # somebody works it by hand, and looks
+        return ""
     if ended is None or ended.outcome not in ("failed", "refused") or not (state.phase or state.lanes):
         return ""
     failed = failure(state)

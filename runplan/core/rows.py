@@ -23,7 +23,6 @@ class RunRow:
     landing: str
     about: str | None = None  #: what exactly is waited for, in words
     wake: str | None = None  #: when it is looked at again
-    rests: str = ""  #: why the plan's schedule rests from now on; kept with the schedule, not with the run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -70,9 +70,9 @@ def test_the_run_that_fails_lays_the_schedule_to_rest_in_the_same_transaction(tm
             fence = store.set_claim("plan", ROW.plan, run="r1", owner="me", at=NOW)
         run = RunRow(
             id="r1", plan=ROW.plan, started=NOW, state="failed", phase="1", step=None, since=NOW, attempt=1,
-            outcome="failed", reason="timeout", waiting_for=None, landing="cherry-pick", rests="phase 1 failed",
+            outcome="failed", reason="timeout", waiting_for=None, landing="cherry-pick",
         )  # fmt: skip
-        store.append([(NOW, "RunEnded", "{}")], run, fence=fence)
+        store.append([(NOW, "RunEnded", "{}")], run, fence=fence, rests="phase 1 failed")
         assert [(row.plan, row.paused) for row in Schedules(store).all()] == [
             (ROW.plan, "phase 1 failed"),
             ("plans/Y.md", None),

@@ -180,11 +180,11 @@ class Store:
 
     # --- runs and events -------------------------------------------------------------------------------
 
-    def append(self, events: Sequence[tuple[str, str, str]], row: RunRow, *, fence: int) -> None:
+    def append(self, events: Sequence[tuple[str, str, str]], row: RunRow, *, fence: int, rests: str = "") -> None:
         """Record (at, type, body) facts of a run and its row, unless the plan was taken over.
 
         A run that has ended owns nothing any more: its claims go in the same transaction, in which a schedule is
-        also laid to rest by a run that failed.
+        also laid to rest for the reason `rests`.
         """
         with self.transaction():
             held = self._db.execute("SELECT fence FROM claims WHERE kind='plan' AND key=?", (row.plan,)).fetchone()
@@ -205,8 +205,8 @@ class Store:
             )
             if row.outcome is not None:
                 self._db.execute("DELETE FROM claims WHERE run=?", (row.id,))
-            if row.rests:
-                self._db.execute("UPDATE schedules SET paused=? WHERE plan=?", (row.rests, row.plan))
+            if rests:
+                self._db.execute("UPDATE schedules SET paused=? WHERE plan=?", (rests, row.plan))
 
     def events(self, run: str, *, after: int = 0) -> list[EventRow]:
         query = f"SELECT {EVENT} FROM events WHERE run=? AND seq>? ORDER BY seq"
