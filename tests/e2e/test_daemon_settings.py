@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from runplan.adapters.control.client import Client
-from runplan.adapters.places import state_directory
-from tests.support.cli import SETTINGS, a_project, until
+from tests.support.cli import SETTINGS, ended, until
 from tests.support.daemons import (
     daemon_of,
     in_foreground,
     kill_daemon,
-    none_left,
+    log_of,
     schedules,
     several_plans,
     socket_of,
@@ -27,32 +26,15 @@ from tests.support.daemons import (
 from tests.support.scripts import Meanwhile, steps
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.support.cli import Project
-
-
-@pytest.fixture
-def project(tmp_path: Path) -> Iterator[Project]:
-    with none_left(tmp_path / "home"):
-        yield a_project(tmp_path, "1", "2")
-
-
-@pytest.fixture
-def meanwhile(tmp_path: Path) -> Meanwhile:
-    return Meanwhile(tmp_path)
 
 
 def asked(project: Project, verb: str = "status") -> dict[str, Any]:
     """What the daemon answers; with every question it looks at the files."""
     with Client(socket_of(project)) as client:
         return dict(client.call(verb))
-
-
-def logged(project: Project, event: str) -> list[dict[str, Any]]:
-    lines = (state_directory(project.env) / "daemon.log").read_text().splitlines()
-    return [line for line in map(json.loads, lines) if line["event"] == event]
 
 
 def hang_up(project: Project) -> None:
@@ -107,14 +89,25 @@ def test_settings_that_cannot_be_used_are_told_once_and_change_nothing(project: 
     until(told.exists)
     words = f"{file}:4: invalid TOML: Invalid value; what was set before holds until that is mended."
     assert told.read_text() == f"settings: {words}\n"
-    (error,) = logged(project, "settings")
+    (error,) = log_of(project, "settings")
     assert (error["level"], f"{file}:4: " in error["words"]) == ("error", True)
     seen = project.runplan("status")
     assert (seen.code, f"{file}:4: invalid TOML" in seen.err) == (2, True)
     user_settings(project, good)
     assert asked(project)["settings"] == []
-    assert len(logged(project, "settings-mended")) == 1
+    assert len(log_of(project, "settings-mended")) == 1
     assert daemon_of(project) == daemon
+
+
+def test_a_run_in_the_foreground_ends_as_the_user_has_set_it(project: Project, meanwhile: Meanwhile) -> None:
+    user_settings(project, '[daemon]\ngrace = "7s"\n')
+    project.settings('[daemon]\ngrace = "0s"\n')
+    project.agent(steps(*meanwhile.pause("agent"), 'write = "1.txt"'))
+    running = project.popen("start", "X", "1", "auto", "--foreground")
+    meanwhile.reached("agent")
+    running.send_signal(signal.SIGINT)
+    meanwhile.let_on("agent")
+    assert "what runs gets 7s to end" in ended(running).err
 
 
 # --- the repository's file --------------------------------------------------------------------------------------
@@ -154,7 +147,7 @@ def test_a_repository_without_good_settings_is_opened_when_they_are_mended(proje
     until(lambda: not daemon_of(project))
     project.repo.write("runplan.toml", "[run\n")
     daemon = project.popen("daemon")
-    until(lambda: daemon_of(project) == daemon.pid and logged(project, "closed"))
+    until(lambda: daemon_of(project) == daemon.pid and log_of(project, "closed"))
     project.repo.git("checkout", "-q", "--", "runplan.toml")
     asked(project)
     assert project.runplan("approve", "X").code == 0
@@ -219,7 +212,7 @@ def test_variables_that_fit_the_files_no_more_leave_the_run_with_what_was_good_b
     meanwhile.let_on("agent")
     until_runs_are(project, "done")
     assert sent(project) == ["implement:robot", "verify:other"]
-    (error,) = logged(project, "settings")
+    (error,) = log_of(project, "settings")
     assert "RUNPLAN_AGENTS_VERIFIER: [agents] verifier: unknown agent 'other'" in error["words"]
 
 
