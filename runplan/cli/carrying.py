@@ -97,8 +97,8 @@ def started(at: Here, path: str, plan: Plan, options: Resolved) -> RunStarted:
 def carry_here(at: Here, errand: Errand) -> Exit:
     """Work the errand in this process."""
     from runplan.adapters.calling import require_agents
+    from runplan.adapters.interrupting import Interruption
     from runplan.adapters.settings import load_host
-    from runplan.wiring.interrupting import Interruption
     from runplan.wiring.session import session
 
     if errand.started.mode != "undo":

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from runplan import __version__
 from runplan.adapters import sdnotify, singleton
 from runplan.adapters.clock import SystemClock
+from runplan.adapters.configurations import Configurations
 from runplan.adapters.control.server import ControlServer
 from runplan.adapters.engines.local import Timers
 from runplan.adapters.logs import open_log
@@ -33,7 +34,6 @@ from runplan.core.times import iso
 from runplan.core.turns import Turns
 from runplan.wiring.answering import Answering
 from runplan.wiring.audience import DaemonAudience
-from runplan.wiring.configurations import Configurations
 from runplan.wiring.desks import Environments, open_desk
 from runplan.wiring.draining import Drain
 

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from runplan import ports
+    from runplan.adapters.configurations import Configurations
     from runplan.app.world import World
     from runplan.core.config import Settings
-    from runplan.wiring.configurations import Configurations
     from runplan.wiring.here import Here
     from runplan.wiring.session import Session
 

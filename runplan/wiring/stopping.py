@@ -10,6 +10,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from runplan.adapters.clock import SystemClock
+from runplan.adapters.interrupting import Interruption
 from runplan.adapters.store.schedules import Schedules
 from runplan.adapters.store.sqlite import Store
 from runplan.app.foreground import work
@@ -18,7 +19,6 @@ from runplan.app.journal import recorded
 from runplan.app.scheduling import give_up
 from runplan.core import events as e
 from runplan.wiring import handing
-from runplan.wiring.interrupting import Interruption
 from runplan.wiring.session import session
 
 if TYPE_CHECKING:

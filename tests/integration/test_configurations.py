@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from runplan.adapters.configurations import Configurations
 from runplan.core.errors import SettingsError
-from runplan.wiring.configurations import Configurations
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -141,7 +141,7 @@ def test_variables_that_do_not_fit_are_refused_to_whoever_has_them_and_told_once
     found = place.open()
     given = {"RUNPLAN_AGENTS_VERIFIER": "judge"}
     for _ in range(2):
-        with pytest.raises(SettingsError, match="RUNPLAN_AGENTS_VERIFIER: .* unknown agent 'judge'"):
+        with pytest.raises(SettingsError, match=r"RUNPLAN_AGENTS_VERIFIER: .* unknown agent 'judge'"):
             found.read(place.roots[0], given)
     assert found.read(place.roots[0], place.env).agents.verifier == "codex"
     assert ([whose for whose, _ in place.told], found.troubles) == ([str(place.roots[0])], ())

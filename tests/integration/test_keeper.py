@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runplan.adapters.clock import SystemClock
+from runplan.adapters.configurations import Configurations
 from runplan.app.daemon import SharedTurns
 from runplan.app.keeper import Keeper
 from runplan.core.turns import Turns
-from runplan.wiring.configurations import Configurations
 from runplan.wiring.desks import Environments, open_desk
 from tests.support.cli import a_project, until
 from tests.support.daemons import kill_daemon, none_left, run_of, shell_agent, waits
