@@ -25,9 +25,10 @@ def main() -> int:
     asked = _asked()
     with tempfile.TemporaryDirectory(prefix="runplan-chaos-", ignore_cleanup_errors=True) as place:
         results = _matrix(Path(place), asked) if asked.what in ("all", "matrix") else []
-        results += _lanes(Path(place), asked) if asked.what in ("all", "lanes") else []
+        beside = _lanes(Path(place), asked) if asked.what in ("all", "lanes") else []
+        results += beside
         account = _soak(Path(place), asked) if asked.what in ("all", "soak") else soak.Account()
-        bad = any(not result.ok for result in results) or bool(account.wrong)
+        bad = any(not result.ok for result in results) or bool(account.wrong or lanes.too_few(beside))
         if bad:  # what failed stays to be looked at
             kept = Path(tempfile.gettempdir()) / f"runplan-chaos-failed-{os.getpid()}"
             Path(place).rename(kept)
@@ -83,9 +84,12 @@ def _lanes(place: Path, asked: argparse.Namespace) -> list[matrix.Result]:
         for bench in benches:
             bench.close()
     _tell_failures([result for result in results if not result.ok])
-    kills, good = sum(result.kills for result in results), sum(result.ok for result in results)
-    spent = time.monotonic() - began
-    print(f"side by side: {len(results)} cells, {kills} kills, {good} ended as they must, in {spent:.0f} s", flush=True)
+    kills, tried = sum(result.kills for result in results), [result for result in results if result.tried]
+    good, passed_by = sum(result.ok for result in tried), len(results) - len(tried)
+    summary = f"{len(results)} cells, {kills} kills, {good} ended as they must, in {passed_by} nobody was killed"
+    print(f"side by side: {summary}, in {time.monotonic() - began:.0f} s", flush=True)
+    if found := lanes.too_few(results):
+        print(f"FAILED side by side: {found}, and at most {1 - lanes.LEAST:.0%} may be")
     return results
 
 

@@ -11,9 +11,12 @@ from tests.chaos.matrix import Cell
 from tests.chaos.scenes import SIDE_BY_SIDE
 
 if TYPE_CHECKING:
-    from tests.chaos.matrix import Bench
+    from collections.abc import Sequence
+
+    from tests.chaos.matrix import Bench, Result
 
 MODES = ("daemon", "power", "git")
+LEAST = 0.75  #: the share of cells in which somebody has to be killed
 
 
 def cells(bench: Bench, *ways: str) -> list[Cell]:
@@ -28,6 +31,12 @@ def cells(bench: Bench, *ways: str) -> list[Cell]:
                 number = 1 + crc32(f"{way} {name} {mode}".encode()) % count
                 chosen.append(Cell(at=_listed(way, f"{name}#{number}"), mode=mode))
     return chosen
+
+
+def too_few(results: Sequence[Result]) -> str:
+    """What is wrong when so many cells were passed by that the others prove little; "" when enough were tried."""
+    tried = sum(result.tried for result in results)
+    return "" if tried >= LEAST * len(results) else f"in {len(results) - tried} of {len(results)} nobody was killed"
 
 
 def _listed(way: str, point: str) -> Listed:

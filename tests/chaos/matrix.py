@@ -51,6 +51,11 @@ class Result:
     def ok(self) -> bool:
         return not self.found.wrong
 
+    @property
+    def tried(self) -> bool:
+        """Whether anybody was killed; else that all is well says nothing."""
+        return self.kills > 0
+
 
 def cells(found: Sequence[Listed], *, full: bool = False) -> list[Cell]:
     """Every point, way and mode that can happen together: an agent dies while one lives, a git child as it starts.

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.chaos.lanes import cells
-from tests.chaos.matrix import Bench
+from tests.chaos.lanes import cells, too_few
+from tests.chaos.listing import Listed
+from tests.chaos.matrix import Bench, Cell, Result
+from tests.chaos.proofs import Found
 from tests.chaos.ways import WAYS
 
 if TYPE_CHECKING:
@@ -29,4 +31,13 @@ def test_side_by_side_too_the_work_lands_once_whoever_is_killed(bench: Bench, wa
     results = [bench.run(cell) for cell in cells(bench, way)[::PARTS]]
 
     assert [f"{result.cell}: {result.found.wrong}" for result in results if not result.ok] == []
-    assert sum(result.kills for result in results) >= len(results) // 2
+    assert too_few(results) == ""
+
+
+@pytest.mark.parametrize(("killed", "told"), [(4, ""), (3, ""), (2, "in 2 of 4 nobody was killed")])
+def test_cells_in_which_nobody_was_killed_prove_nothing(killed: int, told: str) -> None:
+    at = Listed(scene="beside", way="direct", start=1, point="land.hold.after#1")
+    cell = Cell(at=at, mode="daemon")
+    results = [Result(cell=cell, kills=int(number < killed), found=Found()) for number in range(4)]
+
+    assert too_few(results) == told
