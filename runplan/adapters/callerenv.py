@@ -63,10 +63,7 @@ def _cast(agents: AgentsSettings) -> tuple[str, ...]:
 def _names(agents: AgentsSettings, name: str, caller: Mapping[str, str]) -> tuple[str, ...]:
     """The variables the agent would see of the caller's, asked as if it used the user's own configuration."""
     table = agents.agent(name)
-    module = module_of(table.kind)
-    if not hasattr(module, "environment"):
-        return table.env
     nowhere = Path("/nonexistent")
     task = Task(role=Role.IMPLEMENT, phase="", cycle=1, root=nowhere, directory=nowhere)
-    _, names = module.environment(table, task, caller)
+    _, names = module_of(table.kind).environment(table, task, caller)
     return (*names, *table.env)

@@ -23,8 +23,8 @@ from runplan.core.secrets import redacted, secret_values
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from types import ModuleType
 
+    from runplan.adapters.agentkit.module import AgentModule
     from runplan.core.config import AgentsSettings, AgentTable
     from runplan.core.dispatch import Role
 
@@ -69,8 +69,9 @@ class Agents:
             sandboxed=self._settings.sandboxed(name),
             usd=usd,
         )
-        own, names = _surroundings(module, table, task, self._caller)
-        argv: tuple[str, ...] = module.launch(table, task)
+        module.prepare(table, task, self._caller)
+        own, names = module.environment(table, task, self._caller)
+        argv = module.launch(table, task)
         variables = task_environment(
             dispatch=dispatch,
             role=role,
@@ -131,9 +132,7 @@ class Agents:
 
 def keys_of(table: AgentTable) -> tuple[str, ...]:
     """The variables in which the keys are that this agent can use: its own, or those of its model's provider."""
-    module = module_of(table.kind)
-    keys: tuple[str, ...] = module.keys(table) if hasattr(module, "keys") else module.ABOUT.keys
-    return keys
+    return module_of(table.kind).keys(table)
 
 
 def unwatched(table: AgentTable) -> bool:
@@ -151,20 +150,9 @@ def version_of(table: AgentTable, versions: Versions, caller: Mapping[str, str])
     return versions.of(told.call(table), asking=told.version, env=env)
 
 
-def _surroundings(
-    module: ModuleType, table: AgentTable, task: Task, caller: Mapping[str, str]
-) -> tuple[dict[str, str], tuple[str, ...]]:
-    """The variables this kind of agent needs and the caller's that it may see, with its files in place."""
-    if not hasattr(module, "environment"):
-        return {}, ()
-    module.prepare(table, task, caller)
-    own, names = module.environment(table, task, caller)
-    return own, names
-
-
-def _state(module: ModuleType, table: AgentTable, task: Task, caller: Mapping[str, str]) -> tuple[Path, ...]:
+def _state(module: AgentModule, table: AgentTable, task: Task, caller: Mapping[str, str]) -> tuple[Path, ...]:
     """What a sandboxed agent writes besides its work: its own configuration, where it has no private one, and more."""
-    own: tuple[Path, ...] = module.state(caller) if task.home is None and hasattr(module, "state") else ()
+    own = module.state(caller) if task.home is None else ()
     home = under_home(caller)
     named = (home / path.removeprefix("~/") if path.startswith("~/") else Path(path) for path in table.writable)
     return (*own, *named)

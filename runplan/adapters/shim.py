@@ -96,8 +96,7 @@ def _tell_filling(directory: Path, reading: Reading) -> None:
 
 def rest_of(name: str, files: DispatchFiles) -> Callable[[], tuple[AgentEvent, ...]]:
     """What this kind of agent tells elsewhere than in its output, asked when it has ended."""
-    finish = getattr(module_of(name), "finish", None) if name else None
-    return (lambda: finish(files.directory)) if finish else tuple
+    return partial(module_of(name).finish, files.directory) if name else tuple
 
 
 class _Signals:

@@ -34,10 +34,7 @@ MISREAD = (ArithmeticError, AssertionError, AttributeError, LookupError, Runtime
 
 def reader_of(name: str) -> Reader:
     """How the output of this kind of agent is read."""
-    if not name:
-        return _tells_nothing
-    reader: Reader = module_of(name).read
-    return reader
+    return module_of(name).read if name else _tells_nothing
 
 
 def _tells_nothing(line: bytes) -> tuple[AgentEvent, ...]:  # noqa: ARG001

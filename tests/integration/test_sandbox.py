@@ -82,7 +82,7 @@ def test_bytes_moved_inside_are_a_sign_of_life_and_silence_is_silence(on: Stage)
 
 @pytest.mark.parametrize("name", FOLDERS)
 def test_each_may_write_its_own_folders_wherever_they_are(name: str, tmp_path: Path) -> None:
-    calls, state = expected(name)["calls"], getattr(module_of(name), "state", lambda _: ())
+    calls, state = expected(name)["calls"], module_of(name).state
 
     assert state({"HOME": str(tmp_path)}) == tuple(tmp_path / path for path in calls.get("state", ()))
     moved = [str(path) for path in state({"HOME": str(tmp_path), calls["private"]: "/else"})]

@@ -69,8 +69,7 @@ def files(stream: str) -> Path:
 def outcome(stream: str) -> Outcome:
     """What a shim would have made of it."""
     told, cli = meta(stream), stream.partition("/")[0]
-    finish = getattr(module_of(cli), "finish", None)
-    rest = finish(files(stream)) if finish else ()
+    rest = module_of(cli).finish(files(stream))
     return outcome_of(cli, lines(stream), code=told["rc"], error=told["stderr_tail"], rest=rest)
 
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
+from runplan.adapters.agentkit.module import whole
+
 if TYPE_CHECKING:
-    from types import ModuleType
-
     from runplan.adapters.agentkit.about import About
+    from runplan.adapters.agentkit.module import AgentModule
 
 
-def module_of(kind: str) -> ModuleType:
-    """The module of this kind of agent."""
-    return importlib.import_module(f"{__name__}.{kind}")
+def module_of(kind: str) -> AgentModule:
+    """The module of this kind of agent, with what it leaves out."""
+    return whole(importlib.import_module(f"{__name__}.{kind}"))
 
 
 def about(kind: str) -> About:
     """What the module says of its agent."""
-    told: About = module_of(kind).ABOUT
-    return told
+    return module_of(kind).ABOUT

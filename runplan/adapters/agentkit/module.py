@@ -1,0 +1,93 @@
+"""What a module in adapters/agents is made of, and what stands in for the parts that it may leave out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+    from types import ModuleType
+
+    from runplan.adapters.agentkit.about import About
+    from runplan.adapters.agentkit.task import Task
+    from runplan.core.agentevents import AgentEvent
+    from runplan.core.config import AgentTable
+
+
+class AgentModule(Protocol):
+    """One kind of agent, with nothing left out."""
+
+    @property
+    def ABOUT(self) -> About: ...  # noqa: N802 - a constant of the module
+
+    def launch(self, table: AgentTable, task: Task) -> tuple[str, ...]:
+        """The words its program is started with."""
+        ...
+
+    def read(self, line: bytes) -> tuple[AgentEvent, ...]:
+        """What a line of its output tells."""
+        ...
+
+    def keys(self, table: AgentTable) -> tuple[str, ...]:
+        """The variables in which the keys are that it can use; left out: those of ABOUT, whatever the model."""
+        ...
+
+    def environment(
+        self, table: AgentTable, task: Task, caller: Mapping[str, str]
+    ) -> tuple[dict[str, str], tuple[str, ...]]:
+        """The variables it needs, and the names of the caller's that it may see; left out: none."""
+        ...
+
+    def prepare(self, table: AgentTable, task: Task, caller: Mapping[str, str]) -> None:
+        """Put the files in place that the environment speaks of; comes with that, or not at all."""
+        ...
+
+    def state(self, caller: Mapping[str, str]) -> tuple[Path, ...]:
+        """What it writes of its user's, where it has no private configuration; left out: nothing."""
+        ...
+
+    def finish(self, directory: Path) -> tuple[AgentEvent, ...]:
+        """What it tells in files when it has ended; left out: nothing."""
+        ...
+
+
+#: What no module can leave out.
+REQUIRED = ("ABOUT", "launch", "read")
+OPTIONAL = ("keys", "environment", "prepare", "state", "finish")
+
+
+def whole(module: ModuleType) -> AgentModule:
+    """The module with what it leaves out; refused when what it has cannot be used."""
+    has = {name: value for name, value in vars(module).items() if name in (*REQUIRED, *OPTIONAL)}
+    if missing := [name for name in REQUIRED if name not in has]:
+        raise TypeError(f"{module.__name__} has no {' and no '.join(missing)}; see docs/agents.md, Adding an agent")
+    if ("environment" in has) != ("prepare" in has):
+        raise TypeError(f"{module.__name__} has one of environment and prepare; they come together or not at all")
+    made: Any = _Defaults()
+    vars(made).update(has)
+    whole: AgentModule = made
+    return whole
+
+
+class _Defaults:
+    """What stands in; a part that the module has lies before it."""
+
+    ABOUT: About
+
+    def keys(self, _table: AgentTable) -> tuple[str, ...]:
+        return self.ABOUT.keys
+
+    def environment(
+        self, _table: AgentTable, _task: Task, _caller: Mapping[str, str]
+    ) -> tuple[dict[str, str], tuple[str, ...]]:
+        return {}, ()
+
+    def prepare(self, _table: AgentTable, _task: Task, _caller: Mapping[str, str]) -> None:
+        pass
+
+    def state(self, _caller: Mapping[str, str]) -> tuple[Path, ...]:
+        return ()
+
+    def finish(self, _directory: Path) -> tuple[AgentEvent, ...]:
+        return ()
