@@ -56,6 +56,7 @@ class DeskRooms:
     root: str
     environments: Environments
     settings: Callable[[Mapping[str, str]], Settings]  #: of now, for somebody with that environment
+    seen: dict[str, Mapping[str, str]]  #: by run: the environment its world was made with
 
     @property
     def claims(self) -> ports.Claims:
@@ -76,19 +77,24 @@ class DeskRooms:
         return self._world(run, started, self._settings(started.plan))
 
     def renewed(self, world: World, started: RunStarted) -> World:
-        """The same with the settings of now, but for what the run was asked with; itself when nothing has changed."""
+        """The same with the settings and keys of now, but for what it was asked with; itself where they are those."""
         try:
             settings = _as_asked(self._settings(started.plan), started)
         except SettingsError:  # what its caller has set does not fit the files any more
             return world
-        seen = replace(self.session.here, settings=settings).for_run(started).settings
-        return world if seen == world.settings else self._world(world.run, started, settings)
+        now = replace(self.session.here, settings=settings).for_run(started).settings
+        same = now == world.settings and self.seen.get(world.run) == self._env(started.plan)
+        return world if same else self._world(world.run, started, settings)
 
     def _settings(self, plan: str) -> Settings:
-        return self.settings(self.environments.of(self.root, plan))
+        return self.settings(self._env(plan))
+
+    def _env(self, plan: str) -> Mapping[str, str]:
+        return self.environments.of(self.root, plan)
 
     def _world(self, run: str, started: RunStarted, settings: Settings) -> World:
-        at = replace(self.session.here, env=self.environments.of(self.root, started.plan), settings=settings)
+        env = self.seen[run] = self._env(started.plan)
+        at = replace(self.session.here, env=env, settings=settings)
         return replace(self.session, here=at).world(run=run, started=started)
 
 
@@ -155,6 +161,7 @@ def open_desk(
                 root=root,
                 environments=environments,
                 settings=functools.partial(configurations.read, at.repository.root),
+                seen={},
             ),
             dispatches=opened.dispatches,
             clock=opened.clock,

@@ -251,6 +251,25 @@ def test_a_run_whose_key_a_restart_has_lost_waits_and_names_it(
     assert found_in_files(project.home, project.path) == []
 
 
+def test_a_key_that_is_brought_is_known_also_while_another_run_keeps_the_repository_open(
+    project: Project, meanwhile: Meanwhile, tmp_path: Path
+) -> None:
+    knows = f"test ${{#ROBOT_KEY}} = {len(KEY)}"
+    shell_agent(project, tmp_path, waits(tmp_path, "agent-$RUNPLAN_PHASE"), knows, env='"ROBOT_KEY"')
+    *_, third = several_plans(project, 3)
+    for plan, phase in (("X", "1"), (third, "3")):
+        assert project.runplan("start", plan, phase, "auto", ROBOT_KEY=KEY).code == 0
+        meanwhile.reached(f"agent-{phase}")
+    kill_daemon(project)
+    with in_foreground(project):
+        meanwhile.let_on("agent-1")
+        until(lambda: states(project) == ["waiting"])
+        assert project.runplan("resume", "X", ROBOT_KEY=KEY).code == 0
+        until_runs_are(project, "done")
+        meanwhile.let_on("agent-3")
+        until(lambda: states(project, third) == ["waiting"])
+
+
 def test_who_answers_from_another_terminal_takes_no_key_away(project: Project, tmp_path: Path) -> None:
     with_key(project, tmp_path)
     (tmp_path / "agent.on").touch()
