@@ -1,0 +1,167 @@
+"""What tells of a run is away for a while: nobody concludes anything from that, and nothing is made in its place."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+import pytest
+
+from runplan.adapters.anchored import Anchor, make_below
+from runplan.adapters.claims import landing_lock
+from runplan.adapters.dispatches import Dispatches
+from runplan.adapters.registry import worktrees_locked, write_entry
+from runplan.adapters.store.sqlite import Store
+from runplan.core.dispatch import Ending, NeverStarted, Outcome, Running
+from runplan.core.errors import Unreachable
+from tests.support.dispatching import Stage, gone, pid_in, stage, until, with_killed_runner
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+WAITS = "echo $$ >agent; while test ! -e go; do sleep 0.005; done; echo after; exit 7"
+
+
+@pytest.fixture
+def on(tmp_path: Path) -> Iterator[Stage]:
+    (tmp_path / "state").mkdir()
+    with stage(tmp_path / "state") as made:
+        yield made
+
+
+@contextlib.contextmanager
+def away(place: Path) -> Iterator[Path]:
+    elsewhere = place.with_name("elsewhere")
+    place.rename(elsewhere)
+    try:
+        yield elsewhere
+    finally:
+        assert not place.exists()
+        elsewhere.rename(place)
+
+
+# --- dispatches ------------------------------------------------------------------------------------------
+
+
+def test_of_a_dispatch_nobody_here_has_seen_nothing_is_known_until_its_place_is_back(on: Stage) -> None:
+    dispatch = with_killed_runner(on, WAITS)
+    pid_in(on.path / "agent")
+    with Dispatches(on.path / "dispatch") as later:
+        with away(on.path):
+            with pytest.raises(Unreachable, match="is not where it was"):
+                later.standing(dispatch)
+            with pytest.raises(Unreachable, match="is not where it was"):
+                later.wait([dispatch], timeout_s=0)
+        assert later.standing(dispatch) == Running()
+
+
+def test_nor_is_one_taken_for_never_started(on: Stage) -> None:
+    dispatch = on.launch("true").id
+    with away(on.path), pytest.raises(Unreachable, match="is not where it was"):
+        on.dispatches.standing(dispatch)
+    assert on.dispatches.standing(dispatch) == NeverStarted()
+
+
+def test_another_directory_in_its_place_tells_nothing_either(on: Stage) -> None:
+    dispatch = on.sh("true")
+    assert on.outcome(dispatch).code == 0
+    with away(on.path):
+        (on.path / "dispatch").mkdir(parents=True)
+        with pytest.raises(Unreachable, match="is not where it was"):
+            on.dispatches.standing(dispatch)
+        (on.path / "dispatch").rmdir()
+        on.path.rmdir()
+
+
+def test_a_shim_we_know_is_asked_itself_and_tells_its_end_where_the_directory_is_now(on: Stage) -> None:
+    dispatch = on.sh(WAITS)
+    pid_in(on.path / "agent")
+    with away(on.path) as elsewhere:
+        assert on.dispatches.standing(dispatch) == Running()
+        (elsewhere / "go").touch()
+        until(lambda: list(elsewhere.glob("dispatch/*/exit.json")))
+        with pytest.raises(Unreachable, match="is not where it was"):
+            on.dispatches.wait([dispatch], timeout_s=None)
+    outcome = on.outcome(dispatch)
+    assert (outcome.ending, outcome.code, outcome.message) == (Ending.EXITED, 7, "after\n")
+
+
+def test_a_dispatch_can_be_ended_while_its_place_is_away(on: Stage) -> None:
+    dispatches = [on.sh(WAITS.replace("agent", name)) for name in ("one", "two")]
+    agents = [pid_in(on.path / name) for name in ("one", "two")]
+    with away(on.path):
+        on.dispatches.end(dispatches, grace_s=5)
+        assert all(map(gone, agents))
+    assert [on.outcome(dispatch).ending for dispatch in dispatches] == [Ending.ENDED, Ending.ENDED]
+
+
+def test_a_directory_that_its_own_agent_removed_is_a_loss_as_ever(on: Stage) -> None:
+    dispatch = on.sh(f"rm -r {on.path}/dispatch/*")
+    on.dispatches.wait([dispatch], timeout_s=None)
+    assert on.dispatches.standing(dispatch) == Outcome(ending=Ending.LOST, code=None, signal=None, message="")
+
+
+# --- the journal -----------------------------------------------------------------------------------------
+
+
+def test_nothing_is_recorded_in_a_journal_that_was_moved_away(tmp_path: Path) -> None:
+    with contextlib.closing(Store(tmp_path / "state")) as store:
+        with away(tmp_path / "state"):
+            with pytest.raises(Unreachable, match="is not where it was"):
+                store.keep_baseline("key", "results", at="now")
+            with pytest.raises(Unreachable, match="is not where it was"):
+                store.require_there()
+        assert store.baseline("key") is None
+        store.keep_baseline("key", "results", at="now")
+        assert store.baseline("key") == "results"
+
+
+def test_nor_in_one_whose_place_another_has_taken(tmp_path: Path) -> None:
+    with contextlib.closing(Store(tmp_path / "state")) as store:
+        (tmp_path / "state").rename(tmp_path / "elsewhere")
+        Store(tmp_path / "state").close()
+        with pytest.raises(Unreachable, match="is not where it was"):
+            store.keep_baseline("key", "results", at="now")
+
+
+# --- nothing is made -------------------------------------------------------------------------------------
+
+
+def _lock_worktrees(common: Path) -> None:
+    with worktrees_locked(common / "runplan/locks"):
+        pass
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda common: Store(common / "runplan"),
+        lambda common: Dispatches(common / "runplan/dispatch").directory("r1.1"),
+        lambda common: Dispatches(common / "runplan/dispatch").write("r1.1", "prompt.md", "text"),
+        _lock_worktrees,
+        lambda common: landing_lock(common / "runplan/locks"),
+        lambda common: write_entry(common / "worktrees/x", common.parent / "x", head="refs/heads/x"),
+    ],
+    ids=["journal", "dispatch", "file", "lock", "landing", "entry"],
+)
+def test_below_a_repository_that_is_not_there_nothing_is_made(tmp_path: Path, make: Callable[[Path], object]) -> None:
+    with pytest.raises(Unreachable, match="is not where it was"):
+        make(tmp_path / "gone/.git")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_lies_between_is_made(tmp_path: Path) -> None:
+    make_below(tmp_path, tmp_path / "a/b/c")
+    make_below(tmp_path, tmp_path / "a/b/c")
+    assert (tmp_path / "a/b/c").is_dir()
+
+
+def test_a_place_that_was_not_there_yet_is_known_from_the_first_look_on(tmp_path: Path) -> None:
+    anchor = Anchor(tmp_path / "later")
+    (tmp_path / "later").mkdir()
+    anchor.require()
+    (tmp_path / "later").rename(tmp_path / "elsewhere")
+    (tmp_path / "later").mkdir()
+    with pytest.raises(Unreachable, match="is not where it was"):
+        anchor.require()
