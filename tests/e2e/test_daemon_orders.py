@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runplan.core.times import iso
-from tests.support.cli import a_project, processes_of, until
+from tests.support.cli import processes_of, until
 from tests.support.daemons import (
     change_schedule,
     daemon_of,
     firings,
     in_foreground,
     kill_daemon,
-    none_left,
     run_of,
     schedules,
     states,
@@ -27,21 +26,7 @@ from tests.support.daemons import (
 from tests.support.scripts import Meanwhile, work
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from tests.support.cli import Project
-
-
-@pytest.fixture
-def project(tmp_path: Path) -> Iterator[Project]:
-    with none_left(tmp_path / "home"):
-        yield a_project(tmp_path, "1", "2")
-
-
-@pytest.fixture
-def meanwhile(tmp_path: Path) -> Meanwhile:
-    return Meanwhile(tmp_path)
 
 
 def started_and_orphaned(project: Project, meanwhile: Meanwhile, *words: str) -> None:
