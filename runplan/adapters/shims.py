@@ -5,6 +5,7 @@ What lies in the directory of a dispatch its agent can write. It hints at most, 
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import TYPE_CHECKING
 
@@ -79,8 +80,25 @@ class Shims:
         table = this_table()
         if SPAWNER not in table.command(process.pid):
             return False
-        lock = f"{self._place}/{files.directory.name}/{files.lock.name}"
-        return not {lock, lock + _DELETED}.isdisjoint(table.files(process.pid))
+        below = f"/{files.directory.name}/{files.lock.name}"
+        lock = f"{self._place}{below}"
+        opened = table.files(process.pid)
+        if not {lock, lock + _DELETED}.isdisjoint(opened):
+            return True
+        # Of a file system that was unmounted under it, it has the same file open by the rest of its path.
+        return any(path.endswith(below) for path in opened) and _has_same(process.pid, files.lock, below)
+
+
+def _has_same(pid: int, file: Path, below: str) -> bool:
+    """Whether it has this very file open, under a name that ends so: an agent can give its lock another's number."""
+    with contextlib.suppress(OSError):
+        ours = file.lstat()
+        for number in os.listdir(f"/proc/{pid}/fd"):  # noqa: PTH208
+            with contextlib.suppress(OSError):  # closed since
+                named = _link(pid, int(number)).endswith(below)
+                if named and os.path.samestat(os.stat(f"/proc/{pid}/fd/{number}"), ours):  # noqa: PTH116
+                    return True
+    return False
 
 
 def _link(pid: int, descriptor: int) -> str:

@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from runplan.adapters.control.client import Client
 from runplan.adapters.store.sqlite import Store
 from runplan.core.dispatch import Ending
@@ -16,6 +18,7 @@ from runplan.core.eventtext import to_json
 from runplan.core.times import iso
 from tests.support.cli import ended, processes_of, until
 from tests.support.daemons import kill_daemon, log_of, run_of, shell_agent, socket_of, until_runs_are, waits
+from tests.support.mounts import inside
 from tests.support.repos import init_repo
 
 if TYPE_CHECKING:
@@ -156,3 +159,31 @@ def test_whom_the_journal_takes_for_lost_is_ended_before_another_is_sent(
     meanwhile.let_on("agent")
     until_runs_are(project, "done")
     assert project.landed() == ["1"]
+
+
+@pytest.mark.parametrize("stopped", [False, True], ids=["goes on", "is stopped"])
+def test_a_disk_that_was_unmounted_and_is_back(
+    project: Project, meanwhile: Meanwhile, tmp_path: Path, *, stopped: bool
+) -> None:
+    disk = replace(project, repo=replace(project.repo, path=tmp_path / "disk"))
+    shell_agent(project, tmp_path, waits(tmp_path, "agent"))
+    project.path.rename(disk.path)
+    project.path.mkdir()
+    mount = 'mount --bind "$1" "$2"', disk.path, project.path
+    with inside(project) as there:
+        there.sh(*mount)
+        assert there.runplan("start", "X", "1", "auto").code == 0
+        meanwhile.reached("agent")
+        there.sh('cd /; umount --lazy "$1"', project.path)
+        look(project)
+        assert list(project.path.iterdir()) == []
+        there.sh(f"cd /; {mount[0]}", *mount[1:])
+        assert there.runplan("retry", "X").code == 0
+        if stopped:
+            assert there.runplan("stop", "X").code == 0
+            until_runs_are(disk, "stopped")
+            assert int(sent(tmp_path)[0]) not in processes_of(project.home)
+            return
+        meanwhile.let_on("agent")
+        until_runs_are(disk, "done")
+        assert_done_once(disk, tmp_path)

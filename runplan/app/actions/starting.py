@@ -12,7 +12,7 @@ from runplan.app.actions.pausing import choose
 from runplan.app.actions.spending import allowance
 from runplan.core import prompts
 from runplan.core.budgets import Left
-from runplan.core.dispatch import GRACE_S, Ending, ItemResult, Launch, Role, Running
+from runplan.core.dispatch import GRACE_S, WRITERS, Ending, ItemResult, Launch, Role, Running
 from runplan.core.errors import Unreachable
 from runplan.core.events import BaselineKnown, DispatchEnded, DispatchStarted, Paused, WorkRefused
 from runplan.core.quickclass import dataclass
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from runplan.core.run import PhaseRun, RunState
 
 STAMP = "guard.json"  #: what the main repository looked like before; the agent could write there
-AGENT_ROLES = frozenset({"implement", "fix", "verify"})
-WRITERS = frozenset({"implement", "fix"})
+AGENT_ROLES = frozenset({*WRITERS, Role.VERIFY})
 
 
 def observe(action: Start, state: RunState, world: World) -> tuple[Event, ...]:  # noqa: ARG001
@@ -91,7 +90,14 @@ def _require_alone(state: RunState, world: World) -> None:
         return
     world.dispatches.end([before], grace_s=GRACE_S)
     if world.dispatches.standing(before) == Running():
-        raise Unreachable(f"the process {before} has ended by the journal and cannot be ended; end it, then go on")
+        raise still_running(before)
+
+
+def still_running(id: str) -> Unreachable:
+    """Whoever cannot be ended is not told of as if it had: nobody may be sent in its place."""
+    return Unreachable(
+        f"the process {id} still runs and cannot be ended; what carries RUNPLAN_DISPATCH={id} is its own"
+    )
 
 
 def _sent(began: DispatchStarted, phase: PhaseRun, world: World, sent: Sent) -> DispatchStarted:
@@ -140,7 +146,7 @@ def _prepare_worktree(action: Start, phase: PhaseRun, world: World) -> Path:
     run = world.settings.run
     # What setup makes is usually ignored by git: writers and verifiers keep it, checks get it made anew.
     gentle = "untracked" if run.setup else run.clean
-    if action.role in ("implement", "fix"):
+    if action.role in WRITERS:
         name, branch = phase.lease.worktree, phase.lease.branch
         return world.worktrees.attach(name, branch=branch, clean=gentle, keep=run.copy)
     path = world.worktrees.path(phase.lease.worktree)

@@ -12,11 +12,12 @@ from runplan.app.actions.handing import arm
 from runplan.app.actions.pausing import paused_by
 from runplan.app.actions.returned import return_text
 from runplan.app.actions.spending import bounded
-from runplan.app.actions.starting import AGENT_ROLES, stamp_of
+from runplan.app.actions.starting import AGENT_ROLES, stamp_of, still_running
 from runplan.core import overdue, returns
 from runplan.core.commands import command
 from runplan.core.dispatch import (
     GRACE_S,
+    WRITERS,
     Ending,
     NeverStarted,
     Outcome,
@@ -80,7 +81,9 @@ def _timed_out(action: Await, world: World) -> Outcome:
             return replace(outcome, ending=Ending.TIMEOUT)
         case Outcome() as outcome:
             return outcome
-        case _:
+        case Running():
+            raise still_running(action.id)
+        case NeverStarted():
             return Outcome(ending=Ending.TIMEOUT, code=None, signal=None, message="")
 
 
@@ -223,7 +226,7 @@ def _left(finding: Finding) -> str:
 
 def _said(action: Await, world: World, outcome: Outcome) -> tuple[str, str]:
     """What the agent says of itself; it counts only when it says that it could not go on."""
-    if action.role not in ("implement", "fix"):
+    if action.role not in WRITERS:
         return "", _last_words(outcome)
     stuck = returns.blockers(outcome.message)
     if stuck:
@@ -245,8 +248,10 @@ def end(action: End, state: RunState, world: World) -> Iterator[Event]:
     """Tell of a process that the loop has just ended with everything below it; what it has committed stays."""
     phase = phase_of(state)
     role = phase.dispatch.role if phase.dispatch else ""
-    yield from cleared(action.id, role, state, world)
     outcome = world.dispatches.standing(action.id)
+    if outcome == Running():
+        raise still_running(action.id)
+    yield from cleared(action.id, role, state, world)
     if role in AGENT_ROLES and isinstance(outcome, Outcome):
         yield from _guard(action, role, state, world, outcome)
     if isinstance(outcome, Outcome):
