@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Protocol
 
-from runplan.app import scheduling
+from runplan.app import lending, scheduling
 from runplan.app.holding import Declined, Voice
 from runplan.app.station import Station
 from runplan.app.unasked import Unasked
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from runplan import ports
     from runplan.app.desk import Accepted, Desk
     from runplan.app.holding import Errand
+    from runplan.app.lending import Lend
     from runplan.app.station import Opened
     from runplan.core.decide import Decision
     from runplan.core.errors import RunplanError
@@ -119,11 +120,11 @@ class Keeper:
 
     # --- what people ask for ------------------------------------------------------------------------------
 
-    def begin(self, errand: Errand) -> Future[Accepted | Declined]:
+    def begin(self, errand: Errand, lend: Lend = lending.nothing) -> Future[Accepted | Declined]:
         """Work what a person asks for; who starts a plan anew lets its schedule go on as well."""
 
         def do(desk: Desk, opened: Opened) -> Accepted | Declined | Future[Accepted | Declined]:
-            answer = desk.begin(errand)
+            answer = lending.begun(lend, lambda: desk.begin(errand))
             if isinstance(answer, Declined):
                 return answer
             if errand.answer is None:
@@ -136,10 +137,11 @@ class Keeper:
         """Whether anything will be heard of that run without a person; "" for whichever the plan has."""
         return self._station.order(lambda desk, _: desk.goes_on(plan, run))
 
-    def schedule(self, row: ScheduleRow) -> Future[datetime]:
+    def schedule(self, row: ScheduleRow, lend: Lend = lending.nothing) -> Future[datetime]:
         """Make the plan's schedule; tells when it fires first."""
 
-        def do(_: Desk, opened: Opened) -> datetime:
+        def do(desk: Desk, opened: Opened) -> datetime:
+            lend(row.plan not in desk.plans)
             if (before := opened.schedules.get(row.plan)) is not None:
                 scheduling.give_up(before, opened.schedules, self._clock.now(), "the schedule was changed")
             opened.schedules.put(row)

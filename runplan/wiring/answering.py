@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from runplan.app.desk import Accepted
 from runplan.app.holding import Errand
+from runplan.app.lending import nothing
 from runplan.core.control import Refusal
 from runplan.core.errors import Exit, NotFound, RunplanError, Unreachable, UsageError
 from runplan.core.events import Approved, Rejected, RunStarted
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from runplan.app.daemon import Daemon
+    from runplan.app.lending import Lend
     from runplan.core.control import Request
     from runplan.core.events import Fact
     from runplan.core.run import RunState
@@ -149,7 +151,7 @@ class Answering:
         started = from_json("RunStarted", _text(request, "started"))
         if not isinstance(started, RunStarted):
             raise UsageError("start: there is nothing to start in what was sent")
-        self._keep_environment(root, request)
+        lend = self._lend(root, request)
         self._household.remember(root)
         started = replace(started, daemon=True, needs=tuple(sorted(request.fields.get("needs") or ())))
         keeper = self._daemon.keeper(root)
@@ -164,20 +166,24 @@ class Answering:
                 anchor=iso(self._clock.now()),
                 made=iso(self._clock.now()),
             )
-            made = keeper.schedule(row)
+            made = keeper.schedule(row, lend)
             if not request.fields.get("now"):
                 self._later(made, caller, lambda first: {"scheduled": iso(first)})
                 return
         issues = [number for number in request.fields.get("issues") or () if isinstance(number, int)]
         errand = Errand(started=started, issues=issues, answer=_answer(request.fields.get("answer")))
-        self._later(keeper.begin(errand), caller, _begun)
+        self._later(keeper.begin(errand, lend), caller, _begun)
+
+    def _lend(self, root: str, request: Request) -> Lend:
+        """What the caller sent is for the run it asks for; who only answers brings it to the one that waits."""
+        if request.verb != "start" or request.fields.get("answer"):
+            self._keep_environment(root, request)
+            return nothing
+        plan, sent = _text(request, "plan"), _environment(request)
+        return lambda anew: self._environments.lend(root, plan, sent, anew=anew)
 
     def _keep_environment(self, root: str, request: Request) -> None:
-        sent = request.fields.get("env")
-        if isinstance(sent, dict):
-            plan = str(request.fields.get("plan") or "")
-            anew = request.verb == "start" and not request.fields.get("answer")
-            self._environments.keep(root, plan, {str(name): str(value) for name, value in sent.items()}, anew=anew)
+        self._environments.keep(root, str(request.fields.get("plan") or ""), _environment(request), anew=False)
 
     def _later(self, future: Future[Any], caller: Caller, shape: Callable[[Any], Mapping[str, Any]]) -> None:
         def reply() -> None:
@@ -242,6 +248,11 @@ def _text(request: Request, name: str) -> str:
     if not isinstance(found, str) or not found:
         raise UsageError(f"{request.verb}: {name} is missing")
     return found
+
+
+def _environment(request: Request) -> dict[str, str]:
+    sent = request.fields.get("env")
+    return {str(name): str(value) for name, value in sent.items()} if isinstance(sent, dict) else {}
 
 
 def _answer(sent: object) -> Approved | Rejected | None:

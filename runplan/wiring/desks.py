@@ -41,8 +41,23 @@ class Environments:
 
     def keep(self, root: str, plan: str, sent: Mapping[str, str], *, anew: bool) -> None:
         """What a run sees from now on; unless it is begun anew, what this caller does not have stays as it was."""
+        if not sent:
+            return
         before = {} if anew else self._sent.get((root, plan), {})
         self._sent[(root, plan)] = {**before, **sent}
+
+    def lend(self, root: str, plan: str, sent: Mapping[str, str], *, anew: bool) -> Callable[[], None]:
+        """Keep it; what is answered takes it back."""
+        before = self._sent.get((root, plan))
+        self.keep(root, plan, sent, anew=anew)
+
+        def take_back() -> None:
+            if before is None:
+                self._sent.pop((root, plan), None)
+            else:
+                self._sent[(root, plan)] = before
+
+        return take_back
 
     def of(self, root: str, plan: str) -> Mapping[str, str]:
         return self._sent.get((root, plan), self.own)

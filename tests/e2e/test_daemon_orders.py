@@ -13,6 +13,7 @@ import pytest
 from runplan.core.times import iso
 from tests.support.cli import processes_of, until
 from tests.support.daemons import (
+    approve,
     change_schedule,
     daemon_of,
     firings,
@@ -20,12 +21,16 @@ from tests.support.daemons import (
     kill_daemon,
     run_of,
     schedules,
+    shell_agent,
     states,
     until_runs_are,
+    waits,
 )
 from tests.support.scripts import Meanwhile, work
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.support.cli import Project
 
 
@@ -133,3 +138,46 @@ def test_a_slot_that_cannot_be_answered_is_told_and_tried_again_until_it_is(proj
         until_runs_are(project, "done")
     assert firings(project) == [("missed", "nobody was there to fire it"), ("fired", run_of(project)["id"])]
     assert (len(schedules(project)), project.landed()) == (1, ["1"])
+
+
+# --- what callers bring ---------------------------------------------------------------------------------------
+
+
+KEY = "k-77ab01-of-the-first"
+
+
+def keyed_agent(project: Project, place: Path) -> None:
+    """Works only with the first caller's key, before and after it was held up."""
+    knows = f'test "$ROBOT_KEY" = {KEY}'
+    shell_agent(project, place, f"{knows}\n{waits(place, 'agent')}", knows, env='"ROBOT_KEY"')
+
+
+@pytest.mark.parametrize("words", [("finish",), ("auto", "every", "4h", "now")], ids=["start", "schedule"])
+def test_a_start_of_what_is_at_work_takes_no_key_away(
+    project: Project, meanwhile: Meanwhile, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    keyed_agent(project, tmp_path)
+    assert project.runplan("start", "X", "finish", ROBOT_KEY=KEY).code == 0
+    meanwhile.reached("agent")
+    again = project.runplan("start", "X", *words)
+    assert (again.code, "plans/X.md is at work already" in again.last) == (0, True), again.err
+    meanwhile.let_on("agent")
+    until(lambda: states(project) == ["waiting"])
+    approve(project)
+    approve(project)
+    assert (states(project), project.landed()) == (["done"], ["1", "2"])
+
+
+def test_a_start_brings_its_key_to_a_run_that_has_lost_it(
+    project: Project, meanwhile: Meanwhile, tmp_path: Path
+) -> None:
+    keyed_agent(project, tmp_path)
+    assert project.runplan("start", "X", "1", "auto", ROBOT_KEY=KEY).code == 0
+    meanwhile.reached("agent")
+    kill_daemon(project)
+    meanwhile.let_on("agent")
+    with in_foreground(project):
+        until(lambda: states(project) == ["waiting"])
+        assert project.runplan("start", "X", "1", "auto", ROBOT_KEY=KEY).code == 0
+        until_runs_are(project, "done")
+    assert project.landed() == ["1"]
