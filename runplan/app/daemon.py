@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -13,8 +14,9 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from runplan import ports
-    from runplan.app.keeper import Audience, Timers
     from runplan.app.station import Opened
+    from runplan.app.surroundings import Audience, Timers
+    from runplan.app.wishes import Beside
     from runplan.core.turns import Key, Turns
 
 
@@ -66,10 +68,12 @@ class Daemon:
         audience: Audience,
         turns: Turns,
         rested: Callable[[], None],
+        beside: Beside,
     ) -> None:
         """`rested` is called, in any thread, whenever nothing is being done any more in one of the repositories."""
         self._open_up = open_up
         self._rested = rested
+        self._beside = beside
         self._draining = False
         self._timers = timers
         self._clock = clock
@@ -91,6 +95,7 @@ class Daemon:
                     audience=self._audience,
                     turns=self.turns,
                     rested=self._rested,
+                    beside=self._beside,
                 )
                 if self._draining:
                     keeper.drain()
@@ -133,9 +138,13 @@ class Daemon:
         for root in roots:
             self.keeper(root).look()
 
-    def close(self) -> None:
-        """Take no further step anywhere; agents live on under their shims."""
-        with self._lock:
-            keepers, self._keepers = list(self._keepers.values()), {}
+    def close(self, within_s: float) -> bool:
+        """Take no further step anywhere; agents live on under their shims. False when a step takes longer."""
+        keepers = self._all()
         for keeper in keepers:
-            keeper.close()
+            keeper.let_go()
+        deadline = time.monotonic() + within_s
+        closed = {keeper.root for keeper in keepers if keeper.close(max(0.0, deadline - time.monotonic()))}
+        with self._lock:
+            self._keepers = {root: keeper for root, keeper in self._keepers.items() if root not in closed}
+        return len(closed) == len(keepers)

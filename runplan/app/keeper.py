@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from runplan.app import lending, scheduling
 from runplan.app.holding import Declined, Voice
 from runplan.app.station import Station
 from runplan.app.unasked import Unasked
+from runplan.app.wishes import Wished
 from runplan.core import backoff, events as e
 from runplan.core.carried import told_missing
-from runplan.core.errors import RefusedEarly
+from runplan.core.errors import RefusedEarly, RunplanError
 from runplan.core.resting import why_to_rest
+from runplan.core.rows import Wish
 from runplan.core.run import awaiting
 
 if TYPE_CHECKING:
@@ -27,39 +29,11 @@ if TYPE_CHECKING:
     from runplan.app.holding import Errand
     from runplan.app.lending import Lend
     from runplan.app.station import Opened
+    from runplan.app.surroundings import Audience, HostTurns, Timers
+    from runplan.app.wishes import Beside
     from runplan.core.decide import Decision
-    from runplan.core.errors import RunplanError
     from runplan.core.rows import ScheduleRow
     from runplan.core.run import RunState
-    from runplan.core.turns import Key
-
-
-class Timers(Protocol):
-    """Calls back at moments."""
-
-    def at(self, key: str, moment: datetime, call: Callable[[], None]) -> None: ...
-
-    def cancel(self, key: str) -> None: ...
-
-
-class HostTurns(Protocol):
-    """Who may be at work on this host."""
-
-    def ask(self, key: Key) -> bool: ...
-
-    def leave(self, key: Key) -> None: ...
-
-
-class Audience(Protocol):
-    """Who hears what becomes of runs: the log, followers, people who are to be told."""
-
-    def happened(self, root: str, event: str, **fields: object) -> None: ...
-
-    def told(self, root: str, plan: str, run: str, fact: e.Fact) -> None: ...
-
-    def ended(self, root: str, plan: str, run: str, state: RunState) -> None: ...
-
-    def waits(self, root: str, plan: str, run: str, state: RunState, decision: Decision) -> None: ...
 
 
 class Keeper:
@@ -75,6 +49,7 @@ class Keeper:
         audience: Audience,
         turns: HostTurns,
         rested: Callable[[], None],
+        beside: Beside,
     ) -> None:
         """`rested` is called whenever nothing is being done here any more."""
         self.root = root
@@ -89,8 +64,17 @@ class Keeper:
         voice = Voice(tell=lambda plan, run, event: audience.told(root, plan, run, event), warn=self._warn)
         self._draining = False
         self._station = Station(
-            open_up, voice, turns=self, listener=self, begun=self._begun, closed=self._closed, rested=rested
+            open_up,
+            voice,
+            turns=self,
+            listener=self,
+            begun=self._begun,
+            closed=self._closed,
+            rested=rested,
+            end_beside=self._end_beside,
         )
+        self._beside = beside
+        self._wished = Wished(root, self._station.order, beside=beside, stop=self._stop)
         self._unasked = Unasked(
             self._station.order, timers=timers, clock=clock, begins=lambda: not self._draining, troubled=self._failed
         )
@@ -113,10 +97,21 @@ class Keeper:
         """End every process; that is recorded, and the next daemon starts the same ones again."""
         self._station.end_agents()
 
-    def close(self) -> None:
+    def _end_beside(self) -> None:
+        try:
+            self._beside.end_agents(self.root)
+        except (RunplanError, OSError) as error:
+            self._audience.happened(self.root, "trouble", error=f"agents could not be ended: {error}")
+
+    def let_go(self) -> None:
         """Take no further step; agents live on under their shims."""
         self._draining = True
-        self._station.stop()
+        self._station.let_go()
+
+    def close(self, within_s: float) -> bool:
+        """The same, and wait for the step that is being taken; False when that takes longer."""
+        self.let_go()
+        return self._station.stop(within_s)
 
     # --- what people ask for ------------------------------------------------------------------------------
 
@@ -164,13 +159,8 @@ class Keeper:
         return self._station.order(do)
 
     def stop(self, plan: str | None, by: str) -> Future[list[str]]:
-        """Cancel schedules and end runs; tells what was stopped, in words."""
-
-        def do(desk: Desk, opened: Opened) -> list[str]:
-            plans = [plan] if plan else sorted({*desk.plans, *(row.plan for row in opened.schedules.all())})
-            return [line for one in plans for line in self._stop(one, by, desk, opened)]
-
-        return self._station.order(do)
+        """Cancel schedules and end runs; tells what was stopped, in words, or that it is as soon as it can be."""
+        return self._wished.insist(Wish(plan=plan or "", by=by))
 
     def _stop(self, plan: str, by: str, desk: Desk, opened: Opened) -> list[str]:
         told = []
@@ -307,6 +297,7 @@ class Keeper:
         self._opened = opened
         for started in opened.left():
             self._resume(started, desk, opened)
+        self._wished.grant_noted(desk, opened)
         self._arm_all(opened)
 
     def _resume(self, started: e.RunStarted, desk: Desk, opened: Opened) -> None:
@@ -326,8 +317,11 @@ class Keeper:
             self._halt(started, desk, opened)
 
     def _look_at(self, started: e.RunStarted) -> None:
-        key = f"foreign {self.root} {started.plan}"
-        self._unasked.do(key, lambda desk, opened: self._resume(started, desk, opened), plan=started.plan)
+        def look(desk: Desk, opened: Opened) -> None:
+            self._resume(started, desk, opened)
+            self._wished.grant_noted(desk, opened)
+
+        self._unasked.do(f"foreign {self.root} {started.plan}", look, plan=started.plan)
 
     def _halt_without_keys(self, row: ScheduleRow, desk: Desk, opened: Opened) -> None:
         self._halt(scheduling.errand_of(row).started, desk, opened)

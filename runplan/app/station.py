@@ -10,10 +10,11 @@ import contextlib
 import os
 import threading
 from collections import deque
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING, Any, Protocol
 
 from runplan.app.desk import Desk
+from runplan.app.wishes import Leaving
 from runplan.core.errors import RunplanError, Unreachable
 
 if TYPE_CHECKING:
@@ -25,10 +26,12 @@ if TYPE_CHECKING:
     from runplan.app.desk import Listener, OpenRooms, Turns
     from runplan.app.holding import Voice
     from runplan.app.scheduling import Schedules
+    from runplan.app.wishes import Noted
     from runplan.core.events import RunStarted
 
 LOOK_S = 60.0  #: a machine that was asleep has missed its timers
 STOPPING = "the daemon is stopping; ask again"
+AT_ONCE_S = 3.0  #: a desk that is not at a step which takes long has begun an order by then
 UNBEGUN = "the run before it has not ended, so it was not begun; see: runplan status, and ask again"
 
 
@@ -46,6 +49,9 @@ class Opened(Protocol):
 
     @property
     def schedules(self) -> Schedules: ...
+
+    @property
+    def wishes(self) -> Noted: ...
 
     def left(self) -> list[RunStarted]:
         """The runs of the daemon that have not ended."""
@@ -77,10 +83,12 @@ class Station:
         begun: Callable[[Desk, Opened], None],
         closed: Callable[[datetime | None, RunplanError | None], None],
         rested: Callable[[], None],
+        end_beside: Callable[[], None],
     ) -> None:
         """`open_up` is given a descriptor whose bytes interrupt a wait; `begun` is called in every new desk.
 
-        `rested` is called when the desk has been closed and nobody has asked for it again.
+        `rested` is called when the desk has been closed and nobody has asked for it again; `end_beside` ends every
+        process where the desk cannot.
         """
         self._open_up = open_up
         self._voice = voice
@@ -89,6 +97,7 @@ class Station:
         self._begun = begun
         self._closed = closed
         self._rested = rested
+        self._end_beside = end_beside
         self._lock = threading.Lock()
         self._orders: deque[tuple[Callable[[Desk, Opened], Any], Future[Any]]] = deque()
         self._thread: threading.Thread | None = None
@@ -103,7 +112,7 @@ class Station:
         future: Future[Any] = Future()
         with self._lock:
             if self._stopping:
-                future.set_exception(Unreachable(STOPPING))
+                future.set_exception(Leaving(STOPPING))
                 return future
             self._orders.append((do, future))
             if self._thread is None:
@@ -129,21 +138,36 @@ class Station:
             self._poke()
 
     def end_agents(self) -> None:
-        """End every process, if there is any."""
+        """End every process, if there is any: at the desk, or beside one that is at a step which takes long."""
         if not self.at_rest:
-            self.order(lambda desk, _opened: desk.end_agents())
+            order = self.order(_end_agents)
+            threading.Thread(target=self._end_agents, args=(order,), name="ending", daemon=True).start()
 
-    def stop(self) -> None:
+    def _end_agents(self, order: Future[None]) -> None:
+        wait([order], AT_ONCE_S)
+        if order.cancel():  # it was not begun, and will not be
+            self._end_beside()
+            self.order(_end_agents)  # if it comes to that before we end, it is recorded
+
+    def let_go(self) -> None:
         """Take no further step; what runs lives on under its shims."""
         with self._lock:
             self._stopping = True
-            thread = self._thread
         self._poke()
+
+    def stop(self, within_s: float) -> bool:
+        """Wait until no step is being taken any more; False when that takes longer."""
+        self.let_go()
+        thread = self._thread
         if thread is not None:
-            thread.join()
+            thread.join(within_s)
+            if thread.is_alive():
+                self._give_up(Leaving(STOPPING))
+                return False
         with self._lock:  # nobody is just about to write there
             os.close(self._wake_r)
             os.close(self._wake_w)
+        return True
 
     def _poke(self) -> None:
         try:
@@ -172,7 +196,7 @@ class Station:
                 if not self._orders or self._stopping:
                     self._thread = None
                     break
-        self._give_up(Unreachable(STOPPING))
+        self._give_up(Leaving(STOPPING))
         self._rested()
 
     @contextlib.contextmanager
@@ -205,6 +229,8 @@ class Station:
                 if not self._orders:
                     return
                 do, future = self._orders.popleft()
+            if not future.set_running_or_notify_cancel():
+                continue
             try:
                 settle(future, do(desk, opened))
             except Exception as error:  # noqa: BLE001 - whoever gave the order is told
@@ -219,7 +245,8 @@ class Station:
         with self._lock:
             left, self._orders = list(self._orders), deque()
         for _, future in left:
-            future.set_exception(trouble)
+            if future.set_running_or_notify_cancel():
+                future.set_exception(trouble)
 
     def _clear(self) -> None:
         try:
@@ -227,6 +254,10 @@ class Station:
                 pass
         except BlockingIOError:
             return
+
+
+def _end_agents(desk: Desk, _: Opened) -> None:
+    desk.end_agents()
 
 
 def settle(future: Future[Any], answer: Any) -> None:

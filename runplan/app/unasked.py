@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from runplan import ports
     from runplan.app.desk import Desk
-    from runplan.app.keeper import Timers
     from runplan.app.station import Opened
+    from runplan.app.surroundings import Timers
 
     Order: TypeAlias = Callable[[Desk, Opened], None]
 

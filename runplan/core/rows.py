@@ -60,3 +60,11 @@ class FiringRow:
     at: str
     answer: str  #: fired, skipped, missed
     why: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """That a plan be stopped."""
+
+    plan: str  #: "" for all of the repository
+    by: str

@@ -10,6 +10,7 @@ import functools
 import os
 import selectors
 import signal
+import threading
 import time
 from collections import deque
 from datetime import timedelta
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runplan import __version__
-from runplan.adapters import sdnotify, singleton
+from runplan.adapters import remote, sdnotify, singleton
 from runplan.adapters.clock import SystemClock
 from runplan.adapters.configurations import Configurations
 from runplan.adapters.control.server import ControlServer
@@ -34,6 +35,7 @@ from runplan.core.times import iso
 from runplan.core.turns import Turns
 from runplan.wiring.answering import Answering
 from runplan.wiring.audience import DaemonAudience
+from runplan.wiring.beside import Besides
 from runplan.wiring.desks import Environments, open_desk
 from runplan.wiring.draining import Drain
 
@@ -47,6 +49,8 @@ if TYPE_CHECKING:
 LOOK_S = 60.0  #: the one timer: the watchdog, and a clock that jumped while the machine slept
 LOG = "daemon.log"
 CLOSING_S = 60.0  #: what the step that is being taken may need, when it is time to let go
+STEP_S = 10.0  #: after which it is waited for no longer, unless it is interrupted by ending what it asks a remote
+AT_ONCE_S = 0.5
 
 
 def serve(env: Mapping[str, str]) -> None:
@@ -87,15 +91,26 @@ class _Loop:
             audience=self._audience,
             turns=Turns(host=settings.max_parallel, repository=settings.max_parallel_repository),
             rested=lambda: self.post(lambda: None),  # a look at whether all is at rest now
+            beside=Besides(self._known),
         )
         self._drain = Drain(
-            self._daemon, grace_s=lambda: self._configurations.user.daemon.grace_s, told=self._drain_told
+            self._daemon,
+            grace_s=lambda: self._configurations.user.daemon.grace_s,
+            told=self._drain_told,
+            interrupt=remote.CALLS.end,
         )
         self._answering = Answering(self._daemon, self, environments=environments, clock=SystemClock())
         self._audience.followers = self._answering
 
     def run(self) -> None:
-        with ControlServer(self._answering, path=self._path, held=self._held) as server, self._signals():
+        with self._signals():
+            self._serve()
+            self._timers.close()
+            self._close()
+        self._log.info("stopped")
+
+    def _serve(self) -> None:
+        with ControlServer(self._answering, path=self._path, held=self._held) as server:
             self._log.info("started", version=__version__, pid=os.getpid(), socket=str(self._path))
             recalled = self._known.recall()
             for note in recalled.notes:
@@ -105,9 +120,6 @@ class _Loop:
             self._turn(server)
             self._log.info("stopping")
             sdnotify.notify(self._env, sdnotify.STOPPING, sdnotify.extended(CLOSING_S))
-        self._timers.close()
-        self._daemon.close()
-        self._log.info("stopped")
 
     def post(self, task: Callable[[], None]) -> None:
         """Let something be done in the main thread; may be called from any."""
@@ -125,13 +137,16 @@ class _Loop:
                 selector.select(look_s if left_s is None else min(look_s, left_s))
                 self._clear()
                 server.ready()
-                while self._tasks:
-                    self._tasks.popleft()()
+                self._do_tasks()
                 server.ready()
                 now = time.time()
                 if abs(now - last) >= look_s - 1:
                     self._look()
                     last = now
+
+    def _do_tasks(self) -> None:
+        while self._tasks:
+            self._tasks.popleft()()
 
     def _look(self) -> None:
         """What the one timer is for."""
@@ -172,6 +187,27 @@ class _Loop:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+    def _close(self) -> None:
+        """Let go of every desk, in a thread of its own: whatever holds that up, a word more ends us at once."""
+        closer = threading.Thread(target=self._let_go, name="closing", daemon=True)
+        closer.start()
+        until = time.monotonic() + CLOSING_S
+        while closer.is_alive() and time.monotonic() < until and not self._drain.at_once:
+            closer.join(0.05)
+            self._do_tasks()
+        closer.join(2 * AT_ONCE_S)
+        remote.CALLS.end()  # what they had begun does not outlive us
+
+    def _let_go(self) -> None:
+        within_s = AT_ONCE_S if self._drain.at_once else STEP_S
+        if self._daemon.close(within_s):
+            return
+        remote.CALLS.end()
+        if not self._daemon.close(within_s):
+            self._log.warning(
+                "unfinished", words="a step is being taken that takes long; the next daemon goes on there"
+            )
 
     def _drain_told(self, step: str, within_s: float) -> None:
         until = iso(SystemClock().now() + timedelta(seconds=within_s))

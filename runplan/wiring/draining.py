@@ -34,12 +34,17 @@ class Drain:
         *,
         grace_s: Callable[[], float],
         told: Callable[[str, float], None],
+        interrupt: Callable[[], None],
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`told` hears of each step, `draining` and `ending-agents`, and how many seconds it takes at most."""
+        """`told` hears of each step, `draining` and `ending-agents`, and how many seconds it takes at most.
+
+        `interrupt` ends what remotes are asked: agents are ended after the step that waits for one.
+        """
         self._daemon = daemon
         self._grace_s = grace_s
         self._told = told
+        self._interrupt = interrupt
         self._now = now
         self._words = 0  #: how often it was asked to end
         self._until = 0.0
@@ -52,6 +57,7 @@ class Drain:
         elif self._words == 2:
             self._until = self._now() + ENDING_S
             self._told("ending-agents", ENDING_S)
+            self._interrupt()
             self._daemon.end_agents()
 
     def hand_over(self) -> None:
@@ -71,6 +77,11 @@ class Drain:
         return self._words > 0
 
     @property
+    def at_once(self) -> bool:
+        """Whether nothing is waited for any more, not even the step that is being taken."""
+        return self._words > 2
+
+    @property
     def left_s(self) -> float | None:
         """The time that is left; None while nobody wants it to end."""
         return max(0.0, self._until - self._now()) if self.begun else None
@@ -78,7 +89,7 @@ class Drain:
     @property
     def over(self) -> bool:
         """Whether it is time to let go: of nothing, or of agents that live on under their shims."""
-        return self.begun and (self._words > 2 or self._daemon.at_rest or self._now() >= self._until)
+        return self.begun and (self.at_once or self._daemon.at_rest or self._now() >= self._until)
 
     @property
     def refusal(self) -> str:

@@ -10,9 +10,12 @@ import pytest
 
 from runplan.adapters.clock import SystemClock
 from runplan.adapters.configurations import Configurations
+from runplan.adapters.places import state_directory
+from runplan.adapters.repositories import Repositories
 from runplan.app.daemon import SharedTurns
 from runplan.app.keeper import Keeper
 from runplan.core.turns import Turns
+from runplan.wiring.beside import Besides
 from runplan.wiring.desks import Environments, open_desk
 from tests.support.cli import a_project, until
 from tests.support.daemons import kill_daemon, none_left, run_of, shell_agent, waits
@@ -65,7 +68,16 @@ def a_keeper(project: Project, timers: Timers, audience: Audience) -> Keeper:
     root = str(project.path)
     opens = functools.partial(open_desk, root, environments=environments, configurations=configurations)
     turns = SharedTurns(Turns(host=4, repository=4), lambda _: None)
-    return Keeper(root, opens, timers=timers, clock=SystemClock(), audience=audience, turns=turns, rested=lambda: None)
+    return Keeper(
+        root,
+        opens,
+        timers=timers,
+        clock=SystemClock(),
+        audience=audience,
+        turns=turns,
+        rested=lambda: None,
+        beside=Besides(Repositories(state_directory(project.env))),
+    )
 
 
 def test_a_run_in_other_hands_is_looked_at_again_and_gone_on_with_when_they_let_go(
@@ -95,7 +107,7 @@ def test_a_run_in_other_hands_is_looked_at_again_and_gone_on_with_when_they_let_
         until(lambda: run_of(project)["state"] == "done")
         assert key not in timers.armed
     finally:
-        keeper.close()
+        assert keeper.close(20)
     assert project.landed() == ["1"]
     assert project.dispatched().count("implement") == 1
 

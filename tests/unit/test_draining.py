@@ -83,7 +83,7 @@ class House:
         self.at_rest = False
         self.done: list[str] = []
         self.time = 100.0
-        self.drain_ = Drain(self, grace_s=lambda: 30.0, told=self.told, now=lambda: self.time)
+        self.drain_ = Drain(self, grace_s=lambda: 30.0, told=self.told, interrupt=self.interrupt, now=lambda: self.time)
         self.heard: list[tuple[str, float]] = []
 
     def told(self, step: str, within_s: float) -> None:
@@ -91,6 +91,9 @@ class House:
 
     def drain(self) -> None:
         self.done.append("drain")
+
+    def interrupt(self) -> None:
+        self.done.append("interrupt")
 
     def end_agents(self) -> None:
         self.done.append("end-agents")
@@ -129,7 +132,7 @@ def test_the_second_word_ends_agents_and_the_third_waits_for_nobody() -> None:
     house.drain_.ask()
     house.time += 29
     house.drain_.ask()
-    assert house.done == ["drain", "end-agents"]
+    assert house.done == ["drain", "interrupt", "end-agents"]
     assert house.heard == [("draining", 30.0), ("ending-agents", ENDING_S)]
     house.time += 2
     assert not house.drain_.over, "agents are given the time that takes"
@@ -145,4 +148,4 @@ def test_a_hand_over_is_the_first_word_however_often_it_is_said(times: int) -> N
     assert house.done == ["drain"]
     assert not house.drain_.over
     house.drain_.ask()
-    assert house.done == ["drain", "end-agents"], "who wants it to end after that wants it soon"
+    assert house.done == ["drain", "interrupt", "end-agents"], "who wants it to end after that wants it soon"

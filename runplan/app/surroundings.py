@@ -1,0 +1,42 @@
+"""What a keeper needs of the daemon around it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
+    from runplan.core import events as e
+    from runplan.core.decide import Decision
+    from runplan.core.run import RunState
+    from runplan.core.turns import Key
+
+
+class Timers(Protocol):
+    """Calls back at moments."""
+
+    def at(self, key: str, moment: datetime, call: Callable[[], None]) -> None: ...
+
+    def cancel(self, key: str) -> None: ...
+
+
+class HostTurns(Protocol):
+    """Who may be at work on this host."""
+
+    def ask(self, key: Key) -> bool: ...
+
+    def leave(self, key: Key) -> None: ...
+
+
+class Audience(Protocol):
+    """Who hears what becomes of runs: the log, followers, people who are to be told."""
+
+    def happened(self, root: str, event: str, **fields: object) -> None: ...
+
+    def told(self, root: str, plan: str, run: str, fact: e.Fact) -> None: ...
+
+    def ended(self, root: str, plan: str, run: str, state: RunState) -> None: ...
+
+    def waits(self, root: str, plan: str, run: str, state: RunState, decision: Decision) -> None: ...

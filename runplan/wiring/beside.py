@@ -1,0 +1,50 @@
+"""What is done for a repository while its desk is at a step that takes long: by other connections, in other threads."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from runplan.adapters.dispatches import Dispatches
+from runplan.adapters.store.sqlite import Store
+from runplan.adapters.store.wishes import Wishes
+from runplan.core.dispatch import GRACE_S
+from runplan.core.errors import Unreachable
+from runplan.core.eventtext import recorded_as
+from runplan.core.run import fold, running
+
+if TYPE_CHECKING:
+    from runplan.adapters.repositories import Repositories
+    from runplan.core.rows import Wish
+
+
+class Besides:
+    """Finds the journals of the repositories that the daemon knows."""
+
+    def __init__(self, known: Repositories) -> None:
+        self._known = known
+
+    def note(self, root: str, wish: Wish) -> None:
+        with closing(Store(self._state(root))) as store:
+            Wishes(store).note(wish)
+
+    def end_agents(self, root: str) -> None:
+        """It is for the desk, or for the next daemon, to record it: only who holds a run writes its journal."""
+        state = self._state(root)
+        with closing(Store(state, writable=False)) as store:
+            ids = [id_ for row in store.unfinished() for id_ in _running(store, row.id)]
+        if ids:
+            Dispatches(state / "dispatch").end(ids, grace_s=GRACE_S)
+
+    def _state(self, root: str) -> Path:
+        for one in self._known.recall().known:
+            if one.root == root:
+                return Path(one.common) / "runplan"
+        raise Unreachable(f"the daemon does not know {root}")
+
+
+def _running(store: Store, run: str) -> list[str]:
+    facts = (recorded_as(row.type, row.body) for row in store.events(run))
+    state = fold(fact for fact in facts if fact is not None)
+    return running(state) if state.started is not None and state.started.daemon else []
