@@ -211,7 +211,10 @@ class _Loop:
 
     def _drain_told(self, step: str, within_s: float) -> None:
         until = iso(SystemClock().now() + timedelta(seconds=within_s))
-        self._held.drains(until)
+        try:
+            self._held.drains(until)
+        except OSError as error:  # whoever asks hears it all the same, and whoever only looks does not
+            self._log.warning("untold", words=f"{singleton.RECORD} cannot be written: {error.strerror}")
         self._log.info(step, until=until)
         status = f"STATUS={step.replace('-', ' ')}, until {until}"
         sdnotify.notify(self._env, sdnotify.STOPPING, sdnotify.extended(within_s + CLOSING_S), status)

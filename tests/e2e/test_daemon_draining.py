@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runplan import __version__
-from runplan.adapters import launching
+from runplan.adapters import launching, singleton
 from runplan.adapters.control.client import Client
+from runplan.adapters.places import state_directory
 from runplan.core.times import iso, parse_iso
 from tests.support.cli import processes_of, until
 from tests.support.daemons import (
@@ -198,3 +199,14 @@ def test_an_older_daemon_drains_before_it_hands_over(project: Project, meanwhile
     with later:
         until_runs_are(project, "done")
     assert project.dispatched() == ["implement", "verify"]
+
+
+def test_a_state_that_cannot_be_written_to_does_not_keep_it_from_draining(project: Project) -> None:
+    with in_foreground(project) as daemon:
+        (state_directory(project.env) / f"{singleton.RECORD}.new").mkdir()  # as a full disk would
+        daemon.send_signal(signal.SIGTERM)
+        assert daemon.wait(timeout=30) == 0
+    (untold,) = log_of(project, "untold")
+    assert untold["words"] == "daemon.json cannot be written: Is a directory"
+    assert log_of(project, "draining")
+    assert log_of(project, "stopped")
