@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from runplan.app.keeper import Keeper
+from runplan.app.runner import always
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -69,12 +70,17 @@ class Daemon:
         turns: Turns,
         rested: Callable[[], None],
         beside: Beside,
+        begins: Callable[[], bool] = always,
     ) -> None:
-        """`rested` is called, in any thread, whenever nothing is being done any more in one of the repositories."""
+        """`rested` is called, in any thread, whenever nothing is being done any more in one of the repositories.
+
+        As soon as `begins` does not hold any more, nothing new is begun anywhere; what is past its process goes on,
+        and what runs may end.
+        """
         self._open_up = open_up
         self._rested = rested
         self._beside = beside
-        self._draining = False
+        self._begins = begins
         self._timers = timers
         self._clock = clock
         self._audience = audience
@@ -96,9 +102,8 @@ class Daemon:
                     turns=self.turns,
                     rested=self._rested,
                     beside=self._beside,
+                    begins=self._begins,
                 )
-                if self._draining:
-                    keeper.drain()
         return keeper
 
     @property
@@ -107,10 +112,9 @@ class Daemon:
         return all(keeper.at_rest for keeper in self._all())
 
     def drain(self) -> None:
-        """Begin nothing new anywhere; what is past its process goes on, and what runs may end."""
-        self._draining = True
+        """Nothing new is begun any more: let everybody see that who waits for something."""
         for keeper in self._all():
-            keeper.drain()
+            keeper.wake()
 
     def end_agents(self) -> None:
         """End every process; that is recorded, and the next daemon starts the same ones again."""

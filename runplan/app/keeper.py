@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from runplan.app import lending, scheduling
 from runplan.app.holding import Declined, Voice
+from runplan.app.runner import always
 from runplan.app.station import Station
 from runplan.app.unasked import Unasked
 from runplan.app.wishes import Wished
@@ -50,8 +51,9 @@ class Keeper:
         turns: HostTurns,
         rested: Callable[[], None],
         beside: Beside,
+        begins: Callable[[], bool] = always,
     ) -> None:
-        """`rested` is called whenever nothing is being done here any more."""
+        """`rested` is called whenever nothing is being done here any more; nothing is begun unless `begins`."""
         self.root = root
         self._timers = timers
         self._clock = clock
@@ -62,7 +64,6 @@ class Keeper:
         self._waiting: dict[tuple[str, str], tuple[str, ...]] = {}  #: by plan and phase: the wait that was told
         self._foreign: dict[str, int] = {}  #: by plan: looks in a row that found our run in other hands
         voice = Voice(tell=lambda plan, run, event: audience.told(root, plan, run, event), warn=self._warn)
-        self._draining = False
         self._station = Station(
             open_up,
             voice,
@@ -72,11 +73,12 @@ class Keeper:
             closed=self._closed,
             rested=rested,
             end_beside=self._end_beside,
+            begins=begins,
         )
         self._beside = beside
         self._wished = Wished(root, self._station.order, beside=beside, stop=self._stop)
         self._unasked = Unasked(
-            self._station.order, timers=timers, clock=clock, begins=lambda: not self._draining, troubled=self._failed
+            self._station.order, timers=timers, clock=clock, begins=self._station.begins, troubled=self._failed
         )
 
     def look(self) -> None:
@@ -88,10 +90,9 @@ class Keeper:
         """Whether nothing is being done here."""
         return self._station.at_rest
 
-    def drain(self) -> None:
-        """Begin nothing new; what is past its process goes on, and what runs may end."""
-        self._draining = True
-        self._station.drain()
+    def wake(self) -> None:
+        """Let whoever waits here see what has changed."""
+        self._station.wake()
 
     def end_agents(self) -> None:
         """End every process; that is recorded, and the next daemon starts the same ones again."""
@@ -105,7 +106,6 @@ class Keeper:
 
     def let_go(self) -> None:
         """Take no further step; agents live on under their shims."""
-        self._draining = True
         self._station.let_go()
 
     def close(self, within_s: float) -> bool:

@@ -14,6 +14,7 @@ from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING, Any, Protocol
 
 from runplan.app.desk import Desk
+from runplan.app.runner import always
 from runplan.app.wishes import Leaving
 from runplan.core.errors import RunplanError, Unreachable
 
@@ -84,11 +85,12 @@ class Station:
         closed: Callable[[datetime | None, RunplanError | None], None],
         rested: Callable[[], None],
         end_beside: Callable[[], None],
+        begins: Callable[[], bool] = always,
     ) -> None:
         """`open_up` is given a descriptor whose bytes interrupt a wait; `begun` is called in every new desk.
 
         `rested` is called when the desk has been closed and nobody has asked for it again; `end_beside` ends every
-        process where the desk cannot.
+        process where the desk cannot. As soon as `begins` does not hold any more, nothing new is begun.
         """
         self._open_up = open_up
         self._voice = voice
@@ -98,11 +100,11 @@ class Station:
         self._closed = closed
         self._rested = rested
         self._end_beside = end_beside
+        self._begins = begins
         self._lock = threading.Lock()
         self._orders: deque[tuple[Callable[[Desk, Opened], Any], Future[Any]]] = deque()
         self._thread: threading.Thread | None = None
         self._stopping = False
-        self._draining = False
         self._wake_r, self._wake_w = os.pipe()
         os.set_blocking(self._wake_r, False)
         os.set_blocking(self._wake_w, False)
@@ -123,7 +125,7 @@ class Station:
 
     def look(self) -> None:
         """Something may be due; it is not begun any more while we drain."""
-        if not (self._draining and self.at_rest):
+        if self.begins() or not self.at_rest:
             self.order(lambda _desk, _opened: None)
 
     @property
@@ -131,9 +133,12 @@ class Station:
         """Whether nothing is being done here."""
         return self._thread is None
 
-    def drain(self) -> None:
-        """Begin nothing new; the desk is closed when the last process has ended."""
-        self._draining = True
+    def begins(self) -> bool:
+        """Whether anything new may be begun here; else the desk is closed when the last process has ended."""
+        return self._begins() and not self._stopping
+
+    def wake(self) -> None:
+        """Let a desk that waits see what has changed."""
         with self._lock:
             self._poke()
 
@@ -206,7 +211,7 @@ class Station:
             self._voice,
             turns=self._turns,
             listener=self._listener,
-            begins=lambda: not (self._draining or self._stopping),
+            begins=self.begins,
         )
         try:
             yield desk

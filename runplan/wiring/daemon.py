@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runplan import __version__
-from runplan.adapters import remote, sdnotify, singleton
+from runplan.adapters import notify, remote, sdnotify, singleton
 from runplan.adapters.clock import SystemClock
 from runplan.adapters.configurations import Configurations
 from runplan.adapters.control.server import ControlServer
@@ -51,6 +51,7 @@ LOG = "daemon.log"
 CLOSING_S = 60.0  #: what the step that is being taken may need, when it is time to let go
 STEP_S = 10.0  #: after which it is waited for no longer, unless it is interrupted by ending what it asks a remote
 AT_ONCE_S = 0.5
+TOLD_S = 2.0  #: what the last notifications get to be sent
 
 
 def serve(env: Mapping[str, str]) -> None:
@@ -92,6 +93,7 @@ class _Loop:
             turns=Turns(host=settings.max_parallel, repository=settings.max_parallel_repository),
             rested=lambda: self.post(lambda: None),  # a look at whether all is at rest now
             beside=Besides(self._known),
+            begins=lambda: not self._drain.begun,
         )
         self._drain = Drain(
             self._daemon,
@@ -107,6 +109,8 @@ class _Loop:
             self._serve()
             self._timers.close()
             self._close()
+            self._audience.notifier.flush(within_s=0.0 if self._drain.at_once else TOLD_S)
+            notify.CALLS.close()
         self._log.info("stopped")
 
     def _serve(self) -> None:
@@ -197,7 +201,7 @@ class _Loop:
             closer.join(0.05)
             self._do_tasks()
         closer.join(2 * AT_ONCE_S)
-        remote.CALLS.end()  # what they had begun does not outlive us
+        remote.CALLS.close()  # what they have begun does not outlive us
 
     def _let_go(self) -> None:
         within_s = AT_ONCE_S if self._drain.at_once else STEP_S
