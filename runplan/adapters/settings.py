@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import sys
@@ -14,7 +15,7 @@ from runplan.core.keys import BY_PATH, KEYS, nearest
 from runplan.core.values import from_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from runplan.core.config import DaemonSettings, Settings
 
@@ -60,6 +61,27 @@ def settled(files: Sequence[Layer], *, env: Mapping[str, str], flags: Mapping[st
     return found
 
 
+def load_anyhow(root: Path, *, env: Mapping[str, str], warn: Callable[[str], None]) -> Settings:
+    """The settings without what is broken among them, which is told: for who looks at runs and stops them."""
+    with contextlib.suppress(SettingsError):
+        return load(root, env=env, flags={}).settings
+    good: list[Layer] = []
+    sources: tuple[Callable[[], list[Layer]], ...] = (
+        lambda: _user_layers(env),
+        lambda: _own_layers(root),
+        lambda: _from_environment(env),
+    )
+    for read in sources:
+        try:
+            more = [*good, *read()]
+            _check_zone(settle(more, kinds=kinds()))
+        except SettingsError as error:
+            warn(f"{error}; going on without it")
+        else:
+            good = more
+    return settle(good, kinds=kinds()).settings
+
+
 def load_user(env: Mapping[str, str]) -> Settings:
     """What the user has set for all repositories; variables that tests and callers set are a run's, not the user's."""
     return settle(_user_layers(env), kinds=kinds()).settings
@@ -99,11 +121,15 @@ def _home(env: Mapping[str, str]) -> Path:
 
 def file_layers(root: Path, env: Mapping[str, str]) -> list[Layer]:
     """What the files of the user and of the repository say, as it is written there."""
-    layers = _user_layers(env)
-    if (own := repository_file(root)) is not None:
-        origin = own.relative_to(root).as_posix()
-        layers.append(Layer(origin=origin, values=_toml(own, origin)))
-    return layers
+    return [*_user_layers(env), *_own_layers(root)]
+
+
+def _own_layers(root: Path) -> list[Layer]:
+    own = repository_file(root)
+    if own is None:
+        return []
+    origin = own.relative_to(root).as_posix()
+    return [Layer(origin=origin, values=_toml(own, origin))]
 
 
 def _user_layers(env: Mapping[str, str]) -> list[Layer]:

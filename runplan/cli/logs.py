@@ -29,9 +29,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Exit:
-    from runplan.wiring.here import here, plan_path
+    from runplan.cli.aside import warn
+    from runplan.wiring.here import here_anyhow, plan_path
 
-    with here() as at:
+    with here_anyhow(warn) as at:
         store = at.store()
         path = plan_path(at, args.plan) if args.plan is not None else None
         found = store.runs(path, limit=1) if store is not None else []

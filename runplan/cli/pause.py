@@ -20,11 +20,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Exit:
     from runplan.cli import progress
-    from runplan.wiring.here import here, plan_path, refuse_under_agent
+    from runplan.wiring.here import here_anyhow, plan_path, refuse_under_agent
     from runplan.wiring.stopping import pause
 
     refuse_under_agent("pause")
-    with here() as at:
+    with here_anyhow(progress.warn) as at:
         plan = plan_path(at, args.plan)
         if not pause(at, plan):
             raise NotFound(

@@ -56,10 +56,11 @@ def watch(told: Callable[[], str], wait: Callable[[float], None], *, terminal: b
 
 
 def _told(args: argparse.Namespace) -> str:
-    from runplan.wiring.here import here, plan_path
+    from runplan.cli.aside import warn
+    from runplan.wiring.here import here_anyhow, plan_path
 
     now = datetime.now(UTC)
-    with here() as at:
+    with here_anyhow(warn) as at:
         zone = named_zone(at.settings.run.timezone)
         look = Looking(at, now=now, zone=zone)
         views: Any = look.all() if args.plan is None else look.view(plan_path(at, args.plan))

@@ -23,11 +23,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Exit:
     from runplan.cli import progress
-    from runplan.wiring.here import here, plan_path, refuse_under_agent
+    from runplan.wiring.here import here_anyhow, plan_path, refuse_under_agent
     from runplan.wiring.stopping import stop
 
     refuse_under_agent("stop")
-    with here() as at:
+    with here_anyhow(progress.warn) as at:
         told = stop(at, plan_path(at, args.plan) if args.plan else None, force=args.force)
     for line in told:
         progress.say(f"runplan: {line}")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runplan.adapters.repository import open_repository, require_target
-from runplan.adapters.settings import environment, load
+from runplan.adapters.settings import environment, load, load_anyhow
 from runplan.core import names
 from runplan.core.errors import RefusedEarly, Unreachable, UsageError
 from runplan.core.quickclass import dataclass
@@ -104,6 +104,13 @@ class Here:
 def here(flags: Mapping[str, object] | None = None) -> Iterator[Here]:
     """The repository around the current directory, with its settings."""
     with here_at(Path.cwd(), environment(), lambda root, env: load(root, env=env, flags=flags or {}).settings) as at:
+        yield at
+
+
+@contextlib.contextmanager
+def here_anyhow(warn: Callable[[str], None]) -> Iterator[Here]:
+    """The same, also while settings are broken, for who looks at runs and stops them; that is told."""
+    with here_at(Path.cwd(), environment(), lambda root, env: load_anyhow(root, env=env, warn=warn)) as at:
         yield at
 
 

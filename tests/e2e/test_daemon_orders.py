@@ -24,6 +24,7 @@ from tests.support.daemons import (
     shell_agent,
     states,
     until_runs_are,
+    user_settings,
     waits,
 )
 from tests.support.scripts import Meanwhile, work
@@ -181,3 +182,36 @@ def test_a_start_brings_its_key_to_a_run_that_has_lost_it(
         assert project.runplan("start", "X", "1", "auto", ROBOT_KEY=KEY).code == 0
         until_runs_are(project, "done")
     assert project.landed() == ["1"]
+
+
+# --- what cannot be read --------------------------------------------------------------------------------------
+
+
+BROKEN = {
+    "repository": "runplan.toml:1: invalid TOML: ",
+    "user": "/.config/runplan/runplan.toml:1: invalid TOML: ",
+}
+
+
+@pytest.mark.parametrize("whose", BROKEN)
+@pytest.mark.parametrize("daemon", [False, True], ids=["no-daemon", "daemon"])
+def test_settings_that_are_broken_keep_nobody_from_looking_and_stopping(
+    project: Project, meanwhile: Meanwhile, whose: str, *, daemon: bool
+) -> None:
+    project.agent(work(*meanwhile.pause("agent")))
+    assert project.runplan("start", "X", "1", "auto").code == 0
+    meanwhile.reached("agent")
+    if not daemon:
+        kill_daemon(project)
+    if whose == "user":
+        user_settings(project, "[run\n")
+    else:
+        project.repo.write("runplan.toml", "[run\n")
+    for words in (("status",), ("status", "X"), ("logs", "X"), ("pause", "X"), ("stop", "X")):
+        ran = project.runplan(*words)
+        assert ran.code == 0, (words, ran.err)
+        warning = ran.err.splitlines()[0]
+        assert (warning.startswith("runplan: warning: "), BROKEN[whose] in warning) == (True, True), (words, warning)
+        assert warning.endswith("; going on without it")
+    until_runs_are(project, "stopped")
+    assert project.runplan("start", "X", "1", "auto").code == 2, "nothing is begun with them"
