@@ -29,6 +29,7 @@ from runplan.adapters.notify import Notifier
 from runplan.adapters.places import socket_path, state_directory
 from runplan.adapters.repositories import Repositories
 from runplan.app.daemon import Daemon
+from runplan.app.draining import Drain
 from runplan.core.errors import RefusedEarly
 from runplan.core.notices import of_settings
 from runplan.core.times import iso
@@ -37,7 +38,6 @@ from runplan.wiring.answering import Answering
 from runplan.wiring.audience import DaemonAudience
 from runplan.wiring.beside import Besides
 from runplan.wiring.desks import Environments, open_desk
-from runplan.wiring.draining import Drain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
