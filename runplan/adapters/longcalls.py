@@ -23,12 +23,15 @@ class LongCalls:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._running: set[subprocess.Popen[bytes]] = set()
+        self._closed = False
 
     @contextlib.contextmanager
     def bounded(self, process: subprocess.Popen[bytes]) -> Iterator[None]:
         """One that has not ended with the block is ended with all it started."""
         with self._lock:
             self._running.add(process)
+            if self._closed:
+                _end(process)
         try:
             yield
         finally:
@@ -41,6 +44,11 @@ class LongCalls:
         with self._lock:
             for process in self._running:
                 _end(process)
+
+    def close(self) -> None:
+        """End all of them, and whatever a thread that is left behind may begin later."""
+        self._closed = True
+        self.end()
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
-import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -14,6 +13,7 @@ from collections import deque
 from shutil import which
 from typing import TYPE_CHECKING
 
+from runplan.adapters.longcalls import LongCalls
 from runplan.adapters.settings import environment
 from runplan.core import notices
 from runplan.core.secrets import redacted
@@ -32,6 +32,9 @@ DESKTOP_S = 5.0
 #: As many may wait to be sent; a person does not read more, and a dead webhook takes its time for each.
 MOST_WAITING = 100
 LAST_WORDS = 300
+SLOW_S = 2.0  #: after which one that is being sent holds up the next no longer
+MOST_AT_ONCE = 4
+CALLS = LongCalls()  #: programs of all notifiers of this process
 
 _APPLE = ("on run argv", "display notification (item 2 of argv) with title (item 1 of argv)", "end run")
 
@@ -41,7 +44,10 @@ class Refused(Exception):
 
 
 class Notifier:
-    """May be called from any thread; its own lives only while there is something to send."""
+    """May be called from any thread; its own live only while there is something to send.
+
+    One after the other is sent, in order. One that takes long is overtaken, by a few at a time.
+    """
 
     def __init__(
         self,
@@ -51,15 +57,19 @@ class Notifier:
         env: Mapping[str, str] | None = None,
         command_s: float = COMMAND_S,
         webhook_s: float = WEBHOOK_S,
+        slow_s: float = SLOW_S,
     ) -> None:
         self._settings = settings
         self._log = log
         self._env = dict(env if env is not None else environment())
         self._command_s = command_s
         self._webhook_s = webhook_s
+        self._slow_s = slow_s
         self._waiting: deque[Notice] = deque()
         self._changed = threading.Condition()
-        self._worker: threading.Thread | None = None
+        self._workers = 0
+        self._sending: set[threading.Timer] = set()  #: one for each that is being sent
+        self._slow: set[threading.Timer] = set()  #: those of them that take long
         self._failing: set[str] = set()  #: ways whose failure is in the log already
 
     def send(self, notice: Notice) -> None:
@@ -78,28 +88,49 @@ class Notifier:
     def flush(self, *, within_s: float) -> bool:
         """Wait until everything is sent; False when the time was up before."""
         with self._changed:
-            return self._changed.wait_for(lambda: self._worker is None, within_s)
+            return self._changed.wait_for(lambda: not self._workers, within_s)
 
     def _wake(self) -> None:
-        if self._worker is not None:
+        if self._workers > len(self._slow) or self._workers >= MOST_AT_ONCE:
             return
         # A daemon's thread: the process may end without it.
-        self._worker = threading.Thread(target=self._work, name="runplan-notify", daemon=True)
+        worker = threading.Thread(target=self._work, name="runplan-notify", daemon=True)
+        self._workers += 1
         try:
-            self._worker.start()
+            worker.start()
         except RuntimeError:  # no thread is to be had now: the next notice tries again
-            self._worker = None
+            self._workers -= 1
 
     def _work(self) -> None:
         while True:
             with self._changed:
                 if not self._waiting:
-                    self._worker = None
+                    self._workers -= 1
                     self._changed.notify_all()
                     return
                 notice = self._waiting.popleft()
-            for way, go in self._ways().items():
-                self._try(way, go, notice)
+            self._send(notice)
+
+    def _send(self, notice: Notice) -> None:
+        timer = threading.Timer(self._slow_s, lambda: self._overtake(timer))
+        timer.daemon = True
+        with self._changed:
+            self._sending.add(timer)
+        with contextlib.suppress(RuntimeError):  # without it the next ones wait
+            timer.start()
+        for way, go in self._ways().items():
+            self._try(way, go, notice)
+        timer.cancel()
+        with self._changed:
+            self._sending.discard(timer)
+            self._slow.discard(timer)
+
+    def _overtake(self, timer: threading.Timer) -> None:
+        with self._changed:
+            if timer in self._sending:
+                self._slow.add(timer)
+            if self._waiting:
+                self._wake()
 
     def _try(self, way: str, go: Callable[[Notice], None], notice: Notice) -> None:
         try:
@@ -160,18 +191,13 @@ def _run(argv: tuple[str, ...], env: Mapping[str, str], *, stdin: bytes, cwd: st
             argv, stdin=subprocess.PIPE, stdout=said, stderr=said, env=env, cwd=cwd, start_new_session=True
         )
         try:
-            process.communicate(stdin, timeout=limit_s)
+            with CALLS.bounded(process):
+                process.communicate(stdin, timeout=limit_s)
         except subprocess.TimeoutExpired:
             raise Refused(f"took longer than {limit_s:g} s and was ended") from None
         finally:
-            _end(process)
+            process.wait()
         if process.returncode:
             said.seek(0)
             words = redacted(said.read()[-LAST_WORDS:].decode("utf-8", "replace")).strip()
             raise Refused(f"exit code {process.returncode}" + (f": {words}" if words else ""))
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    if process.poll() is None:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()

@@ -210,3 +210,12 @@ def test_a_state_that_cannot_be_written_to_does_not_keep_it_from_draining(projec
     assert untold["words"] == "daemon.json cannot be written: Is a directory"
     assert log_of(project, "draining")
     assert log_of(project, "stopped")
+
+
+def test_a_notification_that_hangs_does_not_outlive_it(project: Project, tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    user_settings(project, f'[notify]\ncommand = "echo $$ >{pid}; sleep 60; :"\non = ["done"]\n')
+    assert project.runplan("start", "X", "1", "auto", "--wait").code == 0
+    until(pid.exists)
+    told_to_end(project)
+    until(lambda: processes_of(project.home) == [])

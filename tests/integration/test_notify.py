@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from runplan.adapters.logs import open_log
-from runplan.adapters.notify import MOST_WAITING, Notifier
+from runplan.adapters.notify import MOST_AT_ONCE, MOST_WAITING, Notifier
 from runplan.core.config import NotifySettings
 from runplan.core.notices import Notice
+from tests.support.cli import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -201,6 +202,28 @@ def test_a_command_that_takes_too_long_is_ended_with_all_it_started(tmp_path: Pa
     while _lives(child):
         assert time.monotonic() < end
         time.sleep(0.01)
+
+
+def test_one_that_takes_long_is_overtaken_by_a_few_at_a_time(tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    hangs = f'[ "$RUNPLAN_PHASE" = "" ] || until [ -e {gate} ]; do sleep 0.02; done'
+    command = f"echo >> {tmp_path}/begun; {hangs}; echo $RUNPLAN_NOTICE >> {tmp_path}/sent"
+    told = Told(tmp_path, NotifySettings(command=command, on=ALL), slow_s=0.05)
+    told.notifier.send(FAILED)
+    assert not told.notifier.flush(within_s=0.2), "it takes long before there is another"
+    for notice in (FAILED, DONE, *[FAILED] * MOST_AT_ONCE):
+        told.notifier.send(notice)
+    until(lambda: _lines(tmp_path / "begun") == 1 + MOST_AT_ONCE)
+    assert (tmp_path / "sent").read_text().split() == ["done"]
+    assert not told.notifier.flush(within_s=0.2)
+    assert _lines(tmp_path / "begun") == 1 + MOST_AT_ONCE, "no more of them at the same time"
+    gate.touch()
+    told.send()
+    assert _lines(tmp_path / "sent") == 3 + MOST_AT_ONCE
+
+
+def _lines(path: Path) -> int:
+    return path.read_text().count("\n") if path.exists() else 0
 
 
 def _lives(pid: int) -> bool:
