@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runplan.adapters import sandbox
-from runplan.adapters.agentkit.task import WRITERS, Task, first_set, under_home
+from runplan.adapters.agentkit.task import Task, first_set, under_home
 from runplan.adapters.agents import about, module_of, script
 from runplan.adapters.environment import agent_environment, task_environment
 from runplan.adapters.gittrace import trace_environment
 from runplan.adapters.versions import Versions
+from runplan.core.dispatch import WRITERS
 from runplan.core.endings import Profile
 from runplan.core.errors import RefusedEarly
 from runplan.core.facts import SENT

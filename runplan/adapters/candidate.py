@@ -11,6 +11,7 @@ from runplan.adapters.looseobjects import LooseObjects
 from runplan.adapters.treewrite import with_files
 from runplan.core.errors import GitFailed, RefusedEarly
 from runplan.core.gitfacts import Built, Conflicted, Identity, NothingLeft
+from runplan.core.names import candidate_ref
 from runplan.core.quickclass import dataclass
 from runplan.core.trailers import LANDING
 
@@ -260,10 +261,6 @@ class Candidates:
         for path, content in files.items():
             if self._git.blob(made, path) != content:
                 raise GitFailed(f"the bookkeeping commit {made} does not hold {path} as written")
-
-
-def candidate_ref(run: str) -> str:
-    return f"refs/runplan/candidate/{run}"
 
 
 def patch_of(changes: Iterable[Change]) -> str:

@@ -16,7 +16,7 @@ from runplan.adapters.landers.ending import end_dead
 from runplan.adapters.landers.observing import find
 from runplan.core.errors import RefusedEarly
 from runplan.core.gitfacts import Landing
-from runplan.core.names import run_of
+from runplan.core.names import candidate_ref, run_of
 from runplan.core.trailers import LANDING, read_trailers
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def settle_lost(
                 continue  # its run goes on with it, and says what is in the way
             if told.landing is None and told.id:
                 lost = Landing(id=told.id, ref=checkouts.branch(checkout) or target, old="", new="", locks=())
-                places = (f"refs/runplan/candidate/{_mark(told.id)}", lost.ref, target)
+                places = (candidate_ref(_mark(told.id)), lost.ref, target)
                 ended += end_dead(git, [checkout], common_dir, known=_intent(git, lost, places), point=point)
             if note.exists():
                 raise _left_to_a_person(checkout, note)

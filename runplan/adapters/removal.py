@@ -21,6 +21,7 @@ from runplan.adapters.treediff import changes
 from runplan.core.errors import RefusedEarly
 from runplan.core.gitfacts import Kept, Removed
 from runplan.core.guard import is_agent
+from runplan.core.names import CANDIDATES
 from runplan.core.removal import Keep, OnTarget, ParkFirst, Remains, Remove, safe_to_remove
 from runplan.core.trailers import PLAN, read_trailers
 
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
 
     from runplan.adapters.git import Git
     from runplan.core.gitfacts import Oid
-
-CANDIDATES = "refs/runplan/candidate/"
 
 
 class Removal:

@@ -12,6 +12,7 @@ from runplan.core.claims import Taken, Theirs
 from runplan.core.commands import command
 from runplan.core.errors import RefusedEarly
 from runplan.core.quickclass import dataclass
+from runplan.core.rows import UNFINISHED
 from runplan.core.run import open_lanes, strands
 
 if TYPE_CHECKING:
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from runplan.app.world import World
     from runplan.core.rows import RunRow
     from runplan.core.run import RunState
-
-UNFINISHED = ("queued", "running", "waiting")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

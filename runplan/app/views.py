@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from runplan.core.quickclass import dataclass
+from runplan.core.rows import UNFINISHED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -13,9 +14,6 @@ if TYPE_CHECKING:
     from runplan.core.plan import Phase, Plan
     from runplan.core.rows import RunRow, ScheduleRow
     from runplan.core.work import Work
-
-IN_FLIGHT = ("queued", "running", "waiting")
-LEVELS = ("fine", "slow", "look")  #: how much a person is needed, least first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +32,7 @@ def status_view(plan: Plan, seen: Seen, *, landing: str, now: datetime, zone: tz
     """One plan as `status --json` gives it (docs/json.md)."""
     done = {phase.id for phase in plan.phases if phase.status == "done"}
     run = seen.run
-    active = run is not None and run.state in IN_FLIGHT
+    active = run is not None and run.state in UNFINISHED
     return {
         "plan": plan.path,
         "title": plan.title,
@@ -42,23 +40,31 @@ def status_view(plan: Plan, seen: Seen, *, landing: str, now: datetime, zone: tz
         "landing": run.landing if run is not None and active else landing,
         "phases": [_phase(phase, done, _worked(seen) if active else ()) for phase in plan.phases],
         "next": _next(plan, done),
-        "run": None if run is None else _run(run, seen, now, zone),
+        **_doings(seen, now, zone),
+    }
+
+
+def unreadable_view(path: str, error: str, seen: Seen, *, now: datetime, zone: tzinfo) -> dict[str, Any]:
+    """A plan that cannot be understood, or is gone, in the same form, with the reason."""
+    return {
+        "plan": path,
+        "title": path,
+        "status": "unreadable",
+        "landing": seen.run.landing if seen.run is not None else None,
+        "phases": [],
+        "next": None,
+        **_doings(seen, now, zone),
+        "error": error,
+    }
+
+
+def _doings(seen: Seen, now: datetime, zone: tzinfo) -> dict[str, Any]:
+    """What is done about a plan."""
+    return {
+        "run": None if seen.run is None else _run(seen.run, seen, now, zone),
         "claim": {"owner": seen.owner, "alive": seen.alive} if seen.owner else None,
         "schedule": None if seen.schedule is None else schedule_view(seen.schedule, now),
     }
-
-
-def unreadable_view(path: str, error: str) -> dict[str, Any]:
-    """A plan that cannot be understood, in the same form, with the reason."""
-    nothing: dict[str, Any] = {
-        "landing": None,
-        "phases": [],
-        "next": None,
-        "run": None,
-        "claim": None,
-        "schedule": None,
-    }
-    return {"plan": path, "title": path, "status": "unreadable", **nothing, "error": error}
 
 
 def _worked(seen: Seen) -> tuple[str | None, ...]:
@@ -104,8 +110,8 @@ def _run(run: RunRow, seen: Seen, now: datetime, zone: tzinfo) -> dict[str, Any]
         "about": run.about,
         "wake": run.wake,
         **_at_work(seen.work, seen),
-        "stuck": _stuck(run, seen, now, zone) if run.state in IN_FLIGHT else None,
-        "lanes": [_lane(lane, seen) for lane in seen.work.lanes] if seen.work and run.state in IN_FLIGHT else [],
+        "stuck": _stuck(run, seen, now, zone) if run.state in UNFINISHED else None,
+        "lanes": [_lane(lane, seen) for lane in seen.work.lanes] if seen.work and run.state in UNFINISHED else [],
     }
 
 
@@ -148,6 +154,8 @@ def _stuck(run: RunRow, seen: Seen, now: datetime, zone: tzinfo) -> dict[str, st
     if not lanes:
         return _answer(run, seen, seen.work, now, zone)
     from dataclasses import replace  # dear, and most plans are worked a phase at a time
+
+    from runplan.core.stuck import LEVELS
 
     each = [_answer(replace(run, **_standing(lane)), seen, lane, now, zone) for lane in lanes]
     return max(each, key=lambda one: LEVELS.index(one["level"]))

@@ -52,7 +52,7 @@ class World:
 
     @property
     def candidate(self) -> str:
-        return f"refs/runplan/candidate/{self.mark}"
+        return names.candidate_ref(self.run, self.lane)
 
     @property
     def worktree(self) -> str:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from runplan.core.commands import command
+from runplan.core.rows import UNFINISHED
 
 if TYPE_CHECKING:
     from datetime import tzinfo
@@ -16,10 +17,8 @@ HEADINGS = ("PLAN", "PHASE", "STEP", "AGENT", "SINCE", "RUNNING", "OUTPUT", "RET
 
 def block(view: dict[str, Any], *, now: datetime, zone: tzinfo) -> str:
     """One plan: its phases, its run, its schedule, and last the answer to whether the run is stuck."""
-    if not view["phases"]:
-        return str(view["error"])
-    lines = [f"{view['title']}  ({view['plan']}, {view['status']})"]
-    width = max(len(phase["id"]) for phase in view["phases"])
+    lines = [f"{view['title']}  ({view['plan']}, {view['status']})" if view["phases"] else str(view["error"])]
+    width = max((len(phase["id"]) for phase in view["phases"]), default=0)
     lines += [
         f"  {phase['id']:<{width}}  {_standing(phase, view['next']):<24}  {phase['title']}" for phase in view["phases"]
     ]
@@ -46,7 +45,7 @@ def _standing(phase: dict[str, Any], following: str | None) -> str:
 
 def _running(view: dict[str, Any], now: datetime) -> str:
     run = view["run"]
-    if run["state"] in ("queued", "running", "waiting"):
+    if run["state"] in UNFINISHED:
         where = _where(run)
         if run["wake"] and run["waiting_for"]:
             return f"run {run['id']}: waiting until {_moment(run['wake'], now)} ({run['about']}; {where})"

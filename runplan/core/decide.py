@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from runplan.core import actions as a
 from runplan.core.decision import Decision as Decision, until
 from runplan.core.reasons import Reason
+from runplan.core.roles import WRITERS
 from runplan.core.run import failed_lane, open_lanes
 from runplan.core.sidebyside import side_by_side
 from runplan.core.told import conflicting, filling, how, is_told, run_ended, step_of
@@ -190,7 +191,7 @@ def _judge(phase: PhaseRun, ended: DispatchEnded) -> Decision:
         "missing": Reason.AGENT_MISSING,
         "budget": Reason.BUDGET,
     }
-    if ended.kind in ("context", "max-turns") and ended.role in ("implement", "fix"):
+    if ended.kind in ("context", "max-turns") and ended.role in WRITERS:
         return _take_or_hand_over(phase, ended)
     if ended.ending in endings and not is_told(ended):
         return _fail(endings[ended.ending], ended.role, how(ended))

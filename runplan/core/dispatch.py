@@ -13,21 +13,11 @@ from runplan.core.agentevents import (
     Usage as Usage,
 )
 from runplan.core.quickclass import dataclass
+from runplan.core.roles import WRITERS as WRITERS, Role as Role
 from runplan.core.tally import Tally
 
 #: What processes get to end, with all they started, when we want them to; their shims kill earlier than that.
 GRACE_S = 10.0
-
-
-class Role(StrEnum):
-    """What an agent is asked to be."""
-
-    IMPLEMENT = "implement"
-    FIX = "fix"
-    VERIFY = "verify"
-    GATE = "gate"  #: not an agent: a command runplan runs itself, supervised the same way
-    BASELINE = "baseline"  #: likewise: the same command on the base
-    SETUP = "setup"  #: likewise: what prepares a fresh worktree
 
 
 class Ending(StrEnum):

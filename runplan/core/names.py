@@ -11,6 +11,8 @@ from runplan.core.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+CANDIDATES = "refs/runplan/candidate/"  #: where the commits of a run are kept until they land
+
 _NOT_IN_REF = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//")
 _LONGEST = 128  # bytes; a file name may have 255, and names are put together
 _LONGEST_SLUG = 80
@@ -55,6 +57,11 @@ def worktree_name(root: str, slug: str, lane: str = "") -> str:
 def mark(run: str, lane: str) -> str:
     """What belongs to one lane of a run is named after both."""
     return f"{run}_{lane}" if lane else run
+
+
+def candidate_ref(run: str, lane: str = "") -> str:
+    """The ref of what is about to land; `run` may be a mark already."""
+    return f"{CANDIDATES}{mark(run, lane)}"
 
 
 def run_of(mark: str) -> str:

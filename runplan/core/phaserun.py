@@ -7,6 +7,7 @@ from dataclasses import replace
 from runplan.core import events as e
 from runplan.core.quickclass import dataclass
 from runplan.core.reasons import Reason
+from runplan.core.roles import WRITERS
 from runplan.core.waits import MOST_BUSY
 
 
@@ -167,7 +168,7 @@ def _ended(phase: PhaseRun, event: e.DispatchEnded) -> PhaseRun:
 
 def _authors(phase: PhaseRun, event: e.DispatchEnded) -> tuple[str, ...]:
     """Whoever came to write; one that its provider sent away at once did not."""
-    wrote = event.agent and event.role in ("implement", "fix") and event.kind not in ("limit", "overloaded")
+    wrote = event.agent and event.role in WRITERS and event.kind not in ("limit", "overloaded")
     return (*phase.authors, event.agent) if wrote and event.agent not in phase.authors else phase.authors
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from runplan.core.quickclass import dataclass
 
+UNFINISHED = ("queued", "running", "waiting")  #: the states of a run that has not ended
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRow:

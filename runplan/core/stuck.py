@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 from runplan.core.quickclass import NamedTuple, dataclass
 from runplan.core.spans import clock, in_words
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from datetime import datetime, tzinfo
 
 Level: TypeAlias = Literal["fine", "slow", "look"]
+LEVELS: tuple[Level, ...] = get_args(Level)  #: how much a person is needed, least first
 
 LONG_S = 30 * 60.0  #: from here on in one step nothing is called fine
 MANY_RETRIES = 2  #: nor from here on

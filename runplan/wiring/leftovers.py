@@ -108,14 +108,14 @@ def _in_use(at: Here) -> Iterator[str]:
     store = at.store()
     for row in store.unfinished() if store else []:
         slug = ""
-        yield f"refs/runplan/candidate/{row.id}"
+        yield names.candidate_ref(row.id)
         for fact in store.events(row.id) if store else []:
             if fact.type == "RunStarted":
                 slug = json.loads(fact.body)["slug"]
                 yield names.worktree_name(str(at.repository.root), slug)
             elif fact.type == "LanesChosen":
                 for lane, *_ in json.loads(fact.body)["lanes"]:
-                    yield f"refs/runplan/candidate/{names.mark(row.id, lane)}"
+                    yield names.candidate_ref(row.id, lane)
                     yield names.worktree_name(str(at.repository.root), slug, lane)
             elif fact.type == "Leased":
                 yield json.loads(fact.body)["branch"]

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.adapters.candidate import Candidates, candidate_ref
+from runplan.adapters.candidate import Candidates
 from runplan.core.errors import RefusedEarly
 from runplan.core.gitfacts import Built, Conflicted, Identity, NothingLeft
+from runplan.core.names import candidate_ref
 from tests.support.repos import Repo, make_repo
 
 if TYPE_CHECKING:

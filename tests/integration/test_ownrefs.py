@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.adapters.candidate import Candidates, candidate_ref
+from runplan.adapters.candidate import Candidates
 from runplan.adapters.guard import Guard
 from runplan.adapters.ownrefs import is_symbolic, own_tip, read_refs
 from runplan.adapters.parking import Parking
@@ -15,6 +15,7 @@ from runplan.adapters.worktrees import Worktrees
 from runplan.core.dispatch import ToolUsed
 from runplan.core.errors import RefusedEarly
 from runplan.core.gitfacts import Absent, Removed
+from runplan.core.names import candidate_ref
 from tests.support.repos import Repo, make_repo
 
 if TYPE_CHECKING:

@@ -7,7 +7,18 @@ import re
 import pytest
 
 from runplan.core.errors import UsageError
-from runplan.core.names import branch, plan_key, report_path, sanitise, slug, valid_ref, worktree_name
+from runplan.core.names import (
+    branch,
+    candidate_ref,
+    mark,
+    plan_key,
+    report_path,
+    run_of,
+    sanitise,
+    slug,
+    valid_ref,
+    worktree_name,
+)
 
 
 @pytest.mark.parametrize(
@@ -139,3 +150,9 @@ def test_worktrees_of_equally_named_repositories_do_not_meet() -> None:
     assert one != two
     assert one.startswith("my_app-x-")
     assert worktree_name("/", "x")
+
+
+def test_each_lane_has_a_candidate_of_its_own_and_its_mark_tells_the_run() -> None:
+    assert candidate_ref("r1") == "refs/runplan/candidate/r1"
+    assert candidate_ref("r1", "2") == candidate_ref(mark("r1", "2")) == "refs/runplan/candidate/r1_2"
+    assert run_of(mark("r1", "2")) == run_of(mark("r1", "")) == "r1"

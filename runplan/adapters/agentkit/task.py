@@ -5,14 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runplan.core.dispatch import Role
+from runplan.core.dispatch import WRITERS, Role
 from runplan.core.quickclass import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-#: The roles that change files; everybody else only reads.
-WRITERS = (Role.IMPLEMENT, Role.FIX)
 
 #: The variables in which each provider's key and address are kept, by the word before the slash of a model's name.
 PROVIDERS: dict[str, tuple[str, ...]] = {

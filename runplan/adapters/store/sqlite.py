@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from runplan.adapters.anchored import Anchor, make_below
 from runplan.core.errors import Fenced, JournalDamaged, RefusedEarly, Unreachable
-from runplan.core.rows import EventRow, RunRow
+from runplan.core.rows import UNFINISHED, EventRow, RunRow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -224,9 +224,10 @@ class Store:
         return next(iter(self.runs(plan, limit=1)), None)
 
     def unfinished(self) -> list[RunRow]:
-        query = f"SELECT {self._columns} FROM runs WHERE state IN ('queued','running','waiting') ORDER BY number"
+        marks = ",".join("?" for _ in UNFINISHED)
+        query = f"SELECT {self._columns} FROM runs WHERE state IN ({marks}) ORDER BY number"
         with self._told():
-            return [_row(found) for found in self._db.execute(query)]
+            return [_row(found) for found in self._db.execute(query, UNFINISHED)]
 
     def facts(self, plan: str, kind: str) -> list[EventRow]:
         """The events of one kind over all runs of a plan, oldest first."""

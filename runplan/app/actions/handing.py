@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 from runplan.app.actions.doing import phase_of
 from runplan.app.actions.leftovers import commit_leftovers
 from runplan.app.actions.returned import return_text
-from runplan.app.actions.starting import WRITERS
 from runplan.core import returns
-from runplan.core.dispatch import Outcome, Return
+from runplan.core.dispatch import WRITERS, Outcome, Return
 from runplan.core.errors import GitFailed
 from runplan.core.events import HandedOver, HandoverArmed, WorkRefused
 from runplan.core.gauge import READING, reading_of
