@@ -114,33 +114,44 @@ class Looking:
             self._schedules = {row.plan: row for row in Schedules(self._store).all()}
 
     def all(self) -> list[dict[str, Any]]:
-        from runplan.app.views import unreadable_view
         from runplan.wiring.here import known_plans
 
         views = []
-        for path in known_plans(self._at):
+        for path in known_plans(self._at, self._store):
             try:
                 views.append(self.view(path))
             except PlanUnreadable as error:
-                views.append(unreadable_view(path, str(error)))
+                views.append(self._unreadable(path, str(error)))
         return views
 
     def view(self, path: str) -> dict[str, Any]:
-        from runplan.app.views import Seen, status_view
+        from runplan.app.views import status_view
         from runplan.core.plan import parse
 
         at = self._at
-        seen = self._seen(self._store, path) if self._store else Seen()
+        seen = self._seen(path)
         # The plan is seen where its newest run lands.
         text = at.repository.git.blob((at.for_plan(path, self._store) if seen.run else at).tip(), path)
         if text is None:
-            text = (at.repository.root / path).read_bytes()
+            try:
+                text = (at.repository.root / path).read_bytes()
+            except FileNotFoundError:
+                return self._unreadable(path, f"{path}: the plan is gone, from {at.target_name} and from the checkout")
         plan = parse(text, path=path)
         return status_view(plan, seen, landing=at.settings.run.landing, now=self._now, zone=self._zone)
 
-    def _seen(self, store: Store, path: str) -> Seen:
+    def _unreadable(self, path: str, error: str) -> dict[str, Any]:
+        """Whatever its file is like, what is done about it is told."""
+        from runplan.app.views import unreadable_view
+
+        return unreadable_view(path, error, self._seen(path), now=self._now, zone=self._zone)
+
+    def _seen(self, path: str) -> Seen:
         from runplan.app.views import Seen
 
+        store = self._store
+        if store is None:
+            return Seen()
         claim = store.claim("plan", path)
         owner = claim[1] if claim else ""
         newest = store.newest(path)

@@ -150,7 +150,7 @@ def plan_path(at: Here, word: str) -> str:
         raise UsageError(f"{word} is not in this repository ({root})")
     from runplan.core.lookup import find_plan, is_named
 
-    plans = known_plans(at)
+    plans = known_plans(at, _readable(at))
     if named.is_dir() and not any(is_named(word, plan) for plan in plans):
         raise UsageError(f"{word} is a directory; name the plan file in it")
     return find_plan(word, plans, place=at.settings.paths.plans)
@@ -160,12 +160,31 @@ def _checkout_top(at: Here) -> Path:
     return next((top for top in (at.cwd, *at.cwd.parents) if (top / ".git").exists()), at.repository.root)
 
 
-def known_plans(at: Here) -> list[str]:
-    """Every Markdown file under the plans directory, in the checkout or on the target."""
+def known_plans(at: Here, store: Store | None) -> list[str]:
+    """Every Markdown file under the plans directory, in the checkout or on the target, and what is worked or scheduled.
+
+    The file of a plan may be taken away while its run goes on: that has to be found to be stopped.
+    """
     place = at.settings.paths.plans
     directory = at.repository.root / place
     found = {path.relative_to(at.repository.root).as_posix() for path in directory.rglob("*.md") if path.is_file()}
-    return sorted(found | set(_plans_on_target(at, place)))
+    return sorted(found.union(_plans_on_target(at, place), _plans_on_record(store)))
+
+
+def _readable(at: Here) -> Store | None:
+    """The journal, unless it is damaged: who only means a plan need not hear of that."""
+    with contextlib.suppress(Unreachable):
+        return at.store()
+    return None
+
+
+def _plans_on_record(store: Store | None) -> Iterator[str]:
+    if store is None:
+        return
+    from runplan.adapters.store.schedules import Schedules
+
+    yield from (row.plan for row in store.unfinished())
+    yield from (row.plan for row in Schedules(store).all())
 
 
 def _plans_on_target(at: Here, place: str) -> Iterator[str]:
@@ -193,7 +212,7 @@ def slug_of(at: Here, plan: str) -> str:
         import json
 
         return str(json.loads(earlier[-1].body)["slug"])
-    return names.plan_key(plan, known_plans(at))
+    return names.plan_key(plan, known_plans(at, store))
 
 
 def in_checkout(at: Here, path: str, blob: bytes | None) -> str:

@@ -215,3 +215,31 @@ def test_settings_that_are_broken_keep_nobody_from_looking_and_stopping(
         assert warning.endswith("; going on without it")
     until_runs_are(project, "stopped")
     assert project.runplan("start", "X", "1", "auto").code == 2, "nothing is begun with them"
+
+
+@pytest.mark.parametrize("words", [("stop", "X"), ("stop", "plans/X.md"), ("stop",)], ids=" ".join)
+def test_a_plan_that_was_taken_away_while_it_is_worked_is_shown_and_stopped(
+    project: Project, meanwhile: Meanwhile, words: tuple[str, ...]
+) -> None:
+    project.agent(work(*meanwhile.pause("agent")))
+    assert project.runplan("start", "X", "auto", "every", "4h", "now").code == 0
+    meanwhile.reached("agent")
+    (project.path / "plans/X.md").unlink()
+    project.repo.commit("No plan")
+    (view,) = project.runplan("status", "--json").json
+    gone = "plans/X.md: the plan is gone, from main and from the checkout"
+    assert (view["plan"], view["status"], view["error"]) == ("plans/X.md", "unreadable", gone)
+    assert (view["run"]["state"], view["schedule"]["spec"], view["claim"]["alive"]) == ("running", "every 4h", True)
+    for shown in (project.runplan("status").out, project.runplan("status", "X").out):
+        assert shown.splitlines()[0] == gone
+        assert f"run {view['run']['id']}: phase 1, implement by robot" in shown
+        assert "  every 4h  next " in shown
+    assert project.runplan("pause", "X").code == 0
+    ran = project.runplan(*words)
+    assert ran.code == 0, ran.err
+    assert ran.err.splitlines() == [
+        "runplan: the schedule of plans/X.md (every 4h) is cancelled",
+        "runplan: the run of plans/X.md ends; what was made is kept",
+    ]
+    until_runs_are(project, "stopped")
+    assert "No plans yet" in project.runplan("status").out
