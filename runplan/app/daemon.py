@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from runplan import ports
     from runplan.app.station import Opened
-    from runplan.app.surroundings import Audience, Timers
+    from runplan.app.surroundings import Audience, Closed, Timers
     from runplan.app.wishes import Beside
     from runplan.core.turns import Key, Turns
 
@@ -131,6 +131,11 @@ class Daemon:
             keeper = self._keepers.get(root)
         if keeper is not None:
             keeper.look()
+
+    @property
+    def closed(self) -> tuple[Closed, ...]:
+        """The repositories in which nothing can be done for now."""
+        return tuple(keeper.trouble for keeper in self._all() if keeper.trouble is not None)
 
     @property
     def roots(self) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from runplan.app import lending, scheduling
 from runplan.app.holding import Declined, Voice
 from runplan.app.runner import always
 from runplan.app.station import Station
+from runplan.app.surroundings import Closed
 from runplan.app.unasked import Unasked
 from runplan.app.wishes import Wished
 from runplan.core import backoff, events as e
@@ -18,6 +19,7 @@ from runplan.core.errors import RefusedEarly, RunplanError
 from runplan.core.resting import why_to_rest
 from runplan.core.rows import Wish
 from runplan.core.run import awaiting
+from runplan.core.times import iso
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,6 +62,7 @@ class Keeper:
         self._audience = audience
         self._turns = turns
         self._troubles = 0  #: how often in a row the repository could not be opened
+        self.trouble: Closed | None = None  #: while nothing can be done here
         self._opened: Opened | None = None  #: while the desk is open, for its thread
         self._waiting: dict[tuple[str, str], tuple[str, ...]] = {}  #: by plan and phase: the wait that was told
         self._foreign: dict[str, int] = {}  #: by plan: looks in a row that found our run in other hands
@@ -293,7 +296,7 @@ class Keeper:
 
     def _begun(self, desk: Desk, opened: Opened) -> None:
         """Whatever the daemon was at in this repository is in its hands again."""
-        self._troubles = 0
+        self._troubles, self.trouble = 0, None
         self._opened = opened
         for started in opened.left():
             self._resume(started, desk, opened)
@@ -336,7 +339,10 @@ class Keeper:
         self._opened = None
         if trouble is not None:
             self._troubles += 1
-            wake = self._clock.now() + timedelta(minutes=backoff.delay(self._troubles))
+            now = self._clock.now()
+            wake = now + timedelta(minutes=backoff.delay(self._troubles))
+            since = self.trouble.since if self.trouble else iso(now)
+            self.trouble = Closed(root=self.root, error=str(trouble), since=since, again=iso(wake))
             self._audience.happened(self.root, "closed", error=str(trouble), again=wake.isoformat())
         if wake is not None:
             self._timers.at(f"wake {self.root}", wake, self.look)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from runplan.core.quickclass import dataclass
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
@@ -12,6 +14,16 @@ if TYPE_CHECKING:
     from runplan.core.decide import Decision
     from runplan.core.run import RunState
     from runplan.core.turns import Key
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Closed:
+    """A repository in which nothing can be done for now."""
+
+    root: str
+    error: str
+    since: str  #: UTC, ISO 8601
+    again: str  #: when it is tried again, likewise
 
 
 class Timers(Protocol):

@@ -25,6 +25,8 @@ EXAMPLES = """\
   runplan status X --json       one plan, for a script"""
 
 WATCH_S = 2.0
+ANSWER_S = 1.0  #: for what is worth knowing only if it is known at once
+STILL = "Stands still: the daemon can do nothing in this repository for now."
 CLEAR = "\x1b[H\x1b[2J\x1b[3J"
 
 
@@ -64,7 +66,8 @@ def _told(args: argparse.Namespace) -> str:
         zone = named_zone(at.settings.run.timezone)
         look = Looking(at, now=now, zone=zone)
         views: Any = look.all() if args.plan is None else look.view(plan_path(at, args.plan))
-        daemon = _daemon(at.env)
+        standing = [view["run"] for view in ([views] if args.plan else views) if _stands(view)]
+        daemon = _daemon(at.env) or (_closed(at, standing) if standing else None)
     if args.json:
         import json
 
@@ -73,7 +76,7 @@ def _told(args: argparse.Namespace) -> str:
         return json.dumps(views, ensure_ascii=False, indent=None if args.watch else 2)
     from runplan.cli.statustext import block, overview
 
-    told = [_draining(daemon)] if daemon else []
+    told = [_sentence(daemon)] if daemon else []
     if args.plan is not None:
         return "\n\n".join([block(views, now=now, zone=zone), *told])
     blocks = [block(view, now=now, zone=zone) for view in views]
@@ -82,7 +85,7 @@ def _told(args: argparse.Namespace) -> str:
 
 
 def _daemon(env: Mapping[str, str]) -> dict[str, Any] | None:
-    """What is worth saying of the daemon: that it is about to let go; else None."""
+    """That the daemon is about to let go; else None."""
     from runplan.adapters import singleton
     from runplan.adapters.places import state_directory
 
@@ -92,7 +95,37 @@ def _daemon(env: Mapping[str, str]) -> dict[str, Any] | None:
     return {"pid": found.pid, "version": found.version, "state": "draining", "until": found.draining}
 
 
-def _draining(daemon: dict[str, Any]) -> str:
+def _stands(view: dict[str, Any]) -> bool:
+    """Whether a run is to go on and no process of it is there: mostly for a moment, between two of them."""
+    run = view["run"]
+    return run is not None and run["state"] == "running" and not any(one["dispatched"] for one in (run, *run["lanes"]))
+
+
+def _closed(at: Here, standing: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """What the daemon says when it can do nothing in this repository, where these runs stand still; else None."""
+    from runplan.adapters.control.client import Client, find_socket
+    from runplan.core.errors import RunplanError
+
+    try:
+        with Client(find_socket(at.env), answer_s=ANSWER_S) as client:
+            told = client.call("status", within_s=ANSWER_S).get("closed", ())
+            about = {"pid": client.hello.pid, "version": client.hello.version, "state": "closed"}
+    except RunplanError:  # nobody is there, or it has no time
+        return None
+    for one in told:
+        if one.get("root") == str(at.repository.root):
+            for run in standing:
+                run["stuck"] = {"level": "look", "sentence": STILL}
+            return {**about, "until": one.get("again"), "since": one.get("since"), "error": one.get("error")}
+    return None
+
+
+def _sentence(daemon: dict[str, Any]) -> str:
+    if daemon["state"] == "closed":
+        return (
+            f"The daemon (process {daemon['pid']}) can do nothing here since {daemon['since']}: {daemon['error']}; "
+            f"it tries again at {daemon['until']}."
+        )
     return (
         f"The daemon (process {daemon['pid']}) is draining: it begins nothing new and has let go "
         f"by {daemon['until']}; the next one goes on where it stood."

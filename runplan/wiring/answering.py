@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from runplan.app.desk import Accepted
@@ -112,7 +112,8 @@ class Answering:
             case "status":
                 turns = self._daemon.turns.now
                 lines = {"working": turns.working, "queued": turns.waiting}
-                return {"repositories": list(self._daemon.roots), **lines, **self._household.about()}
+                closed = [asdict(one) for one in self._daemon.closed]
+                return {"repositories": list(self._daemon.roots), "closed": closed, **lines, **self._household.about()}
             case "follow":
                 run = str(request.fields.get("run") or "")
                 self._follow(Follower(caller=caller, root=_text(request, "root"), plan=_text(request, "plan"), run=run))
