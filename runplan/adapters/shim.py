@@ -75,13 +75,14 @@ def _see_through(
     read, rest = reader_of(launch.reader), rest_of(launch.reader, files)
     secrets = secret_values(launch.env)
     intake = Intake(out=files.out, err=files.err, cap=launch.log_cap, read=read, rest=rest, secrets=secrets)
+    began = time.monotonic()  # from here on an agent may stop us, and its time goes on
     try:
         agent, out, err = start(launch, group)
     except (OSError, ValueError) as error:
         message = f"cannot start {launch.argv[0]!r}: {error}"
         return Outcome(ending=Ending.MISSING, code=None, signal=None, message=message, ended_at=time.time())
     filling = partial(_tell_filling, files.directory)
-    supervision = _Supervision(launch, agent, intake, signals, group, subreaper=subreaper, filling=filling)
+    supervision = _Supervision(launch, agent, intake, signals, group, began=began, subreaper=subreaper, filling=filling)
     supervision.listen(out, intake.take_out)
     supervision.listen(err, intake.take_err)
     return supervision.see_through()
@@ -138,6 +139,7 @@ class _Supervision:
         signals: _Signals,
         group: Cgroup | None,
         *,
+        began: float,
         subreaper: bool,
         filling: Callable[[Reading], None],
     ) -> None:
@@ -152,7 +154,8 @@ class _Supervision:
         self._status: int | None = None
         self._ending: Ending | None = None
         self._kill_at = 0.0
-        self._started = self._heard = time.monotonic()
+        self._started = began
+        self._heard = time.monotonic()
         self._sample: Signs | None = None  #: what the family had done in the middle of the silence
         self._selector = selectors.DefaultSelector()
         self._selector.register(signals.descriptor, selectors.EVENT_READ, None)
