@@ -75,6 +75,11 @@ class Repositories:
             gone = [f"{one.root} is gone; it is not looked after any more" for one in known if one not in there]
             return Recalled(known=tuple(there), notes=(*notes, *gone))
 
+    def there(self) -> tuple[Known, ...]:
+        """The same, for those who only look: what is away for a moment stays on the list."""
+        with self._locked():
+            return tuple(one for one in self._read()[0] if _is_there(one))
+
     # --- the file -----------------------------------------------------------------------------------
 
     @contextlib.contextmanager

@@ -38,7 +38,7 @@ class Besides:
             Dispatches(state / "dispatch").end(ids, grace_s=GRACE_S)
 
     def _state(self, root: str) -> Path:
-        for one in self._known.recall().known:
+        for one in self._known.there():
             if one.root == root:
                 return Path(one.common) / "runplan"
         raise Unreachable(f"the daemon does not know {root}")

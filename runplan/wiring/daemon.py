@@ -272,7 +272,7 @@ class _Loop:
             repository.git.close()
 
     def metrics(self) -> str:
-        states = {one.root: Path(one.common) / "runplan" for one in self._known.recall().known}
+        states = {one.root: Path(one.common) / "runplan" for one in self._known.there()}
         turns = self._daemon.turns.now
         process = this_process(
             version=__version__,

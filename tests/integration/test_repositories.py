@@ -71,6 +71,7 @@ def test_a_repository_that_is_gone_is_dropped_with_a_note_once(tmp_path: Path) -
     listed = added(tmp_path / "state", stays, goes)
     (goes / ".git").rename(tmp_path / "away")
 
+    assert [one.root for one in listed.there()] == [str(stays)]
     recalled = listed.recall()
 
     assert [one.root for one in recalled.known] == [str(stays)]
