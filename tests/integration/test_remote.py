@@ -188,7 +188,7 @@ def test_a_remote_that_is_given_up_leaves_none_of_its_programs_running(pair: Pai
     script, pid = silent_ssh(pair, tmp_path)
     with pytest.raises(Unreachable, match="git fetch did not finish within"):
         require(pair, {"GIT_SSH_COMMAND": str(script)}, timeout_s=0.5)
-    until(lambda: not runs(int(pid.read_text())))
+    until(lambda: not runs(int(pid.read_text())), seconds=10)
 
 
 def test_what_is_under_way_with_a_remote_can_be_ended_from_another_thread(pair: Pair, tmp_path: Path) -> None:
@@ -205,7 +205,7 @@ def test_what_is_under_way_with_a_remote_can_be_ended_from_another_thread(pair: 
         require(pair, {"GIT_SSH_COMMAND": str(script)})
     other.join()
     assert time.monotonic() - began < 10
-    until(lambda: not runs(int(pid.read_text())))
+    until(lambda: not runs(int(pid.read_text())), seconds=10)
 
 
 def silent_ssh(pair: Pair, tmp_path: Path) -> tuple[Path, Path]:
