@@ -57,7 +57,7 @@ def _running(view: dict[str, Any], now: datetime) -> str:
             return f"run {run['id']}: {where}"
         doing = f"phase {run['phase']}, {_doing(run)}" if run["phase"] else f"{where}, since {run['since']}"
         return f"run {run['id']}: {doing}"
-    why = f": {run['reason']}" if run["reason"] else ""
+    why = f": {run['reason']}" if run["reason"] not in (None, run["state"]) else ""
     more = f"; see: {command('runplan', 'report', view['plan'])}" if run["state"] in ("failed", "stopped") else ""
     return f"last run {run['id']}: {run['state']}{why} ({run['since']}){more}"
 
