@@ -336,5 +336,5 @@ def test_an_interrupted_run_whose_plan_is_gone_is_refused_by_name(project: Proje
     project.repo.git("commit", "-qm", "Drop the plan")
     again = project.runplan("retry", "X")
     assert again.code == 3, again.err
-    assert "X: no such plan" in again.last
+    assert "plans/X.md: no such plan on main" in again.last
     assert "Traceback" not in again.err
