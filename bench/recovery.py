@@ -54,8 +54,8 @@ def _fill(journal: Path, runs: int) -> None:
         for number in range(1, runs + 1):
             other = f"{run}x{number}"
             db.execute(
-                "INSERT INTO runs SELECT ?, ?, plan, started, 'done', phase, NULL, since, attempt, 'done', NULL, NULL,"
-                " landing FROM runs WHERE id=?",
+                "INSERT INTO runs (id, number, plan, started, state, phase, since, attempt, outcome, landing)"
+                " SELECT ?, ?, plan, started, 'done', phase, since, attempt, 'done', landing FROM runs WHERE id=?",
                 (other, number, run),
             )
             rows = [(other, *row) for row in (*events, ended)]

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import sys
 
+from runplan.core.errors import Exit
 
-def warn(told: str) -> None:
-    if not told.isprintable():  # it may quote a file
-        from runplan.core.plain import plain
 
-        told = plain(told)
-    print(f"runplan: warning: {told}", file=sys.stderr)
+class Aside:
+    """What is wrong with the settings keeps nobody from looking; but it is an error, and the exit code says so."""
+
+    def __init__(self) -> None:
+        self.code = Exit.DONE
+
+    def warn(self, told: str) -> None:
+        self.code = Exit.USAGE
+        if not told.isprintable():  # it may quote a file
+            from runplan.core.plain import plain
+
+            told = plain(told)
+        print(f"runplan: warning: {told}", file=sys.stderr)

@@ -29,17 +29,18 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Exit:
-    from runplan.cli.aside import warn
+    from runplan.cli.aside import Aside
     from runplan.wiring.here import here_anyhow, plan_path
 
-    with here_anyhow(warn) as at:
+    aside = Aside()
+    with here_anyhow(aside.warn) as at:
         store = at.store()
         path = plan_path(at, args.plan) if args.plan is not None else None
         found = store.runs(path, limit=1) if store is not None else []
         if store is None or not found:
             raise NotFound(f"no run of {path or 'any plan'} is recorded here")
         _print_all(store, found[0], follow=args.follow, as_json=args.json)
-    return Exit.DONE
+    return aside.code
 
 
 def _print_all(store: Store, run: RunRow, *, follow: bool, as_json: bool) -> None:

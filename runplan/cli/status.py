@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from runplan.adapters.store.sqlite import Store
     from runplan.app.views import Seen
+    from runplan.cli.aside import Aside
     from runplan.core.rows import RunRow, ScheduleRow
     from runplan.core.work import Work
     from runplan.wiring.here import Here
@@ -37,13 +38,16 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Exit:
+    from runplan.cli.aside import Aside
+
+    aside = Aside()
     if not args.watch:
-        print(_told(args))
-        return Exit.DONE
+        print(_told(args, aside))
+        return aside.code
     import sys
     from time import sleep
 
-    return watch(lambda: _told(args), sleep, terminal=sys.stdout.isatty() and not args.json, json=args.json)
+    return watch(lambda: _told(args, aside), sleep, terminal=sys.stdout.isatty() and not args.json, json=args.json)
 
 
 def watch(told: Callable[[], str], wait: Callable[[float], None], *, terminal: bool, json: bool = False) -> Exit:
@@ -57,12 +61,11 @@ def watch(told: Callable[[], str], wait: Callable[[float], None], *, terminal: b
         return Exit.DONE
 
 
-def _told(args: argparse.Namespace) -> str:
-    from runplan.cli.aside import warn
+def _told(args: argparse.Namespace, aside: Aside) -> str:
     from runplan.wiring.here import here_anyhow, plan_path
 
     now = datetime.now(UTC)
-    with here_anyhow(warn) as at:
+    with here_anyhow(aside.warn) as at:
         zone = named_zone(at.settings.run.timezone)
         look = Looking(at, now=now, zone=zone)
         views: Any = look.all() if args.plan is None else look.view(plan_path(at, args.plan))

@@ -92,7 +92,7 @@ def test_settings_that_cannot_be_used_are_told_once_and_change_nothing(project: 
     (error,) = log_of(project, "settings")
     assert (error["level"], f"{file}:4: " in error["words"]) == ("error", True)
     seen = project.runplan("status")
-    assert (seen.code, f"{file}:4: invalid TOML" in seen.err) == (0, True)  # who looks is warned
+    assert (seen.code, f"{file}:4: invalid TOML" in seen.err) == (2, True)
     user_settings(project, good)
     assert asked(project)["settings"] == []
     assert len(log_of(project, "settings-mended")) == 1
