@@ -57,13 +57,13 @@ def seen(home: Path, **env: str) -> dict[str, FileStamp]:
     return {path: stamp for path, stamp in found.items() if not path.startswith("/etc/")}
 
 
-@pytest.mark.parametrize("name", [".gitconfig", ".config/git/config", "work/config", ".gitconfig-work", "shared.inc"])
+@pytest.mark.parametrize("name", [".gitconfig", ".config/git/config", "shared/config", ".gitconfig-work", "shared.inc"])
 def test_a_program_is_seen_wherever_git_would_read_it(home: Path, name: str) -> None:
     (home / ".gitconfig").write_text(
-        '[include]\n\tpath = ~/work/config\n[includeIf "gitdir:/x"]\npath=.gitconfig-work\n'
+        '[include]\n\tpath = ~/shared/config\n[includeIf "gitdir:/x"]\npath=.gitconfig-work\n'
     )
     (home.parent / "git/config").write_text("[include]\n\tpath = ../home/shared.inc\n")
-    (home / "work").mkdir()
+    (home / "shared").mkdir()
     before = seen(home)
     with (home / name).open("a") as file:
         file.write(EVIL)
