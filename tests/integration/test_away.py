@@ -77,10 +77,12 @@ def test_another_directory_in_its_place_tells_nothing_either(on: Stage) -> None:
 def test_a_shim_we_know_is_asked_itself_and_tells_its_end_where_the_directory_is_now(on: Stage) -> None:
     dispatch = on.sh(WAITS)
     pid_in(on.path / "agent")
+    shim = on.shim(dispatch)
     with away(on.path) as elsewhere:
         assert on.dispatches.standing(dispatch) == Running()
         (elsewhere / "go").touch()
-        until(lambda: list(elsewhere.glob("dispatch/*/exit.json")))
+        until(lambda: gone(shim))
+        assert list(elsewhere.glob("dispatch/*/exit.json"))
         with pytest.raises(Unreachable, match="is not where it was"):
             on.dispatches.wait([dispatch], timeout_s=None)
     outcome = on.outcome(dispatch)
