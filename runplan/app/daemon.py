@@ -116,6 +116,12 @@ class Daemon:
         for keeper in self._all():
             keeper.wake()
 
+    def look_again(self) -> None:
+        """The machine was asleep, or its clock was set: let everybody see by the clock on the wall what is due."""
+        self._timers.look_again()
+        for keeper in self._all():
+            keeper.wake()
+
     def end_agents(self) -> None:
         """End every process; that is recorded, and the next daemon starts the same ones again."""
         for keeper in self._all():

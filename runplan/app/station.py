@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from runplan.app.wishes import Noted
     from runplan.core.events import RunStarted
 
-LOOK_S = 60.0  #: a machine that was asleep has missed its timers
 STOPPING = "the daemon is stopping; ask again"
 AT_ONCE_S = 3.0  #: a desk that is not at a step which takes long has begun an order by then
 UNBEGUN = "the run before it has not ended, so it was not begun; see: runplan status, and ask again"
@@ -225,7 +224,7 @@ class Station:
             if self._is_over(running):
                 return wake
             left = (wake - opened.clock.now()).total_seconds() if wake else None
-            opened.dispatches.wait(running, timeout_s=None if left is None else max(0.0, min(left, LOOK_S)))
+            opened.dispatches.wait(running, timeout_s=None if left is None else max(0.0, left))
             self._clear()
 
     def _carry_out(self, desk: Desk, opened: Opened) -> None:

@@ -33,6 +33,10 @@ class Timers(Protocol):
 
     def cancel(self, key: str) -> None: ...
 
+    def look_again(self) -> None:
+        """See by the clock on the wall what is due."""
+        ...
+
 
 class HostTurns(Protocol):
     """Who may be at work on this host."""

@@ -30,6 +30,7 @@ from runplan.adapters.places import socket_path, state_directory
 from runplan.adapters.repositories import Repositories
 from runplan.app.daemon import Daemon
 from runplan.app.draining import Drain
+from runplan.app.pulse import Pulse
 from runplan.core.errors import RefusedEarly
 from runplan.core.notices import of_settings
 from runplan.core.times import iso
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     from runplan.adapters.singleton import Held
     from runplan.ports import Log
 
-LOOK_S = 60.0  #: the one timer: the watchdog, and a clock that jumped while the machine slept
+LOOK_S = 60.0  #: the one timer: the watchdog, settings, and a clock that jumped while the machine slept
 LOG = "daemon.log"
 CLOSING_S = 60.0  #: what the step that is being taken may need, when it is time to let go
 STEP_S = 10.0  #: after which it is waited for no longer, unless it is interrupted by ending what it asks a remote
@@ -135,26 +136,22 @@ class _Loop:
         with selectors.DefaultSelector() as selector:
             selector.register(server.fileno(), selectors.EVENT_READ)
             selector.register(self._wake_r, selectors.EVENT_READ)
-            last, look_s = time.time(), self._look_s()
+            pulse = Pulse(self._look_s(), look=self._look, jumped=self._daemon.look_again)
             while not (self._lost or self._drain.over):
                 left_s = self._drain.left_s
-                selector.select(look_s if left_s is None else min(look_s, left_s))
+                selector.select(pulse.left_s if left_s is None else min(pulse.left_s, left_s))
                 self._clear()
                 server.ready()
                 self._do_tasks()
                 server.ready()
-                now = time.time()
-                if abs(now - last) >= look_s - 1:
-                    self._look()
-                    last = now
+                pulse.beat()
 
     def _do_tasks(self) -> None:
         while self._tasks:
             self._tasks.popleft()()
 
     def _look(self) -> None:
-        """What the one timer is for."""
-        self._timers.look_again()
+        """What the one timer is for, beside a clock that jumped."""
         self.reload(anew=False)
         if not (state_directory(self._env) / singleton.LOCK).exists():
             self._log.warning("ending", words="its state was taken away; another daemon may be there")

@@ -41,6 +41,8 @@ class Timers:
     def cancel(self, key: str) -> None:
         self.armed.pop(key, None)
 
+    def look_again(self) -> None: ...
+
 
 class Audience:
     def __init__(self) -> None:
