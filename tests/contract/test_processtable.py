@@ -66,6 +66,16 @@ class ProcessTableContract:
 
         assert Path(f"/proc/{child.pid}").exists()
 
+    def test_a_process_is_stopped_until_it_goes_on(self, child: subprocess.Popen[bytes]) -> None:
+        assert not self.table.stopped(child.pid)
+        child.send_signal(signal.SIGSTOP)
+        until(lambda: self.table.stopped(child.pid))
+        child.send_signal(signal.SIGCONT)
+        until(lambda: not self.table.stopped(child.pid))
+        child.kill()
+        child.wait()
+        assert not self.table.stopped(child.pid)
+
     @pytest.mark.parametrize("name", ["", "x", "-1:2:3", "²:1:1", "999999999:1:1", "{pid}:1:{boot}", "{pid}:{start}:1"])
     def test_what_is_no_identity_of_a_living_process_is_dead(self, name: str) -> None:
         start = self.seen(os.getpid()).started

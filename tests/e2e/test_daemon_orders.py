@@ -55,7 +55,7 @@ def test_a_stop_without_a_daemon_ends_what_the_dead_one_left(
     ran = project.runplan("stop", *words)
     told = "runplan: the run of plans/X.md, which no process carried any more, has ended; what was made is kept"
     assert (ran.code, ran.err.splitlines()) == (0, [told])
-    assert processes_of(project.home) == []
+    until(lambda: processes_of(project.home) == [])
     assert states(project) == ["stopped"]
     assert project.show("runplan/x/1:1.txt") == "1"
     assert "nothing runs here, and nothing is scheduled" in project.runplan("stop").err

@@ -86,7 +86,7 @@ def test_settings_that_cannot_be_used_are_told_once_and_change_nothing(project: 
     for _ in range(3):
         assert asked(project)["settings"] == [f"{file}:4: invalid TOML: Invalid value"]
     hang_up(project)
-    until(told.exists)
+    until(lambda: told.exists() and told.read_text().endswith("\n"))
     words = f"{file}:4: invalid TOML: Invalid value; what was set before holds until that is mended."
     assert told.read_text() == f"settings: {words}\n"
     (error,) = log_of(project, "settings")

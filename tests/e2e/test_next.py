@@ -112,7 +112,7 @@ def test_watching_goes_on_until_ctrl_c_and_ends_well(project: Project) -> None:
     assert watching.stdout is not None
     assert watching.stdout.readline() == b"X  (plans/X.md, active)\n"
     watching.send_signal(signal.SIGINT)
-    out, err = watching.communicate(timeout=30)
+    out, err = watching.communicate(timeout=100)
     assert (watching.returncode, err) == (0, b"")
     assert b"\x1b" not in out
 

@@ -155,7 +155,7 @@ def test_status_of_a_run_at_work_and_a_log_that_is_followed_to_its_end(tmp_path:
     assert json.loads(following.stdout.readline())["type"] == "RunStarted"
     meanwhile.let_on("implement")
     assert ended(running).code == 0
-    rest = following.communicate(timeout=30)[0].splitlines()
+    rest = following.communicate(timeout=100)[0].splitlines()
     assert following.returncode == 0
     assert json.loads(rest[-1])["type"] == "RunEnded"
 

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tests.support.cli import ended, until, with_remote
-from tests.support.daemons import daemon_of, kill_daemon, run_of
+from tests.support.daemons import daemon_of, kill_daemon, run_of, until_runs_are
 from tests.support.scripts import Meanwhile, assert_nothing_runs, set_up, steps, verify, work
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def test_phases_that_touch_different_files_are_worked_at_once_and_land_one_after
     for id_ in ("2", "3", "1"):
         meanwhile.let_on(id_)
         until(partial(has_landed, project, id_))
-    until(lambda: run_of(project)["state"] == "done")
+    until_runs_are(project, "done")
 
     assert project.landed() == ["2", "3", "1"]
     assert len(project.repo.git("log", "--format=%H", f"{before}..main").splitlines()) == 6
@@ -117,7 +117,7 @@ def test_what_waits_for_another_or_touches_the_same_begins_when_that_has_landed(
     meanwhile.reached("4")
     meanwhile.let_on("3")
     meanwhile.let_on("4")
-    until(lambda: run_of(project)["state"] == "done")
+    until_runs_are(project, "done")
 
     assert sorted(project.landed()) == ["1", "2", "3", "4"]
     assert project.leftovers() == []
@@ -167,7 +167,7 @@ def test_one_that_fails_lets_the_others_land_and_the_run_ends_with_its_reason(
     assert "side by side" not in told
     assert "phase 1 did not land, so nothing new begins" in project.runplan("explain", "X").out
     meanwhile.let_on("2")
-    until(lambda: run_of(project)["state"] == "failed")
+    until_runs_are(project, "failed")
 
     assert project.landed() == ["2"]
     assert (run_of(project)["reason"], run_of(project)["phase"]) == ("agent-failed", "1")
@@ -186,7 +186,7 @@ def test_stop_ends_them_all(project: Project, meanwhile: Meanwhile) -> None:
     meanwhile.reached("2")
 
     assert project.runplan("stop", "X").code == 0
-    until(lambda: run_of(project)["state"] == "stopped")
+    until_runs_are(project, "stopped")
 
     assert project.landed() == []
     assert_nothing_runs(project)
@@ -207,7 +207,7 @@ def test_a_killed_daemon_takes_all_of_them_up_again_and_each_lands_once(project:
     meanwhile.let_on("1")
     meanwhile.let_on("3")
     assert project.runplan("resume", "X").code == 0
-    until(lambda: run_of(project)["state"] == "done")
+    until_runs_are(project, "done")
 
     assert sorted(project.landed()) == ["1", "2", "3"]
     assert project.dispatched().count("implement") == 3
@@ -254,7 +254,7 @@ def test_a_remote_that_does_not_answer_in_one_lane_holds_up_neither_the_other_no
 
     (tmp_path / "away").rename(remote.path)
     assert project.runplan("stop", "X").code == 0
-    until(lambda: run_of(project)["state"] == "stopped", seconds=30)
+    until_runs_are(project, "stopped")
     assert_nothing_runs(project)
 
 

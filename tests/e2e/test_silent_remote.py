@@ -102,22 +102,22 @@ def test_the_third_word_ends_it_at_once_and_agents_live_on(project: Project, tmp
     began = time.monotonic()
     os.kill(daemon, signal.SIGTERM)
     until(lambda: daemon not in processes_of(project.home))
-    assert time.monotonic() - began < 5
-    assert nobody_waits_for_the_remote(project, tmp_path)
+    assert time.monotonic() - began < 9, "the step that is being taken would get 10 s"
+    until(lambda: nobody_waits_for_the_remote(project, tmp_path))
 
 
 def test_a_stop_is_answered_before_long_and_done_after_the_step(project: Project, tmp_path: Path) -> None:
     blocked(project, tmp_path)
     began = time.monotonic()
     stopped = project.runplan("stop", "X")
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - began < 30
     assert stopped.code == 0
     assert stopped.last == (
         "runplan: plans/X.md is stopped as soon as the step that is being taken is over: git or a remote takes long"
     )
     (tmp_path / "silent").unlink()
     until_runs_are(project, "stopped")
-    assert project.rows("SELECT plan FROM wishes") == [], "it was done, and is not done again"
+    until(lambda: project.rows("SELECT plan FROM wishes") == [])  # it was done, and is not done again
     assert project.landed() == []
 
 
@@ -133,5 +133,5 @@ def test_a_stop_is_done_by_the_next_daemon_although_its_caller_hung_up(project: 
     (tmp_path / "silent").unlink()
     with in_foreground(project):
         until_runs_are(project, "stopped")
+        until(lambda: project.rows("SELECT plan FROM wishes") == [])
     assert project.landed() == []
-    assert project.rows("SELECT plan FROM wishes") == []

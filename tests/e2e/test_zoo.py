@@ -299,7 +299,7 @@ def test_a_beast_has_its_named_outcome_and_the_repository_is_as_it_was(project: 
     )
     assert TOKEN not in told
     assert len(told) < 100_000
-    until(lambda: processes_of(project.home) == [], seconds=10)
+    until(lambda: processes_of(project.home) == [])
     ignored = {"refs/heads/main", *beast.keeps} if landed else set(beast.keeps)
     changed = {what for what, was in before.items() if standing(project).get(what) != was} - ignored
     assert changed == set(), told

@@ -146,7 +146,7 @@ def test_it_is_named_within_seconds_and_the_next_attempt_lands(project: Project,
 
     assert (ran.code, ran.last) == (1, f"runplan: failed: {beast.ends}"), ran.err
     assert beast.names in ran.err
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < 60
     assert theirs(project) == before
     again = project.start("1", "auto")
     assert again.code == 0, again.err
@@ -165,7 +165,7 @@ def test_who_takes_over_after_a_crash_finds_it_too(project: Project) -> None:
     let_loose(project, f'rm "$E/index"; mkfifo "$E/index" "$C/{OWN}/zz"; touch "$H/.cache/done"; sleep 300')
     (project.home / ".cache").mkdir(exist_ok=True)
     first = project.popen("start", "X", "1", "auto", "--foreground")
-    until(lambda: (project.home / ".cache/done").exists(), seconds=20)
+    until(lambda: (project.home / ".cache/done").exists())
     first.kill()
     first.communicate()
     for pid in (int(one.name) for one in _sleepers(project)):
@@ -196,4 +196,4 @@ def test_a_pipe_among_its_files_holds_nobody_up(project: Project, place: str) ->
     ran = project.start("1", "auto")
     assert ran.code == 0, ran.err
     assert project.landed() == ["1"]
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < 60

@@ -122,7 +122,7 @@ WAYS = {
     "itself": "exec {call}",
     "with its environment cleared": "env -i {call}",
     "in a session of its own, cleared": "setsid env -i {call}",
-    "orphaned and cleared": "(setsid env -i sh -c 'sleep 0.05; exec {call}' &) ; sleep 5",
+    "orphaned and cleared": "(setsid env -i sh -c 'sleep 0.05; exec {call}' &) ; sleep 30",
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import threading
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,6 +13,7 @@ from runplan.adapters.git import Git
 from runplan.adapters.landers.direct import Direct
 from runplan.core.errors import Unreachable
 from runplan.core.gitfacts import Landed, LandingAnswer, Moved, Refused
+from tests.support.cli import until
 from tests.support.landings import MAIN, candidate, files_of, leftovers, snapshot
 from tests.support.remotes import TRACKED, Pair, make_pair
 from tests.support.repos import make_repo
@@ -279,7 +281,7 @@ def test_of_two_who_land_at_once_one_lands_and_one_has_moved(pair: Pair, tmp_pat
 
     def run(which: Pair, landing: str) -> None:
         intent = which.intent(candidate(which.here, {"a.txt": f"{landing}\n"}, landing=landing), landing=landing)
-        with which.lander(at("direct.push.before", lambda: both.wait(10))) as direct:
+        with which.lander(at("direct.push.before", lambda: both.wait(60))) as direct:
             answers[landing] = direct.land(intent)
 
     threads = [threading.Thread(target=run, args=args) for args in ((pair, "L1"), (second, "L2"))]
@@ -357,12 +359,18 @@ def test_a_push_that_the_server_lost_before_it_counted_is_trouble_and_lands_late
 
 
 def test_a_push_that_takes_too_long_is_looked_after(pair: Pair) -> None:
-    go_on = pair.there.path / "go-on"
-    pair.hook("post-receive", f"until [ -e {go_on} ]; do sleep 0.01; done")
+    here, go_on = pair.there.path / "here", pair.there.path / "go-on"
+    pair.hook("post-receive", f"touch {here}; until [ -e {go_on} ]; do sleep 0.01; done")
     landing = pair.intent(candidate(pair.here, {"a.txt": "a2\n"}))
-    waiter = threading.Timer(1.2, go_on.touch)
+
+    def too_late() -> None:
+        until(here.exists)
+        time.sleep(2.1)
+        go_on.touch()
+
+    waiter = threading.Thread(target=too_late)
     waiter.start()
-    with pair.lander(timeout_s=0.8) as direct:
+    with pair.lander(timeout_s=2.0) as direct:
         assert direct.land(landing) == Landed(tip=landing.new)
     waiter.join()
     assert pair.landed() == 1

@@ -27,9 +27,7 @@ HOME = cgroups.home()
 needs_groups = pytest.mark.skipif(not HOME, reason="this process is in no control group (v2) that it may divide")
 
 #: Without the mark, in a session of its own, with a parent that has gone.
-HIDES = (
-    "(env -i setsid sh -c 'echo $$ >child; {words}' </dev/null >/dev/null 2>&1 &)\nwhile test ! -s child; do :; done"
-)
+HIDES = "(env -i setsid sh -c '{words}' </dev/null >/dev/null 2>&1 &)\nwhile test ! -s child; do :; done"
 HIDDEN = HIDES.format(words="echo $$ >child; exec sleep 30")
 DEAF = HIDES.format(words='trap "" TERM; echo $$ >child; while :; do sleep 0.01; done')
 

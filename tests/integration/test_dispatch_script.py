@@ -298,7 +298,7 @@ def test_it_ends_in_every_way(
 
 
 def test_a_stubborn_one_has_to_be_killed(theatre: Theatre) -> None:
-    _, outcome = theatre.play("stubborn = true", 'say = "no"', "sleep = 30", wall_s=0.8, grace_s=0.1)
+    _, outcome = theatre.play("stubborn = true", 'say = "no"', "sleep = 30", wall_s=1.5, grace_s=0.1)
 
     assert (outcome.ending, outcome.signal) == (Ending.TIMEOUT, signal.SIGKILL)
 

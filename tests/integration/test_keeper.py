@@ -18,7 +18,7 @@ from runplan.core.turns import Turns
 from runplan.wiring.beside import Besides
 from runplan.wiring.desks import Environments, open_desk
 from tests.support.cli import a_project, until
-from tests.support.daemons import kill_daemon, none_left, run_of, shell_agent, waits
+from tests.support.daemons import kill_daemon, none_left, run_of, shell_agent, until_runs_are, waits
 from tests.support.scripts import Meanwhile
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def test_a_run_in_other_hands_is_looked_at_again_and_gone_on_with_when_they_let_
         other.communicate()
         call()
         meanwhile.let_on("agent")
-        until(lambda: run_of(project)["state"] == "done")
+        until_runs_are(project, "done")
         assert key not in timers.armed
     finally:
         assert keeper.close(20)

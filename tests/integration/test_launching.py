@@ -48,9 +48,9 @@ def daemons(env: Env) -> list[int]:
     return [pid for pid in ours if table.variable(pid, "HOME") == env["HOME"]]
 
 
-def reach(env: Env, version: str, *words: str) -> Hello:
+def reach(env: Env, version: str, *words: str, drain_s: float = 60.0) -> Hello:
     """Who answers a caller of this version."""
-    with launching.reach(env, version=version, argv=argv(version, *words), ready_s=20, drain_s=0.5) as client:
+    with launching.reach(env, version=version, argv=argv(version, *words), ready_s=60, drain_s=drain_s) as client:
         assert client.call("status")["verb"] == "status"
         return client.hello
 
@@ -111,7 +111,7 @@ def test_an_older_daemon_that_does_not_go_is_told_of_and_not_doubled(env: Env) -
     old = reach(env, "0.1.0", "stays")
 
     with pytest.raises(Unreachable, match=f"process {old.pid}\\) still finishes something"):
-        reach(env, "0.2.0")
+        reach(env, "0.2.0", drain_s=0.5)
     with Client(find_socket(env)) as client:
         assert client.hello == old
 
@@ -125,9 +125,9 @@ def test_a_daemon_that_breaks_is_told_with_its_last_words(env: Env) -> None:
 
 def test_a_daemon_that_never_answers_is_not_waited_for_for_ever(env: Env) -> None:
     with pytest.raises(
-        Unreachable, match=r"did not answer within 1 s; its last words: thinking; all of them: .*/daemon\.out"
+        Unreachable, match=r"did not answer within 3 s; its last words: thinking; all of them: .*/daemon\.out"
     ):
-        launching.reach(env, argv=argv("0.1.0", "mute"), ready_s=1)
+        launching.reach(env, argv=argv("0.1.0", "mute"), ready_s=3)
     assert len(daemons(env)) == 1, "it may be slow, and is left to itself"
 
 

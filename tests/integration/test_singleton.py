@@ -98,7 +98,7 @@ def test_waiting_ends(tmp_path: Path) -> None:
     begun = time.monotonic()
     with held(tmp_path):
         assert isinstance(take(tmp_path, wait_s=0.05), Occupied)
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 30
 
 
 def test_a_killed_daemon_leaves_the_lock_free_and_is_not_named(tmp_path: Path) -> None:
@@ -117,6 +117,8 @@ def test_a_killed_daemon_leaves_the_lock_free_and_is_not_named(tmp_path: Path) -
 def test_of_many_that_start_at_once_one_runs(tmp_path: Path) -> None:
     many = [a_daemon(tmp_path) for _ in range(4)]
     until(lambda: sum(one.poll() is None for one in many) == 1)
+    until(lambda: singleton.holder(state_directory({"HOME": str(tmp_path)})))
+    until(find_socket({"HOME": str(tmp_path)}).exists)
     with Client(find_socket({"HOME": str(tmp_path)})) as client:
         assert client.hello.pid in {one.pid for one in many if one.poll() is None}
     for one in many:

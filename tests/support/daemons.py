@@ -91,7 +91,7 @@ def states(project: Project, plan: str = "plans/X.md") -> list[str]:
 
 
 def until_runs_are(project: Project, *wanted: str, plan: str = "plans/X.md") -> None:
-    until(lambda: states(project, plan) == list(wanted), seconds=30)
+    until(lambda: states(project, plan) == list(wanted))
 
 
 def approve(project: Project, plan: str = "plans/X.md") -> None:
@@ -164,5 +164,6 @@ def shell_agent(project: Project, place: Path, implement: str = ":", verify: str
 
 def waits(place: Path, name: str) -> str:
     """Shell: say which process is here, and wait to be let on."""
-    go = f'while [ ! -e "{place}/{name}.on" ]; do sleep 0.02; done'
-    return f'echo $$ >>"{place}/{name}.here"; {go}'
+    here, go = f"{place}/{name}.here", f'while [ ! -e "{place}/{name}.on" ]; do sleep 0.02; done'
+    told = f'{{ cat "{here}" 2>/dev/null || :; echo $$; }} >"{here}.new"; mv "{here}.new" "{here}"'  # never half told
+    return f"{told}; {go}"

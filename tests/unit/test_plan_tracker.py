@@ -177,13 +177,13 @@ def test_what_a_tracker_cannot_mend_is_refused(text: str, said: str) -> None:
 
 
 def test_reading_grows_with_the_text_and_no_faster() -> None:
-    """A long plan of every construct takes milliseconds; ten times as many are allowed on a busy machine."""
+    """A long plan of every construct takes milliseconds of a processor; a slow one may take ten times as many."""
     body = "### Work Items\n\n" + "- [ ] do `this` — and that, then (more)\n  text that goes on\n" * 400
     body += "### Dependencies\n\nPhases 1–2 must be complete before Phase 9.\n"
     text = a_plan({str(n): "⬚" for n in range(1, 7)}, {"5": body, "6": body.replace("1–2", "1–3")})
-    began = time.perf_counter()
+    began = time.process_time()
     parse(text.replace(b"Text.", b"Text.\n" * 3000), path="p.md")
-    assert time.perf_counter() - began < 0.5
+    assert time.process_time() - began < 0.5
 
 
 @pytest.mark.parametrize(
@@ -208,7 +208,7 @@ def test_a_hostile_line_costs_no_more_than_its_length(line: str) -> None:
     rows = tracker("| 1 | ⬚ | |", f"| 2 {line} | ⬚ | |")
     first = f"## Phase 1\n{line}\n### Dependencies\n{line}\n### Work Items\n{line}\n"
     text = f"{rows}{first}## Phase 2 — {line}\n**Status:** {line}\n"
-    began = time.perf_counter()
+    began = time.process_time()
     with contextlib.suppress(PlanUnreadable):
         parse(text.encode(), path="p.md")
-    assert time.perf_counter() - began < 4
+    assert time.process_time() - began < 4

@@ -50,6 +50,7 @@ class Door:
             turns=nobody,
             listener=nobody,
             begun=lambda _desk, _opened: None,
+            heed=lambda _desk, _opened: None,
             closed=lambda wake, trouble: self.closings.append((wake, trouble)),
             rested=lambda: None,
             end_beside=self.ended_beside.set,
