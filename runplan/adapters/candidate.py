@@ -53,7 +53,7 @@ class Candidates:
 
     def __init__(self, git: Git, *, common_dir: Path) -> None:
         self._git = git
-        self._objects = LooseObjects(git, common_dir)
+        self._objects = LooseObjects(common_dir)
 
     # --- reading ----------------------------------------------------------------------------------------
 

@@ -195,13 +195,19 @@ class Guard:
                 yield f"worktrees/{entry.directory.name}/HEAD", said
 
     def _files(self) -> Iterator[tuple[str, FileStamp]]:
-        hooks = self._common_dir / "hooks"
-        names = sorted(path.name for path in hooks.iterdir()) if hooks.is_dir() else []
-        for name in (*FILES, *(f"hooks/{name}" for name in names if not name.endswith(".sample"))):
-            path = self._common_dir / name
-            small = path.is_file() and path.stat().st_size <= LARGEST
-            if small or (name in FILES and path.is_file()):
-                yield name, FileStamp(text=_text(path) if small else TOO_LARGE, mode=stat.S_IMODE(path.stat().st_mode))
+        try:
+            hooks = sorted(os.listdir(self._common_dir / "hooks"))  # noqa: PTH208 - four times a phase
+        except (FileNotFoundError, NotADirectoryError):
+            hooks = []
+        for name in (*FILES, *(f"hooks/{name}" for name in hooks if not name.endswith(".sample"))):
+            path = os.path.join(self._common_dir, name)
+            try:
+                found = os.stat(path)  # noqa: PTH116
+            except OSError:
+                continue
+            small = found.st_size <= LARGEST
+            if stat.S_ISREG(found.st_mode) and (small or name in FILES):
+                yield name, FileStamp(text=_text(path) if small else TOO_LARGE, mode=stat.S_IMODE(found.st_mode))
 
     def _own_config(self, ours: Sequence[str]) -> Iterator[tuple[str, FileStamp]]:
         """What git obeys in worktrees of ours besides; whatever is there but no file of some size is seen as well."""
@@ -279,7 +285,7 @@ def _size(path: Path) -> int:
         return 0
 
 
-def _text(path: Path) -> str:
+def _text(path: str | Path) -> str:
     return os.fsdecode(read_file(path, follow=True) or b"")
 
 

@@ -235,10 +235,12 @@ def _special(one: os.DirEntry[str]) -> Iterator[Odd]:
 
 def _unless(path: str, wanted: str) -> Iterator[Odd]:
     """What is at a path, unless that is as wanted or nothing."""
-    if os.path.lexists(path):
-        odd = _odd(path)
-        if odd.what != wanted:
-            yield odd
+    try:
+        mode = os.lstat(path).st_mode
+    except (OSError, ValueError):
+        return
+    if _KINDS.get(stat.S_IFMT(mode)) != wanted:
+        yield _odd(path)
 
 
 def _odd(path: str) -> Odd:

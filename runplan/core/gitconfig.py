@@ -5,6 +5,7 @@ Whoever sets such a thing decides what a checkout looks like: tests could then s
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import TYPE_CHECKING
 
@@ -38,8 +39,13 @@ class Setting:
     value: str
 
 
-def settings(text: str) -> Iterator[Setting]:
+@functools.lru_cache(maxsize=32)  # the same few files are read again and again
+def settings(text: str) -> tuple[Setting, ...]:
     """Every setting of a configuration file, in order, up to where git itself could not read on."""
+    return tuple(_settings(text))
+
+
+def _settings(text: str) -> Iterator[Setting]:
     text = text.removeprefix("\ufeff").replace("\r\n", "\n")
     section, at = "", 0
     while at < len(text):

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
 
 def write(repo: Repo, content: bytes) -> str:
-    with repo.adapter() as git:
-        return LooseObjects(git, repo.path / ".git").write("blob", content, like=repo.head())
+    return LooseObjects(repo.path / ".git").write("blob", content, like=repo.head())
 
 
 @pytest.mark.parametrize(
@@ -37,12 +36,14 @@ def test_a_blob_has_the_id_and_the_content_git_gives_it(tmp_path: Path, content:
     assert repo.git("fsck", "--strict", "--no-dangling") == ""
 
 
-def test_an_object_that_is_there_is_not_written_again(tmp_path: Path) -> None:
-    repo = make_repo(tmp_path / "r", **{"a.txt": "a\n"})
-    repo.git("repack", "-adq")
-    oid = write(repo, b"a\n")
-    assert oid == repo.git("rev-parse", "HEAD:a.txt")
-    assert not (repo.path / ".git/objects" / oid[:2] / oid[2:]).exists()
+def test_a_damaged_object_in_its_place_is_not_believed_in(tmp_path: Path) -> None:
+    repo = make_repo(tmp_path / "r")
+    oid = write(repo, b"new\n")
+    place = repo.path / ".git/objects" / oid[:2] / oid[2:]
+    place.chmod(0o644)
+    place.write_bytes(b"damaged")
+    assert write(repo, b"new\n") == oid
+    assert repo.git("cat-file", "-p", oid) == "new"
 
 
 def test_an_object_is_read_only_and_leaves_no_draft(tmp_path: Path) -> None:
@@ -66,7 +67,7 @@ def test_trees_are_sorted_as_git_sorts_them(tmp_path: Path) -> None:
     files = {"a.txt": "1", "a/x": "2", "a-b": "3", "a0": "4", "z/y/x.txt": "5"}
     repo = make_repo(tmp_path / "r", **files)
     with repo.adapter() as git:
-        objects = LooseObjects(git, repo.path / ".git")
+        objects = LooseObjects(repo.path / ".git")
         blob = objects.write("blob", b"new\n", like=repo.head())
         made = with_files(
             git,
