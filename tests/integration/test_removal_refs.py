@@ -1,0 +1,291 @@
+"""Removal of branches, candidates and logs: whose work is on the target goes, the rest is kept aside and named."""
+
+from __future__ import annotations
+
+import fcntl
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from runplan.adapters.containment import on_target
+from runplan.adapters.parking import Parking
+from runplan.core.gitfacts import Kept, Removed
+from runplan.core.guard import AGENT
+from runplan.core.removal import OnTarget
+from tests.support.removals import BRANCH, PARKED, Place, a_place
+from tests.support.repos import Repo, make_repo
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    with a_place(tmp_path) as made:
+        yield made
+
+
+# --- is it on the target? -----------------------------------------------------------------------------
+
+
+def _merged(repo: Repo) -> None:
+    repo.git("merge", "-q", "--no-edit", "--no-ff", "side")
+
+
+def _picked(repo: Repo) -> None:
+    repo.commit("between", z="z")
+    repo.git("cherry-pick", "main..side")
+
+
+def _squashed(repo: Repo) -> None:
+    repo.commit("between", z="z")
+    repo.git("merge", "-q", "--squash", "side")
+    repo.git("commit", "-q", "-m", "squashed")
+    repo.commit("after", y="y")
+
+
+def _same_tree(repo: Repo) -> None:
+    repo.git("checkout", "-q", "side", "--", ".")
+    repo.commit("the same files, otherwise made")
+    repo.commit("after", a="after")
+
+
+def _partly(repo: Repo) -> None:
+    repo.git("cherry-pick", "side~1")
+
+
+def _nothing(repo: Repo) -> None:
+    repo.commit("elsewhere", z="z")
+
+
+@pytest.mark.parametrize(
+    ("land", "held"),
+    [
+        (_merged, OnTarget.REACHABLE),
+        (_picked, OnTarget.PATCH),
+        (_squashed, OnTarget.PATCH),
+        (_same_tree, OnTarget.TREE),
+        (_partly, OnTarget.NO),
+        (_nothing, OnTarget.NO),
+    ],
+)
+def test_content_is_found_on_the_target_however_it_got_there(
+    tmp_path: Path, land: Callable[[Repo], None], held: OnTarget
+) -> None:
+    repo = make_repo(tmp_path / "r", a="1\n")
+    repo.git("checkout", "-q", "-b", "side")
+    repo.commit("one", a="2\n")
+    tip = repo.commit("two", b="b\n")
+    repo.git("checkout", "-q", "main")
+    land(repo)
+    with repo.adapter() as git:
+        assert on_target(git, tip, "refs/heads/main") is held
+        assert on_target(git, tip, "refs/heads/none") is OnTarget.NO
+
+
+# --- branches -----------------------------------------------------------------------------------------
+
+
+def test_a_branch_on_the_target_goes_without_parking(place: Place) -> None:
+    place.repo.git("branch", "runplan/plan/1")
+    assert place.removal.ref(BRANCH) == Removed(what=BRANCH)
+    assert place.removal.ref(BRANCH) == Removed(what=BRANCH)
+    assert place.repo.refs() == {"refs/heads/main": place.base}
+
+
+def test_a_branch_with_work_is_parked_before_it_goes(place: Place) -> None:
+    """J4: not landed, so kept aside; the worktree that stood on it keeps its files."""
+    tree = place.lease()
+    tip = tree.commit("work", **{"c.txt": "c"})
+    tree.write("a.txt", "uncommitted")
+    assert place.removal.ref(BRANCH) == Removed(what=BRANCH, parked=PARKED)
+    assert place.repo.refs() == {"refs/heads/main": place.base, PARKED: tip}
+    assert (tree.path / "a.txt").read_text() == "uncommitted"
+    assert place.removal.worktree("run").what == str(tree.path)
+
+
+def test_a_landed_branch_goes_and_the_worktree_rests_on_the_target(place: Place) -> None:
+    """One git process; files stay, so that the next lease writes only what differs."""
+    tree = place.lease()
+    tip = tree.commit("work", **{"c.txt": "c"})
+    place.repo.git("update-ref", "refs/runplan/candidate/r1", tip)
+    landed = place.repo.commit("landed", **{"c.txt": "c"})
+    tree.write("coverage.xml", "left by a gate")
+    place.removal.landed({BRANCH: tip, "refs/runplan/candidate/r1": tip}, worktree=tree.path, onto=landed)
+    assert place.repo.refs() == {"refs/heads/main": landed}
+    assert (tree.head(), tree.git("symbolic-ref", "-q", "HEAD", ok=False)) == (landed, "")
+    assert place.trees.head(tree.path) == landed
+    assert place.repo.head() == landed
+    place.trees.lease("run", branch=BRANCH, base=landed)
+    assert place.trees.state(tree.path).clean
+    assert set(place.repo.refs()) == {"refs/heads/main", BRANCH}
+
+
+def test_a_branch_the_user_stands_on_is_kept(place: Place) -> None:
+    place.repo.git("checkout", "-q", "-b", "runplan/plan/1")
+    assert place.removal.ref(BRANCH) == Kept(what=BRANCH, why=f"in use by {place.repo.path}")
+
+
+@pytest.mark.parametrize("gone", [False, True])
+@pytest.mark.parametrize("whose", ["checkout", "worktree"])
+def test_no_branch_that_a_head_names_is_deleted_also_after_its_landing(
+    place: Place, tmp_path: Path, whose: str, gone: bool
+) -> None:
+    tree = place.lease()
+    tip = tree.commit("work", **{"w.txt": "w"})
+    place.repo.git("worktree", "add", "-q", "--detach", str(tmp_path / "mine"))
+    head = place.repo.path / (".git/HEAD" if whose == "checkout" else ".git/worktrees/mine/HEAD")
+    head.write_text(f"ref: {BRANCH}\n")
+    if gone:
+        shutil.rmtree(tmp_path / "mine")
+    place.removal.landed({BRANCH: tip}, worktree=tree.path, onto=place.base)
+    assert place.repo.head(BRANCH) == tip
+    assert isinstance(place.removal.ref(BRANCH), Kept)
+    assert place.repo.head(BRANCH) == tip
+
+
+def test_parking_takes_the_next_number_and_the_same_thing_once(place: Place) -> None:
+    one, two = place.repo.commit("one"), place.repo.commit("two")
+    with place.repo.adapter() as git:
+        parking = Parking(git, place.repo.path / ".git")
+        names = [parking.park(oid, slug="plan", phase="P 1.A..x") for oid in (one, two, one)]
+        told = [(kept.ref, kept.oid, kept.subject) for kept in parking.parked()]
+    home = "refs/runplan/parked/plan/P-1-A-x/"
+    assert names == [f"{home}1", f"{home}2", f"{home}1"]
+    assert told == [(f"{home}1", one, "one"), (f"{home}2", two, "two")]
+
+
+# --- gc -----------------------------------------------------------------------------------------------
+
+
+def test_gc_lists_first_and_then_does_what_it_listed(place: Place) -> None:
+    repo = place.repo
+    live, stale = place.lease(name="live"), place.lease("refs/heads/runplan/plan/2", "stale")
+    gone = place.lease("refs/heads/runplan/plan/3", "gone")
+    shutil.rmtree(gone.path)
+    stale.write("a.txt", "unsaved\n")
+    for name in ("runplan/plan/landed", "runplan/readme", "mine/plan/x"):
+        repo.git("branch", name)
+    blob = repo.git("hash-object", "-w", "--stdin", stdin="new")
+    tree = repo.git("mktree", stdin=f"100644 blob {blob}\tnew.txt\n")
+    open_tip = repo.git("commit-tree", "-p", "HEAD", "-m", "unlanded work", tree)
+    repo.git("update-ref", "refs/heads/runplan/plan/open", open_tip)
+    repo.git("update-ref", "refs/runplan/candidate/r1", "HEAD")
+    repo.git("update-ref", "refs/runplan/candidate/r2", "HEAD")
+    repo.git("update-ref", "refs/runplan/parked/plan/7/1", open_tip)
+    repo.git("update-ref", "refs/runplan/parked/plan/8/1", "HEAD")
+    (place.trees.root / ".trash/dead.1").mkdir(parents=True)
+    active = {"live", BRANCH, "refs/runplan/candidate/r1"}
+    known = {f"refs/heads/runplan/plan/{phase}" for phase in ("2", "3", "landed", "open")}
+    before = repo.refs()
+
+    listed = place.removal.gc(dry_run=True, prefix="runplan/", active=active, known=known)
+    assert repo.refs() == before
+    assert (place.trees.root / ".trash/dead.1").exists()
+    assert (stale.path / "a.txt").read_text() == "unsaved\n"
+
+    done = place.removal.gc(dry_run=False, prefix="runplan/", active=active, known=known)
+    assert {one.what for one in done if isinstance(one, Removed)} < {one.what for one in listed}
+    removed = {one.what for one in listed if isinstance(one, Removed)}
+    assert removed == {
+        str(stale.path),
+        str(gone.path),
+        str(place.trees.root / ".trash/dead.1"),
+        "refs/heads/runplan/plan/2",
+        "refs/heads/runplan/plan/3",
+        "refs/heads/runplan/plan/landed",
+        "refs/runplan/candidate/r2",
+        "refs/runplan/parked/plan/8/1",
+    }
+    kept = {one.what: one.why for one in done if isinstance(one, Kept)}
+    assert set(kept) == {"refs/heads/runplan/plan/open", "refs/runplan/parked/plan/7/1", "refs/runplan/parked/plan/2/1"}
+    assert "main does not hold it" in kept["refs/runplan/parked/plan/7/1"]
+    assert kept["refs/runplan/parked/plan/7/1"].endswith("unlanded work")
+    assert live.path.exists()
+    assert place.gone(stale)
+    assert repo.show("refs/runplan/parked/plan/2/1:a.txt") == "unsaved"
+    assert set(repo.refs()) == (set(before) - removed) | {"refs/runplan/parked/plan/2/1"}
+
+
+def test_gc_keeps_and_names_a_branch_of_somebodys_own_below_the_prefix(place: Place) -> None:
+    """Merged or not: only what a run or an agent made is ours to take away."""
+    place.repo.git("branch", "runplan/mine/own")
+    agent = {"GIT_AUTHOR_NAME": AGENT.name, "GIT_AUTHOR_EMAIL": "agent+r.1@runplan.invalid"}
+    place.repo.git("switch", "-qc", "runplan/plan/forgotten")
+    place.repo.git("commit", "-q", "--allow-empty", "-m", "Work", env=agent)
+    place.repo.git("switch", "-q", "main")
+    place.repo.git("merge", "-q", "--ff-only", "runplan/plan/forgotten")
+    place.repo.git("commit", "-q", "--allow-empty", "-m", "Later")
+    own = Kept(what="refs/heads/runplan/mine/own", why="no run here has made it, so it may be somebody's own")
+    found = place.removal.gc(dry_run=False, prefix="runplan/", active=())
+    assert found == [own, Removed(what="refs/heads/runplan/plan/forgotten")]
+    assert "refs/heads/runplan/mine/own" in place.repo.refs()
+
+
+def test_gc_without_a_prefix_touches_no_branch(place: Place) -> None:
+    place.repo.git("branch", "any/thing")
+    assert place.removal.gc(dry_run=False, prefix="", active=()) == []
+    assert "refs/heads/any/thing" in place.repo.refs()
+
+
+# --- logs ---------------------------------------------------------------------------------------------
+
+
+def a_log(place: Place) -> Path:
+    directory = place.repo.path / ".git/runplan/dispatch/r1.1"
+    directory.mkdir(parents=True)
+    (directory / "out.log").write_text("said\n")
+    return directory
+
+
+@pytest.mark.parametrize(
+    ("used_by", "landed", "why"),
+    [
+        pytest.param("the run r1", True, "in use by the run r1", id="its run goes on"),
+        pytest.param("", False, "what it tells of has not landed", id="its phase has not landed"),
+    ],
+)
+def test_a_log_that_tells_of_unfinished_things_is_kept(place: Place, used_by: str, landed: bool, why: str) -> None:
+    log = a_log(place)
+    assert place.removal.log(log, used_by=used_by, landed=landed, dry_run=False) == Kept(what=str(log), why=why)
+    assert (log / "out.log").exists()
+
+
+def test_a_log_goes_when_its_phase_has_landed_and_its_run_is_over(place: Place) -> None:
+    log = a_log(place)
+    assert place.removal.log(log, used_by="", landed=True, dry_run=True) == Removed(what=str(log))
+    assert log.exists()
+    assert place.removal.log(log, used_by="", landed=True, dry_run=False) == Removed(what=str(log))
+    assert not log.exists()
+
+
+def test_a_log_that_is_still_written_is_kept(place: Place) -> None:
+    log = a_log(place)
+    with (log / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        kept = place.removal.log(log, used_by="", landed=True, dry_run=False)
+    assert kept == Kept(what=str(log), why="in use by a process that still writes it")
+
+
+def test_content_on_the_remotes_branch_is_held_as_well(place: Place) -> None:
+    """A direct landing may be on the remote before the local branch has followed."""
+    tree = place.lease()
+    work = tree.commit("Work", **{"new.txt": "new\n"})
+    place.repo.git("update-ref", "refs/remotes/origin/main", work)
+    assert place.removal.ref(BRANCH) == Removed(what=BRANCH)
+    assert PARKED not in place.repo.refs()
+
+
+def test_a_candidate_is_judged_by_its_work_and_not_by_our_bookkeeping(place: Place) -> None:
+    """The report and the row of a landing that never happened are nobody's work."""
+    tree = place.lease()
+    tree.commit("Work", **{"new.txt": "new\n"})
+    told = "record\n\nRunplan-Plan: plans/plan.md\nRunplan-Phase: 1\nRunplan-Run: r1\nRunplan-Landing: r1.1"
+    books = tree.commit(told, **{"plans/plan.md": "done\n", "reports/plan-plan.md": "report\n"})
+    candidate = "refs/runplan/candidate/r1"
+    place.repo.git("update-ref", candidate, books)
+    assert isinstance(place.removal.gc(dry_run=True, prefix="", active=("run",))[-1], Kept)
+    place.repo.commit("The same work, landed by another run", **{"new.txt": "new\n"})
+    assert place.removal.gc(dry_run=False, prefix="", active=("run",)) == [Removed(what=candidate)]
