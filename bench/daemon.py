@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import sqlite3
 import subprocess
@@ -17,6 +16,8 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import psutil
 
 from bench.projects import environment, make, plan
 from runplan.adapters.settings import load
@@ -34,7 +35,6 @@ FLOOR = str(Path(__file__).with_name("floor.sh"))
 LOOK_S = 0.05
 LONGEST_S = 600.0
 SETTLED_S = 3.0
-TICKS = os.sysconf("SC_CLK_TCK")
 
 #: Every plan has a file of its own, so that nothing conflicts.
 AGENT = """\
@@ -137,10 +137,11 @@ def landings(root: Path, home: Path) -> dict[str, int]:
 
 
 def idle(place: Path, *, schedules: int, seconds: int) -> None:
-    """What it costs to wait for the next slot of many schedules."""
+    """What it costs to wait for the next slot of many schedules, and beside that for an agent that says nothing."""
     home = place / "idle-home"
     home.mkdir()
-    root = with_plans(place / "idle", home, schedules)
+    root = with_plans(place / "idle", home, schedules + 1)
+    (root.parent / "agent.sh").write_text("exec sleep 100000\n")
     with daemon(home):
         runplan(root, home, "start", "P0", "auto", "every", "4h")
     with closing(Store(root / ".git/runplan")) as store:
@@ -150,26 +151,36 @@ def idle(place: Path, *, schedules: int, seconds: int) -> None:
             name = f"plans/P{number}.md"
             kept.put(replace(first, plan=name, errand=json.dumps(json.loads(first.errand) | {"plan": name})))
     with daemon(home) as process:
-        time.sleep(SETTLED_S)
-        before, began = spent(process.pid), time.perf_counter()
-        time.sleep(seconds)
-        after, took = spent(process.pid), time.perf_counter() - began
-        memory, threads = size(process.pid)
+        waited(process.pid, seconds, f"{schedules} schedules waiting")
+        silent = f"P{schedules}"
+        runplan(root, home, "start", silent, "auto")
+        waited(process.pid, seconds, f"{schedules} schedules waiting and an agent silent, with its shim")
+        runplan(root, home, "stop", silent)
+
+
+def waited(pid: int, seconds: int, called: str) -> None:
+    time.sleep(SETTLED_S)
+    before, began = spent(pid), time.perf_counter()
+    time.sleep(seconds)
+    after, took = spent(pid), time.perf_counter() - began
+    memory, threads = size(pid)
     print(
-        f"daemon, {schedules} schedules waiting: {after[0] - before[0]:.2f} CPU seconds and {after[1] - before[1]} "
-        f"wake-ups in {took:.0f} s; {memory / 1024:.0f} MiB and {threads} threads",
+        f"daemon, {called}: {after[0] - before[0]:.2f} CPU seconds and {after[1] - before[1]} wake-ups in {took:.0f} s "
+        f"(target 2 a minute); {memory / 1024:.0f} MiB (target 45) and {threads} threads",
         flush=True,
     )
 
 
 def spent(pid: int) -> tuple[float, int]:
-    """CPU seconds so far, and how often one of its threads has gone to sleep."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    cpu = (int(fields[11]) + int(fields[12])) / TICKS
-    sleeps = 0
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        lines = (task / "status").read_text().splitlines()
-        sleeps += sum(int(line.split()[1]) for line in lines if line.startswith("voluntary_ctxt_switches"))
+    """CPU seconds so far of a process and all below it, and how often one of their threads has gone to sleep."""
+    cpu, sleeps = 0.0, 0
+    family = psutil.Process(pid)
+    for process in (family, *family.children(recursive=True)):
+        times = process.cpu_times()
+        cpu += times.user + times.system
+        for task in Path(f"/proc/{process.pid}/task").iterdir():
+            lines = (task / "status").read_text().splitlines()
+            sleeps += sum(int(line.split()[1]) for line in lines if line.startswith("voluntary_ctxt_switches"))
     return cpu, sleeps
 
 
