@@ -106,7 +106,8 @@ class Dispatches:
 
     def write(self, dispatch: str, name: str, text: str) -> None:
         """Put a file among them, in the place of whatever an agent left there; no link of its is followed."""
-        publish(self.directory(dispatch) / name, text.encode("utf-8", "surrogateescape"), sync=True)
+        # Not synced: a power cut that takes it takes its reader along, and what we go by is in the journal.
+        publish(self.directory(dispatch) / name, text.encode("utf-8", "surrogateescape"), sync=False)
 
     # --- starting -----------------------------------------------------------------------------------
 
