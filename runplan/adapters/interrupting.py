@@ -33,9 +33,12 @@ class Interruption:
         self._before = {number: signal.getsignal(number) for number in NUMBERS}
         for number in NUMBERS:
             signal.signal(number, self._heard)
+        # Also when the kernel gave it to another thread, or in the very moment before the wait.
+        signal.set_wakeup_fd(self._wake_w, warn_on_full_buffer=False)
         return self
 
     def __exit__(self, *_: object) -> None:
+        signal.set_wakeup_fd(-1)
         for number, handler in self._before.items():
             signal.signal(number, handler)
         os.close(self.wakeup)

@@ -183,9 +183,12 @@ class _Loop:
         signal.signal(signal.SIGTERM, on_end)
         signal.signal(signal.SIGINT, on_end)
         signal.signal(signal.SIGHUP, on_reload)
+        # The kernel may give a signal to any thread; only this way the main one, whose it is, wakes up for it.
+        signal.set_wakeup_fd(self._wake_w, warn_on_full_buffer=False)
         try:
             yield
         finally:
+            signal.set_wakeup_fd(-1)
             for number, handler in before.items():
                 signal.signal(number, handler)
 

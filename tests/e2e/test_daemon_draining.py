@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -31,8 +33,6 @@ from tests.support.daemons import (
 from tests.support.scripts import Meanwhile, steps, verify, work
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.support.cli import Project
 
 LONG = '[daemon]\ngrace = "10m"\n'
@@ -76,6 +76,18 @@ def test_the_first_word_begins_nothing_new_and_lets_agents_end(
         until_runs_are(project, "done")
     assert project.dispatched() == ["implement", "verify"]
     assert project.landed() == ["1"]
+
+
+def test_a_word_that_the_kernel_gives_to_another_thread_is_heard_at_once(
+    project: Project, meanwhile: Meanwhile
+) -> None:
+    in_flight(project, meanwhile)
+    daemon = daemon_of(project)
+    other = next(int(task.name) for task in Path(f"/proc/{daemon}/task").iterdir() if int(task.name) != daemon)
+    assert ctypes.CDLL(None).tgkill(daemon, other, signal.SIGTERM) == 0
+    until(lambda: log_of(project, "draining"), seconds=30)  # by itself it wakes once a minute
+    meanwhile.let_on("agent")
+    until(lambda: gone(project, daemon))
 
 
 def test_what_is_past_its_last_agent_is_landed_before_the_end(project: Project, meanwhile: Meanwhile) -> None:
