@@ -1,0 +1,29 @@
+"""Who interrupts a run is heard, whatever the kernel makes of it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+WAITS = """
+import select, signal, threading, time
+from runplan.adapters.interrupting import Interruption
+over = threading.Event()
+other = threading.Thread(target=over.wait)
+other.start()
+
+def interrupt():
+    time.sleep(0.1)  # until the main thread waits
+    signal.pthread_kill(other.ident, signal.SIGINT)
+
+with Interruption(30.0) as interruption:
+    threading.Thread(target=interrupt).start()
+    ready, _, _ = select.select([interruption.wakeup], [], [], 20)
+    print(bool(ready), interruption.asked)
+    over.set()
+"""
+
+
+def test_a_signal_that_another_thread_is_given_wakes_whoever_waits() -> None:
+    ran = subprocess.run([sys.executable, "-c", WAITS], capture_output=True, text=True, timeout=60, check=True)
+    assert ran.stdout == "True True\n"
