@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tests.chaos import listing, proofs, scenes, ways
-from tests.chaos.forks import Starter
 from tests.chaos.scenes import Kill
 from tests.chaos.trial import Trial
 from tests.chaos.ways import MAIN
 from tests.support.cli import end_processes_of
+from tests.support.forks import Starter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

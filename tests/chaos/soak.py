@@ -14,15 +14,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.chaos import proofs, scenes, ways
-from tests.chaos.forks import Starter
 from tests.chaos.scenes import Scene
 from tests.chaos.ways import MAIN
 from tests.support.cli import end_processes_of, processes_of
+from tests.support.forks import Starter
 
 if TYPE_CHECKING:
-    from tests.chaos.forks import Started
     from tests.chaos.ways import Way
     from tests.support.cli import Project
+    from tests.support.forks import Started
 
 PHASES = tuple(str(number) for number in range(1, 21))
 SCENE = Scene(name="soak", told="twenty phases", phases=PHASES)
@@ -138,12 +138,14 @@ class _Round:
 
     def _start(self) -> int:
         self._account.starts += 1
-        started = self._starter.start(
-            ["start", "X", "finish", "auto", self._way.name, "--foreground"],
-            cwd=self._project.path,
-            env={name: value for name, value in self._project.env.items() if name != "RUNPLAN_TEST_NOW"},
-            err=self._project.home.parent / "err",
-        )
+        with open(os.devnull, "wb") as out, (self._project.home.parent / "err").open("ab") as err:
+            started = self._starter.start(
+                ["start", "X", "finish", "auto", self._way.name, "--foreground"],
+                cwd=self._project.path,
+                env={name: value for name, value in self._project.env.items() if name != "RUNPLAN_TEST_NOW"},
+                out=out.fileno(),
+                err=err.fileno(),
+            )
         while self._account.kills.total() < self._kills and _lives(started):
             moment = time.monotonic() + self._chance.uniform(0, LONGEST_S)
             while time.monotonic() < moment and _lives(started):

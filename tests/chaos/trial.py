@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import signal
 import time
 from dataclasses import dataclass, field
@@ -13,10 +14,10 @@ from typing import TYPE_CHECKING
 from tests.chaos import proofs
 
 if TYPE_CHECKING:
-    from tests.chaos.forks import Started, Starter
     from tests.chaos.scenes import Kill, Scene
     from tests.chaos.ways import Way
     from tests.support.cli import Project
+    from tests.support.forks import Started, Starter
 
 KILLED = -signal.SIGKILL
 CONTESTED = "any.written"  #: where every agent waits until somebody has changed the target
@@ -83,7 +84,8 @@ class Trial:
         if self._is_prelude:
             kill = self.scene.prelude
         env |= self._kill_env(kill) if kill is not None else {}
-        started = starter.start(self._words(), cwd=self.project.path, env=env, err=self.place / "err")
+        with open(os.devnull, "wb") as out, (self.place / "err").open("ab") as err:
+            started = starter.start(self._words(), cwd=self.project.path, env=env, out=out.fileno(), err=err.fileno())
         if self.scene.contested:
             self._person(started)
         code = started.wait()
