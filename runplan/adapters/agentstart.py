@@ -34,10 +34,10 @@ _CLONE_ARGS = struct.Struct("=11Q")
 _IGNORED = (signal.SIGPIPE, signal.SIGXFSZ)
 
 
-def start(launch: Launch, group: Cgroup | None) -> tuple[int, int, int]:
-    """The agent's pid and our ends of its output and its errors; it runs when this returns."""
+def start(launch: Launch, group: Cgroup | None) -> tuple[int, int | None, int, int]:
+    """The agent's pid and our ends of its input, where it hears us, its output and its errors; it runs already."""
     with contextlib.ExitStack() as stack:
-        stdin = os.open(launch.stdin or os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        stdin, to_it = _hearing() if launch.hears else (_given(launch.stdin), None)
         stack.callback(os.close, stdin)
         (out, out_end), (err, err_end) = _pipe(), _pipe()
         stack.callback(os.close, out_end)
@@ -45,7 +45,17 @@ def start(launch: Launch, group: Cgroup | None) -> tuple[int, int, int]:
         env = {**launch.env, MARK: launch.id}
         ends = (stdin, out_end, err_end)
         pid = _start_inside(group, launch.argv, cwd=launch.cwd, env=env, ends=ends) if group and group.make() else None
-        return pid or _start_here(launch.argv, cwd=launch.cwd, env=env, ends=ends), out, err
+        return pid or _start_here(launch.argv, cwd=launch.cwd, env=env, ends=ends), to_it, out, err
+
+
+def _given(path: str) -> int:
+    return os.open(path or os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+
+
+def _hearing() -> tuple[int, int]:
+    read_end, write_end = os.pipe()
+    os.set_blocking(write_end, False)
+    return read_end, write_end
 
 
 def _pipe() -> tuple[int, int]:

@@ -68,6 +68,7 @@ class Agents:
             keyed=keyed,
             home=directory / "home" if private else None,
             sandboxed=self._settings.sandboxed(name),
+            hears=self.profile(name, role).hears,
             usd=usd,
         )
         module.prepare(table, task, self._caller)
@@ -98,12 +99,13 @@ class Agents:
         return version_of(self._settings.agent(name), self._versions, self._caller)
 
     def profile(self, name: str, role: Role) -> Profile:
-        """What has to be known to judge how a dispatch of this agent in this role ended."""
+        """What has to be known of this agent in this role. Who only reads is never told anything."""
         told = about(self._settings.agent(name).kind)
         return Profile(
             closes=told.closes,
             answers=told.known,
             writes=role in WRITERS,
+            hears=role in WRITERS and told.say is not None,
             codes=told.codes,
             zone=datetime.now(UTC).astimezone().tzinfo,
         )

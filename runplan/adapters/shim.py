@@ -17,13 +17,17 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from runplan.adapters import bell, cgroups, processes
-from runplan.adapters.agents import module_of
+from runplan.adapters.agents import about
 from runplan.adapters.agentstart import PIPE_SIZE, start
 from runplan.adapters.dispatch_files import publish
 from runplan.adapters.lifesigns import signs_of
-from runplan.adapters.shim_output import Intake, reader_of
+from runplan.adapters.shim_ladder import ladder
+from runplan.adapters.shim_output import Intake, reader_of, rest_of
+from runplan.adapters.shim_signals import Signals
+from runplan.adapters.shim_speech import Speech
 from runplan.core.dispatch import Ending, Outcome
 from runplan.core.gauge import READING, Reading, full, reached, reading_text
+from runplan.core.handoff import WRAP_UP
 from runplan.core.meter import used_by
 from runplan.core.sandbox import is_wrapped
 from runplan.core.secrets import secret_values
@@ -36,7 +40,7 @@ if TYPE_CHECKING:
     from runplan.adapters.dispatch_files import DispatchFiles
     from runplan.adapters.lifesigns import Signs
     from runplan.adapters.processtable import Process
-    from runplan.core.dispatch import AgentEvent, Launch
+    from runplan.core.dispatch import Launch
 
 CHUNK = 256 * 1024
 
@@ -49,7 +53,7 @@ LONGEST_SLEEP_S = 86_400.0
 
 def supervise(launch: Launch, files: DispatchFiles, *, me: str, subreaper: bool) -> None:
     """Start the process, see it through, and write how it ended; `me` is the identity of this process."""
-    with _Signals() as signals, _held(files.directory) as directory:
+    with Signals() as signals, _held(files.directory) as directory:
         group = cgroups.planned(files.directory)
         files.write_shim(me, reader=launch.reader, cgroup=group.path if group else "")
         outcome = _see_through(launch, files, signals, group, subreaper=subreaper)
@@ -70,19 +74,21 @@ def _held(directory: Path) -> Iterator[int]:
 
 
 def _see_through(
-    launch: Launch, files: DispatchFiles, signals: _Signals, group: Cgroup | None, *, subreaper: bool
+    launch: Launch, files: DispatchFiles, signals: Signals, group: Cgroup | None, *, subreaper: bool
 ) -> Outcome:
-    read, rest = reader_of(launch.reader), rest_of(launch.reader, files)
+    read, rest = reader_of(launch.reader), rest_of(launch.reader, files.directory)
     secrets = secret_values(launch.env)
     intake = Intake(out=files.out, err=files.err, cap=launch.log_cap, read=read, rest=rest, secrets=secrets)
     began = time.monotonic()  # from here on an agent may stop us, and its time goes on
     try:
-        agent, out, err = start(launch, group)
+        agent, to_it, out, err = start(launch, group)
     except (OSError, ValueError) as error:
         message = f"cannot start {launch.argv[0]!r}: {error}"
         return Outcome(ending=Ending.MISSING, code=None, signal=None, message=message, ended_at=time.time())
     filling = partial(_tell_filling, files.directory)
-    supervision = _Supervision(launch, agent, intake, signals, group, began=began, subreaper=subreaper, filling=filling)
+    supervision = _Supervision(
+        launch, agent, intake, signals, group, Speech(to_it, launch), began=began, subreaper=subreaper, filling=filling
+    )
     supervision.listen(out, intake.take_out)
     supervision.listen(err, intake.take_err)
     return supervision.see_through()
@@ -95,39 +101,6 @@ def _tell_filling(directory: Path, reading: Reading) -> None:
         bell.ring(directory)
 
 
-def rest_of(name: str, files: DispatchFiles) -> Callable[[], tuple[AgentEvent, ...]]:
-    """What this kind of agent tells elsewhere than in its output, asked when it has ended."""
-    return partial(module_of(name).finish, files.directory) if name else tuple
-
-
-class _Signals:
-    """Turns SIGTERM and SIGCHLD into a readable descriptor."""
-
-    def __init__(self) -> None:
-        self.asked = 0  #: how often we were asked to end
-        self.descriptor, self._write_end = os.pipe()
-        os.set_blocking(self.descriptor, False)
-        os.set_blocking(self._write_end, False)
-
-    def __enter__(self) -> _Signals:
-        signal.set_wakeup_fd(self._write_end, warn_on_full_buffer=False)
-        signal.signal(signal.SIGTERM, self._on_term)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})  # whatever was asked of us until now counts
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        signal.set_wakeup_fd(-1)
-
-    def clear(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            while os.read(self.descriptor, 4096):
-                pass
-
-    def _on_term(self, *_: object) -> None:
-        self.asked += 1
-
-
 class _Supervision:
     """One agent while it runs."""
 
@@ -136,8 +109,9 @@ class _Supervision:
         launch: Launch,
         agent: int,
         intake: Intake,
-        signals: _Signals,
+        signals: Signals,
         group: Cgroup | None,
+        speech: Speech,
         *,
         began: float,
         subreaper: bool,
@@ -150,15 +124,22 @@ class _Supervision:
         self._groups = [group] if group else []
         self._subreaper = subreaper
         self._filling = filling  #: told once, when a hand-over has to be prepared
+        self._asked = about(launch.reader).asked if launch.reader else signal.SIGTERM
         self._armed = launch.arm_at == 0
         self._status: int | None = None
         self._ending: Ending | None = None
-        self._kill_at = 0.0
+        self._rungs = ladder(Ending.ENDED, launch, self._asked)
+        self._due = 0.0  #: when the next step on the way down is taken
+        self._heeded = 1  #: requests that need no step of their own: the one that began it, or comes on top of a limit
+        self._waiting = ""  #: what it waited for when it was asked to end; what it says then is about us
+        self._wrap_up_by = 0.0  #: when it was told to wrap up: until when
         self._started = began
         self._heard = time.monotonic()
         self._sample: Signs | None = None  #: what the family had done in the middle of the silence
         self._selector = selectors.DefaultSelector()
         self._selector.register(signals.descriptor, selectors.EVENT_READ, None)
+        self._speech = speech
+        speech.by(self._selector)
 
     def listen(self, pipe: int, take: Callable[[bytes], None]) -> None:
         """Hand what comes through the pipe to `take`."""
@@ -170,13 +151,22 @@ class _Supervision:
                 if key.data is None:
                     self._signals.clear()
                     self._reap()
+                elif key.data is self._speech:
+                    self._speech.go_on()
                 else:
                     self._take(key)
+            self._fall_silent()
             if self._status is None:
                 self._judge(time.monotonic())
+        self._speech.close()
         self._drain()
         leftovers = self._end_leftovers()
         return self._outcome(os.waitstatus_to_exitcode(self._status), leftovers)
+
+    def _fall_silent(self) -> None:
+        """One that hears waits for more when it has finished, whether well or not."""
+        if self._speech.pipe is not None and self._intake.harvest.tally.finished is not None:
+            self._speech.close()
 
     # --- output -------------------------------------------------------------------------------------
 
@@ -211,7 +201,9 @@ class _Supervision:
 
     def _moments(self) -> list[float]:
         if self._ending:
-            return [self._kill_at]
+            return [self._due]
+        if self._wrap_up_by:
+            return [self._wrap_up_by]
         moments = [self._started + self._launch.wall_s]
         if self._launch.silence_s:
             share = 1.0 if self._sampled() else 0.5
@@ -220,17 +212,18 @@ class _Supervision:
 
     def _judge(self, now: float) -> None:
         if self._ending:
-            if now >= self._kill_at or self._signals.asked > 1:
-                self._signals.asked = 1
-                self._kill_at = now + processes.KILLED_S
-                self._signal_family(signal.SIGKILL)
+            if now >= self._due or self._signals.asked > self._heeded:
+                self._signals.asked = self._heeded
+                self._step(now)
+        elif 0 < self._wrap_up_by <= now:
+            self._stop(Ending.CONTEXT, now)
         elif now >= self._started + self._launch.wall_s:
             self._stop(Ending.TIMEOUT, now)  # also when we were stopped meanwhile, and are asked to end for that
         elif self._signals.asked:
             self._stop(Ending.ENDED, now)
         elif over := self._over():
-            self._stop(over, now)
-        else:
+            self._bring_to_an_end(over, now)
+        elif not self._wrap_up_by:
             self._watch(now)
 
     def _over(self) -> Ending | None:
@@ -244,6 +237,15 @@ class _Supervision:
         if reached(launch.hand_over_at, tally, launch):
             return Ending.CONTEXT
         return None
+
+    def _bring_to_an_end(self, over: Ending, now: float) -> None:
+        """One that is out of room, and hears, is told so first, once, and goes on for a while."""
+        if over is Ending.CONTEXT and self._wrap_up_by:
+            return
+        if over is Ending.CONTEXT and self._speech.say_last(WRAP_UP):
+            self._wrap_up_by = min(now + self._launch.wrap_up_s, self._started + self._launch.wall_s)
+        else:
+            self._stop(over, now)
 
     def _watch(self, now: float) -> None:
         """It may go on; is its context filling, or has it fallen silent?"""
@@ -276,14 +278,24 @@ class _Supervision:
 
     def _stop(self, ending: Ending, now: float) -> None:
         self._ending = ending
-        self._kill_at = now + self._launch.grace_s
-        self._signal_family(signal.SIGTERM)
+        self._waiting = self._intake.harvest.tally.waiting
+        self._heeded = 0 if ending is Ending.CONTEXT else 1
+        self._rungs = ladder(ending, self._launch, self._asked)
+        self._step(now)
 
-    def _signal_family(self, number: signal.Signals) -> None:
+    def _step(self, now: float) -> None:
+        rung = next(self._rungs)
+        self._due = now + rung.seconds
         for process in self._family():
-            # bwrap ends with what it wraps; before that it would take the agent's last words along.
-            if number is signal.SIGKILL or process.pid != self._agent or not is_wrapped(self._launch.argv):
-                processes.send(process, number)
+            if rung.signal is signal.SIGKILL or self._reaches(process, rung.signal):
+                processes.send(process, rung.signal)
+
+    def _reaches(self, process: Process, number: signal.Signals) -> bool:
+        """Whether it is asked by this signal."""
+        if process.pid == self._agent and is_wrapped(self._launch.argv):
+            return False  # bwrap ends with what it wraps; before that it would take the agent's last words along
+        # As at a terminal: what an agent runs in a session of its own it ends itself, or it is left over.
+        return number is not signal.SIGINT or process.session == self._agent
 
     def _family(self) -> list[Process]:
         found = processes.family(self._launch.id, root=os.getpid(), session=self._agent)
@@ -302,7 +314,7 @@ class _Supervision:
                 self._status = status
 
     def _end_leftovers(self) -> int:
-        asked_s = self._launch.grace_s if self._ending is None else self._kill_at - time.monotonic()
+        asked_s = self._launch.grace_s if self._ending is None else self._due - time.monotonic()
         grace_s = max(0.0, min(LEFTOVER_GRACE_S, asked_s))
         return cgroups.end(self._groups, self._leftovers, grace_s=grace_s)
 
@@ -311,11 +323,16 @@ class _Supervision:
         # Orphans become children of a subreaper, so without children there is no descendant left.
         return [] if childless and self._subreaper else self._family()
 
+    def _own_end(self, *, by_signal: bool) -> Ending:
+        if self._wrap_up_by:
+            return Ending.CONTEXT
+        return Ending.SIGNALLED if by_signal else Ending.EXITED
+
     def _outcome(self, exit_code: int, leftovers: int) -> Outcome:
         by_signal = exit_code < 0
         tally = self._intake.harvest.tally
         return Outcome(
-            ending=self._ending or (Ending.SIGNALLED if by_signal else Ending.EXITED),
+            ending=self._ending or self._own_end(by_signal=by_signal),
             code=None if by_signal else exit_code,
             signal=-exit_code if by_signal else None,
             message=self._intake.harvest.message,
@@ -323,7 +340,9 @@ class _Supervision:
             events_left_out=self._intake.harvest.left_out,
             output_bytes=self._intake.size,
             leftovers=leftovers,
-            tally=replace(tally, usage=used_by(self._launch, tally, sure=False)),
+            tally=replace(
+                tally, usage=used_by(self._launch, tally, sure=False), waiting=self._waiting or tally.waiting
+            ),
             error=self._intake.error,
             ended_at=time.time(),
             seconds=time.monotonic() - self._started,

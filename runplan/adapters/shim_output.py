@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from runplan.adapters.agents import module_of
@@ -35,6 +36,11 @@ MISREAD = (ArithmeticError, AssertionError, AttributeError, LookupError, Runtime
 def reader_of(name: str) -> Reader:
     """How the output of this kind of agent is read."""
     return module_of(name).read if name else _tells_nothing
+
+
+def rest_of(name: str, directory: Path) -> Callable[[], tuple[AgentEvent, ...]]:
+    """What this kind of agent tells elsewhere than in its output, asked when it has ended."""
+    return partial(module_of(name).finish, directory) if name else tuple
 
 
 def _tells_nothing(line: bytes) -> tuple[AgentEvent, ...]:  # noqa: ARG001

@@ -48,6 +48,9 @@ class Launch:
     silence_s: float  #: 0 = no silence limit
     log_cap: int = 16 * 1024 * 1024  #: bytes of output kept; the rest is counted and dropped
     grace_s: float = 5.0  #: between asking the process to end and killing it
+    hears: bool = False  #: its standard input stays open, and what is given there first is its prompt
+    wrap_up_s: float = 120.0  #: what one that hears gets to end by itself when it was told that its context is full
+    rung_s: float = 10.0  #: after that, or where nothing can be said: after an interrupt, and after a request to end
     tokens: int = 0  #: what it may use, sent and received; 0 = no limit
     usd: float = 0.0  #: likewise
     prompt: int = 0  #: characters of the prompt, which an estimate of its context has to count

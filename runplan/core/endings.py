@@ -53,11 +53,12 @@ class AgentEnding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """What has to be known of an agent and its role to judge an ending."""
+    """What has to be known of an agent and its role: to speak to it, and to judge its ending."""
 
     closes: bool = False  #: its program has an end event, without which nothing ended well
     answers: bool = False  #: it is expected to leave a message
     writes: bool = False  #: its role is to change files, so a tool that was denied is missed
+    hears: bool = False  #: it is called so that it can be told something while it works
     codes: tuple[tuple[int, EndingKind], ...] = ()  #: what its exit codes mean when it said nothing better
     zone: tzinfo | None = None  #: of the clock times it names; UTC when unknown
 

@@ -11,6 +11,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 LINES = 40
+
+#: What an agent is told that has no room left, where it can be told anything.
+WRAP_UP = """\
+Your context is nearly full, and a fresh agent will go on in your place. You have two minutes. Finish the item you are
+at if that is a matter of moments, else leave it where somebody else can take it up; begin nothing new, and start no
+long command. Leave what you changed in the worktree. Then write your return as you were told to: "partial", or "done"
+if every item is proven, with an entry for each item that is. Its summary is what your successor gets, a few lines: the
+next step first, with file and line, then what you decided and why, and what not to try again. Then stop."""
 _MOST = 6  #: files or items that are named
 
 

@@ -98,12 +98,12 @@ def test_what_an_earlier_version_wrote_is_still_read(on: Stage) -> None:
 FAKE = """\
 import json, os, pathlib, sys
 assert sys.argv[1] == "-p", sys.argv
-prompt = sys.stdin.read()
-assert sys.stdin.read() == ""
+prompt = json.loads(sys.stdin.readline())["message"]["content"][0]["text"]
 pathlib.Path("made.txt").write_text(prompt)
 seen = sorted(name for name in os.environ if name.endswith("_API_KEY"))
 print(json.dumps({"type": "system", "subtype": "init", "session_id": "s1", "model": "m", "claude_code_version": "9.9"}))
-print(json.dumps({"type": "result", "subtype": "success", "is_error": False, "result": " ".join(seen)}))
+print(json.dumps({"type": "result", "subtype": "success", "is_error": False, "result": " ".join(seen)}), flush=True)
+assert sys.stdin.read() == ""
 """
 
 
@@ -136,6 +136,7 @@ def test_an_agent_is_called_supervised_and_judged(on: Stage, tmp_path: Path) -> 
             env=env,
             stdin=str(directory / "prompt.md"),
             reader=reader,
+            hears=agents.profile("deep", Role.IMPLEMENT).hears,
             wall_s=30,
             silence_s=0,
         )

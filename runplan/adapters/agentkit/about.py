@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import signal
 from typing import TYPE_CHECKING
 
 from runplan.core.meter import Price
 from runplan.core.quickclass import dataclass
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from runplan.core.config import AgentTable
     from runplan.core.endings import EndingKind
 
@@ -23,6 +26,9 @@ class About:
     codes: tuple[tuple[int, EndingKind], ...] = ()  #: what exit codes mean when nothing better was said
     version: tuple[str, ...] = ("--version",)  #: the arguments that ask its program for its version; (): there are none
     tells_usd: bool = True  #: whether it ever tells dollars; without them only a price can watch a limit of them
+    #: A message as its standard input takes it, which then stays open until the end event; None: it hears nothing.
+    say: Callable[[str], bytes] | None = None
+    asked: signal.Signals = signal.SIGTERM  #: by which it ends itself and what it runs
     guess: Price = Price()  #: books what it was ended before it told; none when it tells while it runs
 
     @property

@@ -34,6 +34,7 @@ class Task:
     keyed: bool = False  #: whether one of its keys is in the caller's environment
     home: Path | None = None  #: the folder for its private configuration; None: the user's own is used
     sandboxed: bool = False  #: whether it is shut in from outside
+    hears: bool = False  #: whether it can be told something while it works: its prompt is then the first message
     usd: float = 0.0  #: the dollars it may use, for a program that keeps to a limit itself; 0: no limit
 
     @property

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,11 +33,20 @@ if TYPE_CHECKING:
     from runplan.adapters.agentkit.task import Task
     from runplan.core.config import AgentTable
 
+
+def _say(words: str) -> bytes:
+    """A message of the user's. One that comes while it works it takes in after the tool that runs."""
+    content = [{"type": "text", "text": words}]
+    return json.dumps({"type": "user", "message": {"role": "user", "content": content}}).encode() + b"\n"
+
+
 ABOUT = About(
     program="claude",
     rank=1,
     keys=("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"),
     closes=True,
+    say=_say,
+    asked=signal.SIGINT,
     # It tells its dollars at its end, and keeps to its limit itself; one that is ended before that is booked by the
     # dearest price of its list, and never with more than it was allowed.
     guess=Price(sent=15.0, answered=75.0, guessed=True),
@@ -44,6 +55,7 @@ ABOUT = About(
 _BASE = ("-p", "--output-format", "stream-json", "--verbose")
 #: Bash is left for looking at the diff: without a bypass only commands that change nothing pass.
 _READING = ("--permission-mode", "default", "--tools", "Read,Grep,Glob,Bash")
+_HEARING = ("--input-format", "stream-json")
 _WRITING = ("--dangerously-skip-permissions",)
 #: A repository's own settings could run hooks in the agent's name.
 _ISOLATED = ("--setting-sources", "user")
@@ -58,7 +70,8 @@ def launch(table: AgentTable, task: Task) -> tuple[str, ...]:
     role = _WRITING if task.writes else _READING
     # It tells its dollars only at its end, so it has to keep to them itself.
     most = ("--max-budget-usd", f"{task.usd:.4f}") if task.usd else ()
-    return (*ABOUT.call(table), *_BASE, *role, *_ISOLATED, *most, *model, *table.args)
+    hearing = _HEARING if task.hears else ()
+    return (*ABOUT.call(table), *_BASE, *hearing, *role, *_ISOLATED, *most, *model, *table.args)
 
 
 def environment(

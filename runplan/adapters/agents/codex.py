@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +29,14 @@ if TYPE_CHECKING:
     from runplan.adapters.agentkit.task import Task
     from runplan.core.config import AgentTable
 
-ABOUT = About(program="codex", rank=2, keys=("OPENAI_API_KEY", "CODEX_API_KEY"), closes=True, tells_usd=False)
+ABOUT = About(
+    program="codex",
+    rank=2,
+    keys=("OPENAI_API_KEY", "CODEX_API_KEY"),
+    closes=True,
+    tells_usd=False,
+    asked=signal.SIGINT,
+)
 
 _BASE = ("exec", "--json", "--skip-git-repo-check", "-c", "check_for_update_on_startup=false")
 _WRITING = ("--dangerously-bypass-approvals-and-sandbox",)

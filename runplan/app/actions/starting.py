@@ -195,6 +195,7 @@ def _agent(action: Start, phase: PhaseRun, world: World, id: str, path: Path, se
         reader=reader,
         wall_s=sent.left.seconds,
         silence_s=limits.silence_s,
+        hears=world.agents.profile(sent.agent, Role(action.role)).hears,
         tokens=sent.left.tokens,
         usd=sent.left.usd,
         prompt=len(asked),

@@ -1,0 +1,281 @@
+"""An agent without room is told to wrap up where it hears, then interrupted, asked and killed; a limit asks once."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from runplan.core.dispatch import Ending, Outcome, Running
+from runplan.core.handoff import WRAP_UP
+from tests.support.dispatching import Stage, gone, pid_in, stage, until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+#: An agent that hears like claude: its messages are lines of JSON, and it goes on reading until there are no more.
+HEARS = """
+import json, signal, sys, time
+def line(**told): print(json.dumps(told), flush=True)
+def heard(): return json.loads(sys.stdin.readline())["message"]["content"][0]["text"]
+def fill(tokens, id="m"):
+    usage = {"input_tokens": tokens, "output_tokens": 9}
+    line(type="assistant", message={"id": id, "model": "m", "usage": usage, "content": []})
+def result(words="Done.", **more):
+    line(type="result", **{"subtype": "success", "is_error": False, "result": words, **more})
+def left(): return sys.stdin.read()
+prompt = heard()
+"""
+#: Notes every signal it gets, and stays.
+DEAF = """
+import os, signal, time
+def note(number, frame):
+    with open("signals", "a") as file: file.write(signal.Signals(number).name + "\\n")
+for number in (signal.SIGINT, signal.SIGTERM): signal.signal(number, note)
+"""
+STAYS = "\nwhile True: time.sleep(0.01)"
+
+WATCHED = {"reader": "claude", "hand_over_at": 60, "window": 200_000}
+
+
+@pytest.fixture
+def on(tmp_path: Path) -> Iterator[Stage]:
+    with stage(tmp_path) as made:
+        (tmp_path / "prompt.md").write_text("Do ä.", encoding="utf-8")
+        yield made
+
+
+def hears(on: Stage, text: str, **changes: object) -> str:
+    more = {**WATCHED, "hears": True, "stdin": str(on.path / "prompt.md"), **changes}
+    return on.python(HEARS + text, **more)
+
+
+def signals(on: Stage) -> list[str]:
+    return (on.path / "signals").read_text().split()
+
+
+# --- who can hear ---------------------------------------------------------------------------------------
+
+
+def test_one_whose_context_is_full_is_told_to_wrap_up_and_ends_by_itself(on: Stage) -> None:
+    told = "fill(130_000); word = heard(); open('word', 'w').write(word); result('Half of it.' + left())"
+    outcome = on.outcome(hears(on, told))
+
+    assert (outcome.ending, outcome.code, outcome.signal) == (Ending.CONTEXT, 0, None), outcome.error
+    assert (on.path / "word").read_text() == WRAP_UP
+    assert outcome.message == "Half of it.", "and heard nothing after that"
+
+
+@pytest.mark.parametrize(
+    ("end", "code"),
+    [
+        pytest.param("result()", 0, id="well"),
+        pytest.param("result('429', is_error=True, api_error_status=429)", 1, id="with an error"),
+        pytest.param("result(subtype='error_max_turns')", 1, id="at its own limit"),
+    ],
+)
+def test_what_is_finished_hears_no_more_and_ends(on: Stage, end: str, code: int) -> None:
+    """A program that is spoken to waits for more when its turn is over: its standard input has to be closed."""
+    outcome = on.outcome(hears(on, f"fill(1_000); {end}; assert left() == ''; sys.exit({code})"))
+
+    assert (outcome.ending, outcome.code) == (Ending.EXITED, code), outcome.error
+
+
+def test_its_prompt_is_the_first_message(on: Stage) -> None:
+    assert on.outcome(hears(on, "result(prompt)")).message == "Do ä."
+
+
+def test_a_prompt_that_fits_into_no_pipe_reaches_who_first_says_more_than_fits_into_one(on: Stage) -> None:
+    (on.path / "prompt.md").write_text("x" * 3_000_000, encoding="utf-8")
+    late = HEARS.replace("prompt = heard()", "print('x' * 3_000_000, flush=True); prompt = heard()")
+    dispatch = on.python(
+        f"{late}\nresult(str(len(prompt)))", **WATCHED, hears=True, stdin=str(on.path / "prompt.md"), wall_s=20
+    )
+
+    assert on.outcome(dispatch).message == "3000000"
+
+
+@pytest.mark.parametrize("then", ["result()", "sys.stdin.close(); fill(130_000); time.sleep(0.05); result()", "pass"])
+def test_one_that_does_not_listen_holds_nobody_up(on: Stage, then: str) -> None:
+    (on.path / "prompt.md").write_text("x" * 3_000_000, encoding="utf-8")
+    deaf = HEARS.replace("prompt = heard()", then)
+    outcome = on.outcome(on.python(deaf, **WATCHED, hears=True, stdin=str(on.path / "prompt.md"), wall_s=20))
+
+    assert outcome.ending is not Ending.TIMEOUT
+    assert outcome.code == 0, outcome.error
+
+
+def test_it_is_told_once_however_full_it_gets(on: Stage) -> None:
+    more = "fill(130_000); heard(); fill(140_000, 'n'); fill(150_000, 'o'); result('More: ' + left())"
+
+    assert on.outcome(hears(on, more)).message == "More: "
+
+
+def test_one_that_does_not_wrap_up_in_time_is_interrupted_asked_and_killed(on: Stage) -> None:
+    dispatch = hears(on, f"{DEAF}fill(130_000); heard(){STAYS}", wrap_up_s=0.1, rung_s=0.2)
+    outcome = on.outcome(dispatch)
+
+    assert (outcome.ending, outcome.signal) == (Ending.CONTEXT, signal.SIGKILL)
+    assert signals(on) == ["SIGINT", "SIGTERM"]
+
+
+def test_who_wraps_up_may_be_silent_also_when_it_has_made_room(on: Stage) -> None:
+    """A model may think for longer than the silence that is allowed; what it is given to wrap up is the limit."""
+    orphans = "import os; os.system('(sleep 0.8 &) ; (sleep 1.6 &)')"  # whose ends wake the shim
+    thinks = f"fill(130_000); heard(); fill(1_000, 'n'); {orphans}; time.sleep(2.2); result('Noted.')"
+    outcome = on.outcome(hears(on, thinks, silence_s=1.0))
+
+    assert (outcome.ending, outcome.code, outcome.message) == (Ending.CONTEXT, 0, "Noted.")
+
+
+def test_a_budget_bites_also_while_it_wraps_up(on: Stage) -> None:
+    dispatch = hears(on, f"fill(130_000); heard(); fill(130_000, 'n'){STAYS}", tokens=200_000)
+
+    assert on.outcome(dispatch).ending is Ending.BUDGET
+
+
+def test_the_time_to_wrap_up_ends_with_its_wall_limit_and_it_is_handed_over(on: Stage) -> None:
+    outcome = on.outcome(hears(on, f"fill(130_000); heard(){STAYS}", wall_s=1.5))
+
+    assert (outcome.ending, outcome.signal) == (Ending.CONTEXT, signal.SIGINT)
+
+
+def test_a_stop_does_not_wait_until_it_has_wrapped_up(on: Stage) -> None:
+    dispatch = hears(on, f"fill(130_000); heard(); open('told', 'w'){STAYS}", grace_s=5.0)
+    until((on.path / "told").exists)
+    began = time.monotonic()
+    on.dispatches.end([dispatch], grace_s=10)
+    outcome = on.dispatches.standing(dispatch)
+
+    assert isinstance(outcome, Outcome)
+    assert outcome.ending is Ending.ENDED
+    assert time.monotonic() - began < 5
+
+
+RUNNER = """
+import json, sys, time
+from pathlib import Path
+from runplan.adapters.dispatches import Dispatches
+from runplan.core.dispatch import Launch
+told = json.loads(sys.argv[2])
+dispatches = Dispatches(Path(sys.argv[1]) / "dispatch")
+dispatches.start(Launch(**{**told, "argv": tuple(told["argv"]), "files": ()}))
+print("started", flush=True)
+time.sleep(30)
+"""
+
+
+def test_it_is_told_by_its_shim_when_nobody_else_is_alive(on: Stage) -> None:
+    waits = "import os\nwhile not os.path.exists('go'): time.sleep(0.005)\n"
+    text = f"{HEARS}{waits}fill(130_000); result(heard())"
+    launch = on.launch(sys.executable, "-I", "-S", "-c", text, **WATCHED, hears=True, stdin=str(on.path / "prompt.md"))
+    asked = {name: getattr(launch, name) for name in launch.__slots__}
+    with subprocess.Popen(
+        [sys.executable, "-c", RUNNER, str(on.path), json.dumps(asked)], stdout=subprocess.PIPE
+    ) as runner:
+        assert runner.stdout is not None
+        assert runner.stdout.readline() == b"started\n"
+        runner.kill()
+    assert on.dispatches.standing(launch.id) == Running()
+    (on.path / "go").touch()
+    outcome = on.outcome(launch.id)
+
+    assert (outcome.ending, outcome.message) == (Ending.CONTEXT, WRAP_UP)
+
+
+# --- who cannot -----------------------------------------------------------------------------------------
+
+TOLD = """print('{"runplan":"tell","told":{"context":130000,"window":200000}}', flush=True)"""
+
+
+def test_one_that_cannot_hear_is_interrupted_at_once(on: Stage) -> None:
+    outcome = on.outcome(on.python(f"import time\n{TOLD}{STAYS}", reader="script", hand_over_at=60))
+
+    assert (outcome.ending, outcome.signal) == (Ending.CONTEXT, signal.SIGINT)
+
+
+def test_after_an_interrupt_it_is_asked_and_then_killed(on: Stage) -> None:
+    dispatch = on.python(f"{DEAF}{TOLD}{STAYS}", reader="script", hand_over_at=60, rung_s=0.2)
+    outcome = on.outcome(dispatch)
+
+    assert (outcome.ending, outcome.signal) == (Ending.CONTEXT, signal.SIGKILL)
+    assert signals(on) == ["SIGINT", "SIGTERM"]
+
+
+def test_a_stop_shortens_the_way_down(on: Stage) -> None:
+    """Each request is one step; otherwise a run that is stopped would be waited for twice ten seconds."""
+    dispatch = on.python(f"{DEAF}{TOLD}{STAYS}", reader="script", hand_over_at=60, rung_s=60)
+    until(lambda: (on.path / "signals").exists())
+    began = time.monotonic()
+    on.dispatches.end([dispatch], grace_s=0.3)
+
+    assert isinstance(on.dispatches.standing(dispatch), Outcome)
+    assert signals(on) == ["SIGINT", "SIGTERM"]
+    assert time.monotonic() - began < 5
+
+
+def test_an_interrupt_reaches_the_agents_own_session_and_the_rest_is_ended_after_it(on: Stage) -> None:
+    """What an agent runs in a session of its own is the agent's to end, as at a terminal."""
+    child = "import os, time; os.setsid()\n" + DEAF + "open('ready', 'w')" + STAYS
+    program = f"""
+import os, subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-I", "-S", "-c", {child!r}])
+while not os.path.exists("ready"): time.sleep(0.005)
+print(child.pid, file=open("child", "w"))
+{TOLD}
+try:
+    while True: time.sleep(0.01)
+except KeyboardInterrupt:
+    sys.exit(7)
+"""
+    outcome = on.outcome(on.python(program, reader="script", hand_over_at=60))
+
+    assert (outcome.ending, outcome.code, outcome.leftovers) == (Ending.CONTEXT, 7, 1)
+    assert signals(on) == ["SIGTERM"]
+    assert gone(pid_in(on.path / "child"))
+
+
+# --- limits and requests --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("reader", "asked"),
+    [("claude", "SIGINT"), ("codex", "SIGINT"), ("gemini", "SIGTERM"), ("opencode", "SIGTERM"), ("", "SIGTERM")],
+)
+def test_who_is_stopped_is_asked_by_the_signal_it_ends_cleanly_by(on: Stage, reader: str, asked: str) -> None:
+    dispatch = on.python(f"{DEAF}print(os.getpid(), file=open('agent', 'w')){STAYS}", reader=reader, grace_s=60)
+    pid_in(on.path / "agent")
+    on.dispatches.end([dispatch], grace_s=0.2)
+
+    assert signals(on) == [asked]
+
+
+def test_a_limit_asks_the_same_way(on: Stage) -> None:
+    outcome = on.outcome(on.python(f"{DEAF}{STAYS}", reader="claude", wall_s=1.5))
+
+    assert (outcome.ending, outcome.signal) == (Ending.TIMEOUT, signal.SIGKILL)
+    assert signals(on) == ["SIGINT"]
+
+
+def test_what_it_waited_for_when_it_was_asked_counts_whatever_it_says_then(on: Stage) -> None:
+    """The provider is to blame for its silence; the end event that an interrupt brings says nothing of that."""
+    retry = "line(type='system', subtype='api_retry', error_status=529, error='overloaded')"
+    text = f"""
+def last(*_):
+    result('', is_error=True, subtype='error_during_execution', total_cost_usd=0.5,
+           modelUsage={{"m": {{"inputTokens": 100, "outputTokens": 1}}}})
+    sys.exit(1)
+signal.signal(signal.SIGINT, last)
+{retry}{STAYS}
+"""
+    outcome = on.outcome(hears(on, text, silence_s=1.0))
+
+    assert (outcome.ending, outcome.code) == (Ending.SILENT, 1)
+    assert outcome.tally.waiting == "error 529 overloaded"
+    assert outcome.tally.usage.usd == 0.5, "what it cost is told only there"
