@@ -141,7 +141,9 @@ class ModelServer:
         made = self._answer(part, turn, asked)
         if kind in _CUTS:
             made = Answer(text="I will not go on.", stop=_CUTS[kind])
-        reply = dialect.reply(seen.path, asked, replace(made, tokens=self.scenario.tokens))
+        sent, answered = self.scenario.tokens
+        tokens = (sent // 10 if part == self.scenario.small else sent, answered)
+        reply = dialect.reply(seen.path, asked, replace(made, tokens=tokens))
         stall = kind is FaultKind.STALL
         # An answer in one piece falls silent before it has begun.
         hang = kind is FaultKind.HANG or (stall and not reply.events)

@@ -73,6 +73,7 @@ class Scenario:
     parts: Mapping[str, tuple[Turn, ...]]
     faults: tuple[Fault, ...] = ()
     tokens: tuple[int, int] = (1_000, 20)  #: in and out, as told with every answer
+    small: str = ""  #: the part whose answers tell of a tenth of that
     resets_in: int = 3_600  #: seconds until a limit ends
 
 

@@ -6,6 +6,7 @@ Run by `make test-agents`. A program that is not installed is skipped, with the 
 from __future__ import annotations
 
 import contextlib
+import json
 import signal
 import sqlite3
 import time
@@ -123,6 +124,37 @@ def test_a_subscription_says_itself_when_its_limit_ends(
         tell("limit-login", how)
     assert (how.kind, how.outcome) == ENDINGS["limit"], how.told
     assert 7_000 < wait_s(project) < 7_600
+    assert running(tmp_path) == []
+
+
+#: The first words of what an agent is told that has no room left.
+WRAP_UP = "Your context is nearly full"
+
+
+@pytest.mark.parametrize("cli", ["claude"], indirect=True)
+@pytest.mark.parametrize("when", ["while a tool runs", "while it says its last words"])
+def test_one_without_room_is_told_wraps_up_and_hands_over(
+    tmp_path: Path, cli: Cli, when: str, tell: Callable[[str, How], None]
+) -> None:
+    """The real program takes a message in while it works, ends by itself, and its successor has its words."""
+    first = (Write("half.txt", "x\n"), Run("sleep 2"), Say("I would go on."))
+    told = {"status": "partial", "summary": "Next: write 1.txt, line 1.", "items": []}
+    scenario = work(implement=first if when == "while a tool runs" else first[-1:])
+    wrap_up = (Run(f"echo '{json.dumps(told)}' > \"$RUNPLAN_RETURN\""), Say("Wrapped up."))
+    after = (Write("1.txt", "one\n"), Say("Phase 1 is done."))
+    parts = {WRAP_UP: wrap_up, "# Hand-over 1": after, **scenario.parts}
+    with ModelServer(replace(scenario, parts=parts, small="# Hand-over 1")) as server:
+        project = a_project(tmp_path, cli, server, limits=LIMITS, more="context = 1500\n")
+        how = carried(project)
+    tell("hand-over" if when == "while a tool runs" else "hand-over-last", how)
+    assert how.outcome == "landed", how.told
+    (handed,) = [body for kind, body in project.events() if kind == "HandedOver"]
+    assert "> Next: write 1.txt, line 1." in handed["note"]
+    ended = endings(project)
+    assert [each["kind"] for each in ended] == ["context", "success", "success"]
+    assert ended[0]["code"] == 0, "it ended by itself"
+    assert sum(WRAP_UP in seen.body.decode() for seen in server.seen) > 0
+    assert project.show("main:1.txt") == "one"
     assert running(tmp_path) == []
 
 
