@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.agents.clis import Cli
+    from tests.agents.scenario import Turn
     from tests.support.cli import Project
 
 pytestmark = pytest.mark.timeout(300)
@@ -142,7 +143,7 @@ def test_one_without_room_is_told_wraps_up_and_hands_over(
     scenario = work(implement=first if when == "while a tool runs" else first[-1:])
     wrap_up = (Run(f"echo '{json.dumps(told)}' > \"$RUNPLAN_RETURN\""), Say("Wrapped up."))
     after = (Write("1.txt", "one\n"), Say("Phase 1 is done."))
-    parts = {WRAP_UP: wrap_up, "# Hand-over 1": after, **scenario.parts}
+    parts: dict[str, tuple[Turn, ...]] = {WRAP_UP: wrap_up, "# Hand-over 1": after, **scenario.parts}
     with ModelServer(replace(scenario, parts=parts, small="# Hand-over 1")) as server:
         project = a_project(tmp_path, cli, server, limits=LIMITS, more="context = 1500\n")
         how = carried(project)
