@@ -2,13 +2,13 @@
 
 `dataclasses.dataclass` writes and compiles six functions for every class; with a hundred and fifty classes that was
 a third of the time until the first agent ran. Here all frozen, slotted, keyword-only classes share their functions.
-`typing.NamedTuple` compiles every annotation, which nobody ever asks a tuple for.
+`typing.NamedTuple` compiles every annotation, which nobody ever asks a tuple for, and a constructor for every class.
 To the type checker these are the standard ones, and `fields`, `replace` and `asdict` work on what is made here.
 """
 
 from __future__ import annotations
 
-import collections
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -21,13 +21,11 @@ else:
         def __new__(cls, name: str, bases: tuple[type, ...], body: dict[str, Any]) -> type:
             if not bases:
                 return super().__new__(cls, name, bases, body)
-            names = body.get("__annotations__", {})
-            defaults = [body[field] for field in names if field in body]
-            made = collections.namedtuple(name, names, defaults=defaults, module=body["__module__"])
-            for key, value in body.items():
-                if key not in names and key != "__qualname__":
-                    setattr(made, key, value)
-            return made
+            names = tuple(body.get("__annotations__", ()))
+            defaults = {field: body[field] for field in names if field in body}
+            assert len(names) <= len(_AT)
+            own = {"__slots__": (), "__match_args__": names, "_fields": names, "_defaults": defaults}
+            return type(name, (_Tuple,), body | dict(zip(names, _AT, strict=False)) | own)
 
     class NamedTuple(metaclass=_Tupled):
         """As `typing.NamedTuple`."""
@@ -39,6 +37,38 @@ else:
         assert kw_only
         return _made
 
+
+class _Tuple(tuple[Any, ...]):
+    """What all named tuples have in common."""
+
+    __slots__ = ()
+    _fields: tuple[str, ...]
+    _defaults: dict[str, Any]
+
+    def __new__(cls, *values: Any, **given: Any) -> Any:
+        if tuple(given) == cls._fields and not values:  # as most are made: all of them, in their order
+            return tuple.__new__(cls, given.values())
+        first = dict(zip(cls._fields, values, strict=False))
+        whole = cls._defaults | first | given
+        if len(values) > len(first) or first.keys() & given.keys() or whole.keys() != set(cls._fields):
+            raise TypeError(f"{cls.__name__}() takes {', '.join(cls._fields)}")
+        return tuple.__new__(cls, [whole[name] for name in cls._fields])
+
+    def __getnewargs__(self) -> tuple[Any, ...]:
+        return tuple(self)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self._asdict().items())})"
+
+    def _asdict(self) -> dict[str, Any]:
+        return dict(zip(self._fields, self, strict=True))
+
+    def _replace(self, **given: Any) -> Any:
+        return type(self)(**self._asdict() | given)
+
+
+#: What is at each place of a tuple; none of ours is longer.
+_AT = tuple(property(itemgetter(place)) for place in range(20))
 
 _REQUIRED: Any = object()
 

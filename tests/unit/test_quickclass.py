@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import collections
+import copy
 import dataclasses
+import pickle
+from typing import Any
 
 import pytest
 
@@ -129,5 +133,21 @@ def test_a_named_tuple_is_the_standard_one() -> None:
     match pair:
         case Pair(left, right):
             assert (left, right) == ("a", 2)
-    with pytest.raises(TypeError):
-        Pair()  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize(
+    ("values", "given"),
+    [((), {}), (("a", 2, 3), {}), (("a",), {"left": "b"}), (("a",), {"other": 1}), ((), {"right": 1})],
+    ids=["none", "too-many", "twice", "unknown", "missing"],
+)
+def test_a_named_tuple_refuses_what_the_standard_one_refuses(values: tuple[Any, ...], given: dict[str, Any]) -> None:
+    for kind in (Pair, collections.namedtuple("Standard", "left right", defaults=[2])):
+        with pytest.raises(TypeError):
+            kind(*values, **given)
+
+
+@pytest.mark.parametrize("given", [{"left": "a", "right": 3}, {"right": 3, "left": "a"}], ids=["in-order", "turned"])
+def test_a_named_tuple_takes_its_fields_in_any_order_and_can_be_copied(given: dict[str, Any]) -> None:
+    pair = Pair(**given)
+    assert pair == Pair("a", 3) == Pair("a", right=3) == copy.copy(pair) == pickle.loads(pickle.dumps(pair))
+    assert type(copy.copy(pair)) is Pair
