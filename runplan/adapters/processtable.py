@@ -35,6 +35,9 @@ class ProcessTable(Protocol):
     def process(self, pid: int) -> Process | None:
         """The process that has this pid now."""
 
+    def stopped(self, pid: int) -> bool:
+        """Whether the process does nothing until it is told to go on; False for one that is not there."""
+
     def processes(self) -> Iterator[Process]:
         """Every process that can be seen."""
 
@@ -61,14 +64,8 @@ class ProcTable:
         return _boot_id()
 
     def process(self, pid: int) -> Process | None:
-        try:
-            with open(f"/proc/{pid}/stat", "rb") as file:
-                stat = file.read()
-        except OSError:
-            return None
-        # The name stands in brackets and may itself hold brackets and blanks.
-        fields = stat[stat.rindex(b")") + 2 :].split()
-        if fields[0] in (b"Z", b"X"):
+        fields = _stat(pid)
+        if not fields or fields[0] in (b"Z", b"X"):
             return None
         return Process(
             pid=pid,
@@ -77,6 +74,9 @@ class ProcTable:
             started=fields[19].decode(),
             cpu_s=sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK"),
         )
+
+    def stopped(self, pid: int) -> bool:
+        return _stat(pid)[:1] in ([b"T"], [b"t"])
 
     def processes(self) -> Iterator[Process]:
         for name in os.listdir("/proc"):  # noqa: PTH208 - pathlib makes this three times as dear
@@ -119,6 +119,17 @@ class ProcTable:
             return max(called, int(told[b"read_bytes"]) + int(told[b"write_bytes"]))
         except (OSError, KeyError, ValueError):
             return 0
+
+
+def _stat(pid: int) -> list[bytes]:
+    """What the kernel tells of a process, from its state on; nothing of one that is not there."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            stat = file.read()
+    except OSError:
+        return []
+    # The name stands in brackets and may itself hold brackets and blanks.
+    return stat[stat.rindex(b")") + 2 :].split()
 
 
 @functools.cache

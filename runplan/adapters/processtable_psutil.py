@@ -36,6 +36,12 @@ class PsutilTable:
         except (psutil.Error, OSError):
             return None
 
+    def stopped(self, pid: int) -> bool:
+        try:
+            return psutil.Process(pid).status() in (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
+        except (psutil.Error, OSError):
+            return False
+
     def processes(self) -> Iterator[Process]:
         for pid in psutil.pids():
             if process := self.process(pid):

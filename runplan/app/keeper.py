@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from runplan.app import lending, scheduling
+from runplan.app.granting import Grants
 from runplan.app.holding import Declined, Voice
 from runplan.app.runner import always
 from runplan.app.station import Station
@@ -14,10 +15,8 @@ from runplan.app.surroundings import Closed
 from runplan.app.unasked import Unasked
 from runplan.app.wishes import Wished
 from runplan.core import backoff, events as e
-from runplan.core.carried import told_missing
-from runplan.core.errors import RefusedEarly, RunplanError
+from runplan.core.errors import RunplanError
 from runplan.core.resting import why_to_rest
-from runplan.core.rows import Wish
 from runplan.core.run import awaiting
 from runplan.core.times import iso
 
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from runplan.app.surroundings import Audience, HostTurns, Timers
     from runplan.app.wishes import Beside
     from runplan.core.decide import Decision
-    from runplan.core.rows import ScheduleRow
+    from runplan.core.rows import ScheduleRow, Wish
     from runplan.core.run import RunState
 
 
@@ -73,13 +72,15 @@ class Keeper:
             turns=self,
             listener=self,
             begun=self._begun,
+            heed=self._heed,
             closed=self._closed,
             rested=rested,
             end_beside=self._end_beside,
             begins=begins,
         )
         self._beside = beside
-        self._wished = Wished(root, self._station.order, beside=beside, stop=self._stop)
+        self._grants = Grants(clock=clock, arm=self._arm, disarm=self._disarm, troubled=self.troubled)
+        self._wished = Wished(root, self._station.order, beside=beside, granting=self._grants)
         self._unasked = Unasked(
             self._station.order, timers=timers, clock=clock, begins=self._station.begins, troubled=self._failed
         )
@@ -126,7 +127,7 @@ class Keeper:
             if isinstance(answer, Declined):
                 return answer
             if errand.answer is None:
-                self._unpause(errand.started.plan, opened)
+                self._grants.unpause(errand.started.plan, opened)
             return answer.later or answer
 
         return self._station.order(do)
@@ -161,53 +162,9 @@ class Keeper:
 
         return self._station.order(do)
 
-    def stop(self, plan: str | None, by: str) -> Future[list[str]]:
-        """Cancel schedules and end runs; tells what was stopped, in words, or that it is as soon as it can be."""
-        return self._wished.insist(Wish(plan=plan or "", by=by))
-
-    def _stop(self, plan: str, by: str, desk: Desk, opened: Opened) -> list[str]:
-        told = []
-        row = opened.schedules.get(plan)
-        if row is not None:
-            scheduling.give_up(row, opened.schedules, self._clock.now(), "the schedule was cancelled")
-            opened.schedules.drop(plan)
-            self._timers.cancel(self._key(plan))
-            told.append(f"the schedule of {plan} (every {row.spec}) is cancelled")
-        if desk.tell(plan, e.StopRequested(by=by)):
-            told.append(f"the run of {plan} ends; what was made is kept")
-        return told
-
-    def pause(self, plan: str, by: str) -> Future[bool]:
-        """Begin nothing new for the plan; what runs may end."""
-
-        def do(desk: Desk, opened: Opened) -> bool:
-            rests = opened.schedules.pause(plan, f"paused by {by}")
-            return desk.tell(plan, e.Halted(by=by)) or rests
-
-        return self._station.order(do)
-
-    def resume(self, plan: str) -> Future[bool]:
-        """Let the plan and its schedule go on."""
-
-        def do(desk: Desk, opened: Opened) -> bool:
-            self._require_keys(plan, opened)
-            goes_on = self._unpause(plan, opened)
-            return desk.tell(plan, e.Continued()) or goes_on
-
-        return self._station.order(do)
-
-    def _require_keys(self, plan: str, opened: Opened) -> None:
-        """Whoever calls a run on that has lost its keys has to bring them."""
-        names = [name for started in opened.left() if started.plan == plan for name in opened.missing(started)]
-        if names:
-            raise RefusedEarly(told_missing(names, plan=plan))
-
-    def _unpause(self, plan: str, opened: Opened) -> bool:
-        """Let the plan's schedule go on; False when it has none."""
-        goes_on = opened.schedules.pause(plan, None)
-        if goes_on and (row := opened.schedules.get(plan)):
-            self._arm(row)
-        return goes_on
+    def want(self, wish: Wish) -> Future[list[str]]:
+        """Have a plan stopped, paused or called on; tells what was done, or that it is as soon as it can be."""
+        return self._wished.insist(wish)
 
     # --- schedules ----------------------------------------------------------------------------------------
 
@@ -226,11 +183,12 @@ class Keeper:
             self._arm(timed)
 
     def _arm(self, row: ScheduleRow) -> datetime:
-        """Let the timer call when the schedule is due next; at once for what was missed."""
+        """Let the timer call when the schedule is due next, at once for what was missed; who fires it arms it anew."""
         found = scheduling.what_is_due(row, self._clock.now())
         moment = self._clock.now() if found.fire or found.missed else found.next.at
         key = self._key(row.plan)
-        self._timers.at(key, self._unasked.earliest(key, moment), lambda: self._due(row.plan))
+        if not self._unasked.is_ordered(key):  # else it would be fired twice where it fails
+            self._timers.at(key, self._unasked.earliest(key, moment), lambda: self._due(row.plan))
         return found.next.at
 
     def _due(self, plan: str) -> None:
@@ -246,6 +204,9 @@ class Keeper:
             if one.answer == "fired":
                 self._halt_without_keys(row, desk, opened)
         self._arm(opened.schedules.get(plan) or row)
+
+    def _disarm(self, plan: str) -> None:
+        self._timers.cancel(self._key(plan))
 
     def _key(self, plan: str) -> str:
         return f"schedule {self.root} {plan}"
@@ -289,7 +250,7 @@ class Keeper:
         if why := why_to_rest(state):  # recorded with the end of the run
             self._audience.happened(self.root, "schedule-paused", plan=plan, why=why)
         elif opened.complete(plan) and opened.schedules.drop(plan):
-            self._timers.cancel(self._key(plan))
+            self._disarm(plan)
             self._audience.happened(self.root, "schedule-ended", plan=plan)
 
     # --- opening and closing --------------------------------------------------------------------------------
@@ -302,6 +263,10 @@ class Keeper:
             self._resume(started, desk, opened)
         self._wished.grant_noted(desk, opened)
         self._arm_all(opened)
+
+    def _heed(self, desk: Desk, opened: Opened) -> None:
+        """Before each step: what was noted while nobody could do it."""
+        self._wished.grant_noted(desk, opened)
 
     def _resume(self, started: e.RunStarted, desk: Desk, opened: Opened) -> None:
         """Go on with a run of ours; one that is in other hands is looked at again, less and less often."""

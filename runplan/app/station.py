@@ -81,12 +81,14 @@ class Station:
         turns: Turns,
         listener: Listener,
         begun: Callable[[Desk, Opened], None],
+        heed: Callable[[Desk, Opened], None],
         closed: Callable[[datetime | None, RunplanError | None], None],
         rested: Callable[[], None],
         end_beside: Callable[[], None],
         begins: Callable[[], bool] = always,
     ) -> None:
-        """`open_up` is given a descriptor whose bytes interrupt a wait; `begun` is called in every new desk.
+        """`open_up` is given a descriptor whose bytes interrupt a wait; `begun` is called in every new desk,
+        and `heed` before each step that is taken there.
 
         `rested` is called when the desk has been closed and nobody has asked for it again; `end_beside` ends every
         process where the desk cannot. As soon as `begins` does not hold any more, nothing new is begun.
@@ -96,6 +98,7 @@ class Station:
         self._turns = turns
         self._listener = listener
         self._begun = begun
+        self._heed = heed
         self._closed = closed
         self._rested = rested
         self._end_beside = end_beside
@@ -231,7 +234,7 @@ class Station:
         while True:
             with self._lock:
                 if not self._orders:
-                    return
+                    break
                 do, future = self._orders.popleft()
             if not future.set_running_or_notify_cancel():
                 continue
@@ -239,6 +242,7 @@ class Station:
                 settle(future, do(desk, opened))
             except Exception as error:  # noqa: BLE001 - whoever gave the order is told
                 future.set_exception(error)
+        self._heed(desk, opened)
 
     def _is_over(self, running: list[str]) -> bool:
         with self._lock:

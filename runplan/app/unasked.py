@@ -43,11 +43,23 @@ class Unasked:
         self._begins = begins
         self._troubled = troubled
         self._failed: dict[str, tuple[int, datetime]] = {}  #: how often in a row, and when it is tried again
+        self._ordered: set[str] = set()  #: what is to be done at the desk and was not begun yet
 
     def do(self, key: str, order: Order, *, plan: str = "") -> None:
         """Let it be done, until it has been; while nothing is begun any more it is left to the next daemon."""
-        if self._begins():
-            self._order(order).add_done_callback(lambda done: self._done(key, order, plan, done.exception()))
+        if not self._begins() or self.is_ordered(key):
+            return
+        self._ordered.add(key)
+
+        def begin(desk: Desk, opened: Opened) -> None:
+            self._ordered.discard(key)
+            order(desk, opened)
+
+        self._order(begin).add_done_callback(lambda done: self._done(key, order, plan, done.exception()))
+
+    def is_ordered(self, key: str) -> bool:
+        """Whether it will be done anyway, as soon as the desk comes to it."""
+        return key in self._ordered
 
     def earliest(self, key: str, moment: datetime) -> datetime:
         """When to do it that is due at a moment: not before it is to be tried again."""
@@ -55,6 +67,7 @@ class Unasked:
         return max(again, moment)
 
     def _done(self, key: str, order: Order, plan: str, error: BaseException | None) -> None:
+        self._ordered.discard(key)
         if error is None or not self._begins():
             self._failed.pop(key, None)
             return

@@ -1,13 +1,15 @@
-"""That something be stopped: answered before long, whatever step the desk is at, and done in the end.
+"""What a person wants of a plan that is there: answered before long, whatever step the desk is at, and done in the end.
 
 A desk takes one step after the other, and one that asks a silent remote takes its time. What cannot be done before long
-is noted beside the journal, by another thread: the desk does it after that step, or the next daemon does.
+is noted beside the journal, by another thread, or by the caller when no thread of the daemon answers: the desk does it
+after that step, or the next daemon does.
 """
 
 from __future__ import annotations
 
 import threading
 from concurrent.futures import Future
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from runplan.core.errors import RunplanError, Unreachable
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from runplan.core.rows import Wish
 
 LATE_S = 3.0  #: a person waits so long
+_SOON = {"stop": "is stopped", "pause": "is paused", "resume": "goes on"}
 
 
 class Leaving(Unreachable):
@@ -43,11 +46,25 @@ class Noted(Protocol):
 
     def all(self) -> list[Wish]: ...
 
+    def note(self, wish: Wish) -> None: ...
+
     def drop(self, wish: Wish) -> None: ...
 
 
+class Granting(Protocol):
+    """Who does at a desk what is wanted."""
+
+    def grant(self, wish: Wish, desk: Desk, opened: Opened) -> list[str]:
+        """What was done, a sentence each; none where there was nothing to do it with."""
+        ...
+
+    def failed(self, wish: Wish, error: RunplanError) -> None:
+        """What was noted cannot be done, and nobody waits to hear why."""
+        ...
+
+
 class Wished:
-    """What people want stopped in one repository."""
+    """What people want in one repository."""
 
     def __init__(
         self,
@@ -55,38 +72,42 @@ class Wished:
         order: Callable[[Callable[[Desk, Opened], list[str]]], Future[list[str]]],
         *,
         beside: Beside,
-        stop: Callable[[str, str, Desk, Opened], list[str]],
+        granting: Granting,
     ) -> None:
-        """`stop` stops one plan, for somebody, and tells what that was."""
         self._root = root
         self._order = order
         self._beside = beside
-        self._stop = stop
+        self._granting = granting
 
     def insist(self, wish: Wish) -> Future[list[str]]:
-        """Have it done at the desk; what was stopped, or that it is as soon as it can be."""
+        """Have it done at the desk; what was done, or that it is as soon as it can be."""
         asked = _Asked(wish, lambda: self._beside.note(self._root, wish))
 
         def do(desk: Desk, opened: Opened) -> list[str]:
             asked.begin()
-            told = self._grant(wish, desk, opened)
             if asked.noted:
-                opened.wishes.drop(wish)
-            return told
+                self.grant_noted(desk, opened)  # unless another word has come since
+                return []
+            return self._granting.grant(wish, desk, opened)
 
         return asked.follow(self._order(do))
 
     def grant_noted(self, desk: Desk, opened: Opened) -> None:
         """Do what was wanted while nobody could; a run in other hands is stopped when it is in ours."""
+        wishes = opened.wishes.all()
+        if not wishes:
+            return
         foreign = {started.plan for started in opened.left()} - {*desk.plans}
-        for wish in opened.wishes.all():
-            self._grant(wish, desk, opened)
-            if not (wish.plan in foreign or (foreign and not wish.plan)):
-                opened.wishes.drop(wish)
-
-    def _grant(self, wish: Wish, desk: Desk, opened: Opened) -> list[str]:
-        plans = [wish.plan] if wish.plan else sorted({*desk.plans, *(row.plan for row in opened.schedules.all())})
-        return [line for plan in plans for line in self._stop(plan, wish.by, desk, opened)]
+        for wish in wishes:
+            try:
+                self._granting.grant(wish, desk, opened)
+            except RunplanError as error:
+                self._granting.failed(wish, error)
+            if wish.plan in foreign:
+                continue
+            for plan in () if wish.plan else foreign:  # not all that is begun here until then
+                opened.wishes.note(replace(wish, plan=plan))
+            opened.wishes.drop(wish)
 
 
 class _Asked:
@@ -138,7 +159,7 @@ class _Asked:
                 self._answer.set_exception(Unreachable(told))
                 return
             self.noted = True
-            what = f"{self._wish.plan} is" if self._wish.plan else "everything here is"
+            what = f"{self._wish.plan or 'everything here'} {_SOON[self._wish.what]}"
             self._answer.set_result(
-                [f"{what} stopped as soon as the step that is being taken is over: git or a remote takes long"]
+                [f"{what} as soon as the step that is being taken is over: git or a remote takes long"]
             )

@@ -38,7 +38,7 @@ def start(at: Here, plan_word: str, words: Sequence[str], *, wait: bool) -> Exit
 def hand(at: Here, errand: Errand, timing: handing.Timing | None = None, *, wait: bool = False) -> Exit:
     """Hand the errand over, and say what came of it."""
     plan = errand.started.plan
-    answer = handing.hand_over(at, errand, timing)
+    answer = handing.hand_over(at, errand, timing, notice=takes_long)
     if "scheduled" in answer:
         first = parse_iso(str(answer["scheduled"])).astimezone(zone(at.settings.run.timezone))
         assert timing is not None
@@ -51,6 +51,14 @@ def hand(at: Here, errand: Errand, timing: handing.Timing | None = None, *, wait
     for event in handing.follow(at, plan, run):
         progress.tell(event)
     return carrying.outcome(at, plan, run)
+
+
+def takes_long() -> None:
+    """Who waits is told for what, and need not wait."""
+    progress.say(
+        "runplan: the daemon is at a step that takes long, with git or a remote; "
+        "this is done after it, and also if you leave now (Ctrl-C)"
+    )
 
 
 def told_begun(plan: str, answer: Mapping[str, Any]) -> None:

@@ -19,7 +19,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Exit:
-    from runplan.cli.handing import told_begun
+    from runplan.cli.handing import takes_long, told_begun
     from runplan.wiring import handing
     from runplan.wiring.here import here, plan_path, refuse_under_agent
     from runplan.wiring.stopping import scheduled
@@ -32,7 +32,6 @@ def run(args: argparse.Namespace) -> Exit:
         if args.plan is None and len(plans) > 1:
             raise UsageError(f"now: there is more than one schedule; name one of {', '.join(plans)}")
         plan = plan_path(at, args.plan) if args.plan else plans[0]
-        answer = handing.ask(at, "now", plan)
-    assert answer is not None
+        answer = handing.now(at, plan, notice=takes_long)
     told_begun(plan, answer)
     return Exit.DONE

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from runplan.core.commands import command
-from runplan.core.errors import Exit, NotFound
+from runplan.core.errors import Exit, NotFound, Unreachable
 
 if TYPE_CHECKING:
     import argparse
@@ -26,9 +26,10 @@ def run(args: argparse.Namespace) -> Exit:
     refuse_under_agent("pause")
     with here_anyhow(progress.warn) as at:
         plan = plan_path(at, args.plan)
-        if not pause(at, plan):
-            raise NotFound(
-                f"the daemon has no run and no schedule of {plan}; see: {command('runplan', 'status', plan)}"
-            )
-    progress.say(f"runplan: nothing new is begun for {plan}; go on with: {command('runplan', 'resume', plan)}")
+        told, unanswered = pause(at, plan)
+    if unanswered:
+        raise Unreachable(unanswered)
+    if not told:
+        raise NotFound(f"the daemon has no run and no schedule of {plan}; see: {command('runplan', 'status', plan)}")
+    progress.say(f"runplan: {told[0]}; go on with: {command('runplan', 'resume', plan)}")
     return Exit.DONE

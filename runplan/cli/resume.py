@@ -22,14 +22,15 @@ def run(args: argparse.Namespace) -> Exit:
     from runplan.cli import progress
     from runplan.wiring import handing
     from runplan.wiring.here import here, plan_path, refuse_under_agent
+    from runplan.wiring.stopping import is_there
 
     refuse_under_agent("resume")
     with here() as at:
         plan = plan_path(at, args.plan)
-        answer = handing.ask(at, "resume", plan)
-        if answer is None or not answer.get("done"):
-            raise NotFound(
-                f"the daemon has no run and no schedule of {plan}; start it: {command('runplan', 'start', plan)}"
-            )
-    progress.say(f"runplan: {plan} goes on; see: {command('runplan', 'status', plan)}")
+        told = handing.resume(at, plan).get("told") if is_there(at, plan) else None
+    if not told:
+        raise NotFound(
+            f"the daemon has no run and no schedule of {plan}; start it: {command('runplan', 'start', plan)}"
+        )
+    progress.say(f"runplan: {told[0]}; see: {command('runplan', 'status', plan)}")
     return Exit.DONE

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from runplan.core.errors import Exit
+from runplan.core.errors import Exit, Unreachable
 
 if TYPE_CHECKING:
     import argparse
@@ -28,9 +28,11 @@ def run(args: argparse.Namespace) -> Exit:
 
     refuse_under_agent("stop")
     with here_anyhow(progress.warn) as at:
-        told = stop(at, plan_path(at, args.plan) if args.plan else None, force=args.force)
+        told, unanswered = stop(at, plan_path(at, args.plan) if args.plan else None, force=args.force)
     for line in told:
         progress.say(f"runplan: {line}")
+    if unanswered:
+        raise Unreachable(unanswered)
     if not told:
         progress.say("runplan: nothing runs here, and nothing is scheduled")
     return Exit.DONE

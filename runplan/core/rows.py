@@ -66,7 +66,8 @@ class FiringRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """That a plan be stopped."""
+    """What a person wants of a plan."""
 
-    plan: str  #: "" for all of the repository
+    plan: str  #: "" for all of the repository, when it is to be stopped
     by: str
+    what: str = "stop"  #: stop, pause, resume

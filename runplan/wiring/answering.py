@@ -13,7 +13,7 @@ from runplan.core.errors import Exit, NotFound, RunplanError, Unreachable, Usage
 from runplan.core.events import Approved, Rejected, RunStarted
 from runplan.core.eventtext import from_json, name_of, to_json
 from runplan.core.quickclass import dataclass
-from runplan.core.rows import ScheduleRow
+from runplan.core.rows import ScheduleRow, Wish
 from runplan.core.times import iso
 
 if TYPE_CHECKING:
@@ -139,12 +139,12 @@ class Answering:
                 self._keep_environment(root, request)
                 self._later(keeper.fire_now(_text(request, "plan")), caller, _begun_or_none)
             case "stop":
-                self._later(keeper.stop(str(plan) if plan else None, by), caller, lambda told: {"stopped": told})
-            case "pause":
-                self._later(keeper.pause(_text(request, "plan"), by), caller, lambda done: {"done": done})
-            case "resume":
+                wish = Wish(plan=str(plan) if plan else "", by=by)
+                self._later(keeper.want(wish), caller, lambda told: {"stopped": told})
+            case "pause" | "resume" as what:
                 self._keep_environment(root, request)
-                self._later(keeper.resume(_text(request, "plan")), caller, lambda done: {"done": done})
+                wish = Wish(plan=_text(request, "plan"), by=by, what=what)
+                self._later(keeper.want(wish), caller, lambda told: {"done": bool(told), "told": told})
             case verb:
                 raise UsageError(f"{verb} cannot be asked of the daemon")
 

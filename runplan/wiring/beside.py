@@ -30,18 +30,26 @@ class Besides:
             Wishes(store).note(wish)
 
     def end_agents(self, root: str) -> None:
-        """It is for the desk, or for the next daemon, to record it: only who holds a run writes its journal."""
-        state = self._state(root)
-        with closing(Store(state, writable=False)) as store:
-            ids = [id_ for row in store.unfinished() for id_ in _running(store, row.id)]
-        if ids:
-            Dispatches(state / "dispatch").end(ids, grace_s=GRACE_S)
+        end_agents(self._state(root))
 
     def _state(self, root: str) -> Path:
         for one in self._known.there():
             if one.root == root:
                 return Path(one.common) / "runplan"
         raise Unreachable(f"the daemon does not know {root}")
+
+
+def end_agents(state: Path, plan: str | None = None) -> list[str]:
+    """End the processes of the daemon's runs, or of its run of one plan; says of which plans there were any.
+
+    It is for the desk, or for the next daemon, to record it: only who holds a run writes its journal.
+    """
+    with closing(Store(state, writable=False)) as store:
+        meant = [row for row in store.unfinished() if plan in (None, row.plan)]
+        found = {row.plan: ids for row in meant if (ids := _running(store, row.id))}
+    if found:
+        Dispatches(state / "dispatch").end([id_ for ids in found.values() for id_ in ids], grace_s=GRACE_S)
+    return list(found)
 
 
 def _running(store: Store, run: str) -> list[str]:

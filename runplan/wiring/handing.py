@@ -16,7 +16,7 @@ from runplan.core.eventtext import recorded_as, to_json
 from runplan.core.quickclass import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from runplan.app.holding import Errand
     from runplan.core.events import Fact
@@ -31,8 +31,10 @@ class Timing:
     now: bool  #: at once as well
 
 
-def hand_over(at: Here, errand: Errand, timing: Timing | None = None) -> Mapping[str, Any]:
-    """Ask the daemon to work the errand; what it answers."""
+def hand_over(
+    at: Here, errand: Errand, timing: Timing | None = None, *, notice: Callable[[], None]
+) -> Mapping[str, Any]:
+    """Ask the daemon to work the errand; what it answers. `notice` is called when that takes long."""
     agents = at.settings.agents
     checks = at.settings.tests.env
     sent = for_a_run(at.env, agents, checks=checks)
@@ -49,20 +51,41 @@ def hand_over(at: Here, errand: Errand, timing: Timing | None = None) -> Mapping
         run = at.settings.run
         fields |= {"every": timing.every, "now": timing.now, "zone": run.timezone, "misfire": run.misfire}
     with reach(at.env) as client:
-        return client.call("start", within_s=None, **fields)
+        return client.await_answer("start", notice, **fields)
 
 
-def ask(at: Here, verb: str, plan: str | None, *, by: str = "", starts: bool = True) -> Mapping[str, Any] | None:
-    """Ask the daemon something about a plan of this repository; None when none runs and none is to be started."""
-    fields: dict[str, Any] = {"root": str(at.repository.root), "plan": plan, "by": by}
-    if verb in ("resume", "now"):
-        fields["env"] = for_a_run(at.env, at.settings.agents, checks=at.settings.tests.env)
+def ask(at: Here, verb: str, plan: str | None, *, by: str = "") -> Mapping[str, Any] | None:
+    """Tell the daemon to stop or to pause a plan of this repository, which it answers before long; None without one."""
     try:
-        client = reach(at.env) if starts else Client(find_socket(at.env))
+        with Client(find_socket(at.env)) as client:
+            return client.call(verb, root=str(at.repository.root), plan=plan, by=by)
     except NotRunning:
         return None
-    with client:
-        return client.call(verb, within_s=None, **fields)
+
+
+def resume(at: Here, plan: str) -> Mapping[str, Any]:
+    """Have the daemon go on with a plan, by the keys of this caller."""
+    with reach(at.env) as client:
+        return client.call("resume", **_of_caller(at, plan))
+
+
+def now(at: Here, plan: str, *, notice: Callable[[], None]) -> Mapping[str, Any]:
+    """Have the daemon fire the schedule of a plan, with the keys of this caller."""
+    with reach(at.env) as client:
+        return client.await_answer("now", notice, **_of_caller(at, plan))
+
+
+def _of_caller(at: Here, plan: str) -> dict[str, Any]:
+    env = for_a_run(at.env, at.settings.agents, checks=at.settings.tests.env)
+    return {"root": str(at.repository.root), "plan": plan, "env": env}
+
+
+def ring(at: Here) -> None:
+    """Let the daemon look at what is noted for it, as soon as it can; one that is stopped, when it goes on."""
+    holder = singleton.holder(state_directory(at.env))
+    process = processes.living(holder.identity) if holder else None
+    if process is not None:
+        processes.send(process, signal.SIGHUP)
 
 
 def follow(at: Here, plan: str, run: str) -> Iterator[Fact]:

@@ -10,15 +10,20 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from runplan.adapters.clock import SystemClock
+from runplan.adapters.control.client import Silent
 from runplan.adapters.interrupting import Interruption
 from runplan.adapters.store.schedules import Schedules
 from runplan.adapters.store.sqlite import Store
+from runplan.adapters.store.wishes import Wishes
 from runplan.app.foreground import work
 from runplan.app.holding import Declined, Voice, interrupted, reopen
 from runplan.app.journal import recorded
 from runplan.app.scheduling import give_up
 from runplan.core import events as e
+from runplan.core.errors import RunplanError
+from runplan.core.rows import Wish
 from runplan.wiring import handing
+from runplan.wiring.beside import end_agents
 from runplan.wiring.session import session
 
 if TYPE_CHECKING:
@@ -42,31 +47,63 @@ def scheduled(at: Here) -> list[str]:
         return [row.plan for row in Schedules(store).all()]
 
 
-def stop(at: Here, plan: str | None, *, force: bool) -> list[str]:
-    """Cancel schedules and end runs; what was stopped, a sentence each."""
+def stop(at: Here, plan: str | None, *, force: bool) -> tuple[list[str], str]:
+    """Cancel schedules and end runs; what was stopped, a sentence each, and what the daemon has not answered."""
     if not Store.exists(at.state):
-        return []
-    answer = handing.ask(at, "stop", plan, by="runplan stop", starts=False)
-    told = [str(line) for line in answer.get("stopped", ())] if answer is not None else _cancelled(at, plan)
+        return [], ""
+    told: list[str] = []
+    unanswered = ""
+    try:
+        answer = handing.ask(at, "stop", plan, by="runplan stop")
+    except Silent as silent:
+        answer = {}
+        unanswered = _noted(at, Wish(plan=plan or "", by="runplan stop"), "stopped", silent)
+        ended = end_agents(at.state, plan)
+        told = [f"the agent at work on {one} was ended; what it made is kept" for one in ended]
+    else:
+        told = [str(line) for line in answer.get("stopped", ())] if answer is not None else _cancelled(at, plan)
     left = _left(at, plan, daemons=(False,) if answer is not None else (False, True))
-    return [*told, *_ended(at, left), *_foreground(at, plan, force=force)]
+    return [*told, *_ended(at, left), *_foreground(at, plan, force=force)], unanswered
 
 
-def pause(at: Here, plan: str) -> bool:
-    """Begin nothing new for a plan of the daemon; False when it has neither a run nor a schedule there."""
-    if not Store.exists(at.state):
-        return False
-    answer = handing.ask(at, "pause", plan, by="a person", starts=False)
+def pause(at: Here, plan: str) -> tuple[list[str], str]:
+    """Begin nothing new for a plan of the daemon; what was done, and what the daemon has not answered.
+
+    Neither when it has neither a run nor a schedule there.
+    """
+    if not is_there(at, plan):
+        return [], ""
+    try:
+        answer = handing.ask(at, "pause", plan, by="a person")
+    except Silent as silent:
+        return [], _noted(at, Wish(plan=plan, by="a person", what="pause"), "paused", silent)
     if answer is not None:
-        return bool(answer.get("done"))
+        return [str(line) for line in answer.get("told", ())], ""
     with closing(Store(at.state)) as store:
         rests = Schedules(store).pause(plan, "paused by a person")
     left = _left(at, plan, daemons=(True,))
-    if not left:
-        return rests
-    with session(at) as rooms:
-        row, started = left[0]  # a plan has one
-        return _halted(row, started, rooms) or rests
+    if left:
+        with session(at) as rooms:
+            row, started = left[0]  # a plan has one
+            rests = _halted(row, started, rooms) or rests
+    return [f"nothing new is begun for {plan}"] if rests else [], ""
+
+
+def is_there(at: Here, plan: str) -> bool:
+    """Whether the plan has a schedule, or a run of the daemon that has not ended."""
+    return Store.exists(at.state) and (plan in scheduled(at) or bool(_left(at, plan, daemons=(True,))))
+
+
+def _noted(at: Here, wish: Wish, what: str, silent: Silent) -> str:
+    """Have it done by whoever can: this daemon when it goes on, or the next one."""
+    try:
+        with closing(Store(at.state)) as store:
+            Wishes(store).note(wish)
+    except RunplanError as error:
+        return f"it could not be noted that {wish.plan or 'everything here'} be {what}: {error}; {silent}"
+    handing.ring(at)
+    told = f"it is noted that {wish.plan or 'everything here'} be {what}, for this daemon as for the next one"
+    return f"{told}; {silent}"
 
 
 def _cancelled(at: Here, plan: str | None) -> list[str]:

@@ -18,6 +18,7 @@ from tests.support.daemons import (
     in_foreground,
     log_of,
     none_left,
+    schedules,
     shell_agent,
     socket_of,
     states,
@@ -119,6 +120,44 @@ def test_a_stop_is_answered_before_long_and_done_after_the_step(project: Project
     until_runs_are(project, "stopped")
     until(lambda: project.rows("SELECT plan FROM wishes") == [])  # it was done, and is not done again
     assert project.landed() == []
+
+
+def test_a_pause_and_what_calls_it_on_are_answered_before_long_too(project: Project, tmp_path: Path) -> None:
+    blocked(project, tmp_path)
+    paused = project.runplan("pause", "X")
+    soon = "as soon as the step that is being taken is over: git or a remote takes long"
+    assert (paused.code, paused.last) == (
+        0,
+        f"runplan: plans/X.md is paused {soon}; go on with: runplan resume plans/X.md",
+    )
+    resumed = project.runplan("resume", "X")
+    assert (resumed.code, resumed.last) == (
+        0,
+        f"runplan: plans/X.md goes on {soon}; see: runplan status plans/X.md",
+    )
+    assert project.rows("SELECT plan, what FROM wishes") == [("plans/X.md", "resume")], "the last word holds"
+    assert project.runplan("pause", "X").code == 0
+    (tmp_path / "silent").unlink()
+    until(lambda: project.rows("SELECT plan FROM wishes") == [])
+    words = [kind for kind, _ in project.events() if kind in ("Halted", "Continued")]
+    assert (words, project.landed()) == (["Halted"], []), "what was taken back before it could be done is not done"
+
+
+def test_who_asks_for_something_new_meanwhile_is_told_for_what_it_waits(project: Project, tmp_path: Path) -> None:
+    assert project.runplan("start", "Y", "auto", "every", "4h").code == 0
+    (before,) = schedules(project)
+    blocked(project, tmp_path)
+    with project.popen("now") as asks:
+        assert asks.stderr is not None
+        assert asks.stderr.readline().decode() == (
+            "runplan: the daemon is at a step that takes long, with git or a remote; "
+            "this is done after it, and also if you leave now (Ctrl-C)\n"
+        )
+        asks.send_signal(signal.SIGINT)
+        assert asks.wait() == 130
+    assert schedules(project) == [before]
+    (tmp_path / "silent").unlink()
+    until(lambda: schedules(project)[0].anchor > before.anchor)
 
 
 def test_a_stop_is_done_by_the_next_daemon_although_its_caller_hung_up(project: Project, tmp_path: Path) -> None:

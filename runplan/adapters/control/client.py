@@ -10,26 +10,38 @@ from typing import TYPE_CHECKING, Any
 
 from runplan.adapters import singleton
 from runplan.adapters.control.addresses import reachable
-from runplan.adapters.control.peers import user_of
+from runplan.adapters.control.peers import pid_of, user_of
 from runplan.adapters.places import socket_path, state_directory
+from runplan.adapters.processtable import this_table
 from runplan.core import control
 from runplan.core.control import Granted, Lines, Refusal, Told, TooLong
 from runplan.core.errors import RefusedEarly, Unreachable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     from runplan.core.control import Hello, Reply
 
 CHUNK = 64 * 1024
+NOBODY = "the daemon is not running; start it: runplan daemon"
 
 #: A daemon that lives answers at once; a loaded machine may take a while.
 ANSWER_S = 30.0
+STOPPED_S = 1.0  #: for one that does nothing, unless somebody lets it go on just now
+NOTICE_S = 3.0  #: whoever waits for ever is told so after this
 
 
 class NotRunning(Unreachable):
     """Nobody listens."""
+
+
+class Silent(Unreachable):
+    """Somebody listens, and does not answer."""
+
+
+class HungUp(Unreachable):
+    """Nobody listens any more."""
 
 
 class Client:
@@ -40,10 +52,17 @@ class Client:
         self._lines = Lines()
         self._come: deque[bytes] = deque()
         self._stream = _connected(path, answer_s)
+        self._pid = pid_of(self._stream)
         with contextlib.ExitStack() as stack:
             stack.callback(self.close)
-            self.hello: Hello = control.read_hello(self._asked("ping", {}, within_s=answer_s))
+            self.hello: Hello = self._greeted(answer_s)
             stack.pop_all()
+
+    def _greeted(self, answer_s: float) -> Hello:
+        try:
+            return control.read_hello(self._asked("ping", {}, within_s=answer_s))
+        except HungUp as error:  # it was just ending
+            raise NotRunning(NOBODY) from error
 
     def __enter__(self) -> Client:
         return self
@@ -59,9 +78,22 @@ class Client:
         """Whether it speaks our protocol."""
         return control.PROTOCOL in self.hello.speaks
 
-    def call(self, verb: str, *, within_s: float | None = ANSWER_S, **fields: Any) -> Mapping[str, Any]:
-        """What the daemon answers; a refusal is the error that it stands for. Without `within_s` it waits for ever."""
+    def call(self, verb: str, *, within_s: float = ANSWER_S, **fields: Any) -> Mapping[str, Any]:
+        """What the daemon answers; a refusal is the error that it stands for."""
         return self._asked(verb, fields, within_s=within_s)
+
+    def await_answer(self, verb: str, notice: Callable[[], None], **fields: Any) -> Mapping[str, Any]:
+        """The same, however long it takes; when it does, `notice` is called once."""
+        self._stream.settimeout(NOTICE_S)
+        self._send(verb, fields)
+        with contextlib.suppress(Silent):
+            return self._answer(verb)
+        notice()
+        self._stream.settimeout(ANSWER_S)
+        while not this_table().stopped(self._pid):
+            with contextlib.suppress(Silent):
+                return self._answer(verb)
+        return self._answer(verb)
 
     def stream(self, verb: str = "follow", **fields: Any) -> Iterator[Mapping[str, Any]]:
         """Events, as long as there are any."""
@@ -72,9 +104,13 @@ class Client:
         if isinstance(reply, Refusal):
             raise control.error_of(reply)
 
-    def _asked(self, verb: str, fields: Mapping[str, Any], *, within_s: float | None) -> Mapping[str, Any]:
+    def _asked(self, verb: str, fields: Mapping[str, Any], *, within_s: float) -> Mapping[str, Any]:
+        within_s = min(within_s, STOPPED_S) if this_table().stopped(self._pid) else within_s
         self._stream.settimeout(within_s)
         self._send(verb, fields)
+        return self._answer(verb)
+
+    def _answer(self, verb: str) -> Mapping[str, Any]:
         match self._reply():
             case Granted(fields=answer):
                 return answer
@@ -100,19 +136,21 @@ class Client:
             while not self._come:
                 chunk = self._stream.recv(CHUNK)
                 if not chunk:
-                    raise Unreachable("the daemon hung up; see: runplan status")
+                    raise HungUp("the daemon hung up; see: runplan status")
                 self._come += self._lines.take(chunk)
         except TimeoutError as error:
             raise self._silent() from error
         except TooLong as error:
             raise Unreachable("the daemon answers without end; end it and start it anew") from error
         except OSError as error:
-            raise Unreachable(f"the daemon hung up ({error.strerror}); see: runplan status") from error
+            raise HungUp(f"the daemon hung up ({error.strerror}); see: runplan status") from error
         return control.read_reply(self._come.popleft())
 
-    def _silent(self) -> Unreachable:
-        who = f"process {self.hello.pid}" if hasattr(self, "hello") else "it listens, though"
-        return Unreachable(f"the daemon does not answer ({who}); look at its log")
+    def _silent(self) -> Silent:
+        stopped = this_table().stopped(self._pid)
+        helps = f"it is stopped; let it go on: kill -CONT {self._pid}" if stopped else "look at its log"
+        waited_s = self._stream.gettimeout() or 0.0
+        return Silent(f"the daemon (process {self._pid}) has not answered for {waited_s:.0f} s; {helps}")
 
 
 def find_socket(env: Mapping[str, str]) -> Path:
@@ -138,8 +176,8 @@ def _connect(stream: socket.socket, path: Path) -> None:
         with reachable(path) as address:
             stream.connect(address)
     except (FileNotFoundError, ConnectionRefusedError) as error:
-        raise NotRunning("the daemon is not running; start it: runplan daemon") from error
+        raise NotRunning(NOBODY) from error
     except TimeoutError as error:
-        raise Unreachable(f"the daemon at {path} takes no calls; look at its log") from error
+        raise Silent(f"the daemon at {path} takes no calls; look at its log") from error
     except OSError as error:
         raise Unreachable(f"{path} cannot be reached: {error.strerror}") from error

@@ -35,7 +35,7 @@ class Peer:
 
 def peer_of(connection: socket.socket) -> Peer:
     """Who made this connection, looked at now: what it becomes later does not matter."""
-    uid, pid = user_of(connection), _pid_of(connection)
+    uid, pid = user_of(connection), pid_of(connection)
     return Peer(uid=uid, pid=pid, agent=_agent(connection, pid) if uid == os.geteuid() else "")
 
 
@@ -48,7 +48,8 @@ def user_of(connection: socket.socket) -> int:
     return int(uid)
 
 
-def _pid_of(connection: socket.socket) -> int:
+def pid_of(connection: socket.socket) -> int:
+    """The process of whoever made the connection; of whoever listens, when we made it."""
     if _LINUX:
         pid, _, _ = _UCRED.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))
         return int(pid)

@@ -1,0 +1,120 @@
+"""A daemon that does not answer: what people want is done as far as it can be, noted for later, and said so."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from runplan.adapters.launching import reach
+from runplan.adapters.processtable import this_table
+from tests.support.cli import processes_of, until
+from tests.support.daemons import daemon_of, run_of, schedules, shell_agent, states, until_runs_are, waits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.support.cli import Project
+    from tests.support.scripts import Meanwhile
+
+
+@pytest.fixture
+def stopped(project: Project, meanwhile: Meanwhile, tmp_path: Path) -> int:
+    """The daemon, stopped by a signal while an agent of its is at work; the plan has a schedule, too."""
+    shell_agent(project, tmp_path, waits(tmp_path, "agent"))
+    assert project.runplan("start", "X", "auto", "every", "4h", "now").code == 0
+    meanwhile.reached("agent")
+    daemon = daemon_of(project)
+    os.kill(daemon, signal.SIGSTOP)
+    until(lambda: this_table().stopped(daemon))
+    return daemon
+
+
+def goes_on(_project: Project, daemon: int) -> None:
+    os.kill(daemon, signal.SIGCONT)
+
+
+def another_comes(project: Project, daemon: int) -> None:
+    os.kill(daemon, signal.SIGKILL)
+    until(lambda: daemon not in processes_of(project.home))
+    with reach(project.env):
+        assert daemon_of(project) not in (0, daemon)
+
+
+def wishes(project: Project) -> list[tuple[str, str]]:
+    return [(plan, what) for plan, what in project.rows("SELECT plan, what FROM wishes")]
+
+
+def silence(daemon: int) -> str:
+    """What is said of it, by and by: not after half a minute, as the kernel knows that it does nothing."""
+    return f"the daemon (process {daemon}) has not answered for 1 s; it is stopped; let it go on: kill -CONT {daemon}"
+
+
+@pytest.mark.parametrize(("words", "then"), [(("X",), goes_on), ((), another_comes)], ids=["one", "all"])
+def test_a_stop_ends_agents_at_once_and_the_rest_when_somebody_can(
+    project: Project, tmp_path: Path, stopped: int, words: tuple[str, ...], then: Callable[[Project, int], None]
+) -> None:
+    ran = project.runplan("stop", *words)
+    what = "plans/X.md" if words else "everything here"
+    assert (ran.code, ran.err.splitlines()) == (
+        5,
+        [
+            "runplan: the agent at work on plans/X.md was ended; what it made is kept",
+            f"runplan: it is noted that {what} be stopped, for this daemon as for the next one; {silence(stopped)}",
+        ],
+    )
+    assert int((tmp_path / "agent.here").read_text()) not in processes_of(project.home)
+    assert wishes(project) == [("plans/X.md" if words else "", "stop")]
+    then(project, stopped)
+    until_runs_are(project, "stopped")
+    until(lambda: wishes(project) == [])
+    assert (schedules(project), project.landed(), project.dispatched()) == ([], [], ["implement"])
+
+
+def test_what_is_started_after_a_stop_was_done_is_not_stopped(project: Project, tmp_path: Path, stopped: int) -> None:
+    assert project.runplan("stop").code == 5
+    os.kill(stopped, signal.SIGCONT)
+    (tmp_path / "agent.on").touch()
+    ran = project.runplan("start", "X", "1", "auto", "--wait")
+    assert (ran.code, states(project), project.landed()) == (0, ["stopped", "done"], ["1"]), ran.err
+
+
+def test_a_pause_is_noted_and_holds_when_the_daemon_goes_on(project: Project, tmp_path: Path, stopped: int) -> None:
+    ran = project.runplan("pause", "X")
+    noted = "it is noted that plans/X.md be paused, for this daemon as for the next one"
+    assert (ran.code, ran.last) == (5, f"runplan: {noted}; {silence(stopped)}")
+    (tmp_path / "agent.on").touch()
+    os.kill(stopped, signal.SIGCONT)
+    until(lambda: states(project) == ["waiting"])
+    assert (run_of(project)["about"], wishes(project)) == ("paused by a person", [])
+    assert (schedules(project)[0].paused, project.dispatched()) == ("paused by a person", ["implement"])
+    assert project.runplan("resume", "X").code == 0
+    until_runs_are(project, "done")
+
+
+def test_a_stop_is_not_taken_back_by_a_pause_that_comes_later(project: Project, stopped: int) -> None:
+    for verb in ("pause", "stop", "pause"):
+        assert project.runplan(verb, "X").code == 5
+    assert wishes(project) == [("plans/X.md", "stop")]
+    os.kill(stopped, signal.SIGCONT)
+    until_runs_are(project, "stopped")
+    assert wishes(project) == []
+
+
+@pytest.mark.parametrize("words", [("resume", "X"), ("now",), ("start", "X", "2"), ("metrics",)], ids=" ".join)
+def test_whatever_else_needs_its_answer_says_what_helps(project: Project, stopped: int, words: tuple[str, ...]) -> None:
+    began = time.monotonic()
+    ran = project.runplan(*words)
+    assert (ran.code, ran.last, time.monotonic() - began < 20) == (5, f"runplan: {silence(stopped)}", True)
+    assert wishes(project) == []
+
+
+def test_what_is_wanted_of_a_plan_that_nobody_works_on_is_not_noted(project: Project, stopped: int) -> None:
+    project.plan((project.path / "plans/X.md").read_text(), name="plans/Y.md")
+    ran = project.runplan("pause", "Y")
+    assert (ran.code, "has no run and no schedule of plans/Y.md" in ran.last) == (3, True), ran.err
+    assert (daemon_of(project), wishes(project)) == (stopped, [])
