@@ -1,10 +1,17 @@
-"""How many run side by side."""
+"""What holds for every test: how many run side by side, and that the same ones pass tomorrow."""
 
 from __future__ import annotations
 
 import os
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# The same examples each time, however busy the machine is. Others: pytest --hypothesis-profile=default tests/unit
+settings.register_profile(
+    "same", deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("same")
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from runplan.adapters.agents import module_of, qwen, script
 from runplan.adapters.agents.mini import read_trajectory
@@ -108,9 +108,7 @@ def test_any_bytes_are_read(kind: str, line: bytes) -> None:
 
 @pytest.mark.parametrize("kind", READERS)
 @given(line=made_up())
-@settings(
-    max_examples=30, suppress_health_check=[HealthCheck.too_slow]
-)  # in a fresh checkout its tables are made first
+@settings(max_examples=30)
 def test_any_event_is_read(kind: str, line: bytes) -> None:
     printable(READERS[kind](line))
 
