@@ -12,7 +12,8 @@ import os
 import time
 from typing import TYPE_CHECKING, TypeAlias
 
-from runplan.adapters import processes
+from runplan.adapters import daemonrecord, processes
+from runplan.adapters.daemonrecord import RECORD as RECORD, Holder as Holder
 from runplan.adapters.places import own_directory
 from runplan.core.errors import Unreachable
 from runplan.core.quickclass import dataclass
@@ -21,31 +22,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 LOCK = "daemon.lock"
-RECORD = "daemon.json"
-
-#: How the record, as `_write` writes it, says that its daemon is not about to let go.
-_NOT_DRAINING = '"draining": ""'
 
 #: One daemon hands over to the next by letting go; the next looks this often.
 LOOK_AGAIN_S = 0.02
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Holder:
-    """The daemon that runs."""
-
-    identity: str  #: of its process
-    version: str
-    since: str  #: UTC, ISO 8601
-    socket: str  #: where it listens
-    draining: str = ""  #: until when it lets go, UTC, ISO 8601; "" while it does not
-
-    @property
-    def pid(self) -> int:
-        return int(self.identity.partition(":")[0])
-
-    def __str__(self) -> str:
-        return f"runplan {self.version} (process {self.pid}, since {self.since})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,10 +58,10 @@ class Held:
     def drains(self, until: str) -> None:
         """Tell that we are about to let go."""
         if self.held:
-            from dataclasses import replace  # dear, and `status` imports this module too
+            from dataclasses import replace  # dear, and `next` imports this module too
 
             self.holder = replace(self.holder, draining=until)
-            _write(self._record, self.holder)
+            daemonrecord.write(self._record, self.holder)
 
     def release(self) -> None:
         """Let the next daemon in; harmless when it was done already."""
@@ -107,32 +86,16 @@ def take(state: Path, *, version: str, since: str, socket: Path, wait_s: float =
         time.sleep(LOOK_AGAIN_S)
     identity = processes.identity(os.getpid()) or f"{os.getpid()}:0:unknown"
     me = Holder(identity=identity, version=version, since=since, socket=str(socket))
-    _write(state / RECORD, me)
+    daemonrecord.write(state / RECORD, me)
     return Held(descriptor, me, state / RECORD)
 
 
 def holder(state: Path) -> Holder | None:
     """The living daemon as it told of itself; None when there is none."""
-    import json
-
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        told = json.loads((state / RECORD).read_bytes())
-        names = ("identity", "version", "since", "socket")
-        found = Holder(**{name: str(told[name]) for name in names}, draining=str(told.get("draining", "")))
-        return found if processes.alive(found.identity) else None
+    found = daemonrecord.read(state)
+    with contextlib.suppress(OSError, ValueError):  # what is told there may be no process at all
+        return found if found is not None and processes.alive(found.identity) else None
     return None
-
-
-def draining(state: Path) -> Holder | None:
-    """The living daemon when it is about to let go; else None."""
-    try:
-        told = (state / RECORD).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
-        return None
-    if _NOT_DRAINING in told:  # most of the time, and to look closer is dear
-        return None
-    found = holder(state)
-    return found if found is not None and found.draining else None
 
 
 def _locked(path: Path) -> int | None:
@@ -147,12 +110,3 @@ def _locked(path: Path) -> int | None:
         os.close(descriptor)
         return None
     return descriptor
-
-
-def _write(path: Path, me: Holder) -> None:
-    import json
-    from dataclasses import asdict
-
-    draft = path.with_name(f"{path.name}.new")
-    draft.write_text(json.dumps(asdict(me)), encoding="utf-8")
-    os.replace(draft, path)

@@ -89,11 +89,16 @@ def _told(args: argparse.Namespace, aside: Aside) -> str:
 
 def _daemon(env: Mapping[str, str]) -> dict[str, Any] | None:
     """That the daemon is about to let go; else None."""
-    from runplan.adapters import singleton
+    from runplan.adapters import daemonrecord
     from runplan.adapters.places import state_directory
 
-    found = singleton.draining(state_directory(env))
-    if found is None:
+    state = state_directory(env)
+    if not daemonrecord.may_drain(state):
+        return None
+    from runplan.adapters import singleton  # it looks at processes
+
+    found = singleton.holder(state)
+    if found is None or not found.draining:
         return None
     return {"pid": found.pid, "version": found.version, "state": "draining", "until": found.draining}
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.adapters import singleton
+from runplan.adapters import daemonrecord, singleton
 from runplan.adapters.control.client import Client, NotRunning, find_socket
 from runplan.adapters.places import socket_path, state_directory
 from runplan.adapters.singleton import Answer, Held, Occupied
@@ -77,21 +77,14 @@ def test_the_next_one_waits_for_one_that_is_about_to_let_go(tmp_path: Path) -> N
 
 def test_one_that_drains_says_until_when(tmp_path: Path) -> None:
     with held(tmp_path) as first:
-        assert (first.holder.draining, singleton.draining(tmp_path)) == ("", None)
+        assert (first.holder.draining, daemonrecord.may_drain(tmp_path)) == ("", False)
         first.drains("2026-01-01T00:00:30Z")
-        assert singleton.holder(tmp_path) == singleton.draining(tmp_path) == first.holder
+        assert daemonrecord.may_drain(tmp_path)
+        assert singleton.holder(tmp_path) == first.holder
         assert first.holder.draining == "2026-01-01T00:00:30Z"
     first.drains("2026-01-01T00:00:40Z")
     assert singleton.holder(tmp_path) is None, "who has let go tells nothing any more"
-    assert singleton.draining(tmp_path) is None
-
-
-def test_one_that_does_not_drain_is_known_without_a_closer_look(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with held(tmp_path):
-        monkeypatch.delattr(singleton, "holder")
-        assert singleton.draining(tmp_path) is None
+    assert not daemonrecord.may_drain(tmp_path)
 
 
 def test_waiting_ends(tmp_path: Path) -> None:
