@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -176,10 +175,11 @@ class Keeper:
         """Every schedule, in the zone that is set now: what it is to work was settled when it was made, not that."""
         zone, misfire = opened.timing()
         for row in opened.schedules.all():
-            timed = replace(row, zone=zone, misfire=misfire)
+            timed = scheduling.timed(row, zone=zone, misfire=misfire)
             if timed != row:
                 opened.schedules.put(timed)
-                self._audience.happened(self.root, "schedule-retimed", plan=row.plan, zone=zone, misfire=misfire)
+                told = {"plan": row.plan, "zone": timed.zone, "misfire": timed.misfire}
+                self._audience.happened(self.root, "schedule-retimed", **told)
             self._arm(timed)
 
     def _arm(self, row: ScheduleRow) -> datetime:

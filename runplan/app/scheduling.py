@@ -45,6 +45,14 @@ class Schedules(Protocol):
     def answer(self, firing: FiringRow) -> bool: ...
 
 
+def timed(row: ScheduleRow, *, zone: str, misfire: str) -> ScheduleRow:
+    """The schedule as the settings of now have it; what its caller gave ranks above them."""
+    given = row.given.split(",")
+    return replace(
+        row, zone=row.zone if "zone" in given else zone, misfire=row.misfire if "misfire" in given else misfire
+    )
+
+
 def what_is_due(row: ScheduleRow, now: datetime) -> Due:
     """The slots of a schedule that are due, and the one after them."""
     return due(

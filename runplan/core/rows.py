@@ -51,6 +51,7 @@ class ScheduleRow:
     made: str
     last: str | None = None  #: key of the newest slot that was answered
     paused: str | None = None  #: why it does not fire
+    given: str = ""  #: zone, misfire: those that its caller has set, whatever files say
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

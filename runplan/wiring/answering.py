@@ -166,6 +166,7 @@ class Answering:
                 errand=to_json(started),
                 anchor=iso(self._clock.now()),
                 made=iso(self._clock.now()),
+                given=",".join(str(name) for name in request.fields.get("given") or ()),
             )
             made = keeper.schedule(row, lend)
             if not request.fields.get("now"):

@@ -10,7 +10,7 @@ from runplan.adapters.callerenv import for_a_run, needed_by_a_run
 from runplan.adapters.control.client import Client, NotRunning, find_socket
 from runplan.adapters.launching import reach
 from runplan.adapters.places import state_directory
-from runplan.adapters.settings import environment
+from runplan.adapters.settings import environment, variables
 from runplan.core.events import Approved, Rejected
 from runplan.core.eventtext import recorded_as, to_json
 from runplan.core.quickclass import dataclass
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from runplan.app.holding import Errand
     from runplan.core.events import Fact
     from runplan.wiring.here import Here
+
+
+#: What a schedule is timed by, and how a caller sets it over the files.
+TIMED = {"zone": "RUNPLAN_RUN_TIMEZONE", "misfire": "RUNPLAN_RUN_MISFIRE"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,18 +42,21 @@ def hand_over(
     agents = at.settings.agents
     checks = at.settings.tests.env
     sent = for_a_run(at.env, agents, checks=checks)
+    needed = needed_by_a_run(sent, agents, pushes=errand.started.landing == "direct", checks=checks)
     fields: dict[str, Any] = {
         "root": str(at.repository.root),
         "plan": errand.started.plan,
         "started": to_json(errand.started),
         "issues": list(errand.issues),
         "env": sent,
-        "needs": needed_by_a_run(sent, agents, pushes=errand.started.landing == "direct", checks=checks),
+        "needs": [name for name in needed if timing is None or name not in TIMED.values()],
         "answer": _answer(errand.answer),
     }
     if timing is not None:
-        run = at.settings.run
+        run, set_by = at.settings.run, variables(at.env)
+        given = [name for name, variable in TIMED.items() if variable in set_by]
         fields |= {"every": timing.every, "now": timing.now, "zone": run.timezone, "misfire": run.misfire}
+        fields["given"] = given
     with reach(at.env) as client:
         return client.await_answer("start", notice, **fields)
 

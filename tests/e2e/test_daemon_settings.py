@@ -141,6 +141,23 @@ def test_a_schedule_follows_the_zone_and_what_is_made_of_missed_slots(project: P
     assert (row.spec, json.loads(row.errand)["landing"]) == ("day at 9am", "cherry-pick")
 
 
+def test_what_its_caller_gives_by_variables_ranks_above_the_files_for_a_schedule_too(project: Project) -> None:
+    """Not only until the next look at them, and after a restart as well."""
+    project.settings('[run]\ntimezone = "Europe/Berlin"\n')
+    made = project.runplan("start", "X", "auto", "every", "day at 9:15", RUNPLAN_RUN_TIMEZONE="Asia/Tokyo")
+    assert (made.code, made.last.endswith(" 09:15 JST")) == (0, True), made.err
+    project.settings('[run]\ntimezone = "America/New_York"\nmisfire = "skip"\n')
+    asked(project)
+    until(lambda: [row.misfire for row in schedules(project)] == ["skip"])
+    kill_daemon(project)
+    with in_foreground(project):
+        assert project.runplan("now").code == 0
+        until_runs_are(project, "done")
+        assert " 09:15 JST in " in project.runplan("next").out
+        assert project.runplan("start", "X", "auto", "every", "day at 9:15").code == 0
+        assert schedules(project)[0].zone == "America/New_York", "asked anew without it"
+
+
 def test_a_repository_without_good_settings_is_opened_when_they_are_mended(project: Project) -> None:
     assert project.runplan("start", "X", "1", "--wait").code == 4
     os.kill(daemon_of(project), signal.SIGKILL)

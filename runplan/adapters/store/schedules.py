@@ -9,7 +9,7 @@ from runplan.core.rows import FiringRow, ScheduleRow
 if TYPE_CHECKING:
     from runplan.adapters.store.sqlite import Store
 
-COLUMNS = "plan, spec, zone, misfire, errand, anchor, made, last, paused"
+COLUMNS = "plan, spec, zone, misfire, errand, anchor, made, last, paused, given"
 _NAMES = tuple(name.strip() for name in COLUMNS.split(","))
 
 
@@ -22,7 +22,8 @@ class Schedules:
     def all(self) -> list[ScheduleRow]:
         if self._store.version < 3:  # a journal that only an older version has written to
             return []
-        rows = self._store.query(f"SELECT {COLUMNS} FROM schedules ORDER BY plan")
+        columns = COLUMNS if self._store.version > 3 else COLUMNS.replace("given", "''")
+        rows = self._store.query(f"SELECT {columns} FROM schedules ORDER BY plan")
         return [ScheduleRow(**dict(zip(_NAMES, row, strict=True))) for row in rows]  # type: ignore[arg-type]
 
     def get(self, plan: str) -> ScheduleRow | None:
@@ -32,7 +33,7 @@ class Schedules:
         """Make or change the schedule of a plan; it has one."""
         values = [getattr(row, name) for name in _NAMES]
         with self._store.transaction():
-            self._store.run(f"INSERT OR REPLACE INTO schedules ({COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?)", *values)
+            self._store.run(f"INSERT OR REPLACE INTO schedules ({COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?)", *values)
 
     def drop(self, plan: str) -> bool:
         with self._store.transaction():

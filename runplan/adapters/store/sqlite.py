@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 SCHEMA = """
 CREATE TABLE runs (
     id TEXT PRIMARY KEY, number INTEGER NOT NULL, plan TEXT NOT NULL, started TEXT NOT NULL,
@@ -53,8 +53,9 @@ CREATE TABLE firings (
     PRIMARY KEY (plan, slot)
 );
 """
+GIVEN = "ALTER TABLE schedules ADD COLUMN given TEXT NOT NULL DEFAULT ''"
 #: What brings a journal of an older version to the next one.
-STEPS = {1: "ALTER TABLE runs ADD COLUMN about TEXT;ALTER TABLE runs ADD COLUMN wake TEXT", 2: SCHEDULES}
+STEPS = {1: "ALTER TABLE runs ADD COLUMN about TEXT;ALTER TABLE runs ADD COLUMN wake TEXT", 2: SCHEDULES, 3: GIVEN}
 
 
 class Store:
@@ -97,7 +98,9 @@ class Store:
             return
         with self.transaction():
             version = self._version()  # another process may have made it meanwhile
-            steps = [STEPS[older] for older in range(version, SCHEMA_VERSION)] if version else [SCHEMA, SCHEDULES]
+            steps = (
+                [STEPS[older] for older in range(version, SCHEMA_VERSION)] if version else [SCHEMA, SCHEDULES, GIVEN]
+            )
             for statement in ";".join(steps).split(";"):
                 self._db.execute(statement)
             self._db.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
