@@ -162,12 +162,17 @@ class Git:
         assert self._reader.stdout is not None
         return Stored(oid=oid, kind=kind, content=self._reader.stdout.read(length + 1)[:-1])
 
+    def prepare(self) -> None:
+        """Have the process that reads objects ready; who knows that it will be asked need not wait for it then."""
+        if self._reader is None or self._reader.poll() is not None:
+            self._reader = self.start("cat-file", "--batch")
+
     def _ask(self, name: str) -> tuple[Oid, str, int] | None:
         """Id, kind and length of an object; its content and a line end are then to be read."""
         if "\n" in name:
             return None
-        if self._reader is None or self._reader.poll() is not None:
-            self._reader = self.start("cat-file", "--batch")
+        self.prepare()
+        assert self._reader is not None
         assert self._reader.stdin is not None
         assert self._reader.stdout is not None
         self._reader.stdin.write(os.fsencode(name) + b"\n")

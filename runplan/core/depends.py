@@ -13,8 +13,9 @@ if TYPE_CHECKING:
 
     from runplan.core.body import Body
 
-_ENTRY = re.compile(r"[,;]| and | & ")
-_PHASE = re.compile(r"phases? ", re.IGNORECASE)
+#: What stands in a `Depends:` line; compiled when there is one.
+_ENTRY = r"[,;]| and | & "
+_PHASE = r"(?i:phases? )"
 
 
 class Told(NamedTuple):
@@ -81,8 +82,8 @@ def _explicit(value: str, line: int, known: Mapping[str, str]) -> Depends:
         return Depends()
     hard: list[str] = []
     unknown: list[Told] = []
-    for entry in _ENTRY.split(value):
-        words = _PHASE.sub("", entry.partition("(")[0].strip(), count=1)
+    for entry in re.split(_ENTRY, value):
+        words = re.sub(_PHASE, "", entry.partition("(")[0].strip(), count=1)
         ids, strangers = resolve(words, known)
         hard += ids
         if words and (strangers or not ids):

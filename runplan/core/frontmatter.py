@@ -13,9 +13,10 @@ from runplan.core.quickclass import NamedTuple, dataclass
 from runplan.core.scan import Lines, scan
 
 _KEY = re.compile(r"([ \t]*)([A-Za-z_][\w-]*)[ \t]*:(?=[ \t]|\Z)[ \t]*")
-_COMMENT = re.compile(r"(?:\A|[ \t]+)#.*\Z")
-_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"|' r"'(?:[^']|'')*'")
-_BLOCK = re.compile(r"[|>][+-]?[0-9]?\Z")
+#: What few values have; compiled when one may.
+_COMMENT = r"(?:\A|[ \t]+)#.*\Z"
+_QUOTED = r'"(?:[^"\\]|\\.)*"|' r"'(?:[^']|'')*'"
+_BLOCK = r"[|>][+-]?[0-9]?\Z"
 
 
 class Entry(NamedTuple):
@@ -74,10 +75,10 @@ def read(lines: Lines) -> FrontMatter | None:
 def _entry(lines: Lines, i: int, found: re.Match[str], name: str) -> Entry:
     text, begin, indent = lines.texts[i], found.end(), len(found.group(1))
     written = text[begin:]
-    quoted = _QUOTED.match(written)
-    written = quoted.group() if quoted else _COMMENT.sub("", written).rstrip()
+    quoted = re.match(_QUOTED, written) if written.startswith(('"', "'")) else None
+    written = quoted.group() if quoted else _uncommented(written).rstrip()
     end = _end(lines, i, indent)
-    block = bool(_BLOCK.match(written))
+    block = written.startswith(("|", ">")) and re.match(_BLOCK, written) is not None
     return Entry(
         key=name,
         value=_block_value(lines.texts[i + 1 : end], written) if block else _unquoted(written),
@@ -87,6 +88,10 @@ def _entry(lines: Lines, i: int, found: re.Match[str], name: str) -> Entry:
         block=block,
         end=end,
     )
+
+
+def _uncommented(written: str) -> str:
+    return re.sub(_COMMENT, "", written) if "#" in written else written
 
 
 def _end(lines: Lines, i: int, indent: int) -> int:

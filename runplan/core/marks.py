@@ -24,7 +24,7 @@ class Mark(NamedTuple):
     known: bool = True  #: False when the text is no word of the vocabulary and was taken for todo
 
 
-_GLYPH = re.compile("✅|🟡|⏳|⚙|🔴|⬚|⬜|\\[[xX ]?\\]")
+_GLYPH = re.compile("✅|🟡|⏳|⚙|🔴|[⬚⬜]|\\[[xX ]?\\]")
 _GLYPHS = {
     "✅": Status.DONE,
     "[x]": Status.DONE,

@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 __all__ = ["Format", "Item", "Kind", "Phase", "Plan", "Remark", "Status", "kind_of", "parse"]
 
 
-_ISSUE = re.compile(r"[1-9][0-9]{0,17}", re.ASCII)
-
-
 class Kind(StrEnum):
     """What a plan file is, by its name and its own word."""
 
@@ -165,7 +162,7 @@ def _title(lines: Lines, path: str) -> str:
 
 def _issues(front: FrontMatter) -> tuple[int, ...]:
     numbers = (value.strip("# \t") for value in front.every("issue"))
-    return tuple(dict.fromkeys(int(n) for n in numbers if _ISSUE.fullmatch(n)))
+    return tuple(dict.fromkeys(int(n) for n in numbers if re.fullmatch(r"[1-9][0-9]{0,17}", n)))
 
 
 # --- what cannot be worked ----------------------------------------------------------------------------

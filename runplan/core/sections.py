@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 #: A status line up to its value.
 STATUS = re.compile(r"[ \t]*(?:[-*>+][ \t]+)?(\*\*)?Status(?:\*\*:|:\*\*|:)[ \t]*", re.IGNORECASE)
-_NEXT_FIELD = re.compile(r"\*\*[A-Za-z ]{1,30}(?::\*\*|\*\*:)")
+#: Another field after it; compiled where there is a status line.
+_NEXT_FIELD = r"\*\*[A-Za-z ]{1,30}(?::\*\*|\*\*:)"
 
 
 class Section(NamedTuple):
@@ -74,6 +75,6 @@ def status_line(lines: Lines, section: Section) -> StatusLine | None:
 
 def _value_end(text: str, begin: int) -> int:
     """Where the value ends: before another bold field of the same line, before trailing blanks."""
-    other = _NEXT_FIELD.search(text, begin)
+    other = re.compile(_NEXT_FIELD).search(text, begin)
     value = text[: other.start()].rstrip(" \t|·•,;—–") if other else text.rstrip()
     return max(begin, len(value))
