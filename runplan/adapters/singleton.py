@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from runplan.adapters import daemonrecord, processes
 from runplan.adapters.daemonrecord import RECORD as RECORD, Holder as Holder
 from runplan.adapters.places import own_directory
+from runplan.adapters.processtable import this_table
 from runplan.core.errors import Unreachable
 from runplan.core.quickclass import dataclass
 
@@ -96,6 +97,12 @@ def holder(state: Path) -> Holder | None:
     with contextlib.suppress(OSError, ValueError):  # what is told there may be no process at all
         return found if found is not None and processes.alive(found.identity) else None
     return None
+
+
+def stopped(state: Path) -> Holder | None:
+    """The living daemon when it does nothing until it is told to go on; else None."""
+    found = holder(state)
+    return found if found is not None and this_table().stopped(found.pid) else None
 
 
 def _locked(path: Path) -> int | None:

@@ -29,14 +29,14 @@ def run(args: argparse.Namespace) -> Exit:
     now = datetime.now(UTC)
     with here() as at:
         rows = _schedules(at.store())
-        attended = bool(rows) and _attended(at.env)
+        unattended = _unattended(at.env) if rows else ""
     views: list[dict[str, Any]] = [{"plan": row.plan, **schedule_view(row, now), "zone": row.zone} for row in rows]
     if args.json:
         print(json.dumps(views, ensure_ascii=False, indent=2))
         return Exit.DONE
     print("\n".join(_lines(views, now)) or "No schedules.")
-    if rows and not attended:
-        print("\nNo daemon is running, so nothing fires; start it: runplan daemon")
+    if unattended:
+        print(f"\n{unattended}")
     return Exit.DONE
 
 
@@ -48,12 +48,17 @@ def _schedules(store: Any) -> list[ScheduleRow]:
     return Schedules(store).all()
 
 
-def _attended(env: Any) -> bool:
-    """Whether somebody is there to fire them."""
+def _unattended(env: Any) -> str:
+    """Why nobody fires them; "" when somebody does."""
+    from runplan.adapters import singleton
     from runplan.adapters.places import state_directory
-    from runplan.adapters.singleton import holder
 
-    return holder(state_directory(env)) is not None
+    state = state_directory(env)
+    if singleton.holder(state) is None:
+        return "No daemon is running, so nothing fires; start it: runplan daemon"
+    if (found := singleton.stopped(state)) is not None:
+        return f"The daemon (process {found.pid}) is stopped, so nothing fires; let it go on: kill -CONT {found.pid}"
+    return ""
 
 
 def _lines(views: list[dict[str, Any]], now: datetime) -> list[str]:

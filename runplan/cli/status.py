@@ -27,7 +27,11 @@ EXAMPLES = """\
 
 WATCH_S = 2.0
 ANSWER_S = 1.0  #: for what is worth knowing only if it is known at once
-STILL = "Stands still: the daemon can do nothing in this repository for now."
+ACTIVE = ("queued", "running")
+STILL = {
+    "closed": "Stands still: the daemon can do nothing in this repository for now.",
+    "stopped": "Stands still: the daemon is stopped.",
+}
 CLEAR = "\x1b[H\x1b[2J\x1b[3J"
 
 
@@ -66,11 +70,11 @@ def _told(args: argparse.Namespace, aside: Aside) -> str:
 
     now = datetime.now(UTC)
     with here_anyhow(aside.warn) as at:
+        at.repository.git.prepare()  # it starts while the journal is opened
         zone = named_zone(at.settings.run.timezone)
         look = Looking(at, now=now, zone=zone)
         views: Any = look.all() if args.plan is None else look.view(plan_path(at, args.plan))
-        standing = [view["run"] for view in ([views] if args.plan else views) if _stands(view)]
-        daemon = _daemon(at.env) or (_closed(at, standing) if standing else None)
+        daemon = _daemon(at, [views] if args.plan else views)
     if args.json:
         import json
 
@@ -87,7 +91,19 @@ def _told(args: argparse.Namespace, aside: Aside) -> str:
     return "\n\n".join([*blocks, *overview(views, now=now), *nothing, *told])
 
 
-def _daemon(env: Mapping[str, str]) -> dict[str, Any] | None:
+def _daemon(at: Here, views: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """What keeps the daemon from going on as one would expect; None when nothing does, or nobody would expect it."""
+    standing = [view["run"] for view in views if _stands(view)]
+    told = _draining(at.env) or (_stopped(at.env) if any(_goes_on(view) for view in views) else None)
+    if told is None and standing:
+        told = _closed(at)
+    if told is not None and told["state"] != "draining":
+        for run in standing:
+            run["stuck"] = {"level": "look", "sentence": STILL[told["state"]]}
+    return told
+
+
+def _draining(env: Mapping[str, str]) -> dict[str, Any] | None:
     """That the daemon is about to let go; else None."""
     from runplan.adapters import daemonrecord
     from runplan.adapters.places import state_directory
@@ -103,14 +119,29 @@ def _daemon(env: Mapping[str, str]) -> dict[str, Any] | None:
     return {"pid": found.pid, "version": found.version, "state": "draining", "until": found.draining}
 
 
+def _stopped(env: Mapping[str, str]) -> dict[str, Any] | None:
+    """That the daemon does nothing until it is told to go on; else None."""
+    from runplan.adapters import singleton
+    from runplan.adapters.places import state_directory
+
+    found = singleton.stopped(state_directory(env))
+    return {"pid": found.pid, "version": found.version, "state": "stopped", "until": None} if found else None
+
+
+def _goes_on(view: dict[str, Any]) -> bool:
+    """Whether somebody has to be there for it; a run that waits for a person, or without an end, needs nobody."""
+    run = view["run"]
+    return view["schedule"] is not None or (run is not None and (run["state"] in ACTIVE or run["wake"] is not None))
+
+
 def _stands(view: dict[str, Any]) -> bool:
     """Whether a run is to go on and no process of it is there: mostly for a moment, between two of them."""
     run = view["run"]
     return run is not None and run["state"] == "running" and not any(one["dispatched"] for one in (run, *run["lanes"]))
 
 
-def _closed(at: Here, standing: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """What the daemon says when it can do nothing in this repository, where these runs stand still; else None."""
+def _closed(at: Here) -> dict[str, Any] | None:
+    """What the daemon says when it can do nothing in this repository; else None."""
     from runplan.adapters.control.client import Client, find_socket
     from runplan.core.errors import RunplanError
 
@@ -122,8 +153,6 @@ def _closed(at: Here, standing: list[dict[str, Any]]) -> dict[str, Any] | None:
         return None
     for one in told:
         if one.get("root") == str(at.repository.root):
-            for run in standing:
-                run["stuck"] = {"level": "look", "sentence": STILL}
             return {**about, "until": one.get("again"), "since": one.get("since"), "error": one.get("error")}
     return None
 
@@ -134,6 +163,9 @@ def _sentence(daemon: dict[str, Any]) -> str:
             f"The daemon (process {daemon['pid']}) can do nothing here since {daemon['since']}: {daemon['error']}; "
             f"it tries again at {daemon['until']}."
         )
+    if daemon["state"] == "stopped":
+        pid = daemon["pid"]
+        return f"The daemon (process {pid}) is stopped and does nothing; let it go on: kill -CONT {pid}"
     return (
         f"The daemon (process {daemon['pid']}) is draining: it begins nothing new and has let go "
         f"by {daemon['until']}; the next one goes on where it stood."

@@ -113,6 +113,24 @@ def test_whatever_else_needs_its_answer_says_what_helps(project: Project, stoppe
     assert wishes(project) == []
 
 
+def test_who_looks_is_told_that_it_is_stopped_and_that_nothing_goes_on(
+    project: Project, tmp_path: Path, stopped: int
+) -> None:
+    helps = f"let it go on: kill -CONT {stopped}"
+    for words in ((), ("X",)):
+        assert project.runplan("status", *words).out.endswith(
+            f"The daemon (process {stopped}) is stopped and does nothing; {helps}\n"
+        )
+    assert project.runplan("next").out.endswith(
+        f"\nThe daemon (process {stopped}) is stopped, so nothing fires; {helps}\n"
+    )
+    (tmp_path / "agent.on").touch()
+    until(lambda: not run_of(project)["dispatched"])
+    seen = project.runplan("status", "X", "--json").json
+    assert (seen["daemon"]["state"], seen["daemon"]["pid"]) == ("stopped", stopped)
+    assert seen["run"]["stuck"] == {"level": "look", "sentence": "Stands still: the daemon is stopped."}
+
+
 def test_what_is_wanted_of_a_plan_that_nobody_works_on_is_not_noted(project: Project, stopped: int) -> None:
     project.plan((project.path / "plans/X.md").read_text(), name="plans/Y.md")
     ran = project.runplan("pause", "Y")
