@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 KILLED = -signal.SIGKILL
 CONTESTED = "any.written"  #: where every agent waits until somebody has changed the target
 STRUCK = "killed:"
+RETURN = "return.json"  #: what an agent returns
 REFUSED = 2
 WAITS = 4  #: the exit code of a run that waits for a person
 MOST_STARTS = 8
@@ -151,13 +152,16 @@ class Trial:
         return self.project.path / ".git/runplan/dispatch/unsynced"
 
     def _lose_unsynced(self) -> None:
-        """What was replaced and never synced is as it was before."""
+        """What was replaced and never synced is as it was before; a return is synced before its exit is told."""
         for line in reversed(self._unsynced.read_text(encoding="utf-8").splitlines()):
             note = json.loads(line)
+            path = Path(note["path"])
+            if path.name == RETURN and path.with_name("exit.json").exists():
+                continue
             with contextlib.suppress(FileNotFoundError):
-                Path(note["path"]).unlink()
+                path.unlink()
             if note["former"] is not None:
-                Path(note["path"]).write_text(note["former"], encoding="utf-8")
+                path.write_text(note["former"], encoding="utf-8")
         self._unsynced.write_text("", encoding="utf-8")
 
     def _lose_unreachable(self) -> None:
