@@ -11,13 +11,12 @@ from runplan.adapters import sandbox
 from runplan.adapters.agentkit.task import Task, first_set, under_home
 from runplan.adapters.agents import about, module_of, script
 from runplan.adapters.environment import agent_environment, task_environment
-from runplan.adapters.gittrace import trace_environment
 from runplan.adapters.versions import Versions
 from runplan.core.dispatch import WRITERS
 from runplan.core.endings import Profile
 from runplan.core.errors import RefusedEarly
 from runplan.core.facts import SENT
-from runplan.core.guard import signing
+from runplan.core.guard import attributed
 from runplan.core.meter import Price, price_of, unwatched_remedy
 from runplan.core.reasons import Reason
 from runplan.core.secrets import redacted, secret_values
@@ -86,8 +85,7 @@ class Agents:
             return_file=str(directory / "return.json"),
         )
         env = agent_environment(self._caller, keep=(*names, *table.env), settings={**own, **variables})
-        signed = {"GIT_COMMITTER_EMAIL": signing(dispatch).email}
-        env |= signed | trace_environment(directory / "git.trace")
+        env |= attributed(dispatch, directory / "git.trace")
         if task.sandboxed:
             state = _state(module, table, task, self._caller)
             argv = sandbox.shut_in(argv, task, worktree=worktree, state=state, caller=self._caller)

@@ -18,14 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from pathlib import Path
 
-VARIABLE = "GIT_TRACE2_EVENT"
 LONGEST_LINE = 1024 * 1024
 _WANTED = (b'"event":"start"', b'"event":"def_repo"')
-
-
-def trace_environment(path: Path) -> dict[str, str]:
-    """What an agent's environment needs so that every git below it appends to `path` (absolute)."""
-    return {VARIABLE: str(path), "GIT_TRACE2_EVENT_NESTING": "1"}
 
 
 def traced_commands(path: Path, checkouts: Collection[Path]) -> tuple[ToolUsed, ...]:

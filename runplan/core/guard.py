@@ -17,6 +17,7 @@ from runplan.core.quickclass import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from runplan.core.dispatch import ToolUsed
     from runplan.core.gitfacts import Oid
@@ -28,6 +29,20 @@ AGENT = Identity(name="runplan agent", email="agent@runplan.invalid")
 def signing(dispatch: str) -> Identity:
     """By which name the agent of one dispatch, and of no other, moves refs."""
     return Identity(name=AGENT.name, email=f"agent+{dispatch}@runplan.invalid")
+
+
+def attributed(dispatch: str, trace: Path) -> dict[str, str]:
+    """The variables by which all that git does below a process is known as its doing.
+
+    Reflogs get its name; and git writes every command down in `trace` (adapters/gittrace.py).
+    """
+    who = signing(dispatch)
+    return {"GIT_COMMITTER_NAME": who.name, "GIT_COMMITTER_EMAIL": who.email, **traced(trace)}
+
+
+def traced(trace: Path) -> dict[str, str]:
+    """What an environment needs so that every git below it appends to the file `trace` (absolute)."""
+    return {"GIT_TRACE2_EVENT": str(trace), "GIT_TRACE2_EVENT_NESTING": "1"}
 
 
 def is_agent(who: Identity) -> bool:

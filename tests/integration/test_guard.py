@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.adapters.gittrace import trace_environment
 from runplan.adapters.guard import Guard
 from runplan.adapters.worktrees import Worktrees
 from runplan.core.dispatch import ToolUsed
-from runplan.core.guard import signing
+from runplan.core.guard import signing, traced
 from tests.support.repos import AGENT_ENV, Repo, make_repo
 
 if TYPE_CHECKING:
@@ -456,7 +455,7 @@ def test_nothing_that_stands_for_such_a_file_is_overlooked(watch: Watch, made: s
 
 def test_git_itself_tells_on_an_agent_that_says_nothing(watch: Watch, tmp_path: Path) -> None:
     trace = tmp_path / "git.trace"
-    silent = Repo(path=watch.agent.path, env=watch.agent.env | trace_environment(trace))
+    silent = Repo(path=watch.agent.path, env=watch.agent.env | traced(trace))
     config, stashes = (watch.user.path / ".git/config").read_bytes(), watch.user.git("stash", "list", "--format=%H")
     silent.git("config", "core.fsmonitor", "/tmp/evil")
     silent.git("branch", "-q", "-D", "doomed")
@@ -478,7 +477,7 @@ def test_git_itself_tells_on_an_agent_that_says_nothing(watch: Watch, tmp_path: 
 def test_what_an_agent_does_to_other_repositories_is_no_evidence(watch: Watch, tmp_path: Path) -> None:
     """Test suites make repositories and configure them; meanwhile the user configures theirs."""
     trace = tmp_path / "git.trace"
-    other = Repo(path=watch.agent.path / "fixture", env=watch.agent.env | trace_environment(trace))
+    other = Repo(path=watch.agent.path / "fixture", env=watch.agent.env | traced(trace))
     other.path.mkdir()
     other.git("-c", "init.defaultBranch=main", "init", "-q")
     other.git("config", "user.name", "fixture")

@@ -28,12 +28,17 @@ def cleared(id: str, role: str, state: RunState, world: World) -> Iterator[Event
     found = world.guard.odd(path, branch=branch, before=_before(id, state, world))
     if not found:
         return
-    who = "the agent" if role in AGENT_ROLES else f"the {role} command"
+    who = name_of(role)
     violated = any(finding.by_agent for finding in found)
     yield GuardFound(violated=violated, lines=_some([_line(finding, who) for finding in found]))
     world.point("Await.clear")
     done = [_done(finding) for finding in world.guard.restore(found)]
     yield GuardFound(violated=False, lines=_some(done))
+
+
+def name_of(role: str) -> str:
+    """Whom a person is told of."""
+    return "the agent" if role in AGENT_ROLES else f"the {role} command"
 
 
 def _before(id: str, state: RunState, world: World) -> Mapping[str, object]:

@@ -15,6 +15,7 @@ from runplan.core.budgets import Left
 from runplan.core.dispatch import GRACE_S, WRITERS, Ending, ItemResult, Launch, Role, Running
 from runplan.core.errors import Unreachable
 from runplan.core.events import BaselineKnown, DispatchEnded, DispatchStarted, Paused, WorkRefused
+from runplan.core.guard import attributed
 from runplan.core.quickclass import dataclass
 from runplan.core.returns import IN_PROGRESS
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from runplan.core.run import PhaseRun, RunState
 
 STAMP = "guard.json"  #: what the main repository looked like before; the agent could write there
+TRACE = "git.trace"  #: what git was asked to do below it
 AGENT_ROLES = frozenset({*WRITERS, Role.VERIFY})
 
 
@@ -215,7 +217,15 @@ def _command(action: Start, phase: PhaseRun, world: World, id: str, path: Path) 
     line = settings.run.setup if action.role == "setup" else settings.tests.command
     argv, env = world.agents.command(line, dispatch=id, role=Role(action.role), phase=phase.read.phase)
     return Launch(
-        id=id, argv=argv, cwd=str(path), env=env, stdin="", reader="", wall_s=settings.tests.timeout_s, silence_s=0
+        id=id,
+        argv=argv,
+        cwd=str(path),
+        env=env | attributed(id, world.dispatches.directory(id) / TRACE),
+        stdin="",
+        reader="",
+        wall_s=settings.tests.timeout_s,
+        silence_s=0,
+        files=((STAMP, json.dumps(world.guard.stamp())),),
     )
 
 

@@ -6,13 +6,13 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from runplan.app.actions.clearing import cleared
+from runplan.app.actions.clearing import cleared, name_of
 from runplan.app.actions.doing import phase_of
 from runplan.app.actions.handing import arm
 from runplan.app.actions.pausing import paused_by
 from runplan.app.actions.returned import return_text
 from runplan.app.actions.spending import bounded
-from runplan.app.actions.starting import AGENT_ROLES, stamp_of, still_running
+from runplan.app.actions.starting import AGENT_ROLES, STAMP, TRACE, stamp_of, still_running
 from runplan.core import overdue, returns
 from runplan.core.commands import command
 from runplan.core.dispatch import (
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 TAKEN_APART = "the agent's worktree was taken apart: its .git is gone, or names another repository"
 MOVED = "the repository was moved while the agent worked, and its worktree belongs to where it was"
-TAKEN_AWAY = "the agent took away or changed the record of what it might not touch"
+TAKEN_AWAY = "took away or changed the record of what it might not touch"
 LAST_WORDS = 600  #: characters of a failed process's output that are carried into the report
 
 
@@ -60,8 +60,7 @@ def await_end(action: Await, state: RunState, world: World) -> Iterator[Event]:
             # happen a few times, not for ever.
             world.dispatches.end([action.id], grace_s=GRACE_S)
             yield from cleared(action.id, action.role, state, world)
-            if action.role in AGENT_ROLES:
-                yield from _changes(action, action.role, state, world, world.guard.recalled(signing(action.id)))
+            yield from _changes(action, action.role, state, world, world.guard.recalled(signing(action.id)))
             yield DispatchEnded(id=action.id, role=action.role, ending=Ending.LOST, code=None)
         case Outcome() as outcome:
             yield from _ended(action, state, world, outcome)
@@ -91,8 +90,7 @@ def _ended(action: Await, state: RunState, world: World, outcome: Outcome) -> It
     if outcome.ending is Ending.LOST:
         world.dispatches.end([action.id], grace_s=GRACE_S)
     yield from cleared(action.id, action.role, state, world)
-    if action.role in AGENT_ROLES:
-        yield from _guard(action, action.role, state, world, outcome)
+    yield from _guard(action, action.role, state, world, outcome)
     phase = phase_of(state)
     agent = phase.dispatch.agent if phase.dispatch else ""
     said, told = _said(action, world, outcome)
@@ -145,17 +143,21 @@ def _metered(began: DispatchStarted, world: World, outcome: Outcome) -> Usage:
 
 
 def _guard(action: Await | End, role: str, state: RunState, world: World, outcome: Outcome) -> Iterator[Event]:
-    """Look at what it might not touch, and at its worktree."""
+    """Look at what it might not touch, and at the worktree of an agent."""
     phase = phase_of(state)
-    stamped = world.dispatches.read(action.id, "guard.json")
+    stamped = world.dispatches.read(action.id, STAMP)
     started = phase.dispatch.stamp if phase.dispatch is not None else ""
+    if not started and role not in AGENT_ROLES:
+        return  # started by an earlier version
     if stamped is None or (started and stamp_of(stamped) != started):
-        yield GuardFound(violated=True, lines=(TAKEN_AWAY,))
+        yield GuardFound(violated=True, lines=(f"{name_of(role)} {TAKEN_AWAY}",))
         before = world.guard.recalled(signing(action.id))
     else:
         before = json.loads(stamped)
     tools = tuple(event for event in outcome.events if isinstance(event, ToolUsed))
     yield from _changes(action, role, state, world, before, tools)
+    if role not in AGENT_ROLES:
+        return
     path = world.worktrees.path(world.worktree)
     if phase.lease is not None and phase.lease.worktree != world.worktree:
         left = world.worktrees.path(phase.lease.worktree)
@@ -178,15 +180,15 @@ def _changes(
     phase = phase_of(state)
     directory = world.dispatches.directory(action.id)
     branch = phase.lease.branch if phase.lease else ""
-    own = () if role == "verify" else (branch,)
-    findings = world.guard.compare(
-        before, own=own, tools=tools, agent=signing(action.id), trace=directory / "git.trace"
-    )
+    own = (branch,) if role in WRITERS else ()
+    findings = world.guard.compare(before, own=own, tools=tools, agent=signing(action.id), trace=directory / TRACE)
+    if _users_own(role, phase):
+        findings = tuple(replace(finding, by_agent=False, obeyed=()) for finding in findings)
     if findings:
         accused = [finding for finding in findings if finding.by_agent]
-        violated = any(finding.name != branch or finding.kind == "symref" for finding in accused)
+        violated = any(role != "verify" or finding.name != branch or finding.kind == "symref" for finding in accused)
         violated = violated or any(finding.obeyed for finding in findings)
-        yield GuardFound(violated=violated, lines=tuple(line(finding) for finding in findings))
+        yield GuardFound(violated=violated, lines=tuple(line(finding, name_of(role)) for finding in findings))
         if accused and not violated:  # only a verifier's branch is not its own
             told = f"the verifier changed the branch {branch.removeprefix('refs/heads/')}"
             yield WorkRefused(reason=Reason.READONLY_VIOLATED, detail=told)
@@ -196,13 +198,19 @@ def _changes(
             yield GuardFound(violated=False, lines=done)
 
 
-def line(finding: Finding) -> str:
+def _users_own(role: str, phase: PhaseRun) -> bool:
+    """Whether it is a command of the user's on code that has landed: what it sets up in the repository is theirs."""
+    tree = phase.dispatch.tree if phase.dispatch else ""
+    landed = (phase.base_tree, phase.candidate.onto_tree if phase.candidate else "")
+    return role not in AGENT_ROLES and tree in landed
+
+
+def line(finding: Finding, process: str) -> str:
     """One sentence for the report."""
+    who = process if finding.by_agent else f"while {process} ran, somebody"
     if finding.kind == "symref" and finding.new.startswith(SYMBOLIC):
-        who = "the agent" if finding.by_agent else "while the agent ran, somebody"
         return f"{who} made {finding.name} stand for {finding.new.removeprefix(SYMBOLIC)}"
-    who = "the agent changed" if finding.by_agent else "while the agent ran, somebody changed"
-    return f"{who} the {finding.kind} {finding.name}{obeyed_words(finding)}"
+    return f"{who} changed the {finding.kind} {finding.name}{obeyed_words(finding)}"
 
 
 def _restored(finding: Finding) -> str:
@@ -252,7 +260,7 @@ def end(action: End, state: RunState, world: World) -> Iterator[Event]:
     if outcome == Running():
         raise still_running(action.id)
     yield from cleared(action.id, role, state, world)
-    if role in AGENT_ROLES and isinstance(outcome, Outcome):
+    if isinstance(outcome, Outcome):
         yield from _guard(action, role, state, world, outcome)
     if isinstance(outcome, Outcome):
         # It is over because we wanted it so, whatever it did meanwhile; what it used is used.
