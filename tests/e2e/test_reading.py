@@ -15,6 +15,7 @@ from runplan.core.decide import decide
 from runplan.core.eventtext import from_json
 from runplan.core.run import fold
 from tests.support.cli import RUNPLAN, Project, a_plan, a_project, copied, ended, writes
+from tests.support.imports import imported
 from tests.support.scripts import Meanwhile, set_up, work
 
 if TYPE_CHECKING:
@@ -305,24 +306,6 @@ def test_a_command_does_not_look_for_garbage_among_its_modules() -> None:
     )
     ran = subprocess.run([sys.executable, "-c", program, "--version"], capture_output=True, text=True, check=True)
     assert ran.stdout.splitlines()[1:] == ["True True"]
-
-
-def imported(told: Project, *words: str) -> set[str]:
-    """Every module that the command has imported by its end."""
-    program = (
-        "import sys; from runplan.cli.main import main; code = main(sys.argv[1:]);"
-        "print(*sys.modules, file=sys.stderr); sys.exit(code)"
-    )
-    ran = subprocess.run(
-        [sys.executable, "-c", program, *words],
-        cwd=told.path,
-        env=told.env,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (ran.returncode, ran.stderr.count("\n")) == (0, 1)
-    return set(ran.stderr.split())
 
 
 def test_a_journal_that_may_only_be_read_is_read(told: Project, tmp_path: Path) -> None:
