@@ -56,7 +56,8 @@ LAND = "\n" + WORK
 #: A child without the mark, in a session of its own and out of its control group, where it may leave that.
 HIDES = """
 env -i HOME="$HOME" PATH="$PATH" setsid sh -c '
-for g in /sys/fs/cgroup /sys/fs/cgroup/unified; do echo 0 >$g/cgroup.procs; done 2>/dev/null; exec sleep 300' &
+for g in /sys/fs/cgroup /sys/fs/cgroup/unified; do [ ! -e $g/cgroup.controllers ] || echo 0 >$g/cgroup.procs; done
+exec sleep 300' 2>/dev/null &
 sleep 0.1"""
 ZOO: dict[str, Beast] = {
     # --- processes ---
