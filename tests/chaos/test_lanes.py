@@ -16,7 +16,7 @@ from tests.chaos.ways import WAYS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-PARTS = 12
+PARTS = 24
 
 
 @pytest.fixture(scope="module")
