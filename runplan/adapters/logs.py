@@ -1,25 +1,22 @@
 """Writes the daemon's log: one JSON object a line, in files that are turned over before they grow large.
 
-Only the daemon imports this: structlog and logging cost more than a whole reading verb.
+Only the daemon imports this: structlog costs more than a whole reading verb.
 """
 
 from __future__ import annotations
 
-import logging
-import os
 from datetime import datetime
-from logging.handlers import RotatingFileHandler
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from runplan.adapters.logfiles import Files
 from runplan.adapters.places import own_directory
 from runplan.core.secrets import REDACTED, redacted
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, MutableMapping
-    from io import TextIOWrapper
     from pathlib import Path
 
 FILES = 5
@@ -29,7 +26,7 @@ DEEPEST = 4
 MOST_ENTRIES = 100
 LARGEST = 1e300
 
-LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}  #: as structlog counts them
 _FIRST = ("at", "level", "event", "repository", "plan", "run", "phase", "dispatch")
 _OURS = frozenset(("at", "level", "event"))
 _SECRET_NAMES = ("key", "token", "secret", "password", "authorization", "cookie")
@@ -71,7 +68,7 @@ def open_log(
 ) -> Log:
     """The log at `path`, its directory made where it is missing; `secrets` are values that it must not tell."""
     own_directory(path.parent)
-    kept = _Files(path, maxBytes=file_bytes, backupCount=files - 1, encoding="ascii", delay=True)
+    kept = Files(path, files=files, file_bytes=file_bytes)
     bound = structlog.wrap_logger(
         _Sink(kept),
         processors=[
@@ -87,28 +84,14 @@ def open_log(
     return Log(bound, kept.close)
 
 
-class _Files(RotatingFileHandler):
-    """The newest file and the ones before it."""
-
-    def _open(self) -> TextIOWrapper:
-        return open(self.baseFilename, "a", encoding=self.encoding, opener=_private)
-
-    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - its name in logging
-        """A full disk must not end a run."""
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
-
-
 class _Sink:
     """Where structlog puts its lines."""
 
-    def __init__(self, files: _Files) -> None:
+    def __init__(self, files: Files) -> None:
         self._files = files
 
     def msg(self, line: str) -> None:
-        self._files.handle(logging.LogRecord("runplan", logging.INFO, "", 0, line, None, None))
+        self._files.write(line)
 
     info = warning = error = msg
 
