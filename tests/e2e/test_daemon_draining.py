@@ -183,7 +183,7 @@ def test_a_slot_that_comes_due_while_it_drains_is_the_next_daemons(project: Proj
     began = datetime.now(UTC)
     with in_foreground(project):
         kill_daemon(project)
-    due = datetime.now(UTC) + 2 * (datetime.now(UTC) - began) + timedelta(seconds=1)  # it drains by then
+    due = datetime.now(UTC) + 3 * (datetime.now(UTC) - began) + timedelta(seconds=2)  # it drains by then
     change_schedule(project, "plans/Y.md", anchor=iso(due - timedelta(hours=4)), made=iso(due - timedelta(hours=4)))
     with in_foreground(project):
         daemon = told_to_end(project)
