@@ -102,7 +102,7 @@ def test_a_stop_is_not_taken_back_by_a_pause_that_comes_later(project: Project, 
     assert wishes(project) == [("plans/X.md", "stop")]
     os.kill(stopped, signal.SIGCONT)
     until_runs_are(project, "stopped")
-    assert wishes(project) == []
+    until(lambda: wishes(project) == [])
 
 
 @pytest.mark.parametrize("words", [("resume", "X"), ("now",), ("start", "X", "2"), ("metrics",)], ids=" ".join)
