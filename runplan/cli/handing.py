@@ -39,10 +39,11 @@ def hand(at: Here, errand: Errand, timing: handing.Timing | None = None, *, wait
     """Hand the errand over, and say what came of it."""
     plan = errand.started.plan
     answer = handing.hand_over(at, errand, timing, notice=takes_long)
-    if "scheduled" in answer:
-        first = parse_iso(str(answer["scheduled"])).astimezone(zone(at.settings.run.timezone))
-        assert timing is not None
+    slot = answer.get("scheduled") or answer.get("first")
+    if timing is not None and slot is not None:
+        first = parse_iso(str(slot)).astimezone(zone(at.settings.run.timezone))
         progress.say(f"runplan: {plan} is worked every {timing.every}, first at {first:%Y-%m-%d %H:%M %Z}")
+    if "scheduled" in answer:
         return Exit.DONE
     told_begun(plan, answer)
     if not wait or "declined" in answer:

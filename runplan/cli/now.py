@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from runplan.core.commands import command
 from runplan.core.errors import Exit, NotFound, UsageError
 
 if TYPE_CHECKING:
@@ -32,6 +33,9 @@ def run(args: argparse.Namespace) -> Exit:
         if args.plan is None and len(plans) > 1:
             raise UsageError(f"now: there is more than one schedule; name one of {', '.join(plans)}")
         plan = plan_path(at, args.plan) if args.plan else plans[0]
+        if plan not in plans:
+            make = command("runplan", "start", plan, "auto", "every", "4h")
+            raise NotFound(f"{plan} has no schedule; make one: {make}")
         answer = handing.now(at, plan, notice=takes_long)
     told_begun(plan, answer)
     return Exit.DONE

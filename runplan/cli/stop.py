@@ -28,11 +28,12 @@ def run(args: argparse.Namespace) -> Exit:
 
     refuse_under_agent("stop")
     with here_anyhow(progress.warn) as at:
-        told, unanswered = stop(at, plan_path(at, args.plan) if args.plan else None, force=args.force)
+        plan = plan_path(at, args.plan) if args.plan else None
+        told, unanswered = stop(at, plan, force=args.force)
     for line in told:
         progress.say(f"runplan: {line}")
     if unanswered:
         raise Unreachable(unanswered)
     if not told:
-        progress.say("runplan: nothing runs here, and nothing is scheduled")
+        progress.say(f"runplan: nothing runs {f'for {plan}' if plan else 'here'}, and nothing is scheduled")
     return Exit.DONE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -19,6 +20,7 @@ from runplan.core.times import iso
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from concurrent.futures import Future
+    from datetime import datetime
 
     from runplan.app.daemon import Daemon
     from runplan.app.lending import Lend
@@ -156,8 +158,8 @@ class Answering:
         self._household.remember(root)
         started = replace(started, daemon=True, needs=tuple(sorted(request.fields.get("needs") or ())))
         keeper = self._daemon.keeper(root)
-        every = request.fields.get("every")
-        if every:
+        shape: Callable[[Any], Mapping[str, Any]] = _begun
+        if every := request.fields.get("every"):
             row = ScheduleRow(
                 plan=started.plan,
                 spec=str(every),
@@ -172,9 +174,10 @@ class Answering:
             if not request.fields.get("now"):
                 self._later(made, caller, lambda first: {"scheduled": iso(first)})
                 return
+            shape = functools.partial(_begun_and_scheduled, made)
         issues = [number for number in request.fields.get("issues") or () if isinstance(number, int)]
         errand = Errand(started=started, issues=issues, answer=_answer(request.fields.get("answer")))
-        self._later(keeper.begin(errand, lend), caller, _begun)
+        self._later(keeper.begin(errand, lend), caller, shape)
 
     def _lend(self, root: str, request: Request) -> Lend:
         """What the caller sent is for the run it asks for; who only answers brings it to the one that waits."""
@@ -273,7 +276,14 @@ def _begun(answer: Any) -> dict[str, Any]:
     return {"declined": answer.owner, "why": answer.why, "readable": answer.readable}
 
 
+def _begun_and_scheduled(made: Future[datetime], answer: Any) -> dict[str, Any]:
+    """The schedule was made first."""
+    if (error := made.exception()) is not None:
+        raise Unreachable(f"begun, but there is no schedule: {error}")
+    return {"first": iso(made.result()), **_begun(answer)}
+
+
 def _begun_or_none(answer: Any) -> dict[str, Any]:
     if answer is None:
-        raise NotFound("the plan has no schedule; make one: runplan start PLAN every 4h")
+        raise NotFound("the plan has no schedule any more; make one: runplan start PLAN auto every 4h")
     return _begun(answer)

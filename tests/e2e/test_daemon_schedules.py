@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runplan.core.times import iso, parse_iso
-from tests.support.cli import a_project, processes_of, until
+from tests.support.cli import a_plan, a_project, processes_of, until
 from tests.support.daemons import (
     change_schedule,
     daemon_of,
@@ -63,7 +63,10 @@ def test_a_schedule_without_now_only_schedules(project: Project) -> None:
 
 
 def test_a_schedule_with_now_runs_one_phase_and_stays(project: Project) -> None:
-    scheduled(project, "now")
+    ran = project.runplan("start", "X", "auto", "every", "4h", "now")
+    made, begun = ran.err.splitlines()
+    assert made.startswith("runplan: plans/X.md is worked every 4h, first at "), "it says both"
+    assert begun.startswith("runplan: accepted as ")
     until_runs_are(project, "done")
     assert project.landed() == ["1"]
     assert [row.spec for row in schedules(project)] == ["4h"]
@@ -85,6 +88,16 @@ def test_now_fires_early_and_counts_the_interval_from_there(project: Project) ->
 def test_now_without_a_schedule_says_how_to_make_one(project: Project) -> None:
     ran = project.runplan("now")
     assert (ran.code, ran.last.endswith("runplan start PLAN auto every 4h")) == (3, True), ran.err
+    scheduled(project)
+    project.plan(a_plan("3"), name="plans/Y.md")
+    other = project.runplan("now", "Y")
+    assert (other.code, other.last) == (
+        3,
+        "runplan: plans/Y.md has no schedule; make one: runplan start plans/Y.md auto every 4h",
+    )
+    stopped = project.runplan("stop", "Y")
+    assert (stopped.code, stopped.last) == (0, "runplan: nothing runs for plans/Y.md, and nothing is scheduled")
+    assert len(schedules(project)) == 1
 
 
 def test_a_slot_that_comes_fires_by_itself(project: Project) -> None:
