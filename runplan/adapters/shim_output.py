@@ -200,7 +200,8 @@ def without_secrets(event: AgentEvent, secrets: Collection[str]) -> AgentEvent:
         case Retrying(words=words):
             return Retrying(words=redacted(words, secrets))
         case ToolUsed(tool=tool, path=path, denied=denied):
-            return ToolUsed(tool=redacted(tool, secrets), path=redacted(path, secrets), denied=denied)
+            plain = redacted(tool, secrets), redacted(path, secrets)
+            return event if plain == (tool, path) else ToolUsed(tool=plain[0], path=plain[1], denied=denied)
         case _:
             return event
 

@@ -116,7 +116,7 @@ def _quoted(value: str, plain: str, form: str) -> str:
 
 def redacted(text: str, values: Collection[str] = ()) -> str:
     """The text without its secrets; takes time in proportion to its length."""
-    spans = _spans(text, _forms(tuple(values)))
+    spans = _spans(text, _forms(tuple(values))) if text else []
     return _replaced(text, spans, REDACTED) if spans else text
 
 

@@ -152,8 +152,8 @@ class Folding:
             if self._estimated and told:  # no conversation is longer than all that was said
                 self._context = min(self._context, told)
             return
-        before = self._recent.pop(event.of, Usage()) if event.of else Usage()
-        self._usage = self._usage.plus(_less(event.usage, before))
+        before = self._recent.pop(event.of, None) if event.of else None
+        self._usage = self._usage.plus(event.usage if before is None else _less(event.usage, before))
         if event.of:
             self._recent[event.of] = event.usage
             if len(self._recent) > CORRECTABLE:

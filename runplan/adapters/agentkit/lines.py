@@ -39,7 +39,9 @@ def at(tree: object, *names: str) -> Any:
 def text(tree: object, *names: str) -> str:
     """The text there; half a character, which JSON can spell and nobody can print, becomes a question mark."""
     found = at(tree, *names)
-    return found.encode("utf-8", "replace").decode() if isinstance(found, str) else ""
+    if not isinstance(found, str):
+        return ""
+    return found if found.isascii() else found.encode("utf-8", "replace").decode()
 
 
 def count(tree: object, *names: str) -> int:
@@ -63,7 +65,7 @@ def objects(tree: object, *names: str) -> Iterator[dict[str, Any]]:
 
 def tool(name: str, given: object, *, denied: bool = False) -> ToolUsed:
     """The use of a tool, with the file that its input names."""
-    path = next((text(given, key) for key in _PATHS if text(given, key)), "")
+    path = next(filter(None, (text(given, key) for key in _PATHS)), "")
     return ToolUsed(tool=name[:200], path=path[:4_096], denied=denied)
 
 
