@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 #: What is to be heard of these runs is said when they have ended.
 SILENT = Voice(tell=lambda _plan, _run, _fact: None, warn=lambda _words: None)
+_WANTED = {"stop": "stopped", "pause": "paused"}
 
 
 def scheduled(at: Here) -> list[str]:
@@ -57,7 +58,7 @@ def stop(at: Here, plan: str | None, *, force: bool) -> tuple[list[str], str]:
         answer = handing.ask(at, "stop", plan, by="runplan stop")
     except Silent as silent:
         answer = {}
-        unanswered = _noted(at, Wish(plan=plan or "", by="runplan stop"), "stopped", silent)
+        unanswered = _noted(at, Wish(plan=plan or "", by="runplan stop"), silent)
         ended = end_agents(at.state, plan)
         told = [f"the agent at work on {one} was ended; what it made is kept" for one in ended]
     else:
@@ -76,7 +77,7 @@ def pause(at: Here, plan: str) -> tuple[list[str], str]:
     try:
         answer = handing.ask(at, "pause", plan, by="a person")
     except Silent as silent:
-        return [], _noted(at, Wish(plan=plan, by="a person", what="pause"), "paused", silent)
+        return [], _noted(at, Wish(plan=plan, by="a person", what="pause"), silent)
     if answer is not None:
         return [str(line) for line in answer.get("told", ())], ""
     with closing(Store(at.state)) as store:
@@ -94,16 +95,16 @@ def is_there(at: Here, plan: str) -> bool:
     return Store.exists(at.state) and (plan in scheduled(at) or bool(_left(at, plan, daemons=(True,))))
 
 
-def _noted(at: Here, wish: Wish, what: str, silent: Silent) -> str:
+def _noted(at: Here, wish: Wish, silent: Silent) -> str:
     """Have it done by whoever can: this daemon when it goes on, or the next one."""
+    whom = wish.plan or "everything here"
     try:
         with closing(Store(at.state)) as store:
-            Wishes(store).note(wish)
+            holds = Wishes(store).note(wish)
     except RunplanError as error:
-        return f"it could not be noted that {wish.plan or 'everything here'} be {what}: {error}; {silent}"
+        return f"it could not be noted that {whom} be {_WANTED[wish.what]}: {error}; {silent}"
     handing.ring(at)
-    told = f"it is noted that {wish.plan or 'everything here'} be {what}, for this daemon as for the next one"
-    return f"{told}; {silent}"
+    return f"it is noted that {whom} be {_WANTED[holds.what]}, for this daemon as for the next one; {silent}"
 
 
 def _cancelled(at: Here, plan: str | None) -> list[str]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import os
 import signal
+import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -15,7 +18,7 @@ from tests.support.cli import processes_of, until
 from tests.support.daemons import daemon_of, run_of, schedules, shell_agent, states, until_runs_are, waits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from tests.support.cli import Project
@@ -75,6 +78,36 @@ def test_a_stop_ends_agents_at_once_and_the_rest_when_somebody_can(
     assert (schedules(project), project.landed(), project.dispatched()) == ([], [], ["implement"])
 
 
+@contextlib.contextmanager
+def main_thread_held(pid: int) -> Iterator[None]:
+    """One thread of a process, its first, does nothing in this block, as one that waits for a disk that is gone."""
+    seize, interrupt, detach, any_child = 0x4206, 0x4207, 17, 0x40000000
+    ptrace = ctypes.CDLL(None).ptrace
+    if ptrace(seize, pid, None, None):
+        pytest.skip("threads cannot be held here")
+    ptrace(interrupt, pid, None, None)
+    os.waitpid(pid, any_child)
+    try:
+        yield
+    finally:
+        ptrace(detach, pid, None, None)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="threads are held by ptrace")
+def test_a_desk_heeds_what_is_noted_while_the_main_thread_hangs(
+    project: Project, meanwhile: Meanwhile, tmp_path: Path
+) -> None:
+    shell_agent(project, tmp_path, waits(tmp_path, "agent"))
+    assert project.runplan("start", "X", "auto", "every", "4h", "now").code == 0
+    meanwhile.reached("agent")
+    with main_thread_held(daemon_of(project)):
+        ran = project.runplan("stop", "X")
+        assert (ran.code, "it is noted that plans/X.md be stopped, " in ran.last) == (5, True), ran.err
+        until_runs_are(project, "stopped")
+        assert (wishes(project), schedules(project)) == ([], [])
+    assert project.runplan("start", "X", "every", "4h").code == 0, "it is there again"
+
+
 def test_what_is_started_after_a_stop_was_done_is_not_stopped(project: Project, tmp_path: Path, stopped: int) -> None:
     assert project.runplan("stop").code == 5
     os.kill(stopped, signal.SIGCONT)
@@ -97,8 +130,9 @@ def test_a_pause_is_noted_and_holds_when_the_daemon_goes_on(project: Project, tm
 
 
 def test_a_stop_is_not_taken_back_by_a_pause_that_comes_later(project: Project, stopped: int) -> None:
-    for verb in ("pause", "stop", "pause"):
-        assert project.runplan(verb, "X").code == 5
+    for verb, told in (("pause", "paused"), ("stop", "stopped"), ("pause", "stopped")):
+        ran = project.runplan(verb, "X")
+        assert (ran.code, f"it is noted that plans/X.md be {told}, " in ran.last) == (5, True), ran.err
     assert wishes(project) == [("plans/X.md", "stop")]
     os.kill(stopped, signal.SIGCONT)
     until_runs_are(project, "stopped")

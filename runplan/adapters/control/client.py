@@ -90,16 +90,13 @@ class Client:
             return self._answer(verb)
         notice()
         self._stream.settimeout(ANSWER_S)
-        while not this_table().stopped(self._pid):
-            with contextlib.suppress(Silent):
-                return self._answer(verb)
-        return self._answer(verb)
+        return self._granted(verb, self._patiently())
 
     def stream(self, verb: str = "follow", **fields: Any) -> Iterator[Mapping[str, Any]]:
         """Events, as long as there are any."""
+        self._stream.settimeout(ANSWER_S)
         self._send(verb, fields)
-        self._stream.settimeout(None)
-        while isinstance(reply := self._reply(), Told):
+        while isinstance(reply := self._patiently(), Told):
             yield reply.event
         if isinstance(reply, Refusal):
             raise control.error_of(reply)
@@ -111,7 +108,10 @@ class Client:
         return self._answer(verb)
 
     def _answer(self, verb: str) -> Mapping[str, Any]:
-        match self._reply():
+        return self._granted(verb, self._reply())
+
+    def _granted(self, verb: str, reply: Reply) -> Mapping[str, Any]:
+        match reply:
             case Granted(fields=answer):
                 return answer
             case Refusal() as refusal:
@@ -145,6 +145,15 @@ class Client:
         except OSError as error:
             raise HungUp(f"the daemon hung up ({error.strerror}); see: runplan status") from error
         return control.read_reply(self._come.popleft())
+
+    def _patiently(self) -> Reply:
+        """Whatever comes next, however late; not from one that is stopped."""
+        while True:
+            try:
+                return self._reply()
+            except Silent:
+                if this_table().stopped(self._pid):
+                    raise
 
     def _silent(self) -> Silent:
         stopped = this_table().stopped(self._pid)

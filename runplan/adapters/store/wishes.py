@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from runplan.core.rows import Wish
@@ -27,15 +28,17 @@ class Wishes:
             return []
         return [_wish(*map(str, found)) for found in self._store.query("SELECT * FROM wishes")]
 
-    def note(self, wish: Wish) -> None:
+    def note(self, wish: Wish) -> Wish:
+        """The one that holds for it now: this, or that it be stopped."""
         with self._store.transaction():
             self._make()
             if wish.what == "stop":
                 self._store.run("DELETE FROM wishes WHERE plan=? OR ?=''", wish.plan, wish.plan)
             elif self._store.query("SELECT 1 FROM wishes WHERE what='stop' AND plan IN (?, '')", wish.plan):
-                return
+                return replace(wish, what="stop")
             values = (wish.plan, wish.by, wish.what)
             self._store.run("INSERT OR REPLACE INTO wishes (plan, by, what) VALUES (?,?,?)", *values)
+        return wish
 
     def drop(self, wish: Wish) -> None:
         """It has been done; another that has come since stays."""
