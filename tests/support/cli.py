@@ -223,10 +223,11 @@ def end_processes_of(home: Path) -> None:
 
 def until(there: Callable[[], object], *, seconds: float = 60.0) -> None:
     """Wait for something another process brings about."""
-    end = time.monotonic() + seconds
+    end, pause = time.monotonic() + seconds, 0.005
     while not there():
         assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.01)
+        time.sleep(pause)
+        pause = min(0.05, 1.2 * pause)  # whoever is waited for needs the processor
 
 
 def a_plan(*phases: str, depends: dict[str, str] | None = None, front: str = "status: active") -> str:

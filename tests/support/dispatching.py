@@ -115,10 +115,11 @@ def with_killed_runner(on: Stage, text: str) -> str:
 
 def until(holds: Callable[[], object]) -> None:
     """Wait until something holds."""
-    end = time.monotonic() + PATIENCE_S
+    end, pause = time.monotonic() + PATIENCE_S, 0.002
     while not holds():
         assert time.monotonic() < end, "it never came true"
-        time.sleep(0.002)
+        time.sleep(pause)
+        pause = min(0.02, 1.2 * pause)  # whoever is waited for needs the processor
 
 
 def gone(pid: int) -> bool:
