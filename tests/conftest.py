@@ -1,8 +1,9 @@
-"""What holds for every test: how many run side by side, and that the same ones pass tomorrow."""
+"""What holds for every test: how many run side by side, and that the same ones pass tomorrow and elsewhere."""
 
 from __future__ import annotations
 
 import os
+import signal
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -12,6 +13,10 @@ settings.register_profile(
     "same", deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("same")
+
+# A shell that starts us in the background has Ctrl-C ignored, and every command under test would inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(optionalhook=True)
