@@ -159,9 +159,14 @@ def link(path: Path, directory: Path) -> None:
 
 def note_shown(entry: Entry, commit: str) -> None:
     """Note that the worktree was put on this commit to be looked at."""
-    note = entry.directory / SHOWN
     # A new file: to write a synced one over again, some file systems wait for the disk.
-    write_anew(note, f"{commit}\n".encode())
+    write_anew(entry.directory / SHOWN, f"{commit}\n".encode())
+
+
+def note_worked(entry: Entry) -> None:
+    """Note that somebody works there now: what lies about is theirs, also when its HEAD comes to where it was shown."""
+    if first_line(entry.directory / SHOWN):
+        note_shown(entry, "")
 
 
 def calm(entry: Entry) -> None:

@@ -14,7 +14,16 @@ from runplan.adapters.ownindex import OwnIndexes
 from runplan.adapters.ownrefs import drop_symbolic, own_tip
 from runplan.adapters.parking import Parking
 from runplan.adapters.plainplaces import PlainPlaces
-from runplan.adapters.registry import Entry, calm, entries, entry_of, linked_to, note_shown, worktrees_locked
+from runplan.adapters.registry import (
+    Entry,
+    calm,
+    entries,
+    entry_of,
+    linked_to,
+    note_shown,
+    note_worked,
+    worktrees_locked,
+)
 from runplan.adapters.status import nested_repository, status_of
 from runplan.adapters.trash import Trash, make_writable
 from runplan.core.commands import command
@@ -105,6 +114,7 @@ class Worktrees:
                 calm(entry)
                 self._salvage(entry)
                 self._renew(entry, "--no-track", "-B", _short(branch), base, clean=clean, keep=keep)
+                note_worked(entry)
         return path
 
     def attach(self, name: str, *, branch: str, clean: str = "ignored", keep: Sequence[str] = ()) -> Path:
@@ -126,6 +136,8 @@ class Worktrees:
                 self._renew(entry, _short(branch), clean=clean, keep=keep)
             elif entry.attached != branch:
                 self._take_up(entry, branch)
+            if entry is not None:
+                note_worked(entry)
         return path
 
     def _take_up(self, entry: Entry, branch: str) -> None:

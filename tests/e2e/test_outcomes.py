@@ -10,7 +10,7 @@ import pytest
 
 from runplan.core.reasons import NEXT, Reason
 from tests.support.cli import Project, a_plan, a_project, copied, writes
-from tests.support.scripts import BUSY_FIXER, assert_nothing_runs, set_up, verify, work
+from tests.support.scripts import BUSY_FIXER, assert_nothing_runs, set_up, steps, verify, work
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -116,6 +116,15 @@ CASES = {
         agent=work() + verify('append = "1.txt"\ntext = "x"', "pass_all = true"),
         step="verify",
         says="the verifier changed 1.txt",
+    ),
+    "an agent that fails in the middle of its work": Case(
+        reason="agent-failed",
+        agent=steps('write = "1.txt"\ntext = "half of it"', "exit = 3"),
+        settings='[tests]\ncommand = "true"\n',
+        step="implement",
+        says="exit code 3",
+        kept=False,
+        parked=True,
     ),
     "wall limit": Case(
         reason="timeout",

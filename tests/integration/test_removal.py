@@ -84,6 +84,29 @@ def test_a_shown_worktree_goes_without_a_look(place: Place) -> None:
     assert place.gone(tree)
 
 
+def test_work_begun_where_the_base_was_shown_is_parked_also_when_its_branch_has_gone(place: Place) -> None:
+    """A baseline is looked at on the very commit on which the agent then begins, and to which HEAD falls back."""
+    tree = place.lease()
+    place.trees.show(tree.path, place.base, clean="ignored")
+    place.trees.attach("run", branch=BRANCH)
+    tree.write("words.txt", "not committed yet\n")
+    place.removal.ref(BRANCH)
+    parked = "refs/runplan/parked/worktree/run/1"
+    assert place.removal.worktree("run") == Removed(what=str(tree.path), parked=parked)
+    assert place.repo.show(f"{parked}:words.txt") == "not committed yet"
+
+
+def test_nor_is_it_lost_to_the_next_phase_that_begins_where_the_last_one_landed(place: Place) -> None:
+    tree = place.lease()
+    place.removal.landed({BRANCH: place.base}, worktree=tree.path, onto=place.base)
+    again = place.lease("refs/heads/runplan/plan/2")
+    again.write("words.txt", "not committed yet\n")
+    place.removal.ref("refs/heads/runplan/plan/2")
+    answer = place.removal.worktree("run")
+    assert isinstance(answer, Removed)
+    assert place.repo.show(f"{answer.parked}:words.txt") == "not committed yet"
+
+
 def _directory_gone(tree: Repo, common: Path) -> None:
     shutil.rmtree(tree.path)
 
