@@ -6,6 +6,7 @@ belongs to this process alone and dies with it. The lock says whether the owner 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
@@ -52,11 +53,12 @@ class Claims:
         except Timeout:
             holder = self._store.claim("plan", plan)
             return Theirs(owner=holder[1] if holder else "a process that is just starting", why="it is alive")
-        standing = self._take_row("plan", plan, run=run, at=at)
-        if isinstance(standing, Theirs):
-            lock.release()
-        else:
-            self._held[plan] = lock
+        with contextlib.ExitStack() as stack:
+            stack.callback(lock.release)  # unless the row is ours: nobody may hold a plan that nobody works
+            standing = self._take_row("plan", plan, run=run, at=at)
+            if not isinstance(standing, Theirs):
+                self._held[plan] = lock
+                stack.pop_all()
         return standing
 
     def take_issue(self, number: int, *, run: str, at: str) -> Standing:

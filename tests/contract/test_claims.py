@@ -15,7 +15,7 @@ from runplan.adapters.claims import Claims
 from runplan.adapters.processes import identity
 from runplan.adapters.store.sqlite import Store
 from runplan.core.claims import Mine, Taken, Theirs
-from runplan.core.errors import Fenced, RefusedEarly
+from runplan.core.errors import Fenced, RefusedEarly, Unreachable
 from runplan.core.rows import RunRow
 
 if TYPE_CHECKING:
@@ -80,6 +80,15 @@ def row(run: str, *, outcome: str | None = None) -> RunRow:
 
 
 # --- taking ---------------------------------------------------------------------------------------------
+
+
+def test_a_plan_whose_claim_finds_no_room_on_the_disk_is_held_by_nobody(store: Store, claims: Claims) -> None:
+    room = store.query("PRAGMA page_count")[0][0]
+    store.query(f"PRAGMA max_page_count={room}")
+    with pytest.raises(Unreachable, match="database or disk is full") as raised:  # which keeps what it has seen
+        claims.take_plan(PLAN, run="r" * 10_000, at=NOW)
+    store.query("PRAGMA max_page_count=1000000")
+    assert isinstance(claims.take_plan(PLAN, run="r-mine", at=NOW), Taken), raised
 
 
 def test_a_free_plan_is_taken_and_taken_again_by_the_same_process(claims: Claims) -> None:
