@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
 ANSWER_S = 60.0  #: a kept process that says nothing for so long will not any more
@@ -24,9 +24,7 @@ def outputs(
 ) -> tuple[bytes, bytes]:
     """What a command writes until it ends; it does not outlive an exception. `slow` is called when it takes long."""
     try:
-        if stdin:
-            return _spoken_to(process, stdin, time.monotonic() + timeout_s, slow)
-        return _read_all(process, time.monotonic() + timeout_s, slow)
+        return _talk(process, stdin, _Patience(process, timeout_s, slow))
     finally:
         if process.returncode is None:
             process.kill()
@@ -55,54 +53,71 @@ def has_said(process: subprocess.Popen[bytes]) -> bool:
     return False
 
 
-def _steps(deadline: float, slow: Callable[[], object] | None) -> Iterator[float]:
-    """For how long to wait, again and again, with a look in between; ends with the time."""
-    step = SLOW_S
-    while (left := deadline - time.monotonic()) > 0:
-        yield min(left, step) if slow else left
-        if slow and left > step:
-            slow()
-            step *= 2
+class _Patience:
+    """For how long to wait for something to happen; every now and then somebody looks what keeps it."""
+
+    def __init__(self, process: subprocess.Popen[bytes], timeout_s: float, slow: Callable[[], object] | None) -> None:
+        self._process = process
+        self._slow = slow
+        self._step = SLOW_S
+        self._look = time.monotonic() + SLOW_S
+        self._end = time.monotonic() + timeout_s
+
+    def left_ms(self) -> float:
+        """Until the next look, or the end; past the end it is `TimeoutExpired`."""
+        now = time.monotonic()
+        if now >= self._end:
+            raise subprocess.TimeoutExpired(self._process.args, 0)
+        if self._slow is None:
+            return (self._end - now) * 1000
+        if now >= self._look:
+            self._slow()
+            self._step *= 2
+            self._look = now + self._step
+        return max(0.0, min(self._end, self._look) - now) * 1000
 
 
-def _spoken_to(
-    process: subprocess.Popen[bytes], stdin: bytes, deadline: float, slow: Callable[[], object] | None
-) -> tuple[bytes, bytes]:
-    asked: bytes | None = stdin
-    for step in _steps(deadline, slow):
-        try:
-            return process.communicate(asked, timeout=step)
-        except subprocess.TimeoutExpired:
-            asked = None  # it goes on where it was
-    raise subprocess.TimeoutExpired(process.args, 0)
+def _talk(process: subprocess.Popen[bytes], stdin: bytes, patience: _Patience) -> tuple[bytes, bytes]:
+    """Say everything, and hear both outputs to their ends.
 
-
-def _read_all(
-    process: subprocess.Popen[bytes], deadline: float, slow: Callable[[], object] | None
-) -> tuple[bytes, bytes]:
-    """Both outputs to their ends. `communicate` with a time limit naps a millisecond for each exit."""
+    `communicate` with a time limit naps a millisecond for each exit, and after the first one it says no more.
+    """
     assert process.stdout is not None
     assert process.stderr is not None
-    pieces: dict[int, list[bytes]] = {process.stdout.fileno(): [], process.stderr.fileno(): []}
-    out, err = pieces.values()
+    heard: dict[int, list[bytes]] = {process.stdout.fileno(): [], process.stderr.fileno(): []}
+    out, err = heard.values()
     poll = select.poll()
-    for pipe in pieces:
+    for pipe in heard:
         poll.register(pipe, select.POLLIN)
-    left = set(pieces)
-    steps = _steps(deadline, slow)
+    rest = memoryview(stdin)
+    if process.stdin is not None:
+        os.set_blocking(process.stdin.fileno(), False)
+        poll.register(process.stdin, select.POLLOUT)
+    left = len(heard)
     while left:
-        step = next(steps, None)
-        if step is None:
-            raise subprocess.TimeoutExpired(process.args, 0)
-        while left and (ready := poll.poll(step * 1000)):
-            for pipe, _ in ready:
-                if chunk := os.read(pipe, _CHUNK):
-                    pieces[pipe].append(chunk)
-                else:
-                    poll.unregister(pipe)
-                    left.remove(pipe)
+        for pipe, _ in poll.poll(patience.left_ms()):
+            if pipe not in heard:
+                rest = _said(process, rest, poll)
+            elif chunk := os.read(pipe, _CHUNK):
+                heard[pipe].append(chunk)
+            else:
+                poll.unregister(pipe)
+                left -= 1
     process.wait()  # a git that has closed both has ended
     return b"".join(out), b"".join(err)
+
+
+def _said(process: subprocess.Popen[bytes], rest: memoryview, poll: select.poll) -> memoryview:
+    """What is still to be said; with the last of it, or when nobody listens any more, the pipe is closed."""
+    assert process.stdin is not None
+    try:
+        rest = rest[os.write(process.stdin.fileno(), rest) :]
+    except BrokenPipeError:
+        rest = rest[:0]
+    if not rest:
+        poll.unregister(process.stdin)
+        process.stdin.close()
+    return rest
 
 
 def let_go(worktree: Path) -> list[str]:
