@@ -73,7 +73,7 @@ def _told(args: argparse.Namespace, aside: Aside) -> str:
         at.repository.git.prepare()  # it starts while the journal is opened
         zone = named_zone(at.settings.run.timezone)
         look = Looking(at, now=now, zone=zone)
-        views: Any = look.all() if args.plan is None else look.view(plan_path(at, args.plan))
+        views: Any = look.all() if args.plan is None else look.one(plan_path(at, args.plan), aside.warn)
         daemon = _daemon(at, [views] if args.plan else views)
     if args.json:
         import json
@@ -187,15 +187,23 @@ class Looking:
             self._schedules = {row.plan: row for row in Schedules(self._store).all()}
 
     def all(self) -> list[dict[str, Any]]:
-        from runplan.wiring.here import known_plans
+        from runplan.wiring.here import shown_plans
 
         views = []
-        for path in known_plans(self._at, self._store):
+        for path in shown_plans(self._at, self._store):
             try:
                 views.append(self.view(path))
             except PlanUnreadable as error:
                 views.append(self._unreadable(path, str(error)))
         return views
+
+    def one(self, path: str, warn: Callable[[str], None]) -> dict[str, Any]:
+        """What is wrong with a plan that somebody asks for is an error, and hides nothing of what is done about it."""
+        try:
+            return self.view(path)
+        except PlanUnreadable as error:
+            warn(str(error))
+            return self._unreadable(path, str(error))
 
     def view(self, path: str) -> dict[str, Any]:
         from runplan.app.views import status_view

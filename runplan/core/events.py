@@ -85,7 +85,7 @@ class PlanRead:
     """The plan was read from the target's tip, and this is what it asks for."""
 
     tip: str
-    choice: str  #: next, all-done, complete, phase-done, needs, blocked; undo
+    choice: str  #: next, all-done, complete, phase-done, needs, blocked, unreadable; undo
     phase: str = ""
     title: str = ""
     text: str = ""  #: the phase, verbatim

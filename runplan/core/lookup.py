@@ -11,10 +11,19 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-def find_plan(word: str, plans: Sequence[str], *, place: str) -> str:
-    """The one plan of `plans` (repository-relative paths) that is meant; `place` is where they are looked for."""
-    for tries in (_same_path, is_named, _part):
-        found = [plan for plan in plans if tries(word, plan)]
+def find_plan(word: str, plans: Sequence[str], *, place: str, gone: Sequence[str] = ()) -> str:
+    """The one plan of `plans` (repository-relative paths) that is meant; `place` is where they are looked for.
+
+    Those that are `gone`, and were worked once, go by their paths, and by less where no other is called so.
+    """
+    for tries, among in (
+        (_same_path, (*plans, *gone)),
+        (is_named, plans),
+        (_part, plans),
+        (is_named, gone),
+        (_part, gone),
+    ):
+        found = [plan for plan in among if tries(word, plan)]
         if len(found) == 1:
             return found[0]
         if found:

@@ -12,7 +12,7 @@ from runplan.adapters.anchored import not_there
 from runplan.adapters.settings import variables
 from runplan.adapters.store.schedules import Schedules
 from runplan.adapters.store.wishes import Wishes
-from runplan.core.errors import SettingsError
+from runplan.core.errors import PlanUnreadable, SettingsError
 from runplan.core.events import RunStarted
 from runplan.core.eventtext import from_json
 from runplan.core.plan import parse
@@ -142,7 +142,10 @@ class OpenedDesk:
     def complete(self, plan: str) -> bool:
         at = self.rooms.session.here.for_plan(plan)
         text = at.repository.git.blob(at.tip(), plan)
-        return text is None or parse(text, path=plan).complete
+        try:
+            return text is not None and parse(text, path=plan).complete
+        except PlanUnreadable:
+            return False
 
     def timing(self) -> tuple[str, str]:
         run = self.rooms.settings(self.rooms.environments.own).run

@@ -150,10 +150,12 @@ def plan_path(at: Here, word: str) -> str:
         raise UsageError(f"{word} is not in this repository ({root})")
     from runplan.core.lookup import find_plan, is_named
 
-    plans = known_plans(at, _readable(at))
+    store = _readable(at)
+    plans = known_plans(at, store)
     if named.is_dir() and not any(is_named(word, plan) for plan in plans):
         raise UsageError(f"{word} is a directory; name the plan file in it")
-    return find_plan(word, plans, place=at.settings.paths.plans)
+    gone = [plan for plan in _ever_run(store) if plan not in plans]
+    return find_plan(word, plans, place=at.settings.paths.plans, gone=gone)
 
 
 def _checkout_top(at: Here) -> Path:
@@ -169,6 +171,15 @@ def known_plans(at: Here, store: Store | None) -> list[str]:
     directory = at.repository.root / place
     found = {path.relative_to(at.repository.root).as_posix() for path in directory.rglob("*.md") if path.is_file()}
     return sorted(found.union(_plans_on_target(at, place), _plans_on_record(store)))
+
+
+def shown_plans(at: Here, store: Store | None) -> list[str]:
+    """The same and every plan that has ever been run, though its file may be gone."""
+    return sorted({*known_plans(at, store), *_ever_run(store)})
+
+
+def _ever_run(store: Store | None) -> list[str]:
+    return [str(plan) for (plan,) in store.query("SELECT DISTINCT plan FROM runs ORDER BY plan")] if store else []
 
 
 def _readable(at: Here) -> Store | None:

@@ -157,6 +157,32 @@ def test_a_schedule_rests_when_a_phase_fails_until_a_person_has_looked(project: 
             until_runs_are(project, "failed", "done")
 
 
+@pytest.mark.parametrize("taken", ["moved", "broken"])
+def test_a_schedule_whose_plan_has_left_the_target_rests_and_is_found_by_its_path(project: Project, taken: str) -> None:
+    """It is not complete; and somebody who asks by the path that the schedule has is answered."""
+    scheduled(project)
+    if taken == "moved":
+        project.repo.git("mv", "plans/X.md", "plans/Y.md")
+        project.repo.git("commit", "-qm", "Rename")
+        why = "plans/X.md is no longer on main"
+    else:
+        project.plan("nothing\n")
+        why = "plans/X.md:1: no phases found"
+    assert project.runplan("now").code == 0
+    until_runs_are(project, "failed")
+    assert str(schedules(project)[0].paused).startswith(why)
+    assert why in project.runplan("next").out
+    assert why in project.runplan("status").out
+    told = project.runplan("status", "plans/X.md")
+    assert (told.code, f"paused: {why}" in told.out) == (0 if taken == "moved" else 2, True), told.err
+    for verb in ("logs", "explain"):
+        assert project.runplan(verb, "plans/X.md").code == 0, verb
+    assert project.runplan("stop", "plans/X.md").last == "runplan: the schedule of plans/X.md (every 4h) is cancelled"
+    if taken == "moved":
+        assert {view["plan"] for view in project.runplan("status", "--json").json} == {"plans/X.md", "plans/Y.md"}
+        assert project.runplan("start", "plans/X.md").code == 3, "what is gone is not begun again"
+
+
 def test_a_failure_lays_the_schedule_to_rest_even_if_the_daemon_dies_of_it(project: Project) -> None:
     """The two are one fact: no death comes between them."""
     project.agent(steps("exit = 3"))

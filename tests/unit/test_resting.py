@@ -1,4 +1,4 @@
-"""A schedule rests after a run that failed at a phase, and after no other."""
+"""A schedule rests after a run that failed at a phase or found no plan, and after no other."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from runplan.core.run import fold
 from tests.support.machine import started
 
 READ = e.PlanRead(tip="c1", choice="next", phase="2")
+BLOCKED = e.PlanRead(tip="c1", choice="blocked", detail="phase 2 waits for 1")
+GONE = e.PlanRead(tip="c1", choice="unreadable", detail="it is gone")
 FAILED = e.PhaseFailed(phase="2", reason="agent-failed", step="implement", detail="x")
 
 
@@ -25,8 +27,10 @@ FAILED = e.PhaseFailed(phase="2", reason="agent-failed", step="implement", detai
         ([READ, FAILED, e.RunEnded(outcome="stopped", reason="stopped")], ""),
         ([READ, e.RunEnded(outcome="done")], ""),
         ([e.RunEnded(outcome="refused", reason="blocked")], ""),
+        ([BLOCKED, e.RunEnded(outcome="refused", reason="blocked", detail="phase 2 waits for 1")], ""),
+        ([GONE, e.RunEnded(outcome="refused", reason="blocked", detail="it is gone")], "it is gone"),
     ],
-    ids=["failed", "refused", "crashed", "not-ended", "stopped", "done", "no-phase"],
+    ids=["failed", "refused", "crashed", "not-ended", "stopped", "done", "no-phase", "waits", "gone"],
 )
 def test_it_rests_after_a_failure_until_somebody_has_looked(facts: list[e.Event], why: str) -> None:
     begun = replace(started("next"), daemon=True)

@@ -26,13 +26,14 @@ def read_plan(action: ReadPlan, state: RunState, world: World) -> Iterator[Event
     tip = world.lander.tip() or ""
     text = world.objects.blob(tip, world.plan) if tip else None
     if text is None:
-        yield PlanRead(tip=tip, choice="blocked", detail=f"{world.plan} is no longer on {world.settings.run.target}")
+        gone = f"{world.plan} is no longer on {world.settings.run.target}"
+        yield PlanRead(tip=tip, choice="unreadable", detail=gone)
         return
     wanted = state.started.wanted if state.started and not state.landed else ""
     try:
         plan = plans.parse(text, path=world.plan)
     except PlanUnreadable as error:
-        yield PlanRead(tip=tip, choice="blocked", detail=str(error))
+        yield PlanRead(tip=tip, choice="unreadable", detail=str(error))
         return
     if state.started and state.started.mode == "undo":
         yield _undo(plan, tip=tip, wanted=wanted)

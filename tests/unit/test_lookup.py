@@ -1,0 +1,34 @@
+"""A word means one plan: by its path, its name, or a part of it that no other has."""
+
+from __future__ import annotations
+
+import pytest
+
+from runplan.core.errors import NotFound
+from runplan.core.lookup import find_plan
+
+PLANS = ("plans/Q2.md", "plans/deep/X.md", "plans/later.md")
+GONE = ("plans/P2.md", "plans/X.md", "plans/late.md")
+
+
+@pytest.mark.parametrize(
+    ("word", "plan"),
+    [
+        ("plans/Q2.md", "plans/Q2.md"),
+        ("q2", "plans/Q2.md"),
+        ("plans/P2.md", "plans/P2.md"),
+        ("p2", "plans/P2.md"),
+        ("P2.md", "plans/P2.md"),
+        ("X", "plans/deep/X.md"),
+        ("plans/X.md", "plans/X.md"),
+        ("late", "plans/later.md"),
+        ("plans/late.md", "plans/late.md"),
+    ],
+)
+def test_a_plan_that_is_gone_is_found_where_no_other_is_meant(word: str, plan: str) -> None:
+    assert find_plan(word, PLANS, place="plans", gone=GONE) == plan
+
+
+def test_a_word_for_none_is_told_those_that_are_there() -> None:
+    with pytest.raises(NotFound, match=r"there are: plans/Q2.md, plans/deep/X.md, plans/later.md$"):
+        find_plan("zzz", PLANS, place="plans", gone=GONE)
