@@ -22,11 +22,12 @@ from runplan.adapters.agentstart import PIPE_SIZE, start
 from runplan.adapters.dispatch_files import publish
 from runplan.adapters.lifesigns import signs_of
 from runplan.adapters.shim_ladder import ladder
+from runplan.adapters.shim_limits import Limits
 from runplan.adapters.shim_output import Intake, reader_of, rest_of
 from runplan.adapters.shim_signals import Signals
 from runplan.adapters.shim_speech import Speech
 from runplan.core.dispatch import Ending, Outcome
-from runplan.core.gauge import READING, Reading, full, reached, reading_text
+from runplan.core.gauge import READING, Reading, reading_text
 from runplan.core.handoff import WRAP_UP
 from runplan.core.meter import used_by
 from runplan.core.sandbox import is_wrapped
@@ -120,6 +121,7 @@ class _Supervision:
         self._launch = launch
         self._agent = agent
         self._intake = intake
+        self._limits = Limits(launch, intake)
         self._signals = signals
         self._groups = [group] if group else []
         self._subreaper = subreaper
@@ -204,7 +206,7 @@ class _Supervision:
             return [self._due]
         if self._wrap_up_by:
             return [self._wrap_up_by]
-        moments = [self._started + self._launch.wall_s]
+        moments = [self._started + self._launch.wall_s, *self._limits.moments()]
         if self._launch.silence_s:
             share = 1.0 if self._sampled() else 0.5
             moments.append(self._heard + share * self._launch.silence_s)
@@ -221,22 +223,10 @@ class _Supervision:
             self._stop(Ending.TIMEOUT, now)  # also when we were stopped meanwhile, and are asked to end for that
         elif self._signals.asked:
             self._stop(Ending.ENDED, now)
-        elif over := self._over():
+        elif over := self._limits.over(now):
             self._bring_to_an_end(over, now)
         elif not self._wrap_up_by:
             self._watch(now)
-
-    def _over(self) -> Ending | None:
-        """Whether it has used what it may use, by what it has told so far; work that is finished is not cut off."""
-        tally = self._intake.harvest.tally
-        if tally.finished is not None and tally.finished.ok:
-            return None
-        launch, used = self._launch, used_by(self._launch, tally, sure=True)
-        if (0 < launch.tokens <= used.input_tokens + used.output_tokens) or (0 < launch.usd <= used.usd):
-            return Ending.BUDGET
-        if reached(launch.hand_over_at, tally, launch):
-            return Ending.CONTEXT
-        return None
 
     def _bring_to_an_end(self, over: Ending, now: float) -> None:
         """One that is out of room, and hears, is told so first, once, and goes on for a while."""
@@ -249,17 +239,11 @@ class _Supervision:
 
     def _watch(self, now: float) -> None:
         """It may go on; is its context filling, or has it fallen silent?"""
-        if not self._armed:
-            self._arm()
+        if not self._armed and (reading := self._limits.filling()):
+            self._armed = True
+            self._filling(reading)
         if self._launch.silence_s and now >= self._heard + self._launch.silence_s / 2:
             self._judge_silence(now)
-
-    def _arm(self) -> None:
-        tally = self._intake.harvest.tally
-        if tally.finished is None and reached(self._launch.arm_at, tally, self._launch):
-            self._armed = True
-            told, message = full(tally, self._launch), self._intake.harvest.message
-            self._filling(Reading(percent=told, estimated=tally.estimated, message=message))
 
     def _judge_silence(self, now: float) -> None:
         """Compare what the family had done at the middle and the end of the silence: work is a sign of life."""

@@ -193,10 +193,8 @@ def told_in(log: bytes, reader: str) -> Tally:
 def without_secrets(event: AgentEvent, secrets: Collection[str]) -> AgentEvent:
     """The same event, fit to be written down."""
     match event:
-        case Trouble(words=words):
+        case Trouble(words=words) | Finished(words=words):
             return replace(event, words=redacted(words, secrets))
-        case Finished(ok=ok, words=words):
-            return Finished(ok=ok, words=redacted(words, secrets))
         case Retrying(words=words):
             return Retrying(words=redacted(words, secrets))
         case ToolUsed(tool=tool, path=path, denied=denied):

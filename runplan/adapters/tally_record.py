@@ -17,7 +17,7 @@ def record_of(tally: Tally) -> dict[str, object]:
         **{name: getattr(tally, name) for name in _PLAIN},
         "usage": usage_record(tally.usage),
         "troubles": [[each.kind.value, each.words, each.resets] for each in tally.troubles],
-        "finished": None if ended is None else [ended.ok, ended.words],
+        "finished": None if ended is None else [ended.ok, ended.words, ended.so_far],
         "denied": [[each.tool, each.path] for each in tally.denied],
     }
 
@@ -31,9 +31,13 @@ def tally_of(record: dict[str, Any]) -> Tally:
         troubles=tuple(
             Trouble(kind=TroubleKind(kind), words=words, resets=resets) for kind, words, resets in record["troubles"]
         ),
-        finished=None if ended is None else Finished(ok=ended[0], words=ended[1]),
+        finished=None if ended is None else _finished(*ended),
         denied=tuple(ToolUsed(tool=tool, path=path, denied=True) for tool, path in record["denied"]),
     )
+
+
+def _finished(ok: bool, words: str, so_far: bool = False) -> Finished:
+    return Finished(ok=ok, words=words, so_far=so_far)
 
 
 def usage_record(usage: Usage) -> list[object]:

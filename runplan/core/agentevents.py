@@ -108,6 +108,7 @@ class Finished:
 
     ok: bool
     words: str = ""
+    so_far: bool = False  #: more may follow, and then this still stands: it has ended well if nothing goes wrong
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from runplan.core.agentevents import (
     AgentEvent,
     Context,
@@ -76,6 +78,8 @@ class Folding:
     def take(self, event: AgentEvent) -> None:
         if not isinstance(event, (Retrying, Unread)):
             self._waiting = ""
+        if self._finished is not None and self._finished.ok and not self._finished.so_far:
+            self._finished = _still(self._finished, event)
         match event:
             case Message():
                 self._say(event)
@@ -92,8 +96,8 @@ class Folding:
             case Retrying(words=words):
                 self._retries += 1
                 self._waiting = words[:WORDS] or "waiting"
-            case Finished(ok=ok, words=words):
-                self._finished = Finished(ok=ok, words=words[:WORDS])
+            case Finished(words=words):
+                self._finished = replace(event, words=words[:WORDS])
             case Unread():
                 self._unread += 1
 
@@ -182,6 +186,20 @@ class Folding:
         self._troubles.append(Trouble(kind=event.kind, words=event.words[:WORDS], resets=event.resets))
         if len(self._troubles) > MOST_TROUBLES:
             del self._troubles[1]
+
+
+def _still(end: Finished, then: AgentEvent) -> Finished | None:
+    """What is left of a good end when this follows: whoever works on has not ended.
+
+    Of tools, and of what was spent, nobody says whose they are: sub-agents outlive an end that stands.
+    """
+    match then:
+        case Message() | Started() | Context(tokens=int()):
+            return None
+        case ToolUsed() | Spent():
+            return replace(end, so_far=True)
+        case _:
+            return end
 
 
 def _less(usage: Usage, before: Usage) -> Usage:

@@ -116,7 +116,7 @@ def test_nothing_grows_without_end() -> None:
             window=4,
             estimated=True,
             troubles=(BUSY, Trouble(kind=TroubleKind.LIMIT, words="l", resets=1.5)),
-            finished=Finished(ok=False, words="w"),
+            finished=Finished(ok=False, words="w", so_far=True),
             denied=(ToolUsed(tool="t", path="p", denied=True),),
             retries=2,
             waiting="busy",
@@ -166,3 +166,29 @@ def test_the_programs_own_words_are_no_message_and_do_not_move_the_gauge() -> No
     synthetic["message"]["model"] = "<synthetic>"
     found = gauge(assistant(1_000), json.dumps(synthetic).encode())
     assert (found.message, found.tally.context) == ("said\n", 1_000)
+
+
+MORE = [Message(text="more"), Started(session="s"), Context(tokens=9)]
+UNSURE = [ToolUsed(tool="Bash"), Spent(usage=Usage(input_tokens=1))]
+
+
+@pytest.mark.parametrize("more", MORE, ids=lambda each: type(each).__name__)
+def test_a_good_end_with_work_after_it_was_not_the_end(more: AgentEvent) -> None:
+    assert folded(Finished(ok=True), more).tally.finished is None
+    assert folded(Finished(ok=True), more, Finished(ok=True)).tally.finished == Finished(ok=True)
+    assert folded(Finished(ok=False, words="w"), more).tally.finished == Finished(ok=False, words="w")
+
+
+@pytest.mark.parametrize("more", UNSURE, ids=lambda each: type(each).__name__)
+def test_what_may_be_a_sub_agents_leaves_a_good_end_that_may_not_be_the_last(more: AgentEvent) -> None:
+    assert folded(Finished(ok=True), more).tally.finished == Finished(ok=True, so_far=True)
+
+
+@pytest.mark.parametrize("more", [*MORE, *UNSURE], ids=lambda each: type(each).__name__)
+def test_an_end_so_far_stands_whatever_follows_it(more: AgentEvent) -> None:
+    assert folded(Finished(ok=True, so_far=True), more).tally.finished == Finished(ok=True, so_far=True)
+
+
+@pytest.mark.parametrize("more", [Unread(), Retrying(words="busy"), Context(window=9)])
+def test_what_is_no_work_leaves_a_good_end_as_it_was(more: AgentEvent) -> None:
+    assert folded(Finished(ok=True), more).tally.finished == Finished(ok=True)

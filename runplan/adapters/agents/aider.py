@@ -104,10 +104,10 @@ def read(line: bytes) -> tuple[AgentEvent, ...]:
 
 
 def _spent(found: re.Match[bytes]) -> tuple[AgentEvent, ...]:
-    """The line that stands below every whole answer, and below no other."""
+    """The line that stands below every whole answer, and below no other; which is the last it never says."""
     sent, received = _count(found[1]), _count(found[2])
     used = Usage(input_tokens=sent, output_tokens=received, usd=float(found[3]) if found[3] else 0.0)
-    return (Spent(usage=used), Context(tokens=sent), Finished(ok=True))
+    return (Spent(usage=used), Context(tokens=sent), Finished(ok=True, so_far=True))
 
 
 def _count(told: bytes) -> int:

@@ -1,0 +1,105 @@
+"""What an agent may use is held against what it tells for as long as it works, also after it said that it was done."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from runplan.core.dispatch import Ending
+from runplan.core.gauge import READING
+from tests.support.dispatching import Stage, stage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture
+def on(tmp_path: Path) -> Iterator[Stage]:
+    with stage(tmp_path) as made:
+        yield made
+
+
+def answer(number: int, *, sent: str = "10k") -> str:
+    """One of aider's, with what it cost."""
+    return (
+        f"echo 'Answer {number}.'\necho\n"
+        f"echo 'Tokens: {sent} sent, 1k received. Cost: $1.00 message, ${number}.00 session.'\n"
+    )
+
+
+ENDLESS = (
+    'n=0; while :; do n=$((n + 1))\necho "Tokens: %s sent, 1k received. Cost: \\$1.00 message, \\$$n.00 session."\ndone'
+)
+
+
+@pytest.mark.parametrize(
+    ("limit", "ending", "sent"),
+    [
+        pytest.param({"usd": 2.0}, Ending.BUDGET, "10k", id="dollars"),
+        pytest.param({"tokens": 20_000}, Ending.BUDGET, "10k", id="tokens"),
+        pytest.param({"hand_over_at": 60}, Ending.CONTEXT, "130k", id="context"),
+    ],
+)
+def test_an_aider_that_goes_on_after_its_limit_is_ended(
+    on: Stage, limit: dict[str, object], ending: Ending, sent: str
+) -> None:
+    """It says after each answer that it is whole, and never that it was the last."""
+    outcome = on.outcome(on.sh(ENDLESS % sent, reader="aider", grace_s=20.0, rung_s=0.1, **limit))
+
+    assert outcome.ending is ending
+
+
+def test_an_aider_that_is_silent_after_its_limit_is_ended_after_a_grace(on: Stage) -> None:
+    """It asks for another answer without a word."""
+    outcome = on.outcome(on.sh(f"{answer(1)}\nsleep 30", reader="aider", grace_s=0.05, usd=1.0))
+
+    assert outcome.ending is Ending.BUDGET
+
+
+@pytest.mark.parametrize("limit", [{"usd": 1.0}, {"tokens": 1_000}, {"hand_over_at": 1}], ids=lambda each: str(each))
+def test_an_aider_whose_last_answer_was_too_dear_may_still_apply_it(on: Stage, limit: dict[str, object]) -> None:
+    applies = "echo; echo made.txt; sleep 0.05; echo 'Applied edit to made.txt'; echo x >made.txt"
+    outcome = on.outcome(on.sh(f"{answer(1)}{applies}", reader="aider", grace_s=20.0, **limit))
+
+    assert (outcome.ending, outcome.code) == (Ending.EXITED, 0)
+    assert (on.path / "made.txt").exists()
+
+
+def test_a_hand_over_is_prepared_also_for_an_aider(on: Stage) -> None:
+    dispatch = on.sh(f"{answer(1, sent='110k')}sleep 30", reader="aider", arm_at=50, hand_over_at=60)
+    on.dispatches.wait([dispatch], timeout_s=20)
+
+    assert json.loads(on.dispatches.read(dispatch, READING) or "{}")["percent"] == 55
+
+
+def result(**more: object) -> str:
+    told = {"type": "result", "subtype": "success", "is_error": False, "result": "All done.", **more}
+    return f"echo '{json.dumps(told)}'\n"
+
+
+def said(number: int, **more: object) -> str:
+    usage = {"input_tokens": 600, "output_tokens": 5}
+    content = [{"type": "text", "text": "More."}]
+    message = {"id": f"m{number}", "usage": usage, "content": content, **more}
+    return f"echo '{json.dumps({'type': 'assistant', 'message': message})}'\n"
+
+
+def test_a_claude_that_works_on_after_a_good_end_is_held_to_its_budget(on: Stage) -> None:
+    outcome = on.outcome(on.sh(f"{said(1)}{result()}{said(2)}sleep 30", reader="claude", tokens=1_000))
+
+    assert outcome.ending is Ending.BUDGET
+
+
+def test_what_its_sub_agents_use_after_a_good_end_counts_and_leaves_the_end_standing(on: Stage) -> None:
+    """They may live on for a moment; nobody says of a tool whose it is."""
+    tool = said(2, content=[{"type": "tool_use", "name": "Bash", "input": {}}]).replace(
+        '"type": "assistant"', '"type": "assistant", "parent_tool_use_id": "t1"'
+    )
+    cheap = on.outcome(on.sh(f"{said(1)}{result()}{tool}", reader="claude", tokens=100_000))
+    dear = on.outcome(on.sh(f"{said(1)}{result()}{tool}sleep 30", reader="claude", tokens=1_000, grace_s=0.05))
+
+    assert (cheap.ending, cheap.tally.finished and cheap.tally.finished.ok) == (Ending.EXITED, True)
+    assert dear.ending is Ending.BUDGET
