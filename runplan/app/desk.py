@@ -23,7 +23,7 @@ from runplan.core.run import open_lanes, running as dispatched, strands
 from runplan.core.times import iso, parse_iso
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from datetime import datetime
 
     from runplan.app.holding import Errand, Voice
@@ -170,22 +170,23 @@ class Desk:
     def turn(self, between: Callable[[], None]) -> tuple[list[str], datetime | None]:
         """Take every step that is due; the dispatches that run now, and when to look again at the latest.
 
-        `between` is called after each plan, so that nobody who asks for something waits for all of them.
+        `between` is called after each plan, so that nobody who asks for something waits for all of them; a plan for
+        which that began or changed something has its step afterwards, also when it had had one.
         """
-        running: list[str] = []
-        wakes: list[datetime] = []
-        stepped: set[str] = set()
-        while (plan := next((one for one in self._held if one not in stepped), None)) is not None:
-            stepped.add(plan)
+        stepped: dict[str, RunState] = {}
+        wakes: dict[str, str] = {}
+        while (plan := self._unstepped(stepped)) is not None:
             decision = self._step(plan)
+            if (held := self._held.get(plan)) is not None:
+                stepped[plan] = held.journal.state
+            wakes[plan] = decision.wake if decision else ""
             between()
-            held = self._held.get(plan)
-            if held is None or decision is None:
-                continue
-            if decision.wake:
-                wakes.append(parse_iso(decision.wake))
-            running += _looked_at(held.journal.state)
-        return running, min(wakes, default=None)
+        running = [one for held in self._held.values() for one in _looked_at(held.journal.state)]
+        return running, min((parse_iso(wakes[plan]) for plan in self._held if wakes[plan]), default=None)
+
+    def _unstepped(self, stepped: Mapping[str, RunState]) -> str | None:
+        """A plan that has had no step since its state became what it is."""
+        return next((plan for plan, held in self._held.items() if stepped.get(plan) is not held.journal.state), None)
 
     def _step(self, plan: str) -> Decision | None:
         held = self._held[plan]
