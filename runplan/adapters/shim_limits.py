@@ -36,7 +36,10 @@ class Limits:
         used = self._intake.harvest.tally.usage
         if self._seen is None:
             self._seen, self._until = used, now + self._launch.grace_s
-        return over if used != self._seen or now >= self._until else None
+        if used == self._seen and now < self._until:
+            return None
+        self._intake.consult()
+        return self._reached()
 
     def moments(self) -> list[float]:
         """When it has to be looked at again, although it says nothing."""

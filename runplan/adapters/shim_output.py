@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from runplan.adapters.agents import module_of
-from runplan.core.agentevents import AgentEvent, Finished, Message, Retrying, ToolUsed, Trouble, Unread
+from runplan.core.agentevents import AgentEvent, Finished, Message, Retrying, Spent, ToolUsed, Trouble, Unread
 from runplan.core.redaction import Redactor, overlap, redacted_end
 from runplan.core.secrets import LONGEST, redacted
 from runplan.core.tally import MESSAGE_TAIL, Folding, Tally
@@ -236,6 +236,11 @@ class Intake:
     def take_err(self, chunk: bytes) -> None:
         self._err.write(chunk)
         self._last_error = (self._last_error + chunk[-self._errors_kept :])[-self._errors_kept :]
+
+    def consult(self) -> None:
+        """Ask what it has spent by what it tells elsewhere: there nobody quotes it."""
+        with contextlib.suppress(*MISREAD, OSError):
+            self.harvest.take_events(tuple(each for each in self._rest() if isinstance(each, Spent)))
 
     def finish(self) -> None:
         self._lines.finish()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from runplan.core.agentevents import Usage
 from runplan.core.dispatch import Ending
 from runplan.core.gauge import READING
 from tests.support.dispatching import Stage, stage
@@ -73,6 +74,36 @@ def test_a_hand_over_is_prepared_also_for_an_aider(on: Stage) -> None:
     on.dispatches.wait([dispatch], timeout_s=20)
 
     assert json.loads(on.dispatches.read(dispatch, READING) or "{}")["percent"] == 55
+
+
+def booked(*answers: tuple[int, int, float]) -> str:
+    """aider's own record of its answers, as lines."""
+    spent = (dict(zip(("prompt_tokens", "completion_tokens", "cost"), each, strict=True)) for each in answers)
+    return "".join(json.dumps({"event": "message_send", "properties": each}) + "\n" for each in spent)
+
+
+QUOTE = "echo 'Tokens: 900k sent, 1k received. Cost: $50.00 message, $50.00 session.'\n"
+
+
+@pytest.mark.parametrize("wait", ["", "sleep 0.1\n"], ids=["at once", "after its grace"])
+def test_money_that_a_model_only_speaks_of_ends_nobody_and_is_not_booked(on: Stage, wait: str) -> None:
+    """What an aider prints is asked of its own books before it is ended, and when it has ended."""
+    launch = on.launch("sh", "-c", f"{QUOTE}{wait}{answer(1)}sleep 0.1\n", reader="aider", usd=2.0, grace_s=0.05)
+    (on.dispatches.directory(launch.id) / "analytics.jsonl").write_text(booked((10_000, 1_000, 1.0)))
+    on.dispatches.start(launch)
+    outcome = on.outcome(launch.id)
+
+    assert (outcome.ending, outcome.code) == (Ending.EXITED, 0)
+    assert outcome.tally.usage == Usage(input_tokens=10_000, output_tokens=1_000, usd=1.0)
+
+
+def test_books_that_say_so_end_an_aider_whatever_it_prints(on: Stage) -> None:
+    launch = on.launch("sh", "-c", f"{answer(1)}{answer(2)}sleep 30", reader="aider", usd=2.0, grace_s=0.05)
+    (on.dispatches.directory(launch.id) / "analytics.jsonl").write_text(booked((1, 1, 1.0), (1, 1, 1.5)))
+    on.dispatches.start(launch)
+    outcome = on.outcome(launch.id)
+
+    assert (outcome.ending, outcome.tally.usage.usd) == (Ending.BUDGET, 2.5)
 
 
 def result(**more: object) -> str:

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from runplan.adapters.agents import module_of, qwen, script
+from runplan.adapters.agents import aider, module_of, qwen, script
 from runplan.adapters.agents.mini import read_trajectory
 from runplan.adapters.settings import kinds
 from runplan.core.agentevents import Context, Message, Retrying, Spent, Trouble, TroubleKind, Unread, Usage
-from tests.support.samples import FOLDERS, lines, streams
+from tests.support.samples import FOLDERS, lines, outcome_of, streams
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from runplan.core.agentevents import AgentEvent
 
@@ -229,3 +230,36 @@ def test_what_a_script_tells_is_checked_like_what_a_program_tells(told: dict[str
     line = json.dumps({"runplan": "tell", "told": told}).replace('{"runplan": ', '{"runplan":').encode()
 
     assert script.read(line) == (event,)
+
+
+def test_dollars_below_the_tokens_are_read_too() -> None:
+    """aider breaks the line where it tells of a cache that was both read and written."""
+    lines = [
+        b"Tokens: 10k sent, 2k cache write, 3k cache hit, 1k received.",
+        b"Cost: $0.25 message, $0.25 session.",
+    ]
+    used = outcome_of("aider", lines).tally.usage
+    assert used == Usage(input_tokens=10_000, output_tokens=1_000, usd=0.25)
+
+
+@pytest.mark.parametrize(
+    ("books", "told"),
+    [
+        pytest.param(
+            '{"event": "launched", "properties": {}}\n'
+            '{"event": "message_send_starting", "properties": {}}\n'
+            '{"event": "message_send", "properties": {"prompt_tokens": 5, "completion_tokens": 2, "cost": 0.5}}\n'
+            '{"event": "message_send", "properties": {"prompt_tokens": 7, "completion_tokens": 1, "cost": "x"}}\n'
+            '{"event": "message_send", "prop',
+            (Spent(usage=Usage(input_tokens=12, output_tokens=3, usd=0.5), total=True),),
+            id="whole but for the last",
+        ),
+        pytest.param('{"event": "message_send_starting", "properties": {}}\n', (), id="no answer yet"),
+        pytest.param("message_send [] \x00\n[]\n", (), id="rubbish"),
+        pytest.param(None, (), id="none"),
+    ],
+)
+def test_an_aider_has_spent_what_its_books_say(tmp_path: Path, books: str | None, told: tuple[AgentEvent, ...]) -> None:
+    if books is not None:
+        (tmp_path / "analytics.jsonl").write_text(books, encoding="utf-8")
+    assert aider.finish(tmp_path) == told

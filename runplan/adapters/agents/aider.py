@@ -7,7 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from runplan.adapters.agentkit.about import About
+from runplan.adapters.agentkit.lines import at, count, money, record, text
 from runplan.adapters.agentkit.task import provider_keys, provider_names, under_home
+from runplan.adapters.dispatch_files import read_plain
 from runplan.adapters.environment import AGENT_EMAIL, AGENT_NAME
 from runplan.core.agentevents import (
     AgentEvent,
@@ -42,11 +44,16 @@ _BASE = (
 _WIDE = {"COLUMNS": "4000"}
 _HEADS = (b"Analytics have been", b"Detected dumb terminal", b"Weak model:", b"Git repo:", b"Repo-map:")
 _NUMBER = rb"(\d{1,9}|\d{1,9}(?:\.\d{1,3})?[kM])"
+_COST = rb"Cost: \$(\d{1,9}\.\d{1,9}) message, \$\d{1,9}\.\d{1,9} session\."
 _TOKENS = re.compile(
-    rb"Tokens: " + _NUMBER + rb" sent, (?:[\w. ]{1,40}, ){0,3}" + _NUMBER + rb" received\."
-    rb"(?: Cost: \$(\d{1,9}\.\d{1,9}) message, \$\d{1,9}\.\d{1,9} session\.)?\s*"
+    rb"Tokens: " + _NUMBER + rb" sent, (?:[\w. ]{1,40}, ){0,3}" + _NUMBER + rb" received\.(?: " + _COST + rb")?\s*"
 )
+_COST_BELOW = re.compile(_COST + rb"\s*")  #: on a line of its own where it tells much of its cache
 _MOST_TOKENS = 20_000_000  #: in one answer; more than this no window holds
+#: Its own record of what it does, beside its logs: what its model says, and quotes, never gets there.
+BOOKS = "analytics.jsonl"
+_ANSWERED = "message_send"
+LARGEST_BOOKS = 16 * 1024 * 1024
 _ERROR = re.compile(rb"litellm\.\w{1,60}(?:Error|Exception|Timeout)\b")
 #: As its library spells nearly all of them: its own name for it, then the provider's.
 _ITS_OWN = re.compile(rb"litellm\.\w{1,60}: (?:litellm\.)?\w{1,60}(?:Error|Exception|Timeout)(?: -|:)")
@@ -59,7 +66,8 @@ def keys(table: AgentTable) -> tuple[str, ...]:
 def launch(table: AgentTable, task: Task) -> tuple[str, ...]:
     model = ("--model", table.model) if table.model else ()
     role = () if task.writes else ("--dry-run",)
-    return (*ABOUT.call(table), "--message-file", str(task.prompt), *_BASE, *role, *model, *table.args)
+    files = ("--message-file", str(task.prompt), "--analytics-log", str(task.directory / BOOKS))
+    return (*ABOUT.call(table), *files, *_BASE, *role, *model, *table.args)
 
 
 def environment(
@@ -95,12 +103,26 @@ def read(line: bytes) -> tuple[AgentEvent, ...]:
         return (ToolUsed(tool="edit", path=_text(line[16:])[:4_096]),)
     if (found := _TOKENS.fullmatch(line)) and _count(found[1]) <= _MOST_TOKENS:
         return _spent(found)
+    if found := _COST_BELOW.fullmatch(line):
+        return (Spent(usage=Usage(usd=float(found[1]))),)
     if _ERROR.match(line):
         told = replace(trouble(_text(line[:4_000])), doubtful=not _ITS_OWN.match(line))
         return (Message(text=_text(line) + "\n"), told)
     if line.startswith(b"Retrying in "):
         return (Retrying(words=_text(line[:400])),)
     return (Message(text=_text(line) + "\n"),)
+
+
+def finish(directory: Path) -> tuple[AgentEvent, ...]:
+    """All that its answers cost, by its own books; what it prints could as well be a line of its model's."""
+    told = read_plain(directory / BOOKS, largest=LARGEST_BOOKS) or ""
+    entries = [record(line.encode()) for line in told.splitlines() if _ANSWERED in line]
+    answers = [at(entry, "properties") for entry in entries if text(entry, "event") == _ANSWERED]
+    if not answers:
+        return ()
+    sent, received = (sum(count(each, name) for each in answers) for name in ("prompt_tokens", "completion_tokens"))
+    usd = sum(money(each, "cost") for each in answers)
+    return (Spent(usage=Usage(input_tokens=sent, output_tokens=received, usd=usd), total=True),)
 
 
 def _spent(found: re.Match[bytes]) -> tuple[AgentEvent, ...]:
