@@ -19,6 +19,7 @@ from runplan.adapters.registry import SHOWN, entries as worktree_entries
 from runplan.adapters.restoring import PARKED_FILES, Restorer, head_text
 from runplan.adapters.status import status_of
 from runplan.adapters.userconfig import TOO_LARGE, user_files
+from runplan.core.findings import compare
 from runplan.core.gitfacts import Finding, Identity
 from runplan.core.gitwords import git_commands
 from runplan.core.guard import (
@@ -28,7 +29,6 @@ from runplan.core.guard import (
     FileStamp,
     Logged,
     Stamp,
-    compare,
     read_log,
     since,
     unspelled,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runplan.core.dispatch import ToolUsed
+from runplan.core.findings import compare, obeyed_words
 from runplan.core.gitconfig import summary
 from runplan.core.gitfacts import Finding, Identity
 from runplan.core.gitwords import GitCommand, git_commands
@@ -17,8 +18,6 @@ from runplan.core.guard import (
     FileStamp,
     Logged,
     Stamp,
-    compare,
-    obeyed_words,
     read_log,
     signing,
     since,

@@ -30,7 +30,8 @@ from runplan.core.dispatch import (
 )
 from runplan.core.endings import EndingKind, judge
 from runplan.core.events import DispatchEnded, GuardFound, WorkRefused
-from runplan.core.guard import REMOTES, SYMBOLIC, obeyed_words, signing
+from runplan.core.findings import obeyed_words
+from runplan.core.guard import REMOTES, SYMBOLIC, signing
 from runplan.core.meter import metered
 from runplan.core.reasons import Reason
 

@@ -1,0 +1,75 @@
+"""Tells who moved a ref while an agent ran."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from runplan.core.gitfacts import Finding
+from runplan.core.gitwords import REPLACED
+from runplan.core.guard import OURS, REMOTES, SYMBOLIC, commands
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+
+    from runplan.core.dispatch import ToolUsed
+    from runplan.core.gitfacts import Oid
+    from runplan.core.guard import Evidence, Logged, Stamp
+
+
+def judged(name: str, old: Oid, new: Oid, evidence: Evidence) -> Finding | None:
+    entries = evidence.entries(name, old) if new else ()
+    agents = [entry for entry in entries if entry.who == evidence.agent]
+    if agents:
+        return _by_reflog(name, old, new, entries, agents)
+    if entries:
+        return None  # the user's, by their own name, or another run's
+    by_agent = _names_ref(evidence.tools, name) or bool(new and evidence.tagger(new) == evidence.agent)
+    if name.startswith(REPLACED) and new:
+        return Finding(kind="ref", name=name, old=old, new=new, by_agent=by_agent, obeyed=(name,))
+    if by_agent:
+        return Finding(kind="ref", name=name, old=old, new=new, by_agent=True)
+    if not old or (not new and evidence.prefix and name.startswith(evidence.prefix)):
+        return None  # nothing was lost; or it is one of ours, which runplan removes itself
+    return Finding(kind="ref", name=name, old=old, new=new, by_agent=False)
+
+
+def _by_reflog(name: str, old: Oid, new: Oid, entries: Sequence[Logged], agents: Sequence[Logged]) -> Finding | None:
+    if name.startswith(REMOTES) and all(entry.message.startswith(("fetch", "pull")) for entry in agents):
+        return None  # a copy of what the remote says
+    # When somebody has built on it, putting it back would undo their work as well.
+    return Finding(kind="ref", name=name, old=old, new=new, by_agent=True, safe=len(agents) == len(entries))
+
+
+def made_symbolic(before: Stamp, after: Stamp, evidence: Evidence, own: Collection[str]) -> Iterator[Finding]:
+    """Refs that came to stand for another one, or no longer do: whoever writes to such a ref writes elsewhere."""
+    for name in sorted(before.symbolic.keys() | after.symbolic.keys()):
+        was, now = before.symbolic.get(name, ""), after.symbolic.get(name, "")
+        ours, leads_to_ours = (is_ours(ref, evidence, own) for ref in (name, now))
+        if ours and now:
+            # No run makes one and no user needs one here, so it needs no further evidence.
+            old = _last_own(name, now, before, evidence)
+            yield Finding(kind="symref", name=name, old=old, new=f"{SYMBOLIC}{now}", by_agent=True)
+        elif was != now and not ours and not name.endswith("/HEAD"):
+            old = f"{SYMBOLIC}{was}" if was else before.refs.get(name, "")
+            new = f"{SYMBOLIC}{now}" if now else after.refs.get(name, "")
+            # Whoever has a ref of theirs stand for one that runplan will remove would lose it.
+            by_agent = leads_to_ours or _names_ref(evidence.tools, name)
+            yield Finding(kind="symref", name=name, old=old, new=new, by_agent=by_agent)
+
+
+def is_ours(ref: str, evidence: Evidence, own: Collection[str]) -> bool:
+    return ref in own or ref.startswith(OURS) or bool(evidence.prefix and ref.startswith(evidence.prefix))
+
+
+def _last_own(name: str, target: str, before: Stamp, evidence: Evidence) -> Oid:
+    """What a ref of ours held itself, last of all: what its log says since, else what it held before."""
+    old = "" if name in before.symbolic else before.refs.get(name, "")
+    entries = evidence.entries(name, old) if old else ()
+    # Git notes, without a word, where a ref led to when it was made symbolic.
+    made = (entry.old for entry in reversed(entries) if not entry.message and entry.new == before.refs.get(target))
+    return next(made, entries[-1].new if entries else old)
+
+
+def _names_ref(tools: Sequence[ToolUsed], ref: str) -> bool:
+    told = any(tool.tool == "move_ref" and tool.path == ref for tool in tools)
+    return told or any(one.moves(ref) for one in commands(tools))
