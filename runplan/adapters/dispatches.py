@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from runplan.adapters import bell, cgroups, processes
 from runplan.adapters.anchored import Anchor, make_below
 from runplan.adapters.dispatch_files import DispatchFiles, Seal, directory_name, publish, read_plain
+from runplan.adapters.environment import own_environment
 from runplan.adapters.shims import SPAWNER, Shims
 from runplan.core.dispatch import Ending, NeverStarted, Outcome, Running
 from runplan.core.errors import Unreachable
@@ -166,6 +167,7 @@ class Dispatches:
                 stdout=subprocess.DEVNULL,
                 stderr=log,
                 cwd="/",
+                env=own_environment(os.environ),
                 start_new_session=True,
             )
             self._spawners_end = theirs.fileno()

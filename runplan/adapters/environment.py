@@ -1,4 +1,4 @@
-"""Makes the environment of an agent: a few names from the caller's, an identity for git, and the task's own words."""
+"""Makes the environment of an agent, a few names from the caller's and the task's own words, and of who watches it."""
 
 from __future__ import annotations
 
@@ -50,6 +50,16 @@ AGENT_GIT = {
     "GIT_EDITOR": "true",
     "GIT_NO_REPLACE_OBJECTS": "1",
 }
+
+
+#: What an interpreter needs to find itself and us; of a runner's secrets it needs none.
+_OWN = frozenset(("PATH", "HOME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", MARK))
+_OWN_PREFIXES = ("LC_", "PYTHON")
+
+
+def own_environment(caller: Mapping[str, str]) -> dict[str, str]:
+    """What our own processes beside an agent see: it can read their environment, since both are of one user."""
+    return {name: value for name, value in caller.items() if name in _OWN or name.startswith(_OWN_PREFIXES)}
 
 
 def agent_environment(caller: Mapping[str, str], *, keep: Sequence[str], settings: Mapping[str, str]) -> dict[str, str]:

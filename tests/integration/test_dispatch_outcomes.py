@@ -202,3 +202,18 @@ def test_the_values_of_secret_variables_are_in_nothing_that_is_written(on: Stage
     assert outcome.error == "[redacted]\n"
     directory = on.dispatches.directory(dispatch)
     assert {path.name for path in directory.iterdir() if secret.encode() in path.read_bytes()} == set()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nobody shows what others were started with")
+def test_an_agent_finds_none_of_its_users_secrets_in_those_who_watch_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its shim and its spawner are of its own user, so it can read what they were started with."""
+    for name in ("GH_TOKEN", "AWS_SECRET_ACCESS_KEY", "HTTPS_PROXY", "GIT_ASKPASS"):
+        monkeypatch.setenv(name, "given-to-the-runner")
+    monkeypatch.setenv("LC_TIME", "C.UTF-8")
+    looks = "for who in $PPID $(cut -d' ' -f4 /proc/$PPID/stat); do tr '\\0' '\\n' </proc/$who/environ; done"
+    with stage(tmp_path) as on:
+        seen = on.outcome(on.sh(looks)).message
+    assert seen.count("LC_TIME=C.UTF-8") == 2
+    assert "given-to-the-runner" not in seen

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runplan.adapters.environment import agent_environment, task_environment
+from runplan.adapters.environment import agent_environment, own_environment, task_environment
 from runplan.core.config import Layer
 from runplan.core.dispatch import Role
 from runplan.core.errors import SettingsError
@@ -89,3 +89,8 @@ def test_the_task_is_told_in_the_variables_of_the_contract() -> None:
         "RUNPLAN_PROMPT": "/p",
         "RUNPLAN_RETURN": "/r",
     }
+
+
+def test_our_own_processes_beside_an_agent_see_what_an_interpreter_needs() -> None:
+    kept = dict.fromkeys(("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "PYTHONPATH", "RUNPLAN_DISPATCH"), "x")
+    assert own_environment({**kept, "GH_TOKEN": "t", "XDG_TOKEN": "t", "RUNPLAN_WORD": "w", "GIT_DIR": "g"}) == kept
