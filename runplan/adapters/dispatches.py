@@ -19,6 +19,7 @@ from runplan.adapters import bell, cgroups, processes
 from runplan.adapters.anchored import Anchor, make_below
 from runplan.adapters.dispatch_files import DispatchFiles, Seal, directory_name, publish, read_plain
 from runplan.adapters.environment import own_environment
+from runplan.adapters.settings import environment
 from runplan.adapters.shims import SPAWNER, Shims
 from runplan.core.dispatch import Ending, NeverStarted, Outcome, Running
 from runplan.core.errors import Unreachable
@@ -167,7 +168,7 @@ class Dispatches:
                 stdout=subprocess.DEVNULL,
                 stderr=log,
                 cwd="/",
-                env=own_environment(os.environ),
+                env=own_environment(environment()),
                 start_new_session=True,
             )
             self._spawners_end = theirs.fileno()
