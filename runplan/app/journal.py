@@ -10,7 +10,8 @@ from runplan.core.eventtext import Recorded, name_of, recorded_as, to_json
 from runplan.core.plain import plainly
 from runplan.core.resting import why_to_rest
 from runplan.core.rows import RunRow
-from runplan.core.run import RunState, apply, open_lanes, shown, strands
+from runplan.core.run import RunState, apply, open_lanes, shown
+from runplan.core.since import Since, moved
 from runplan.core.times import iso
 from runplan.core.told import step_of
 
@@ -36,29 +37,28 @@ class Journal:
         self._told = told
         self.state = RunState()
         self._started = ""
-        self._since = ""
+        self._since = Since()
         for row in store.events(run):
             fact = recorded_as(row.type, row.body)
             if fact is not None:
                 self._started = self._started or row.at
-                self._since = row.at
                 self.state = apply(self.state, fact)
+                self._since = moved(self._since, self.state, row.at)
 
     def append(self, *events: Event, lane: str = "") -> None:
         """Record facts that belong together; they are durable when this returns."""
         at = iso(self._clock.now())
-        state = self.state
+        state, since = self.state, self._since
         plain = [plainly(event) for event in events]
         facts = [LaneFact(lane=lane, event=event) if lane else event for event in plain]
         for fact in facts:
             state = apply(state, fact)
+            since = moved(since, state, at)
         self._started = self._started or at
-        if _steps(self.state) != _steps(state) or not self._since:
-            self._since = at
-        row = project(state, run=self._run, plan=self._plan, started=self._started, since=self._since)
+        row = project(state, run=self._run, plan=self._plan, started=self._started, since=since.at)
         told = [(at, name_of(fact), to_json(fact)) for fact in facts]
         self._store.append(told, row, fence=self._fence, rests=why_to_rest(state))
-        self.state = state
+        self.state, self._since = state, since
         for fact in facts:
             self._told(fact)
 
@@ -80,10 +80,6 @@ class Strand:
 
     def append(self, *events: Event) -> None:
         self._journal.append(*events, lane=self._lane)
-
-
-def _steps(state: RunState) -> list[str]:
-    return [step_of(one.phase) if one.phase is not None else "" for _, one in strands(state)]
 
 
 def project(state: RunState, *, run: str, plan: str, started: str, since: str) -> RunRow:

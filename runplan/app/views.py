@@ -174,6 +174,7 @@ def _answer(run: RunRow, seen: Seen, work: Work | None, now: datetime, zone: tzi
         phase=run.phase,
         step=run.step,
         since=parse_iso(run.since),
+        began=parse_iso(work.began) if work and work.began and work.role == run.step else None,
         # Whoever waits for a person needs no process to do so.
         carried=seen.alive or (run.waiting_for in (*PERSONS, "paused") and run.wake is None),
         dispatched=parse_iso(work.dispatched) if work and work.dispatched else None,

@@ -27,7 +27,8 @@ class Doing:
 
     phase: str | None  #: None between phases
     step: str | None
-    since: datetime  #: when the step began
+    since: datetime  #: when the step began, or what it waits for now
+    began: datetime | None = None  #: when the step began, where that is another time
     carried: bool = True  #: whether the process that carries the run is alive
     dispatched: datetime | None = None  #: when the agent was started; None when none runs
     output: datetime | None = None  #: when it last said something; None when it has not yet
@@ -58,7 +59,7 @@ def answer(doing: Doing, *, now: datetime, zone: tzinfo) -> Answer:
 def _level(doing: Doing, now: datetime) -> Level:
     if not doing.carried or doing.waiting_for in PERSONS:
         return "look"
-    long = max(_ago(doing.since, now), _ago(doing.dispatched, now)) >= LONG_S
+    long = max(_ago(moment, now) for moment in (doing.since, doing.began, doing.dispatched)) >= LONG_S
     many = doing.retries >= MANY_RETRIES
     if doing.waiting_for:
         return "look" if _overslept(doing, now) else "slow" if long or many else "fine"

@@ -53,6 +53,8 @@ class Work:
     phase: str = ""  #: the one that was begun last
     step: str | None = None  #: the role of the process
     since: str = ""  #: of the last step
+    role: str | None = None  #: of the process that was started last
+    began: str | None = None  #: when the first was that had its errand: others may have gone on with it since
     waiting_for: str | None = None  #: what time will mend
     about: str | None = None
     wake: str | None = None
@@ -67,6 +69,8 @@ class Work:
             usd=self.usd,
             phase=self.phase,
             since=self.since,
+            role=self.role,
+            began=self.began,
             lanes=self.lanes,
         )
 
@@ -97,6 +101,8 @@ def work_of(steps: Iterable[Step]) -> Work:
         phase=first.phase,
         step=first.step,
         since=first.since,
+        role=first.role,
+        began=first.began,
         lanes=tuple(work for work in each.values() if work in goes_on or work.failed) if goes_on else (),
     )
 
@@ -109,16 +115,18 @@ def _work(steps: Iterable[Step]) -> Work:
     context: int | None = None
     tokens, usd, retries = 0, 0.0, 0
     begun: set[tuple[object, ...]] = set()
+    last: Step | None = None  #: the first that had the errand of the process that was started last
     for step in steps:
         since = step.at
         pause = step if step.type == "Paused" else None
         if step.type == "PlanRead":  # another phase
             begun.clear()
-            retries, phase = 0, step.phase or ""
+            retries, phase, last = 0, step.phase or "", None
         elif step.type == "DispatchStarted":
             running, context = step, None
             retries += _is_retry(step, begun)
             begun.add(_errand(step))
+            last = last if last and _errand(last) == _errand(step) else step
         elif step.type == "HandoverArmed" and running and running.id == step.id:
             context = step.percent
         elif step.type == "RunEnded" and step.outcome not in ("done", "nothing-to-do"):
@@ -135,6 +143,8 @@ def _work(steps: Iterable[Step]) -> Work:
             usd=usd,
             phase=phase,
             since=since,
+            role=last.role if last else None,
+            began=last.at if last else None,
             waiting_for=pause.kind if pause else None,
             about=_about(pause) if pause else None,
             wake=pause.until if pause else None,
@@ -152,6 +162,8 @@ def _work(steps: Iterable[Step]) -> Work:
         phase=phase,
         step=running.role,
         since=since,
+        role=running.role,
+        began=last.at if last else None,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from runplan.adapters.measuring import metrics_text, resident_bytes, this_process
@@ -39,7 +40,8 @@ def a_journal(place: Path) -> Store:
     )
     record(store, "r2", "plans/x.md", ("RunStarted", {"mode": "undo"}), ("Landed", {"phase": "1"}), state="done")
     record(store, "r3", "plans/y.md", ("PhaseFailed", {"phase": "1", "reason": "timeout"}), state="failed")
-    record(store, "r4", "plans/y.md", ("ApprovalAsked", {"tree": "0"}), state="waiting", waiting_for="approval")
+    waits: dict[str, Any] = {"state": "waiting", "waiting_for": "approval", "since": iso(NOW - timedelta(minutes=90))}
+    record(store, "r4", "plans/y.md", ("ApprovalAsked", {"tree": "0"}), ("ClaimTaken", {"owner": "me"}), **waits)
     schedule = {"zone": "UTC", "misfire": "skip", "errand": "{}", "anchor": iso(NOW), "made": iso(NOW)}
     Schedules(store).put(ScheduleRow(plan="plans/x.md", spec="4h", **schedule))
     Schedules(store).put(ScheduleRow(plan="plans/y.md", spec="4h", paused="phase 1 failed", **schedule))
@@ -52,7 +54,7 @@ def test_the_journal_is_counted(tmp_path: Path) -> None:
     assert told.runs == {("plans/x.md", "done"): 2, ("plans/y.md", "failed"): 1, ("plans/y.md", "waiting"): 1}
     assert told.landed == {"plans/x.md": 1}
     assert told.failed == {("plans/y.md", "timeout"): 1}
-    assert told.waiting == {("plans/y.md", "approval"): 60.0}
+    assert told.waiting == {("plans/y.md", "approval"): 5400.0}, "whatever was recorded since"
     assert told.schedules == {"plans/x.md": False, "plans/y.md": True}
     assert told.firings == {("plans/x.md", "skipped"): 1}
     gate, implement = told.used

@@ -173,6 +173,7 @@ MINUTES = st.integers(0, 300).map(ago)
         phase=st.sampled_from(["1", None]),
         step=st.sampled_from(["implement", "verify", None]),
         since=MINUTES,
+        began=st.none() | MINUTES,
         carried=st.booleans(),
         dispatched=st.none() | MINUTES,
         output=st.none() | MINUTES,
@@ -185,7 +186,7 @@ MINUTES = st.integers(0, 300).map(ago)
 )
 def test_half_an_hour_or_two_retries_are_never_called_fine(doing: Doing) -> None:
     level, sentence = answer(doing, now=NOW, zone=UTC)
-    long = doing.since < ago(30) or (doing.dispatched is not None and doing.dispatched < ago(30))
+    long = any(moment is not None and moment < ago(30) for moment in (doing.since, doing.began, doing.dispatched))
     if long or doing.retries >= 2 or not doing.carried or doing.waiting_for == "approval":
         assert level != "fine"
     assert (level == "fine") == sentence.startswith("Going on: ")

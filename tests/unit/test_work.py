@@ -20,9 +20,18 @@ def ended(id: str, tokens: tuple[int, int] = (0, 0), usd: float = 0.0) -> Step:
 def test_who_is_at_work_is_who_was_started_and_not_seen_to_end() -> None:
     work = work_of([READ, began("r.1"), ended("r.1"), began("r.2", "verify")])
     assert (work.dispatch, work.agent, work.version, work.dispatched) == ("r.2", "claude", "2.1.0", "at r.2")
-    assert work_of([READ, began("r.1"), ended("r.1")]) == Work(since="at r.1")
-    assert work.at_rest() == Work(since="at r.2")
+    assert work_of([READ, began("r.1"), ended("r.1")]) == Work(since="at r.1", role="implement", began="at r.1")
+    assert work.at_rest() == Work(since="at r.2", role="verify", began="at r.2")
     assert work_of([READ, began("r.2"), ended("r.1")]).dispatch == "r.2"
+
+
+def test_a_step_began_with_the_first_of_those_who_had_its_errand() -> None:
+    again = [READ, began("r.1"), ended("r.1"), began("r.2"), ended("r.2")]
+    assert [(work.role, work.began) for work in (work_of(again), work_of([*again, began("r.3", "verify")]))] == [
+        ("implement", "at r.1"),
+        ("verify", "at r.3"),
+    ]
+    assert work_of([*again, READ]).began is None
 
 
 def test_a_hand_over_is_armed_for_as_long_as_the_agent_runs_whose_context_filled() -> None:

@@ -29,10 +29,8 @@ SELECT plan, count(*) {_BY_PLAN} WHERE type = 'Landed' AND json_extract(body, '$
     WHERE first.type = 'RunStarted' AND first.run = runs.id AND json_extract(first.body, '$.mode') = 'undo'
 ) GROUP BY 1
 """
-#: Nothing is recorded while a run waits: it has waited since its newest event.
 _WAITING = """
-SELECT plan, waiting_for, (SELECT max(at) FROM events WHERE events.run = runs.id)
-FROM runs WHERE state IN ('queued', 'waiting') AND waiting_for IS NOT NULL
+SELECT plan, waiting_for, since FROM runs WHERE state IN ('queued', 'waiting') AND waiting_for IS NOT NULL
 """
 
 

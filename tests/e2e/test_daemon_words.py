@@ -1,0 +1,76 @@
+"""What is told of runs in the hands of the daemon is true, also after a restart, and when they have ended."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import sqlite3
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.cli import a_project, until
+from tests.support.daemons import answering, in_foreground, kill_daemon, none_left, run_of, until_runs_are
+from tests.support.scripts import Meanwhile, work
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.support.cli import Project
+
+LONG_AGO = "2026-01-01T00:00:00Z"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Iterator[Project]:
+    with none_left(tmp_path / "home"):
+        yield a_project(tmp_path, "1", "2")
+
+
+@pytest.fixture
+def meanwhile(tmp_path: Path) -> Meanwhile:
+    return Meanwhile(tmp_path)
+
+
+def long_ago(project: Project) -> None:
+    """Everything that is recorded was recorded then."""
+    with contextlib.closing(sqlite3.connect(project.path / ".git/runplan/journal.db")) as journal, journal:
+        journal.execute("UPDATE events SET at=?", (LONG_AGO,))
+        journal.execute("UPDATE runs SET since=?", (LONG_AGO,))
+
+
+# --- since when -----------------------------------------------------------------------------------------------
+
+
+def test_a_run_that_waits_has_waited_since_it_began_to_however_often_the_daemon_is_started(project: Project) -> None:
+    assert project.runplan("start", "X").code == 0
+    until(lambda: run_of(project)["waiting_for"] == "approval")
+    kill_daemon(project)
+    long_ago(project)
+    for _ in range(2):
+        with in_foreground(project) as daemon:
+            until(lambda: run_of(project) and project.runplan("status", "X", "--json").json["claim"]["alive"])
+            assert run_of(project)["since"] == LONG_AGO
+            metrics = project.runplan("metrics").out
+            waited = re.search(r"^runplan_waiting_seconds\{.*\} (\d+)", metrics, re.MULTILINE)
+            assert waited is not None, metrics
+            assert int(waited[1]) > 1_000_000
+            daemon.kill()
+        until(lambda: not answering(project))
+
+
+def test_a_run_that_has_ended_has_done_so_since_its_end_and_not_since_its_last_step(
+    project: Project, meanwhile: Meanwhile
+) -> None:
+    project.agent(work(*meanwhile.pause("agent")))
+    assert project.runplan("start", "X", "auto").code == 0
+    meanwhile.reached("agent")
+    kill_daemon(project)
+    long_ago(project)
+    with in_foreground(project):
+        until(lambda: project.runplan("status", "X", "--json").json["claim"]["alive"])
+        assert run_of(project)["since"] == LONG_AGO, "it is at the same step"
+        assert project.runplan("stop", "X").code == 0
+        until_runs_are(project, "stopped")
+    assert run_of(project)["since"] > LONG_AGO

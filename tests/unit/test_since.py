@@ -1,0 +1,66 @@
+"""Since when: moved by what is shown, and by nothing else that is recorded."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from runplan.core import events as e
+from runplan.core.run import RunState, apply
+from runplan.core.since import Since, moved
+from tests.support.machine import started
+
+BEGUN = replace(started("next", auto=False, test_command=""), daemon=True)
+READ = e.PlanRead(tip="c1", choice="next", phase="1", items=(("W1", "x"),))
+LEASED = e.Leased(phase="1", worktree="w", branch="b", base="c1", base_tree="t1", fresh=True, attempt=1)
+SENT = e.DispatchStarted(id="d1", role="implement", agent="robot", cycle=1)
+LIMITED = e.DispatchEnded(id="d1", role="implement", ending="exited", code=1, agent="robot", kind="limit")
+TAKEN = e.ClaimTaken(owner="me", fence=2, took_over="")
+WORKING = [BEGUN, TAKEN, READ, LEASED, SENT]  # from 3 on it implements
+
+
+def limit(until: str) -> e.Paused:
+    return e.Paused(kind="limit", until=until, agent="robot")
+
+
+def away(until: str) -> e.Paused:
+    return e.Paused(kind="unreachable", until=until, words="git does not answer")
+
+
+@pytest.mark.parametrize(
+    ("facts", "since"),
+    [
+        ([BEGUN, TAKEN], "0"),
+        (WORKING, "3"),
+        ([*WORKING, TAKEN, TAKEN], "3"),
+        ([*WORKING, LIMITED, limit("9")], "6"),
+        ([*WORKING, LIMITED, limit("9"), TAKEN, TAKEN], "6"),
+        ([*WORKING, LIMITED, limit("9"), e.Woke(kind="limit"), replace(SENT, id="d2")], "3"),
+        ([*WORKING, away("9"), e.Woke(kind="unreachable"), away("9"), e.Woke(kind="unreachable"), away("9")], "5"),
+        ([*WORKING[:-1], e.Halted(by="a person"), TAKEN], "4"),
+        ([*WORKING[:-1], e.Halted(by="a person"), e.Continued()], "3"),
+        ([*WORKING[:-1], e.Queued(), TAKEN], "4"),
+        ([*WORKING, e.StopRequested(by="a person"), e.RunEnded(outcome="stopped", reason="stopped")], "6"),
+    ],
+    ids=[
+        "begun",
+        "works",
+        "works after restarts",
+        "waits",
+        "waits after restarts",
+        "goes on with the step it had begun",
+        "waits on after each look",
+        "paused",
+        "goes on after a pause",
+        "queued",
+        "ended",
+    ],
+)
+def test_what_is_shown_holds_since_it_came_to_that(facts: list[e.Event], since: str) -> None:
+    """The facts were recorded at 0, 1, 2, …"""
+    state, told = RunState(), Since()
+    for at, fact in enumerate(facts):
+        state = apply(state, fact)
+        told = moved(told, state, str(at))
+    assert told.at == since
