@@ -13,6 +13,7 @@ from runplan.adapters import processes, service
 from runplan.adapters.ancestry import agent_above
 from runplan.adapters.callerenv import for_the_daemon
 from runplan.adapters.control.client import Client, NotRunning, find_socket
+from runplan.adapters.control.reaching import reached
 from runplan.adapters.places import OUTPUT, own_directory, state_directory
 from runplan.core.control import is_older
 from runplan.core.errors import RefusedEarly, Unreachable
@@ -42,7 +43,7 @@ def reach(
 ) -> Client:
     """A connection to a daemon that understands us, started or replaced where that is needed."""
     try:
-        client = Client(find_socket(env))
+        client = reached(env)
     except NotRunning:
         return _started(env, version, argv, ready_s)
     with contextlib.ExitStack() as stack:
@@ -88,7 +89,7 @@ def _started(env: Mapping[str, str], version: str, argv: Sequence[str], ready_s:
 
 def _start(env: Mapping[str, str], argv: Sequence[str], ready_s: float) -> Client:
     output = own_directory(state_directory(env)) / OUTPUT
-    daemon = _detached(argv, env, output)
+    daemon, said_before = _detached(argv, env, output)
     deadline = time.monotonic() + ready_s
     while True:
         with contextlib.suppress(NotRunning):
@@ -97,16 +98,20 @@ def _start(env: Mapping[str, str], argv: Sequence[str], ready_s: float) -> Clien
             return client
         # One that ends well has met another that was faster.
         if daemon.poll() or time.monotonic() >= deadline:
-            raise _stillborn(daemon, output, ready_s)
+            raise _stillborn(daemon, output, said_before, ready_s)
         time.sleep(LOOK_AGAIN_S)
 
 
-def _detached(argv: Sequence[str], env: Mapping[str, str], output: Path) -> subprocess.Popen[bytes]:
-    """A process that no terminal holds on to. It keeps our umask: what it writes into checkouts is the user's."""
+def _detached(argv: Sequence[str], env: Mapping[str, str], output: Path) -> tuple[subprocess.Popen[bytes], int]:
+    """A process that no terminal holds on to, and where in the output its words begin.
+
+    It keeps our umask: what it writes into checkouts is the user's.
+    """
     large = output.exists() and output.stat().st_size > LARGEST_OUTPUT
     flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | (os.O_TRUNC if large else os.O_APPEND)
     with open(os.open(output, flags, 0o600), "wb") as told:
-        return subprocess.Popen(
+        said_before = os.fstat(told.fileno()).st_size
+        process = subprocess.Popen(
             argv,
             stdin=subprocess.DEVNULL,
             stdout=told,
@@ -115,14 +120,15 @@ def _detached(argv: Sequence[str], env: Mapping[str, str], output: Path) -> subp
             env=for_the_daemon(env),
             start_new_session=True,
         )
+    return process, said_before
 
 
-def _stillborn(daemon: subprocess.Popen[bytes], output: Path, ready_s: float) -> Unreachable:
+def _stillborn(daemon: subprocess.Popen[bytes], output: Path, said_before: int, ready_s: float) -> Unreachable:
     code = daemon.poll()
     daemon.returncode = code or 0  # it may still come up, and is left to itself
     what = f"did not answer within {ready_s:.0f} s" if code is None else f"ended with code {code}"
     with open(output, "rb") as file:
-        file.seek(max(0, output.stat().st_size - 4096))
+        file.seek(max(said_before, output.stat().st_size - 4096))
         last = file.read().decode("utf-8", "replace").splitlines()[-LAST_LINES:]
     said = " | ".join(line.strip() for line in last if line.strip()) or "nothing"
     return Unreachable(f"the daemon {what}; its last words: {said}; all of them: {output}")

@@ -33,6 +33,11 @@ def socket_path(env: Mapping[str, str]) -> Path:
     return state_directory(env) / SOCKET
 
 
+def socket_paths(env: Mapping[str, str]) -> tuple[Path, ...]:
+    """The same, and where it listens when it cannot there."""
+    return tuple(dict.fromkeys((socket_path(env), state_directory(env) / SOCKET)))
+
+
 def own_directory(path: Path) -> Path:
     """The directory, made where it is missing, that nobody but this user can look into."""
     try:

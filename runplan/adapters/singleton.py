@@ -58,10 +58,18 @@ class Held:
 
     def drains(self, until: str) -> None:
         """Tell that we are about to let go."""
+        self._tell(draining=until)
+
+    def listens(self, socket: Path) -> None:
+        """Tell where we are to be found now."""
+        if self.holder.socket != str(socket):
+            self._tell(socket=str(socket))
+
+    def _tell(self, **fields: str) -> None:
         if self.held:
             from dataclasses import replace  # dear, and `next` imports this module too
 
-            self.holder = replace(self.holder, draining=until)
+            self.holder = replace(self.holder, **fields)
             daemonrecord.write(self._record, self.holder)
 
     def release(self) -> None:

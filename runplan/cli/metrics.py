@@ -25,11 +25,12 @@ def run(_args: argparse.Namespace) -> Exit:
 
 def _from_daemon() -> str | None:
     """All repositories and the daemon itself; None when no daemon runs."""
-    from runplan.adapters.control.client import Client, NotRunning, find_socket
+    from runplan.adapters.control.client import NotRunning
+    from runplan.adapters.control.reaching import reached
     from runplan.adapters.settings import environment
 
     try:
-        with Client(find_socket(environment())) as client:
+        with reached(environment()) as client:
             return str(client.call("metrics")["text"])
     except NotRunning:
         return None

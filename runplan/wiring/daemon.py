@@ -26,12 +26,12 @@ from runplan.adapters.engines.local import Timers
 from runplan.adapters.logs import open_log
 from runplan.adapters.measuring import metrics_text, this_process
 from runplan.adapters.notify import Notifier
-from runplan.adapters.places import socket_path, state_directory
+from runplan.adapters.places import socket_path, socket_paths, state_directory
 from runplan.adapters.repositories import Repositories
 from runplan.app.daemon import Daemon
 from runplan.app.draining import Drain
 from runplan.app.pulse import Pulse
-from runplan.core.errors import RefusedEarly
+from runplan.core.errors import RefusedEarly, Unreachable
 from runplan.core.notices import of_settings
 from runplan.core.times import iso
 from runplan.core.turns import Turns
@@ -58,6 +58,7 @@ TOLD_S = 2.0  #: what the last notifications get to be sent
 def serve(env: Mapping[str, str]) -> None:
     """Be the user's daemon until somebody ends it; refused when there is one."""
     state, path = state_directory(env), socket_path(env)
+    signal.signal(signal.SIGHUP, lambda _number, _frame: None)  # whoever knows of us may ring before we can listen
     taken = singleton.take(state, version=__version__, since=iso(SystemClock().now()), socket=path, wait_s=1.0)
     if isinstance(taken, singleton.Occupied):
         raise RefusedEarly(str(taken))
@@ -75,6 +76,7 @@ class _Loop:
         self._path = path
         self._tasks: deque[Callable[[], None]] = deque()
         self._lost = False  #: somebody took our state away
+        self._unheard = ""  #: why nobody can reach us
         self._began = time.monotonic()
         self._wake_r, self._wake_w = os.pipe()
         os.set_blocking(self._wake_r, False)
@@ -145,6 +147,7 @@ class _Loop:
                 self._do_tasks()
                 server.ready()
                 pulse.beat()
+                self._stay_reachable(server)
 
     def _do_tasks(self) -> None:
         while self._tasks:
@@ -157,6 +160,19 @@ class _Loop:
             self._log.warning("ending", words="its state was taken away; another daemon may be there")
             self._lost = True
         sdnotify.notify(self._env, sdnotify.WATCHDOG)
+
+    def _stay_reachable(self, server: ControlServer) -> None:
+        """Whatever woke us, it is a good moment to see whether somebody took our socket away."""
+        try:
+            if (path := server.stay(socket_paths(self._env))) is None:
+                return
+            self._unheard = ""
+            self._log.warning("socket", words="its socket was taken away; it listens anew", socket=str(path))
+            self._held.listens(path)
+        except (Unreachable, OSError) as error:
+            if self._unheard != str(error):
+                self._log.error("unheard", words=f"nobody can reach this daemon: {error}; it tries again")
+            self._unheard = str(error)
 
     def _look_s(self) -> float:
         """How often it wakes without a reason: for a service manager that watches, more often than that asks."""

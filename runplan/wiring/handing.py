@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from runplan.adapters import processes, singleton
 from runplan.adapters.callerenv import for_a_run, needed_by_a_run
-from runplan.adapters.control.client import Client, NotRunning, find_socket
+from runplan.adapters.control import reaching
+from runplan.adapters.control.client import NotRunning
 from runplan.adapters.launching import reach
 from runplan.adapters.places import state_directory
 from runplan.adapters.settings import environment, variables
@@ -64,7 +65,7 @@ def hand_over(
 def ask(at: Here, verb: str, plan: str | None, *, by: str = "") -> Mapping[str, Any] | None:
     """Tell the daemon to stop or to pause a plan of this repository, which it answers before long; None without one."""
     try:
-        with Client(find_socket(at.env)) as client:
+        with reaching.reached(at.env) as client:
             return client.call(verb, root=str(at.repository.root), plan=plan, by=by)
     except NotRunning:
         return None
@@ -89,10 +90,7 @@ def _of_caller(at: Here, plan: str) -> dict[str, Any]:
 
 def ring(at: Here) -> None:
     """Let the daemon look at what is noted for it, as soon as it can; one that is stopped, when it goes on."""
-    holder = singleton.holder(state_directory(at.env))
-    process = processes.living(holder.identity) if holder else None
-    if process is not None:
-        processes.send(process, signal.SIGHUP)
+    reaching.ring(at.env)
 
 
 def follow(at: Here, plan: str, run: str) -> Iterator[Fact]:

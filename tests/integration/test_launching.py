@@ -123,6 +123,14 @@ def test_a_daemon_that_breaks_is_told_with_its_last_words(env: Env) -> None:
         reach(env, "0.1.0", "fails")
 
 
+def test_only_the_words_of_this_start_are_its_last_words(env: Env) -> None:
+    output = state_directory(env) / OUTPUT
+    output.parent.mkdir(parents=True)
+    output.write_text("an old complaint\n")
+    with pytest.raises(Unreachable, match="its last words: ModuleNotFoundError: no module named engine; all of them: "):
+        reach(env, "0.1.0", "fails")
+
+
 def test_a_daemon_that_never_answers_is_not_waited_for_for_ever(env: Env) -> None:
     with pytest.raises(
         Unreachable, match=r"did not answer within 3 s; its last words: thinking; all of them: .*/daemon\.out"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from runplan.adapters import singleton
 from runplan.adapters.control.client import Client
-from runplan.adapters.places import state_directory
+from runplan.adapters.places import socket_path, state_directory
 from runplan.adapters.store.schedules import Schedules
 from runplan.adapters.store.sqlite import Store
 from runplan.core.errors import Unreachable
@@ -50,7 +50,7 @@ def answering(project: Project) -> int:
 
 
 def socket_of(project: Project) -> Path:
-    return state_directory(project.env) / "daemon.sock"
+    return socket_path(project.env)
 
 
 def kill_daemon(project: Project, number: int = signal.SIGKILL) -> None:

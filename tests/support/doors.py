@@ -103,6 +103,7 @@ def main(version: str, *words: str) -> int:
     echo = Echo()
     stopped: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _: stopped.append(number))
+    signal.signal(signal.SIGHUP, lambda _number, _frame: None)
     held = singleton.take(state_directory(env), version=version, since=SINCE, socket=socket_path(env), wait_s=0.5)
     if isinstance(held, singleton.Occupied):
         sys.stderr.write(f"{held}\n")

@@ -184,7 +184,7 @@ def _connect(stream: socket.socket, path: Path) -> None:
     try:
         with reachable(path) as address:
             stream.connect(address)
-    except (FileNotFoundError, ConnectionRefusedError) as error:
+    except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError) as error:
         raise NotRunning(NOBODY) from error
     except TimeoutError as error:
         raise Silent(f"the daemon at {path} takes no calls; look at its log") from error

@@ -21,7 +21,7 @@ from runplan.core.control import Hello, Refusal
 from runplan.core.errors import RunplanError, Unreachable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from runplan.adapters.singleton import Held
@@ -56,9 +56,7 @@ class ControlServer:
         self._selector = selectors.DefaultSelector()
         self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         self._callers: set[Connection] = set()
-        self._listener = _listen(path)
-        self._inode = path.stat().st_ino
-        self._selector.register(self._listener, selectors.EVENT_READ, None)
+        self._listen(path)
 
     def __enter__(self) -> ControlServer:
         return self
@@ -82,6 +80,29 @@ class ControlServer:
             if events & selectors.EVENT_READ and not caller.gone:
                 self._hear(caller)
 
+    def stay(self, paths: Sequence[Path]) -> Path | None:
+        """Where we listen from now on, at the first of these that can be, when our socket was taken away; else None.
+
+        Whoever is connected notices nothing.
+        """
+        if _file_at(self._path) == self._file:
+            return None
+        before = self._listener
+        for path in paths[:-1]:
+            with contextlib.suppress(Unreachable):
+                self._listen(path)
+                break
+        else:
+            self._listen(paths[-1])
+        self._selector.unregister(before)
+        before.close()
+        return self._path
+
+    def _listen(self, path: Path) -> None:
+        listener = _listener(path)
+        self._selector.register(listener, selectors.EVENT_READ, None)
+        self._path, self._listener, self._file = path, listener, _file_at(path)
+
     def close(self) -> None:
         """Hang up on everybody, and take the socket away; harmless when it was done already."""
         if self._spare < 0:
@@ -92,7 +113,7 @@ class ControlServer:
         self._selector.close()
         self._listener.close()
         with contextlib.suppress(OSError):
-            if self._path.stat().st_ino == self._inode:
+            if _file_at(self._path) == self._file:
                 self._path.unlink()
         os.close(self._spare)
         self._spare = -1
@@ -176,7 +197,16 @@ class ControlServer:
             caller.answer(fields)
 
 
-def _listen(path: Path) -> socket.socket:
+def _file_at(path: Path) -> tuple[int, int] | None:
+    """Which file it is; None when there is none that can be seen."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _listener(path: Path) -> socket.socket:
     """A socket that only this user can reach; it takes its name when it is ready, so nobody meets a dead one."""
     own_directory(path.parent)
     draft = path.with_name(f"{path.name}.new")
