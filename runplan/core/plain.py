@@ -55,5 +55,5 @@ def plainly(event: Event) -> Event:
         if (told_lines := tuple(plain(bounded(line)) for line in lines)) != lines:
             found[name] = told_lines
     if isinstance(event, VerdictGiven):
-        found["items"] = tuple((item, passed, plain(evidence)) for item, passed, evidence in event.items)
+        found["items"] = tuple((plain(item), passed, plain(evidence)) for item, passed, evidence in event.items)
     return replace(event, **found) if found else event  # type: ignore[arg-type]

@@ -14,6 +14,7 @@ _OPENING = re.compile(r"^ {0,3}(`{3,}|~{3,})[ \t]*json[ \t]*$", re.IGNORECASE)
 _BLOCKER = "BLOCKER:"
 #: What stands in the return file before the agent is started; still there at the end, it was interrupted.
 IN_PROGRESS = '{"status": "in_progress"}\n'
+NAME = 80  #: characters of a name that are told
 _STATUSES = {status.value: status for status in ReturnStatus}
 
 
@@ -22,6 +23,7 @@ class Unusable:
     """There is no return that can be believed, and why."""
 
     why: str
+    found: bool = False  #: there is something in its place
 
 
 ReadReturn: TypeAlias = Return | Unusable
@@ -31,12 +33,14 @@ class _MalformedError(ValueError):
     """The JSON does not have the shape of a return."""
 
 
-def parse_return(file_text: str | None, message: str) -> ReadReturn:
+def parse_return(file_text: str | Unusable | None, message: str) -> ReadReturn:
     """The return of a dispatch: from its return file, else from the last fenced json block of its message.
 
     A file that was written counts even when it is broken: falling back to the message would let an example
-    the agent printed earlier stand in for a half-written verdict.
+    the agent printed earlier stand in for a half-written verdict. Of one that cannot be read we are given why.
     """
+    if isinstance(file_text, Unusable):
+        return file_text
     if file_text is not None and file_text.strip() and file_text != IN_PROGRESS:
         return _read(file_text, "the return file")
     block = last_json_block(message)
@@ -68,17 +72,28 @@ def last_json_block(message: str) -> str | None:
 
 def _read(text: str, where: str) -> ReadReturn:
     try:
-        return _return(json.loads(text.removeprefix("\ufeff"), parse_constant=_no_constant))
+        text = text.removeprefix("\ufeff")
+        return _return(json.loads(text, parse_constant=_no_constant, object_pairs_hook=_no_twice))
     except RecursionError:
-        return Unusable(why=f"{where} is nested too deeply")
+        return Unusable(why=f"{where} is nested too deeply", found=True)
     except _MalformedError as error:
-        return Unusable(why=f"{where}: {error}")
+        return Unusable(why=f"{where}: {error}", found=True)
     except ValueError as error:
-        return Unusable(why=f"{where} is not JSON: {error}")
+        return Unusable(why=f"{where} is not JSON in UTF-8: {error}", found=True)
 
 
 def _no_constant(name: str) -> object:
     raise _MalformedError(f"{name} is not a number")
+
+
+def _no_twice(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """The object; one that answers twice contradicts itself, and the last word is no better than the first."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        last = {name: number for number, (name, _) in enumerate(pairs)}
+        twice = next(name for number, (name, _) in enumerate(pairs) if last[name] != number)
+        raise _MalformedError(f"{_clean(twice)[:NAME]!r} is given twice in one object")
+    return found
 
 
 def _return(value: object) -> Return:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from runplan.core.dispatch import ItemResult, Return, ReturnStatus
 from runplan.core.quickclass import dataclass
-from runplan.core.returns import Unusable
+from runplan.core.returns import NAME, Unusable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,7 +69,7 @@ class Passed:
 class Failed:
     """Something is not proven; `why` says it in one line, also when no single item is to blame."""
 
-    items: tuple[ItemResult, ...]  #: every item of the phase, in its order
+    items: tuple[ItemResult, ...]  #: every item of the phase, in its order; then what else fails
     why: str
     notes: tuple[str, ...] = ()
 
@@ -91,13 +91,13 @@ Verdict: TypeAlias = Passed | Failed | NoVerdict
 
 def judge(ret: ReadReturn, message: str, items: Sequence[str], *, gates_red: bool) -> Verdict:
     """What the verifier's reply is worth; `items` are the ids it had to answer for."""
-    unfit = unfit_reply(message, structured=isinstance(ret, Return))
+    unfit = unfit_reply(message, structured=isinstance(ret, Return) or ret.found)
     if unfit:
         return NoVerdict(why=unfit)
     if isinstance(ret, Unusable):
         return NoVerdict(why=ret.why)
     wanted = tuple(items) or (WHOLE_PHASE,)
-    answers = tuple(_answer(item, ret.items) for item in wanted)
+    answers = (*(_answer(item, ret.items) for item in wanted), *_against(ret.items, wanted))
     notes = _notes(ret, wanted)
     why = _why_not(ret, message, answers)
     if why:
@@ -130,6 +130,13 @@ def _answer(item: str, stated: tuple[ItemResult, ...]) -> ItemResult:
     return mine[-1]
 
 
+def _against(stated: tuple[ItemResult, ...], wanted: tuple[str, ...]) -> list[ItemResult]:
+    """What fails besides the items of the phase: whoever says that the build is broken has not passed it."""
+    names = dict.fromkeys(result.item for result in stated if not result.passed and result.item not in wanted)
+    found = [_answer(name, stated) for name in names]
+    return [ItemResult(item=each.item[:NAME], passed=False, evidence=each.evidence) for each in found]
+
+
 def _doubt(evidence: str) -> str:
     """Why this evidence proves nothing; empty when it may."""
     plain = evidence.strip().casefold().rstrip(".")
@@ -153,4 +160,4 @@ def _why_not(ret: Return, message: str, answers: tuple[ItemResult, ...]) -> str:
 
 def _notes(ret: Return, wanted: tuple[str, ...]) -> tuple[str, ...]:
     unknown = dict.fromkeys(result.item for result in ret.items if result.item not in wanted)
-    return tuple(f"the verifier answers for {item!r}, which is no item of the phase" for item in unknown)
+    return tuple(f"the verifier answers for {item[:NAME]!r}, which is no item of the phase" for item in unknown)

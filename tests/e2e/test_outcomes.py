@@ -61,6 +61,34 @@ CASES = {
     "no verdict": Case(
         reason="invalid-verdict", agent=work() + verify('say = "fine"'), step="verify", says="shorter than 200 bytes"
     ),
+    "a verdict that contradicts itself": Case(
+        reason="invalid-verdict",
+        agent=work() + verify("""return_text = '{"status": "failed", "status": "done"}'"""),
+        step="verify",
+        says="the return file: 'status' is given twice in one object",
+    ),
+    "a return that is a pipe": Case(
+        reason="invalid-verdict",
+        agent=work(),
+        settings='[agents.other]\nkind = "command"\n'
+        'argv = ["sh", "-c", "rm \\"$RUNPLAN_RETURN\\"; mkfifo \\"$RUNPLAN_RETURN\\""]\n',
+        env={"RUNPLAN_AGENTS_VERIFIER": "other"},
+        step="verify",
+        says="the return file is no plain file",
+    ),
+    "a fail that belongs to no item": Case(
+        reason="verification-failed",
+        agent=work()
+        + BUSY_FIXER
+        + verify(
+            'return = {status = "done", items = [{item = "W1", result = "pass", evidence = "1.txt"}, '
+            '{item = "C1", result = "pass", evidence = "1.txt"}, '
+            '{item = "X9", result = "fail", evidence = "the build is broken"}]}'
+        ),
+        step="verify",
+        says="not proven: X9",
+        shows="X9: the build is broken",
+    ),
     "red gate": Case(
         reason="tests-failed",
         agent=work() + BUSY_FIXER,

@@ -53,9 +53,9 @@ def test_every_event_that_carries_words_carries_plain_ones() -> None:
     assert plainly(GuardFound(violated=True, lines=(bad, "b"))) == GuardFound(violated=True, lines=(good, "b"))
     over = HandedOver(number=1, head="h", tree="t", note=bad, why=bad)
     assert plainly(over) == HandedOver(number=1, head="h", tree="t", note=good, why=good)
-    verdict = VerdictGiven(tree="t", patch="p", passed=False, items=(("W1", False, bad),), agent="a", why=bad)
+    verdict = VerdictGiven(tree="t", patch="p", passed=False, items=((bad, False, bad),), agent="a", why=bad)
     assert plainly(verdict) == VerdictGiven(
-        tree="t", patch="p", passed=False, items=(("W1", False, good),), agent="a", why=good
+        tree="t", patch="p", passed=False, items=((good, False, good),), agent="a", why=good
     )
 
 

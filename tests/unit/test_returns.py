@@ -96,6 +96,14 @@ def test_where_the_return_is_found(file_text: str | None, message: str, expected
         ('{"status": "done", "usage": {"usd": "1"}}', "usage.usd"),
         ('{"status": "done", "usage": {"usd": NaN}}', "NaN is not a number"),
         ("[" * 100_000, "nested too deeply"),
+        ('{"status": "failed", "status": "done"}', "'status' is given twice"),
+        ('{"status": "done", "items": [{"item": "W1", "result": "fail"}], "items": []}', "'items' is given twice"),
+        (
+            '{"status": "done", "items": [{"item": "W1", "result": "fail", "result": "pass"}]}',
+            "'result' is given twice",
+        ),
+        ('{"status": "done"}\0', "not JSON in UTF-8"),
+        ('{"status": "done"}'.encode("utf-16").decode("utf-8", "replace"), "not JSON in UTF-8"),
         ('{"status": "done", "usage": {"input_tokens": ' + "9" * 5000 + "}}", "not JSON"),
     ],
 )
@@ -103,6 +111,7 @@ def test_a_return_of_the_wrong_shape_is_unusable_and_says_why(text: str, why: st
     ret = parse_return(text, "")
     assert isinstance(ret, Unusable)
     assert why in ret.why
+    assert ret.found
 
 
 def test_a_broken_file_is_not_replaced_by_a_block_of_the_message() -> None:
@@ -110,7 +119,14 @@ def test_a_broken_file_is_not_replaced_by_a_block_of_the_message() -> None:
 
 
 def test_no_return_at_all_is_unusable() -> None:
-    assert isinstance(parse_return(None, "All tests pass. Everything is done."), Unusable)
+    told = parse_return(None, "All tests pass. Everything is done.")
+    assert isinstance(told, Unusable)
+    assert not told.found
+
+
+def test_a_file_that_cannot_be_read_is_not_replaced_by_a_block_of_the_message() -> None:
+    odd = Unusable(why="a pipe", found=True)
+    assert parse_return(odd, fenced(WHOLE)) == odd
 
 
 @pytest.mark.parametrize(

@@ -72,10 +72,25 @@ def test_any_status_but_done_fails_though_every_item_passes(status: ReturnStatus
     assert "scope creep" in verdict.why
 
 
-def test_answers_for_unknown_ids_are_ignored_and_noted() -> None:
-    verdict = judge(returned(stated("W1"), stated("W9", passed=False)), "", ["W1"], gates_red=False)
-    assert isinstance(verdict, Passed)
-    assert verdict.notes == ("the verifier answers for 'W9', which is no item of the phase",)
+def test_a_pass_for_an_unknown_id_is_noted() -> None:
+    verdict = judge(returned(stated("W1"), stated("W9")), "", ["W1"], gates_red=False)
+    assert verdict == Passed(
+        items=(stated("W1"),), notes=("the verifier answers for 'W9', which is no item of the phase",)
+    )
+
+
+def test_a_fail_for_an_unknown_id_is_a_fail_with_its_evidence() -> None:
+    against = stated("X9", "the build is broken", passed=False)
+    verdict = judge(returned(stated("W1"), against, stated("X9")), LONG, ["W1"], gates_red=False)
+    assert isinstance(verdict, Failed)
+    assert verdict.failed == (against,)
+    assert verdict.why == "not proven: X9"
+
+
+def test_what_an_unknown_id_is_called_is_bounded() -> None:
+    verdict = judge(returned(stated("W1"), stated("X" * 9_999, "", passed=False)), LONG, ["W1"], gates_red=False)
+    assert isinstance(verdict, Failed)
+    assert verdict.failed == (stated("X" * 80, "no reason given", passed=False),)
 
 
 def test_a_pass_while_a_gate_is_red_is_no_verdict() -> None:
@@ -110,6 +125,12 @@ def test_every_stalled_phrase_is_named_and_outweighs_a_return(phrase: str) -> No
     verdict = judge(returned(stated("W1")), f"{LONG}\n{phrase.title()} …", ["W1"], gates_red=False)
     assert isinstance(verdict, NoVerdict)
     assert any(known in verdict.why for known in STALLED)
+
+
+@pytest.mark.parametrize("message", ["", "Looked.", LONG])
+def test_of_a_return_that_is_broken_it_is_said_what_is_wrong_with_it(message: str) -> None:
+    broken = Unusable(why="the return file is not JSON", found=True)
+    assert judge(broken, message, ["W1"], gates_red=False) == NoVerdict(why="the return file is not JSON")
 
 
 def test_a_long_reply_without_a_return_is_no_verdict_and_says_what_is_missing() -> None:

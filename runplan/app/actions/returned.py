@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from runplan.core.returns import Unusable
+
 if TYPE_CHECKING:
     from runplan.app.world import World
 
 
-def return_text(world: World, id: str) -> str | None:
-    """What the agent returned, without secrets, if it is a file at all and no larger than an answer can be."""
-    told = world.dispatches.read(id, "return.json")
-    return None if told is None else world.agents.redacted(told)
+FILE = "return.json"
+_ODD = Unusable(why="the return file is no plain file, or larger than 8 MiB", found=True)
+
+
+def return_text(world: World, id: str) -> str | Unusable | None:
+    """What the agent returned, without secrets; None when there is no file, and why where it cannot be read."""
+    told = world.dispatches.read(id, FILE)
+    if told is not None:
+        return world.agents.redacted(told)
+    path = world.dispatches.directory(id) / FILE
+    return _ODD if path.is_symlink() or path.exists() else None
