@@ -44,10 +44,7 @@ class Store(Protocol):
     """Append-only events, the row of each run, and what is known of baselines."""
 
     def append(self, events: Sequence[tuple[str, str, str]], row: RunRow, *, fence: int, rests: str = "") -> None:
-        """All or nothing, on disk when it returns; refused when `fence` is not the plan's newest.
-
-        `rests`: why the plan's schedule rests from now on.
-        """
+        """All or nothing, on disk when it returns, unless `fence` is old; `rests`: why the schedule rests from now."""
         ...
 
     def require_there(self) -> None:
@@ -243,6 +240,8 @@ class Guard(Protocol):
         tools: Sequence[ToolUsed],
         agent: Identity,
         trace: Path | None,
+        worktree: Path | None,
+        branch: str,
     ) -> tuple[Finding, ...]:
         """What changed since, each laid at the agent's door only on evidence: reflog, tool events, git's own trace."""
         ...

@@ -13,9 +13,9 @@ from runplan.adapters import oddfindings
 from runplan.adapters.anchored import make_below
 from runplan.adapters.gittrace import traced_commands
 from runplan.adapters.ownrefs import read_refs
-from runplan.adapters.plainfiles import read_file
 from runplan.adapters.plainplaces import TICK_NS, PlainPlaces
-from runplan.adapters.registry import SHOWN, entries as worktree_entries
+from runplan.adapters.records import Records, text_of
+from runplan.adapters.registry import SHOWN, directories_of, entries as worktree_entries
 from runplan.adapters.restoring import PARKED_FILES, Restorer, head_text
 from runplan.adapters.status import status_of
 from runplan.adapters.userconfig import TOO_LARGE, user_files
@@ -29,8 +29,7 @@ from runplan.core.guard import (
     FileStamp,
     Logged,
     Stamp,
-    read_log,
-    since,
+    made_there,
     unspelled,
     written_files,
 )
@@ -65,6 +64,7 @@ class Guard:
         self._common_dir = common_dir
         self._prefix = f"refs/heads/{prefix}" if prefix else ""
         self._places = PlainPlaces(common_dir, prefix=self._prefix)
+        self._records = Records(git, common_dir)
 
     def odd(self, worktree: Path, *, branch: str, before: Mapping[str, object]) -> tuple[Finding, ...]:
         """What stands in git's places without being a plain file; looked for before anything is opened there.
@@ -83,9 +83,10 @@ class Guard:
             "refs": dict(seen.refs),
             "symbolic": dict(seen.symbolic),
             "head": seen.head,
-            "head_log": _size(self._log("HEAD")),
+            "head_log": self._records.size("HEAD"),
             "heads": dict(seen.heads),
-            "head_logs": {name: _size(self._head_log(name)) for name in seen.heads},
+            "head_logs": {name: self._records.size(name) for name in seen.heads},
+            "own_logs": {name: self._records.size(f"worktrees/{name}/HEAD") for name in ours},
             "stashes": list(seen.stashes),
             "files": {path: [kept.mode, kept.text] for path, kept in seen.files.items()},
         }
@@ -96,7 +97,7 @@ class Guard:
         refs = dict(seen.refs)
         made: set[Oid] = set()
         for ref in seen.refs:
-            by_agent = [entry for entry in read_log(_text(self._log(ref))) if entry.who == agent]
+            by_agent = [entry for entry in self._records.log(ref) if entry.who == agent]
             if by_agent and ref == STASH:
                 made = {entry.new for entry in by_agent}
             elif by_agent and by_agent[0].old.strip("0"):
@@ -114,28 +115,33 @@ class Guard:
         tools: Sequence[ToolUsed],
         agent: Identity = AGENT,
         trace: Path | None = None,
+        worktree: Path | None = None,
+        branch: str = "",
     ) -> tuple[Finding, ...]:
         """What changed since `before` and is not plainly the user's. Only the refs in `own` may have moved.
 
-        `agent` is the name it signs with, `trace` what git wrote down below it (adapters/gittrace.py).
+        `agent` is the name it signs with, `trace` what git wrote down below it (adapters/gittrace.py), `worktree` and
+        `branch` are those of the attempt.
         """
         old = _stamp(before)
         if trace is not None:
             places = [self._root, *(entry.worktree for entry in worktree_entries(self._common_dir))]
             tools = (*tools, *traced_commands(trace, places))
+        now = self._seen(_names(before.get("ours", [])))
+        head_logs = _mapping(before.get("head_logs", {}))
         evidence = Evidence(
-            entries=self._entries,
-            tagger=self._tagger,
-            head_entries=self._head_entries(self._log("HEAD"), _number(before["head_log"])),
-            other_heads={
-                name: self._head_entries(self._head_log(name), _number(size))
-                for name, size in _mapping(before.get("head_logs", {})).items()
-            },
+            entries=self._records.entries,
+            tagger=self._records.tagger,
+            committer=self._records.committer,
+            head_entries=self._records.log("HEAD", _number(before["head_log"])),
+            other_heads={name: self._records.log(name, _number(head_logs.get(name, 0))) for name in old.heads},
             tools=tools,
             agent=agent,
             prefix=self._prefix,
+            heads=[stamp.refs[branch] for stamp in (old, now) if branch in stamp.refs],
+            made=made_there(self._own_entries(worktree, _mapping(before.get("own_logs", {})))),
         )
-        found = compare(old, self._seen(_names(before.get("ours", []))), evidence, own=own)
+        found = compare(old, now, evidence, own=own)
         ran = traced_commands(trace, [self._root]) if trace is not None else ()
         return found + tuple(self._written(tools, _number(before["at"]))) + tuple(_commanded(ran))
 
@@ -182,7 +188,7 @@ class Guard:
             refs=refs,
             symbolic=found.symbolic,
             head=head_text(self._common_dir / "HEAD"),
-            stashes=tuple(entry.new for entry in read_log(_text(self._log(STASH)))) if STASH in refs else (),
+            stashes=tuple(entry.new for entry in self._records.log(STASH)) if STASH in refs else (),
             files=dict(self._files()) | dict(self._own_config(ours)) | user_files(self._git.env, self._common_dir),
             heads=dict(self._heads(ours)),
         )
@@ -207,7 +213,7 @@ class Guard:
                 continue
             small = found.st_size <= LARGEST
             if stat.S_ISREG(found.st_mode) and (small or name in FILES):
-                yield name, FileStamp(text=_text(path) if small else TOO_LARGE, mode=stat.S_IMODE(found.st_mode))
+                yield name, FileStamp(text=text_of(path) if small else TOO_LARGE, mode=stat.S_IMODE(found.st_mode))
 
     def _own_config(self, ours: Sequence[str]) -> Iterator[tuple[str, FileStamp]]:
         """What git obeys in worktrees of ours besides; whatever is there but no file of some size is seen as well."""
@@ -216,31 +222,13 @@ class Guard:
             if os.path.lexists(path):
                 plain = path.is_file() and path.stat().st_size <= LARGEST
                 mode = stat.S_IMODE((path.stat() if plain else path.lstat()).st_mode)
-                yield name, FileStamp(text=_text(path) if plain else UNKEPT, mode=mode)
+                yield name, FileStamp(text=text_of(path) if plain else UNKEPT, mode=mode)
 
-    def _log(self, ref: str) -> Path:
-        return self._common_dir / "logs" / ref
-
-    def _entries(self, ref: str, old: Oid) -> tuple[Logged, ...]:
-        logged = read_log(_text(self._log(ref)))
-        return since(logged, old or "0" * len(logged[-1].old)) if logged else ()
-
-    def _head_log(self, head: str) -> Path:
-        """The log of the HEAD of another worktree, which lies beside it."""
-        return (self._common_dir / head).parent / "logs" / "HEAD"
-
-    def _head_entries(self, log: Path, offset: int) -> tuple[Logged, ...]:
-        text = _text(log)
-        return read_log(text[offset:] if len(text) >= offset else text)
-
-    def _tagger(self, oid: Oid) -> Identity | None:
-        tag = self._git.object(oid)
-        if tag is None or tag.kind != "tag":
-            return None
-        lines = tag.content.partition(b"\n\n")[0].decode("utf-8", "surrogateescape").split("\n")
-        line = next((line for line in lines if line.startswith("tagger ")), "")
-        name, _, rest = line.removeprefix("tagger ").partition(" <")
-        return Identity(name=name, email=rest.partition(">")[0])
+    def _own_entries(self, worktree: Path | None, sizes: Mapping[str, Any]) -> list[Logged]:
+        """What the HEAD of the attempt's own worktree has done since; nobody else works there."""
+        found = directories_of(self._common_dir, worktree) if worktree is not None else []
+        names = (entry.name for entry in found)
+        return [one for name in names for one in self._records.log(f"worktrees/{name}/HEAD", sizes.get(name, 0))]
 
     def _written(self, tools: Sequence[ToolUsed], moment: int) -> Iterator[Finding]:
         """Files of the checkout that the agent says it wrote, and that did change."""
@@ -276,17 +264,6 @@ def _changed_at(path: Path) -> int:
             path = path.parent
         else:
             return max(found.st_mtime_ns, found.st_ctime_ns)
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.lstat().st_size
-    except (FileNotFoundError, NotADirectoryError):
-        return 0
-
-
-def _text(path: str | Path) -> str:
-    return os.fsdecode(read_file(path, follow=True) or b"")
 
 
 def _stamp(stored: Mapping[str, object]) -> Stamp:

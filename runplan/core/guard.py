@@ -15,7 +15,7 @@ from runplan.core.gitwords import git_commands
 from runplan.core.quickclass import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from runplan.core.dispatch import ToolUsed
@@ -60,6 +60,8 @@ _WRITES = re.compile(r"write|edit|append|delete|create|patch|remove|move|replace
 _SHELL = re.compile(r"bash|shell|command|exec|terminal", re.IGNORECASE)
 _CHANGES_FILES = re.compile(r">|\b(?:cp|mv|tee|ln|install|rm|chmod|dd|sed|perl|python3?|node)\b")
 _NAMED_ANEW = ("Branch: renamed", "Branch: copied")
+_COMMITS = ("commit", "cherry-pick", "revert")
+_LED = "ast-forward"  #: to a commit that was there
 _ENTRY = re.compile(r"([0-9a-f]+) ([0-9a-f]+) ([^\t]*) <([^\t]*?)> \d+ [+-]\d{4}(?:\t(.*))?")
 
 
@@ -100,11 +102,14 @@ class Evidence:
 
     entries: Callable[[str, Oid], Sequence[Logged]]
     tagger: Callable[[Oid], Identity | None]
+    committer: Callable[[Oid], Identity | None]
     head_entries: Sequence[Logged] = ()  #: of the main checkout's HEAD, since the first stamp
     other_heads: Mapping[str, Sequence[Logged]] = MappingProxyType({})  #: the same of other worktrees, by ref
     tools: Sequence[ToolUsed] = ()
     agent: Identity = AGENT  #: who is judged; what agents of other runs do, their own guards judge
     prefix: str = ""  #: full ref prefix of the branches runplan itself makes and removes
+    heads: Collection[Oid] = ()  #: where the branch of the attempt stood, and stands
+    made: Collection[Oid] = ()  #: what was committed in the attempt's own worktree, whatever name it carries
 
 
 def spelled(kept: FileStamp | None) -> str:
@@ -149,10 +154,18 @@ def read_log(text: str) -> tuple[Logged, ...]:
 
 
 def since(entries: Sequence[Logged], old: Oid) -> tuple[Logged, ...]:
-    """The newest entries back to the one that left `old`; all of a log that begins later.
+    """The newest entries back to the one that left `old`, or came after it; all of a log that knows nothing of it.
 
     A renamed or copied branch brings its log along; what was before that happened to another name.
     """
-    start = next((at for at in range(len(entries) - 1, -1, -1) if entries[at].old == old), 0)
-    named = (at for at in range(len(entries) - 1, start, -1) if entries[at].message.startswith(_NAMED_ANEW))
+    places = range(len(entries) - 1, -1, -1)
+    came = next((at + 1 for at in places if entries[at].new == old), 0)
+    start = next((at for at in places if entries[at].old == old), came)
+    named = (at for at in places if at > start and entries[at].message.startswith(_NAMED_ANEW))
     return tuple(entries[next(named, start) :])
+
+
+def made_there(entries: Sequence[Logged]) -> frozenset[Oid]:
+    """The commits that were made in a worktree, by the log of its HEAD; not those that it was only led to."""
+    own = (entry for entry in entries if entry.message.startswith(_COMMITS) and _LED not in entry.message)
+    return frozenset(entry.new for entry in own)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from runplan.core.gitfacts import Finding
 from runplan.core.gitwords import REPLACED
-from runplan.core.guard import OURS, REMOTES, SYMBOLIC, commands
+from runplan.core.guard import OURS, REMOTES, SYMBOLIC, commands, is_agent
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -17,13 +17,16 @@ if TYPE_CHECKING:
 
 
 def judged(name: str, old: Oid, new: Oid, evidence: Evidence) -> Finding | None:
+    """What is to be said of a ref that was moved, made or deleted; nothing when it is plainly the user's."""
     entries = evidence.entries(name, old) if new else ()
     agents = [entry for entry in entries if entry.who == evidence.agent]
     if agents:
         return _by_reflog(name, old, new, entries, agents)
-    if entries:
-        return None  # the user's, by their own name, or another run's
+    # Whoever writes a ref's file leaves a log behind that leads elsewhere, and tells nothing.
+    if entries and entries[-1].new == new:
+        return _by_others(name, old, new, entries, evidence)
     by_agent = _names_ref(evidence.tools, name) or bool(new and evidence.tagger(new) == evidence.agent)
+    by_agent = by_agent or (_is_moved(name, old) and _is_its_work(new, evidence))
     if name.startswith(REPLACED) and new:
         return Finding(kind="ref", name=name, old=old, new=new, by_agent=by_agent, obeyed=(name,))
     if by_agent:
@@ -31,6 +34,29 @@ def judged(name: str, old: Oid, new: Oid, evidence: Evidence) -> Finding | None:
     if not old or (not new and evidence.prefix and name.startswith(evidence.prefix)):
         return None  # nothing was lost; or it is one of ours, which runplan removes itself
     return Finding(kind="ref", name=name, old=old, new=new, by_agent=False)
+
+
+def _by_others(name: str, old: Oid, new: Oid, entries: Sequence[Logged], evidence: Evidence) -> Finding | None:
+    """The log names the user, or another run. Any process can sign it so; what its own commits say weighs more."""
+    values = dict.fromkeys((entries[0].old, *(entry.new for entry in entries)))
+    if _is_moved(name, old) and any(_is_its_work(value, evidence) for value in values if value != old):
+        return Finding(kind="ref", name=name, old=old, new=new, by_agent=True, safe=_is_its_work(new, evidence))
+    return None
+
+
+def _is_moved(name: str, old: Oid) -> bool:
+    """Whether it was there before: anybody may make a branch from an agent's commit, or push one."""
+    return bool(old) and not name.startswith(REMOTES)
+
+
+def _is_its_work(oid: Oid, evidence: Evidence) -> bool:
+    """Whether a commit is the attempt's, which nobody has proven yet: nobody but its agent has a ref go there."""
+    if not oid.strip("0"):
+        return False
+    who = evidence.committer(oid)
+    return (
+        oid in evidence.made or who == evidence.agent or (oid in evidence.heads and who is not None and is_agent(who))
+    )
 
 
 def _by_reflog(name: str, old: Oid, new: Oid, entries: Sequence[Logged], agents: Sequence[Logged]) -> Finding | None:

@@ -142,6 +142,18 @@ ZOO: dict[str, Beast] = {
     "moves HEAD of the checkout": Beast(does='git -C "$main" checkout -q --detach' + LAND, ends="guard-violated"),
     "switches its branch": Beast(does="git checkout -q -b other" + LAND, ends="guard-violated"),
     "moves the target": Beast(does=WORK + "; git update-ref refs/heads/main HEAD", ends="guard-violated"),
+    "writes the target's file": Beast(
+        does=WORK + '; git rev-parse HEAD >"$main/.git/refs/heads/main"',
+        ends="guard-violated",
+        says="the ref refs/heads/main: it was put back as it was",
+    ),
+    "edits the packed refs": Beast(
+        does=WORK
+        + '; git pack-refs --all; sed -i "s#^[0-9a-f]* refs/heads/main#$(git rev-parse HEAD) refs/heads/main#" '
+        + '"$main/.git/packed-refs"',
+        ends="guard-violated",
+        says="the ref refs/heads/main: it was put back as it was",
+    ),
     "deletes the target": Beast(does=WORK + "; git update-ref -d refs/heads/main", ends="guard-violated"),
     "makes a tag": Beast(does=WORK + "; git tag v1", ends="guard-violated"),
     "adds a hook behind everybody's back": Beast(

@@ -236,6 +236,45 @@ def test_what_the_user_built_upon_is_not_taken_from_them(watch: Watch) -> None:
     assert watch.user.head() == mine
 
 
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_branch_whose_file_was_written_is_laid_at_the_door_of_whose_commit_it_names(
+    watch: Watch, packed: bool
+) -> None:
+    old, new = watch.user.head(), watch.agent.commit("work", **{"w.txt": "w"})
+    if packed:
+        watch.user.git("pack-refs", "--all")
+        file = watch.user.path / ".git/packed-refs"
+        file.write_text(file.read_text().replace(f"{old} refs/heads/main\n", f"{new} refs/heads/main\n"))
+    else:
+        watch.user.write(".git/refs/heads/main", f"{new}\n")
+    (found,) = watch.undone()
+    assert (found.name, found.by_agent, found.restored) == ("refs/heads/main", True, True)
+    assert watch.user.head() == old
+    assert watch.user.head(found.parked) == new
+
+
+def test_a_branch_whose_file_was_written_by_nobody_known_is_named_and_what_it_held_kept(watch: Watch) -> None:
+    watch.user.commit("more", **{"m.txt": "m"})
+    watch.before = json.loads(json.dumps(watch.guard.stamp()))
+    tip = watch.user.head()
+    watch.user.write(".git/refs/heads/main", f"{watch.user.head('HEAD~1')}\n")
+    (found,) = watch.undone()
+    assert (found.by_agent, found.restored) == (False, False)
+    assert watch.user.head(found.parked) == tip
+
+
+def test_a_commit_made_in_the_agents_worktree_is_its_own_whatever_name_it_carries(watch: Watch) -> None:
+    old = watch.user.head()
+    forged = watch.user.at(watch.agent.path)
+    forged.git("checkout", "-q", "--detach")
+    new = forged.commit("by whom?", **{"evil.txt": "e"})
+    forged.git("update-ref", "refs/heads/main", "HEAD")
+    found = watch.guard.compare(watch.before, own=(BRANCH,), tools=(), worktree=watch.agent.path, branch=BRANCH)
+    assert [(one.name, one.by_agent, one.new) for one in found] == [("refs/heads/main", True, new)]
+    assert watch.guard.restore(found)[0].restored
+    assert watch.user.head() == old
+
+
 def test_an_agent_that_makes_branches_and_tags_is_accused_and_they_go(watch: Watch) -> None:
     before = watch.user.refs()
     tip = watch.agent.commit("work", **{"w.txt": "w"})

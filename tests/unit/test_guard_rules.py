@@ -18,6 +18,7 @@ from runplan.core.guard import (
     FileStamp,
     Logged,
     Stamp,
+    made_there,
     read_log,
     signing,
     since,
@@ -38,11 +39,13 @@ def logged(who: Identity, old: str = A, new: str = B, message: str = "commit: x"
     return Logged(old=old, new=new, who=who, message=message)
 
 
-def evidence(*entries: Logged, tagger: Identity | None = None, **more: object) -> Evidence:
+def evidence(
+    *entries: Logged, tagger: Identity | None = None, committer: Identity | None = None, **more: object
+) -> Evidence:
     def entries_of(ref: str, old: str) -> Sequence[Logged]:
         return entries
 
-    blank = Evidence(entries=entries_of, tagger=lambda oid: tagger)
+    blank = Evidence(entries=entries_of, tagger=lambda oid: tagger, committer=lambda oid: committer)
     return replace(blank, **more)  # type: ignore[arg-type]
 
 
@@ -70,6 +73,43 @@ def test_a_reflog_entry_says_who_moved_a_ref(entries: list[Logged], accused: boo
 
 def test_a_ref_moved_by_anybody_else_is_no_finding() -> None:
     assert moved("refs/heads/main", A, B, evidence(logged(UMA))) == ()
+
+
+@pytest.mark.parametrize(
+    ("proof", "accused"),
+    [
+        pytest.param(evidence(logged(UMA, A, C)), False, id="the log tells of another value"),
+        pytest.param(evidence(logged(UMA, A, C), committer=AGENT), True, id="and the agent made the commit"),
+        pytest.param(evidence(committer=AGENT), True, id="no log, the agent made the commit"),
+        pytest.param(evidence(made={B}), True, id="no log, it was committed in its worktree"),
+        pytest.param(evidence(heads={B}), False, id="no log, its head, but a commit of the user's"),
+        pytest.param(evidence(heads={B}, committer=signing("r1.1")), True, id="no log, its head, which an agent made"),
+        pytest.param(evidence(committer=signing("r1.1")), False, id="no log, by the agent of another dispatch"),
+    ],
+)
+def test_a_log_that_does_not_lead_to_where_a_ref_stands_tells_nothing(proof: Evidence, accused: bool) -> None:
+    (found,) = moved("refs/heads/main", A, B, proof)
+    assert (found.by_agent, found.safe) == (accused, True)
+
+
+@pytest.mark.parametrize(
+    ("entries", "made", "expected"),
+    [
+        pytest.param([logged(UMA)], {B}, (True, True), id="straight to it"),
+        pytest.param([logged(UMA), logged(UMA, B, C)], {B}, (True, False), id="built upon"),
+        pytest.param([logged(UMA, B, C)], {B}, (True, False), id="put there without a word, and built upon"),
+        pytest.param([logged(UMA, A, C)], {A}, None, id="away from it"),
+        pytest.param([logged(UMA, A, C)], {B}, None, id="elsewhere"),
+    ],
+)
+def test_whoever_signed_the_log_a_ref_that_came_to_the_agents_commit_is_its_doing(
+    entries: list[Logged], made: set[str], expected: tuple[bool, bool] | None
+) -> None:
+    found = moved("refs/heads/main", A, entries[-1].new, evidence(*entries, made=made))
+    assert [(one.by_agent, one.safe) for one in found] == ([expected] if expected else [])
+    assert moved("refs/heads/fresh", "", B, evidence(logged(UMA, ZERO, B), made={B})) == (), "a branch made from it"
+    remote = moved("refs/remotes/origin/x", A, B, evidence(logged(UMA, message="update by push"), made={B}))
+    assert remote == (), "a push of the user's"
 
 
 @pytest.mark.parametrize("ref", ["refs/heads/own", "refs/runplan/candidate/r", "refs/remotes/origin/HEAD"])
@@ -313,8 +353,24 @@ def test_entries_count_back_to_the_value_that_was_stamped() -> None:
     assert since(log, A) == (log[3],)
     assert since(log, B) == tuple(log[2:])
     assert since(log, "d" * 40) == tuple(log)
+    assert since(log, C) == (), "nothing is said since it came there"
     renamed = [logged(AGENT, ZERO, A), logged(UMA, A, A, "Branch: renamed refs/heads/x to refs/heads/y")]
     assert since(renamed, ZERO) == (renamed[1],)
+
+
+def test_only_what_was_committed_in_a_worktree_was_made_there() -> None:
+    messages = {
+        "commit: x": True,
+        "commit (amend): x": True,
+        "cherry-pick: x": True,
+        "cherry-pick: fast-forward": False,
+        "checkout: moving from a to main": False,
+        "reset: moving to main": False,
+        "merge main: Fast-forward": False,
+        "": False,
+    }
+    for message, made in messages.items():
+        assert made_there([logged(UMA, message=message)]) == ({B} if made else set()), message
 
 
 @pytest.mark.parametrize(

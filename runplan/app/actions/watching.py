@@ -182,7 +182,15 @@ def _changes(
     directory = world.dispatches.directory(action.id)
     branch = phase.lease.branch if phase.lease else ""
     own = (branch,) if role in WRITERS else ()
-    findings = world.guard.compare(before, own=own, tools=tools, agent=signing(action.id), trace=directory / TRACE)
+    findings = world.guard.compare(
+        before,
+        own=own,
+        tools=tools,
+        agent=signing(action.id),
+        trace=directory / TRACE,
+        worktree=world.worktrees.path(world.worktree),
+        branch=branch,
+    )
     if _users_own(role, phase):
         findings = tuple(replace(finding, by_agent=False, obeyed=()) for finding in findings)
     if findings:
