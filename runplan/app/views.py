@@ -25,6 +25,7 @@ class Seen:
     outputs: Mapping[str, datetime] | None = None  #: when its processes last said something
     owner: str = ""  #: of the plan's claim
     alive: bool = False
+    wished: str = ""  #: stop or pause: what a person wants of it, and nobody has begun to do
     schedule: ScheduleRow | None = None
 
 
@@ -109,10 +110,18 @@ def _run(run: RunRow, seen: Seen, now: datetime, zone: tzinfo) -> dict[str, Any]
         "waiting_for": run.waiting_for,
         "about": run.about,
         "wake": run.wake,
+        "asked": _asked(run, seen),
         **_at_work(seen.work, seen),
         "stuck": _stuck(run, seen, now, zone) if run.state in UNFINISHED else None,
         "lanes": [_lane(lane, seen) for lane in seen.work.lanes] if seen.work and run.state in UNFINISHED else [],
     }
+
+
+def _asked(run: RunRow, seen: Seen) -> str | None:
+    """What a person wants of the run that it has not come to yet."""
+    asked = "stop" if seen.wished == "stop" else (seen.work.asked if seen.work else None) or seen.wished or None
+    over = run.state not in UNFINISHED or (asked == "pause" and run.waiting_for == "paused")
+    return None if over else asked
 
 
 def _lane(work: Work, seen: Seen) -> dict[str, Any]:
@@ -176,10 +185,11 @@ def _answer(run: RunRow, seen: Seen, work: Work | None, now: datetime, zone: tzi
         since=parse_iso(run.since),
         began=parse_iso(work.began) if work and work.began and work.role == run.step else None,
         # Whoever waits for a person needs no process to do so.
-        carried=seen.alive or (run.waiting_for in (*PERSONS, "paused") and run.wake is None),
+        carried=seen.alive or (run.waiting_for in PERSONS and run.wake is None),
         dispatched=parse_iso(work.dispatched) if work and work.dispatched else None,
         output=_output(work, seen),
         retries=work.retries if work else 0,
+        asked=_asked(run, seen),
         waiting_for=run.waiting_for,
         about=run.about,
         wake=parse_iso(run.wake) if run.wake else None,

@@ -181,10 +181,15 @@ class Looking:
         self._zone = zone
         self._store = at.store()
         self._schedules: dict[str, ScheduleRow] = {}
+        self._wishes: dict[str, str] = {}
         if self._store is not None:
             from runplan.adapters.store.schedules import Schedules
 
             self._schedules = {row.plan: row for row in Schedules(self._store).all()}
+            if self._store.query("SELECT 1 FROM sqlite_master WHERE type='table' AND name='wishes'"):  # hardly ever
+                from runplan.adapters.store.wishes import Wishes
+
+                self._wishes = {wish.plan: wish.what for wish in Wishes(self._store).all()}
 
     def all(self) -> list[dict[str, Any]]:
         from runplan.wiring.here import shown_plans
@@ -243,8 +248,14 @@ class Looking:
             outputs=outputs,
             owner=owner,
             alive=bool(owner) and _lives(owner),
+            wished=self._wished(path),
             schedule=self._schedules.get(path),
         )
+
+    def _wished(self, path: str) -> str:
+        """What is noted for whoever carries the plan's run; "" is the plan of all that is to be stopped."""
+        wished = {self._wishes.get(path), self._wishes.get("")}
+        return next((what for what in ("stop", "pause") if what in wished), "")
 
     def _work(self, store: Store, run: RunRow) -> tuple[Work, dict[str, datetime]]:
         """What the run is at, and when its processes last said something."""

@@ -47,19 +47,32 @@ def _running(view: dict[str, Any], now: datetime) -> str:
     run = view["run"]
     if run["state"] in UNFINISHED:
         where = _where(run)
+        if run["asked"] == "stop":
+            return f"run {run['id']}: stopping ({where}, since {run['since']})"
         if run["wake"] and run["waiting_for"]:
             return f"run {run['id']}: waiting until {_moment(run['wake'], now)} ({run['about']}; {where})"
         if run["waiting_for"]:
-            return f"run {run['id']}: waiting for {run['waiting_for']} ({where}, since {run['since']}); {_help(view)}"
+            return f"run {run['id']}: {_waiting(run)} ({where}, since {run['since']}); {_help(view)}"
         if not (view["claim"] and view["claim"]["alive"]):
             return f"run {run['id']}: interrupted at {where} ({run['since']}); start the plan again to go on"
+        then = "; pauses after that" if run["asked"] == "pause" else ""
         if run["lanes"]:
-            return f"run {run['id']}: {where}"
+            return f"run {run['id']}: {where}{then}"
         doing = f"phase {run['phase']}, {_doing(run)}" if run["phase"] else f"{where}, since {run['since']}"
-        return f"run {run['id']}: {doing}"
+        return f"run {run['id']}: {doing}{then}"
     why = f": {run['reason']}" if run["reason"] not in (None, run["state"]) else ""
     more = f"; see: {command('runplan', 'report', view['plan'])}" if run["state"] in ("failed", "stopped") else ""
     return f"last run {run['id']}: {run['state']}{why} ({run['since']}){more}"
+
+
+def _waiting(run: dict[str, Any]) -> str:
+    match run["waiting_for"]:
+        case "paused":
+            return str(run["about"] or "paused")
+        case "slot":
+            return "waiting for its turn"
+        case what:
+            return f"waiting for {what}"
 
 
 def _where(run: dict[str, Any]) -> str:
@@ -150,7 +163,7 @@ def _row(view: dict[str, Any], run: dict[str, Any], now: datetime) -> tuple[str,
     return (
         view["plan"],
         run["phase"] or "-",
-        "failed" if run.get("failed") else view["run"]["waiting_for"] or run["step"] or "-",
+        _step(view["run"], run),
         _agent(run) or "-",
         _age(run["since"], now),
         _age(run["dispatched"], now),
@@ -160,6 +173,13 @@ def _row(view: dict[str, Any], run: dict[str, Any], now: datetime) -> tuple[str,
         f"${run['usd'] or 0.0:.2f}",
         _wake(view, now),
     )
+
+
+def _step(whole: dict[str, Any], run: dict[str, Any]) -> str:
+    """In one word; `whole` is the run, of which `run` may be one of several phases."""
+    if run.get("failed"):
+        return "failed"
+    return str("stopping" if whole["asked"] == "stop" else whole["waiting_for"] or run["step"] or "-")
 
 
 def _age(since: str | None, now: datetime) -> str:

@@ -18,7 +18,8 @@ MANY_RETRIES = 2  #: nor from here on
 QUIET_S = 5 * 60.0  #: silence that is worth a word
 SILENT_S = 15 * 60.0  #: silence without any sign of life that a person should look into
 OVERSLEPT_S = 5 * 60.0  #: a wake-up that is late by this much has not come
-PERSONS = ("approval", "checkout")  #: what only a person can give
+PERSONS = ("approval", "checkout", "paused")  #: what only a person can give
+ASKED = {"stop": "Stopping", "pause": "Pausing"}  #: what a person wants, while that is being done
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +35,7 @@ class Doing:
     output: datetime | None = None  #: when it last said something; None when it has not yet
     working: bool | None = None  #: whether its processes compute or move bytes; None when nobody knows
     retries: int = 0  #: fix cycles and repeated dispatches of the phase
+    asked: str | None = None  #: stop or pause: what a person wants of it and it has not come to yet
     waiting_for: str | None = None
     about: str | None = None  #: what exactly is waited for
     wake: datetime | None = None
@@ -52,7 +54,9 @@ def answer(doing: Doing, *, now: datetime, zone: tzinfo) -> Answer:
     said = [_place(doing, now), *_agent(doing, now), *_waiting(doing, now, zone)]
     if doing.retries:
         said.append(f"{doing.retries} {'retry' if doing.retries == 1 else 'retries'}")
-    verdict = {"fine": "Going on", "slow": "Slow", "look": "Have a look"}[level]
+    if doing.asked and level != "fine":
+        said.append(f"a {doing.asked} was asked for")
+    verdict = {"fine": ASKED.get(doing.asked or "", "Going on"), "slow": "Slow", "look": "Have a look"}[level]
     return Answer(level, f"{verdict}: {', '.join(said)}")
 
 
@@ -96,7 +100,8 @@ def _ago(moment: datetime | None, now: datetime) -> float:
 
 def _place(doing: Doing, now: datetime) -> str:
     where = f"phase {doing.phase}, {doing.step or 'beginning'}" if doing.phase else "between phases"
-    place = f"{where} for {in_words(_ago(doing.since, now))}"
+    # How long it waits is said with what it waits for.
+    place = where if doing.waiting_for else f"{where} for {in_words(_ago(doing.since, now))}"
     return place if doing.carried else f"{place}, interrupted: nobody carries it on"
 
 
@@ -117,9 +122,16 @@ def _agent(doing: Doing, now: datetime) -> list[str]:
 def _waiting(doing: Doing, now: datetime, zone: tzinfo) -> list[str]:
     if not doing.waiting_for:
         return []
-    said = f"waiting for {doing.about or doing.waiting_for}"
-    if doing.wake is None:
-        return [said]
-    if _overslept(doing, now):
-        return [said, f"should have gone on {in_words(_ago(doing.wake, now))} ago"]
-    return [f"{said} until {clock(doing.wake, zone, now=now)}"]
+    span = in_words(_ago(doing.since, now))
+    if doing.waiting_for == "paused":
+        return [f"paused for {span}{_by(doing.about)}"]
+    overslept = _overslept(doing, now)
+    until = f" until {clock(doing.wake, zone, now=now)}" if doing.wake and not overslept else ""
+    late = [f"should have gone on {in_words(_ago(doing.wake, now))} ago"] if overslept else []
+    what = f"{until} ({doing.about})" if doing.about else f" for {doing.waiting_for}{until}"
+    return [f"waiting {span}{what}", *late]
+
+
+def _by(about: str | None) -> str:
+    """Who has paused it."""
+    return f" {about.removeprefix('paused ')}" if about else ""

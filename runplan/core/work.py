@@ -11,7 +11,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-TOLD = ("PlanRead", "DispatchStarted", "HandoverArmed", "DispatchEnded", "Paused", "Woke", "RunResumed", "RunEnded")
+#: What a person asks of a run, and takes back.
+ASKED = {"StopRequested": "stop", "Halted": "pause", "Continued": None, "RunResumed": None}
+TOLD = (
+    *("PlanRead", "DispatchStarted", "HandoverArmed", "DispatchEnded", "Paused", "Woke", "RunResumed", "RunEnded"),
+    *("StopRequested", "Halted", "Continued"),
+)
 
 
 class Step(NamedTuple):
@@ -58,6 +63,7 @@ class Work:
     waiting_for: str | None = None  #: what time will mend
     about: str | None = None
     wake: str | None = None
+    asked: str | None = None  #: stop or pause: what a person wants of the run
     failed: str | None = None  #: why a lane ended without having landed
     lanes: tuple[Work, ...] = ()  #: the same of each phase side by side with others that goes on, or has failed
 
@@ -71,6 +77,7 @@ class Work:
             since=self.since,
             role=self.role,
             began=self.began,
+            asked=self.asked,
             lanes=self.lanes,
         )
 
@@ -78,12 +85,17 @@ class Work:
 def work_of(steps: Iterable[Step]) -> Work:
     """What these steps of one run, in order, come to."""
     strands: dict[str, list[Step]] = {}
+    asked: str | None = None
     for step in steps:
+        if step.type in ASKED:
+            asked = asked if asked == "stop" else ASKED[step.type]  # which nobody takes back
+            if step.type != "RunResumed":
+                continue
         strands.setdefault(step.lane or "", []).append(step)
         if step.type == "RunResumed":  # whatever any of them waited for is looked at again
             for lane in strands.keys() - {""}:
                 strands[lane].append(step)
-    own = _work(strands.pop("", []))
+    own = _work(strands.pop("", []), asked)
     if not strands:
         return own
     each = {lane: _work(told) for lane, told in strands.items()}
@@ -103,11 +115,12 @@ def work_of(steps: Iterable[Step]) -> Work:
         since=first.since,
         role=first.role,
         began=first.began,
+        asked=asked,
         lanes=tuple(work for work in each.values() if work in goes_on or work.failed) if goes_on else (),
     )
 
 
-def _work(steps: Iterable[Step]) -> Work:
+def _work(steps: Iterable[Step], asked: str | None = None) -> Work:
     phase = since = ""
     failed: str | None = None
     pause: Step | None = None
@@ -148,6 +161,7 @@ def _work(steps: Iterable[Step]) -> Work:
             waiting_for=pause.kind if pause else None,
             about=_about(pause) if pause else None,
             wake=pause.until if pause else None,
+            asked=asked,
             failed=failed,
         )
     return Work(
@@ -164,6 +178,7 @@ def _work(steps: Iterable[Step]) -> Work:
         since=since,
         role=running.role,
         began=last.at if last else None,
+        asked=asked,
     )
 
 

@@ -74,3 +74,35 @@ def test_a_run_that_has_ended_has_done_so_since_its_end_and_not_since_its_last_s
         assert project.runplan("stop", "X").code == 0
         until_runs_are(project, "stopped")
     assert run_of(project)["since"] > LONG_AGO
+
+
+# --- what was asked for ---------------------------------------------------------------------------------------
+
+
+def test_a_pause_is_told_while_the_agent_works_on_and_when_nothing_goes_on_any_more(
+    project: Project, meanwhile: Meanwhile
+) -> None:
+    project.agent(work(*meanwhile.pause("agent")))
+    assert project.runplan("start", "X", "auto").code == 0
+    meanwhile.reached("agent")
+    assert project.runplan("pause", "X").code == 0
+    assert (run_of(project)["state"], run_of(project)["asked"]) == ("running", "pause")
+    assert "\n  Pausing: phase 1, implement for " in project.runplan("status", "X").out
+    meanwhile.let_on("agent")
+    until(lambda: run_of(project)["waiting_for"] == "paused")
+    told = project.runplan("status", "X").out
+    assert "Going on" not in told
+    assert re.search(r": paused by a person \(phase 1, \w+, since .*\); to let it go on: runplan resume", told), told
+
+
+def test_a_run_that_is_being_stopped_is_not_said_to_go_on(project: Project, meanwhile: Meanwhile) -> None:
+    """Its agent takes its time to end."""
+    project.agent(work("stubborn = true", *meanwhile.pause("agent")))
+    assert project.runplan("start", "X", "auto").code == 0
+    meanwhile.reached("agent")
+    assert project.runplan("stop", "X").code == 0
+    assert run_of(project)["asked"] == "stop"
+    assert "\n  Stopping: phase 1" in project.runplan("status", "X").out
+    meanwhile.let_on("agent")
+    until_runs_are(project, "stopped")
+    assert run_of(project)["asked"] is None

@@ -128,7 +128,24 @@ def test_a_run_that_waits_for_a_person_is_not_called_interrupted() -> None:
     seen = at_work(run=a_run(state="waiting", waiting_for="paused", about="paused by uma"), work=Work(), alive=False)
     told = "\n".join(lines(seen))
     assert "interrupted" not in told
+    assert "run r1a2b3c4: paused by uma (phase 1, implement, since " in told
+    assert told.endswith("  Have a look: phase 1, implement, paused for 12m by uma")
     assert "to let it go on: runplan resume plans/x.md" in told
+
+
+def test_what_a_person_asked_for_is_told_before_it_has_come_to_that() -> None:
+    stops, pauses = (at_work(work=replace(some_work(), asked=what)) for what in ("stop", "pause"))
+    noted = at_work(wished="stop")
+    for seen in (stops, noted):
+        assert lines(seen)[3] == "  run r1a2b3c4: stopping (phase 1, implement, since 2026-01-01T11:48:00Z)"
+        assert lines(seen)[-1].startswith("  Stopping: phase 1, implement for 12m, agent running 12m")
+        assert view(seen)["run"]["asked"] == "stop"
+        (table,) = overview([view(seen)], now=NOW)
+        assert table.splitlines()[1].split()[:3] == ["plans/x.md", "1", "stopping"]
+    assert lines(pauses)[3].endswith("claude 2.1.0, since 2026-01-01T11:48:00Z; pauses after that")
+    assert lines(pauses)[-1].startswith("  Pausing: phase 1")
+    assert view(replace(pauses, run=a_run(state="waiting", waiting_for="paused")))["run"]["asked"] is None
+    assert view(replace(stops, run=a_run(state="stopped", outcome="stopped")))["run"]["asked"] is None
 
 
 def test_nobody_is_asked_about_a_run_that_has_ended() -> None:

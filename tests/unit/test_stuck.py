@@ -124,32 +124,51 @@ def running(minutes: float, quiet: float, **known: Any) -> Answer:
         pytest.param(
             asked(waiting_for="approval"),
             "look",
-            "Have a look: phase 2, implement for 4m, waiting for approval",
+            "Have a look: phase 2, implement, waiting 4m for approval",
             id="approval",
         ),
         pytest.param(
             asked(waiting_for="limit", about="claude usage limit", wake=ago(-10)),
             "fine",
-            "Going on: phase 2, implement for 4m, waiting for claude usage limit until 12:10 UTC",
+            "Going on: phase 2, implement, waiting 4m until 12:10 UTC (claude usage limit)",
             id="limit",
         ),
         pytest.param(
             asked(since=ago(200), waiting_for="limit", about="claude usage limit", wake=ago(-10)),
             "slow",
-            "Slow: phase 2, implement for 3h 20m, waiting for claude usage limit until 12:10 UTC",
+            "Slow: phase 2, implement, waiting 3h 20m until 12:10 UTC (claude usage limit)",
             id="long-limit",
         ),
         pytest.param(
             asked(waiting_for="limit", wake=ago(6)),
             "look",
-            "Have a look: phase 2, implement for 4m, waiting for limit, should have gone on 6m ago",
+            "Have a look: phase 2, implement, waiting 4m for limit, should have gone on 6m ago",
             id="overslept",
         ),
         pytest.param(
             asked(waiting_for="claim", about="a claim of 4711"),
             "fine",
-            "Going on: phase 2, implement for 4m, waiting for a claim of 4711",
+            "Going on: phase 2, implement, waiting 4m (a claim of 4711)",
             id="foreign-claim",
+        ),
+        pytest.param(
+            asked(waiting_for="paused", about="paused by a person"),
+            "look",
+            "Have a look: phase 2, implement, paused for 4m by a person",
+            id="paused",
+        ),
+        pytest.param(
+            running(4, 0.5, asked="pause"),
+            "fine",
+            "Pausing: phase 2, implement for 4m, agent running 4m, last output 30s ago",
+            id="pausing",
+        ),
+        pytest.param(asked(asked="stop"), "fine", "Stopping: phase 2, implement for 4m", id="stopping"),
+        pytest.param(
+            asked(asked="stop", since=ago(31), working=True),
+            "slow",
+            "Slow: phase 2, implement for 31m, a stop was asked for",
+            id="stopping-long",
         ),
         pytest.param(
             running(-5, -5),
@@ -179,7 +198,8 @@ MINUTES = st.integers(0, 300).map(ago)
         output=st.none() | MINUTES,
         working=st.sampled_from([True, False, None]),
         retries=st.integers(0, 4),
-        waiting_for=st.sampled_from([None, "limit", "approval", "claim"]),
+        asked=st.sampled_from([None, "stop", "pause"]),
+        waiting_for=st.sampled_from([None, "limit", "approval", "claim", "paused"]),
         about=st.none(),
         wake=st.none() | st.integers(-60, 60).map(ago),
     )
@@ -187,6 +207,6 @@ MINUTES = st.integers(0, 300).map(ago)
 def test_half_an_hour_or_two_retries_are_never_called_fine(doing: Doing) -> None:
     level, sentence = answer(doing, now=NOW, zone=UTC)
     long = any(moment is not None and moment < ago(30) for moment in (doing.since, doing.began, doing.dispatched))
-    if long or doing.retries >= 2 or not doing.carried or doing.waiting_for == "approval":
+    if long or doing.retries >= 2 or not doing.carried or doing.waiting_for in ("approval", "paused"):
         assert level != "fine"
-    assert (level == "fine") == sentence.startswith("Going on: ")
+    assert (level == "fine") == sentence.startswith(("Going on: ", "Stopping: ", "Pausing: "))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from runplan.core.work import Step, Work, work_of
@@ -32,6 +34,16 @@ def test_a_step_began_with_the_first_of_those_who_had_its_errand() -> None:
         ("verify", "at r.3"),
     ]
     assert work_of([*again, READ]).began is None
+
+
+def test_what_a_person_wants_of_a_run_holds_until_it_is_taken_back_and_a_stop_for_good() -> None:
+    pause, stop = Step("at 8", "Halted"), Step("at 8", "StopRequested")
+    goes_on = (Step("at 9", "Continued"), Step("at 9", "RunResumed"))
+    assert work_of([READ, began("r.1")]).asked is None
+    assert work_of([READ, began("r.1"), pause]) == replace(work_of([READ, began("r.1")]), asked="pause")
+    assert [work_of([READ, pause, word]).asked for word in goes_on] == [None, None]
+    assert [work_of([READ, stop, word]).asked for word in (pause, *goes_on)] == ["stop"] * 3
+    assert work_of([*in_lane("1", began("r_1.1")), stop]).at_rest().asked == "stop"
 
 
 def test_a_hand_over_is_armed_for_as_long_as_the_agent_runs_whose_context_filled() -> None:
