@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declined:
-    """Somebody else is at it; nothing was changed."""
+    """Somebody else is at it, or there is nothing to go on with; nothing was changed."""
 
-    owner: str
+    owner: str  #: "" when nobody is
     why: str
     readable: bool  #: whether the claim could be read; if not, only a person can say that it is nobody's
 
@@ -67,6 +67,7 @@ class Errand:
     started: e.RunStarted
     issues: Sequence[int]
     answer: e.Approved | e.Rejected | None = None  #: what a person said beforehand, by approve or reject
+    again: bool = False  #: a retry of the run before it, of which nothing is to be done where that has ended well
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +94,9 @@ def take_up(errand: Errand, rooms: Rooms, voice: Voice) -> Held | Declined:
     world, journal, taken = claimed
     asked = errand.started
     if journal.state.started is None:
+        if why := _nothing_left(errand, rooms.store):  # now that nobody else can end or begin a run
+            rooms.claims.release(asked.plan, run=world.run)
+            return Declined(owner="", why=why, readable=True)
         journal.append(asked, taken)
     else:
         _free(world, journal)
@@ -106,6 +110,20 @@ def take_up(errand: Errand, rooms: Rooms, voice: Voice) -> Held | Declined:
     if errand.answer is not None:
         journal.append(errand.answer)
     return Held(world=world, journal=journal)
+
+
+def _nothing_left(errand: Errand, store: ports.Store) -> str:
+    """What is told of an errand that goes on with a run, where that has ended meanwhile; "" when one may be begun."""
+    plan = errand.started.plan
+    if errand.answer is not None:
+        return f"no candidate of {plan} waits any more; see: {command('runplan', 'status', plan)}"
+    row = store.newest(plan) if errand.again else None
+    return ended_well(plan) if row is not None and row.state == "done" else ""
+
+
+def ended_well(plan: str) -> str:
+    """What is told of a run that there is no need to retry."""
+    return f"the last run of {plan} ended well; nothing to retry"
 
 
 def reopen(row: RunRow, started: e.RunStarted, *, rooms: Rooms, voice: Voice) -> Held | Declined:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from runplan.app import admission
@@ -114,10 +115,20 @@ def carry_here(at: Here, errand: Errand) -> Exit:
         answer = carry(errand, rooms, voice, ask=lambda state: ask_here(at, state), interruption=interruption)
     plan = errand.started.plan
     match answer:
+        case Declined(owner=""):
+            return over(errand, answer.why)
         case Declined():
             return declined(plan, answer)
         case Carried():
             return _told(at, plan, answer)
+
+
+def over(errand: Errand, why: str) -> Exit:
+    """The run that was to go on has ended meanwhile: a retry is not needed, and an answer is nobody's."""
+    if errand.answer is not None:
+        raise NotFound(why)
+    progress.say(f"runplan: {why}")
+    return Exit.DONE
 
 
 def declined(plan: str, answer: Declined) -> Exit:
@@ -208,15 +219,16 @@ def _interrupted_plan(at: Here, plan_word: str) -> str | None:
     return path if store is not None and interrupted(store, path) else None
 
 
-def start(at: Here, plan_word: str, words: Sequence[str]) -> Exit:
-    """Work what the words ask for, in this process."""
+def start(at: Here, plan_word: str, words: Sequence[str], *, again: bool = False) -> Exit:
+    """Work what the words ask for, in this process; `again`: as a retry of the plan's last run."""
     if words_of.parse_words(words, phases=None).every is not None:
         raise RefusedEarly("a schedule is kept by the daemon; leave out --foreground")
     found = prepared(at, plan_word, words)
     if isinstance(found, str):
         progress.say(f"runplan: {found}")
         return Exit.DONE
-    return carry_here(*found)
+    at, errand = found
+    return carry_here(at, replace(errand, again=again))
 
 
 def dry_run(at: Here, errand: Errand) -> str:

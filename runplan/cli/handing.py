@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from runplan.adapters.calling import require_agents
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
     from runplan.wiring.here import Here
 
 
-def start(at: Here, plan_word: str, words: Sequence[str], *, wait: bool) -> Exit:
-    """Hand what the words ask for to the daemon."""
+def start(at: Here, plan_word: str, words: Sequence[str], *, wait: bool, again: bool = False) -> Exit:
+    """Hand what the words ask for to the daemon; `again`: as a retry of the plan's last run."""
     asked = words_of.parse_words(words, phases=None)
     timing = None
     if asked.every is not None:
@@ -32,7 +33,7 @@ def start(at: Here, plan_word: str, words: Sequence[str], *, wait: bool) -> Exit
         return Exit.DONE
     at, errand = found
     require_agents(at.settings.agents, root=at.repository.root, caller=at.env, in_dollars=at.settings.limits.in_dollars)
-    return hand(at, errand, timing, wait=wait)
+    return hand(at, replace(errand, again=again), timing, wait=wait)
 
 
 def hand(at: Here, errand: Errand, timing: handing.Timing | None = None, *, wait: bool = False) -> Exit:
@@ -45,6 +46,8 @@ def hand(at: Here, errand: Errand, timing: handing.Timing | None = None, *, wait
         progress.say(f"runplan: {plan} is worked every {timing.every}, first at {first:%Y-%m-%d %H:%M %Z}")
     if "scheduled" in answer:
         return Exit.DONE
+    if answer.get("declined") == "":
+        return carrying.over(errand, str(answer["why"]))
     told_begun(plan, answer)
     if not wait or "declined" in answer:
         return Exit.DONE

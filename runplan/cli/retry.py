@@ -29,6 +29,7 @@ def run(args: argparse.Namespace) -> Exit:
 
     refuse_under_agent("retry")
     with here() as at:
+        from runplan.app.holding import ended_well
         from runplan.cli import carrying
         from runplan.cli.undo import undo
         from runplan.core.run import words
@@ -43,7 +44,7 @@ def run(args: argparse.Namespace) -> Exit:
         state = carrying.state_of(store, row)
         assert state.started is not None
         if row.state == "done" and not args.phase:
-            print(f"the last run of {path} ended well; nothing to retry")
+            print(ended_well(path))
             return Exit.DONE
         at = at.for_run(state.started)
         if state.started.mode == "undo" and not args.phase:
@@ -51,11 +52,12 @@ def run(args: argparse.Namespace) -> Exit:
         asked = replace(state.started, auto=state.auto)
         if args.phase:
             asked = replace(_worked(store, asked), mode="phase", wanted=args.phase, landing=asked.landing)
+        again = not args.phase
         if asked.daemon:
             from runplan.cli import handing
 
-            return handing.start(at, path, words(asked), wait=False)
-        return carrying.start(at, path, words(asked))
+            return handing.start(at, path, words(asked), wait=False, again=again)
+        return carrying.start(at, path, words(asked), again=again)
 
 
 def _worked(store: Store, newest: RunStarted) -> RunStarted:

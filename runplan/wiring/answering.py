@@ -176,7 +176,8 @@ class Answering:
                 return
             shape = functools.partial(_begun_and_scheduled, made)
         issues = [number for number in request.fields.get("issues") or () if isinstance(number, int)]
-        errand = Errand(started=started, issues=issues, answer=_answer(request.fields.get("answer")))
+        answer, again = _answer(request.fields.get("answer")), bool(request.fields.get("again"))
+        errand = Errand(started=started, issues=issues, answer=answer, again=again)
         self._later(keeper.begin(errand, lend), caller, shape)
 
     def _lend(self, root: str, request: Request) -> Lend:

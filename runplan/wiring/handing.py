@@ -52,6 +52,7 @@ def hand_over(
         "env": sent,
         "needs": [name for name in needed if timing is None or name not in TIMED.values()],
         "answer": _answer(errand.answer),
+        "again": errand.again,
     }
     if timing is not None:
         run, set_by = at.settings.run, variables(at.env)

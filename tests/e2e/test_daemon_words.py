@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.cli import a_project, until
-from tests.support.daemons import answering, in_foreground, kill_daemon, none_left, run_of, until_runs_are
+from tests.support.cli import a_project, until, with_remote
+from tests.support.daemons import answering, in_foreground, kill_daemon, none_left, run_of, states, until_runs_are
 from tests.support.scripts import Meanwhile, work
 
 if TYPE_CHECKING:
@@ -106,3 +106,23 @@ def test_a_run_that_is_being_stopped_is_not_said_to_go_on(project: Project, mean
     meanwhile.let_on("agent")
     until_runs_are(project, "stopped")
     assert run_of(project)["asked"] is None
+
+
+# --- what becomes of it ---------------------------------------------------------------------------------------
+
+
+def test_a_retry_that_meets_the_end_of_a_run_says_that_it_ended_well(project: Project, tmp_path: Path) -> None:
+    """When it was typed the run was at work, and when it is carried out there is nothing to retry."""
+    meanwhile = Meanwhile(tmp_path)
+    hook = with_remote(project, tmp_path / "origin").path / "hooks/pre-receive"
+    hook.write_text(f"#!/bin/sh\ntouch {tmp_path}/push.here\nuntil test -e {tmp_path}/push.on; do sleep 0.01; done\n")
+    hook.chmod(0o755)
+    assert project.runplan("start", "X", "auto", "direct").code == 0
+    meanwhile.reached("push")
+    with project.running("retry", "X") as retry:
+        assert retry.stderr is not None
+        assert b"a step that takes long" in retry.stderr.readline()
+        meanwhile.let_on("push")
+        assert retry.stderr.readline() == b"runplan: the last run of plans/X.md ended well; nothing to retry\n"
+        assert retry.wait(30) == 0
+    assert states(project) == ["done"]

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.app.holding import Errand
+from runplan.app.holding import Declined, Errand
 from runplan.core.events import Approved, RunStarted
 from tests.integration.test_keeper import Audience, Timers, a_keeper
 from tests.support.cli import a_plan, a_project, until, with_remote
-from tests.support.daemons import none_left, run_of, shell_agent, until_runs_are
+from tests.support.daemons import none_left, run_of, shell_agent, states, until_runs_are
 from tests.support.scripts import Meanwhile
 
 if TYPE_CHECKING:
@@ -64,6 +64,23 @@ def test_a_run_that_is_begun_while_the_one_before_it_lands_is_worked(
     meanwhile.let_on("push")
     assert again.result(30)
     until_runs_are(project, "done", "done")
+
+
+def test_a_retry_while_the_run_ends_well_begins_nothing(project: Project, keeper: Keeper, tmp_path: Path) -> None:
+    """Whether there is anything to retry is known at the desk, not to whoever looked before it."""
+    meanwhile = Meanwhile(tmp_path)
+    keeper.begin(Errand(started=started(), issues=()))
+    meanwhile.reached("push")
+    again = keeper.begin(Errand(started=started(), issues=(), again=True))
+    meanwhile.let_on("push")
+    told = again.result(30)
+    assert isinstance(told, Declined)
+    assert (told.owner, told.why) == ("", "the last run of plans/X.md ended well; nothing to retry")
+    late = keeper.begin(Errand(started=started(), issues=(), answer=Approved(tree="0" * 40))).result(30)
+    assert isinstance(late, Declined)
+    assert late.why == "no candidate of plans/X.md waits any more; see: runplan status plans/X.md"
+    assert states(project) == ["done"]
+    assert project.runplan("start", "X", "auto", "--foreground").code == 0, "nobody owns the plan"
 
 
 def test_what_is_approved_while_another_plan_lands_goes_on(project: Project, keeper: Keeper, tmp_path: Path) -> None:
