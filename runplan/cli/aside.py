@@ -16,7 +16,7 @@ class Aside:
     def warn(self, told: str) -> None:
         self.code = Exit.USAGE
         if not told.isprintable():  # it may quote a file
-            from runplan.core.plain import plain
+            from runplan.core.terminal import plain
 
             told = plain(told)
         print(f"runplan: warning: {told}", file=sys.stderr)

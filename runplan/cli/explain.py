@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from runplan.core.errors import Exit, NotFound
+from runplan.core.terminal import escaped
 
 if TYPE_CHECKING:
     import argparse
@@ -40,7 +41,8 @@ def run(args: argparse.Namespace) -> Exit:
         raise NotFound(f"the run {found[0].id} has not come to a phase {args.phase}")
     now = steps[-1]["why"] if args.phase else _why(facts)
     if args.json:
-        print(json.dumps({"run": found[0].id, "plan": found[0].plan, "now": now, "steps": steps}, ensure_ascii=False))
+        whole = {"run": found[0].id, "plan": found[0].plan, "now": now, "steps": steps}
+        print(escaped(json.dumps(whole, ensure_ascii=False)))
         return Exit.DONE
     print(f"{found[0].plan}, run {found[0].id}\n\nnow: {now}\n")
     for step in steps:

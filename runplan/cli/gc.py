@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from runplan.core.errors import Exit
+from runplan.core.terminal import escaped, plain
 
 if TYPE_CHECKING:
     import argparse
@@ -38,10 +39,10 @@ def run(args: argparse.Namespace) -> Exit:
             return Exit.DONE
         found, logs = collect(at, dry_run=args.dry_run)
     if args.json:
-        print(json.dumps([_view(one) for one in (*found, *logs)], ensure_ascii=False, indent=2))
+        print(escaped(json.dumps([_view(one) for one in (*found, *logs)], ensure_ascii=False, indent=2)))
         return Exit.DONE
     for line in (*_lines(found, dry_run=args.dry_run), *_log_lines(logs, dry_run=args.dry_run)):
-        print(line)
+        print(plain(line))
     if not found and not logs:
         print("Nothing is left over.")
     return Exit.DONE

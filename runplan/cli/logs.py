@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from runplan.core.errors import Exit, NotFound
+from runplan.core.terminal import escaped, plain
 
 if TYPE_CHECKING:
     import argparse
@@ -66,7 +67,8 @@ def _goes_on(store: Store, run: RunRow) -> bool:
 
 def _json(row: EventRow) -> str:
     own = json.loads(row.body)
-    return json.dumps({"seq": row.seq, "at": row.at, "run": row.run, "type": row.type, **own}, ensure_ascii=False)
+    whole = {"seq": row.seq, "at": row.at, "run": row.run, "type": row.type, **own}
+    return escaped(json.dumps(whole, ensure_ascii=False))
 
 
 def _text(row: EventRow) -> str:
@@ -79,6 +81,6 @@ def _text(row: EventRow) -> str:
 
 
 def _short(value: object) -> str:
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    text = plain(value) if isinstance(value, str) else escaped(json.dumps(value, ensure_ascii=False))
     flat = " ".join(text.split())
     return flat if len(flat) <= 60 else f"{flat[:59]}…"

@@ -114,7 +114,7 @@ def _say(told: str, *, debug: bool) -> None:
     import contextlib
 
     if not told.isprintable():  # a branch or a file that an agent named
-        from runplan.core.plain import plain
+        from runplan.core.terminal import plain
 
         told = plain(told)
     with contextlib.suppress(OSError):  # nobody may be listening any more

@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from runplan.core import events as e
+from runplan.core.terminal import plain
 from runplan.core.told import full, waited_for
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def warn(told: str) -> None:
 def say(told: str) -> None:
     """Print it, if anybody listens: a run does not end because a pipe was closed."""
     with contextlib.suppress(OSError, ValueError):
-        print(told, file=sys.stderr, flush=True)
+        print(plain(told), file=sys.stderr, flush=True)
 
 
 def told_of(fact: Fact) -> str:

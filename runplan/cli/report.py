@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from runplan.core.commands import command
 from runplan.core.errors import Exit, NotFound, PlanUnreadable
+from runplan.core.terminal import escaped, plain
 
 if TYPE_CHECKING:
     import argparse
@@ -41,9 +42,9 @@ def run(args: argparse.Namespace) -> Exit:
     if args.json:
         import json
 
-        print(json.dumps({"plan": path, "report": whole}, ensure_ascii=False))
+        print(escaped(json.dumps({"plan": path, "report": whole}, ensure_ascii=False)))
     else:
-        print(whole, end="")
+        print(plain(whole), end="")
     return Exit.DONE
 
 

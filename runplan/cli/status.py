@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from runplan.core.errors import Exit, PlanUnreadable
+from runplan.core.terminal import escaped, plain
 from runplan.core.times import zone as named_zone
 
 if TYPE_CHECKING:
@@ -80,15 +81,15 @@ def _told(args: argparse.Namespace, aside: Aside) -> str:
 
         for view in views if args.plan is None else [views]:
             view["daemon"] = daemon
-        return json.dumps(views, ensure_ascii=False, indent=None if args.watch else 2)
+        return escaped(json.dumps(views, ensure_ascii=False, indent=None if args.watch else 2))
     from runplan.cli.statustext import block, overview
 
     told = [_sentence(daemon)] if daemon else []
     if args.plan is not None:
-        return "\n\n".join([block(views, now=now, zone=zone), *told])
+        return plain("\n\n".join([block(views, now=now, zone=zone), *told]))
     blocks = [block(view, now=now, zone=zone) for view in views]
     nothing = [] if blocks else ["No plans yet; write one under plans/ and commit it."]
-    return "\n\n".join([*blocks, *overview(views, now=now), *nothing, *told])
+    return plain("\n\n".join([*blocks, *overview(views, now=now), *nothing, *told]))
 
 
 def _daemon(at: Here, views: list[dict[str, Any]]) -> dict[str, Any] | None:

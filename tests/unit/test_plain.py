@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given, settings, strategies as st
 
 from runplan.core.events import DispatchEnded, GuardFound, HandedOver, VerdictGiven, WorkRefused, WorkTaken
-from runplan.core.plain import LONGEST, bounded, plain, plainly
+from runplan.core.plain import plainly
+from runplan.core.terminal import LONGEST, bounded, escaped, plain
 
 
 @pytest.mark.parametrize(
@@ -34,6 +37,14 @@ def test_no_text_keeps_a_control_character(text: str) -> None:
     told = plain(text)
     assert all(sign in "\n\t" or sign.isprintable() for sign in told)
     assert plain(told) == told
+
+
+@given(st.text(alphabet=st.sampled_from('\x07\x1b\x7f\x80\x85\x9b\u061c\u202e\u2066\n\t"\\ä日'), max_size=40))
+def test_json_says_the_same_without_a_control_character(text: str) -> None:
+    told = escaped(json.dumps({text: [text]}, ensure_ascii=False, indent=1))
+    assert json.loads(told) == {text: [text]}
+    assert all(sign == "\n" or sign.isprintable() for sign in told)
+    assert ("ä" in told) == ("ä" in text), "what can be read is left as it is"
 
 
 def test_a_long_text_is_cut_with_a_mark() -> None:

@@ -16,7 +16,7 @@ from runplan.core.errors import GitFailed
 from runplan.core.events import HandedOver, HandoverArmed, WorkRefused
 from runplan.core.gauge import READING, reading_of
 from runplan.core.handoff import Standing, note
-from runplan.core.plain import plain
+from runplan.core.terminal import plain
 from runplan.core.told import full
 
 if TYPE_CHECKING:
