@@ -122,6 +122,11 @@ class Daemon:
         for keeper in self._all():
             keeper.wake()
 
+    def remind(self) -> None:
+        """Somebody may want what could not be recorded; it is tried again."""
+        for keeper in self._all():
+            keeper.remind()
+
     def end_agents(self) -> None:
         """End every process; that is recorded, and the next daemon starts the same ones again."""
         for keeper in self._all():

@@ -165,6 +165,11 @@ class Keeper:
         """Have a plan stopped, paused or called on; tells what was done, or that it is as soon as it can be."""
         return self._wished.insist(wish)
 
+    def remind(self) -> None:
+        """Try again to record what could not be; also while we drain."""
+        if self._wished.keeps:
+            self._station.order(lambda _desk, _opened: None)
+
     # --- schedules ----------------------------------------------------------------------------------------
 
     def reload(self) -> None:

@@ -156,6 +156,7 @@ class _Loop:
     def _look(self) -> None:
         """What the one timer is for, beside a clock that jumped."""
         self.reload(anew=False)
+        self._daemon.remind()
         if not (state_directory(self._env) / singleton.LOCK).exists():
             self._log.warning("ending", words="its state was taken away; another daemon may be there")
             self._lost = True

@@ -19,8 +19,9 @@ from runplan.app.foreground import work
 from runplan.app.holding import Declined, Voice, interrupted, reopen
 from runplan.app.journal import recorded
 from runplan.app.scheduling import give_up
+from runplan.app.wishes import without_start
 from runplan.core import events as e
-from runplan.core.errors import RunplanError
+from runplan.core.errors import RunplanError, Unreachable
 from runplan.core.rows import Wish
 from runplan.wiring import handing
 from runplan.wiring.beside import end_agents
@@ -49,22 +50,39 @@ def scheduled(at: Here) -> list[str]:
 
 
 def stop(at: Here, plan: str | None, *, force: bool) -> tuple[list[str], str]:
-    """Cancel schedules and end runs; what was stopped, a sentence each, and what the daemon has not answered."""
+    """Cancel schedules and end runs; what was stopped, a sentence each, and what could not be, or be recorded."""
     if not Store.exists(at.state):
         return [], ""
-    told: list[str] = []
-    unanswered = ""
+    told, untold = _daemons(at, plan)
+    left: tuple[bool, ...] = (False,) if told is not None else (False, True)
+    told = told or []
+    try:
+        if True in left:
+            told += _cancelled(at, plan)
+        told += _ended(at, _left(at, plan, daemons=left))
+    except Unreachable as error:
+        told += _foreground(at, plan, force=force)
+        told += _agents_ended(at, plan, daemons=left)
+        unrecorded = f"that {plan or 'everything here'} be stopped could not be recorded: {without_start(str(error))}"
+        return told, untold or f"{unrecorded}; then stop it again"
+    return [*told, *_foreground(at, plan, force=force)], untold
+
+
+def _daemons(at: Here, plan: str | None) -> tuple[list[str] | None, str]:
+    """Have the daemon stop what it has: what it says of that, None without a daemon; and what is still to be done."""
     try:
         answer = handing.ask(at, "stop", plan, by="runplan stop")
     except Silent as silent:
-        answer = {}
         unanswered = _noted(at, Wish(plan=plan or "", by="runplan stop"), silent)
-        ended = end_agents(at.state, plan)
-        told = [f"the agent at work on {one} was ended; what it made is kept" for one in ended]
-    else:
-        told = [str(line) for line in answer.get("stopped", ())] if answer is not None else _cancelled(at, plan)
-    left = _left(at, plan, daemons=(False,) if answer is not None else (False, True))
-    return [*told, *_ended(at, left), *_foreground(at, plan, force=force)], unanswered
+        return _agents_ended(at, plan, daemons=(True,)), unanswered
+    except Unreachable as unrecorded:
+        return [], str(unrecorded)
+    return None if answer is None else [str(line) for line in answer.get("stopped", ())], ""
+
+
+def _agents_ended(at: Here, plan: str | None, *, daemons: Sequence[bool]) -> list[str]:
+    ended = end_agents(at.state, plan, daemons=daemons)
+    return [f"the agent at work on {one} was ended; what it made is kept" for one in ended]
 
 
 def pause(at: Here, plan: str) -> tuple[list[str], str]:
