@@ -73,6 +73,7 @@ class Spent:
 
     usage: Usage
     total: bool = False  #: all of this run; else it is added
+    least: bool = False  #: of a total: it may leave something out, so that it is never less than what was told before
     of: str = ""  #: which message it is about: one about the same message takes the place of the last
 
 

@@ -150,7 +150,7 @@ class Folding:
     def _spend(self, event: Spent) -> None:
         self._spent = True
         if event.total:
-            self._usage = event.usage
+            self._usage = _larger(event.usage, self._usage) if event.least else event.usage
             self._recent.clear()
             told = event.usage.input_tokens + event.usage.output_tokens
             if self._estimated and told:  # no conversation is longer than all that was said
@@ -200,6 +200,17 @@ def _still(end: Finished, then: AgentEvent) -> Finished | None:
             return replace(end, so_far=True)
         case _:
             return end
+
+
+def _larger(told: Usage, seen: Usage) -> Usage:
+    """What was used at least, by two accounts of the same."""
+    sent = told if told.input_tokens >= seen.input_tokens else seen
+    return Usage(
+        input_tokens=sent.input_tokens,
+        cached_tokens=sent.cached_tokens,
+        output_tokens=max(told.output_tokens, seen.output_tokens),
+        usd=max(told.usd, seen.usd),
+    )
 
 
 def _less(usage: Usage, before: Usage) -> Usage:

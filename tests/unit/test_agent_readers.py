@@ -13,13 +13,14 @@ from runplan.adapters.agents import aider, module_of, qwen, script
 from runplan.adapters.agents.mini import read_trajectory
 from runplan.adapters.settings import kinds
 from runplan.core.agentevents import Context, Message, Retrying, Spent, Trouble, TroubleKind, Unread, Usage
-from tests.support.samples import FOLDERS, lines, outcome_of, streams
+from tests.support.samples import FOLDERS, ending, lines, outcome_of, streams
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from runplan.core.agentevents import AgentEvent
+    from runplan.core.dispatch import Outcome
 
     Reader = Callable[[bytes], tuple[AgentEvent, ...]]
 
@@ -263,3 +264,41 @@ def test_an_aider_has_spent_what_its_books_say(tmp_path: Path, books: str | None
     if books is not None:
         (tmp_path / "analytics.jsonl").write_text(books, encoding="utf-8")
     assert aider.finish(tmp_path) == told
+
+
+def claudes(**result: object) -> Outcome:
+    """One answer of 600 tokens, and its end."""
+    said = {
+        "id": "m1",
+        "usage": {"input_tokens": 600, "output_tokens": 5},
+        "content": [{"type": "text", "text": "Hm."}],
+    }
+    end = {"type": "result", "subtype": "success", "is_error": False, "result": "I cannot help with that.", **result}
+    return outcome_of("claude", [json.dumps({"type": "assistant", "message": said}).encode(), json.dumps(end).encode()])
+
+
+def test_a_refusal_is_one_also_when_it_is_not_called_an_error() -> None:
+    assert ending("claude", claudes()).kind == "success"
+    refused = ending("claude", claudes(stop_reason="refusal"))
+    assert (refused.kind, refused.words) == ("refusal", "I cannot help with that.")
+
+
+@pytest.mark.parametrize(
+    ("result", "used"),
+    [
+        pytest.param({"total_cost_usd": 0.5}, (600, 5, 0.5), id="dollars alone"),
+        pytest.param({"total_cost_usd": 0.5, "usage": {"input_tokens": 900}}, (900, 5, 0.5), id="no models"),
+        pytest.param({"usage": {"input_tokens": 0, "output_tokens": 0}}, (600, 5, 0.0), id="less than was seen"),
+        pytest.param(
+            {"total_cost_usd": 0.5, "modelUsage": {"m": {"inputTokens": 100, "outputTokens": 9}}},
+            (600, 9, 0.5),
+            id="models that used less than was seen",
+        ),
+        pytest.param({"modelUsage": {"m": {"inputTokens": 900, "outputTokens": 9}}}, (900, 9, 0.0), id="models"),
+    ],
+)
+def test_a_claude_has_used_what_it_tells_and_no_less_than_was_seen(
+    result: dict[str, object], used: tuple[int, int, float]
+) -> None:
+    usage = claudes(**result).tally.usage
+    assert (usage.input_tokens, usage.output_tokens, usage.usd) == used

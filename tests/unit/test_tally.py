@@ -192,3 +192,13 @@ def test_an_end_so_far_stands_whatever_follows_it(more: AgentEvent) -> None:
 @pytest.mark.parametrize("more", [Unread(), Retrying(words="busy"), Context(window=9)])
 def test_what_is_no_work_leaves_a_good_end_as_it_was(more: AgentEvent) -> None:
     assert folded(Finished(ok=True), more).tally.finished == Finished(ok=True)
+
+
+def test_a_total_that_leaves_something_out_is_no_less_than_what_was_seen() -> None:
+    seen = Spent(usage=Usage(input_tokens=900, output_tokens=5, cached_tokens=300), of="m")
+    told = Usage(input_tokens=100, output_tokens=7, usd=0.5, cached_tokens=50)
+    larger = Usage(input_tokens=900, output_tokens=7, usd=0.5, cached_tokens=300)
+    assert folded(seen, Spent(usage=told, total=True, least=True)).tally.usage == larger
+    assert folded(seen, Spent(usage=told, total=True)).tally.usage == told
+    whole = Usage(input_tokens=1_000, output_tokens=9, cached_tokens=0)
+    assert folded(seen, Spent(usage=whole, total=True, least=True)).tally.usage == whole

@@ -177,7 +177,8 @@ def _limited(event: dict[str, Any]) -> tuple[AgentEvent, ...]:
 
 def _ended(event: dict[str, Any]) -> list[AgentEvent]:
     words = text(event, "result") or "; ".join(each for each in _texts(event, "errors"))
-    failed = at(event, "is_error") is not False or text(event, "subtype") != "success"
+    refused = text(event, "stop_reason") == "refusal"  # which it need not call an error
+    failed = refused or at(event, "is_error") is not False or text(event, "subtype") != "success"
     told: list[AgentEvent] = [Started(session=text(event, "session_id")), *_totals(event)]
     told += [tool(text(each, "tool_name"), at(each, "tool_input"), denied=True) for each in _denials(event)]
     if failed:
@@ -199,11 +200,11 @@ def _trouble(event: dict[str, Any], words: str) -> Trouble:
 
 def _totals(event: dict[str, Any]) -> list[AgentEvent]:
     """`usage` leaves side requests out, and all of it after a budget's end; what each model used does not."""
-    models = at(event, "modelUsage")
+    models, usd = at(event, "modelUsage"), Usage(usd=money(event, "total_cost_usd"))
     if not isinstance(models, dict) or not models:
-        whole = usage(at(event, "usage"))
-        return [Spent(usage=whole, total=True)] if whole.input_tokens else []
-    whole, window, most = Usage(usd=money(event, "total_cost_usd")), 0, -1
+        whole = usage(at(event, "usage")).plus(usd)
+        return [Spent(usage=whole, total=True, least=True)] if whole != Usage() else []
+    whole, window, most = usd, 0, -1
     for told in models.values():
         cached, written = count(told, "cacheReadInputTokens"), count(told, "cacheCreationInputTokens")
         sent = count(told, "inputTokens") + cached + written
@@ -211,7 +212,7 @@ def _totals(event: dict[str, Any]) -> list[AgentEvent]:
         whole = whole.plus(Usage(input_tokens=sent, output_tokens=answered, cached_tokens=cached))
         if sent > most:
             window, most = count(told, "contextWindow"), sent
-    return [Spent(usage=whole, total=True), Context(window=window)]
+    return [Spent(usage=whole, total=True, least=True), Context(window=window)]
 
 
 def _denials(event: dict[str, Any]) -> list[dict[str, Any]]:
