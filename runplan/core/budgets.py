@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from runplan.core.quickclass import dataclass
+from runplan.core.spans import in_words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -95,5 +96,5 @@ def _used_up(scope: str, budget: Budget, used: Cost) -> str:
     if budget.usd and used.usd >= budget.usd:
         return f"${used.usd:.2f} of ${budget.usd:.2f} ({_setting(scope, 'usd')})"
     if budget.seconds and used.seconds >= budget.seconds:
-        return f"{used.seconds / 60:.0f} of {budget.seconds / 60:.0f} minutes ({_setting(scope, 'wall')})"
+        return f"{in_words(used.seconds)} of {in_words(budget.seconds)} ({_setting(scope, 'wall')})"
     return ""

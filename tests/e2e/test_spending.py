@@ -146,7 +146,7 @@ def test_what_a_lost_agent_used_is_booked_in_every_scope(project: Project, limit
 @pytest.mark.parametrize(
     ("limit", "says"),
     [
-        ('phase_wall = "1s"', "used up its budget and was ended: limits.phase_wall left 0 minutes"),
+        ('phase_wall = "1s"', "used up its budget and was ended: limits.phase_wall left 1s"),
         ("tokens = 500", "used up its budget and was ended: limits.tokens left 500 tokens"),
         ("plan_usd = 0.5", "used up its budget and was ended: limits.plan_usd left $0.50"),
     ],

@@ -35,7 +35,8 @@ def test_what_agents_at_work_may_use_is_not_given_twice() -> None:
     [
         (Budget(tokens=10), Cost(tokens=10), "the plan's budget is used up: 10 of 10 tokens (limits.plan_tokens)"),
         (Budget(usd=1.0), Cost(usd=1.25), "the plan's budget is used up: $1.25 of $1.00 (limits.plan_usd)"),
-        (Budget(seconds=600), Cost(seconds=660), "the plan's budget is used up: 11 of 10 minutes (limits.plan_wall)"),
+        (Budget(seconds=600), Cost(seconds=660), "the plan's budget is used up: 11m of 10m (limits.plan_wall)"),
+        (Budget(seconds=3), Cost(seconds=5.2), "the plan's budget is used up: 5s of 3s (limits.plan_wall)"),
     ],
 )
 def test_a_budget_that_is_used_up_is_named_with_its_scope(budget: Budget, used: Cost, why: str) -> None:

@@ -14,6 +14,7 @@ from runplan.core.endings import EndingKind
 from runplan.core.events import Paused, WorkRefused
 from runplan.core.quickclass import dataclass
 from runplan.core.reasons import Reason
+from runplan.core.spans import in_words
 from runplan.core.times import iso, parse_iso, zone
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ def bounded(ended: DispatchEnded, started: DispatchStarted) -> DispatchEnded:
     """The same, naming the setting that ended it; out of time by another scope's is out of budget."""
     tokens, usd, wall = (*started.bounds, "", "", "")[:3]
     if ended.kind == EndingKind.TIMED_OUT and wall not in ("", "limits.wall"):
-        told = f"{wall} left {started.seconds / 60:.0f} minutes"
+        told = f"{wall} left {in_words(started.seconds)}"
         return replace(ended, ending=Ending.BUDGET, kind=EndingKind.BUDGET, detail=told)
     if ended.kind != EndingKind.BUDGET:
         return ended
