@@ -52,7 +52,7 @@ class Household(Protocol):
         ...
 
     def remember(self, root: str) -> None:
-        """Know the repository across restarts."""
+        """Know the repository across restarts; refused where there is none."""
         ...
 
     def metrics(self) -> str: ...
@@ -77,6 +77,8 @@ class Household(Protocol):
 
 #: What would begin something.
 BEGINNING = ("start", "approve", "reject", "retry", "now", "resume")
+#: What works a run that the caller describes.
+STARTING = ("start", "approve", "reject", "retry")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +120,7 @@ class Answering:
                 return {"repositories": list(self._daemon.roots), "closed": closed, **lines, **self._household.about()}
             case "follow":
                 run = str(request.fields.get("run") or "")
-                self._follow(Follower(caller=caller, root=_text(request, "root"), plan=_text(request, "plan"), run=run))
+                self._follow(Follower(caller=caller, root=self._root(request), plan=_text(request, "plan"), run=run))
                 return None
             case "drain":
                 self._post(self._household.hand_over)
@@ -130,12 +132,12 @@ class Answering:
                 return None
 
     def _order(self, request: Request, caller: Caller) -> None:
-        root = _text(request, "root")
+        root = self._root(request)
         keeper = self._daemon.keeper(root)
         plan = request.fields.get("plan")
         by = str(request.fields.get("by") or "a person")
         match request.verb:
-            case "start" | "approve" | "reject" | "retry":
+            case verb if verb in STARTING:
                 self._start(root, request, caller)
             case "now":
                 self._keep_environment(root, request)
@@ -150,12 +152,18 @@ class Answering:
             case verb:
                 raise UsageError(f"{verb} cannot be asked of the daemon")
 
+    def _root(self, request: Request) -> str:
+        """Whose repository is meant; one that nobody has asked for yet has to be there."""
+        root = _text(request, "root")
+        if request.verb in STARTING or root not in self._daemon.roots:
+            self._household.remember(root)
+        return root
+
     def _start(self, root: str, request: Request, caller: Caller) -> None:
         started = from_json("RunStarted", _text(request, "started"))
         if not isinstance(started, RunStarted):
             raise UsageError("start: there is nothing to start in what was sent")
         lend = self._lend(root, request)
-        self._household.remember(root)
         started = replace(started, daemon=True, needs=tuple(sorted(request.fields.get("needs") or ())))
         keeper = self._daemon.keeper(root)
         shape: Callable[[Any], Mapping[str, Any]] = _begun

@@ -31,7 +31,7 @@ from runplan.adapters.repositories import Repositories
 from runplan.app.daemon import Daemon
 from runplan.app.draining import Drain
 from runplan.app.pulse import Pulse
-from runplan.core.errors import RefusedEarly, Unreachable
+from runplan.core.errors import NotFound, RefusedEarly, Unreachable
 from runplan.core.notices import of_settings
 from runplan.core.times import iso
 from runplan.core.turns import Turns
@@ -282,8 +282,13 @@ class _Loop:
     def remember(self, root: str) -> None:
         from runplan.adapters.repository import open_repository
 
+        no_checkout = NotFound(f"{root} is not the checkout of a repository")
+        if not Path(root).is_dir():
+            raise no_checkout
         repository = open_repository(Path(root), env=self._env)
         try:
+            if repository.root.resolve() != Path(root).resolve():
+                raise no_checkout
             self._known.add(common=repository.common_dir, root=repository.root, at=iso(SystemClock().now()))
         finally:
             repository.git.close()

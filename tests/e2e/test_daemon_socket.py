@@ -11,11 +11,21 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runplan.adapters import singleton
-from runplan.adapters.control.client import find_socket
+from runplan.adapters.control.client import Client, find_socket
 from runplan.adapters.places import state_directory
 from runplan.adapters.processtable import this_table
+from runplan.core.errors import RunplanError
 from tests.support.cli import until
-from tests.support.daemons import daemon_of, in_foreground, log_of, schedules, shell_agent, until_runs_are, waits
+from tests.support.daemons import (
+    daemon_of,
+    in_foreground,
+    log_of,
+    schedules,
+    shell_agent,
+    socket_of,
+    until_runs_are,
+    waits,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -121,3 +131,15 @@ def test_a_daemon_that_has_just_begun_survives_whoever_rings(project: Project) -
             if (state / singleton.RECORD).exists():
                 os.kill(process.pid, signal.SIGHUP)
         assert process.poll() is None
+
+
+@pytest.mark.parametrize("verb", ["now", "stop", "pause", "resume", "follow", "start"])
+def test_what_is_no_checkout_of_a_repository_is_refused_and_not_looked_after(
+    project: Project, tmp_path: Path, verb: str
+) -> None:
+    with in_foreground(project), Client(socket_of(project)) as client:
+        for root in (tmp_path / "nope", project.path / "plans"):
+            with pytest.raises(RunplanError, match=f"{root} is not the checkout of a repository"):
+                list(client.stream(verb, root=str(root), plan="plans/X.md", started="{}"))
+        assert client.call("status")["repositories"] == []
+    assert not (state_directory(project.env) / "repositories.json").exists()

@@ -43,6 +43,7 @@ class House:
     class Daemon:
         def __init__(self, house: House) -> None:
             self._house = house
+            self.roots = (ROOT,)
 
         def keeper(self, root: str) -> Any:
             assert root == ROOT
