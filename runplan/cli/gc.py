@@ -30,9 +30,10 @@ def run(args: argparse.Namespace) -> Exit:
     from runplan.wiring.here import here, plan_path, refuse_under_agent
     from runplan.wiring.leftovers import collect, release
 
+    if not args.dry_run or args.release is not None:
+        refuse_under_agent("gc")
     with here() as at:
         if args.release is not None:
-            refuse_under_agent("gc --release")
             plan = plan_path(at, args.release)
             done = release(at, plan)
             print(f"released the claim on {plan}" if done else f"{plan} has no claim that cannot be read")

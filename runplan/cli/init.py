@@ -25,7 +25,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(_args: argparse.Namespace) -> Exit:
     from runplan.adapters.discovery import look_around
     from runplan.adapters.settings import environment, repository_file
+    from runplan.wiring.here import refuse_under_agent
 
+    refuse_under_agent("init")
     facts = look_around(Path.cwd(), env=environment())
     root = Path(facts.root)
     if (there := repository_file(root)) is not None:

@@ -284,7 +284,7 @@ def test_who_answers_from_another_terminal_takes_no_key_away(project: Project, t
 # --- nobody below an agent ----------------------------------------------------------------------------------------
 
 
-VERBS = ("start Y auto", "approve X", "stop", "retry X", "pause X", "resume X", "now", "daemon")
+VERBS = ("start Y auto", "approve X", "stop", "retry X", "pause X", "resume X", "now", "daemon", "gc", "init")
 
 #: Whoever does not use the command at all.
 RAW = """\
