@@ -11,7 +11,7 @@ import re
 from typing import TYPE_CHECKING, AnyStr
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
 REDACTED = "[redacted]"
 
@@ -34,6 +34,8 @@ _FILES = re.compile(
 )
 _USUAL = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-~"
 _VARIABLE = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD)S?$", re.IGNORECASE)
+
+_USER = r"//([^\s/?#:@]{0,200}):([^\s/?#]{1,200})@"  # of an address, with a password
 
 _GAP = r"(?:\\{1,4}[nr]|\s){0,8}+"  # line ends, also as JSON writes them
 _KEY_LINES = rf"(?:{_GAP}[A-Za-z0-9+/=]{{16,80}}+){{0,150}}+"
@@ -98,14 +100,27 @@ def secrets_in(text: str) -> dict[str, str]:
 
 
 def secret_values(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """The values of the variables whose names say that they are secret, also as JSON and addresses write them."""
+    """What is secret in variables, also as JSON and addresses write it.
+
+    That is the whole value where the name says so, and the password in an address, whatever the name.
+    """
     values = [value for name, value in environment.items() if _VARIABLE.search(name) and len(value) >= SHORTEST_VALUE]
+    values += (word for value in environment.values() if "://" in value for word in _passwords(value))
     written = (json.dumps(value, ensure_ascii=plain)[1:-1] for value in values for plain in (True, False))
     told = tuple(dict.fromkeys((*values, *written)))
     slashed = (value.replace("/", r"\/") for value in told)
     forms = [(plain, form) for plain in ("", "/") for form in ("%%%02X", "%%%02x")]
     quoted = [_quoted(value, plain, form) for value in values for plain, form in forms]
     return tuple(dict.fromkeys((*told, *slashed, *quoted, *(value.replace("%20", "+") for value in quoted))))
+
+
+def _passwords(address: str) -> Iterator[str]:
+    """The passwords in it; one so short that it would be found everywhere, only with its user."""
+    for match in re.finditer(_USER, address):
+        user, password = match.groups()
+        meant = re.sub(rb"%([0-9A-Fa-f]{2})", lambda code: bytes([int(code[1], 16)]), _encoded(password))
+        for word in dict.fromkeys((password, meant.decode(errors="surrogateescape"))):
+            yield word if len(word) >= SHORTEST_VALUE else f"//{user}:{word}@"
 
 
 def _quoted(value: str, plain: str, form: str) -> str:

@@ -30,6 +30,18 @@ command = "echo $SH_API_KEY"
 """
 
 
+PROXY = """\
+[agents]
+implementer = "judge"
+verifier = "judge"
+[agents.judge]
+kind = "script"
+script = "agent.toml"
+[tests]
+command = "test ! -e 1.txt || { echo through $HTTPS_PROXY; exit 1; }"
+"""
+
+
 def a_project_with_secrets(place: Path, implement: str, judge: str = "") -> Project:
     project = a_project(place, "1", SH_API_KEY=SECRET)
     (project.home / "agent.sh").write_text(implement)
@@ -95,3 +107,17 @@ def test_a_report_of_what_landed_names_commits_without_secrets(tmp_path: Path) -
     report = project.show("main:reports/plan-x.md")
     assert "Write it with [redacted]" in report
     assert SECRET not in report
+
+
+def test_the_password_of_a_proxy_reaches_no_log_no_journal_and_no_prompt(tmp_path: Path) -> None:
+    """The tests have the user's environment, and what they print goes to the fixer."""
+    project = a_project(tmp_path, "1", HTTPS_PROXY=f"http://uma:{SECRET}@proxy.invalid:3128")
+    project.commit_file("runplan.toml", PROXY)
+
+    ran = project.start("1", "auto")
+
+    assert ran.code == 1
+    assert leaks(project, but=()) == []
+    assert SECRET not in ran.err
+    prompts = (project.path / ".git/runplan/dispatch").rglob("prompt.md")
+    assert any("through http://uma:[redacted]@proxy.invalid:3128" in prompt.read_text() for prompt in prompts)

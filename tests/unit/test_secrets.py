@@ -204,3 +204,22 @@ def test_streams_that_look_like_secrets_all_along_take_time_in_proportion_and_do
 
     assert len(redactor.take_rest()) <= 40_000
     assert time.process_time() - began < 4
+
+
+@pytest.mark.parametrize(
+    ("address", "text", "told"),
+    [
+        ("http://u:proxypass10@h:80", "it is proxypass10.", "it is [redacted]."),
+        ("http://u:proxypass10@h:80", "see http://u:proxypass10@h:80/x", "see http://u:[redacted]@h:80/x"),
+        ("postgres://me:p%40ss%20w%C3%B6rd@db/x?y=z", "p@ss wörd, p%40ss%20w%C3%B6rd", "[redacted], [redacted]"),
+        ("http://u:p@ssw0rd@h", "p@ssw0rd", "[redacted]"),
+        ("http://u:test@h", "a test of http://u:test@h", "a test of http:[redacted]h"),
+        ("a http://u:password-1@h and http://v:password-2@h", "password-1 password-2", "[redacted] [redacted]"),
+        ("http://user@host:8080/path:with@sign", "user host 8080 path with", "user host 8080 path with"),
+        ("no://address", "no address", "no address"),
+    ],
+)
+def test_the_password_in_an_address_is_a_secret_whatever_the_variable_is_called(
+    address: str, text: str, told: str
+) -> None:
+    assert redacted(text, secret_values({"HTTPS_PROXY": address})) == told
