@@ -59,7 +59,9 @@ class Keeper:
         self._clock = clock
         self._audience = audience
         self._turns = turns
-        self._troubles = 0  #: how often in a row the repository could not be opened
+        self._troubles = 0  #: how often in a row the repository was closed before a step could be taken
+        self._since = ""  #: when that was so for the first time
+        self._heeded = 0  #: how often it was come to a step since it was opened
         self.trouble: Closed | None = None  #: while nothing can be done here
         self._opened: Opened | None = None  #: while the desk is open, for its thread
         self._waiting: dict[tuple[str, str], tuple[str, ...]] = {}  #: by plan and phase: the wait that was told
@@ -262,7 +264,7 @@ class Keeper:
 
     def _begun(self, desk: Desk, opened: Opened) -> None:
         """Whatever the daemon was at in this repository is in its hands again."""
-        self._troubles, self.trouble = 0, None
+        self.trouble, self._heeded = None, 0
         self._opened = opened
         for started in opened.left():
             self._resume(started, desk, opened)
@@ -271,6 +273,9 @@ class Keeper:
 
     def _heed(self, desk: Desk, opened: Opened) -> None:
         """Before each step: what was noted while nobody could do it."""
+        self._heeded += 1
+        if self._heeded > 1:  # a step was taken, so the trouble is over
+            self._troubles, self._since = 0, ""
         self._wished.grant_noted(desk, opened)
 
     def _resume(self, started: e.RunStarted, desk: Desk, opened: Opened) -> None:
@@ -311,8 +316,10 @@ class Keeper:
             self._troubles += 1
             now = self._clock.now()
             wake = now + timedelta(minutes=backoff.delay(self._troubles))
-            since = self.trouble.since if self.trouble else iso(now)
-            self.trouble = Closed(root=self.root, error=str(trouble), since=since, again=iso(wake))
+            self._since = self._since or iso(now)
+            self.trouble = Closed(root=self.root, error=str(trouble), since=self._since, again=iso(wake))
             self._audience.happened(self.root, "closed", error=str(trouble), again=wake.isoformat())
+        else:
+            self._troubles, self._since = 0, ""
         if wake is not None:
             self._timers.at(f"wake {self.root}", wake, self.look)

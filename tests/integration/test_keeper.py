@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import os
+import sqlite3
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -64,7 +67,7 @@ def project(tmp_path: Path) -> Iterator[Project]:
         yield a_project(tmp_path, "1", "2")
 
 
-def a_keeper(project: Project, timers: Timers, audience: Audience) -> Keeper:
+def a_keeper(project: Project, timers: Timers, audience: Audience, clock: SystemClock | None = None) -> Keeper:
     environments = Environments(project.env)
     configurations = Configurations(project.env, lambda _, __: None)
     root = str(project.path)
@@ -74,7 +77,7 @@ def a_keeper(project: Project, timers: Timers, audience: Audience) -> Keeper:
         root,
         opens,
         timers=timers,
-        clock=SystemClock(),
+        clock=clock or SystemClock(),
         audience=audience,
         turns=turns,
         rested=lambda: None,
@@ -112,6 +115,58 @@ def test_a_run_in_other_hands_is_looked_at_again_and_gone_on_with_when_they_let_
         assert keeper.close(20)
     assert project.landed() == ["1"]
     assert project.dispatched().count("implement") == 1
+
+
+def test_a_repository_that_stays_closed_is_so_since_it_was_closed_and_tried_less_and_less_often(
+    project: Project, tmp_path: Path
+) -> None:
+    """It can be opened each time, and then no step can be taken."""
+    meanwhile, timers, audience, clock = Meanwhile(tmp_path), Timers(), Audience(), Moving()
+    shell_agent(project, tmp_path, waits(tmp_path, "agent"))
+    assert project.runplan("start", "X", "1", "auto").code == 0
+    meanwhile.reached("agent")
+    kill_daemon(project)
+    keeper = a_keeper(project, timers, audience, clock)
+    try:
+        keeper.look()
+        until(lambda: claimed_by(project) == str(os.getpid()))
+        full = "CREATE TRIGGER full BEFORE INSERT ON events BEGIN SELECT RAISE(ABORT, 'no room'); END"
+        change_journal(project, full)
+        meanwhile.let_on("agent")
+        told: list[tuple[str, timedelta]] = []
+        while len(told) < 11:
+            until(lambda: closed(audience) == len(told) + 1 and keeper.at_rest)
+            assert keeper.trouble is not None
+            told.append((keeper.trouble.since, timers.armed.pop(f"wake {project.path}")[0] - clock.now()))
+            clock.ahead += timedelta(minutes=10)
+            keeper.look()
+        assert {since for since, _ in told} == {told[0][0]}
+        assert [round(again.total_seconds() / 60) for _, again in told] == [*[1] * 9, 10, 10]
+        until(lambda: closed(audience) == len(told) + 1 and keeper.at_rest)
+        change_journal(project, "DROP TRIGGER full")
+        keeper.look()
+        until_runs_are(project, "done")
+        assert keeper.trouble is None
+    finally:
+        assert keeper.close(20)
+
+
+def closed(audience: Audience) -> int:
+    return [event for event, _ in audience.heard].count("closed")
+
+
+class Moving(SystemClock):
+    """A clock that the test puts forward."""
+
+    ahead = timedelta()
+
+    def now(self) -> datetime:
+        return super().now() + self.ahead
+
+
+def change_journal(project: Project, statement: str) -> None:
+    with contextlib.closing(sqlite3.connect(project.path / ".git/runplan/journal.db")) as journal, journal:
+        journal.execute(statement)
 
 
 def claimed_by(project: Project) -> str:
