@@ -313,6 +313,26 @@ def test_what_landed_before_a_failure_stays_and_the_rest_goes_on_from_there(proj
     assert report.out.index("## Run Failed — ") < report.out.index("## Phase — 1 Step 1")
 
 
+def test_what_a_verifier_leaves_that_git_ignores_is_no_change_and_is_gone_before_anything_is_checked(
+    project: Project,
+) -> None:
+    """Whoever runs tests leaves their caches."""
+    project.repo.commit("Ignore", **{".gitignore": "*.cache\n"})
+    leaves = verify('write = "left.cache"\ntext = "x"', "pass_all = true")
+    set_up(
+        project,
+        plan=a_plan("1", "2"),
+        agent=work() + work(phase="2") + leaves,
+        settings='[tests]\ncommand = "test ! -e left.cache"\n',
+    )
+
+    ran = project.start("finish", "auto")
+
+    assert ran.code == 0, ran.err
+    assert project.landed() == ["1", "2"]
+    assert "left.cache" not in project.repo.git("ls-tree", "-r", "--name-only", "main")
+
+
 def test_no_way_to_fail_is_forgotten() -> None:
     """Each reason is reached above, in a test that needs more than one case, or by what is not there yet."""
     elsewhere = {"conflict", "already-on-target", "stopped", "plan-not-committed", "target-moving", "protected"}
