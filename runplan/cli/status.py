@@ -33,7 +33,7 @@ STILL = {
     "closed": "Stands still: the daemon can do nothing in this repository for now.",
     "stopped": "Stands still: the daemon is stopped.",
 }
-CLEAR = "\x1b[H\x1b[2J\x1b[3J"
+CLEAR = "\x1b[H\x1b[J"  #: from the top to the end of the screen; what was there before it stays
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

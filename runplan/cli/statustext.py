@@ -53,7 +53,7 @@ def _running(view: dict[str, Any], now: datetime) -> str:
             return f"run {run['id']}: waiting until {_moment(run['wake'], now)} ({run['about']}; {where})"
         if run["waiting_for"]:
             return f"run {run['id']}: {_waiting(run)} ({where}, since {run['since']}); {_help(view)}"
-        if not (view["claim"] and view["claim"]["alive"]):
+        if _interrupted(view):
             return f"run {run['id']}: interrupted at {where} ({run['since']}); start the plan again to go on"
         then = "; pauses after that" if run["asked"] == "pause" else ""
         if run["lanes"]:
@@ -63,6 +63,11 @@ def _running(view: dict[str, Any], now: datetime) -> str:
     why = f": {run['reason']}" if run["reason"] not in (None, run["state"]) else ""
     more = f"; see: {command('runplan', 'report', view['plan'])}" if run["state"] in ("failed", "stopped") else ""
     return f"last run {run['id']}: {run['state']}{why} ({run['since']}){more}"
+
+
+def _interrupted(view: dict[str, Any]) -> bool:
+    """Whether nobody is there who would go on with it; who waits needs nobody."""
+    return not view["run"]["waiting_for"] and not (view["claim"] and view["claim"]["alive"])
 
 
 def _waiting(run: dict[str, Any]) -> str:
@@ -163,7 +168,7 @@ def _row(view: dict[str, Any], run: dict[str, Any], now: datetime) -> tuple[str,
     return (
         view["plan"],
         run["phase"] or "-",
-        _step(view["run"], run),
+        _step(view, run),
         _agent(run) or "-",
         _age(run["since"], now),
         _age(run["dispatched"], now),
@@ -175,11 +180,13 @@ def _row(view: dict[str, Any], run: dict[str, Any], now: datetime) -> tuple[str,
     )
 
 
-def _step(whole: dict[str, Any], run: dict[str, Any]) -> str:
-    """In one word; `whole` is the run, of which `run` may be one of several phases."""
+def _step(view: dict[str, Any], run: dict[str, Any]) -> str:
+    """In one word."""
     if run.get("failed"):
         return "failed"
-    return str("stopping" if whole["asked"] == "stop" else whole["waiting_for"] or run["step"] or "-")
+    if view["run"]["asked"] == "stop":
+        return "stopping"
+    return "interrupted" if _interrupted(view) else str(view["run"]["waiting_for"] or run["step"] or "-")
 
 
 def _age(since: str | None, now: datetime) -> str:

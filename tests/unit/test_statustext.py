@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from runplan.app.views import Seen, status_view
-from runplan.cli.status import CLEAR, WATCH_S, watch
+from runplan.cli.status import WATCH_S, watch
 from runplan.cli.statustext import block, overview, short
 from runplan.core.plan import parse
 from runplan.core.rows import RunRow, ScheduleRow
@@ -177,6 +177,7 @@ def test_the_table_has_a_line_for_every_run_in_flight() -> None:
         view(Seen(run=limited, work=Work(), owner="1:2:3", alive=True)),
         view(Seen(run=a_run(state="queued", phase=None, step=None, waiting_for="slot"), owner="1:2:3", alive=True)),
     ]
+    views.append(view(at_work(alive=False)))
     (table,) = overview(views, now=NOW)
     assert [" ".join(line.split()) for line in table.splitlines()] == [
         "PLAN PHASE STEP AGENT SINCE RUNNING OUTPUT RETRIES TOKENS COST NEXT",
@@ -184,6 +185,7 @@ def test_the_table_has_a_line_for_every_run_in_flight() -> None:
         "plans/x.md 1 implement claude 2.1.0 12m 12m 30s 1 120.3k $0.42 -",
         "plans/x.md 1 limit - 12m - - 0 0 $0.00 in 1h",
         "plans/x.md - slot - 12m - - 0 0 $0.00 -",
+        "plans/x.md 1 interrupted claude 2.1.0 12m 12m 30s 1 120.3k $0.42 -",
     ]
 
 
@@ -206,7 +208,7 @@ def test_large_numbers_are_short(count: int, said: str) -> None:
 @pytest.mark.parametrize(
     ("terminal", "as_json", "shown"),
     [
-        (True, False, f"{CLEAR}first\n{CLEAR}second\n"),
+        (True, False, "\x1b[H\x1b[Jfirst\n\x1b[H\x1b[Jsecond\n"),  # and nothing that was there before is erased
         (False, False, "first\n\nsecond\n\n"),
         (False, True, "first\nsecond\n"),
     ],
