@@ -25,6 +25,7 @@ from runplan.core.gitwords import git_commands
 from runplan.core.guard import (
     AGENT,
     STASH,
+    SYMBOLIC,
     Evidence,
     FileStamp,
     Logged,
@@ -124,11 +125,14 @@ class Guard:
         `branch` are those of the attempt.
         """
         old = _stamp(before)
-        if trace is not None:
-            places = [self._root, *(entry.worktree for entry in worktree_entries(self._common_dir))]
-            tools = (*tools, *traced_commands(trace, places))
+        places = [self._root, *(entry.worktree for entry in worktree_entries(self._common_dir))]
+        ran = traced_commands(trace, places, self._common_dir) if trace is not None else {}
+        here = ran.get(os.path.realpath(self._root), ())
+        traced = tuple(one for place in ran.values() for one in place)
+        tools = (*tools, *traced)
         now = self._seen(_names(before.get("ours", [])))
         head_logs = _mapping(before.get("head_logs", {}))
+        own_entries = self._own_entries(worktree, _mapping(before.get("own_logs", {})))
         evidence = Evidence(
             entries=self._records.entries,
             tagger=self._records.tagger,
@@ -139,11 +143,14 @@ class Guard:
             agent=agent,
             prefix=self._prefix,
             heads=[stamp.refs[branch] for stamp in (old, now) if branch in stamp.refs],
-            made=made_there(self._own_entries(worktree, _mapping(before.get("own_logs", {})))),
+            made=made_there(own_entries),
+            own_entries=own_entries,
+            in_checkout=here,
+            checked_out=now.head.removeprefix(SYMBOLIC),
+            traced=traced if trace is not None else None,
         )
         found = compare(old, now, evidence, own=own)
-        ran = traced_commands(trace, [self._root]) if trace is not None else ()
-        return found + tuple(self._written(tools, _number(before["at"]))) + tuple(_commanded(ran))
+        return found + tuple(self._written(tools, _number(before["at"]))) + tuple(_commanded(here))
 
     def restore(self, findings: Sequence[Finding]) -> tuple[Finding, ...]:
         """Put back what the agent changed and nobody built upon, keep every value that would be lost."""

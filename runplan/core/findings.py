@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 #: Files of the git directory in which each line is obeyed, whatever it says.
 BY_LINE = ("info/attributes", "info/grafts", "objects/info/alternates")
+RECORD = "record"  #: a finding of this kind: what git wrote down below the agent is gone
 _MOST_KEYS = 3  #: that are named to a person
 
 
@@ -43,8 +44,19 @@ def compare(before: Stamp, after: Stamp, evidence: Evidence, *, own: Collection[
         (name, was, after.heads.get(name, ""), evidence.other_heads.get(name, ())) for name, was in before.heads.items()
     ]
     found += [_head(name, was, now, entries, evidence, own) for name, was, now, entries in heads]
+    found += _hidden(before, after, evidence, own)
     found += [_file(path, before.files.get(path), after.files.get(path), evidence) for path in _files(before, after)]
     return tuple(finding for finding in found if finding is not None)
+
+
+def _hidden(before: Stamp, after: Stamp, evidence: Evidence, own: Collection[str]) -> Iterator[Finding]:
+    """A ref was moved by the agent's name, and git, which has both from one environment, wrote no such command down."""
+    if evidence.traced is None or not all(one.keeps_refs for one in commands(evidence.traced)):
+        return
+    moved = [name for name in own if name in before.refs and before.refs[name] != after.refs.get(name)]
+    logged = [entry for name in moved for entry in evidence.entries(name, before.refs[name])]
+    if any(entry.who == evidence.agent for entry in (*evidence.own_entries, *logged)):
+        yield Finding(kind=RECORD, name="", old="", new="", by_agent=True, safe=False)
 
 
 def _stashes(before: Stamp, after: Stamp, evidence: Evidence) -> Iterator[Finding]:

@@ -41,7 +41,9 @@ def attributed(dispatch: str, trace: Path) -> dict[str, str]:
 
 def traced(trace: Path) -> dict[str, str]:
     """What an environment needs so that every git below it appends to the file `trace` (absolute)."""
-    return {"GIT_TRACE2_EVENT": str(trace), "GIT_TRACE2_EVENT_NESTING": "1"}
+    # Where a command ran is told by these variables when git itself knows of no checkout there.
+    named = {"GIT_TRACE2_ENV_VARS": "GIT_DIR,PWD"}
+    return {"GIT_TRACE2_EVENT": str(trace), "GIT_TRACE2_EVENT_NESTING": "1", **named}
 
 
 def is_agent(who: Identity) -> bool:
@@ -110,6 +112,10 @@ class Evidence:
     prefix: str = ""  #: full ref prefix of the branches runplan itself makes and removes
     heads: Collection[Oid] = ()  #: where the branch of the attempt stood, and stands
     made: Collection[Oid] = ()  #: what was committed in the attempt's own worktree, whatever name it carries
+    own_entries: Sequence[Logged] = ()  #: of the HEAD of the attempt's worktree, since the first stamp
+    in_checkout: Sequence[ToolUsed] = ()  #: the git commands that ran in the main checkout
+    checked_out: str = ""  #: the branch that the main checkout is on
+    traced: Sequence[ToolUsed] | None = None  #: what git has written down below it; None where it was not asked to
 
 
 def spelled(kept: FileStamp | None) -> str:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from runplan.core.gitfacts import Oid
     from runplan.core.guard import Evidence, Logged, Stamp
 
+_PUSHED = "update by push"
+
 
 def judged(name: str, old: Oid, new: Oid, evidence: Evidence) -> Finding | None:
     """What is to be said of a ref that was moved, made or deleted; nothing when it is plainly the user's."""
@@ -37,11 +39,29 @@ def judged(name: str, old: Oid, new: Oid, evidence: Evidence) -> Finding | None:
 
 
 def _by_others(name: str, old: Oid, new: Oid, entries: Sequence[Logged], evidence: Evidence) -> Finding | None:
-    """The log names the user, or another run. Any process can sign it so; what its own commits say weighs more."""
+    """The log names the user, or another run.
+
+    Any process can sign it so: whose commits they are, and what git wrote down of its commands, weigh more.
+    """
     values = dict.fromkeys((entries[0].old, *(entry.new for entry in entries)))
     if _is_moved(name, old) and any(_is_its_work(value, evidence) for value in values if value != old):
         return Finding(kind="ref", name=name, old=old, new=new, by_agent=True, safe=_is_its_work(new, evidence))
-    return None
+    named = _named_by(name, entries, evidence)
+    if not named and not any(one.moves_any for one in commands(evidence.tools)):
+        return None
+    # As many commands as there are moves: nobody else made one of them.
+    return Finding(kind="ref", name=name, old=old, new=new, by_agent=True, safe=named >= len(entries))
+
+
+def _named_by(name: str, entries: Sequence[Logged], evidence: Evidence) -> int:
+    """How many commands of the agent say that they move the ref."""
+    ran = tuple(commands(evidence.tools))
+    if name.startswith(REMOTES):
+        pushed = any(entry.message == _PUSHED for entry in entries)
+        return sum(one.pushes for one in ran) if pushed else 0
+    here = commands(evidence.in_checkout) if name == evidence.checked_out else ()
+    told = sum(tool.tool == "move_ref" and tool.path == name for tool in evidence.tools)
+    return told + sum(one.sets(name) for one in ran) + sum(one.moves_head for one in here)
 
 
 def _is_moved(name: str, old: Oid) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.cli import SETTINGS as SCRIPTED, a_plan, copied, end_processes_of, processes_of, until, with_remote
-from tests.support.repos import init_repo
+from tests.support.repos import USER_EMAIL, USER_NAME, init_repo
 from tests.support.scripts import steps, work
 
 if TYPE_CHECKING:
@@ -51,6 +51,13 @@ class Beast:
 
 
 SHAPE = "--format=%(refname) %(objectname)%(symref)"
+AS_USER = f"GIT_COMMITTER_NAME='{USER_NAME}' GIT_COMMITTER_EMAIL={USER_EMAIL} "
+#: Something else comes onto the target under the user's name, and the phase is done as if nothing were.
+BELOW = f"""
+git checkout -q --detach; echo evil >evil.txt; git add evil.txt
+{AS_USER} GIT_AUTHOR_NAME=Eve GIT_AUTHOR_EMAIL={USER_EMAIL} git commit -qm Evil
+{AS_USER} git update-ref refs/heads/main HEAD; git checkout -q runplan/x/1
+"""
 TOKEN = "ghp_" + 36 * "a"
 LAND = "\n" + WORK
 #: A child without the mark, in a session of its own and out of its control group, where it may leave that.
@@ -153,6 +160,39 @@ ZOO: dict[str, Beast] = {
         + '"$main/.git/packed-refs"',
         ends="guard-violated",
         says="the ref refs/heads/main: it was put back as it was",
+    ),
+    "moves the target under the user's name": Beast(
+        does=f"{WORK}; {AS_USER} git update-ref refs/heads/main HEAD~2",
+        ends="guard-violated",
+        says="the ref refs/heads/main: it was put back as it was",
+    ),
+    "moves the target under the user's name from nowhere": Beast(
+        does=f'{WORK}; r=$(git rev-parse HEAD~2); cd "$main/.git"; {AS_USER} git update-ref refs/heads/main $r',
+        ends="guard-violated",
+        says="the ref refs/heads/main: it was put back as it was",
+    ),
+    "puts something below its work under the user's name": Beast(
+        does=BELOW + WORK, ends="guard-violated", says="the ref refs/heads/main: it was put back as it was"
+    ),
+    "does so and writes nothing down": Beast(
+        does="unset GIT_TRACE2_EVENT" + BELOW + WORK,
+        ends="guard-violated",
+        says="the ref refs/heads/main: it was put back as it was",
+    ),
+    "commits on the target in the user's checkout under their name": Beast(
+        does=f'(cd "$main"; {AS_USER} git commit -q --allow-empty -m Evil)' + LAND,
+        ends="guard-violated",
+        says="the ref refs/heads/main: it was put back as it was",
+    ),
+    "empties the record of what it asked of git": Beast(
+        does=WORK + '; : >"$(dirname "$RUNPLAN_RETURN")/git.trace"',
+        ends="guard-violated",
+        says="the agent took away the record of the git commands it ran",
+    ),
+    "has git write nothing down": Beast(
+        does="unset GIT_TRACE2_EVENT" + LAND,
+        ends="guard-violated",
+        says="the agent took away the record of the git commands it ran",
     ),
     "deletes the target": Beast(does=WORK + "; git update-ref -d refs/heads/main", ends="guard-violated"),
     "makes a tag": Beast(does=WORK + "; git tag v1", ends="guard-violated"),

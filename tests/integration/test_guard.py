@@ -513,6 +513,52 @@ def test_git_itself_tells_on_an_agent_that_says_nothing(watch: Watch, tmp_path: 
     assert set(watch.user.refs()) == {*before, "refs/heads/doomed", "refs/tags/v1", "refs/stash"}
 
 
+@pytest.mark.parametrize(
+    ("place", "words", "env"),
+    [
+        pytest.param("trees/run", (), {}, id="in its worktree"),
+        pytest.param("repo/.git", (), {}, id="in the git directory"),
+        pytest.param("repo/.git/hooks", (), {}, id="below it"),
+        pytest.param(".", ("-C", "repo/.git"), {}, id="sent there"),
+        pytest.param(".", ("-c", "x.y=z", "--git-dir=repo/.git"), {}, id="by an option"),
+        pytest.param(".", ("--git-dir", "repo/.git"), {}, id="by an option and a word"),
+        pytest.param(".", (), {"GIT_DIR": "repo/.git"}, id="by a variable"),
+    ],
+)
+def test_wherever_a_command_was_started_it_is_known_whose_refs_it_moved(
+    watch: Watch, tmp_path: Path, place: str, words: tuple[str, ...], env: dict[str, str]
+) -> None:
+    """It signs as the user does, so only what git wrote down tells."""
+    trace, old = tmp_path / "git.trace", watch.user.head("feature")
+    new = watch.user.commit("mine", **{"m.txt": "m"})
+    watch.before = json.loads(json.dumps(watch.guard.stamp()))
+    where = tmp_path / place
+    forged = Repo(path=where, env=watch.user.env | traced(trace) | {"PWD": str(where)} | env)
+    forged.git(*words, "update-ref", "refs/heads/feature", new)
+    (found,) = watch.guard.restore(watch.guard.compare(watch.before, own=(BRANCH,), tools=(), trace=trace))
+    assert (found.name, found.by_agent, found.restored) == ("refs/heads/feature", True, True)
+    assert watch.user.head("feature") == old
+
+
+def test_a_user_who_commits_while_an_agent_looks_at_their_branch_is_not_mentioned(watch: Watch, tmp_path: Path) -> None:
+    trace = tmp_path / "git.trace"
+    silent = Repo(path=watch.agent.path, env=watch.agent.env | traced(trace))
+    silent.commit("work", **{"w.txt": "w"})
+    mine = watch.user.commit("mine", **{"mine.txt": "m"})
+    silent.git("fetch", "-q", ".", "main")
+    silent.git("checkout", "-q", "main", "--", "mine.txt")
+    silent.git("rebase", "-q", "--autostash", "main")
+    silent.git("branch", "--list", "main")
+    bare = tmp_path / "bare.git"
+    silent.git("clone", "-q", "--bare", str(watch.user.path), str(bare))
+    Repo(path=bare, env=silent.env | {"PWD": str(bare)}).git("update-ref", "refs/heads/main", f"{mine}~1")
+    found = watch.guard.compare(
+        watch.before, own=(BRANCH,), tools=(), trace=trace, worktree=watch.agent.path, branch=BRANCH
+    )
+    assert found == ()
+    assert watch.user.head() == mine
+
+
 def test_what_an_agent_does_to_other_repositories_is_no_evidence(watch: Watch, tmp_path: Path) -> None:
     """Test suites make repositories and configure them; meanwhile the user configures theirs."""
     trace = tmp_path / "git.trace"

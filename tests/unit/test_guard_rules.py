@@ -112,6 +112,88 @@ def test_whoever_signed_the_log_a_ref_that_came_to_the_agents_commit_is_its_doin
     assert remote == (), "a push of the user's"
 
 
+def ran(*lines: str) -> list[ToolUsed]:
+    return [ToolUsed(tool="git", path=line) for line in lines]
+
+
+BY_UMA = evidence(logged(UMA))
+
+
+@pytest.mark.parametrize(
+    ("proof", "expected"),
+    [
+        pytest.param(replace(BY_UMA, tools=ran("git update-ref refs/heads/main HEAD")), (True, True), id="named"),
+        pytest.param(replace(BY_UMA, tools=ran("git branch -f main x")), (True, True), id="by its short name"),
+        pytest.param(replace(BY_UMA, tools=ran("git checkout main", "git branch x main")), None, id="only looked at"),
+        pytest.param(
+            replace(BY_UMA, tools=[ToolUsed(tool="move_ref", path="refs/heads/main")]), (True, True), id="told"
+        ),
+        pytest.param(
+            evidence(logged(UMA), logged(UMA, B, B), tools=ran("git update-ref refs/heads/main HEAD")),
+            (True, False),
+            id="and the user moved it besides",
+        ),
+        pytest.param(replace(BY_UMA, tools=ran("git update-ref --stdin")), (True, False), id="whichever it named"),
+        pytest.param(
+            replace(BY_UMA, in_checkout=ran("git commit -m x"), checked_out="refs/heads/main"),
+            (True, True),
+            id="on it in the user's checkout",
+        ),
+        pytest.param(
+            replace(BY_UMA, in_checkout=ran("git commit -m x"), checked_out="refs/heads/topic"),
+            None,
+            id="in the user's checkout, on another",
+        ),
+        pytest.param(
+            replace(BY_UMA, in_checkout=ran("git status"), checked_out="refs/heads/main"),
+            None,
+            id="looked around there",
+        ),
+    ],
+)
+def test_a_command_that_git_wrote_down_weighs_more_than_the_name_in_a_log(
+    proof: Evidence, expected: tuple[bool, bool] | None
+) -> None:
+    found = moved("refs/heads/main", A, B, proof)
+    assert [(one.by_agent, one.safe) for one in found] == ([expected] if expected else [])
+
+
+@pytest.mark.parametrize(
+    ("message", "line", "accused"),
+    [
+        ("update by push", "git push origin HEAD:main", True),
+        ("update by push", "git fetch origin", False),
+        ("fetch origin: fast-forward", "git push origin HEAD:main", False),
+    ],
+)
+def test_a_push_under_another_name_is_told_by_the_command(message: str, line: str, accused: bool) -> None:
+    proof = evidence(logged(UMA, message=message), tools=ran(line))
+    assert bool(moved("refs/remotes/origin/main", A, B, proof)) is accused
+
+
+OWN_REF = "refs/heads/runplan/x/1"
+
+
+@pytest.mark.parametrize(
+    ("proof", "hid"),
+    [
+        pytest.param(evidence(traced=(), own_entries=[logged(AGENT)]), True, id="its log says it ran git"),
+        pytest.param(evidence(traced=ran("git status"), own_entries=[logged(AGENT)]), True, id="and not only this"),
+        pytest.param(evidence(traced=ran("git commit -m x"), own_entries=[logged(AGENT)]), False, id="written down"),
+        pytest.param(evidence(traced=ran("git history reword"), own_entries=[logged(AGENT)]), False, id="unknown"),
+        pytest.param(evidence(own_entries=[logged(AGENT)]), False, id="nobody would have written it down"),
+        pytest.param(evidence(traced=()), False, id="it ran none"),
+        pytest.param(evidence(traced=(), own_entries=[logged(UMA)]), False, id="one that gets no environment"),
+    ],
+)
+def test_who_ran_git_and_left_no_record_of_it_hid_what_it_did(proof: Evidence, hid: bool) -> None:
+    found = compare(EMPTY, EMPTY, proof, own=())
+    assert [(one.kind, one.by_agent, one.safe) for one in found] == ([("record", True, False)] if hid else [])
+    on_branch = replace(proof, own_entries=(), entries=lambda ref, old: proof.own_entries)
+    before, after = replace(EMPTY, refs={OWN_REF: A}), replace(EMPTY, refs={OWN_REF: B})
+    assert bool(compare(before, after, on_branch, own=(OWN_REF,))) is hid, "by the log of its branch"
+
+
 @pytest.mark.parametrize("ref", ["refs/heads/own", "refs/runplan/candidate/r", "refs/remotes/origin/HEAD"])
 def test_some_refs_may_move_whoever_moves_them(ref: str) -> None:
     assert moved(ref, A, B, evidence(logged(AGENT)), own=("refs/heads/own",)) == ()
@@ -431,3 +513,55 @@ def test_commands_that_write_configuration_are_known(line: str, writes: bool) ->
 def test_commands_that_move_a_ref_name_it(line: str, moves: bool) -> None:
     verb, *words = line.split()
     assert GitCommand(verb=verb, words=tuple(words)).moves("refs/heads/topic") is moves
+
+
+@pytest.mark.parametrize(
+    ("line", "sets"),
+    [
+        ("update-ref refs/heads/topic HEAD", True),
+        ("update-ref -m why refs/heads/topic HEAD", True),
+        ("update-ref -d refs/heads/topic", True),
+        ("update-ref refs/heads/x refs/heads/topic", False),
+        ("branch topic", True),
+        ("branch -f topic HEAD", True),
+        ("branch -qD topic", True),
+        ("branch -f x topic", False),
+        ("branch --list topic", False),
+        ("branch -m topic other", True),
+        ("checkout topic", False),
+        ("checkout topic -- file", False),
+        ("checkout -B topic", True),
+        ("checkout -B x topic", False),
+        ("switch -C topic HEAD", True),
+        ("switch --force-create=topic", True),
+        ("worktree add -B topic ../x", True),
+        ("fetch origin topic", False),
+        ("fetch . HEAD:topic", True),
+        ("push origin HEAD:topic", False),
+        ("push . +HEAD:refs/heads/topic", True),
+        ("push ../main :topic", True),
+        ("rebase topic", False),
+        ("rebase main topic", True),
+        ("log topic", False),
+    ],
+)
+def test_commands_that_set_a_ref_are_told_from_those_that_only_name_it(line: str, sets: bool) -> None:
+    verb, *words = line.split()
+    assert GitCommand(verb=verb, words=tuple(words)).sets("refs/heads/topic") is sets
+
+
+@pytest.mark.parametrize(
+    ("line", "named", "head"),
+    [
+        ("update-ref --stdin", False, False),
+        ("fast-import", False, False),
+        ("update-ref HEAD x", True, True),
+        ("commit -m x", True, True),
+        ("reset --hard HEAD~1", True, True),
+        ("status", True, False),
+    ],
+)
+def test_some_commands_move_refs_without_naming_them(line: str, named: bool, head: bool) -> None:
+    verb, *words = line.split()
+    command = GitCommand(verb=verb, words=tuple(words))
+    assert (command.moves_any, command.moves_head) == (not named, head)

@@ -30,7 +30,7 @@ from runplan.core.dispatch import (
 )
 from runplan.core.endings import EndingKind, judge
 from runplan.core.events import DispatchEnded, GuardFound, WorkRefused
-from runplan.core.findings import obeyed_words
+from runplan.core.findings import RECORD, obeyed_words
 from runplan.core.guard import REMOTES, SYMBOLIC, signing
 from runplan.core.meter import metered
 from runplan.core.reasons import Reason
@@ -217,13 +217,17 @@ def _users_own(role: str, phase: PhaseRun) -> bool:
 def line(finding: Finding, process: str) -> str:
     """One sentence for the report."""
     who = process if finding.by_agent else f"while {process} ran, somebody"
+    if finding.kind == RECORD:
+        return f"{who} took away the record of the git commands it ran"
     if finding.kind == "symref" and finding.new.startswith(SYMBOLIC):
         return f"{who} made {finding.name} stand for {finding.new.removeprefix(SYMBOLIC)}"
     return f"{who} changed the {finding.kind} {finding.name}{obeyed_words(finding)}"
 
 
 def _restored(finding: Finding) -> str:
-    """What was done about it; "" when nothing was."""
+    """What was done about it; "" when nothing was, or could be."""
+    if finding.kind == RECORD:
+        return ""
     kept = f"the value that would be lost is kept at {finding.parked}" if finding.parked else ""
     back = "it was put back as it was" if finding.restored else _left(finding) if finding.by_agent else ""
     done = "; ".join(part for part in (back, kept) if part)
