@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 Misfire: TypeAlias = Literal["run-once", "skip"]
 
-GRACE_S = 300.0  #: a slot this late is still on time: timers are merged, and machines are busy
+#: A slot this late is still on time, as timers are merged and machines are busy; unless the next one is due by then.
+GRACE_S = 300.0
 MOST_LISTED = 1000  #: missed slots told one by one; a clock that was wrong by years makes millions
 
 
@@ -73,11 +74,16 @@ def due(
     if len(earlier) > MOST_LISTED:
         earlier = earlier[:MOST_LISTED]
         through, newest = _two_newest(until_now, now)
-    if misfire == "run-once" or (now - newest.at).total_seconds() <= GRACE_S:
+    if misfire == "run-once" or (now - newest.at).total_seconds() <= _grace_s(newest, following):
         return Due(fire=newest, missed=earlier, through=through, next=following)
     if through is not None:
         return Due(fire=None, missed=earlier, through=newest, next=following)
     return Due(fire=None, missed=(*earlier, newest), through=None, next=following)
+
+
+def _grace_s(slot: Slot, following: Slot) -> float:
+    """Half of what lies between two slots at the most: of those that come every minute each is soon the past."""
+    return min(GRACE_S, (following.at - slot.at).total_seconds() / 2)
 
 
 def _two_newest(until_now: Callable[[datetime], Iterator[Slot]], now: datetime) -> tuple[Slot, Slot]:

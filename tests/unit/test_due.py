@@ -89,6 +89,26 @@ def test_what_was_missed_is_only_recorded_when_it_is_to_be_skipped() -> None:
     assert found.handled == found.missed[-1]
 
 
+@pytest.mark.parametrize(
+    ("spec", "late", "fires"),
+    [
+        ("1m", 30, True),
+        ("1m", 31, False),
+        ("* * * * *", 31, False),
+        ("4m", 120, True),
+        ("4m", 121, False),
+        ("10m", 300, True),
+        ("10m", 301, False),
+    ],
+)
+def test_what_comes_often_is_late_before_the_next_one_is_nearer(spec: str, late: int, fires: bool) -> None:
+    made = at("2026-04-19 10:00")
+    first = next(slots_after(parse(spec), after=made, zone=UTC, anchor=made, seed="x"))
+    now = first.at + timedelta(seconds=late)
+    found = due(parse(spec), last=None, since=made, now=now, zone=UTC, anchor=made, seed="x", misfire="skip")
+    assert (found.fire, found.missed) == ((first, ()) if fires else (None, (first,)))
+
+
 @pytest.mark.parametrize(("late", "fires"), [(0, True), (GRACE_S, True), (GRACE_S + 1, False)])
 def test_a_little_late_is_in_time(late: float, fires: bool) -> None:
     made = at("2026-04-19 10:00")
