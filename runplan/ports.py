@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         Oid,
         Removed,
         Replayed,
+        Unstored,
         WorktreeState,
     )
     from runplan.core.meter import Price
@@ -111,7 +112,7 @@ class Worktrees(Protocol):
 
     def commit_leftovers(
         self, path: Path, paths: Sequence[str], *, message: str, identity: Identity, when: str
-    ) -> Oid: ...
+    ) -> Oid | Unstored: ...
 
     def show(self, path: Path, commit: Oid, *, clean: str, keep: Sequence[str]) -> None:
         """Exactly this commit, detached, without anything else but `keep`."""

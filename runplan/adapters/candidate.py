@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from runplan.adapters import treediff, trees
 from runplan.adapters.looseobjects import LooseObjects
-from runplan.adapters.treewrite import with_files
+from runplan.adapters.treewrite import commit_content, with_files
 from runplan.core.errors import GitFailed, RefusedEarly
 from runplan.core.gitfacts import Built, Conflicted, Identity, NothingLeft
 from runplan.core.names import candidate_ref
@@ -187,10 +187,10 @@ class Candidates:
         message, author, authored = dressed
         if hand.sign:
             return self._signed(tree, parent, dressed, hand)
-        head = f"tree {tree}\nparent {parent}\nauthor {_person(author)} {authored}\n"
-        head += f"committer {_person(hand.committer)} {hand.when}\n"
-        content = f"{head}\n{message}".encode("utf-8", "surrogateescape")
-        return self._objects.write("commit", content, like=tree)
+        written = commit_content(
+            tree, parent, author=author, authored=authored, committer=hand.committer, when=hand.when, message=message
+        )
+        return self._objects.write("commit", written, like=tree)
 
     def _signed(self, tree: Oid, parent: Oid, dressed: tuple[str, Identity, str], hand: _Hand) -> Oid:
         """Only git knows how its user signs."""
@@ -273,12 +273,6 @@ def patch_of(changes: Iterable[Change]) -> str:
         digest.update(f"{change.old_mode} {change.new_mode} {change.old} {change.new} ".encode())
         digest.update(os.fsencode(change.path) + b"\0")
     return digest.hexdigest()
-
-
-def _person(identity: Identity) -> str:
-    """Name and address without the signs that end them; git's own commands drop those silently, too."""
-    clean = str.maketrans("", "", "<>\n\0")
-    return f"{identity.name.translate(clean)} <{identity.email.translate(clean)}>"
 
 
 def _kind(mode: str) -> str:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from typing import TYPE_CHECKING
 
+from runplan.adapters.anchored import make_below
+from runplan.adapters.git import failure
 from runplan.adapters.ownrefs import read_refs
+from runplan.adapters.plainfiles import read_file, write_anew
+from runplan.core.errors import GitFailed
 from runplan.core.gitfacts import Identity
 from runplan.core.quickclass import dataclass
+from runplan.core.storing import unstored
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,6 +27,7 @@ PARKED = "refs/runplan/parked/"
 #: Commits we make only to keep something; nobody wrote them.
 KEEPER = Identity(name="runplan", email="runplan@runplan.invalid")
 _TRIES = 50
+_PLAIN = "runplan-plain"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,17 +107,43 @@ class Parking:
             elif parent:
                 git.run("read-tree", parent, env=env)
             staged = git.run("write-tree", env=env, ok=(0, 128)).text  # fails on unmerged paths
-            git.run("add", "--all", "--ignore-errors", "--", ":/", env=env)
+            add = ("add", "--all", "--ignore-errors", "--", ":/")
+            if (added := git.run(*add, env=env, ok=(0, 128))).code != 0:
+                if unstored(added.err) is None:
+                    raise GitFailed(failure(add, added, entry.worktree))
+                git.run(*add, env=env | self._as_they_are(entry, like=base))
             files = git.run("write-tree", env=env).text
         finally:
             draft.unlink(missing_ok=True)
             draft.with_name(f"{draft.name}.lock").unlink(missing_ok=True)
+            shutil.rmtree(entry.directory / _PLAIN, ignore_errors=True)
         if files == base and staged in ("", base):
             return None
         parents = [parent] if parent else []
         if staged not in ("", base, files):
             parents.append(self._commit(git, staged, parents, f"Staged: {reason}"))
         return self._commit(git, files, parents, reason)
+
+    def _as_they_are(self, entry: Entry, *, like: Oid) -> dict[str, str]:
+        """Lets git store files byte for byte: it stands in a directory whose attributes rank above any in the files."""
+        plain = entry.directory / _PLAIN
+        shutil.rmtree(plain, ignore_errors=True)
+        long = len(like) == 64
+        config = "[core]\n\trepositoryformatversion = 1\n[extensions]\n\tobjectFormat = sha256\n" if long else ""
+        for name, text in {
+            "HEAD": "ref: refs/heads/none\n",
+            "refs/none": "",
+            "config": config,
+            "info/attributes": "* -text -eol -ident -filter !working-tree-encoding\n",
+            "info/exclude": os.fsdecode(read_file(self._common_dir / "info/exclude") or b""),
+        }.items():
+            make_below(entry.directory, (plain / name).parent)
+            write_anew(plain / name, os.fsencode(text))
+        return {
+            "GIT_DIR": str(plain),
+            "GIT_WORK_TREE": str(entry.worktree),
+            "GIT_OBJECT_DIRECTORY": str(self._common_dir / "objects"),
+        }
 
     def _commit(self, git: Git, tree: Oid, parents: list[Oid], message: str) -> Oid:
         env = {

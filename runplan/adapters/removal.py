@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, assert_never
 
 from runplan.adapters.containment import on_target
 from runplan.adapters.dispatch_files import DispatchFiles
+from runplan.adapters.hiding import honest_status
 from runplan.adapters.mending import Mender
 from runplan.adapters.ownrefs import drop_symbolic, is_symbolic, own_tip, read_refs
 from runplan.adapters.parking import PARKED, Parking
 from runplan.adapters.plainplaces import PlainPlaces
 from runplan.adapters.registry import Entry, calm, entries, entry_of, linked_to, note_shown, worktrees_locked
 from runplan.adapters.repository import HEADS
-from runplan.adapters.status import nested_repository, status_of
+from runplan.adapters.status import nested_repository
 from runplan.adapters.trash import Trash, delete_tree
 from runplan.adapters.treediff import changes
 from runplan.core.errors import RefusedEarly
@@ -96,7 +97,7 @@ class Removal:
         inside = processes_inside(entry.worktree)
         if entry.shown or inside:
             return Remains(on_target=OnTarget.REACHABLE, inside=inside)
-        state = status_of(self._git.within(entry.worktree))
+        state = honest_status(self._git, entry)
         return Remains(
             # A branch keeps its commits itself; those of a detached HEAD are looked at when they are parked.
             on_target=OnTarget.REACHABLE if entry.attached else OnTarget.NO,

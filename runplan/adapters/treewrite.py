@@ -1,4 +1,4 @@
-"""Makes a tree out of another one with some files put in their places."""
+"""Makes a tree out of another one with some files put in their places, and the content of a commit that holds it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from runplan.adapters.git import Git
     from runplan.adapters.looseobjects import LooseObjects
-    from runplan.core.gitfacts import Oid
+    from runplan.core.gitfacts import Identity, Oid
 
 
 def with_files(
@@ -35,6 +35,8 @@ def _entries_with(
             found[name] = entry
     for name, inner in below.items():
         there = found.get(name)
+        if there is not None and there.mode != TREE and not any(inner.values()):
+            continue  # a file in the place of a directory: what was inside is gone with that
         inside = there.oid if there is not None and there.mode == TREE else None
         made = _entries_with(git, objects, inside, inner, like=like)
         found[name] = Entry(TREE, objects.write("tree", _raw(made), like=like)) if made else None
@@ -48,3 +50,18 @@ def _raw(found: Mapping[str, Entry]) -> bytes:
         f"{entry.mode.lstrip('0')} ".encode() + os.fsencode(name) + b"\0" + bytes.fromhex(entry.oid)
         for name, entry in order
     )
+
+
+def commit_content(
+    tree: Oid, parent: Oid, *, author: Identity, authored: str, committer: Identity, when: str, message: str
+) -> bytes:
+    """A commit as git stores it."""
+    head = f"tree {tree}\nparent {parent}\nauthor {_person(author)} {authored}\n"
+    head += f"committer {_person(committer)} {when}\n"
+    return f"{head}\n{message}".encode("utf-8", "surrogateescape")
+
+
+def _person(identity: Identity) -> str:
+    """Name and address without the signs that end them; git's own commands drop those silently, too."""
+    clean = str.maketrans("", "", "<>\n\0")
+    return f"{identity.name.translate(clean)} <{identity.email.translate(clean)}>"

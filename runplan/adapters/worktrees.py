@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runplan.adapters.gitenv import configured
+from runplan.adapters.hiding import SPARSE, honest_status
+from runplan.adapters.leftovers import Leftovers
 from runplan.adapters.mending import Mender
 from runplan.adapters.ownindex import OwnIndexes
 from runplan.adapters.ownrefs import drop_symbolic, own_tip
@@ -24,7 +26,7 @@ from runplan.adapters.registry import (
     note_worked,
     worktrees_locked,
 )
-from runplan.adapters.status import nested_repository, status_of
+from runplan.adapters.status import nested_repository
 from runplan.adapters.trash import Trash, make_writable
 from runplan.core.commands import command
 from runplan.core.errors import GitFailed, RefusedEarly, SettingsError
@@ -35,13 +37,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from runplan.adapters.git import Git
-    from runplan.core.gitfacts import BranchStanding, Oid, WorktreeState
+    from runplan.core.gitfacts import BranchStanding, Oid, Unstored, WorktreeState
 
 HEADS = "refs/heads/"
 #: Whatever is configured: an index in one piece, and files that are what their times and sizes say.
 _WHOLE = ("core.splitIndex=false", "core.trustctime=true", "core.checkStat=default")
-#: Which files a worktree leaves out is written where its agent can write.
-_SPARSE = "info/sparse-checkout"
 _ATTRIBUTES = ":(glob)**/.gitattributes"
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 
@@ -60,6 +60,7 @@ class Worktrees:
         self._places = PlainPlaces(common_dir)
         self._mender = Mender(git, common_dir, self._trash)
         self._indexes = OwnIndexes()
+        self._leftovers = Leftovers(git, common_dir)
 
     def close(self) -> None:
         """Wait for what is deleted in the background."""
@@ -181,7 +182,7 @@ class Worktrees:
 
     def state(self, path: Path) -> WorktreeState:
         """One status of a worktree; costs one scan of its files."""
-        return status_of(self._git.within(path))
+        return honest_status(self._git, self._entry(path))
 
     def intact(self, path: Path) -> bool:
         """Whether the directory is there and still belongs to this repository; reads three files."""
@@ -195,24 +196,13 @@ class Worktrees:
             raise GitFailed(f"the worktree {path} stands on no commit")
         return found
 
-    def commit_leftovers(self, path: Path, paths: Sequence[str], *, message: str, identity: Identity, when: str) -> Oid:
+    def commit_leftovers(
+        self, path: Path, paths: Sequence[str], *, message: str, identity: Identity, when: str
+    ) -> Oid | Unstored:
         """Commit exactly the named files, as they are in the worktree (also their deletion)."""
-        calm(self._entry(path))
-        git = self._git.within(path)
-        names = b"\0".join(os.fsencode(name) for name in paths)
-        git.run("update-index", "--add", "--remove", "--replace", "-z", "--stdin", stdin=names)
-        who = ("AUTHOR", "COMMITTER")
-        env = {f"GIT_{one}_NAME": identity.name for one in who}
-        env |= {f"GIT_{one}_EMAIL": identity.email for one in who}
-        env |= {f"GIT_{one}_DATE": when for one in who}
-        git.run(
-            *("--literal-pathspecs", "commit", "-q", "--no-verify", "--no-gpg-sign", "--cleanup=verbatim"),
-            *("-m", message, "--only", "--pathspec-from-file=-", "--pathspec-file-nul"),
-            # A file that became a directory goes with the first file inside; as a pathspec it would mean them all.
-            stdin=b"\0".join(os.fsencode(name) for name in paths if not _is_directory(path / name)),
-            env=env,
-        )
-        return self.head(path)
+        entry = self._entry(path)
+        calm(entry)
+        return self._leftovers.commit(entry, paths, message=message, identity=identity, when=when)
 
     def show(self, path: Path, commit: Oid, *, clean: str, keep: Sequence[str] = ()) -> None:
         """Make the worktree exactly `commit`, detached; what is uncommitted there is thrown away."""
@@ -222,7 +212,7 @@ class Worktrees:
                 self._add(path, "--detach", str(path), commit)
                 entry = self._entry(path)
         calm(entry)
-        if os.path.lexists(entry.directory / _SPARSE):
+        if os.path.lexists(entry.directory / SPARSE):
             self._indexes.forget(entry)
         self._renew(entry, "--detach", commit, clean=clean, keep=keep, sparse=False)
         note_shown(entry, commit)
@@ -285,10 +275,6 @@ class Worktrees:
 
 def _excluding(keep: Sequence[str]) -> list[str]:
     return [f"--exclude=/{_literal(name)}" for name in keep]
-
-
-def _is_directory(path: Path) -> bool:
-    return path.is_dir() and not path.is_symlink()
 
 
 def _literal(name: str) -> str:

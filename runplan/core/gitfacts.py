@@ -64,6 +64,14 @@ class WorktreeState:
         return not self.changed and not self.untracked
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unstored:
+    """Git cannot store this file as it is; nothing was committed."""
+
+    path: str
+    why: str  #: what git said, in one line
+
+
 # --- branches -----------------------------------------------------------------------------------------
 
 

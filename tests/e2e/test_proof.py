@@ -20,7 +20,8 @@ def project(tmp_path: Path) -> Project:
 
 
 @pytest.mark.parametrize("flag", ["--assume-unchanged", "--skip-worktree"])
-def test_a_change_hidden_from_git_cannot_fake_a_green_gate(project: Project, flag: str) -> None:
+def test_a_change_hidden_from_git_is_judged_and_lands_in_the_open(project: Project, flag: str) -> None:
+    """What made the gate green stands in the commits, where the verifier and the user see it."""
     project.repo.commit("A check", **{"check.sh": "test ! -e broken.txt\n"})
     project.settings('[tests]\ncommand = "sh check.sh"\n')
     project.agent(
@@ -28,12 +29,14 @@ def test_a_change_hidden_from_git_cannot_fake_a_green_gate(project: Project, fla
             f'git = ["update-index", "{flag}", "check.sh"]',
             'write = "check.sh"\ntext = "exit 0\\n"',
             'write = "broken.txt"\ntext = "x\\n"',
-            'commit = "Break it"',
+            'git = ["add", "broken.txt"]',
+            'git = ["commit", "-qm", "Break it"]',
         )
     )
     ran = project.start("1", "auto")
-    assert ran.code == 1, ran.err
-    assert project.landed() == []
+    assert ran.code == 0, ran.err
+    assert "work       2 commits, 2 files" in ran.err
+    assert project.show("main:check.sh") == "exit 0"
 
 
 def test_a_gate_that_was_killed_does_not_pass_over_its_own_leftovers(project: Project, tmp_path: Path) -> None:

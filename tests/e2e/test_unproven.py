@@ -42,13 +42,16 @@ BELIEVED = {
     + 'git update-index --skip-worktree 1.txt; echo good >1.txt; cp -p "$entry/index" "$entry/runplan-index"',
     "a split index": COMMIT + "git update-index --split-index --skip-worktree 1.txt; echo good >1.txt\n"
     'cp -p "$entry/index" "$entry/runplan-index"',
-    "attributes": "echo .gitattributes >.gitignore; git add .gitignore\n"
-    + COMMIT
-    + "echo '1.txt working-tree-encoding=UTF-16LE' >.gitattributes\n"
-    + "git update-index --skip-worktree 1.txt; echo good >1.txt",
     "a link": COMMIT + 'rm 1.txt; mkdir "$entry/else"; echo good >"$entry/else/1.txt"; ln -s "$entry/else/1.txt" 1.txt'
     "; git update-index --assume-unchanged 1.txt",
 }
+#: A file that git cannot store as long as it obeys what the agent says of its encoding.
+UNSTORABLE = (
+    "echo .gitattributes >.gitignore; git add .gitignore\n"
+    + COMMIT
+    + "echo '1.txt working-tree-encoding=UTF-16LE' >.gitattributes\n"
+    + "git update-index --skip-worktree 1.txt; echo good >1.txt"
+)
 #: What somebody wrote by hand, with what a person is told.
 OBEYED = {
     "a replacement": (
@@ -98,9 +101,18 @@ def played(project: Project, script: str, *, sandbox: str = "none") -> tuple[int
 @pytest.mark.parametrize("sandbox", ["none", "bwrap"])
 @pytest.mark.parametrize("way", BELIEVED)
 def test_the_checks_see_what_would_land(project: Project, way: str, sandbox: str) -> None:
+    """What the agent had hidden is committed too; so the checks pass, and on what they have seen."""
     code, told = played(project, BELIEVED[way], sandbox=sandbox)
+    assert code == 0, told
+    assert "work       2 commits" in told
+    assert "EVIL" not in project.show("main:1.txt")
+
+
+def test_a_file_that_git_cannot_store_ends_the_attempt_by_name(project: Project) -> None:
+    code, told = played(project, UNSTORABLE)
     assert code == 1, told
-    assert "tests-failed" in told or "no-progress" in told
+    assert "1.txt cannot be committed: failed to encode '1.txt' from UTF-16LE to UTF-8" in told
+    assert told.endswith("runplan: failed: tampered\n")
     assert project.landed() == []
 
 

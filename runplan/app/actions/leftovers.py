@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from runplan.core import tamper
 from runplan.core.events import WorkRefused
+from runplan.core.gitfacts import Unstored
 from runplan.core.guard import AGENT
 from runplan.core.reasons import Reason
 
@@ -35,7 +36,10 @@ def commit_leftovers(phase: PhaseRun, world: World, *, message: str) -> str | Wo
     rest = [*left.changed, *(file.path for file in left.untracked if not tamper.is_lifecycle(file.path))]
     if not rest:
         return left.head
-    return world.worktrees.commit_leftovers(path, rest, message=message, identity=AGENT, when=world.git_date())
+    made = world.worktrees.commit_leftovers(path, rest, message=message, identity=AGENT, when=world.git_date())
+    if isinstance(made, Unstored):
+        return WorkRefused(reason=Reason.TAMPERED, detail=f"{made.path} cannot be committed: {made.why}")
+    return made
 
 
 def without_copies(left: WorktreeState, copies: tuple[str, ...]) -> WorktreeState:

@@ -1,0 +1,30 @@
+"""Tells a file that git cannot store, which is its maker's doing, from a git or a disk that is out of order."""
+
+from __future__ import annotations
+
+import re
+
+from runplan.core.gitfacts import Unstored
+
+#: What speaks of the place and not of the file.
+_PLACE = re.compile(
+    r"\.lock\b|No space left|quota|Read-only file system|Input/output error|repository database|object database"
+)
+#: How git begins to say that it does not take a file; the group is its path.
+_REFUSED = (
+    re.compile(r"failed to encode '(?P<path>.+)' from \S+ to"),
+    re.compile(r"C?R?LF would be replaced by \w+ in (?P<path>.+)"),
+    re.compile(r"Unable to process path (?P<path>.+)"),
+)
+_SAID = re.compile(r"(?:fatal|error): ")
+
+
+def unstored(said: str) -> Unstored | None:
+    """The file that git, by what it said, cannot store; None when it failed for another reason."""
+    if _PLACE.search(said):
+        return None
+    for pattern in _REFUSED:
+        if found := pattern.search(said):
+            lines = [_SAID.sub("", line.strip(), count=1) for line in said.splitlines() if line.strip()]
+            return Unstored(path=found["path"], why=" / ".join(lines))
+    return None

@@ -1,0 +1,45 @@
+"""A file that git cannot store is told from a git that is out of order."""
+
+from __future__ import annotations
+
+import pytest
+
+from runplan.core.storing import unstored
+
+UNABLE = "fatal: Unable to process path {}"
+
+
+@pytest.mark.parametrize(
+    ("said", "path"),
+    [
+        ("fatal: failed to encode 'a b.txt' from UTF-16LE to UTF-8", "a b.txt"),
+        ("fatal: CRLF would be replaced by LF in mix.txt", "mix.txt"),
+        ("fatal: LF would be replaced by CRLF in mix.txt", "mix.txt"),
+        (f"error: p: unsupported file type\n{UNABLE.format('p')}", "p"),
+        (f'error: open("d/x"): Permission denied\nerror: unable to index file\n{UNABLE.format("d/x")}', "d/x"),
+    ],
+    ids=["encoding", "crlf", "lf", "a pipe", "unreadable"],
+)
+def test_a_file_that_git_does_not_take_is_named(said: str, path: str) -> None:
+    found = unstored(said)
+    assert found is not None
+    assert found.path == path
+    assert "\n" not in found.why
+    assert "fatal" not in found.why
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "fatal: Unable to create '/r/.git/worktrees/x/index.lock': File exists.",
+        f"error: unable to write file objects/ab/cd: No space left on device\n{UNABLE.format('a')}",
+        "error: insufficient permission for adding an object to repository database .git/objects\n"
+        f"error: a: failed to insert into database\n{UNABLE.format('a')}",
+        f"error: unable to write loose object file: Read-only file system\n{UNABLE.format('a')}",
+        "fatal: a.bin: clean filter 'lfs' failed",
+        "",
+    ],
+    ids=["a lock", "a full disk", "no right", "read-only", "a filter of the user's", "nothing"],
+)
+def test_what_is_not_the_files_fault_is_not_put_on_it(said: str) -> None:
+    assert unstored(said) is None
