@@ -45,6 +45,7 @@ TIMEOUT_S = 600.0
 MOST_KEPT = 500
 LARGEST_KEPT = 16 * 1024
 _CHUNK = 64 * 1024
+_TAKES_A_WORD = ("-c", "-C")  #: options of git itself
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +117,7 @@ class Git:
         except FileNotFoundError as error:
             raise GitFailed(_missing(error, self.cwd)) from error
         except subprocess.TimeoutExpired as error:
-            raise GitFailed(f"git {args[0]} did not finish within {timeout_s:.0f} s in {self.cwd}") from error
+            raise GitFailed(f"git {named(args)} did not finish within {timeout_s:.0f} s in {self.cwd}") from error
         ran = Ran(code=process.returncode, out=out, err=os.fsdecode(err).strip())
         if ran.code not in ok:
             raise GitFailed(failure(args, ran, self.cwd))
@@ -320,7 +321,18 @@ def read_commit(oid: Oid, content: bytes) -> Commit:
 
 def failure(args: Sequence[str], ran: Ran, cwd: Path) -> str:
     """What git said, in one line."""
-    return f"git {args[0]} failed in {cwd}: {in_a_line(ran.err) or f'exit code {ran.code}'}"
+    return f"git {named(args)} failed in {cwd}: {in_a_line(ran.err) or f'exit code {ran.code}'}"
+
+
+def named(args: Sequence[str]) -> str:
+    """The command among the words, without the options of git itself before it."""
+    words = iter(args)
+    for word in words:
+        if not word.startswith("-"):
+            return word
+        if word in _TAKES_A_WORD:
+            next(words, "")
+    return args[0]
 
 
 def in_a_line(err: str) -> str:
