@@ -23,7 +23,7 @@ STATUS = {
         *("daemonrecord", "store", "store.sqlite", "store.schedules", "store.work"),
     ),
     "core": (
-        *("errors", "quickclass", "times", "rows", "work", "counts", "commands"),
+        *("errors", "quickclass", "times", "rows", "work", "counts", "commands", "terminal"),
         *("config", "keys", "key", "agentkeys", "values", "names"),
         *("plan", "scan", "frontmatter", "layout", "table", "marks", "ids", "sections", "body", "depends", "items"),
     ),
