@@ -16,10 +16,11 @@ from runplan.adapters.control.client import Client, NotRunning, find_socket
 from runplan.adapters.control.reaching import reached
 from runplan.adapters.places import OUTPUT, own_directory, state_directory
 from runplan.core.control import is_older
+from runplan.core.disk import refused_by_disk
 from runplan.core.errors import RefusedEarly, Unreachable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
 LARGEST_OUTPUT = 1024 * 1024
@@ -31,6 +32,7 @@ LOOK_AGAIN_S = 0.01
 DRAIN_S = 120.0
 
 LAST_LINES = 5
+NOTICE_S = 1.0  #: who waits longer is told for whom
 
 
 def reach(
@@ -40,8 +42,12 @@ def reach(
     argv: Sequence[str] = service.DAEMON,
     ready_s: float = READY_S,
     drain_s: float = DRAIN_S,
+    say: Callable[[str], None] = lambda _: None,
 ) -> Client:
-    """A connection to a daemon that understands us, started or replaced where that is needed."""
+    """A connection to a daemon that understands us, started or replaced where that is needed.
+
+    What takes long is told by `say`.
+    """
     try:
         client = reached(env)
     except NotRunning:
@@ -49,7 +55,7 @@ def reach(
     with contextlib.ExitStack() as stack:
         stack.enter_context(client)
         if is_older(client.hello.version, version):
-            _replace(client, drain_s)
+            _replace(client, drain_s, say)
             return _started(env, version, argv, ready_s)
         if not client.understood:
             raise RefusedEarly(
@@ -60,16 +66,17 @@ def reach(
     return client
 
 
-def _replace(client: Client, drain_s: float) -> None:
+def _replace(client: Client, drain_s: float, say: Callable[[str], None]) -> None:
     """Ask an older daemon to let go, and wait until it has."""
     old = processes.identity(client.hello.pid)
     client.call("drain", within_s=drain_s)
     process = processes.living(old) if old else None
-    if process and processes.await_gone([process], timeout_s=drain_s):
-        raise Unreachable(
-            f"the older daemon (runplan {client.hello.version}, process {process.pid}) still finishes something; "
-            "try again, or use that version"
-        )
+    if not process or not processes.await_gone([process], timeout_s=min(NOTICE_S, drain_s)):
+        return
+    who = f"the older daemon (runplan {client.hello.version}, process {process.pid})"
+    say(f"{who} lets its agents end first, within its daemon.grace; then this version takes over")
+    if processes.await_gone([process], timeout_s=drain_s):
+        raise Unreachable(f"{who} still finishes something; try again, or use that version")
 
 
 def _started(env: Mapping[str, str], version: str, argv: Sequence[str], ready_s: float) -> Client:
@@ -130,5 +137,20 @@ def _stillborn(daemon: subprocess.Popen[bytes], output: Path, said_before: int, 
     with open(output, "rb") as file:
         file.seek(max(said_before, output.stat().st_size - 4096))
         last = file.read().decode("utf-8", "replace").splitlines()[-LAST_LINES:]
-    said = " | ".join(line.strip() for line in last if line.strip()) or "nothing"
+    said = " | ".join(line.strip() for line in last if line.strip())
+    if not said and (why := _unwritable(output.parent)):
+        return Unreachable(f"the daemon {what}: {why}")
+    said = said or "nothing"
     return Unreachable(f"the daemon {what}; its last words: {said}; all of them: {output}")
+
+
+def _unwritable(state: Path) -> str:
+    """Why nothing can be said there, as on a full disk, and what helps; "" when that is not the reason."""
+    import tempfile
+
+    try:
+        with tempfile.TemporaryFile(dir=state, buffering=0) as file:
+            file.write(b" " * 4096)
+    except OSError as error:
+        return refused_by_disk(OSError(error.errno, error.strerror, str(state)))
+    return ""

@@ -39,7 +39,7 @@ def start(at: Here, plan_word: str, words: Sequence[str], *, wait: bool, again: 
 def hand(at: Here, errand: Errand, timing: handing.Timing | None = None, *, wait: bool = False) -> Exit:
     """Hand the errand over, and say what came of it."""
     plan = errand.started.plan
-    answer = handing.hand_over(at, errand, timing, notice=takes_long)
+    answer = handing.hand_over(at, errand, timing, notice=takes_long, say=waits_for)
     slot = answer.get("scheduled") or answer.get("first")
     if timing is not None and slot is not None:
         first = parse_iso(str(slot)).astimezone(zone(at.settings.run.timezone))
@@ -55,6 +55,11 @@ def hand(at: Here, errand: Errand, timing: handing.Timing | None = None, *, wait
     for event in handing.follow(at, plan, run):
         progress.tell(event)
     return carrying.outcome(at, plan, run)
+
+
+def waits_for(whom: str) -> None:
+    """The daemon that is there cannot be used yet."""
+    progress.say(f"runplan: {whom}")
 
 
 def takes_long() -> None:

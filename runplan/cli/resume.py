@@ -20,6 +20,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Exit:
     from runplan.cli import progress
+    from runplan.cli.handing import waits_for
     from runplan.wiring import handing
     from runplan.wiring.here import here, plan_path, refuse_under_agent
     from runplan.wiring.stopping import is_there
@@ -27,7 +28,7 @@ def run(args: argparse.Namespace) -> Exit:
     refuse_under_agent("resume")
     with here() as at:
         plan = plan_path(at, args.plan)
-        told = handing.resume(at, plan).get("told") if is_there(at, plan) else None
+        told = handing.resume(at, plan, say=waits_for).get("told") if is_there(at, plan) else None
     if not told:
         raise NotFound(
             f"the daemon has no run and no schedule of {plan}; start it: {command('runplan', 'start', plan)}"

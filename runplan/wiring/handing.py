@@ -37,9 +37,12 @@ class Timing:
 
 
 def hand_over(
-    at: Here, errand: Errand, timing: Timing | None = None, *, notice: Callable[[], None]
+    at: Here, errand: Errand, timing: Timing | None = None, *, notice: Callable[[], None], say: Callable[[str], None]
 ) -> Mapping[str, Any]:
-    """Ask the daemon to work the errand; what it answers. `notice` is called when that takes long."""
+    """Ask the daemon to work the errand; what it answers. `notice` is called when that takes long.
+
+    Whoever has to wait for the daemon itself is told so by `say`.
+    """
     agents = at.settings.agents
     checks = at.settings.tests.env
     sent = for_a_run(at.env, agents, checks=checks)
@@ -59,7 +62,7 @@ def hand_over(
         given = [name for name, variable in TIMED.items() if variable in set_by]
         fields |= {"every": timing.every, "now": timing.now, "zone": run.timezone, "misfire": run.misfire}
         fields["given"] = given
-    with reach(at.env) as client:
+    with reach(at.env, say=say) as client:
         return client.await_answer("start", notice, **fields)
 
 
@@ -72,15 +75,15 @@ def ask(at: Here, verb: str, plan: str | None, *, by: str = "") -> Mapping[str, 
         return None
 
 
-def resume(at: Here, plan: str) -> Mapping[str, Any]:
+def resume(at: Here, plan: str, *, say: Callable[[str], None]) -> Mapping[str, Any]:
     """Have the daemon go on with a plan, by the keys of this caller."""
-    with reach(at.env) as client:
+    with reach(at.env, say=say) as client:
         return client.call("resume", **_of_caller(at, plan))
 
 
-def now(at: Here, plan: str, *, notice: Callable[[], None]) -> Mapping[str, Any]:
+def now(at: Here, plan: str, *, notice: Callable[[], None], say: Callable[[str], None]) -> Mapping[str, Any]:
     """Have the daemon fire the schedule of a plan, with the keys of this caller."""
-    with reach(at.env) as client:
+    with reach(at.env, say=say) as client:
         return client.await_answer("now", notice, **_of_caller(at, plan))
 
 
