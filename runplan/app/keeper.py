@@ -14,6 +14,7 @@ from runplan.app.surroundings import Closed
 from runplan.app.unasked import Unasked
 from runplan.app.wishes import Wished
 from runplan.core import backoff, events as e
+from runplan.core.due import what_is_due
 from runplan.core.errors import RunplanError
 from runplan.core.resting import why_to_rest
 from runplan.core.run import awaiting
@@ -191,7 +192,7 @@ class Keeper:
 
     def _arm(self, row: ScheduleRow) -> datetime:
         """Let the timer call when the schedule is due next, at once for what was missed; who fires it arms it anew."""
-        found = scheduling.what_is_due(row, self._clock.now())
+        found = what_is_due(row, self._clock.now())
         moment = self._clock.now() if found.fire or found.missed else found.next.at
         key = self._key(row.plan)
         if not self._unasked.is_ordered(key):  # else it would be fired twice where it fails

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Protocol
 
 from runplan.app.desk import Accepted
 from runplan.app.holding import Errand
-from runplan.core.due import due
+from runplan.core.due import what_is_due
 from runplan.core.events import RunStarted
 from runplan.core.eventtext import from_json
 from runplan.core.rows import FiringRow
 from runplan.core.schedule import Interval, parse
-from runplan.core.slots import Slot
-from runplan.core.times import iso, parse_iso, zone
+from runplan.core.times import iso
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,8 +21,8 @@ if TYPE_CHECKING:
 
     from runplan.app.desk import Desk
     from runplan.app.holding import Declined
-    from runplan.core.due import Due
     from runplan.core.rows import ScheduleRow
+    from runplan.core.slots import Slot
 
 
 IN_FLIGHT = "the plan is in flight"
@@ -50,20 +49,6 @@ def timed(row: ScheduleRow, *, zone: str, misfire: str) -> ScheduleRow:
     given = row.given.split(",")
     return replace(
         row, zone=row.zone if "zone" in given else zone, misfire=row.misfire if "misfire" in given else misfire
-    )
-
-
-def what_is_due(row: ScheduleRow, now: datetime) -> Due:
-    """The slots of a schedule that are due, and the one after them."""
-    return due(
-        parse(row.spec),
-        last=_slot(row.last) if row.last else None,
-        since=parse_iso(row.made),
-        now=now,
-        zone=zone(row.zone),
-        anchor=parse_iso(row.anchor),
-        seed=row.plan,
-        misfire="skip" if row.misfire == "skip" else "run-once",
     )
 
 
@@ -134,8 +119,3 @@ def after_firing_early(row: ScheduleRow, now: datetime) -> ScheduleRow:
 
 def _key(slot: Slot) -> str:
     return json.dumps([iso(slot.at), slot.key])
-
-
-def _slot(text: str) -> Slot:
-    at, key = json.loads(text)
-    return Slot(at=parse_iso(at), key=key)

@@ -198,12 +198,17 @@ def _answer(run: RunRow, seen: Seen, work: Work | None, now: datetime, zone: tzi
     return {"level": level, "sentence": sentence}
 
 
-def schedule_view(row: ScheduleRow, now: datetime) -> dict[str, str | None]:
+def schedule_view(row: ScheduleRow, now: datetime) -> dict[str, str | bool | None]:
     """When a plan is worked again; `next` is null when that cannot be told here."""
-    from runplan.core.upcoming import spelled, upcoming
+    from runplan.core.upcoming import is_due, spelled, upcoming
 
     following = upcoming(row, now)
-    return {"spec": spelled(row), "next": _iso(following) if following else None, "paused": row.paused}
+    return {
+        "spec": spelled(row),
+        "next": _iso(following) if following else None,
+        "paused": row.paused,
+        "due": is_due(row, now),
+    }
 
 
 def _iso(moment: datetime) -> str:

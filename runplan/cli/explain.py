@@ -27,9 +27,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Exit:
     from runplan.app.journal import recorded
-    from runplan.wiring.here import here, plan_path
+    from runplan.cli.aside import Aside
+    from runplan.wiring.here import here_anyhow, plan_path
 
-    with here() as at:
+    aside = Aside()
+    with here_anyhow(aside.warn) as at:
         store = at.store()
         path = plan_path(at, args.plan) if args.plan is not None else None
         found = store.runs(path, limit=1) if store is not None else []
@@ -43,11 +45,11 @@ def run(args: argparse.Namespace) -> Exit:
     if args.json:
         whole = {"run": found[0].id, "plan": found[0].plan, "now": now, "steps": steps}
         print(escaped(json.dumps(whole, ensure_ascii=False)))
-        return Exit.DONE
+        return aside.code
     print(f"{found[0].plan}, run {found[0].id}\n\nnow: {now}\n")
     for step in steps:
         print(f"{step['at']}  {step['event']:<18}  then: {step['why']}")
-    return Exit.DONE
+    return aside.code
 
 
 def _why(facts: list[Recorded]) -> str:

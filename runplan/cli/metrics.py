@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from runplan.core.errors import Exit
-
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable
+
+    from runplan.core.errors import Exit
 
 EXAMPLES = """\
   runplan metrics        runs, phases, agents, tokens, schedules and the daemon, in the text format of Prometheus"""
@@ -18,9 +19,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(_args: argparse.Namespace) -> Exit:
+    from runplan.cli.aside import Aside
+
+    aside = Aside()
     text = _from_daemon()
-    print(_from_journal() if text is None else text, end="")
-    return Exit.DONE
+    print(_from_journal(aside.warn) if text is None else text, end="")
+    return aside.code
 
 
 def _from_daemon() -> str | None:
@@ -36,14 +40,14 @@ def _from_daemon() -> str | None:
         return None
 
 
-def _from_journal() -> str:
+def _from_journal(warn: Callable[[str], None]) -> str:
     from datetime import UTC, datetime
 
     from runplan.adapters.store.figures import figures
     from runplan.core.metrics import render, samples
-    from runplan.wiring.here import here
+    from runplan.wiring.here import here_anyhow
 
-    with here() as at:
+    with here_anyhow(warn) as at:
         store = at.store()
         if store is None:
             return ""

@@ -6,11 +6,10 @@ import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from runplan.core.errors import Exit
-
 if TYPE_CHECKING:
     import argparse
 
+    from runplan.core.errors import Exit
     from runplan.core.rows import ScheduleRow
 
 EXAMPLES = """\
@@ -24,20 +23,22 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Exit:
     from runplan.app.views import schedule_view
-    from runplan.wiring.here import here
+    from runplan.cli.aside import Aside
+    from runplan.wiring.here import here_anyhow
 
     now = datetime.now(UTC)
-    with here() as at:
+    aside = Aside()
+    with here_anyhow(aside.warn) as at:
         rows = _schedules(at.store())
-        unattended = _unattended(at.env) if rows else ""
-    views: list[dict[str, Any]] = [{"plan": row.plan, **schedule_view(row, now), "zone": row.zone} for row in rows]
+        views: list[dict[str, Any]] = [{"plan": row.plan, **schedule_view(row, now), "zone": row.zone} for row in rows]
+        unattended = _unattended(at.env, due=any(view["due"] for view in views)) if rows else ""
     if args.json:
         print(json.dumps(views, ensure_ascii=False, indent=2))
-        return Exit.DONE
+        return aside.code
     print("\n".join(_lines(views, now)) or "No schedules.")
     if unattended:
         print(f"\n{unattended}")
-    return Exit.DONE
+    return aside.code
 
 
 def _schedules(store: Any) -> list[ScheduleRow]:
@@ -48,14 +49,15 @@ def _schedules(store: Any) -> list[ScheduleRow]:
     return Schedules(store).all()
 
 
-def _unattended(env: Any) -> str:
+def _unattended(env: Any, *, due: bool) -> str:
     """Why nobody fires them; "" when somebody does."""
     from runplan.adapters import singleton
     from runplan.adapters.places import state_directory
 
     state = state_directory(env)
     if singleton.holder(state) is None:
-        return "No daemon is running, so nothing fires; start it: runplan daemon"
+        then = "what is due does as soon as there is one" if due else "start it"
+        return f"No daemon is running, so nothing fires; {then}: runplan daemon"
     if (found := singleton.stopped(state)) is not None:
         return f"The daemon (process {found.pid}) is stopped, so nothing fires; let it go on: kill -CONT {found.pid}"
     return ""

@@ -23,10 +23,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Exit:
     from runplan.app.accounts import failure_sections
+    from runplan.cli.aside import Aside
     from runplan.core import names, report
-    from runplan.wiring.here import here, plan_path, slug_of
+    from runplan.wiring.here import here_anyhow, plan_path, slug_of
 
-    with here() as at:
+    aside = Aside()
+    with here_anyhow(aside.warn) as at:
         path = plan_path(at, args.plan)
         tip = at.for_plan(path).tip()
         landed = at.repository.git.blob(tip, names.report_path(at.settings.paths.reports, slug_of(at, path)))
@@ -45,7 +47,7 @@ def run(args: argparse.Namespace) -> Exit:
         print(escaped(json.dumps({"plan": path, "report": whole}, ensure_ascii=False)))
     else:
         print(plain(whole), end="")
-    return Exit.DONE
+    return aside.code
 
 
 def _title(text: bytes | None, path: str) -> str:

@@ -133,7 +133,7 @@ def short(count: int) -> str:
     return f"{count / size:.1f}".removesuffix(".0") + unit
 
 
-def scheduled(schedule: dict[str, str | None], *, now: datetime, zone: tzinfo) -> str:
+def scheduled(schedule: dict[str, Any], *, now: datetime, zone: tzinfo) -> str:
     """`every 4h  next 20:30 CET in 2h 15m`, or why not."""
     from runplan.core.spans import clock, in_words
 
@@ -144,7 +144,8 @@ def scheduled(schedule: dict[str, str | None], *, now: datetime, zone: tzinfo) -
         when = f"{clock(moment, zone, now=now)} in {in_words((moment - now).total_seconds())}"
     if schedule["paused"]:
         return f"{schedule['spec']}  paused: {schedule['paused']}; else next {when}"
-    return f"{schedule['spec']}  next {when}"
+    due = "due now, then " if schedule["due"] else ""
+    return f"{schedule['spec']}  {due}next {when}"
 
 
 # --- the table ----------------------------------------------------------------------------------------

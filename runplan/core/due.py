@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from collections import deque
 from datetime import timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from runplan.core.quickclass import dataclass
+from runplan.core.schedule import parse
 from runplan.core.slots import Slot, slots_after
+from runplan.core.times import parse_iso, zone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from datetime import datetime, tzinfo
 
+    from runplan.core.rows import ScheduleRow
     from runplan.core.schedule import Schedule
 
 Misfire: TypeAlias = Literal["run-once", "skip"]
@@ -36,6 +40,20 @@ class Due:
     def handled(self) -> Slot | None:
         """The newest slot this answer deals with: `last` of the next question, when there is one."""
         return self.fire or self.through or next(reversed(self.missed), None)
+
+
+def what_is_due(row: ScheduleRow, now: datetime) -> Due:
+    """The slots of a schedule that are due, and the one after them."""
+    return due(
+        parse(row.spec),
+        last=_slot(row.last) if row.last else None,
+        since=parse_iso(row.made),
+        now=now,
+        zone=zone(row.zone),
+        anchor=parse_iso(row.anchor),
+        seed=row.plan,
+        misfire="skip" if row.misfire == "skip" else "run-once",
+    )
 
 
 def due(
@@ -92,3 +110,8 @@ def _two_newest(until_now: Callable[[datetime], Iterator[Slot]], now: datetime) 
     while len(found := deque(until_now(now - span), maxlen=2)) < 2:
         span *= 2
     return found[0], found[1]
+
+
+def _slot(text: str) -> Slot:
+    at, key = json.loads(text)
+    return Slot(at=parse_iso(at), key=key)

@@ -28,6 +28,15 @@ def upcoming(row: ScheduleRow, now: datetime) -> datetime | None:
     return next(slot.at for slot in slots if last is None or slot.key > last[1])
 
 
+def is_due(row: ScheduleRow, now: datetime) -> bool:
+    """Whether it fires as soon as somebody is there for it: a slot has come, and nobody has answered it."""
+    from runplan.core.due import what_is_due
+
+    if row.paused or upcoming(row, now) is None or (row.last and _last(row.last) is None):
+        return False
+    return what_is_due(row, now).fire is not None
+
+
 def _last(text: str) -> tuple[str, str] | None:
     """Moment and key of the slot that was answered last, as they are recorded."""
     match json.loads(text):

@@ -207,7 +207,8 @@ def test_settings_that_are_broken_keep_nobody_from_looking_and_stopping(
         user_settings(project, "[run\n")
     else:
         project.repo.write("runplan.toml", "[run\n")
-    for words in (("status",), ("status", "X"), ("logs", "X"), ("pause", "X"), ("stop", "X")):
+    looks = ("status", "status X", "next", "logs X", "explain X", *(() if daemon else ("metrics",)))
+    for words in map(str.split, (*looks, "pause X", "stop X")):
         ran = project.runplan(*words)
         assert ran.code == (0 if words[0] in ("pause", "stop") else 2), (words, ran.err)
         assert ran.out or words[0] in ("pause", "stop")

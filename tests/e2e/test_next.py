@@ -75,12 +75,26 @@ def test_next_tells_the_clock_of_the_zone_and_the_time_left(project: Project) ->
         "spec": "every 4h",
         "next": iso((now - timedelta(minutes=105)).replace(microsecond=0) + timedelta(hours=4)),
         "paused": None,
+        "due": False,
         "zone": "Europe/Berlin",
     }
     assert two["paused"] == "phase 2 failed"
     view = project.runplan("status", "X", "--json").json
-    assert view["schedule"] == {name: one[name] for name in ("spec", "next", "paused")}
+    assert view["schedule"] == {name: one[name] for name in ("spec", "next", "paused", "due")}
     assert "every 4h  next " in project.runplan("status", "X").out
+
+
+def test_what_was_missed_is_said_to_fire_as_soon_as_a_daemon_is_there(project: Project) -> None:
+    with journal(project) as store:
+        plan_every(store, "4h", since=datetime.now(UTC) - timedelta(hours=5), misfire="run-once")
+    told = project.runplan("next")
+    first, _, daemon = told.out.splitlines()
+    assert re.search(r"  every 4h  due now, then next .* in 2h 59m|3h$", first)
+    assert daemon == (
+        "No daemon is running, so nothing fires; what is due does as soon as there is one: runplan daemon"
+    )
+    assert project.runplan("next", "--json").json[0]["due"] is True
+    assert "  every 4h  due now, then next " in project.runplan("status", "X").out
 
 
 def test_a_dead_dispatch_is_not_told_to_run(project: Project) -> None:

@@ -160,6 +160,7 @@ def test_a_schedule_that_rests_says_why() -> None:
         "spec": "every 4h",
         "next": "2026-01-01T14:15:00Z",
         "paused": "phase 1 failed (timeout)",
+        "due": False,
     }
     assert lines(Seen(schedule=paused))[-1] == (
         "  every 4h  paused: phase 1 failed (timeout); else next 15:15 CET in 2h 15m"

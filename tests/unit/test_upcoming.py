@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from runplan.app.scheduling import what_is_due
+from runplan.core.due import what_is_due
 from runplan.core.rows import ScheduleRow
 from runplan.core.times import iso
-from runplan.core.upcoming import spelled, upcoming
+from runplan.core.upcoming import is_due, spelled, upcoming
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -55,3 +55,23 @@ def test_it_is_spelled_as_people_say_it() -> None:
         "every day at 9am",
         "every full moon",
     ]
+
+
+@pytest.mark.parametrize(
+    ("more", "hours", "fires"),
+    [
+        ({}, 3.9, False),
+        ({}, 4.5, True),
+        ({"misfire": "skip"}, 4.5, False),
+        ({"misfire": "skip"}, 4.05, True),
+        ({"paused": "phase 1 failed"}, 4.5, False),
+        ({"last": json.dumps(["2026-01-01T13:30:00Z", "2026-01-01T13:30:00Z"])}, 4.5, False),
+        ({"last": json.dumps("of a newer version")}, 4.5, False),
+        ({"zone": "Nowhere/Land"}, 4.5, False),
+    ],
+)
+def test_a_slot_that_has_come_and_that_nobody_has_answered_is_due(
+    more: dict[str, str], hours: float, fires: bool
+) -> None:
+    now = datetime(2026, 1, 1, 9, 30, tzinfo=UTC) + timedelta(hours=hours)
+    assert is_due(a_row("4h", **more), now) is fires
