@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import urllib.request
 from collections import deque
 from shutil import which
@@ -34,6 +35,7 @@ MOST_WAITING = 100
 LAST_WORDS = 300
 SLOW_S = 2.0  #: after which one that is being sent holds up the next no longer
 MOST_AT_ONCE = 4
+QUIET_S = 60.0  #: failures of one way, in a row, are logged no more often
 CALLS = LongCalls()  #: programs of all notifiers of this process
 
 _APPLE = ("on run argv", "display notification (item 2 of argv) with title (item 1 of argv)", "end run")
@@ -58,6 +60,7 @@ class Notifier:
         command_s: float = COMMAND_S,
         webhook_s: float = WEBHOOK_S,
         slow_s: float = SLOW_S,
+        quiet_s: float = QUIET_S,
     ) -> None:
         self._settings = settings
         self._log = log
@@ -65,12 +68,14 @@ class Notifier:
         self._command_s = command_s
         self._webhook_s = webhook_s
         self._slow_s = slow_s
+        self._quiet_s = quiet_s
         self._waiting: deque[Notice] = deque()
         self._changed = threading.Condition()
         self._workers = 0
         self._sending: set[threading.Timer] = set()  #: one for each that is being sent
         self._slow: set[threading.Timer] = set()  #: those of them that take long
-        self._failing: set[str] = set()  #: ways whose failure is in the log already
+        self._logged: dict[str, float] = {}  #: by way: when the last failure of this row was logged
+        self._unlogged: dict[str, int] = {}  #: by way: failures since that have no line
 
     def send(self, notice: Notice) -> None:
         """Send it soon, if the person wants to know of such things; returns at once."""
@@ -141,14 +146,20 @@ class Notifier:
             # ValueError: an address or a word that cannot be sent, such as a NUL in an argument.
             self._fail(way, notice, f"{type(error).__name__}: {error}")
         else:
-            self._failing.discard(way)
+            self._logged.pop(way, None)
 
     def _fail(self, way: str, notice: Notice, why: str) -> None:
-        """Once, until it has gone well again."""
-        if way not in self._failing:
-            self._failing.add(way)
-            # The address may be a secret itself; it is not told.
-            self._log.warning("notification_failed", way=way, why=why, plan=notice.plan, run=notice.run)
+        """The first of a row at once, then now and then, with how many have no line of their own."""
+        now = time.monotonic()
+        with self._changed:
+            if now - self._logged.get(way, -self._quiet_s) < self._quiet_s:
+                self._unlogged[way] = self._unlogged.get(way, 0) + 1
+                return
+            self._logged[way] = now
+            unlogged = self._unlogged.pop(way, 0)
+        # The address may be a secret itself; it is not told.
+        told = {"way": way, "why": why, "plan": notice.plan, "run": notice.run}
+        self._log.warning("notification_failed", **told, unlogged=unlogged)
 
     # --- ways ---------------------------------------------------------------------------------------------
 

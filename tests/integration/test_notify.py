@@ -175,6 +175,15 @@ def test_sending_returns_at_once_keeps_the_order_and_the_worker_goes_when_all_is
     assert (tmp_path / "order").read_text().split() == ["failed", "done", "done"]
 
 
+def test_failures_in_a_row_are_logged_now_and_then_and_counted(tmp_path: Path) -> None:
+    told = Told(tmp_path, NotifySettings(command="exit 3", on=ALL), quiet_s=3600.0)
+    told.send(FAILED, DONE, FAILED)
+    told.notifier._quiet_s = 0.0  # as when that time has passed
+    told.send(DONE, DONE)
+    lines = [(line["why"], line["run"], line["unlogged"]) for line in told.logged()]
+    assert lines == [("exit code 3", "r1a2b3c4", number) for number in (0, 2, 0)]
+
+
 def test_a_failure_is_logged_once_until_it_goes_well_again(tmp_path: Path) -> None:
     command = f'echo "no mail for ghp_{"A1b2" * 9}" >&2; test -e {tmp_path}/well'
     told = Told(tmp_path, NotifySettings(command=command, on=ALL))
