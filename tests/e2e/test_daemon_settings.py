@@ -141,6 +141,13 @@ def test_a_schedule_follows_the_zone_and_what_is_made_of_missed_slots(project: P
     assert (row.spec, json.loads(row.errand)["landing"]) == ("day at 9am", "cherry-pick")
 
 
+def test_a_zone_is_taken_up_at_the_next_look_without_anybody_asking(project: Project) -> None:
+    with in_foreground(project, WATCHDOG_USEC="1000000"):
+        assert project.runplan("start", "X", "auto", "every", "day at 9:15").code == 0
+        project.settings('[run]\ntimezone = "Asia/Tokyo"\n')
+        until(lambda: " 09:15 JST in " in project.runplan("next").out)
+
+
 def test_what_its_caller_gives_by_variables_ranks_above_the_files_for_a_schedule_too(project: Project) -> None:
     """Not only until the next look at them, and after a restart as well."""
     project.settings('[run]\ntimezone = "Europe/Berlin"\n')
