@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         Unstored,
         WorktreeState,
     )
+    from runplan.core.guard import Watched
     from runplan.core.meter import Price
     from runplan.core.rows import EventRow, RunRow
 
@@ -55,6 +56,8 @@ class Store(Protocol):
     def events(self, run: str, *, after: int = 0) -> list[EventRow]: ...
 
     def newest(self, plan: str) -> RunRow | None: ...
+
+    def unfinished(self) -> list[RunRow]: ...
 
     def facts(self, plan: str, kind: str) -> list[EventRow]:
         """The events of one kind over all runs of a plan, oldest first."""
@@ -234,15 +237,7 @@ class Guard(Protocol):
         ...
 
     def compare(
-        self,
-        before: Mapping[str, object],
-        *,
-        own: Collection[str],
-        tools: Sequence[ToolUsed],
-        agent: Identity,
-        trace: Path | None,
-        worktree: Path | None,
-        branch: str,
+        self, before: Mapping[str, object], *, own: Collection[str], tools: Sequence[ToolUsed], whose: Watched
     ) -> tuple[Finding, ...]:
         """What changed since, each laid at the agent's door only on evidence: reflog, tool events, git's own trace."""
         ...

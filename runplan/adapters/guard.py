@@ -23,13 +23,13 @@ from runplan.core.findings import compare
 from runplan.core.gitfacts import Finding, Identity
 from runplan.core.gitwords import git_commands
 from runplan.core.guard import (
-    AGENT,
     STASH,
     SYMBOLIC,
     Evidence,
     FileStamp,
     Logged,
     Stamp,
+    Watched,
     made_there,
     unspelled,
     written_files,
@@ -114,25 +114,18 @@ class Guard:
         *,
         own: Collection[str],
         tools: Sequence[ToolUsed],
-        agent: Identity = AGENT,
-        trace: Path | None = None,
-        worktree: Path | None = None,
-        branch: str = "",
+        whose: Watched = Watched(),  # noqa: B008 - it never changes
     ) -> tuple[Finding, ...]:
-        """What changed since `before` and is not plainly the user's. Only the refs in `own` may have moved.
-
-        `agent` is the name it signs with, `trace` what git wrote down below it (adapters/gittrace.py), `worktree` and
-        `branch` are those of the attempt.
-        """
+        """What changed since `before` and is not plainly the user's. Only the refs in `own` may have moved."""
         old = _stamp(before)
         places = [self._root, *(entry.worktree for entry in worktree_entries(self._common_dir))]
-        ran = traced_commands(trace, places, self._common_dir) if trace is not None else {}
+        ran = traced_commands(whose.trace, places, self._common_dir) if whose.trace is not None else {}
         here = ran.get(os.path.realpath(self._root), ())
         traced = tuple(one for place in ran.values() for one in place)
         tools = (*tools, *traced)
         now = self._seen(_names(before.get("ours", [])))
         head_logs = _mapping(before.get("head_logs", {}))
-        own_entries = self._own_entries(worktree, _mapping(before.get("own_logs", {})))
+        own_entries = self._own_entries(whose.worktree, _mapping(before.get("own_logs", {})))
         evidence = Evidence(
             entries=self._records.entries,
             tagger=self._records.tagger,
@@ -140,14 +133,15 @@ class Guard:
             head_entries=self._records.log("HEAD", _number(before["head_log"])),
             other_heads={name: self._records.log(name, _number(head_logs.get(name, 0))) for name in old.heads},
             tools=tools,
-            agent=agent,
+            agent=whose.agent,
+            beside=whose.beside,
             prefix=self._prefix,
-            heads=[stamp.refs[branch] for stamp in (old, now) if branch in stamp.refs],
+            heads=[stamp.refs[whose.branch] for stamp in (old, now) if whose.branch in stamp.refs],
             made=made_there(own_entries),
             own_entries=own_entries,
             in_checkout=here,
             checked_out=now.head.removeprefix(SYMBOLIC),
-            traced=traced if trace is not None else None,
+            traced=traced if whose.trace is not None else None,
         )
         found = compare(old, now, evidence, own=own)
         return found + tuple(self._written(tools, _number(before["at"]))) + tuple(_commanded(here))

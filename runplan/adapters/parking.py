@@ -13,6 +13,7 @@ from runplan.adapters.ownrefs import read_refs
 from runplan.adapters.plainfiles import read_file, write_anew
 from runplan.core.errors import GitFailed
 from runplan.core.gitfacts import Identity
+from runplan.core.names import PARKED
 from runplan.core.quickclass import dataclass
 from runplan.core.storing import unstored
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from runplan.adapters.registry import Entry
     from runplan.core.gitfacts import Oid
 
-PARKED = "refs/runplan/parked/"
 #: Commits we make only to keep something; nobody wrote them.
 KEEPER = Identity(name="runplan", email="runplan@runplan.invalid")
 _TRIES = 50

@@ -12,7 +12,7 @@ from runplan.adapters.dispatch_files import DispatchFiles
 from runplan.adapters.hiding import honest_status
 from runplan.adapters.mending import Mender
 from runplan.adapters.ownrefs import drop_symbolic, is_symbolic, own_tip, read_refs
-from runplan.adapters.parking import PARKED, Parking
+from runplan.adapters.parking import Parking
 from runplan.adapters.plainplaces import PlainPlaces
 from runplan.adapters.registry import Entry, calm, entries, entry_of, linked_to, note_shown, worktrees_locked
 from runplan.adapters.repository import HEADS
@@ -22,7 +22,7 @@ from runplan.adapters.treediff import changes
 from runplan.core.errors import RefusedEarly
 from runplan.core.gitfacts import Kept, Removed
 from runplan.core.guard import is_agent
-from runplan.core.names import CANDIDATES
+from runplan.core.names import CANDIDATES, PARKED
 from runplan.core.removal import Keep, OnTarget, ParkFirst, Remains, Remove, safe_to_remove
 from runplan.core.trailers import PLAN, read_trailers
 

@@ -11,6 +11,7 @@ from runplan.adapters.ownrefs import read_refs
 from runplan.adapters.parking import Parking
 from runplan.adapters.plainfiles import read_file
 from runplan.core.guard import REMOTES, SYMBOLIC, FileStamp, read_log, unspelled
+from runplan.core.movedrefs import KEPT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,6 +33,8 @@ class Restorer:
 
     def restore(self, finding: Finding) -> Finding:
         """The finding, with what came of it."""
+        if finding.kind == KEPT:
+            return self._ref(finding)
         if not finding.by_agent or not finding.safe:
             return self._kept(finding)
         match finding.kind:

@@ -10,6 +10,7 @@ from runplan.core.gitfacts import Finding
 from runplan.core.gitwords import REPLACED
 from runplan.core.guard import OURS, STASH, SYMBOLIC, commands, spelled, writes, writes_to
 from runplan.core.movedrefs import is_ours, judged, made_symbolic
+from runplan.core.names import PARKED
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -34,7 +35,8 @@ def compare(before: Stamp, after: Stamp, evidence: Evidence, *, own: Collection[
     found: list[Finding | None] = [
         judged(name, old, new, evidence)
         for name, old, new in moved
-        if name not in own and name != STASH and not name.startswith(OURS) and not name.endswith("/HEAD")
+        if name not in own and name != STASH and not name.endswith("/HEAD")
+        if not name.startswith(OURS) or (old and name.startswith(PARKED))
         if before.symbolic.get(name) == after.symbolic.get(name)
     ]
     found += made_symbolic(before, after, evidence, own)

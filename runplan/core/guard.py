@@ -98,6 +98,21 @@ class Logged:
     message: str
 
 
+def _others() -> bool:
+    return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watched:
+    """The process whose doings are judged."""
+
+    agent: Identity = AGENT  #: the name it signs with
+    trace: Path | None = None  #: what git wrote down below it (adapters/gittrace.py)
+    worktree: Path | None = None  #: of its attempt
+    branch: str = ""  #: of its attempt; a full ref name
+    beside: Callable[[], bool] = _others  #: whether other runs may have been at work meanwhile
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
     """What there is to go by; `entries` gives a ref's reflog since the first stamp, `tagger` who made a tag."""
@@ -113,6 +128,9 @@ class Evidence:
     heads: Collection[Oid] = ()  #: where the branch of the attempt stood, and stands
     made: Collection[Oid] = ()  #: what was committed in the attempt's own worktree, whatever name it carries
     own_entries: Sequence[Logged] = ()  #: of the HEAD of the attempt's worktree, since the first stamp
+    beside: Callable[[], bool] = (
+        _others  #: whether other runs, which remove what they have landed, may have been at work
+    )
     in_checkout: Sequence[ToolUsed] = ()  #: the git commands that ran in the main checkout
     checked_out: str = ""  #: the branch that the main checkout is on
     traced: Sequence[ToolUsed] | None = None  #: what git has written down below it; None where it was not asked to

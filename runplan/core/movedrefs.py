@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from runplan.core.gitfacts import Finding
 from runplan.core.gitwords import REPLACED
 from runplan.core.guard import OURS, REMOTES, SYMBOLIC, commands, is_agent
+from runplan.core.names import PARKED
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -15,11 +16,14 @@ if TYPE_CHECKING:
     from runplan.core.gitfacts import Oid
     from runplan.core.guard import Evidence, Logged, Stamp
 
+KEPT = "kept ref"  #: the kind of a finding: it is put back whoever is accused
 _PUSHED = "update by push"
 
 
 def judged(name: str, old: Oid, new: Oid, evidence: Evidence) -> Finding | None:
     """What is to be said of a ref that was moved, made or deleted; nothing when it is plainly the user's."""
+    if old and (name.startswith(PARKED) or (not new and evidence.prefix and name.startswith(evidence.prefix))):
+        return _kept(name, old, new, evidence)
     entries = evidence.entries(name, old) if new else ()
     agents = [entry for entry in entries if entry.who == evidence.agent]
     if agents:
@@ -33,9 +37,22 @@ def judged(name: str, old: Oid, new: Oid, evidence: Evidence) -> Finding | None:
         return Finding(kind="ref", name=name, old=old, new=new, by_agent=by_agent, obeyed=(name,))
     if by_agent:
         return Finding(kind="ref", name=name, old=old, new=new, by_agent=True)
-    if not old or (not new and evidence.prefix and name.startswith(evidence.prefix)):
-        return None  # nothing was lost; or it is one of ours, which runplan removes itself
+    if not old:
+        return None  # nothing was lost
     return Finding(kind="ref", name=name, old=old, new=new, by_agent=False)
+
+
+def _kept(name: str, old: Oid, new: Oid, evidence: Evidence) -> Finding | None:
+    """A ref of ours that keeps work, and was taken away: by the agent, or by runplan itself.
+
+    Only `runplan gc` takes parked work away, where the target has it; to have that back for once does no harm.
+    """
+    by_agent = _names_ref(evidence.tools, name) or any(one.moves_any for one in commands(evidence.tools))
+    # Git deletes the log of a branch first, so one that is left says that somebody removed a file.
+    left_alone = name.startswith(PARKED) or evidence.entries(name, "") or not evidence.beside()
+    if not by_agent and not left_alone:
+        return None
+    return Finding(kind=KEPT, name=name, old=old, new=new, by_agent=by_agent)
 
 
 def _by_others(name: str, old: Oid, new: Oid, entries: Sequence[Logged], evidence: Evidence) -> Finding | None:

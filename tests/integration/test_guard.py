@@ -14,7 +14,7 @@ import pytest
 from runplan.adapters.guard import Guard
 from runplan.adapters.worktrees import Worktrees
 from runplan.core.dispatch import ToolUsed
-from runplan.core.guard import signing, traced
+from runplan.core.guard import Watched, signing, traced
 from tests.support.repos import AGENT_ENV, Repo, make_repo
 
 if TYPE_CHECKING:
@@ -269,7 +269,9 @@ def test_a_commit_made_in_the_agents_worktree_is_its_own_whatever_name_it_carrie
     forged.git("checkout", "-q", "--detach")
     new = forged.commit("by whom?", **{"evil.txt": "e"})
     forged.git("update-ref", "refs/heads/main", "HEAD")
-    found = watch.guard.compare(watch.before, own=(BRANCH,), tools=(), worktree=watch.agent.path, branch=BRANCH)
+    found = watch.guard.compare(
+        watch.before, own=(BRANCH,), tools=(), whose=Watched(worktree=watch.agent.path, branch=BRANCH)
+    )
     assert [(one.name, one.by_agent, one.new) for one in found] == [("refs/heads/main", True, new)]
     assert watch.guard.restore(found)[0].restored
     assert watch.user.head() == old
@@ -501,7 +503,7 @@ def test_git_itself_tells_on_an_agent_that_says_nothing(watch: Watch, tmp_path: 
     silent.git("tag", "-d", "v1")
     silent.git("stash", "drop", "-q")
     before = watch.user.refs()
-    found = watch.guard.restore(watch.guard.compare(watch.before, own=(BRANCH,), tools=(), trace=trace))
+    found = watch.guard.restore(watch.guard.compare(watch.before, own=(BRANCH,), tools=(), whose=Watched(trace=trace)))
     assert {(one.name, one.by_agent, one.restored) for one in found} == {
         ("config", True, True),
         ("refs/heads/doomed", True, True),
@@ -535,7 +537,9 @@ def test_wherever_a_command_was_started_it_is_known_whose_refs_it_moved(
     where = tmp_path / place
     forged = Repo(path=where, env=watch.user.env | traced(trace) | {"PWD": str(where)} | env)
     forged.git(*words, "update-ref", "refs/heads/feature", new)
-    (found,) = watch.guard.restore(watch.guard.compare(watch.before, own=(BRANCH,), tools=(), trace=trace))
+    (found,) = watch.guard.restore(
+        watch.guard.compare(watch.before, own=(BRANCH,), tools=(), whose=Watched(trace=trace))
+    )
     assert (found.name, found.by_agent, found.restored) == ("refs/heads/feature", True, True)
     assert watch.user.head("feature") == old
 
@@ -553,7 +557,7 @@ def test_a_user_who_commits_while_an_agent_looks_at_their_branch_is_not_mentione
     silent.git("clone", "-q", "--bare", str(watch.user.path), str(bare))
     Repo(path=bare, env=silent.env | {"PWD": str(bare)}).git("update-ref", "refs/heads/main", f"{mine}~1")
     found = watch.guard.compare(
-        watch.before, own=(BRANCH,), tools=(), trace=trace, worktree=watch.agent.path, branch=BRANCH
+        watch.before, own=(BRANCH,), tools=(), whose=Watched(trace=trace, worktree=watch.agent.path, branch=BRANCH)
     )
     assert found == ()
     assert watch.user.head() == mine
@@ -572,9 +576,9 @@ def test_what_an_agent_does_to_other_repositories_is_no_evidence(watch: Watch, t
     watch.user.git("config", "user.nickname", "mine")
     with trace.open("a") as file:
         file.write('{"event":"start", torn\n')
-    found = watch.guard.compare(watch.before, own=(BRANCH,), tools=(), trace=trace)
+    found = watch.guard.compare(watch.before, own=(BRANCH,), tools=(), whose=Watched(trace=trace))
     assert [(one.name, one.by_agent) for one in found] == [("config", False)]
-    assert watch.guard.compare(watch.before, own=(), tools=(), trace=tmp_path / "none") == found
+    assert watch.guard.compare(watch.before, own=(), tools=(), whose=Watched(trace=tmp_path / "none")) == found
 
 
 def test_hooks_an_agent_made_changed_or_removed_are_put_back(watch: Watch) -> None:

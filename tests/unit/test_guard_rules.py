@@ -55,6 +55,10 @@ def moved(ref: str, old: str, new: str, proof: Evidence, own: tuple[str, ...] = 
     return compare(before, after, proof, own=own)
 
 
+def ran(*lines: str) -> list[ToolUsed]:
+    return [ToolUsed(tool="git", path=line) for line in lines]
+
+
 # --- refs ---------------------------------------------------------------------------------------------
 
 
@@ -110,10 +114,6 @@ def test_whoever_signed_the_log_a_ref_that_came_to_the_agents_commit_is_its_doin
     assert moved("refs/heads/fresh", "", B, evidence(logged(UMA, ZERO, B), made={B})) == (), "a branch made from it"
     remote = moved("refs/remotes/origin/x", A, B, evidence(logged(UMA, message="update by push"), made={B}))
     assert remote == (), "a push of the user's"
-
-
-def ran(*lines: str) -> list[ToolUsed]:
-    return [ToolUsed(tool="git", path=line) for line in lines]
 
 
 BY_UMA = evidence(logged(UMA))
@@ -217,10 +217,29 @@ def test_without_a_log_other_evidence_is_needed(old: str, new: str, proof: Evide
     assert [one.by_agent for one in found] == ([] if expected is None else [expected])
 
 
-def test_what_runplan_removes_itself_is_no_finding() -> None:
-    proof = evidence(prefix="refs/heads/runplan/")
-    assert moved("refs/heads/runplan/plan/1", A, "", proof) == ()
-    assert len(moved("refs/heads/mine", A, "", proof)) == 1
+PARKED, BRANCH = "refs/runplan/parked/x/1/1", "refs/heads/runplan/y/1"
+
+
+@pytest.mark.parametrize(
+    ("ref", "new", "proof", "expected"),
+    [
+        pytest.param(BRANCH, "", evidence(), None, id="a run that lands removes its branch"),
+        pytest.param(BRANCH, "", evidence(beside=lambda: False), False, id="but there is no other run"),
+        pytest.param(BRANCH, "", evidence(logged(UMA)), False, id="and git removes its log as well"),
+        pytest.param(BRANCH, "", evidence(tools=ran("git branch -D runplan/y/1")), True, id="by command"),
+        pytest.param(PARKED, "", evidence(), False, id="what is parked stays"),
+        pytest.param(PARKED, "", evidence(tools=ran(f"git update-ref -d {PARKED}")), True, id="parked, by command"),
+        pytest.param(PARKED, "", evidence(tools=ran("git update-ref --stdin")), True, id="parked, without its name"),
+        pytest.param(PARKED, B, evidence(), False, id="and where it is"),
+        pytest.param("refs/runplan/candidate/r", "", evidence(), None, id="a candidate is what a run makes of it"),
+    ],
+)
+def test_work_that_is_kept_is_not_taken_away_without_a_word(
+    ref: str, new: str, proof: Evidence, expected: bool | None
+) -> None:
+    found = moved(ref, A, new, replace(proof, prefix="refs/heads/runplan/"))
+    assert [(one.kind, one.by_agent) for one in found] == ([] if expected is None else [("kept ref", expected)])
+    assert moved(PARKED, "", A, proof) == (), "whoever parks something loses nothing"
 
 
 def test_what_the_agent_of_another_dispatch_moves_is_judged_there() -> None:

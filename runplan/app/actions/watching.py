@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from runplan.app.actions.clearing import cleared, name_of
@@ -31,7 +32,7 @@ from runplan.core.dispatch import (
 from runplan.core.endings import EndingKind, judge
 from runplan.core.events import DispatchEnded, GuardFound, WorkRefused
 from runplan.core.findings import RECORD, obeyed_words
-from runplan.core.guard import REMOTES, SYMBOLIC, signing
+from runplan.core.guard import REMOTES, SYMBOLIC, Watched, signing
 from runplan.core.meter import metered
 from runplan.core.reasons import Reason
 
@@ -182,15 +183,14 @@ def _changes(
     directory = world.dispatches.directory(action.id)
     branch = phase.lease.branch if phase.lease else ""
     own = (branch,) if role in WRITERS else ()
-    findings = world.guard.compare(
-        before,
-        own=own,
-        tools=tools,
+    whose = Watched(
         agent=signing(action.id),
         trace=directory / TRACE,
         worktree=world.worktrees.path(world.worktree),
         branch=branch,
+        beside=partial(_is_accompanied, phase, world),
     )
+    findings = world.guard.compare(before, own=own, tools=tools, whose=whose)
     if _users_own(role, phase):
         findings = tuple(replace(finding, by_agent=False, obeyed=()) for finding in findings)
     if findings:
@@ -205,6 +205,13 @@ def _changes(
         done = tuple(told for finding in world.guard.restore(findings) if (told := _restored(finding)))
         if done:
             yield GuardFound(violated=False, lines=done)
+
+
+def _is_accompanied(phase: PhaseRun, world: World) -> bool:
+    """Whether another run or lane may have removed what it had landed, since the process was started."""
+    began = phase.dispatch.at if phase.dispatch else ""
+    going = any(row.id != world.run for row in world.store.unfinished())
+    return bool(world.lane) or going or any(row.run != world.run for row in world.store.since("RunEnded", began))
 
 
 def _users_own(role: str, phase: PhaseRun) -> bool:
