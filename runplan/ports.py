@@ -144,8 +144,8 @@ class Candidates(Protocol):
     """Builds what would land, without a checkout."""
 
     def commits(self, base: Oid, head: Oid) -> tuple[Commit, ...] | None: ...
-
     def changes(self, base: Oid, head: Oid) -> tuple[Change, ...]: ...
+    def flaw(self, base: Oid, head: Oid) -> str: ...
 
     def replay(
         self,

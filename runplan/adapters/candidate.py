@@ -7,6 +7,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, TypeAlias
 
 from runplan.adapters import treediff, trees
+from runplan.adapters.flaws import Flaws
 from runplan.adapters.looseobjects import LooseObjects
 from runplan.adapters.treewrite import commit_content, with_files
 from runplan.core.errors import GitFailed, RefusedEarly
@@ -54,6 +55,7 @@ class Candidates:
     def __init__(self, git: Git, *, common_dir: Path) -> None:
         self._git = git
         self._objects = LooseObjects(common_dir)
+        self._flaws = Flaws(git, self._objects, longest=LONGEST)
 
     # --- reading ----------------------------------------------------------------------------------------
 
@@ -68,6 +70,10 @@ class Candidates:
             line.append(commit)
             at = commit.parents[0]
         return tuple(reversed(line))
+
+    def flaw(self, base: Oid, head: Oid) -> str:
+        """What no git would have made in what lies between, a sentence for people; nothing when there is none."""
+        return self._flaws.between(base, head)
 
     def changes(self, base: Oid, head: Oid) -> tuple[Change, ...]:
         """The net diff of two commits, without renames."""

@@ -231,6 +231,8 @@ class Git:
         found = self.known(oid)
         if found is None or found.kind != "commit":
             raise GitFailed(f"{oid} is not a commit in {self.cwd}")
+        from runplan.core.rawobjects import read_commit  # dear, and reading verbs look at no commit
+
         return read_commit(found.oid, found.content)
 
     # --- refs ------------------------------------------------------------------------------------------
@@ -294,29 +296,6 @@ def _is_fixed(name: str) -> bool:
     """Whether it begins with a full id, and so means the same for ever."""
     first = name.partition(":")[0]
     return len(first) in (40, 64) and first.isalnum()
-
-
-def read_commit(oid: Oid, content: bytes) -> Commit:
-    """A raw commit object as a value."""
-    from runplan.core.gitfacts import Commit, Identity  # dear, and reading verbs look at no commit
-
-    head, _, message = content.partition(b"\n\n")
-    fields: list[tuple[str, str]] = []
-    for line in head.decode("utf-8", "surrogateescape").split("\n"):
-        name, _, value = line.partition(" ")
-        if name:  # continuation lines of a signature start with a blank
-            fields.append((name, value))
-    values = dict(reversed(fields))
-    person, _, when = values["author"].partition("> ")
-    name, _, email = person.partition(" <")
-    return Commit(
-        oid=oid,
-        tree=values["tree"],
-        parents=tuple(value for key, value in fields if key == "parent"),
-        author=Identity(name=name, email=email),
-        authored=when,
-        message=message.decode("utf-8", "surrogateescape"),
-    )
 
 
 def failure(args: Sequence[str], ran: Ran, cwd: Path) -> str:

@@ -39,6 +39,10 @@ class LooseObjects:
             raise Unreachable(f"{self._place} cannot be written: {error.strerror}; nothing was landed") from error
         return oid
 
+    def holds(self, oid: Oid) -> bool:
+        """Whether there is a file for this object; one that is packed has none."""
+        return os.path.exists(f"{self._place}/{oid[:2]}/{oid[2:]}")  # noqa: PTH110 - of every file that changed
+
     def _store(self, oid: Oid, whole: bytes) -> None:
         directory = f"{self._place}/{oid[:2]}"
         with contextlib.suppress(FileExistsError):

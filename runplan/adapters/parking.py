@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runplan.adapters.anchored import make_below
 from runplan.adapters.git import failure
 from runplan.adapters.ownrefs import read_refs
-from runplan.adapters.plainfiles import read_file, write_anew
+from runplan.adapters.plainfiles import read_file
 from runplan.core.errors import GitFailed
 from runplan.core.gitfacts import Identity
 from runplan.core.names import PARKED
@@ -18,7 +17,7 @@ from runplan.core.quickclass import dataclass
 from runplan.core.storing import unstored
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Mapping, Sequence
 
     from runplan.adapters.git import Git
     from runplan.adapters.registry import Entry
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 #: Commits we make only to keep something; nobody wrote them.
 KEEPER = Identity(name="runplan", email="runplan@runplan.invalid")
 _TRIES = 50
-_PLAIN = "runplan-plain"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,12 +109,11 @@ class Parking:
             if (added := git.run(*add, env=env, ok=(0, 128))).code != 0:
                 if unstored(added.err) is None:
                     raise GitFailed(failure(add, added, entry.worktree))
-                git.run(*add, env=env | self._as_they_are(entry, like=base))
+                self._add_as_they_are(git, add, env, like=base)
             files = git.run("write-tree", env=env).text
         finally:
             draft.unlink(missing_ok=True)
             draft.with_name(f"{draft.name}.lock").unlink(missing_ok=True)
-            shutil.rmtree(entry.directory / _PLAIN, ignore_errors=True)
         if files == base and staged in ("", base):
             return None
         parents = [parent] if parent else []
@@ -124,26 +121,25 @@ class Parking:
             parents.append(self._commit(git, staged, parents, f"Staged: {reason}"))
         return self._commit(git, files, parents, reason)
 
-    def _as_they_are(self, entry: Entry, *, like: Oid) -> dict[str, str]:
-        """Lets git store files byte for byte: it stands in a directory whose attributes rank above any in the files."""
-        plain = entry.directory / _PLAIN
-        shutil.rmtree(plain, ignore_errors=True)
-        long = len(like) == 64
-        config = "[core]\n\trepositoryformatversion = 1\n[extensions]\n\tobjectFormat = sha256\n" if long else ""
-        for name, text in {
-            "HEAD": "ref: refs/heads/none\n",
-            "refs/none": "",
-            "config": config,
-            "info/attributes": "* -text -eol -ident -filter !working-tree-encoding\n",
-            "info/exclude": os.fsdecode(read_file(self._common_dir / "info/exclude") or b""),
-        }.items():
-            make_below(entry.directory, (plain / name).parent)
-            write_anew(plain / name, os.fsencode(text))
-        return {
-            "GIT_DIR": str(plain),
-            "GIT_WORK_TREE": str(entry.worktree),
-            "GIT_OBJECT_DIRECTORY": str(self._common_dir / "objects"),
-        }
+    def _add_as_they_are(self, git: Git, add: Sequence[str], env: Mapping[str, str], *, like: Oid) -> None:
+        """Store files byte for byte, whatever is said of them: git stands where other attributes rank above that."""
+        from tempfile import TemporaryDirectory  # dear, and hardly ever needed
+
+        config = "[core]\n\trepositoryformatversion = 1\n[extensions]\n\tobjectFormat = sha256\n"
+        with TemporaryDirectory(prefix="runplan-", dir=self._common_dir) as place:
+            for name, content in {
+                "HEAD": b"ref: refs/heads/none\n",
+                "refs/none": b"",
+                "config": config.encode() if len(like) == 64 else b"",
+                "info/attributes": b"* -text -eol -ident -filter !working-tree-encoding\n",
+                "info/exclude": read_file(self._common_dir / "info/exclude") or b"",
+            }.items():
+                path = Path(place, name)
+                path.parent.mkdir(exist_ok=True)
+                path.write_bytes(content)
+            there = {"GIT_DIR": place, "GIT_WORK_TREE": str(git.cwd)}
+            objects = {"GIT_OBJECT_DIRECTORY": str(self._common_dir / "objects")}
+            git.run(*add, env={**env, **there, **objects})
 
     def _commit(self, git: Git, tree: Oid, parents: list[Oid], message: str) -> Oid:
         env = {

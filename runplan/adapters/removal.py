@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from copy import copy
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, assert_never
 
@@ -19,7 +20,7 @@ from runplan.adapters.repository import HEADS
 from runplan.adapters.status import nested_repository
 from runplan.adapters.trash import Trash, delete_tree
 from runplan.adapters.treediff import changes
-from runplan.core.errors import RefusedEarly
+from runplan.core.errors import GitFailed, RefusedEarly
 from runplan.core.gitfacts import Kept, Removed
 from runplan.core.guard import is_agent
 from runplan.core.names import CANDIDATES, PARKED
@@ -27,7 +28,7 @@ from runplan.core.removal import Keep, OnTarget, ParkFirst, Remains, Remove, saf
 from runplan.core.trailers import PLAN, read_trailers
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from runplan.adapters.git import Git
     from runplan.core.gitfacts import Oid
@@ -223,13 +224,14 @@ class Removal:
         told: list[Removed | Kept] = [Removed(what=f"the {one.what} at {places.name(one)}") for one in odd]
         if not dry_run:
             places.clear(odd)
+        look = self._dry_worktree if dry_run else self.worktree
         told += [
-            self._dry_worktree(name) if dry_run else self.worktree(name)
+            _told_of(str(self._root / name), partial(look, name))
             for name in self._worktree_names()
             if name not in active
         ]
         told += [
-            self._gc_ref(ref, dry_run=dry_run, known=ref in known)
+            _told_of(ref, partial(self._gc_ref, ref, dry_run=dry_run, known=ref in known))
             for ref in self._own_refs(prefix)
             if ref not in active
         ]
@@ -288,8 +290,16 @@ class Removal:
                 assert_never(unreachable)
 
     def _told(self, tip: Oid) -> str:
-        about = self._git.text("show", "-s", "--format=%cs %s", tip)
+        about = self._git.text("log", "-1", "--no-show-signature", "--format=%cs %s", tip, "--")
         return f"{self.targets[0].removeprefix('refs/heads/')} does not hold it: {about}"
+
+
+def _told_of(what: str, look: Callable[[], Removed | Kept]) -> Removed | Kept:
+    """One thing that git cannot read, as an agent may have left it, is kept, and does not stop the others."""
+    try:
+        return look()
+    except GitFailed as error:
+        return Kept(what=what, why=f"what it holds is not to be told: {error}")
 
 
 def held_open(path: Path) -> bool:

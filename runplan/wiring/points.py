@@ -41,7 +41,7 @@ READS: dict[str, frozenset[str]] = {
     "Objects": frozenset({"tip", "blob", "beginning", "commit"}),
     "Worktrees": frozenset({"tip", "path", "standing", "intact", "head", "state"}),
     "Removal": frozenset(),
-    "Candidates": frozenset({"commits", "changes", "code_key", "marked"}),
+    "Candidates": frozenset({"commits", "changes", "code_key", "flaw", "marked"}),
     "Lander": frozenset({"ref", "prepare"}),
     "Guard": frozenset({"stamp", "recalled", "compare", "checkout", "odd"}),
     # A directory or a note there is made, and made again.

@@ -33,3 +33,61 @@ def test_an_edit_that_git_was_told_to_overlook_lands_like_any_other(project: Pro
     assert ran.code == 0, ran.err
     assert project.show("main:README.md") == "hello\nmore"
     assert project.leftovers() == []
+
+
+# --- what no git would make -----------------------------------------------------------------------------
+
+#: A tree with one file in a directory, as a commit on the branch; the work itself may follow.
+HOLDS = """
+blob=$(echo x | git hash-object -w --stdin); inner=$(printf "100644 blob $blob\\t{file}\\n" | git mktree)
+whole=$( (git ls-tree HEAD; printf "040000 tree $inner\\t{folder}\\n") | git mktree)
+git update-ref HEAD $(git commit-tree -p HEAD -m Odd $whole)
+"""
+#: And taken back by the next commit.
+TAKES_BACK = "git read-tree HEAD~1; echo 1 >1.txt; git add 1.txt; git commit -qm Work\n"
+#: A commit of these lines, in the place of a sound one.
+WRITES = """
+echo 1 >1.txt; git add 1.txt
+made=$(printf "tree $(git write-tree)\\nparent $(git rev-parse HEAD)\\n{lines}\\nmessage\\n" |
+  git hash-object -t commit -w --literally --stdin)
+echo $made >"$(git rev-parse --git-path $(git symbolic-ref HEAD))"
+"""
+NO_GIT_MAKES = {
+    "a repository": (HOLDS.format(file="post", folder=".git"), "holds .git, a name that git refuses"),
+    "one elsewhere": (HOLDS.format(file="config", folder=".GIT"), "holds .GIT, a name that git refuses"),
+    "a way out": (HOLDS.format(file="pwn", folder=".."), "holds .., a name that git refuses"),
+    "a way out in between": (HOLDS.format(file="pwn", folder="..") + TAKES_BACK, "holds .., a name that git refuses"),
+    "a hole": (
+        f"git update-ref HEAD $(git commit-tree -p HEAD -m x $(printf '100644 blob {'1' * 40}\\tx\\n' |"
+        " git mktree --missing))",
+        "holds x, whose content is not in the repository",
+    ),
+    "nobody": (WRITES.format(lines=""), "is malformed: no author"),
+    "no date": (WRITES.format(lines="author A <a@b>\\ncommitter A <a@b>\\n"), "is malformed: no date of its author"),
+}
+
+
+@pytest.mark.parametrize("way", NO_GIT_MAKES)
+def test_what_no_git_would_make_ends_the_attempt_by_name(project: Project, way: str) -> None:
+    script, told = NO_GIT_MAKES[way]
+    command_agent(project, script)
+    project.commit_file("runplan.toml", (project.path / "runplan.toml").read_text() + '[run]\nauthor = "agent"\n')
+    main = project.repo.head("main")
+    for _ in range(2):  # and the next attempt is no worse for it
+        ran = project.start("1", "auto")
+        assert (ran.code, ran.last) == (1, "runplan: failed: tampered"), ran.err
+        assert told in ran.err
+    assert told in project.runplan("report", "X").out
+    assert project.runplan("status", "X", "--json").json["run"]["reason"] == "tampered"
+    assert project.runplan("gc", "--dry-run").code == 0
+    assert project.runplan("gc").code == 0
+    assert project.repo.head("main") == main
+
+
+def test_an_index_in_the_middle_of_a_merge_lands_what_is_there(project: Project) -> None:
+    stages = "printf '100644 %s 1\\tz\\n100644 %s 2\\tz\\n' $blob $blob | git update-index --index-info"
+    command_agent(project, f"echo 1 >1.txt; blob=$(echo x | git hash-object -w --stdin); {stages}\n")
+    ran = project.start("1", "auto")
+    assert ran.code == 0, ran.err
+    assert project.show("main:1.txt") == "1"
+    assert "z" not in project.repo.git("ls-tree", "--name-only", "main").split()

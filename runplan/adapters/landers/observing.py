@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from runplan.adapters.git import read_commit
+from runplan.core.rawobjects import read_commit
 from runplan.core.trailers import LANDING, read_trailers
 
 if TYPE_CHECKING:

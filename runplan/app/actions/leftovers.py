@@ -10,6 +10,7 @@ from runplan.core.events import WorkRefused
 from runplan.core.gitfacts import Unstored
 from runplan.core.guard import AGENT
 from runplan.core.reasons import Reason
+from runplan.core.secrets import redacted
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,6 +28,9 @@ def commit_leftovers(phase: PhaseRun, world: World, *, message: str) -> str | Wo
     """The commit on the branch that holds everything; nothing is committed where anything is amiss."""
     assert phase.lease is not None
     path = world.worktrees.path(phase.lease.worktree)
+    tip = world.worktrees.tip(phase.lease.branch)
+    if tip is not None and (flaw := world.candidates.flaw(phase.base, tip)):
+        return WorkRefused(reason=Reason.TAMPERED, detail=redacted(flaw))
     if not path.is_dir():  # somebody took it away; what the agent has committed is on its branch
         world.worktrees.attach(phase.lease.worktree, branch=phase.lease.branch, clean="", keep=())
     left = without_copies(world.worktrees.state(path), world.settings.run.copy)
