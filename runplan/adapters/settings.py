@@ -56,8 +56,19 @@ def load(root: Path, *, env: Mapping[str, str], flags: Mapping[str, object]) -> 
 
 def settled(files: Sequence[Layer], *, env: Mapping[str, str], flags: Mapping[str, object]) -> Settled:
     """What was read from files, with the variables and the flags laid over it."""
-    found = settle([*files, *_from_environment(env), *_from_flags(flags)], kinds=kinds())
-    _check_zone(found)
+    return _settled([*files, *_from_environment(env), *_from_flags(flags)], in_zone=True)
+
+
+def _settled(layers: Sequence[Layer], *, in_zone: bool = False) -> Settled:
+    """What the layers come to; what is wrong with a file is told with its line."""
+    try:
+        found = settle(layers, kinds=kinds())
+        if in_zone:
+            _check_zone(found)
+    except SettingsError as error:
+        from runplan.core.settingslines import located
+
+        raise SettingsError(located(str(error), layers)) from None
     return found
 
 
@@ -74,23 +85,23 @@ def load_anyhow(root: Path, *, env: Mapping[str, str], warn: Callable[[str], Non
     for read in sources:
         try:
             more = [*good, *read()]
-            _check_zone(settle(more, kinds=kinds()))
+            _settled(more, in_zone=True)
         except SettingsError as error:
             warn(f"{error}; going on without it")
         else:
             good = more
-    return settle(good, kinds=kinds()).settings
+    return _settled(good).settings
 
 
 def load_user(env: Mapping[str, str]) -> Settings:
     """What the user has set for all repositories; variables that tests and callers set are a run's, not the user's."""
-    return settle(_user_layers(env), kinds=kinds()).settings
+    return _settled(_user_layers(env)).settings
 
 
 def load_host(env: Mapping[str, str]) -> DaemonSettings:
     """How work goes on and ends on this host, for a process of the user's own: no repository has a say in that."""
     given = {name: text for name, text in env.items() if name.startswith("RUNPLAN_DAEMON_")}
-    return settle([*_user_layers(env), *_from_environment(given)], kinds=kinds()).settings.daemon
+    return _settled([*_user_layers(env), *_from_environment(given)]).settings.daemon
 
 
 def user_file(env: Mapping[str, str]) -> Path:
@@ -128,20 +139,20 @@ def _own_layers(root: Path) -> list[Layer]:
     own = repository_file(root)
     if own is None:
         return []
-    origin = own.relative_to(root).as_posix()
-    return [Layer(origin=origin, values=_toml(own, origin))]
+    return [_layer(own, own.relative_to(root).as_posix())]
 
 
 def _user_layers(env: Mapping[str, str]) -> list[Layer]:
     user = user_file(env)
-    return [Layer(origin=str(user), values=_toml(user, str(user)))] if user.is_file() else []
+    return [_layer(user, str(user))] if user.is_file() else []
 
 
-def _toml(path: Path, origin: str) -> dict[str, object]:
+def _layer(path: Path, origin: str) -> Layer:
     import tomllib  # only where there is a file to read
 
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8").removeprefix("\ufeff"))
+        text = path.read_text(encoding="utf-8").removeprefix("\ufeff")
+        return Layer(origin=origin, values=tomllib.loads(text), text=text)
     except tomllib.TOMLDecodeError as error:
         raise SettingsError(_located(origin, str(error))) from None
     except UnicodeDecodeError as error:

@@ -161,6 +161,7 @@ class Layer:
 
     origin: str
     values: Mapping[str, object]
+    text: str = ""  #: of a file, as it is written
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -133,14 +133,17 @@ PLANS = {
 
 SETTINGS = {
     "unknown key": Bad(
-        make=settings('[run]\nlandng = "pr"\n'), told="runplan.toml: [run] landng: unknown key; did you mean 'landing'?"
+        make=settings('[run]\nlandng = "pr"\n'),
+        told="runplan.toml:8: [run] landng: unknown key; did you mean 'landing'?",
     ),
     "invalid TOML": Bad(make=settings("[run\n"), told="runplan.toml:7: invalid TOML"),
     "target": Bad(
         make=settings('[run]\ntarget = "trunk"\n'),
         told="the target branch trunk does not exist; set run.target to one of: main",
     ),
-    "unknown agent": Bad(make=settings('[agents.other]\nkind = "nobody"\n'), told="runplan.toml: [agents.other] kind"),
+    "unknown agent": Bad(
+        make=settings('[agents.other]\nkind = "nobody"\n'), told="runplan.toml:8: [agents.other] kind"
+    ),
     "missing agent": Bad(
         make=lambda project: project.commit_file("runplan.toml", NO_PROGRAM),
         told="agent-missing: agents.implementer: no-such-program is not installed or not on PATH; install it, or name",

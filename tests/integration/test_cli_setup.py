@@ -234,7 +234,7 @@ def test_config_as_json_holds_the_same(
 
 def test_config_refuses_what_it_cannot_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(make_repo(tmp_path / "app", **{"runplan.toml": "[rum]\n"}).path)
-    with pytest.raises(SettingsError, match=r"runplan.toml: \[rum\]: unknown section; did you mean \[run\]\?"):
+    with pytest.raises(SettingsError, match=r"runplan.toml:1: \[rum\]: unknown section; did you mean \[run\]\?"):
         call(config)
 
 

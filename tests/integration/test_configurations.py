@@ -82,7 +82,7 @@ def test_what_was_good_before_holds_while_a_file_is_broken_and_everybody_is_told
     place.user.write_text("[daemon]\nmax_parallel = 7\n")
     found = place.open()
     place.user.write_text("[daemon]\nmax_paralel = 8\n")
-    words = f"{place.user}: [daemon] max_paralel: unknown key; did you mean 'max_parallel'?"
+    words = f"{place.user}:2: [daemon] max_paralel: unknown key; did you mean 'max_parallel'?"
     for anew in (False, False, True):
         assert found.look(anew=anew).roots == ()
         assert found.read(place.roots[0], place.env).daemon.max_parallel == 7

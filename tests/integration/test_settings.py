@@ -92,9 +92,9 @@ def test_the_users_file_lies_where_the_platform_keeps_settings(tmp_path: Path) -
         ("[run\n", "runplan.toml:1: invalid TOML: Expected ']' at the end of a table declaration"),
         ('[run]\nsetup = """', "runplan.toml: invalid TOML: Unterminated string at the end of the file"),
         ("[run]\ntarget = 'a'\ntarget = 'b'\n", "runplan.toml:3: invalid TOML: Cannot overwrite a value"),
-        ("[run]\nlandin = 'pr'\n", "runplan.toml: [run] landin: unknown key; did you mean 'landing'?"),
-        ("[run]\ntimezone = 'Mars/Base'\n", "runplan.toml: [run] timezone: this machine knows no zone 'Mars/Base'"),
-        ("[run]\ntimezone = '../x'\n", "runplan.toml: [run] timezone: this machine knows no zone '../x'"),
+        ("[run]\nlandin = 'pr'\n", "runplan.toml:2: [run] landin: unknown key; did you mean 'landing'?"),
+        ("[run]\ntimezone = 'Mars/Base'\n", "runplan.toml:2: [run] timezone: this machine knows no zone 'Mars/Base'"),
+        ("[run]\ntimezone = '../x'\n", "runplan.toml:2: [run] timezone: this machine knows no zone '../x'"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_named_with_its_line(
