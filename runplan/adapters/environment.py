@@ -53,13 +53,17 @@ AGENT_GIT = {
 
 
 #: What an interpreter needs to find itself and us; of a runner's secrets it needs none.
-_OWN = frozenset(("PATH", "HOME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", MARK))
-_OWN_PREFIXES = ("LC_", "PYTHON")
+_OWN = frozenset(
+    (
+        *("PATH", "HOME", "TMPDIR", "TZ", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", MARK),
+        *("LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "LC_MESSAGES"),
+    )
+)
 
 
 def own_environment(caller: Mapping[str, str]) -> dict[str, str]:
     """What our own processes beside an agent see: it can read their environment, since both are of one user."""
-    return {name: value for name, value in caller.items() if name in _OWN or name.startswith(_OWN_PREFIXES)}
+    return {name: value for name, value in caller.items() if name in _OWN or name.startswith("PYTHON")}
 
 
 def agent_environment(caller: Mapping[str, str], *, keep: Sequence[str], settings: Mapping[str, str]) -> dict[str, str]:

@@ -209,11 +209,11 @@ def test_an_agent_finds_none_of_its_users_secrets_in_those_who_watch_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its shim and its spawner are of its own user, so it can read what they were started with."""
-    for name in ("GH_TOKEN", "AWS_SECRET_ACCESS_KEY", "HTTPS_PROXY", "GIT_ASKPASS"):
+    for name in ("GH_TOKEN", "LC_GH_TOKEN", "AWS_SECRET_ACCESS_KEY", "HTTPS_PROXY", "GIT_ASKPASS"):
         monkeypatch.setenv(name, "given-to-the-runner")
-    monkeypatch.setenv("LC_TIME", "C.UTF-8")
+    monkeypatch.setenv("LC_CTYPE", "C.UTF-8")
     looks = "for who in $PPID $(cut -d' ' -f4 /proc/$PPID/stat); do tr '\\0' '\\n' </proc/$who/environ; done"
     with stage(tmp_path) as on:
         seen = on.outcome(on.sh(looks)).message
-    assert seen.count("LC_TIME=C.UTF-8") == 2
+    assert seen.count("LC_CTYPE=C.UTF-8") == 2
     assert "given-to-the-runner" not in seen

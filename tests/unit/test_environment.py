@@ -93,4 +93,9 @@ def test_the_task_is_told_in_the_variables_of_the_contract() -> None:
 
 def test_our_own_processes_beside_an_agent_see_what_an_interpreter_needs() -> None:
     kept = dict.fromkeys(("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "PYTHONPATH", "RUNPLAN_DISPATCH"), "x")
-    assert own_environment({**kept, "GH_TOKEN": "t", "XDG_TOKEN": "t", "RUNPLAN_WORD": "w", "GIT_DIR": "g"}) == kept
+    assert (
+        own_environment(
+            {**kept, "GH_TOKEN": "t", "XDG_TOKEN": "t", "LC_TOKEN": "t", "RUNPLAN_WORD": "w", "GIT_DIR": "g"}
+        )
+        == kept
+    )
