@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
     from runplan.core.reasons import Reason
 
+LONGEST = 300  #: characters that are quoted of a line somebody else wrote; the whole is in git or in a log
+LONGEST_DETAIL = 20_000
+MOST = 100  #: lines of one kind
 NO_TESTS = "Tests: skipped — no test infrastructure"
 
 _LINES = re.compile(r"[^\n]*\n|[^\n]+")
@@ -178,7 +181,17 @@ def _mark(**names: str) -> str:
 
 
 def _commits(commits: tuple[CommitLine, ...]) -> str:
-    return "\n".join(f"- {code(commit.short)} {inline(commit.subject)}" for commit in commits) or "None."
+    lines = [f"- {code(commit.short)} {inline(shortened(commit.subject))}" for commit in commits[:MOST]]
+    return "\n".join((*lines, *_more(len(commits)))) or "None."
+
+
+def _more(count: int) -> list[str]:
+    return [f"- and {count - MOST} more"] if count > MOST else []
+
+
+def shortened(text: str, most: int = LONGEST) -> str:
+    """No more of a text than that, with a sign that there is more."""
+    return text if len(text) <= most else f"{text[:most]} […]"
 
 
 def _items(items: tuple[ItemLine, ...]) -> str:
@@ -192,14 +205,14 @@ def _items(items: tuple[ItemLine, ...]) -> str:
 def _verification(account: PhaseAccount) -> list[str]:
     lines = [_gate(gate) for gate in account.gates] or [f"- {NO_TESTS}"]
     lines.append(_verdict(account.verdict))
-    lines += [f"- Warning: {inline(warning)}" for warning in account.warnings]
-    return lines
+    lines += [f"- Warning: {inline(shortened(warning, LONGEST_DETAIL))}" for warning in account.warnings[:MOST]]
+    return [*lines, *_more(len(account.warnings))]
 
 
 def _gate(gate: GateLine) -> str:
     ending = "did not finish" if gate.exit_code is None else f"exit {gate.exit_code}"
     where = f"on tree {code(gate.tree)}"
-    return f"- {inline(gate.name)}: {code(gate.command)} {where}: {ending}, {inline(gate.result)}"
+    return f"- {inline(gate.name)}: {code(gate.command)} {where}: {ending}, {inline(shortened(gate.result))}"
 
 
 def _verdict(verdict: VerdictLine) -> str:
@@ -210,7 +223,7 @@ def _verdict(verdict: VerdictLine) -> str:
 
 
 def _detail(detail: str) -> list[str]:
-    shown = block(detail)
+    shown = block(shortened(detail, LONGEST_DETAIL))
     if not shown:
         return []
     return ["**Detail:**", shown]

@@ -120,6 +120,17 @@ def test_warnings_and_failed_items_are_shown() -> None:
     assert "- Warning: a.txt changed in the checkout while the agent ran\n" in section
 
 
+def test_whatever_is_quoted_is_quoted_with_measure() -> None:
+    long = "m" * 10_000_000
+    many = tuple(CommitLine(short="abc1234", subject=long) for _ in range(1000))
+    gates = (replace(PHASE.gates[0], result=long),)
+    section = phase_section(replace(PHASE, commits=many, gates=gates, warnings=(long,)))
+    assert len(section) < 60_000
+    assert f"- `abc1234` {'m' * 300} […]\n" in section
+    assert "- and 900 more\n" in section
+    assert len(failure_section(replace(FAILURE, detail=long))) < 30_000
+
+
 def test_a_gate_that_did_not_end_says_so() -> None:
     gate = GateLine(name="Gate", command="make test", exit_code=None, tree=TREE, result="killed")
     assert f"`make test` on tree `{TREE}`: did not finish, killed" in phase_section(replace(PHASE, gates=(gate,)))

@@ -12,6 +12,7 @@ from runplan.core.events import CandidateBuilt, CandidateConflicted, WorkRefused
 from runplan.core.gitfacts import Built, Conflicted, NothingLeft
 from runplan.core.plan import Status, parse
 from runplan.core.reasons import Reason
+from runplan.core.report import shortened
 from runplan.core.trailers import UNDOES, add_trailers
 
 if TYPE_CHECKING:
@@ -31,7 +32,9 @@ def build_undo(action: BuildUndo, state: RunState, world: World) -> Iterator[Eve
         yield found
         return
     code = found.code
-    subjects = [f"    {world.objects.commit(oid).message.partition(chr(10))[0]} ({oid[:12]})" for oid in code]
+    subjects = [
+        f"    {shortened(world.objects.commit(oid).message.partition(chr(10))[0])} ({oid[:12]})" for oid in code
+    ]
     told = "\n".join([f"Undo phase {read.phase}: {read.title}", "", "This takes back:", "", *subjects])
     reverted = world.candidates.revert(
         code,
