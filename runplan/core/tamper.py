@@ -77,6 +77,7 @@ class Permit:
     text: str  #: the phase's section
     touches: tuple[str, ...] = ()  #: patterns; empty permits every path
     bookkeeping: tuple[str, ...] = ()  #: plan, report, runplan.toml: never permitted
+    written: tuple[str, ...] = ()  #: plan and report: nothing may stand where their folders are
 
     def names(self, path: str) -> bool:
         """Whether the phase speaks of this very path, or of removing a folder it is in."""
@@ -113,6 +114,7 @@ def examine(changes: Sequence[FileChange], permit: Permit) -> tuple[Tampering, .
     found: list[Tampering] = []
     for change in changes:
         found += _scope(change.path, permit)
+        found += () if change.deleted else _in_the_way(change.path, permit)
         if permit.names(change.path):
             continue
         if change.added and named_like_secret(change.path):
@@ -132,6 +134,7 @@ def unwanted(
         if is_lifecycle(file.path):
             continue
         found += _scope(file.path, permit)
+        found += _in_the_way(file.path, permit)
         if permit.names(file.path):
             continue
         if file.size > LARGEST_UNTRACKED:
@@ -150,6 +153,12 @@ def _scope(path: str, permit: Permit) -> Iterator[Tampering]:
         yield _found(TamperKind.BOOKKEEPING, path, "belongs to runplan, no agent may change it")
     elif not permit.covers(path):
         yield _found(TamperKind.OUT_OF_SCOPE, path, f"outside Touches: {', '.join(permit.touches)}")
+
+
+def _in_the_way(path: str, permit: Permit) -> Iterator[Tampering]:
+    for own in permit.written:
+        if own.startswith(f"{path}/"):
+            yield _found(TamperKind.BOOKKEEPING, path, f"stands in the way of {own}, which belongs to runplan")
 
 
 def _ci(change: FileChange, permit: Permit) -> Iterator[Tampering]:

@@ -91,3 +91,28 @@ def test_an_index_in_the_middle_of_a_merge_lands_what_is_there(project: Project)
     assert ran.code == 0, ran.err
     assert project.show("main:1.txt") == "1"
     assert "z" not in project.repo.git("ls-tree", "--name-only", "main").split()
+
+
+# --- much of anything -----------------------------------------------------------------------------------
+
+
+def test_a_message_of_any_length_leaves_a_report_of_some_length(project: Project) -> None:
+    command_agent(project, "echo 1 >1.txt; git add .; head -c 2000000 /dev/zero | tr '\\0' m | git commit -q -F -\n")
+    ran = project.start("1", "auto")
+    assert ran.code == 0, ran.err
+    assert len(project.show("main:reports/plan-x.md")) < 10_000
+    undone = project.runplan("undo", "X", "1")
+    assert undone.code == 0, undone.err
+    assert len(project.repo.git("log", "-2", "--format=%B", "main")) < 10_000
+
+
+@pytest.mark.parametrize("way", ["echo x >reports", "ln -s elsewhere reports"], ids=["file", "link"])
+@pytest.mark.parametrize("done", ["", "; git add reports; git commit -qm Reports"], ids=["left", "committed"])
+def test_what_stands_where_the_report_goes_is_told_before_anybody_verifies(
+    project: Project, way: str, done: str
+) -> None:
+    command_agent(project, f"echo 1 >1.txt; {way}{done}\n")
+    ran = project.start("1", "auto")
+    assert (ran.code, ran.last) == (1, "runplan: failed: tampered"), ran.err
+    assert "reports: stands in the way of reports/plan-x.md" in ran.err
+    assert project.dispatched() == ["implement"]

@@ -36,7 +36,9 @@ def added(path: str, after: str = "") -> FileChange:
 
 
 def a_permit(text: str = "Add sums.", *touches: str) -> Permit:
-    return Permit(text=text, touches=touches, bookkeeping=("plans/x.md", "reports/plan-x.md", "runplan.toml"))
+    written = ("plans/x.md", "reports/plan-x.md")
+    own = (*written, "runplan.toml", "config/runplan.toml")
+    return Permit(text=text, touches=touches, bookkeeping=own, written=written)
 
 
 def kinds(*changes: FileChange, permit: Permit | None = None) -> list[str]:
@@ -48,6 +50,21 @@ def test_plan_report_and_settings_are_never_permitted(path: str) -> None:
     permit = a_permit(f"Change {path}.", "**", path)
     (finding,) = examine([changed(path)], permit)
     assert (finding.kind, finding.reason) == ("bookkeeping", Reason.TAMPERED)
+
+
+@pytest.mark.parametrize("path", ["reports", "plans"])
+def test_nothing_may_stand_where_plan_and_report_are_written(path: str) -> None:
+    permit = a_permit(f"Make {path}.", "**", path)
+    (committed,) = examine([added(path)], permit)
+    (lying_about,) = unwanted([Untracked(path=path, size=1)], permit)
+    assert committed == lying_about
+    assert (committed.kind, committed.reason) == ("bookkeeping", Reason.TAMPERED)
+    assert f"{path}: stands in the way of {path}/" in str(committed)
+
+
+def test_what_was_in_the_way_may_go_and_a_name_that_only_begins_alike_may_stay() -> None:
+    """Nor is a folder that only settings could be in kept free."""
+    assert kinds(deleted("reports", ""), added("reports.txt"), added("report"), added("config")) == []
 
 
 def test_ordinary_work_is_left_alone() -> None:

@@ -83,8 +83,9 @@ def _beginnings(path: Path, left: WorktreeState) -> dict[str, str]:
 
 
 def permit_of(phase: PhaseRun, world: World) -> tamper.Permit:
-    own = (world.plan, world.report, "runplan.toml", "config/runplan.toml")
-    return tamper.Permit(text=phase.read.text, touches=phase.read.touches, bookkeeping=own)
+    written = (world.plan, world.report)
+    own = (*written, "runplan.toml", "config/runplan.toml")
+    return tamper.Permit(text=phase.read.text, touches=phase.read.touches, bookkeeping=own, written=written)
 
 
 def refusal_of(found: tuple[tamper.Tampering, ...]) -> WorkRefused | None:
