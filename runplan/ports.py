@@ -232,6 +232,10 @@ class Guard(Protocol):
         """What stands in git's places without being a plain file, looked for before anything is opened there."""
         ...
 
+    def broken(self, before: Mapping[str, object]) -> tuple[Finding, ...]:
+        """What git cannot read any more of its own files, looked for before git is asked for anything."""
+        ...
+
     def recalled(self, agent: Identity) -> dict[str, object]:
         """The same as it was before an agent, as far as reflogs tell, where the stamp is lost."""
         ...

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runplan.adapters import oddfindings
+from runplan.adapters import brokenfiles, oddfindings
 from runplan.adapters.anchored import make_below
 from runplan.adapters.gittrace import traced_commands
 from runplan.adapters.ownrefs import read_refs
@@ -74,6 +74,10 @@ class Guard:
         """
         return oddfindings.findings(self._places, worktree, branch, before)
 
+    def broken(self, before: Mapping[str, object]) -> tuple[Finding, ...]:
+        """What git cannot read any more of its own files; nothing where no stamp was taken."""
+        return tuple(brokenfiles.findings(self._common_dir, before)) if before else ()
+
     def stamp(self) -> dict[str, object]:
         """What the main repository looks like now, fit for JSON; runs no process."""
         ours = self._ours()
@@ -90,6 +94,7 @@ class Guard:
             "own_logs": {name: self._records.size(f"worktrees/{name}/HEAD") for name in ours},
             "stashes": list(seen.stashes),
             "files": {path: [kept.mode, kept.text] for path, kept in seen.files.items()},
+            **brokenfiles.stamped(self._common_dir),
         }
 
     def recalled(self, agent: Identity) -> dict[str, object]:
@@ -154,6 +159,8 @@ class Guard:
     def _restored(self, finding: Finding, restorer: Restorer) -> Finding:
         if finding.kind == oddfindings.PLACE:
             return oddfindings.undo(self._places, self._common_dir, finding)
+        if finding.kind == brokenfiles.BROKEN:
+            return brokenfiles.undo(self._common_dir, finding)
         return self._put_away(finding) if _unkept(finding) else restorer.restore(finding)
 
     def checkout(self, *, since: Path) -> tuple[str, ...]:

@@ -29,6 +29,10 @@ _INCLUDES = re.compile(r"include(?:if\..*)?\.path", re.DOTALL)
 _ESCAPES = {"n": "\n", "t": "\t", "b": "\b"}
 _SECTION = re.compile(r'\[([A-Za-z0-9.-]*)(?:[ \t]+"((?:[^"\\\n]|\\[^\n])*)")?[ \t]*\]')
 _NAME = re.compile(r"([A-Za-z][A-Za-z0-9-]*)[ \t]*(=?)")
+_VALUE = re.compile(
+    r'(?:[^"\\\n#;]|\\["\\ntb\n]|"(?:[^"\\\n]|\\["\\ntb\n])*")*(?:[#;][^\n]*)?(?=\n|\Z)'
+)  #: to its end, as far as git takes it for one
+_BARE = re.compile(r"[ \t]*(?=\n|\Z)")  #: behind a name without a value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +64,27 @@ def _settings(text: str) -> Iterator[Setting]:
             yield Setting(key=f"{section}.{found[1].lower()}", value=value)
         else:
             return
+
+
+def readable(text: str) -> bool:
+    """Whether git itself can read a configuration file; where that is not certain, it can."""
+    text = text.removeprefix("\ufeff").replace("\r\n", "\n")
+    at = 0
+    while at < len(text):
+        if text[at].isspace():
+            at += 1
+        elif text[at] in "#;":
+            at = _line_end(text, at)
+        elif found := _SECTION.match(text, at):
+            at = found.end()
+        elif found := _NAME.match(text, at):
+            end = _VALUE.match(text, found.end()) if found[2] else _BARE.match(text, found.end())
+            if end is None:
+                return False
+            at = end.end()
+        else:
+            return False
+    return True
 
 
 def _line_end(text: str, at: int) -> int:

@@ -103,3 +103,81 @@ def test_work_that_is_kept_and_vanishes_while_an_agent_runs_is_put_back(project:
         assert f"the kept ref {ref}: it was put back as it was" in project.runplan("report", "X").out
     now = standing(project)
     assert {ref: now.get(ref) for ref in (PARKED, KEPT)} == {ref: before[ref] for ref in (PARKED, KEPT)}
+
+
+# --- git's own files ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Damage:
+    does: str
+    says: str
+
+
+BREAKS = {
+    "writes nonsense into HEAD": Damage('echo garbage >"$C/HEAD"', "the agent left HEAD so that git cannot read it"),
+    "empties HEAD": Damage(': >"$C/HEAD"', "the agent left HEAD so that git cannot read it"),
+    "removes HEAD": Damage('rm "$C/HEAD"', "the agent took HEAD away"),
+    "makes a folder of HEAD": Damage('rm "$C/HEAD"; mkdir "$C/HEAD"', "the agent took HEAD away"),
+    "breaks another worktree's HEAD": Damage('echo x >"$C/worktrees/mine/HEAD"', "left worktrees/mine/HEAD so that"),
+    "writes nonsense into the configuration": Damage("echo '[[[' >\"$C/config\"", "the agent left config so that"),
+    "appends nonsense to the configuration": Damage("echo 'a b c' >>\"$C/config\"", "the agent left config so that"),
+    "removes the configuration": Damage('rm "$C/config"', "the agent took config away"),
+    "writes nonsense into the packed refs": Damage('echo zzz >"$C/packed-refs"', "the agent left packed-refs so that"),
+    "removes the packed refs": Damage('rm "$C/packed-refs"', "the agent took packed-refs away"),
+}
+
+
+def files(project: Project) -> dict[str, bytes]:
+    git = project.path / ".git"
+    return {name: (git / name).read_bytes() for name in ("HEAD", "config", "worktrees/mine/HEAD")}
+
+
+@pytest.mark.parametrize("name", BREAKS)
+def test_what_git_cannot_read_is_put_back_before_git_is_asked_for_anything(project: Project, name: str) -> None:
+    damage = BREAKS[name]
+    project.repo.git("worktree", "add", "-q", str(project.home / "mine"), "mine")
+    project.repo.git("pack-refs", "--all")
+    let_loose(project, damage.does)
+    before, refs = files(project), standing(project)
+
+    ran = project.start("1", "auto")
+
+    assert (ran.code, ran.last) == (1, "runplan: failed: guard-violated"), ran.err
+    assert damage.says in ran.err
+    assert "was put back as it was" in ran.err
+    assert files(project) == before
+    assert standing(project) == refs
+    assert project.runplan("status", "X").code == 0
+    assert project.repo.status() == ""
+    again = project.start("1", "auto")
+    assert again.code == 0, again.err
+    assert project.landed() == ["1"]
+
+
+def test_the_broken_bytes_are_kept_aside(project: Project) -> None:
+    let_loose(project, 'echo garbage >"$C/HEAD"')
+    project.start("1", "auto")
+    (kept,) = (project.path / ".git/runplan/parked-files").glob("HEAD.*")
+    assert kept.read_text() == "garbage\n"
+
+
+def test_an_index_that_is_no_index_is_taken_out_of_the_way(project: Project) -> None:
+    let_loose(project, 'echo garbage >"$C/index"')
+    ran = project.start("1", "auto")
+    assert (ran.code, ran.last) == (1, "runplan: failed: guard-violated"), ran.err
+    assert "the agent left index so that git cannot read it" in ran.err
+    assert "to begin it anew: git reset" in ran.err
+    project.repo.git("reset", "-q")
+    assert project.repo.status() == ""
+    again = project.start("1", "auto")
+    assert again.code == 0, again.err
+
+
+def test_an_index_that_is_gone_is_named_and_nobody_accused(project: Project) -> None:
+    """To remove it and begin it anew is a way that people go."""
+    let_loose(project, 'rm "$C/index"')
+    project.commit_file("agent.toml", '[[phase."1".verify]]\nsay = "no"\n')
+    ran = project.start("1", "auto")
+    assert "while the agent ran, somebody took index away" in ran.err
+    assert "guard-violated" not in ran.err
