@@ -35,9 +35,7 @@ def run(args: argparse.Namespace) -> Exit:
         store = at.store()
         failures = failure_sections(store, path) if store else []
         if landed is None and not failures:
-            raise NotFound(
-                f"nothing to report of {path} yet; start it: {command('runplan', 'start', path, '--foreground')}"
-            )
+            raise NotFound(f"nothing to report of {path} yet; start it: {command('runplan', 'start', path)}")
         title = _title(at.repository.git.blob(tip, path), path)
     old = None if landed is None else landed.decode("utf-8", "surrogateescape")
     whole = report.prepend(old, plan_title=title, sections=failures)

@@ -38,9 +38,7 @@ def run(args: argparse.Namespace) -> Exit:
         store = at.store()
         row = store.newest(path) if store is not None else None
         if store is None or row is None:
-            raise NotFound(
-                f"no run of {path} is recorded here; begin one: {command('runplan', 'start', path, '--foreground')}"
-            )
+            raise NotFound(f"no run of {path} is recorded here; begin one: {command('runplan', 'start', path)}")
         state = carrying.state_of(store, row)
         assert state.started is not None
         if row.state == "done" and not args.phase:

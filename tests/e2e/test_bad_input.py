@@ -113,7 +113,7 @@ PLANS = {
     "needs a phase": Bad(
         words=start("X", "2"),
         make=plan(a_plan("1", "2", depends={"2": "Phase 1."})),
-        told="plans/X.md: phase 2 depends on 1 (todo); first run: runplan start plans/X.md 1 --foreground",
+        told="plans/X.md: phase 2 depends on 1 (todo); first run: runplan start plans/X.md 1\n",
     ),
     "marked blocked": Bad(
         make=plan(a_plan("1").replace("⬚", "🔴 Blocked")),
@@ -233,7 +233,7 @@ WORDS = {
     "nothing to report": Bad(
         code=3,
         words=("report", "X"),
-        told="nothing to report of plans/X.md yet; start it: runplan start plans/X.md --foreground",
+        told="nothing to report of plans/X.md yet; start it: runplan start plans/X.md\n",
     ),
     "nothing to explain": Bad(code=3, words=("explain", "X"), told="no run of plans/X.md is recorded here"),
 }

@@ -106,7 +106,7 @@ def _undo(plan: Plan, *, tip: str, wanted: str) -> PlanRead:
 
 def _needs(plan: Plan, phase: Phase, missing: tuple[str, ...]) -> str:
     standing = ", ".join(f"{other} ({found.status})" for other in missing if (found := plan.phase(other)))
-    first = command("runplan", "start", plan.path, missing[0], "--foreground")
+    first = command("runplan", "start", plan.path, missing[0])
     return f"phase {phase.id} depends on {standing}; first run: {first}"
 
 
