@@ -16,6 +16,7 @@ from runplan.app.wishes import Wished
 from runplan.core import backoff, events as e
 from runplan.core.due import what_is_due
 from runplan.core.errors import RunplanError
+from runplan.core.quickclass import NamedTuple
 from runplan.core.resting import why_to_rest
 from runplan.core.run import awaiting
 from runplan.core.times import iso
@@ -36,6 +37,13 @@ if TYPE_CHECKING:
     from runplan.core.decide import Decision
     from runplan.core.rows import ScheduleRow, Wish
     from runplan.core.run import RunState
+
+
+class Made(NamedTuple):
+    """What is told of a schedule that was made."""
+
+    first: datetime  #: when it fires
+    instead: str  #: of which other, as said after `every`; "" for none
 
 
 class Keeper:
@@ -138,15 +146,16 @@ class Keeper:
         """Whether anything will be heard of that run without a person; "" for whichever the plan has."""
         return self._station.order(lambda desk, _: desk.goes_on(plan, run))
 
-    def schedule(self, row: ScheduleRow, lend: Lend = lending.nothing) -> Future[datetime]:
-        """Make the plan's schedule; tells when it fires first."""
+    def schedule(self, row: ScheduleRow, lend: Lend = lending.nothing) -> Future[Made]:
+        """Make the plan's schedule."""
 
-        def do(desk: Desk, opened: Opened) -> datetime:
+        def do(desk: Desk, opened: Opened) -> Made:
             lend(row.plan not in desk.plans)
             if (before := opened.schedules.get(row.plan)) is not None:
                 scheduling.give_up(before, opened.schedules, self._clock.now(), "the schedule was changed")
             opened.schedules.put(row)
-            return self._arm(row)
+            instead = before.spec if before is not None and before.spec != row.spec else ""
+            return Made(first=self._arm(row), instead=instead)
 
         return self._station.order(do)
 

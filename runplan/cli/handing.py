@@ -9,7 +9,8 @@ from runplan.adapters.calling import require_agents
 from runplan.cli import carrying, progress
 from runplan.core import options as words_of
 from runplan.core.commands import command
-from runplan.core.errors import Exit
+from runplan.core.errors import Exit, Interrupted
+from runplan.core.events import Rejected
 from runplan.core.schedule import parse, spell
 from runplan.core.times import parse_iso, zone
 from runplan.wiring import handing
@@ -43,17 +44,30 @@ def hand(at: Here, errand: Errand, timing: handing.Timing | None = None, *, wait
     slot = answer.get("scheduled") or answer.get("first")
     if timing is not None and slot is not None:
         first = parse_iso(str(slot)).astimezone(zone(at.settings.run.timezone))
-        progress.say(f"runplan: {plan} is worked every {timing.every}, first at {first:%Y-%m-%d %H:%M %Z}")
+        instead = f" instead of every {answer['instead']}" if answer.get("instead") else ""
+        progress.say(f"runplan: {plan} is worked every {timing.every}{instead}, first at {first:%Y-%m-%d %H:%M %Z}")
     if "scheduled" in answer:
         return Exit.DONE
     if answer.get("declined") == "":
         return carrying.over(errand, str(answer["why"]))
-    told_begun(plan, answer)
+    if isinstance(errand.answer, Rejected) and "run" in answer:
+        kept = "it ends, and its work is kept on its branch"
+        progress.say(f"runplan: {answer['run']} is rejected: {kept}; see: {command('runplan', 'status', plan)}")
+    else:
+        told_begun(plan, answer)
     if not wait or "declined" in answer:
         return Exit.DONE
-    run = str(answer["run"])
-    for event in handing.follow(at, plan, run):
-        progress.tell(event)
+    return _follow(at, plan, str(answer["run"]))
+
+
+def _follow(at: Here, plan: str, run: str) -> Exit:
+    """Tell what happens in the run until it ends or waits for a person; who leaves before that leaves it at work."""
+    try:
+        for event in handing.follow(at, plan, run):
+            progress.tell(event)
+    except KeyboardInterrupt:
+        again, stop = command("runplan", "logs", plan, "-f"), command("runplan", "stop", plan)
+        raise Interrupted(f"interrupted; {run} goes on without you, follow it: {again}; end it: {stop}") from None
     return carrying.outcome(at, plan, run)
 
 

@@ -64,4 +64,6 @@ def _failure(failure: PhaseFailed, ended: RunEnded, logs: Path) -> list[str]:
 def _go_on(plan: str, carried: Carried) -> str:
     if carried.decision.waiting == "approval":
         return f"to land it: {command('runplan', 'approve', plan)}; to refuse it: {command('runplan', 'reject', plan)}"
+    if carried.decision.wake:
+        return f"when that is settled it goes on by itself, and at once with: {command('runplan', 'retry', plan)}"
     return f"when that is settled: {command('runplan', 'retry', plan)}"

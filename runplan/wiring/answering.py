@@ -20,9 +20,9 @@ from runplan.core.times import iso
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from concurrent.futures import Future
-    from datetime import datetime
 
     from runplan.app.daemon import Daemon
+    from runplan.app.keeper import Made
     from runplan.app.lending import Lend
     from runplan.core.control import Request
     from runplan.core.events import Fact
@@ -180,7 +180,7 @@ class Answering:
             )
             made = keeper.schedule(row, lend)
             if not request.fields.get("now"):
-                self._later(made, caller, lambda first: {"scheduled": iso(first)})
+                self._later(made, caller, lambda one: {"scheduled": iso(one.first), "instead": one.instead})
                 return
             shape = functools.partial(_begun_and_scheduled, made)
         issues = [number for number in request.fields.get("issues") or () if isinstance(number, int)]
@@ -285,11 +285,11 @@ def _begun(answer: Any) -> dict[str, Any]:
     return {"declined": answer.owner, "why": answer.why, "readable": answer.readable}
 
 
-def _begun_and_scheduled(made: Future[datetime], answer: Any) -> dict[str, Any]:
+def _begun_and_scheduled(made: Future[Made], answer: Any) -> dict[str, Any]:
     """The schedule was made first."""
     if (error := made.exception()) is not None:
         raise Unreachable(f"begun, but there is no schedule: {error}")
-    return {"first": iso(made.result()), **_begun(answer)}
+    return {"first": iso(made.result().first), "instead": made.result().instead, **_begun(answer)}
 
 
 def _begun_or_none(answer: Any) -> dict[str, Any]:

@@ -54,5 +54,6 @@ class DaemonAudience:
         self._log.info("waits", repository=root, plan=plan, run=run, why=decision.why)
         if (notice := of_waiting(state, decision, repository=root, plan=plan, run=run)) is not None:
             self.notifier.send(notice)
-        if not decision.wake and decision.waiting != "slot" and self.followers is not None:
+        person = decision.waiting == "checkout" or not (decision.wake or decision.waiting == "slot")
+        if person and self.followers is not None:
             self.followers.over(root, plan, run, None)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import re
+import signal
 import sqlite3
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.cli import a_project, until, with_remote
+from tests.support.cli import a_project, ended, until, with_remote
 from tests.support.daemons import answering, in_foreground, kill_daemon, none_left, run_of, states, until_runs_are
 from tests.support.scripts import Meanwhile, work
 
@@ -126,3 +127,56 @@ def test_a_retry_that_meets_the_end_of_a_run_says_that_it_ended_well(project: Pr
         assert retry.stderr.readline() == b"runplan: the last run of plans/X.md ended well; nothing to retry\n"
         assert retry.wait(30) == 0
     assert states(project) == ["done"]
+
+
+def test_what_is_rejected_is_told_as_that(project: Project) -> None:
+    assert project.runplan("start", "X").code == 0
+    until(lambda: run_of(project)["waiting_for"] == "approval")
+    run = run_of(project)["id"]
+    assert project.runplan("reject", "X").last == (
+        f"runplan: {run} is rejected: it ends, and its work is kept on its branch; see: runplan status plans/X.md"
+    )
+
+
+def test_a_schedule_that_takes_the_place_of_another_says_so(project: Project) -> None:
+    told = [project.runplan("start", "X", "auto", "every", every).last for every in ("4h", "4h", "2h")]
+    assert [line.partition(", first at ")[0] for line in told] == [
+        "runplan: plans/X.md is worked every 4h",
+        "runplan: plans/X.md is worked every 4h",
+        "runplan: plans/X.md is worked every 2h instead of every 4h",
+    ]
+    assert " every 3h instead of every 2h, " in project.runplan("start", "X", "auto", "every", "3h", "now").err
+
+
+# --- who waits ------------------------------------------------------------------------------------------------
+
+
+def test_a_start_that_waits_does_not_hang_on_a_checkout_that_is_in_the_way(project: Project) -> None:
+    """Like an approval it waits for a person; unlike one it goes on by itself when that is settled."""
+    project.repo.write("1.txt", "mine\n")
+    for _ in range(2):
+        ran = project.runplan("start", "X", "1", "auto", "--wait")
+        assert (ran.code, "runplan retry plans/X.md" in ran.last) == (4, True), ran.err
+        assert "goes on by itself" in ran.last
+    (project.path / "1.txt").unlink()
+    assert project.runplan("retry", "X").code == 0
+    until_runs_are(project, "done")
+
+
+def test_whoever_leaves_while_it_waits_is_told_that_the_run_goes_on(project: Project, meanwhile: Meanwhile) -> None:
+    project.agent(work(*meanwhile.pause("agent")))
+    with project.running("start", "X", "1", "auto", "--wait") as waits:
+        meanwhile.reached("agent")
+        told = waits.stderr
+        assert told is not None
+        until(lambda: b"implement" in told.readline())
+        waits.send_signal(signal.SIGINT)
+        ran = ended(waits)
+    run = run_of(project)["id"]
+    assert (ran.code, ran.last) == (
+        130,
+        f"runplan: interrupted; {run} goes on without you, follow it: runplan logs plans/X.md -f; "
+        "end it: runplan stop plans/X.md",
+    )
+    meanwhile.let_on("agent")
+    until_runs_are(project, "done")
