@@ -14,6 +14,7 @@ _PLACE = re.compile(
 _REFUSED = (
     re.compile(r"failed to encode '(?P<path>.+)' from \S+ to"),
     re.compile(r"C?R?LF would be replaced by \w+ in (?P<path>.+)"),
+    re.compile(r"fatal: (?P<path>.+): '.*' is outside repository"),
     re.compile(r"Unable to process path (?P<path>.+)"),
 )
 _SAID = re.compile(r"(?:fatal|error): ")

@@ -116,3 +116,33 @@ def test_what_stands_where_the_report_goes_is_told_before_anybody_verifies(
     assert (ran.code, ran.last) == (1, "runplan: failed: tampered"), ran.err
     assert "reports: stands in the way of reports/plan-x.md" in ran.err
     assert project.dispatched() == ["implement"]
+
+
+# --- what somebody takes out of git ---------------------------------------------------------------------
+
+#: Where the file of an object is.
+FILE = 'file() {{ echo "{git}/objects/$(echo $1 | cut -c1-2)/$(echo $1 | cut -c3-)"; }}\n'
+
+
+def test_a_target_whose_commit_is_gone_is_not_told_as_a_branch_that_is_gone(project: Project) -> None:
+    file = FILE.format(git=project.path / ".git")
+    command_agent(project, f'{file}echo 1 >1.txt; git add .; git commit -qm 1; rm -f "$(file $(git rev-parse main))"\n')
+    ran = project.start("1", "auto")
+    assert ran.code == 5, ran.err
+    assert "but that commit is not in the repository any more" in ran.err
+    assert "make it again" not in ran.err
+
+
+def test_content_that_a_verifier_takes_out_of_git_ends_the_phase_by_name(project: Project) -> None:
+    script = FILE.format(git=project.path / ".git") + (
+        'if test "$RUNPLAN_ROLE" = verify; then rm -f "$(file $(git rev-parse HEAD:1.txt))"\n'
+        'echo \'{"status": "done", "items": [{"item": "W1", "result": "pass", "evidence": "x"}]}\' >"$RUNPLAN_RETURN"\n'
+        "else echo 1 >1.txt; fi\n"
+    )
+    command_agent(project, script)
+    text = (project.path / "runplan.toml").read_text().replace('verifier = "robot"', 'verifier = "sh"')
+    project.commit_file("runplan.toml", text)
+    ran = project.start("1", "auto")
+    assert (ran.code, ran.last) == (1, "runplan: failed: tampered"), ran.err
+    assert "holds 1.txt, whose content is not in the repository" in ran.err
+    assert project.landed() == []

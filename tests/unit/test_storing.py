@@ -15,10 +15,11 @@ UNABLE = "fatal: Unable to process path {}"
         ("fatal: failed to encode 'a b.txt' from UTF-16LE to UTF-8", "a b.txt"),
         ("fatal: CRLF would be replaced by LF in mix.txt", "mix.txt"),
         ("fatal: LF would be replaced by CRLF in mix.txt", "mix.txt"),
+        ("fatal: ../pwn: '../pwn' is outside repository at '/r'", "../pwn"),
         (f"error: p: unsupported file type\n{UNABLE.format('p')}", "p"),
         (f'error: open("d/x"): Permission denied\nerror: unable to index file\n{UNABLE.format("d/x")}', "d/x"),
     ],
-    ids=["encoding", "crlf", "lf", "a pipe", "unreadable"],
+    ids=["encoding", "crlf", "lf", "outside", "a pipe", "unreadable"],
 )
 def test_a_file_that_git_does_not_take_is_named(said: str, path: str) -> None:
     found = unstored(said)

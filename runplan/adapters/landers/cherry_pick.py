@@ -70,7 +70,10 @@ class CherryPick:
 
     def tip(self) -> Oid | None:
         """Where the branch stands."""
-        return self._git.tip(self.ref)
+        tip = self._git.tip(self.ref)
+        if tip is None:
+            self._require_its_commit(self.ref)
+        return tip
 
     def prepare(self, *, id: str, old: Oid, new: Oid) -> Landing:
         """The intent, to be recorded before `land`."""
@@ -176,10 +179,20 @@ class CherryPick:
     def _tip(self, landing: Landing) -> Oid:
         tip = self._git.tip(landing.ref)
         if tip is None:
+            self._require_its_commit(landing.ref)
             branch = landing.ref.removeprefix(HEADS)
             again = command("git", "branch", branch, landing.old)
             raise GitFailed(f"the branch {branch} is gone; make it again: {again}")
         return tip
+
+    def _require_its_commit(self, ref: str) -> None:
+        """A branch that is there and leads nowhere is not gone, and is not to be made again."""
+        named = self._git.run("rev-parse", "--quiet", "--verify", ref, ok=(0, 1, 128)).text
+        if named:
+            raise GitFailed(
+                f"the branch {ref.removeprefix(HEADS)} stands at {named[:12]}, but that commit is not in the "
+                "repository any more; bring it back from a copy or a remote; to see what else is missing: git fsck"
+            )
 
 
 def _not_one(having: tuple[TargetCheckout, ...], landing: Landing) -> str:
