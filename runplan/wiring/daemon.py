@@ -25,6 +25,7 @@ from runplan.adapters.control.server import ControlServer
 from runplan.adapters.engines.local import Timers
 from runplan.adapters.logs import open_log
 from runplan.adapters.measuring import metrics_text, this_process
+from runplan.adapters.noticed import Noticed
 from runplan.adapters.notify import Notifier
 from runplan.adapters.places import socket_path, socket_paths, state_directory
 from runplan.adapters.repositories import Repositories
@@ -84,7 +85,7 @@ class _Loop:
 
         self._known = Repositories(state_directory(env))
         self._configurations = Configurations(env, self._settings_told)
-        self._audience = DaemonAudience(log, self._notifier())
+        self._audience = DaemonAudience(log, self._notifier(), Noticed(state_directory(env)))
         self._timers = Timers()
         settings = self._configurations.user.daemon
         environments = Environments(env)

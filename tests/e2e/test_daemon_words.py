@@ -10,8 +10,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from runplan.adapters.places import state_directory
 from tests.support.cli import a_project, ended, until, with_remote
-from tests.support.daemons import answering, in_foreground, kill_daemon, none_left, run_of, states, until_runs_are
+from tests.support.daemons import (
+    answering,
+    approve,
+    in_foreground,
+    kill_daemon,
+    log_of,
+    none_left,
+    run_of,
+    states,
+    until_runs_are,
+    user_settings,
+)
 from tests.support.scripts import Meanwhile, work
 
 if TYPE_CHECKING:
@@ -180,3 +192,18 @@ def test_whoever_leaves_while_it_waits_is_told_that_the_run_goes_on(project: Pro
     )
     meanwhile.let_on("agent")
     until_runs_are(project, "done")
+
+
+def test_a_person_is_called_once_to_what_waits_for_them_however_often_the_daemon_is_started(
+    project: Project, tmp_path: Path
+) -> None:
+    told = tmp_path / "told"
+    user_settings(project, f'[notify]\ncommand = "echo $RUNPLAN_NOTICE $RUNPLAN_PHASE >>{told}"\n')
+    assert project.runplan("start", "X", "finish").code == 0
+    until(lambda: told.exists() and (state_directory(project.env) / "noticed.json").exists())
+    kill_daemon(project)
+    with in_foreground(project):
+        until(lambda: len(log_of(project, "waits")) == 2)
+        approve(project)
+        until(lambda: "waiting 2" in told.read_text())
+    assert told.read_text().splitlines() == ["waiting 1", "waiting 2"]
