@@ -60,7 +60,7 @@ class Flaws:
             return
         before, width = self._entries(old), len(new) // 2
         if not is_well_ordered(stored.content, width):
-            yield f"is malformed: the names in {prefix or 'its tree'} are not what git makes of names"
+            yield f"is malformed: {prefix or 'its tree'} holds a name twice, out of order, or none"
             return
         for mode, name, raw in tree_entries(stored.content, width):
             if before.get(name) == (mode, raw):
