@@ -37,13 +37,13 @@ EFFECTS: dict[str, frozenset[str]] = {
 #: What only looks, makes a value, or takes what dies with the process.
 READS: dict[str, frozenset[str]] = {
     "Clock": frozenset({"now", "sleep_until"}),
-    "Store": frozenset({"events", "newest", "facts", "since", "baseline", "require_there"}),
+    "Store": frozenset({"events", "extent", "newest", "unfinished", "facts", "since", "baseline", "require_there"}),
     "Objects": frozenset({"tip", "blob", "beginning", "commit"}),
     "Worktrees": frozenset({"tip", "path", "standing", "intact", "head", "state"}),
     "Removal": frozenset(),
     "Candidates": frozenset({"commits", "changes", "code_key", "flaw", "marked"}),
     "Lander": frozenset({"ref", "prepare"}),
-    "Guard": frozenset({"stamp", "recalled", "compare", "checkout", "odd"}),
+    "Guard": frozenset({"stamp", "recalled", "compare", "checkout", "odd", "broken"}),
     # A directory or a note there is made, and made again.
     "Dispatches": frozenset({"directory", "overdue", "read", "standing", "write"}),
     "Agents": frozenset({"command", "launch", "price", "profile", "redacted", "version"}),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -181,3 +183,34 @@ def test_an_index_that_is_gone_is_named_and_nobody_accused(project: Project) -> 
     ran = project.start("1", "auto")
     assert "while the agent ran, somebody took index away" in ran.err
     assert "guard-violated" not in ran.err
+
+
+# --- the journal --------------------------------------------------------------------------------------
+
+EDITS = {
+    "deletes everything": "delete from events",
+    "deletes what it has used": "delete from events where type = 'DispatchStarted'",
+    "rewrites what was found": "update events set body = replace(body, 'true', 'false')",
+    "adds an event": "insert into events select max(seq) + 1, run, at, type, body from events",
+    "deletes what another run has used": "delete from events where run = (select id from runs limit 1)",
+}
+
+
+@pytest.mark.parametrize("name", EDITS)
+def test_a_journal_that_was_edited_is_named_and_nothing_lands(project: Project, name: str) -> None:
+    let_loose(project, "exit 1")
+    project.start("1", "auto")  # so that there is another run
+    edit = "import sqlite3, sys; db = sqlite3.connect(sys.argv[1], timeout=5); db.execute(sys.argv[2]); db.commit()"
+    once = f"test ! -e {project.home}/done || exit 0; touch {project.home}/done"
+    does = shlex.join([sys.executable, "-c", edit, str(project.path / ".git/runplan/journal.db"), EDITS[name]])
+    (project.home / "agent.sh").write_text(f"{BEGIN.rpartition('test ')[0]}{once}\n{does}\n")
+
+    ran = project.start("1", "auto")
+
+    assert (ran.code, ran.last) == (1, "runplan: failed: guard-violated"), ran.err
+    assert "the agent changed the journal" in ran.err
+    assert project.landed() == []
+    for verb in ("status", "logs", "report", "explain"):
+        assert project.runplan(verb, "X").code == 0
+    again = project.start("1", "auto")
+    assert again.code == 0, again.err

@@ -216,6 +216,13 @@ class Store:
         with self._told():
             return [self._event(found) for found in self._db.execute(query, (run, after))]
 
+    def extent(self, upto: int = 2**62) -> tuple[int, int]:
+        """The last row of all runs up to `upto`, and how many there are: none is ever taken away."""
+        with self._told():  # a sum, so that an index is looked through and not the events themselves
+            query = "SELECT coalesce(max(seq),0), count(*) FROM events WHERE +seq<=?"
+            last, number = self._db.execute(query, (upto,)).fetchone()
+        return last, number
+
     def runs(self, plan: str | None = None, *, limit: int = 50) -> list[RunRow]:
         """The newest runs first."""
         where, values = ("WHERE plan=?", [plan]) if plan is not None else ("", [])
@@ -268,10 +275,7 @@ class Store:
 
     def set_claim(self, kind: str, key: str, *, run: str, owner: str, at: str) -> int:
         """Write the claim with a fence higher than any before; inside a transaction."""
-        self._db.execute(
-            "INSERT INTO fences VALUES (?,?,1) ON CONFLICT (kind, key) DO UPDATE SET fence=fence+1",
-            (kind, key),
-        )
+        self.run("INSERT INTO fences VALUES (?,?,1) ON CONFLICT (kind, key) DO UPDATE SET fence=fence+1", kind, key)
         found = self._db.execute("SELECT fence FROM fences WHERE kind=? AND key=?", (kind, key)).fetchone()
         self._db.execute("INSERT OR REPLACE INTO claims VALUES (?,?,?,?,?,?)", (kind, key, run, owner, found[0], at))
         return int(found[0])
@@ -284,8 +288,7 @@ class Store:
     def drop_claim(self, kind: str, key: str, *, owner: str) -> bool:
         """Release one claim, whatever its run, if it is still this owner's."""
         with self.transaction():
-            gone = self._db.execute("DELETE FROM claims WHERE kind=? AND key=? AND owner=?", (kind, key, owner))
-            return gone.rowcount > 0
+            return self.run("DELETE FROM claims WHERE kind=? AND key=? AND owner=?", kind, key, owner) > 0
 
     def claims(self, kind: str) -> dict[str, tuple[str, str, int]]:
         """All claims of a kind by key, each as (run, owner, fence)."""
