@@ -57,7 +57,7 @@ def suggested(told: str) -> list[list[str]]:
 def test_a_suggested_command_can_be_copied_when_the_plans_path_has_a_blank(spaced: Project) -> None:
     needs = spaced.runplan("start", SPACED, "2", "auto", "--foreground")
     assert suggested(needs.err) == [["runplan", "start", SPACED, "1"]]
-    waits = spaced.runplan(*suggested(needs.err)[0][1:])
+    waits = spaced.runplan(*suggested(needs.err)[0][1:], "--foreground")
     assert waits.code == 4, waits.err
     approve, reject = suggested(waits.last)
     assert (approve, reject) == (["runplan", "approve", SPACED], ["runplan", "reject", SPACED])
