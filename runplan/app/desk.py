@@ -12,7 +12,18 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Protocol
 
 from runplan.app.foreground import told_by_name
-from runplan.app.holding import Declined, Held, Rooms, interrupted, is_other_errand, reopen, resumed, take_up
+from runplan.app.holding import (
+    Declined,
+    Held,
+    Rooms,
+    interrupted,
+    is_meant,
+    is_other_errand,
+    nothing_waits,
+    reopen,
+    resumed,
+    take_up,
+)
 from runplan.app.runner import advance, always, record_ends
 from runplan.core import backoff, events as e
 from runplan.core.decide import decide
@@ -95,6 +106,8 @@ class Desk:
                 return answer
             self._held[plan] = answer
             return self._after(errand, answer) if answer.ends else Accepted(run=answer.world.run, fresh=True)
+        if errand.answer is not None and not is_meant(held.journal.state, errand.answer):
+            return Declined(owner="", why=nothing_waits(plan), readable=True)
         if held.journal.state.stop and errand.answer is None:
             return self._after(errand, held)
         if not decide(held.journal.state).waiting and errand.answer is None:

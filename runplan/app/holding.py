@@ -116,9 +116,20 @@ def _nothing_left(errand: Errand, store: ports.Store) -> str:
     """What is told of an errand that goes on with a run, where that has ended meanwhile; "" when one may be begun."""
     plan = errand.started.plan
     if errand.answer is not None:
-        return f"no candidate of {plan} waits any more; see: {command('runplan', 'status', plan)}"
+        return nothing_waits(plan)
     row = store.newest(plan) if errand.again else None
     return ended_well(plan) if row is not None and row.state == "done" else ""
+
+
+def is_meant(state: RunState, answer: e.Approved | e.Rejected) -> bool:
+    """Whether what a person said is about what waits now, and not about what waited when they looked."""
+    candidates = (one.phase.candidate for _, one in strands(state) if one.phase)
+    return answer.tree in {candidate.tree if candidate else "" for candidate in candidates}
+
+
+def nothing_waits(plan: str) -> str:
+    """What is told of an answer that nobody waits for."""
+    return f"no candidate of {plan} waits any more; see: {command('runplan', 'status', plan)}"
 
 
 def ended_well(plan: str) -> str:

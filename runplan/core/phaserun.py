@@ -98,7 +98,7 @@ def _apply_landing(phase: PhaseRun, event: e.Event) -> PhaseRun:
             return replace(phase, asked=event.tree)
         case e.Approved():
             return replace(phase, approved=event.tree, asked="")
-        case e.Rejected():
+        case e.Rejected() if phase.candidate is None or event.tree in ("", phase.candidate.tree):
             told = "the candidate was rejected" + (f": {event.why}" if event.why else "")
             return replace(phase, refusal=("stopped", told), asked="")
         case e.LandingStarted():

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runplan.app.holding import Declined, Errand
-from runplan.core.events import Approved, RunStarted
+from runplan.core.events import Approved, Rejected, RunStarted
 from tests.integration.test_keeper import Audience, Timers, a_keeper
 from tests.support.cli import a_plan, a_project, until, with_remote
 from tests.support.daemons import none_left, run_of, shell_agent, states, until_runs_are
@@ -94,6 +94,20 @@ def test_what_is_approved_while_another_plan_lands_goes_on(project: Project, kee
     meanwhile.let_on("push")
     assert approved.result(30)
     until(lambda: next_after(project, "Approved") == "LandingMoved")  # the other plan has moved the target
+
+
+def test_a_rejection_of_what_does_not_wait_any_more_refuses_nothing_else(
+    project: Project, keeper: Keeper, tmp_path: Path
+) -> None:
+    meanwhile = Meanwhile(tmp_path)
+    keeper.begin(Errand(started=started(), issues=()))
+    meanwhile.reached("push")
+    keeper.begin(Errand(started=started(auto=False), issues=()))  # the next phase, which will ask
+    meanwhile.let_on("push")
+    until_runs_are(project, "done", "waiting")
+    late = keeper.begin(Errand(started=started(auto=False), issues=(), answer=Rejected(tree="0" * 40, why="no")))
+    late.result(30)
+    assert states(project) == ["done", "waiting"]
 
 
 def next_after(project: Project, kind: str) -> str:

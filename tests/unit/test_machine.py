@@ -201,6 +201,11 @@ def test_a_rejected_candidate_is_not_landed() -> None:
     assert (action.reason, action.detail) == (Reason.STOPPED, "the candidate was rejected: no")
 
 
+def test_a_rejection_of_another_candidate_is_none_of_this_one() -> None:
+    asked = e.ApprovalAsked(tree="t1")
+    assert decide(landing(asked, e.Rejected(tree="t0", why="no"))) == decide(landing(asked))
+
+
 def proven_by(*more: e.Event) -> RunState:
     """A phase whose checks are run by a command, after the implementer has ended."""
     return fold(
