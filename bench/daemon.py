@@ -95,7 +95,7 @@ def hand_over(root: Path, home: Path, plans: Sequence[str]) -> None:
         for name in plans:
             found = carrying.prepared(at, name, ["auto"])
             assert not isinstance(found, str), found
-            assert "run" in handing.hand_over(*found, notice=lambda: None)
+            assert "run" in handing.hand_over(*found, notice=lambda: None, say=print)
 
 
 def by_script(place: Path, phases: int) -> float:

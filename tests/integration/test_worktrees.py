@@ -44,6 +44,12 @@ class Place:
     def lease(self, branch: str = BRANCH) -> Repo:
         return self.repo.at(self.trees.lease("run", branch=branch, base=self.base))
 
+    def leftovers(self, tree: Repo, *names: str, message: str = "m", when: str = "1700000000 +0000") -> str:
+        """The commit of what is left there under these names."""
+        oid = self.trees.commit_leftovers(tree.path, names, message=message, identity=AGENT, when=when)
+        assert isinstance(oid, str), oid
+        return oid
+
     def exact(self, tree: Repo, branch: str | None = BRANCH) -> bool:
         state = self.trees.state(tree.path)
         return state.clean and not state.ignored and (state.head, state.branch) == (self.base, branch)
@@ -391,7 +397,7 @@ def test_leftovers_are_committed_by_name_and_nothing_else(place: Place) -> None:
         tree.write(name, "odd")
     when = "1700000000 +0130"
     names = ["a.txt", "dir/b.txt", *ODD]
-    oid = place.trees.commit_leftovers(tree.path, names, message="Left\n\n# kept\n", identity=AGENT, when=when)
+    oid = place.leftovers(tree, *names, message="Left\n\n# kept\n", when=when)
     with place.repo.adapter() as git:
         commit = git.commit(oid)
     assert (commit.parents, commit.message) == ((place.base,), "Left\n\n# kept\n")
@@ -428,7 +434,7 @@ def test_a_broken_off_merge_and_a_lock_do_not_stop_leftovers(place: Place) -> No
     tree.git("merge", "theirs", ok=False)
     _lock_left(tree, place.repo.path / ".git")
     tree.write("a.txt", "both\n")
-    oid = place.trees.commit_leftovers(tree.path, ["a.txt"], message="m", identity=AGENT, when="1700000000 +0000")
+    oid = place.leftovers(tree, "a.txt")
     assert place.repo.git("log", "--format=%P", "-1", oid) == ours
 
 
@@ -440,7 +446,7 @@ def test_no_hook_runs_and_nothing_is_signed(place: Place) -> None:
     place.repo.git("config", "commit.gpgsign", "true")
     place.repo.git("config", "gpg.program", "false")
     tree.write("a.txt", "new")
-    oid = place.trees.commit_leftovers(tree.path, ["a.txt"], message="m", identity=AGENT, when="1700000000 +0000")
+    oid = place.leftovers(tree, "a.txt")
     place.trees.show(tree.path, oid, clean="ignored")
     assert not (place.repo.path / "ran").exists()
 
