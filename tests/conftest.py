@@ -14,6 +14,9 @@ settings.register_profile(
 )
 settings.load_profile("same")
 
+# What says "without buffers" hides what becomes of what is still in one; people have no such thing set.
+os.environ.pop("PYTHONUNBUFFERED", None)
+
 # A shell that starts us in the background has Ctrl-C ignored, and every command under test would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

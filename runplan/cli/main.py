@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import io
+import os
 import sys
 
 from runplan import __version__
@@ -58,6 +59,9 @@ First steps:
   runplan start plans/X.md finish auto --foreground  work it to its end"""
 
 
+_UNWRITTEN = 5  #: core.errors.Exit.UNREACHABLE, whose import most commands that say so little do without
+
+
 def entry() -> None:
     """What the installed command calls."""
     # Nearly all that a command makes is its modules, which stay. Python would look through them for garbage again and
@@ -65,7 +69,22 @@ def entry() -> None:
     gc.set_threshold(20_000)
     code = main(sys.argv[1:])
     gc.freeze()
-    sys.exit(code)
+    sys.exit(_all_said(code))
+
+
+def _all_said(code: int) -> int:
+    """Let out what was said. Where nobody takes it, Python itself would end with a code that means nothing here."""
+    for stream in (sys.stdout, sys.stderr):
+        if stream is None or stream.closed:
+            continue
+        try:
+            stream.flush()
+        except OSError as error:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())  # it is flushed once more at the end
+            if stream is sys.stdout and not isinstance(error, BrokenPipeError):
+                _say(f"what was to be said could not be written: {error.strerror}", debug=False)
+                code = code or _UNWRITTEN
+    return code
 
 
 def main(argv: list[str]) -> int:

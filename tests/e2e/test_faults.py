@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.cli import Project, a_project, end_processes_of, writes
 from tests.support.mounts import Inside, fill, inside, make_room, read_only, small_disk, writable
+from tests.support.scripts import Meanwhile, steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -210,8 +211,15 @@ def test_a_worktree_deleted_by_hand_is_made_again(project: Project, point: str, 
     assert project.leftovers() == []
 
 
-def test_a_worktree_deleted_under_its_agent_ends_the_phase_by_name_and_the_next_start_does_it(project: Project) -> None:
-    killed_at(project, "Start.spawned#1")
+def test_a_worktree_deleted_under_its_agent_ends_the_phase_by_name_and_the_next_start_does_it(
+    project: Project, tmp_path: Path
+) -> None:
+    meanwhile = Meanwhile(tmp_path)
+    project.agent(steps(*meanwhile.pause("agent")) + writes("1"))
+    assert project.start("finish", "auto", RUNPLAN_TEST_KILL="Start.spawned#1").code == -signal.SIGKILL
+    meanwhile.reached("agent")
+    end_processes_of(project.home)
+    meanwhile.let_on("agent")
     shutil.rmtree(worktree(project))
     ran = project.start("finish", "auto")
     assert (ran.code, ran.last) == (1, "runplan: failed: blocked"), ran.err

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import signal
+import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.cli import Project, a_plan, a_project, end_processes_of, ended, until, writes
+from tests.support.cli import RUNPLAN, Project, a_plan, a_project, end_processes_of, ended, until, writes
 from tests.support.scripts import Meanwhile, fix, set_up, steps, verify, work
 
 if TYPE_CHECKING:
@@ -179,6 +180,18 @@ def test_a_closed_terminal_does_not_end_a_run(project: Project) -> None:
     running.stderr.close()
     assert running.wait(60) == 0
     assert project.landed() == ["1"]
+
+
+@pytest.mark.parametrize("words", [("status", "X"), ("--help",)], ids=["status", "help"])
+def test_what_a_disk_has_no_room_for_is_told_and_no_success(project: Project, words: tuple[str, ...]) -> None:
+    with open("/dev/full", "w") as full:
+        ran = subprocess.run(
+            [RUNPLAN, *words], cwd=project.path, env=project.env, stdout=full, stderr=subprocess.PIPE, text=True
+        )
+    assert (ran.returncode, ran.stderr) == (
+        5,
+        "runplan: what was to be said could not be written: No space left on device\n",
+    )
 
 
 def test_a_branch_somebody_looks_at_ends_the_phase_by_name(project: Project, tmp_path: Path) -> None:
