@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.cli import Project, a_project, end_processes_of, writes
+from tests.support.cli import Project, a_project, end_processes_of, killed_at, processes_of, until, writes
 from tests.support.mounts import Inside, fill, inside, make_room, read_only, small_disk, writable
 from tests.support.scripts import Meanwhile, steps
 
@@ -27,12 +27,6 @@ BRANCH = "refs/heads/runplan/x/1"
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
     return a_project(tmp_path, "1")
-
-
-def killed_at(project: Project, point: str) -> None:
-    ran = project.start("finish", "auto", RUNPLAN_TEST_KILL=point)
-    assert ran.code == -signal.SIGKILL, ran.err
-    end_processes_of(project.home)
 
 
 def landed_once(project: Project, ran: Ran, *phases: str) -> None:
@@ -199,6 +193,17 @@ def worktree(project: Project) -> Path:
     return next(one for one in (project.home / ".cache/runplan/worktrees").iterdir() if one.name != ".trash")
 
 
+def killed_at_work(project: Project, place: Path) -> None:
+    """Kill the runner, and then its agent, which had begun; the next one finds its way clear."""
+    meanwhile = Meanwhile(place)
+    project.agent(steps(*meanwhile.pause("agent")) + writes("1"))
+    assert project.start("finish", "auto", RUNPLAN_TEST_KILL="Start.spawned#1").code == -signal.SIGKILL
+    meanwhile.reached("agent")
+    end_processes_of(project.home)
+    until(lambda: not processes_of(project.home))
+    meanwhile.let_on("agent")
+
+
 @pytest.mark.parametrize("point", [WORKED, BUILT, INTENDED])
 @pytest.mark.parametrize("how", ["rm", "git worktree remove"])
 def test_a_worktree_deleted_by_hand_is_made_again(project: Project, point: str, how: str) -> None:
@@ -214,12 +219,7 @@ def test_a_worktree_deleted_by_hand_is_made_again(project: Project, point: str, 
 def test_a_worktree_deleted_under_its_agent_ends_the_phase_by_name_and_the_next_start_does_it(
     project: Project, tmp_path: Path
 ) -> None:
-    meanwhile = Meanwhile(tmp_path)
-    project.agent(steps(*meanwhile.pause("agent")) + writes("1"))
-    assert project.start("finish", "auto", RUNPLAN_TEST_KILL="Start.spawned#1").code == -signal.SIGKILL
-    meanwhile.reached("agent")
-    end_processes_of(project.home)
-    meanwhile.let_on("agent")
+    killed_at_work(project, tmp_path)
     shutil.rmtree(worktree(project))
     ran = project.start("finish", "auto")
     assert (ran.code, ran.last) == (1, "runplan: failed: blocked"), ran.err
@@ -234,8 +234,10 @@ def test_a_branch_of_ours_deleted_by_hand_is_not_missed_once_its_work_was_taken(
     landed_once(project, project.start("finish", "auto"))
 
 
-def test_a_branch_deleted_under_its_agent_is_refused_by_name_and_the_files_are_parked(project: Project) -> None:
-    killed_at(project, "Start.spawned#1")
+def test_a_branch_deleted_under_its_agent_is_refused_by_name_and_the_files_are_parked(
+    project: Project, tmp_path: Path
+) -> None:
+    killed_at_work(project, tmp_path)
     project.repo.git("update-ref", "-d", BRANCH)
     (worktree(project) / "draft.txt").write_text("draft\n")
     ran = project.start("finish", "auto")

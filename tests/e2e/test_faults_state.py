@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.cli import Project, a_project, end_processes_of, processes_of, until, writes
+from tests.support.cli import Project, a_project, killed_at, processes_of, until, writes
 from tests.support.scripts import Meanwhile, work
 
 if TYPE_CHECKING:
@@ -29,12 +29,6 @@ PAGE = 4096
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
     return a_project(tmp_path, "1", "2")
-
-
-def killed_at(project: Project, point: str) -> None:
-    ran = project.start("finish", "auto", RUNPLAN_TEST_KILL=point)
-    assert ran.code == -signal.SIGKILL, ran.err
-    end_processes_of(project.home)
 
 
 def landed_once(project: Project, ran: Ran, *phases: str) -> None:

@@ -221,6 +221,21 @@ def end_processes_of(home: Path) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
+def killed_at(project: Project, point: str) -> None:
+    """Kill the runner there, and all that is left of it; but for its git, which has seen that and ends by itself."""
+    ran = project.start("finish", "auto", RUNPLAN_TEST_KILL=point)
+    assert ran.code == -signal.SIGKILL, ran.err
+    until(lambda: "git" not in map(_name, processes_of(project.home)))
+    end_processes_of(project.home)
+    until(lambda: not processes_of(project.home))
+
+
+def _name(pid: int) -> str:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    return ""
+
+
 def until(there: Callable[[], object], *, seconds: float = 60.0) -> None:
     """Wait for something another process brings about."""
     end, pause = time.monotonic() + seconds, 0.005
