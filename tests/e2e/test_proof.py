@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.cli import RUNPLAN, Project, a_plan, a_project, end_processes_of, ended, until, writes
+from tests.support.cli import RUNPLAN, Project, a_plan, a_project, end_processes_of, ended, processes_of, until, writes
 from tests.support.scripts import Meanwhile, fix, set_up, steps, verify, work
 
 if TYPE_CHECKING:
@@ -43,13 +43,16 @@ def test_a_change_hidden_from_git_is_judged_and_lands_in_the_open(project: Proje
 def test_a_gate_that_was_killed_does_not_pass_over_its_own_leftovers(project: Project, tmp_path: Path) -> None:
     """The command passes only where it has run before: on an exact tree it never does."""
     project.repo.commit("Ignore", **{".gitignore": "*.tmp\n"})
-    command = "test ! -e 1.txt || test -e left.tmp || { touch left.tmp; sleep 0.3; exit 1; }"
+    waits = f"until test -e {tmp_path}/on; do sleep 0.02; done"
+    command = f"test ! -e 1.txt || test -e left.tmp || {{ touch left.tmp; {waits}; exit 1; }}"
     project.settings(f'[tests]\ncommand = "{command}"\n')
     killed = project.start("1", "auto", RUNPLAN_TEST_KILL="Start.spawned#3")
     assert killed.code == -signal.SIGKILL, killed.err
     worktree = next((project.home / ".cache/runplan/worktrees").iterdir())
     until((worktree / "left.tmp").exists)
     end_processes_of(project.home)
+    until(lambda: not processes_of(project.home))
+    (tmp_path / "on").touch()
     assert project.start("1", "auto").last == "runplan: failed: no-progress"
     assert project.landed() == []
 
