@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.chaos import page
-from tests.chaos.listing import listed
+from tests.chaos.listing import Listed, listed
 from tests.chaos.matrix import Bench, Cell, sample
 from tests.chaos.ways import WAYS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 AGAIN = "the code passes other points than the list tells; if that is meant: make chaos-table"
 
@@ -27,7 +27,12 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
 
 def test_the_list_of_points_is_the_list_of_points_passed(bench: Bench) -> None:
     """A new durable write or outside effect cannot be forgotten: it is found where it is passed."""
-    assert bench.list_points() == listed(), AGAIN
+    assert settled(bench.list_points()) == settled(listed()), AGAIN
+
+
+def settled(points: Sequence[Listed]) -> list[Listed]:
+    """Without those that are numbered by chance: for a command that has ended at once nobody waits."""
+    return [one for one in points if one.name != "Dispatches.wait.after"]
 
 
 def test_the_page_tells_of_the_points_of_the_code() -> None:
