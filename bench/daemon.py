@@ -91,7 +91,7 @@ def crowd(place: Path, sizes: Sequence[int], called: str) -> None:
 
 def hand_over(root: Path, home: Path, plans: Sequence[str]) -> None:
     """As `runplan start PLAN auto` does, without a process for each: starting those is measured elsewhere."""
-    with here_at(root, private(home), lambda at, env: load(at, env=env, flags={}).settings) as at:
+    with here_at(root, environment(home), lambda at, env: load(at, env=env, flags={}).settings) as at:
         for name in plans:
             found = carrying.prepared(at, name, ["auto"])
             assert not isinstance(found, str), found
@@ -191,7 +191,7 @@ def spent(pid: int) -> tuple[float, int]:
 def daemon(home: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A daemon of its own, once it answers."""
     socket = home / ".local/state/runplan/daemon.sock"
-    process = subprocess.Popen([RUNPLAN, "daemon"], env=private(home))
+    process = subprocess.Popen([RUNPLAN, "daemon"], env=environment(home))
     try:
         while not socket.exists():
             assert process.poll() is None, "the daemon has ended"
@@ -203,12 +203,7 @@ def daemon(home: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def runplan(root: Path, home: Path, *words: str) -> None:
-    subprocess.run([RUNPLAN, *words], cwd=root, env=private(home), check=True, capture_output=True)
-
-
-def private(home: Path) -> dict[str, str]:
-    """An environment whose daemon is not the developer's own."""
-    return {name: value for name, value in environment(home).items() if not name.startswith("XDG_")}
+    subprocess.run([RUNPLAN, *words], cwd=root, env=environment(home), check=True, capture_output=True)
 
 
 def watched(pid: int, over: Callable[[], bool]) -> tuple[int, int]:

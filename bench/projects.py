@@ -30,8 +30,9 @@ argv = ["sh", "{agent}"]
 
 
 def environment(home: Path) -> dict[str, str]:
-    """Isolated from the machine's own git settings, and from what would let Python forget its compiled modules."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("GIT_", "RUNPLAN_", "PYTHON"))}
+    """Isolated from the user's git settings and daemon, and from what would let Python forget its compiled modules."""
+    foreign = ("GIT_", "RUNPLAN_", "PYTHON", "XDG_")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
     return kept | {"HOME": str(home), "GIT_CONFIG_GLOBAL": str(home / "gitconfig"), "GIT_CONFIG_NOSYSTEM": "1"}
 
 

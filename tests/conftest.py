@@ -1,12 +1,15 @@
-"""What holds for every test: how many run side by side, and that the same ones pass tomorrow and elsewhere."""
+"""What holds for every test: its environment, how many run side by side, and that the same ones pass tomorrow."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.support.surroundings import own_surroundings
 
 # The same examples each time, however busy the machine is. Others: pytest --hypothesis-profile=default tests/unit
 settings.register_profile(
@@ -14,12 +17,18 @@ settings.register_profile(
 )
 settings.load_profile("same")
 
-# What says "without buffers" hides what becomes of what is still in one; people have no such thing set.
-os.environ.pop("PYTHONUNBUFFERED", None)
+# Before any other module of the tests is imported. The workers of xdist are started later, and inherit it.
+_surroundings = contextlib.ExitStack()
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    _surroundings.enter_context(own_surroundings())
 
 # A shell that starts us in the background has Ctrl-C ignored, and every command under test would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_unconfigure() -> None:
+    _surroundings.close()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from tests.chaos import lanes, listing, matrix, page, soak
 from tests.chaos.ways import WAYS
+from tests.support.surroundings import own_surroundings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,6 +24,11 @@ SHOWN = 5  #: cells that failed and are told in full
 
 def main() -> int:
     asked = _asked()
+    with own_surroundings():
+        return _run(asked)
+
+
+def _run(asked: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="runplan-chaos-", ignore_cleanup_errors=True) as place:
         results = _matrix(Path(place), asked) if asked.what in ("all", "matrix") else []
         beside = _lanes(Path(place), asked) if asked.what in ("all", "lanes") else []
