@@ -6,6 +6,7 @@ import functools
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
+from runplan.adapters.control.server import unexpected
 from runplan.app.desk import Accepted
 from runplan.app.holding import Errand
 from runplan.app.lending import nothing
@@ -207,8 +208,7 @@ class Answering:
             if isinstance(error, RunplanError):
                 caller.refuse(Refusal(error=str(error), exit=error.exit))
             elif error is not None:
-                told = f"unexpected {type(error).__name__}: {error}; see the daemon's log"
-                caller.refuse(Refusal(error=told, exit=Exit.UNREACHABLE))
+                caller.refuse(Refusal(error=unexpected(error), exit=Exit.UNREACHABLE))
             else:
                 self._say(caller, shape, future.result())
 

@@ -12,6 +12,7 @@ import selectors
 import signal
 import threading
 import time
+import traceback
 from collections import deque
 from datetime import timedelta
 from pathlib import Path
@@ -53,6 +54,7 @@ LOG = "daemon.log"
 CLOSING_S = 60.0  #: what the step that is being taken may need, when it is time to let go
 STEP_S = 10.0  #: after which it is waited for no longer, unless it is interrupted by ending what it asks a remote
 AT_ONCE_S = 0.5
+TRACED = 8  #: calls of a trace that are logged
 TOLD_S = 2.0  #: what the last notifications get to be sent
 
 
@@ -118,7 +120,7 @@ class _Loop:
         self._log.info("stopped")
 
     def _serve(self) -> None:
-        with ControlServer(self._answering, path=self._path, held=self._held) as server:
+        with ControlServer(self._answering, path=self._path, held=self._held, failed=self._request_failed) as server:
             self._log.info("started", version=__version__, pid=os.getpid(), socket=str(self._path))
             recalled = self._known.recall()
             for note in recalled.notes:
@@ -144,15 +146,25 @@ class _Loop:
                 left_s = self._drain.left_s
                 selector.select(pulse.left_s if left_s is None else min(pulse.left_s, left_s))
                 self._clear()
-                server.ready()
+                self._attempt(server.ready)
                 self._do_tasks()
-                server.ready()
-                pulse.beat()
+                self._attempt(server.ready)
+                self._attempt(pulse.beat)
                 self._stay_reachable(server)
 
     def _do_tasks(self) -> None:
         while self._tasks:
-            self._tasks.popleft()()
+            self._attempt(self._tasks.popleft())
+
+    def _attempt(self, task: Callable[[], None]) -> None:
+        """Log an unexpected error of one task; the next one is done all the same."""
+        try:
+            task()
+        except Exception as error:  # noqa: BLE001 - the edge of a task: it must not end the daemon
+            self._log.error("task-failed", error=error, trace=traceback.format_exc(limit=-TRACED))
+
+    def _request_failed(self, verb: str, error: Exception) -> None:
+        self._log.error("request-failed", verb=verb, error=error, trace=traceback.format_exc(limit=-TRACED))
 
     def _look(self) -> None:
         """What the one timer is for, beside a clock that jumped."""

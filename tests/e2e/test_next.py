@@ -21,6 +21,7 @@ from runplan.adapters.store.sqlite import Store
 from runplan.core.rows import ScheduleRow
 from runplan.core.times import iso
 from tests.support.cli import RUNPLAN, Project, a_project
+from tests.support.doors import Echo
 from tests.support.journals import record
 from tests.support.prometheus import read
 
@@ -159,7 +160,7 @@ def answering(state: Path) -> Iterator[None]:
     held = singleton.take(state, version="1", since=iso(datetime.now(UTC)), socket=state / "daemon.sock")
     assert isinstance(held, singleton.Held)
     over = threading.Event()
-    with held, ControlServer(Metrics(), path=state / "daemon.sock", held=held) as server:
+    with held, ControlServer(Metrics(), path=state / "daemon.sock", held=held, failed=Echo().fail) as server:
 
         def turn() -> None:
             while not over.is_set():

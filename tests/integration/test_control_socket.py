@@ -202,9 +202,12 @@ def test_a_caller_that_dies_is_forgotten(door: Door, plan: str) -> None:
         assert other.call("status")["verb"] == "status"
 
 
-def test_too_many_callers_are_sent_away_until_some_go(door: Door) -> None:
-    path, _ = door
+def test_too_many_callers_that_wait_for_an_answer_are_sent_away_until_some_go(door: Door) -> None:
+    path, echo = door
     many = [raw(path) for _ in range(CALLERS)]
+    for stream in many:
+        stream.sendall(control.request_line("follow", {"plan": "later"}))
+    until(lambda: len(echo.asked) == CALLERS)
     with raw(path) as one_more:
         assert "too many callers" in said(one_more)["error"]
     for stream in many:
@@ -242,7 +245,8 @@ from runplan.core import control
 base = pathlib.Path(sys.argv[1])
 path = base / "run/daemon.sock"
 held = singleton.take(base / "state", version="1", since=SINCE, socket=path)
-with held, ControlServer(Echo(), path=path, held=held) as server:
+echo = Echo()
+with held, ControlServer(echo, path=path, held=held, failed=echo.fail) as server:
     def call():
         stream = socket.socket(socket.AF_UNIX)
         stream.connect(str(path))
@@ -310,7 +314,7 @@ def test_without_the_lock_no_socket_is_replaced(tmp_path: Path) -> None:
     assert isinstance(held, singleton.Held)
     held.release()
     with pytest.raises(Unreachable, match="lock was let go"):
-        ControlServer(Echo(), path=path, held=held)
+        ControlServer(Echo(), path=path, held=held, failed=Echo().fail)
     assert not path.exists()
 
 

@@ -40,6 +40,9 @@ class Echo:
         self.callers: list[Connection] = []
         self.drained = False
 
+    def fail(self, verb: str, error: Exception) -> None:
+        raise AssertionError(f"{verb} failed") from error
+
     def take(self, request: Request, caller: Connection) -> Mapping[str, Any] | None:
         self.asked.append(request.verb)
         self.callers.append(caller)
@@ -71,7 +74,7 @@ def a_door(path: Path, *, version: str = "0.1.0") -> Iterator[tuple[ControlServe
     echo = Echo()
     held = singleton.take(path.parent / "state", version=version, since=SINCE, socket=path)
     assert isinstance(held, singleton.Held)
-    with held, ControlServer(echo, path=path, held=held) as server:
+    with held, ControlServer(echo, path=path, held=held, failed=echo.fail) as server:
         ended = threading.Event()
         loop = threading.Thread(target=serve, args=(server, ended.is_set))
         loop.start()
@@ -108,7 +111,7 @@ def main(version: str, *words: str) -> int:
     if isinstance(held, singleton.Occupied):
         sys.stderr.write(f"{held}\n")
         return 0
-    with held, ControlServer(echo, path=socket_path(env), held=held) as server:
+    with held, ControlServer(echo, path=socket_path(env), held=held, failed=echo.fail) as server:
         if "foreign" in words:
             server._hello = Hello(version=version, pid=os.getpid(), since=SINCE, speaks=(7,))
         told = f"{Path.cwd()} {os.getsid(0) == os.getpid()} {sorted(env)}"

@@ -199,12 +199,15 @@ def test_broad_catches_stand_only_at_named_edges() -> None:
         "runplan.adapters.landers.cherry_pick",
         "runplan.adapters.landers.ending",
     }
-    # The edges of a command, of a run in this process, of a run at a desk, and of an order that somebody waits for.
+    # The edges of a command, of a run in this process, of a run at a desk, of an order that somebody waits for, of a
+    # request to the daemon, and of a task of its main thread.
     assert broad - undo_and_raise <= {
         "runplan.cli.main",
         "runplan.app.foreground",
         "runplan.app.desk",
         "runplan.app.station",
+        "runplan.adapters.control.server",
+        "runplan.wiring.daemon",
     }
 
 

@@ -10,6 +10,7 @@ import errno
 import os
 import selectors
 import socket
+import time
 from typing import TYPE_CHECKING, Any, Protocol
 
 from runplan.adapters.control.addresses import reachable
@@ -18,17 +19,19 @@ from runplan.adapters.control.peers import peer_of
 from runplan.adapters.places import own_directory
 from runplan.core import control
 from runplan.core.control import Hello, Refusal
-from runplan.core.errors import RunplanError, Unreachable
+from runplan.core.errors import Exit, RunplanError, Unreachable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from runplan.adapters.singleton import Held
     from runplan.core.control import Request
 
-#: More callers than this at the same time are sent away.
+#: Callers at the same time. The next one takes the place of an idle one, or is sent away when none is idle.
 CALLERS = 128
+
+NO_DESCRIPTOR_S = 0.05  #: pause before the next try, when no descriptor is left even to hang up on a caller
 
 
 class Handler(Protocol):
@@ -44,18 +47,23 @@ class Handler(Protocol):
 class ControlServer:
     """The daemon's end of the socket."""
 
-    def __init__(self, handler: Handler, *, path: Path, held: Held) -> None:
-        """Listen at `path`. A socket found there was left by a dead daemon, since we hold the lock."""
+    def __init__(self, handler: Handler, *, path: Path, held: Held, failed: Callable[[str, Exception], None]) -> None:
+        """Listen at `path`. A socket found there was left by a dead daemon, since we hold the lock.
+
+        `failed` is called with the verb and the error when the handler raises an unexpected one.
+        """
         if not held.held:
             raise Unreachable("the daemon's lock was let go; nothing is listened to")
         self._handler = handler
+        self._failed = failed
         self._path = path
         self._hello = Hello(
             version=held.holder.version, pid=os.getpid(), since=held.holder.since, speaks=(control.PROTOCOL,)
         )
         self._selector = selectors.DefaultSelector()
+        self._closed = False
         self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-        self._callers: set[Connection] = set()
+        self._callers: dict[Connection, None] = {}  #: the one that has been silent for longest comes first
         self._listen(path)
 
     def __enter__(self) -> ControlServer:
@@ -105,8 +113,9 @@ class ControlServer:
 
     def close(self) -> None:
         """Hang up on everybody, and take the socket away; harmless when it was done already."""
-        if self._spare < 0:
+        if self._closed:
             return
+        self._closed = True
         for caller in tuple(self._callers):
             caller.send()
             caller.drop()
@@ -115,8 +124,7 @@ class ControlServer:
         with contextlib.suppress(OSError):
             if _file_at(self._path) == self._file:
                 self._path.unlink()
-        os.close(self._spare)
-        self._spare = -1
+        self._let_go_of_spare()
 
     # --- callers ------------------------------------------------------------------------------------
 
@@ -124,7 +132,7 @@ class ControlServer:
         try:
             stream, _ = self._listener.accept()
         except OSError as error:
-            if error.errno in (errno.EMFILE, errno.ENFILE):
+            if error.errno in (errno.EMFILE, errno.ENFILE) and not self._drop_idle():
                 self._turn_away()
             return
         stream.setblocking(False)
@@ -133,13 +141,21 @@ class ControlServer:
         except OSError:  # it has gone already
             stream.close()
             return
+        full = len(self._callers) >= CALLERS and not self._drop_idle()
         caller = Connection(stream, peer, changed=self._watch)
-        self._callers.add(caller)
+        self._callers[caller] = None
         self._selector.register(stream, selectors.EVENT_READ, caller)
         if peer.uid != os.geteuid():
             self._send_away(caller, f"this daemon serves the user {os.geteuid()}, not {peer.uid}")
-        elif len(self._callers) > CALLERS:
+        elif full:
             self._send_away(caller, "too many callers at the same time; try again")
+
+    def _drop_idle(self) -> bool:
+        """Hang up on the caller that has asked for nothing for longest; False when each waits for an answer."""
+        idle = next((caller for caller in self._callers if not caller.open), None)
+        if idle is not None:
+            idle.drop()
+        return idle is not None
 
     def _send_away(self, caller: Connection, why: str) -> None:
         caller.refuse(Refusal(error=why))
@@ -147,10 +163,18 @@ class ControlServer:
 
     def _turn_away(self) -> None:
         """Without a free descriptor a caller would stay at the door, and the door open: hang up on it by the spare."""
-        os.close(self._spare)
+        if self._spare < 0:
+            time.sleep(NO_DESCRIPTOR_S)
+        self._let_go_of_spare()
         with contextlib.suppress(OSError):
             self._listener.accept()[0].close()
-        self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        with contextlib.suppress(OSError):  # another thread may have taken it
+            self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+
+    def _let_go_of_spare(self) -> None:
+        spare, self._spare = self._spare, -1
+        if spare >= 0:
+            os.close(spare)
 
     def _watch(self, caller: Connection) -> None:
         """Wait for what the caller can do next."""
@@ -159,7 +183,7 @@ class ControlServer:
         reading = 0 if caller.leaving else selectors.EVENT_READ
         writing = selectors.EVENT_WRITE if caller.unsent else 0
         if caller.gone:
-            self._callers.discard(caller)
+            del self._callers[caller]
             with contextlib.suppress(KeyError):
                 self._selector.unregister(caller.stream)
         elif self._selector.get_key(caller.stream).events != reading | writing:
@@ -171,6 +195,7 @@ class ControlServer:
         for line in caller.take():
             if caller.gone:
                 return
+            self._callers[caller] = self._callers.pop(caller)  # the last to have spoken
             if caller.open:
                 self._send_away(caller, f"{caller.open} is not answered yet; ask one thing at a time")
                 return
@@ -190,11 +215,18 @@ class ControlServer:
         caller.open = request.verb
         try:
             fields = self._handler.take(request, caller)
+            if fields is not None:
+                caller.answer(fields)
         except RunplanError as error:
             caller.refuse(Refusal(error=str(error), exit=error.exit))
-            return
-        if fields is not None:
-            caller.answer(fields)
+        except Exception as error:  # noqa: BLE001 - the edge of a request: it must not end the daemon
+            self._failed(request.verb, error)
+            caller.refuse(Refusal(error=unexpected(error), exit=Exit.UNREACHABLE))
+
+
+def unexpected(error: BaseException) -> str:
+    """What a caller is told of an error in the daemon."""
+    return f"unexpected {type(error).__name__} in the daemon: {error}; see its log"
 
 
 def _file_at(path: Path) -> tuple[int, int] | None:
