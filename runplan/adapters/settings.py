@@ -33,6 +33,10 @@ OURS = frozenset(
 )
 OUR_PREFIX = "RUNPLAN_TEST_"
 
+#: A settings file is a few kilobytes; a larger or deeper one is none, and its reader would take minutes for it.
+LARGEST = 256 * 1024
+DEEPEST = 200  #: dots in a key
+
 _AGENTS = os.path.join(os.path.dirname(__file__), "agents")  # noqa: PTH120
 
 _VARIABLES = {f"RUNPLAN_{key.section}_{key.name}".upper(): key for key in KEYS}
@@ -151,14 +155,31 @@ def _layer(path: Path, origin: str) -> Layer:
     import tomllib  # only where there is a file to read
 
     try:
-        text = path.read_text(encoding="utf-8").removeprefix("\ufeff")
+        text = _text(path, origin)
         return Layer(origin=origin, values=tomllib.loads(text), text=text)
     except tomllib.TOMLDecodeError as error:
         raise SettingsError(_located(origin, str(error))) from None
+    except RecursionError:
+        raise SettingsError(f"{origin}: lists or tables are nested too deeply; no setting needs that") from None
     except UnicodeDecodeError as error:
         raise SettingsError(f"{origin}: not UTF-8 text (byte {error.start})") from None
     except OSError as error:
         raise SettingsError(f"{origin}: cannot be read: {error.strerror}") from None
+
+
+def _text(path: Path, origin: str) -> str:
+    with path.open("rb") as file:
+        content = file.read(LARGEST + 1)
+        size = os.fstat(file.fileno()).st_size
+    if len(content) > LARGEST:
+        raise SettingsError(
+            f"{origin}: {size} bytes, and settings have at most {LARGEST}; take out what does not belong there"
+        )
+    text = content.decode("utf-8").removeprefix("\ufeff")
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.partition("=")[0].count(".") > DEEPEST:
+            raise SettingsError(f"{origin}:{number}: a key with more than {DEEPEST} dots is no setting; remove it")
+    return text
 
 
 def _located(origin: str, said: str) -> str:

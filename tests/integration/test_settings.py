@@ -189,3 +189,27 @@ def test_the_worktree_root_is_found_from_home_or_repository(
 ) -> None:
     settings = load(root, env=env, flags={"run.worktrees": written}).settings
     assert worktree_root(root, settings, env) == tmp_path / below
+
+
+HOSTILE = {
+    "nested lists": "x = " + "[" * 100_000,
+    "nested tables": "x = " + "{a=" * 50_000,
+    "a long key": "a" + ".a" * 100_000 + " = 1",
+    "a long heading": "[a" + ".a" * 100_000 + "]",
+    "a value just below the limit": "[run]\ntarget = " + "[" * 300 + "]" * 300,
+}
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+def test_a_deeply_nested_file_is_refused(root: Path, env: dict[str, str], text: str) -> None:
+    write(root / "runplan.toml", text)
+    assert refusal(root, env).startswith("runplan.toml:")
+
+
+def test_a_file_of_many_megabytes_is_refused_and_not_read(root: Path, env: dict[str, str]) -> None:
+    with (root / "runplan.toml").open("wb") as file:
+        file.truncate(300_000_000)
+    assert refusal(root, env) == (
+        "runplan.toml: 300000000 bytes, and settings have at most 262144; take out what does not belong there"
+    )
