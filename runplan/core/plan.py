@@ -224,7 +224,10 @@ def _about_phases(drafts: Sequence[_Draft]) -> Iterator[Remark]:
     for draft in drafts:
         id_ = draft.phase.id
         for told in draft.depends.outside:
-            yield Remark(line=told.line, text=f"phase {id_} waits for what is not checked: {told.text}")
+            yield Remark(line=told.line, text=f"phase {id_} does not wait for this, it names no phase: {told.text}")
+        for told in draft.depends.unread:
+            what = f"phase {id_} does not wait for this, it was not understood: {told.text}"
+            yield Remark(line=told.line, text=f"{what}; name the phases in a line 'Depends: …'")
         for told in draft.depends.unknown:
             yield Remark(line=told.line, text=f"phase {id_} depends on phase {told.text}, which the plan does not have")
         if draft.execution.unknown:

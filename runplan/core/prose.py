@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from runplan.core.idlists import WORD, resolve
+from runplan.core.idlists import WORD, resolve, spelled_out, without_exception
+from runplan.core.ids import key
 from runplan.core.quickclass import NamedTuple
 
 if TYPE_CHECKING:
@@ -22,21 +23,39 @@ class Said(NamedTuple):
     hard: tuple[str, ...] = ()
     soft: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()  #: ids the plan does not have
-    phases: bool = False  #: it speaks of phases of this plan, be it to deny a dependency
+    phases: bool = False  #: it names phases of this plan, be it to deny a dependency
 
 
 _LINK = r" ?(?:, ?(?:and\b|or\b)?|and\b|or\b|&|\+|/|–|-|to\b|through\b|\.\.) ?"
+_LINKS = frozenset({"and", "or", "to", "through"})
 _LIST = rf"{WORD}(?:{_LINK}(?:[Pp]hases? )?{WORD})*"
-_MENTION = re.compile(rf"\b(?:[Pp]hases?|PHASES?|[Aa]ll of|[Bb]oth|[Bb]oth of|[Dd]epends on) (?![Pp]hases? )({_LIST})")
+_MENTION = re.compile(
+    rf"\b(?:[Pp]hases?|PHASES?|[Aa]ll of|[Bb]oth|[Bb]oth of|[Dd]epends on):? #?(?![Pp]hases? )({_LIST})"
+)
+#: "1, 2a", "requires 1 and 2": a clause may begin with ids without the word Phase.
+_LEAD = re.compile(
+    r"(?:(?:requires?|needs?|after|blocked by|waits for|depends on|builds on|follows) )?(?!phases?\b)", re.IGNORECASE
+)
+_IDS = re.compile(_LIST)
+_REST = re.compile(r"[\x01\x02]?(?:\Z| (?:must|has|have|is|are|should) )", re.IGNORECASE)
 
 _CODE = re.compile(r"`[^`]*`")
+_LINKED = re.compile(r"\[([^\[\]]{0,80})\]\([^()]{0,300}\)")
 _PLAN_NAME = re.compile(r"`(?:[A-Z0-9]+_[A-Z0-9_]+|[^` ]+\.md)`")
 _SENTENCE = re.compile(r"[.!?](?= |\Z)|;")
 _CLAUSE = re.compile(
-    r",? but (?!is |are |was |were |not )|,? while |,? whereas |, (?=phases? [^ ]{1,20} (?:is|are|should|may|can) )",
+    r",? but (?!is |are |was |were |not )|,? while |,? whereas |, (?=phases? [^ ]{1,20} (?:is|are|should|may|can) )"
+    r"|(?:, and |, | and )(?=phases? [^ ]{1,20}(?: (?:—|--|–) |: ))",
     re.IGNORECASE,
 )
 _EXPLAINED = re.compile(r" (?:—|--) ")
+#: The same, and marks that may also stand within a list.
+_TAIL = re.compile(r" ?—| -- |: | [–-] ")
+_RANGED = re.compile(rf"(?:[Pp]hases? )?({WORD})")
+#: An explanation that begins so denies what it explains.
+_DENIED = re.compile(
+    r"(?:is |are |both |all )?(?:not|no longer|never|no dependenc|independent|unrelated)\b", re.IGNORECASE
+)
 _NOT = re.compile(
     r"(?:\bnot|n't|\bnever|\bno) .{0,60}?\b(?:depend|requir|need|block|gate|prerequisite|wait)", re.IGNORECASE
 )
@@ -65,7 +84,7 @@ _MUST = re.compile(r"\bmust\b", re.IGNORECASE)
 _WAITING = re.compile(
     r" (?:will|reads?|uses?|consumes?|needs?|requires?|relies|depends?|builds|extends?) ", re.IGNORECASE
 )
-_AFTER = r"\b(?:after|depends? on|needs?|requires?|relies on|builds on) (?:phases? )?{}(?![\w-])"
+_AFTER = r"\b(?:after|depends? on|needs?|requires?|relies on|builds on) (?:phases? )?{}(?![\w-]|\.\w)"
 _OTHER_PLAN = re.compile(r"(?:[A-Z0-9]+_[A-Z0-9_]+|[^ ]+\.md|\b[Pp]lan(?: [A-Z])?)(?:'s)? \Z")
 _OF_OTHER_PLAN = re.compile(r"(?:'s)? (?:of|in|from) (?!this\b|the plan\b)(?:[A-Z]|the other|another|[^ ]+\.md)")
 
@@ -85,7 +104,12 @@ def condition(text: str) -> str:
 
 def read_prose(text: str, *, own: str, known: Mapping[str, str]) -> Said:
     """What a paragraph of phase `own` says about the phases of the plan, given as key to id in tracker order."""
-    clauses = [clause for sentence in _SENTENCE.split(_plain(text)) for clause in _CLAUSE.split(sentence)]
+    plain = spelled_out(_plain(_with_ids(text, known)), own=own, known=known)
+    clauses = [
+        _named(without_exception(clause.strip()), known)
+        for sentence in _SENTENCE.split(plain)
+        for clause in _CLAUSE.split(sentence)
+    ]
     after_own = re.compile(_AFTER.format(re.escape(own)), re.IGNORECASE)
     said = [Said(phases=True) if after_own.search(clause) else _clause(clause, own, known) for clause in clauses]
     return Said(
@@ -94,6 +118,35 @@ def read_prose(text: str, *, own: str, known: Mapping[str, str]) -> Said:
         unknown=tuple(id_ for one in said for id_ in one.unknown),
         phases=any(one.phases for one in said),
     )
+
+
+def _with_ids(text: str, known: Mapping[str, str]) -> str:
+    """The text with links and code that hold an id replaced by it."""
+    text = _LINKED.sub(r"\1", text)
+    return _CODE.sub(
+        lambda code: code.group().strip("`") if key(code.group().strip("`")) in known else code.group(), text
+    )
+
+
+def _named(clause: str, known: Mapping[str, str]) -> str:
+    """The clause with the word Phases before a list of bare ids it begins with."""
+    lead = _LEAD.match(clause)
+    head, _ = _explained(clause, known)
+    found = _IDS.match(head, lead.end()) if lead else None
+    if found is None or _REST.match(head, found.end()) is None:
+        return clause
+    words = [word for word in re.findall(WORD, found.group()) if word.lower() not in _LINKS]
+    strange = any(not any(char.isdigit() for char in word) and word not in known.values() for word in words)
+    return clause if strange or not resolve(found.group(), known)[0] else f"Phases {clause[found.start() :]}"
+
+
+def _explained(clause: str, known: Mapping[str, str]) -> tuple[str, str]:
+    """A clause like "Phases 1, 2 — why" as two: before its dash or colon, and after it."""
+    for mark in _TAIL.finditer(clause):
+        ranged = _RANGED.match(clause, mark.end()) if mark.group() in (" – ", " - ") else None
+        if ranged is None or not resolve(ranged.group(1), known)[0]:
+            return clause[: mark.start()], clause[mark.end() :]
+    return clause, ""
 
 
 def _plain(text: str) -> str:
@@ -126,9 +179,10 @@ def _aside(text: str) -> str:
 
 
 def _clause(clause: str, own: str, known: Mapping[str, str]) -> Said:
-    soft = bool(_SOFT.search(clause)) and not _MUST.search(clause)
+    clause, soft = _unexplained(clause, known)
+    soft = soft or (bool(_SOFT.search(clause)) and not _MUST.search(clause))
     if _NOT.search(clause) and not soft:
-        return Said(phases=bool(_MENTION.search(clause)))
+        return Said(phases=_names_any(clause, known))
     named = _without_onward(clause)
     head = _EXPLAINED.split(named, maxsplit=1)[0]
     if _MENTION.search(head):
@@ -145,8 +199,24 @@ def _clause(clause: str, own: str, known: Mapping[str, str]) -> Said:
         (wished if soft else hard).extend(ids[:firm])
         wished.extend(ids[firm:])
         unknown.extend(() if soft or aside in (_SOFT_ASIDE, _LANDED_ASIDE) else strangers)
-    phases = any(_mentions(clause))
+    phases = bool(unknown) or _names_any(clause, known)
     return Said(hard=tuple(hard), soft=tuple(wished), unknown=tuple(unknown), phases=phases)
+
+
+def _names_any(clause: str, known: Mapping[str, str]) -> bool:
+    return any(any(resolve(mention.group(1), known)) for mention in _mentions(clause))
+
+
+def _unexplained(clause: str, known: Mapping[str, str]) -> tuple[str, bool]:
+    """A clause like "Phases 1, 2 — why" without its explanation; and whether that begins by making it a wish.
+
+    Only the beginning of an explanation can deny the dependency: "no" and "before" further on speak of other things.
+    """
+    head, tail = _explained(clause, known)
+    mention = _MENTION.match(head) if tail else None
+    if mention is None or head[mention.end() :].strip(_SOFT_ASIDE + _LANDED_ASIDE) or _DENIED.match(tail.lstrip()):
+        return clause, False
+    return head, _SOFT.match(tail.lstrip()) is not None
 
 
 def _without_onward(clause: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from runplan.core.errors import PlanUnreadable
 from runplan.core.plan import Phase, parse
 from tests.support.plantext import a_plan, waiting
 
@@ -42,6 +43,23 @@ ALL = ("1", "2", "3", "3a", "4", "5")
         pytest.param("Phase 3a.2 must be in place.", ("3a",), id="item-of-a-phase"),
         pytest.param("phase 1", ("1",), id="lower-case"),
         pytest.param("Both Phase 1 and Phase 2", ("1", "2"), id="both-phases"),
+        pytest.param("All previous phases", ALL, id="all-previous"),
+        pytest.param("All prior phases must be complete.", ALL, id="all-prior"),
+        pytest.param("All of the above.", ALL, id="all-above"),
+        pytest.param("Everything above", ALL, id="everything-above"),
+        pytest.param("All other phases", ALL, id="all-others"),
+        pytest.param("The previous phase", ("5",), id="previous"),
+        pytest.param("1, 2", ("1", "2"), id="bare"),
+        pytest.param("- 1\n- 3a (the reader)\n- 4: the writer", ("1", "3a", "4"), id="bare-bullets"),
+        pytest.param("1–3", ("1", "2", "3"), id="bare-range"),
+        pytest.param("2.", ("2",), id="bare-number"),
+        pytest.param("Requires `1` and [2](#phase-2)", ("1", "2"), id="bare-after-verb"),
+        pytest.param("Phases 1, 2, 3 — the parser, no need for docs", ("1", "2", "3"), id="explained"),
+        pytest.param("Phases 1, 2, 3 — these can be run in parallel", ("1", "2", "3"), id="explained-parallel"),
+        pytest.param("Phase 1 — schema, Phase 2 — writer", ("1", "2"), id="each-explained"),
+        pytest.param("Phases: 1, 2", ("1", "2"), id="colon"),
+        pytest.param("None besides Phase 1.", ("1",), id="none-besides"),
+        pytest.param("No dependencies other than Phase 2", ("2",), id="none-other-than"),
     ],
 )
 def test_what_is_named_is_waited_for(prose: str, hard: tuple[str, ...]) -> None:
@@ -65,6 +83,8 @@ def test_what_is_named_is_waited_for(prose: str, hard: tuple[str, ...]) -> None:
         pytest.param("Phase 4 must come AFTER Phase 9.", (), id="after-own"),
         pytest.param("Phase 9 runs after Phase 4.", ("4",), id="own-after"),
         pytest.param("Phase 9 depends on Phase 1.", ("1",), id="own-depends"),
+        pytest.param("Independent of all previous phases.", (), id="independent-of-all"),
+        pytest.param("Phase 4 — not required", (), id="explained-not"),
     ],
 )
 def test_negatives_and_onward_mentions_are_not(prose: str, hard: tuple[str, ...]) -> None:
@@ -102,6 +122,39 @@ def test_what_is_no_phase_of_the_plan_is_listed(prose: str, outside: tuple[str, 
     assert last(waiting(prose)).outside == outside
 
 
+@pytest.mark.parametrize("prose", ["TBD", "Whatever the team decides first", "Step 1", "- Phase 1\n- the usual"])
+def test_what_is_not_understood_is_a_warning(prose: str) -> None:
+    plan = parse(waiting(prose), path="p.md")
+    (remark,) = plan.remarks
+    sentence = prose.rpartition("- ")[2]
+    assert remark.text == (
+        f"phase 9 does not wait for this, it was not understood: {sentence}; name the phases in a line 'Depends: …'"
+    )
+
+
+def test_the_first_phase_has_no_previous_ones() -> None:
+    text = a_plan({"1": "⬚", "2": "⬚"}, {"1": "Depends: all previous phases"})
+    assert [phase.depends for phase in parse(text, path="p.md").phases] == [(), ()]
+
+
+@pytest.mark.parametrize("line", ["### Dependencies\n\nPhase 3.5", "Depends: 3.5"])
+def test_phase_3_5_is_not_phase_3(line: str) -> None:
+    cells = {"3": "✅", "3.5": "⬚", "4": "⬚"}
+    assert last(a_plan(cells, {"4": line})).depends == ("3.5",)
+    with pytest.raises(PlanUnreadable, match=r"phase 4 depends on phase 3\.5, which is not among 3, 4;"):
+        parse(a_plan({"3": "✅", "4": "⬚"}, {"4": line}), path="p.md")
+
+
+def test_a_phase_may_wait_for_one_whose_id_begins_like_its_own() -> None:
+    assert last(a_plan({"3.5": "⬚", "3": "⬚"}, {"3": "### Dependencies\n\nAfter Phase 3.5."})).depends == ("3.5",)
+
+
+def test_a_list_below_a_label_is_read() -> None:
+    for gap in ("", "\n"):
+        text = a_plan({"1": "⬚", "2": "⬚", "3": "⬚"}, {"3": f"**Dependencies:**\n{gap}* Phase 1\n* 2\n\n- Phase 9"})
+        assert last(text).depends == ("1", "2")
+
+
 def test_a_list_of_letters_is_read() -> None:
     phase = last(waiting("All of A, B, C must land before Phase F starts. A test is added.", own="F", others="A B C D"))
     assert phase.depends == ("A", "B", "C")
@@ -129,6 +182,9 @@ def test_ranges_follow_the_tracker() -> None:
         ("**Depends on**: Phase 1 and phase 2", ("1", "2")),
         ("- Depends: `4` (the reader)", ("4",)),
         ("Depends on: 3A", ("3a",)),
+        ("Depends: all previous phases", ALL),
+        ("Depends: all of the above", ALL),
+        ("Depends: all", ALL),
         ("**Dependencies:** Phase 1, Phase 2.", ("1", "2", "5")),
     ],
 )

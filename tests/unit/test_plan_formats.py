@@ -80,7 +80,7 @@ def test_what_is_not_checked_is_remarked_with_its_line() -> None:
     plan = read("tracker.md")
     line = (PLANS / "tracker.md").read_text().split("\n").index("- The cleanup branch is merged.") + 1
     assert [(remark.line, remark.text) for remark in plan.remarks] == [
-        (line, "phase 3 waits for what is not checked: The cleanup branch is merged")
+        (line, "phase 3 does not wait for this, it names no phase: The cleanup branch is merged")
     ]
 
 
