@@ -59,6 +59,8 @@ def admit(text: bytes, path: str, *, tip: str, options: Resolved, resuming: bool
         raise NotFound(f"{path} has no phase {options.phase}; there are: {known}")
     read = reading(plan, text, tip=tip, wanted=options.phase or "")
     match read.choice:
+        case "all-done" if options.every is not None:
+            return NothingToDo(told=f"{path}: every phase is done; a schedule would have nothing to do")
         case "next" | "all-done":
             return Admitted(plan=plan, read=read)
         case _ if resuming:

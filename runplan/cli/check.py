@@ -39,10 +39,11 @@ def run(args: argparse.Namespace) -> Exit:
 
         fixed = add_tracker(text, path=name)
         told = "the plan keeps its statuses already; nothing was added"
-        if fixed != text:
-            _replace(file, fixed)
-            text, told = fixed, "a tracker was added"
-        print(f"runplan: {name}: {told}", file=sys.stderr)
+        if fixed.text != text:
+            _replace(file, fixed.text)
+            text, told = fixed.text, "a tracker was added"
+        for line in (told, *fixed.told):
+            print(f"runplan: {name}: {line}", file=sys.stderr)
     plan = parse(text, path=name)
     print(json.dumps(_view(plan), ensure_ascii=False, indent=2) if args.json else _table(plan))
     return Exit.USAGE if args.strict and plan.remarks else Exit.DONE

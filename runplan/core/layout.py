@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 from runplan.core.commands import command
 from runplan.core.errors import PlanUnreadable
 from runplan.core.ids import key
-from runplan.core.marks import Mark, Status, read_commit, read_mark
+from runplan.core.marks import WRITTEN, Mark, Status, read_commit, read_mark
 from runplan.core.quickclass import NamedTuple, dataclass
 from runplan.core.scan import Lines, scan
-from runplan.core.sections import Section, StatusLine, find_sections, status_line
+from runplan.core.sections import Section, StatusLine, find_sections, status_line, ticked
 from runplan.core.table import Cell, Row, Table, find_tracker
 
 if TYPE_CHECKING:
@@ -73,8 +73,8 @@ class Bare:
 def find_layout(lines: Lines, *, path: str) -> Layout | Bare:
     """Where every phase of the plan stands."""
     sections = find_sections(lines)
-    outside = _outside(lines, sections)
-    if (table := find_tracker(lines, outside)) is not None:
+    around = outside(lines, sections)
+    if (table := find_tracker(lines, around)) is not None:
         return _by_table(lines, table, sections, path)
     _refuse_twins(((s.id, s.at) for s in sections), "headings", path)
     stated = [status_line(lines, section) for section in sections]
@@ -82,7 +82,7 @@ def find_layout(lines: Lines, *, path: str) -> Layout | Bare:
         return _by_sections(lines, sections, stated)
     from runplan.core.checklist import find_boxes  # for the few plans that keep their statuses in one
 
-    if boxes := find_boxes(lines, outside, only_named=bool(sections)):
+    if boxes := find_boxes(lines, around, only_named=bool(sections)):
         return _by_checklist(lines, boxes, sections, path)
     return Bare(sections=sections)
 
@@ -97,7 +97,7 @@ def lay_out(text: bytes, path: str) -> tuple[Lines, Layout]:
     return lines, layout
 
 
-def _outside(lines: Lines, sections: Sequence[Section]) -> list[range]:
+def outside(lines: Lines, sections: Sequence[Section]) -> list[range]:
     """The lines that belong to no phase section."""
     begin, parts = 0, []
     for section in sections:
@@ -152,7 +152,10 @@ def _by_sections(lines: Lines, sections: Sequence[Section], stated: Sequence[Sta
     for section, line in zip(sections, stated, strict=True):
         value = lines.texts[line.at][line.begin : line.end] if line else ""
         if line is None:
-            remarks.append(_remark(section.at, f"phase {section.id} has no **Status:** line; it is taken for todo"))
+            done, all_ = ticked(lines, section)
+            value = WRITTEN[Status.DONE] if all_ and done == all_ else ""
+            taken = "all its boxes are ticked, so it is done" if value else "it is taken for todo"
+            remarks.append(_remark(section.at, f"phase {section.id} has no **Status:** line; {taken}"))
         place = Place(
             id=section.id,
             title=section.title,

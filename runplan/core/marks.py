@@ -33,9 +33,16 @@ _GLYPHS = {
     "⚙": Status.IN_PROGRESS,
     "🔴": Status.BLOCKED,
 }
-_WORD = re.compile(r"\b(?:(?<!not )done|in[ -]progress|blocked)\b", re.IGNORECASE)
+_WORD = re.compile(r"\b(?:done|in[ -]progress|blocked)\b", re.IGNORECASE)
 _WORDS = {"done": Status.DONE, "blocked": Status.BLOCKED}
-_TODO = frozenset({"", "-", "–", "—", "not started", "not done", "ready", "todo", "to do", "pending", "planned"})
+#: Words that mean done where a text begins with them: "Merged in #12", but not "waits until #12 is merged".
+_FINISHED = re.compile(r"[\W_]*(?:fully )?(complete|completed|finished|shipped|merged)\b", re.IGNORECASE)
+#: Before "done": it is not.
+_NOT_YET = re.compile(r"(?:\b(?:not|never|almost|nearly|mostly|half|partly|partially|to be)\b|n't\b|%)", re.IGNORECASE)
+_TODO = frozenset(
+    {"", "-", "–", "—", "not started", "not done", "not yet done", "incomplete", "not complete", "unfinished"}
+    | {"ready", "todo", "to do", "pending", "planned"}
+)
 _HASH = re.compile(r"`([0-9a-f]{7,40})`|(?<![\w`])(?=[a-f]*[0-9])([0-9a-f]{7,40})(?![\w`])")
 
 #: What is written for a status. Only a person writes the other two.
@@ -48,10 +55,21 @@ def read_mark(text: str) -> Mark:
     word = _WORD.search(text)
     if glyph is not None and (status := _GLYPHS.get(glyph.group().lower())) is not None:
         return Mark(status=status)
+    if glyph is None and _FINISHED.match(text):
+        return Mark(status=Status.DONE)
+    if word is not None and word.group().lower() == "done" and _NOT_YET.search(text, 0, word.start()):
+        word = None
     if word is None or (glyph is not None and word.group().lower() != "blocked"):
         known = glyph is not None or _plain(text) in _TODO
         return Mark(status=Status.TODO, known=known)
     return Mark(status=_WORDS.get(word.group().lower(), Status.IN_PROGRESS))
+
+
+def says_complete(status: str) -> bool:
+    """Whether the status in a front matter says that the whole plan is done."""
+    status = _plain(status)
+    found = _FINISHED.match(status)
+    return status == "done" or (found is not None and found.end() == len(status))
 
 
 def _plain(text: str) -> str:

@@ -16,7 +16,7 @@ from runplan.core.frontmatter import FrontMatter
 from runplan.core.ids import key
 from runplan.core.items import Execution, Item, read_execution, read_items, read_touches
 from runplan.core.layout import Format, Layout, Remark, lay_out
-from runplan.core.marks import Status
+from runplan.core.marks import Status, says_complete
 from runplan.core.quickclass import NamedTuple, dataclass
 from runplan.core.scan import Lines, scan
 
@@ -60,7 +60,7 @@ class Plan:
     path: str
     title: str
     status: str  #: front matter status, "" for none
-    complete: bool
+    complete: bool  #: its front matter says so, or every phase is done
     executable: bool
     issues: tuple[int, ...]
     format: Format
@@ -94,13 +94,13 @@ def _parse(text: bytes, path: str) -> Plan:
     _refuse_circle(phases, path)
     status = (front.get("status") or "").strip().lower()
     remarks = [*layout.remarks, *_about_text(lines), *_about_marks(layout), *_about_phases(drafts)]
-    if status == "complete":
+    if says_complete(status):
         remarks += _about_completion(phases)
     return Plan(
         path=path,
         title=front.get("title") or _title(lines, path),
         status=status,
-        complete=status == "complete",
+        complete=says_complete(status) or all(phase.status is Status.DONE for phase in phases),
         executable=True,
         issues=_issues(front),
         format=layout.format,

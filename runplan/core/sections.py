@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 STATUS = re.compile(r"[ \t]*(?:[-*>+][ \t]+)?(\*\*)?Status(?:\*\*:|:\*\*|:)[ \t]*", re.IGNORECASE)
 #: Another field after it; compiled where there is a status line.
 _NEXT_FIELD = r"\*\*[A-Za-z ]{1,30}(?::\*\*|\*\*:)"
+_BOX = r"[ \t]*(?:[-*+]|[0-9]{1,4}[.)])[ \t]+\[([^\]])\](?=[ \t]|\Z)"
 
 
 class Section(NamedTuple):
@@ -71,6 +72,14 @@ def status_line(lines: Lines, section: Section) -> StatusLine | None:
         if found is not None and (plain_ok or found.group(1)):
             return StatusLine(at=i, begin=found.end(), end=_value_end(text, found.end()))
     return None
+
+
+def ticked(lines: Lines, section: Section) -> tuple[int, int]:
+    """How many boxes of the section are ticked, and how many it has."""
+    box = re.compile(_BOX)
+    texts = (lines.texts[i] for i in range(section.at + 1, section.end) if not lines.inert[i])
+    marks = [found.group(1) for text in texts if (found := box.match(text))]
+    return sum(mark in "xX" for mark in marks), len(marks)
 
 
 def _value_end(text: str, begin: int) -> int:

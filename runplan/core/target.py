@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from runplan.core.marks import Status
+from runplan.core.marks import Status, says_complete
 from runplan.core.quickclass import dataclass
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def choose(plan: Plan, *, wanted: str | None) -> Choice:
     """
     if wanted is not None:
         return _asked(plan, wanted)
-    if plan.complete:
+    if says_complete(plan.status):
         return AlreadyComplete()
     left = [phase for phase in plan.phases if phase.status is not Status.DONE]
     if not left:
@@ -90,7 +90,7 @@ def _asked(plan: Plan, wanted: str) -> Choice:
     phase = plan.phase(wanted)
     if phase is None:
         return NotFound(ids=tuple(phase.id for phase in plan.phases))
-    if plan.complete:
+    if says_complete(plan.status):
         return AlreadyComplete()
     if phase.status is Status.DONE:
         return PhaseDone(phase=phase)

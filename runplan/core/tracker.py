@@ -9,7 +9,7 @@ from runplan.core import frontmatter
 from runplan.core.errors import PlanUnreadable
 from runplan.core.ids import key
 from runplan.core.layout import Format, Layout, Place, lay_out
-from runplan.core.marks import WRITTEN, Status
+from runplan.core.marks import WRITTEN, Status, says_complete
 from runplan.core.scan import Lines, scan
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def _spliced(raw: bytes, edits: Iterable[Edit]) -> bytes:
 def complete(text: bytes, *, path: str, completed: str) -> bytes:
     """The plan with `status: complete` and `completed:` in its front matter, both or neither."""
     front = frontmatter.read(scan(text, path=path))
-    if front is None or (front.get("status") == "complete" and front.get("completed")):
+    if front is None or (says_complete(front.get("status") or "") and front.get("completed")):
         return text
     text = frontmatter.put(text, path=path, key="status", value="complete")
     return frontmatter.put(text, path=path, key="completed", value=completed, after="status")
@@ -120,7 +120,7 @@ def complete(text: bytes, *, path: str, completed: str) -> bytes:
 def reopen(text: bytes, *, path: str) -> bytes:
     """The plan as active again, where its front matter says that it is complete."""
     front = frontmatter.read(scan(text, path=path))
-    if front is None or front.get("status") != "complete":
+    if front is None or not says_complete(front.get("status") or ""):
         return text
     text = frontmatter.put(text, path=path, key="status", value="active")
     return frontmatter.drop(text, path=path, key="completed")

@@ -22,7 +22,7 @@ from tests.support.daemons import (
     states,
     until_runs_are,
 )
-from tests.support.scripts import Meanwhile, steps, work
+from tests.support.scripts import Meanwhile, set_up, steps, work
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -127,7 +127,10 @@ def test_a_slot_that_comes_while_the_plan_is_in_flight_is_a_recorded_skip(
 # --- ending and resting ---------------------------------------------------------------------------------------
 
 
-def test_a_schedule_ends_when_its_plan_is_complete(project: Project) -> None:
+@pytest.mark.parametrize("front", ["status: active", ""])
+def test_a_schedule_ends_when_its_plan_is_complete(project: Project, front: str) -> None:
+    """A plan without front matter is complete when its phases are done."""
+    set_up(project, plan=a_plan("1", "2", front=front))
     scheduled(project, "now")
     until_runs_are(project, "done")
     assert len(schedules(project)) == 1
@@ -135,6 +138,9 @@ def test_a_schedule_ends_when_its_plan_is_complete(project: Project) -> None:
     until_runs_are(project, "done", "done")
     until(lambda: schedules(project) == [])
     assert project.landed() == ["1", "2"]
+    assert project.runplan("status", "X", "--json").json["status"] == "complete"
+    again = project.runplan("start", "X", "every", "4h")
+    assert (again.code, schedules(project)) == (0, [])
 
 
 @pytest.mark.parametrize("verb", ["retry", "resume"])

@@ -167,6 +167,15 @@ def test_a_plan_whose_rows_are_all_done_is_marked_complete_and_nothing_else(proj
     assert (again.code, again.err) == (0, "runplan: plans/X.md: the plan is already complete; nothing to do\n")
 
 
+def test_a_finished_plan_without_front_matter_is_complete_and_nothing_starts(project: Project) -> None:
+    set_up(project, plan=a_plan("1", front="").replace("⬚", "Merged"), agent="")
+    for words in (("finish", "auto"), ("auto", "every", "4h")):
+        ran = project.runplan("start", "X", *words)
+        assert (ran.code, ran.err) == (0, "runplan: plans/X.md: every phase is done; nothing to do\n")
+    view = project.runplan("status", "X", "--json").json
+    assert (view["status"], view["run"], view["schedule"]) == ("complete", None, None)
+
+
 def test_a_target_that_moves_is_landed_on_top_of(project: Project, meanwhile: Meanwhile, tmp_path: Path) -> None:
     """Checked again, judged once: the report names both trees. The plan's new text stays."""
     count = tmp_path / "count"

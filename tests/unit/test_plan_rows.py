@@ -36,6 +36,17 @@ TODO, BUSY, BLOCKED, DONE = Status.TODO, Status.IN_PROGRESS, Status.BLOCKED, Sta
         pytest.param("undone", TODO, id="whole-word"),
         pytest.param("**DONE**", DONE, id="bold"),
         pytest.param("Not started", TODO, id="not-started"),
+        pytest.param("Complete", DONE, id="complete"),
+        pytest.param("**Completed** 2026-01-31", DONE, id="completed"),
+        pytest.param("Finished", DONE, id="finished"),
+        pytest.param("✔ shipped in v1.2", DONE, id="shipped"),
+        pytest.param("Merged (#12)", DONE, id="merged"),
+        pytest.param("waits until #12 is merged", TODO, id="until-merged"),
+        pytest.param("incomplete", TODO, id="incomplete"),
+        pytest.param("not complete", TODO, id="not-complete"),
+        pytest.param("not yet done", TODO, id="not-yet"),
+        pytest.param("80% done", TODO, id="percent"),
+        pytest.param("⬚ complete", TODO, id="glyph-before-complete"),
     ],
 )
 def test_a_status_cell_is_read(cell: str, status: Status) -> None:
@@ -43,7 +54,8 @@ def test_a_status_cell_is_read(cell: str, status: Status) -> None:
 
 
 @pytest.mark.parametrize(
-    ("cell", "known"), [("⬚", True), ("Ready", True), ("—", True), ("Complete", False), ("?", False)]
+    ("cell", "known"),
+    [("⬚", True), ("Ready", True), ("—", True), ("Incomplete", True), ("80% done", False), ("?", False)],
 )
 def test_an_unknown_word_is_todo_and_said_so(cell: str, known: bool) -> None:
     assert read_mark(cell).known is known
@@ -128,6 +140,12 @@ def test_a_tracker_may_number_its_rows_in_a_column_of_their_own() -> None:
     text = "| # | Phase | Status |\n|--|--|--|\n| 1 | Draw the plan | ✅ |\n\n## Phase 1\n"
     (phase,) = parse(text.encode(), path="p.md").phases
     assert (phase.id, phase.title, phase.status) == ("1", "Draw the plan", DONE)
+
+
+@pytest.mark.parametrize("front", ["", "---\nstatus: active\n---\n", "---\ntitle: T\n---\n"])
+def test_a_plan_whose_phases_are_all_done_is_complete(front: str) -> None:
+    assert parse(a_plan({"1": "✅", "2": "Merged"}, front=front), path="p.md").complete
+    assert not parse(a_plan({"1": "✅", "2": "⬚"}, front=front), path="p.md").complete
 
 
 def test_a_complete_plan_with_many_open_boxes_is_complete() -> None:

@@ -11,7 +11,7 @@ import pytest
 from runplan.core.checkfix import add_tracker
 from runplan.core.errors import PlanUnreadable
 from runplan.core.plan import Format, Status, parse
-from runplan.core.tracker import set_status
+from runplan.core.tracker import reopen, set_status
 from tests.support.plantext import a_plan, tracker
 
 PLANS = Path(__file__).parent.parent / "plans"
@@ -144,7 +144,7 @@ def test_only_a_person_writes_in_progress_or_blocked(status: Status) -> None:
 )
 def test_a_tracker_is_added_above_the_phases(name: str, before: bytes, eol: bytes) -> None:
     raw = b"\xef\xbb\xbf" + (PLANS / name).read_bytes().replace(b"\n", eol)
-    fixed = add_tracker(raw, path=name)
+    fixed = add_tracker(raw, path=name).text
     above, below = raw[: raw.index(before)], raw[raw.index(before) :]
     assert fixed.startswith(above + b"## Progress Tracker" + eol + eol + b"| Phase |")
     assert fixed.endswith(b"| | |" + eol + eol + below)
@@ -154,10 +154,72 @@ def test_a_tracker_is_added_above_the_phases(name: str, before: bytes, eol: byte
     assert [(phase.id, phase.status) for phase in plan.phases] == [("1", Status.TODO), ("2", Status.TODO)]
 
 
+TICKED = """\
+## Phase 1 — Ticked
+### Work Items
+- [x] one
+  1. [X] more of it
+```
+- [ ] an example
+```
+## Phase 2 — Half
+- [x] one
+- [ ] two
+- [x] three
+## Phase 3 — Open
+- [ ] one
+## Phase 4 — Parser ✅
+## Phase 5 — Reader (done in 4a6075d)
+## Phase 6 — Writer (complete rewrite)
+## Phase 7 — Lexer — Merged
+"""
+
+
+def test_a_new_tracker_keeps_finished_work_finished() -> None:
+    fixed = add_tracker(TICKED.encode(), path="p.md")
+    done = {phase.id for phase in parse(fixed.text, path="p.md").phases if phase.status is Status.DONE}
+    assert done == {"1", "4", "5", "7"}
+    assert fixed.told == (
+        "phase 1 is done: all its boxes are ticked",
+        "phase 2 is todo: 2 of 3 boxes are ticked; if it is finished, write ✅ Done into its row",
+        "phase 4 is done: its heading says so",
+        "phase 5 is done: its heading says so",
+        "phase 7 is done: its heading says so",
+    )
+
+
+def test_a_new_tracker_of_a_complete_plan_is_all_done() -> None:
+    fixed = add_tracker(b"---\nstatus: complete\n---\n## Phase 1\n## Phase 2\n- [ ] a\n", path="p.md")
+    assert all(phase.status is Status.DONE for phase in parse(fixed.text, path="p.md").phases)
+
+
+def test_no_tracker_is_added_beside_a_table_that_says_what_is_done() -> None:
+    text = "| Phase | State |\n|---|---|\n| 1 | open |\n| 2 | Done |\n\n## Phase 1\n\n## Phase 2\n"
+    with pytest.raises(
+        PlanUnreadable, match=r"p\.md:4: this table says that phase 2 is done, but has no Status column"
+    ):
+        add_tracker(text.encode(), path="p.md")
+
+
+def test_a_section_without_a_status_line_whose_boxes_are_ticked_is_done() -> None:
+    plan = parse(b"## Phase 1\n**Status:** Completed\n## Phase 2\n- [x] a\n## Phase 3\n- [ ] a\n", path="p.md")
+    assert [phase.status for phase in plan.phases] == [Status.DONE, Status.DONE, Status.TODO]
+    assert [remark.text for remark in plan.remarks] == [
+        "phase 2 has no **Status:** line; all its boxes are ticked, so it is done",
+        "phase 3 has no **Status:** line; it is taken for todo",
+    ]
+
+
+@pytest.mark.parametrize("said", ["Complete", "completed", "done", "Shipped"])
+def test_a_plan_that_says_complete_in_other_words_is_opened_again_by_an_undo(said: str) -> None:
+    raw = f"---\nstatus: {said}\n---\n## Phase 1\n**Status:** Done\n".encode()
+    assert parse(reopen(raw, path="p.md"), path="p.md").status == "active"
+
+
 @pytest.mark.parametrize("name", ["tracker.md", "sections.md", "checklist.md", "nested-fences.md"])
 def test_a_plan_that_has_statuses_gets_no_tracker(name: str) -> None:
     raw = (PLANS / name).read_bytes()
-    assert add_tracker(raw, path=name) == raw
+    assert add_tracker(raw, path=name).text == raw
 
 
 @pytest.mark.parametrize(
