@@ -81,8 +81,8 @@ def _refuse_other_table(lines: Lines, sections: tuple[Section, ...], path: str) 
             names = [name.id for name in map(read_name, row) if name is not None and key(name.id) in ids]
             if names and any(read_mark(cell).status is Status.DONE for cell in row):
                 raise PlanUnreadable(
-                    f"{path}:{i + 1}: this table says that phase {names[0]} is done, but has no Status column, so no "
-                    "tracker was added; call that column Status, and the column of the ids Phase"
+                    f"{path}:{i + 1}: this table says that phase {names[0]} is done, so no tracker was added; to make "
+                    "the table the tracker, call its columns Phase and Status"
                 )
 
 

@@ -132,12 +132,20 @@ def put(raw: bytes, *, path: str, key: str, value: str, after: str = "") -> byte
     entry = front.entry(key)
     if entry is None:
         return _insert(lines, front, path=path, key=key, value=value, after=after)
-    if entry.block or entry.end > entry.at + 1:
-        line = entry.at + 1
-        raise PlanUnreadable(f"{path}:{line}: {key} holds a block; write it on one line so that it can be set")
+    require_settable(front, key, path=path)
     begin, end = (lines.offset(entry.at, column) for column in entry.span)
     gap = b"" if lines.texts[entry.at][entry.span[0] - 1] in " \t" else b" "
     return raw[:begin] + gap + _quoted(value).encode() + raw[end:]
+
+
+def require_settable(front: FrontMatter, key: str, *, path: str) -> None:
+    """Refuse a key that `put` could not set: its value is a block, or has lines below it."""
+    entry = front.entry(key)
+    if entry is not None and (entry.block or entry.end > entry.at + 1):
+        raise PlanUnreadable(
+            f"{path}:{entry.at + 1}: {key} holds a block, so runplan could not set it when the plan is complete; "
+            f"write {key} and its value on one line"
+        )
 
 
 def drop(raw: bytes, *, path: str, key: str) -> bytes:

@@ -74,7 +74,7 @@ def find_layout(lines: Lines, *, path: str) -> Layout | Bare:
     """Where every phase of the plan stands."""
     sections = find_sections(lines)
     around = outside(lines, sections)
-    if (table := find_tracker(lines, around)) is not None:
+    if (table := find_tracker(lines, around, frozenset(key(section.id) for section in sections))) is not None:
         return _by_table(lines, table, sections, path)
     _refuse_twins(((s.id, s.at) for s in sections), "headings", path)
     stated = [status_line(lines, section) for section in sections]

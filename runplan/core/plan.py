@@ -87,6 +87,8 @@ def _parse(text: bytes, path: str) -> Plan:
         raise PlanUnreadable(
             f"{path}:{entry.at + 1}: the plan says executable: false; remove that line to have it worked"
         )
+    for name in ("status", "completed"):
+        frontmatter.require_settable(front, name, path=path)
     lines, layout = lay_out(text, path)
     drafts = list(_drafts(lines, layout))
     phases = tuple(draft.phase for draft in drafts)
@@ -98,7 +100,7 @@ def _parse(text: bytes, path: str) -> Plan:
         remarks += _about_completion(phases)
     return Plan(
         path=path,
-        title=front.get("title") or _title(lines, path),
+        title=" ".join((front.get("title") or "").split()) or _title(lines, path),
         status=status,
         complete=says_complete(status) or all(phase.status is Status.DONE for phase in phases),
         executable=True,

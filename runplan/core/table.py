@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from runplan.core.ids import Named, read_name
+from runplan.core.ids import Named, key, read_name
 from runplan.core.quickclass import NamedTuple, dataclass
 
 if TYPE_CHECKING:
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from runplan.core.scan import Lines
 
 _TRACKER_HEADINGS = frozenset({"tracker", "progress", "phase tracker", "status tracker", "phases", "status"})
+_WIDEST = 20  #: columns in which ids are looked for
 _COMMIT = frozenset({"commit", "commits", "hash", "sha"})
 
 
@@ -62,18 +63,23 @@ def cells(text: str) -> list[Cell]:
     return found
 
 
-def find_tracker(lines: Lines, outside: Iterable[range]) -> Table | None:
-    """The tracker: the table with a Status column under a heading that says so, else with Phase and Status."""
+def find_tracker(lines: Lines, outside: Iterable[range], ids: frozenset[str]) -> Table | None:
+    """The tracker: the table with a Status column under a heading that says so, else with Phase and Status.
+
+    `ids` are the keys of the phases that have sections; they tell which column holds the ids.
+    """
     for place, heading in enumerate(lines.headings):
         if "progress tracker" in heading.text.lower() or heading.text.lower() in _TRACKER_HEADINGS:
             for i in _under(lines, place):
                 if "status" in (names := _header(lines, i)):
-                    return _table(lines, i, names)
+                    return _table(lines, i, names, ids)
     for part in outside:
         for i in part:
             names = _header(lines, i)
-            if "status" in names and "phase" in names:
-                return _table(lines, i, names)
+            if "status" in names and any(name.startswith("phase") for name in names):
+                table = _table(lines, i, names, ids)
+                if "phase" in names or any(key(row.name.id) in ids for row in table.rows):
+                    return table
     return None
 
 
@@ -89,19 +95,20 @@ def _header(lines: Lines, index: int) -> list[str]:
     return [cell.of(text).strip("*_`").lower() for cell in cells(text)]
 
 
-def _table(lines: Lines, header: int, names: list[str]) -> Table:
+def _table(lines: Lines, header: int, names: list[str], ids: frozenset[str]) -> Table:
     status = names.index("status")
     commit = next((i for i, name in enumerate(names) if name in _COMMIT), -1)
-    phase = names.index("phase") if "phase" in names else 0
-    rows, nameless = [], []
+    below = []
     for i in range(header + 1, len(lines.texts)):
         text = lines.texts[i]
         if lines.inert[i] or "|" not in text or text.startswith("#"):
             break
-        if not text.strip("|-: \t\r"):
-            continue
-        found = cells(text)
-        name = _name(text, found, phase)
+        if text.strip("|-: \t\r"):
+            below.append((i, text, cells(text)))
+    phase, titles = _id_column(names, (status, commit), [row[1:] for row in below], ids)
+    rows, nameless = [], []
+    for i, text, found in below:
+        name = _name(text, found, phase, titles)
         if name is not None:
             rows.append(Row(at=i, name=name, status=_cell(found, status), commit=_cell(found, commit)))
         elif text.lstrip().startswith("|"):
@@ -111,17 +118,30 @@ def _table(lines: Lines, header: int, names: list[str]) -> Table:
     return Table(at=header, rows=tuple(rows), nameless=tuple(nameless))
 
 
+def _id_column(
+    names: list[str], taken: tuple[int, int], rows: list[tuple[str, list[Cell]]], ids: frozenset[str]
+) -> tuple[int, int]:
+    """The column with the ids, and the one with the titles: that called Phase, unless another names more phases."""
+    free = [column for column in range(min(len(names), _WIDEST)) if column not in taken] or [0]
+    titles = next((c for c in free if names[c] == "phase"), None)
+    if titles is None:
+        titles = next((c for c in free if names[c].startswith("phase")), free[0])
+
+    def named(column: int) -> int:
+        found = (read_name(cell.of(text)) for text, row in rows if (cell := _cell(row, column)))
+        return sum(name is not None and key(name.id) in ids for name in found)
+
+    return max([titles, *free], key=named), titles
+
+
 def _cell(found: list[Cell], column: int) -> Cell | None:
     return found[column] if 0 <= column < len(found) else None
 
 
-def _name(text: str, found: list[Cell], phase: int) -> Named | None:
-    """The phase column's id; in a table that numbers its rows in a column before it, that number."""
-    cell = _cell(found, phase)
+def _name(text: str, found: list[Cell], phase: int, titles: int) -> Named | None:
+    """The id of a row; a title may stand in a column of its own."""
+    cell, title = _cell(found, phase), _cell(found, titles)
     name = read_name(cell.of(text)) if cell else None
-    if name is not None or phase == 0:
+    if name is None or phase == titles or title is None:
         return name
-    number = read_name(found[0].of(text))
-    if number is None or cell is None:
-        return None
-    return Named(id=number.id, title=cell.of(text), strong=True, phase=False)
+    return Named(id=name.id, title=title.of(text), strong=True, phase=False)

@@ -113,3 +113,12 @@ def test_an_unknown_dependency_of_a_done_phase_is_a_remark() -> None:
 def test_executable_false_is_refused_whatever_the_file_is_called(name: str) -> None:
     with pytest.raises(PlanUnreadable, match=f"{name}:2: the plan says executable: false"):
         parse(a_plan({"1": "⬚"}, front="---\nexecutable: false\n---\n"), path=name)
+
+
+@pytest.mark.parametrize(
+    "entry", ["status: |\n  active", "status: >-\n  active", "status:\n  - active", "completed:\n  at: noon"]
+)
+def test_front_matter_that_could_not_be_set_at_the_end_is_refused_at_the_beginning(entry: str) -> None:
+    said = refusal(a_plan({"1": "⬚"}, front=f"---\n{entry}\n---\n"))
+    key = entry.partition(":")[0]
+    assert said.startswith(f"plans/x.md:2: {key} holds a block, so runplan could not set it")

@@ -7,6 +7,7 @@ import pytest
 from runplan.core.ids import read_name
 from runplan.core.marks import Status, read_commit, read_mark
 from runplan.core.plan import parse
+from runplan.core.tracker import set_status
 from tests.support.plantext import a_plan, tracker
 
 TODO, BUSY, BLOCKED, DONE = Status.TODO, Status.IN_PROGRESS, Status.BLOCKED, Status.DONE
@@ -140,6 +141,27 @@ def test_a_tracker_may_number_its_rows_in_a_column_of_their_own() -> None:
     text = "| # | Phase | Status |\n|--|--|--|\n| 1 | Draw the plan | ✅ |\n\n## Phase 1\n"
     (phase,) = parse(text.encode(), path="p.md").phases
     assert (phase.id, phase.title, phase.status) == ("1", "Draw the plan", DONE)
+
+
+@pytest.mark.parametrize(
+    ("header", "row"),
+    [
+        ("| Status | Phase |", "| ✅ | 1 — One |"),
+        ("| Status | # | Title |", "| ✅ | 1 | Two birds |"),
+        ("| Status | Name |", "| ✅ | 1 — One |"),
+        ("| Status | Phases | Commit |", "| ✅ | 1 — One | |"),
+        ("| Commit | Status | ID |", "| | ✅ | 1 |"),
+        ("| Title | ID | Status |", "| 7 birds | 1 | ✅ |"),
+        ("| # | Phase | Status |", "| 1 | 3 small fixes | ✅ |"),
+        ("Status | Phase", "✅ | 1 — One"),
+    ],
+)
+def test_a_tracker_may_have_its_columns_in_any_order(header: str, row: str) -> None:
+    text = f"## Progress Tracker\n\n{header}\n{'|--' * (len(header.strip('|').split('|')))}|\n{row}\n\n## Phase 1\n"
+    (phase,) = parse(text.encode(), path="p.md").phases
+    assert (phase.id, phase.status) == ("1", DONE)
+    opened = set_status(text.encode(), path="p.md", phase="1", status=TODO)
+    assert opened.decode() == text.replace("✅", "⬚")
 
 
 @pytest.mark.parametrize("front", ["", "---\nstatus: active\n---\n", "---\ntitle: T\n---\n"])
