@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from runplan.adapters.git import Git, failure
 from runplan.adapters.plainfiles import read_file
+from runplan.core import names
 from runplan.core.errors import GitFailed, RefusedEarly
 from runplan.core.quickclass import dataclass
 
@@ -47,11 +48,15 @@ class Checkout:
     prunable: bool  #: the directory is gone, the entry is left
 
 
+ODD_PATH = "runplan cannot work in a path with control characters or with bytes that are not UTF-8"
+
+
 def open_repository(start: Path, *, env: Mapping[str, str]) -> Repository:
     """The repository around `start`, seen from any directory of any of its worktrees; costs one process."""
     here = start if start.is_dir() else start.parent
     if not here.is_dir():
         raise RefusedEarly(f"{start} does not exist")
+    _require_plain(here.absolute())
     asked = ("rev-parse", "--path-format=absolute", "--is-bare-repository", "--git-common-dir", "--git-dir")
     git = Git(here, env=env)
     # --show-toplevel comes last: outside of a checkout git answers the others and then fails.
@@ -65,10 +70,18 @@ def open_repository(start: Path, *, env: Mapping[str, str]) -> Repository:
         raise RefusedEarly(
             f"{answers[1]} is a bare repository, without a checkout; go to a clone or to a worktree of it"
         )
+    if len(answers) > 4:
+        raise RefusedEarly(f"{ODD_PATH}: the repository around {here}; move it to a path of plain text")
     common, own = Path(answers[1]), Path(answers[2])
+    _require_plain(common)
     top = Path(answers[3]) if len(answers) > 3 else None
     root = top if top is not None and own == common else _main_checkout(git, common, top)
     return Repository(root=root, common_dir=common, git=git.at(root if root.is_dir() else common))
+
+
+def _require_plain(path: Path) -> None:
+    if not names.is_plain(str(path)):
+        raise RefusedEarly(f"{ODD_PATH}: {names.shown(str(path))}; move the repository to a path of plain text")
 
 
 def _main_checkout(git: Git, common: Path, top: Path | None) -> Path:

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from runplan.core import names
 from runplan.core.errors import Exit, NotFound, PlanUnreadable, UsageError
 
 if TYPE_CHECKING:
@@ -55,7 +56,9 @@ def _file(word: str) -> tuple[Path, str]:
     if given.is_dir():
         raise UsageError(f"{word} is a directory; name the plan file in it")
     if given.exists() or word.endswith(".md"):
-        return given, word
+        if given.exists():
+            names.require_plain(given.name if given.is_absolute() else word)
+        return given, names.shown(word)
     from runplan.wiring.here import here, plan_path
 
     with here() as at:

@@ -97,7 +97,7 @@ KEYS: tuple[Key, ...] = (
         section="run",
         name="worktrees",
         default="~/.cache/runplan/worktrees",
-        rule=values.not_empty,
+        rule=values.place,
         why="where agents work, outside of your checkout",
     ),
     Key(

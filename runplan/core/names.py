@@ -30,6 +30,30 @@ def slug(path: str) -> str:
     return f"{made[:_LONGEST_SLUG].rstrip('-') or 'plan'}-{_hash(stem)}"
 
 
+def is_plain(path: str) -> bool:
+    """Whether git, the journal and a terminal can take the path: UTF-8 without control characters."""
+    return not any(char < " " or char == "\x7f" or "\ud800" <= char <= "\udfff" for char in path)
+
+
+def shown(path: str) -> str:
+    """The path on one line; what is not plain is escaped: `a\\nb`, `a\\xff`."""
+    return path if is_plain(path) else "".join(char if is_plain(char) else _escaped(char) for char in path)
+
+
+def _escaped(char: str) -> str:
+    byte = ord(char) - 0xDC00  # Python's stand-in for a byte that is no UTF-8
+    return f"\\x{byte:02x}" if 0x80 <= byte <= 0xFF else char.encode("unicode_escape").decode()
+
+
+def require_plain(path: str) -> None:
+    """Refuse the path of a plan that cannot be worked because of its name."""
+    if not is_plain(path):
+        raise UsageError(
+            f"{shown(path)}: the name holds control characters or bytes that are not UTF-8, so the plan cannot be "
+            "worked; rename the file, commit it, and name it again"
+        )
+
+
 def plan_key(path: str, others: Iterable[str]) -> str:
     """The plan's slug; with a short hash of its path when another known plan has the same one."""
     mine = slug(path)

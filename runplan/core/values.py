@@ -140,7 +140,15 @@ def prefix(value: str) -> str:
 def inside(value: str) -> str:
     if not value or value.startswith("/") or ".." in value.split("/") or "\\" in value:
         return f"must be a path inside the repository, not {value!r}"
-    return ""
+    return _plain(value)
+
+
+def place(value: str) -> str:
+    return not_empty(value) or _plain(value)
+
+
+def _plain(value: str) -> str:
+    return "" if names.is_plain(value) else f"must be a path without control characters, not {value!r}"
 
 
 def all_inside(values: tuple[str, ...]) -> str:

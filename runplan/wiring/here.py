@@ -146,7 +146,9 @@ def plan_path(at: Here, word: str) -> str:
     if named.is_file():
         for top in (root, _checkout_top(at)):
             if named.is_relative_to(top):
-                return named.relative_to(top).as_posix()
+                path = named.relative_to(top).as_posix()
+                names.require_plain(path)
+                return path
         raise UsageError(f"{word} is not in this repository ({root})")
     from runplan.core.lookup import find_plan, is_named
 
@@ -155,7 +157,7 @@ def plan_path(at: Here, word: str) -> str:
     if named.is_dir() and not any(is_named(word, plan) for plan in plans):
         raise UsageError(f"{word} is a directory; name the plan file in it")
     gone = [plan for plan in _ever_run(store) if plan not in plans]
-    return find_plan(word, plans, place=at.settings.paths.plans, gone=gone)
+    return find_plan(names.shown(word), plans, place=at.settings.paths.plans, gone=gone)
 
 
 def _checkout_top(at: Here) -> Path:
@@ -165,12 +167,14 @@ def _checkout_top(at: Here) -> Path:
 def known_plans(at: Here, store: Store | None) -> list[str]:
     """Every Markdown file under the plans directory, in the checkout or on the target, and what is worked or scheduled.
 
-    The file of a plan may be taken away while its run goes on: that has to be found to be stopped.
+    The file of a plan may be taken away while its run goes on: that has to be found to be stopped. A file whose name
+    is not plain text is no plan.
     """
     place = at.settings.paths.plans
     directory = at.repository.root / place
     found = {path.relative_to(at.repository.root).as_posix() for path in directory.rglob("*.md") if path.is_file()}
-    return sorted(found.union(_plans_on_target(at, place), _plans_on_record(store)))
+    found = found.union(_plans_on_target(at, place), _plans_on_record(store))
+    return sorted(path for path in found if names.is_plain(path))
 
 
 def shown_plans(at: Here, store: Store | None) -> list[str]:

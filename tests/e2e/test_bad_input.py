@@ -125,6 +125,21 @@ PLANS = {
         make=lambda project: project.repo.write("plans/N.md", a_plan("1")),
         told="plan-not-committed: plans/N.md is not committed on main; run: git add plans/N.md && git commit",
     ),
+    "a line break in the name": Bad(
+        words=start("plans/a\nb.md"),
+        make=lambda project: project.repo.commit("Set up", **{"plans/a\nb.md": a_plan("1")}),
+        told="plans/a\\nb.md: the name holds control characters or bytes that are not UTF-8, so the plan cannot be",
+    ),
+    "a byte in the name": Bad(
+        words=start("plans/\udcff.md"),
+        make=lambda project: project.repo.commit("Set up", **{"plans/\udcff.md": a_plan("1")}),
+        told="plans/\\xff.md: the name holds control characters or bytes that are not UTF-8, so the plan cannot be",
+    ),
+    "check of such a name": Bad(
+        words=("check", "plans/\udcff.md"),
+        make=lambda project: project.repo.write("plans/\udcff.md", a_plan("1")),
+        told="plans/\\xff.md: the name holds control characters",
+    ),
     "edited": Bad(
         make=lambda project: project.repo.write("plans/X.md", a_plan("1", "2")),
         told="plan-not-committed: plans/X.md in the checkout differs from main; commit it there, run: git add",
@@ -166,6 +181,13 @@ SETTINGS = {
 REPOSITORIES = {
     "no repository": Bad(
         place=lambda project: project.home, told="is not in a git repository; run git init, or go to one"
+    ),
+    "a line break in the path": Bad(
+        place=lambda project: init_repo(project.home / "a\nb").path,
+        told="runplan cannot work in a path with control characters or with bytes that are not UTF-8: ",
+    ),
+    "a byte in the path": Bad(
+        place=lambda project: init_repo(project.home / "a\udcff").path, told="a\\xff; move the repository to a path of"
     ),
     "bare": Bad(place=bare, told="is a bare repository, without a checkout; go to a clone or to a worktree of it"),
     "empty": Bad(
@@ -257,6 +279,15 @@ def test_bad_input_gets_one_line_and_changes_nothing(project: Project, bad: Bad)
     assert bad.told in ran.err
     assert ran.err.count("\n") == 1
     assert everything(project) == before
+
+
+def test_a_file_with_an_odd_name_under_plans_is_no_plan_and_breaks_nothing(project: Project) -> None:
+    odd = {"plans/\udcff.md": a_plan("1"), "plans/a\nb.md": a_plan("1")}
+    project.repo.commit("Set up", **odd)
+    assert project.start("auto").code == 0
+    ran = project.runplan("status", "--json")
+    assert ran.code == 0, ran.err
+    assert [view["plan"] for view in ran.json] == ["plans/X.md"]
 
 
 def everything(project: Project) -> dict[str, str]:

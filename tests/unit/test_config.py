@@ -108,6 +108,8 @@ def test_a_stronger_layer_wins_and_origins_say_which_one() -> None:
         ({"tests": {"summary": "("}}, "[tests] summary: is no regular expression"),
         ({"paths": {"plans": "/abs"}}, "must be a path inside the repository, not '/abs'"),
         ({"paths": {"reports": ""}}, "must be a path inside the repository"),
+        ({"paths": {"reports": "a\nb"}}, r"must be a path without control characters, not 'a\nb'"),
+        ({"run": {"worktrees": "/a\nb"}}, r"must be a path without control characters, not '/a\nb'"),
     ],
 )
 def test_a_value_that_cannot_be_used_is_refused_by_name(values: dict[str, Any], message: str) -> None:
