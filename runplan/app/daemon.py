@@ -29,9 +29,31 @@ class SharedTurns:
         self._turns = turns
         self._free = free
         self._lock = threading.Lock()
+        self._uncounted: set[str] = set()  #: repositories whose adopted runs are not known yet
+
+    def expect(self, roots: Iterable[str]) -> None:
+        """Give no turn until the adopted runs of these repositories are counted."""
+        with self._lock:
+            self._uncounted.update(roots)
+
+    def counted(self, root: str) -> None:
+        """The adopted runs of the repository are counted, or it cannot be opened for now."""
+        with self._lock:
+            if root not in self._uncounted:
+                return
+            self._uncounted.discard(root)
+        self._let_in()
+
+    def enter(self, key: Key) -> None:
+        """Count a run whose process is running already."""
+        with self._lock:
+            self._turns = self._turns.enter(key)
 
     def ask(self, key: Key) -> bool:
         with self._lock:
+            if self._uncounted and key not in self._turns.working:
+                self._turns = self._turns.wait(key)
+                return False
             self._turns, granted = self._turns.ask(key)
         return granted
 
@@ -42,7 +64,7 @@ class SharedTurns:
 
     def _let_in(self) -> None:
         with self._lock:
-            roots = {root for root, _ in self._turns.due()}
+            roots = set() if self._uncounted else {root for root, _ in self._turns.due()}
         for root in roots:
             self._free(root)
 
@@ -155,6 +177,9 @@ class Daemon:
 
     def take_over(self, roots: Iterable[str]) -> None:
         """After a restart: go on with what is unfinished in these repositories, and arm their schedules."""
+        roots = list(roots)
+        known = self.roots
+        self.turns.expect(root for root in roots if root not in known)
         for root in roots:
             self.keeper(root).look()
 

@@ -58,6 +58,10 @@ class Turns(Protocol):
 
     def leave(self, plan: str) -> None: ...
 
+    def enter(self, plan: str) -> None:
+        """Count a run whose process is running already."""
+        ...
+
 
 class Listener(Protocol):
     """Who is told what becomes of runs."""
@@ -104,7 +108,7 @@ class Desk:
             answer = take_up(errand, self._rooms, self._voice)
             if isinstance(answer, Declined):
                 return answer
-            self._held[plan] = answer
+            self._hold(plan, answer)
             return self._after(errand, answer) if answer.ends else Accepted(run=answer.world.run, fresh=True)
         if errand.answer is not None and not is_meant(held.journal.state, errand.answer):
             return Declined(owner="", why=nothing_waits(plan), readable=True)
@@ -138,8 +142,14 @@ class Desk:
         answer = reopen(row, started, rooms=self._rooms, voice=self._voice)
         if isinstance(answer, Declined):
             return answer
-        self._held[plan] = answer
+        self._hold(plan, answer)
         return Accepted(run=row.id, fresh=True)
+
+    def _hold(self, plan: str, held: Held) -> None:
+        """Take the run; one that an earlier process left with an agent at work has its turn already."""
+        self._held[plan] = held
+        if dispatched(held.journal.state):
+            self._turns.enter(plan)
 
     def tell(self, plan: str, event: e.StopRequested | e.Halted | e.Continued) -> bool:
         """Record what a person wants of the plan's run; False when it is not in our hands."""

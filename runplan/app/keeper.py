@@ -236,6 +236,9 @@ class Keeper:
     def leave(self, plan: str) -> None:
         self._turns.leave((self.root, plan))
 
+    def enter(self, plan: str) -> None:
+        self._turns.enter((self.root, plan))
+
     def ended(self, plan: str, run: str, state: RunState) -> None:
         self._waiting = {key: told for key, told in self._waiting.items() if key[0] != plan}
         if self._opened is not None:  # told at the desk itself: not later, when it may have been closed for good
@@ -278,6 +281,7 @@ class Keeper:
         self._opened = opened
         for started in opened.left():
             self._resume(started, desk, opened)
+        self._turns.counted(self.root)
         self._wished.grant_noted(desk, opened)
         self._arm_all(opened)
 
@@ -328,6 +332,7 @@ class Keeper:
             wake = now + timedelta(minutes=backoff.delay(self._troubles))
             self._since = self._since or iso(now)
             self.trouble = Closed(root=self.root, error=str(trouble), since=self._since, again=iso(wake))
+            self._turns.counted(self.root)
             self._audience.happened(self.root, "closed", error=str(trouble), again=wake.isoformat())
         else:
             self._troubles, self._since = 0, ""

@@ -45,6 +45,14 @@ class HostTurns(Protocol):
 
     def leave(self, key: Key) -> None: ...
 
+    def enter(self, key: Key) -> None:
+        """Count a run whose process is running already."""
+        ...
+
+    def counted(self, root: str) -> None:
+        """The adopted runs of the repository are counted, or it cannot be opened for now."""
+        ...
+
 
 class Audience(Protocol):
     """Who hears what becomes of runs: the log, followers, people who are to be told."""

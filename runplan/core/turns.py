@@ -23,11 +23,22 @@ class Turns:
         """Whether this run may be at work now; if not, it is kept in line."""
         if key in self.working:
             return self, True
-        turns = self if key in self.waiting else replace(self, waiting=(*self.waiting, key))
+        turns = self.wait(key)
         if key not in turns.due():
             return turns, False
         waiting = tuple(one for one in turns.waiting if one != key)
         return replace(turns, working=(*turns.working, key), waiting=waiting), True
+
+    def enter(self, key: Key) -> Turns:
+        """Count a run whose process is running already, also above the limits."""
+        if key in self.working:
+            return self
+        waiting = tuple(one for one in self.waiting if one != key)
+        return replace(self, working=(*self.working, key), waiting=waiting)
+
+    def wait(self, key: Key) -> Turns:
+        """Put a run in line without a turn."""
+        return self if key in (*self.working, *self.waiting) else replace(self, waiting=(*self.waiting, key))
 
     def leave(self, key: Key) -> Turns:
         """The run has ended, or waits for something else."""

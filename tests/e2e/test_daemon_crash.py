@@ -6,10 +6,12 @@ import os
 import signal
 import sys
 from datetime import UTC, datetime, timedelta
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import pytest
 
+from runplan.adapters.control.client import Client
 from runplan.adapters.places import state_directory
 from runplan.core.times import iso, parse_iso
 from tests.support.cli import RUNPLAN, processes_of, until
@@ -22,6 +24,7 @@ from tests.support.daemons import (
     run_of,
     several_plans,
     shell_agent,
+    socket_of,
     states,
     until_runs_are,
     user_settings,
@@ -85,6 +88,41 @@ def test_five_runs_in_flight_survive_a_kill_and_land_once(
     assert processes_told(tmp_path) == agents, "no agent was started twice"
     assert all(project.dispatched(plan) == ["implement", "verify"] for plan in plans)
     assert project.leftovers() == []
+
+
+def test_restarts_keep_the_limit_of_runs_at_work(project: Project, meanwhile: Meanwhile, tmp_path: Path) -> None:
+    user_settings(project, '[daemon]\nmax_parallel = 1\ngrace = "1s"\n')
+    plans = several_plans(project, 3)
+    shell_agent(project, tmp_path, waits(tmp_path, "$RUNPLAN_PHASE"))
+    for plan in plans:
+        assert project.runplan("start", plan, "auto").code == 0
+    meanwhile.reached("1")
+    kill_daemon(project)
+    for number in (signal.SIGKILL, signal.SIGTERM):
+        with in_foreground(project):
+            until(lambda: sum(map(len, at_work_and_queued(project))) == 3)
+            assert at_work_and_queued(project) == (["plans/P1.md"], ["plans/P2.md", "plans/P3.md"])
+            kill_daemon(project, number)
+    with in_foreground(project):
+        for n in ("1", "2", "3"):
+            meanwhile.let_on(n)
+        for plan in plans:
+            until_runs_are(project, "done", plan=plan)
+    assert most_at_once(project) == 1
+
+
+def at_work_and_queued(project: Project) -> tuple[list[str], list[str]]:
+    """The plans that have their turn, and those that wait for it."""
+    with Client(socket_of(project)) as client:
+        told = client.call("status")
+    return [plan for _, plan in told["working"]], [plan for _, plan in told["queued"]]
+
+
+def most_at_once(project: Project) -> int:
+    """How many processes the journal knows to have run at the same time."""
+    kinds = [kind for (kind,) in project.rows("SELECT type FROM events ORDER BY seq")]
+    changes = {"DispatchStarted": 1, "DispatchEnded": -1}
+    return max(accumulate(changes.get(kind, 0) for kind in kinds))
 
 
 def test_a_polite_end_lets_go_within_seconds_and_agents_live_on(

@@ -60,3 +60,26 @@ def test_when_more_may_be_at_work_those_in_line_are_called_and_nobody_is_sent_aw
     assert (len(shared.now.working), called) == (2, ["b"])
     shared.leave(("a", "x"))
     assert called == ["b"], "one is still more than may be"
+
+
+def test_a_run_that_is_adopted_counts_also_above_the_limit() -> None:
+    turns = Turns(host=1, repository=1).enter(("r1", "a")).enter(("r1", "b")).enter(("r1", "a"))
+    assert turns.working == (("r1", "a"), ("r1", "b"))
+    turns, granted = turns.ask(("r2", "c"))
+    assert not granted
+    turns = turns.leave(("r1", "a"))
+    assert turns.due() == ()
+    assert turns.leave(("r1", "b")).due() == (("r2", "c"),)
+
+
+def test_no_turn_is_given_before_the_adopted_runs_of_every_repository_are_counted() -> None:
+    called: list[str] = []
+    shared = SharedTurns(Turns(host=1, repository=1), called.append)
+    shared.expect(["r1", "r2"])
+    shared.counted("r1")
+    assert not shared.ask(("r1", "queued"))
+    shared.enter(("r2", "adopted"))
+    shared.counted("r2")
+    assert (called, shared.ask(("r1", "queued"))) == ([], False)
+    shared.leave(("r2", "adopted"))
+    assert (called, shared.ask(("r1", "queued"))) == (["r1"], True)
