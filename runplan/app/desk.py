@@ -24,13 +24,15 @@ from runplan.app.holding import (
     resumed,
     take_up,
 )
+from runplan.app.journal import recorded
 from runplan.app.runner import advance, always, record_ends
 from runplan.core import backoff, events as e
 from runplan.core.decide import decide
 from runplan.core.dispatch import GRACE_S
 from runplan.core.errors import Crashed, Fenced, RefusedEarly, RunplanError
 from runplan.core.quickclass import dataclass
-from runplan.core.run import open_lanes, running as dispatched, strands
+from runplan.core.resting import waits_for_person
+from runplan.core.run import RunState, fold, open_lanes, running as dispatched, strands
 from runplan.core.times import iso, parse_iso
 
 if TYPE_CHECKING:
@@ -40,7 +42,6 @@ if TYPE_CHECKING:
     from runplan.app.holding import Errand, Voice
     from runplan.app.world import World
     from runplan.core.decide import Decision
-    from runplan.core.run import RunState
 
 
 class OpenRooms(Rooms, Protocol):
@@ -104,6 +105,8 @@ class Desk:
         """Work what is asked for; a plan that waits is called on, one that runs is left to run."""
         plan = errand.started.plan
         held = self._held.get(plan)
+        if errand.fired and not self._is_at_work(held) and (why := waits_for_person(self.newest(plan), plan)):
+            return Declined(owner="", why=why, readable=True)
         if held is None:
             answer = take_up(errand, self._rooms, self._voice)
             if isinstance(answer, Declined):
@@ -114,13 +117,21 @@ class Desk:
             return Declined(owner="", why=nothing_waits(plan), readable=True)
         if held.journal.state.stop and errand.answer is None:
             return self._after(errand, held)
-        if not decide(held.journal.state).waiting and errand.answer is None:
+        if self._is_at_work(held) and errand.answer is None:
             return Accepted(run=held.world.run, fresh=False)
         if errand.answer is None and is_other_errand(held.journal.state, errand.started):
             held.journal.append(e.StopRequested(by="a new start"))
             return self._after(errand, held)
         held.journal.append(*([errand.answer] if errand.answer else [resumed(errand.started)]))
         return Accepted(run=held.world.run, fresh=True)
+
+    def newest(self, plan: str) -> RunState:
+        """The state of the plan's newest run, in whose hands it ever is; an empty one for none."""
+        row = self._rooms.store.newest(plan)
+        return fold(one.fact for one in recorded(self._rooms.store, row.id)) if row is not None else RunState()
+
+    def _is_at_work(self, held: Held | None) -> bool:
+        return held is not None and not decide(held.journal.state).waiting
 
     def _after(self, errand: Errand, held: Held) -> Accepted:
         """Begin it when the run that is in its way has ended."""

@@ -67,6 +67,7 @@ class Errand:
     started: e.RunStarted
     issues: Sequence[int]
     answer: e.Approved | e.Rejected | None = None  #: what a person said beforehand, by approve or reject
+    fired: bool = False  #: begun by a schedule, which answers nothing that a person was asked
     again: bool = False  #: a retry of the run before it, of which nothing is to be done where that has ended well
 
 

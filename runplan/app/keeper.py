@@ -167,7 +167,8 @@ class Keeper:
             if row is None:
                 return None
             answer = scheduling.fire_early(row, desk, opened.schedules, self._clock.now())
-            self._halt_without_keys(row, desk, opened)
+            if not isinstance(answer, Declined):
+                self._halt_without_keys(row, desk, opened)
             self._arm(opened.schedules.get(plan) or row)
             return answer
 

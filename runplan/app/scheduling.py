@@ -7,10 +7,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from runplan.app.desk import Accepted
-from runplan.app.holding import Errand
+from runplan.app.holding import Declined, Errand
 from runplan.core.due import what_is_due
 from runplan.core.events import RunStarted
 from runplan.core.eventtext import from_json
+from runplan.core.resting import rejected_phase, told_rejected, waits_for_person
 from runplan.core.rows import FiringRow
 from runplan.core.schedule import Interval, parse
 from runplan.core.times import iso
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from runplan.app.desk import Desk
-    from runplan.app.holding import Declined
     from runplan.core.rows import ScheduleRow
     from runplan.core.slots import Slot
 
@@ -43,6 +43,8 @@ class Schedules(Protocol):
 
     def answer(self, firing: FiringRow) -> bool: ...
 
+    def note(self, firing: FiringRow) -> None: ...
+
 
 def timed(row: ScheduleRow, *, zone: str, misfire: str) -> ScheduleRow:
     """The schedule as the settings of now have it; what its caller gave ranks above them."""
@@ -59,10 +61,21 @@ def fire(row: ScheduleRow, desk: Desk, schedules: Schedules, now: datetime) -> l
 
 def fire_early(row: ScheduleRow, desk: Desk, schedules: Schedules, now: datetime) -> Accepted | Declined:
     """Fire because a person says so, and count an interval from here; a slot that is due already is answered by it."""
-    answer = desk.begin(errand_of(row))
-    _settle(row, schedules, now, lambda: _told(answer))
-    schedules.put(after_firing_early(schedules.get(row.plan) or row, now))
+    answer = _rejected(row, desk) or desk.begin(errand_of(row))
+    what, why = _told(answer)
+    settled = _settle(row, schedules, now, lambda: (what, why))
+    if isinstance(answer, Accepted):
+        schedules.put(after_firing_early(schedules.get(row.plan) or row, now))
+    elif all(one.answer == "missed" for one in settled):  # no slot was due that could record it
+        slot = json.dumps([iso(now), "now"])
+        schedules.note(FiringRow(plan=row.plan, slot=slot, at=iso(now), answer=what, why=why))
     return answer
+
+
+def _rejected(row: ScheduleRow, desk: Desk) -> Declined | None:
+    """The answer while the schedule rests because a person rejected the candidate."""
+    phase = rejected_phase(desk.newest(row.plan)) if row.paused else ""
+    return Declined(owner="", why=told_rejected(phase, row.plan), readable=True) if phase else None
 
 
 def give_up(row: ScheduleRow, schedules: Schedules, now: datetime, why: str) -> None:
@@ -95,13 +108,15 @@ def _settle(
 
 def _begin(row: ScheduleRow, desk: Desk) -> tuple[str, str]:
     if row.plan in desk.plans:
-        return "skipped", IN_FLIGHT
+        return "skipped", waits_for_person(desk.newest(row.plan), row.plan) or IN_FLIGHT
     return _told(desk.begin(errand_of(row)))
 
 
 def _told(answer: Accepted | Declined) -> tuple[str, str]:
     if isinstance(answer, Accepted):
         return ("fired", answer.run) if answer.fresh else ("skipped", IN_FLIGHT)
+    if not answer.owner:
+        return "skipped", answer.why
     return "skipped", f"another process owns the plan ({answer.owner})"
 
 
@@ -109,7 +124,7 @@ def errand_of(row: ScheduleRow) -> Errand:
     """What the schedule begins, with the options it was made with."""
     started = from_json("RunStarted", row.errand)
     assert isinstance(started, RunStarted)
-    return Errand(started=started, issues=())
+    return Errand(started=started, issues=(), fired=True)
 
 
 def after_firing_early(row: ScheduleRow, now: datetime) -> ScheduleRow:

@@ -48,6 +48,8 @@ def hand(at: Here, errand: Errand, timing: handing.Timing | None = None, *, wait
         progress.say(f"runplan: {plan} is worked every {timing.every}{instead}, first at {first:%Y-%m-%d %H:%M %Z}")
     if "scheduled" in answer:
         return Exit.DONE
+    if answer.get("declined") == "" and timing is not None:
+        return left_to_person(answer)
     if answer.get("declined") == "":
         return carrying.over(errand, str(answer["why"]))
     if isinstance(errand.answer, Rejected) and "run" in answer:
@@ -82,6 +84,12 @@ def takes_long() -> None:
         "runplan: the daemon is at a step that takes long, with git or a remote; "
         "this is done after it, and also if you leave now (Ctrl-C)"
     )
+
+
+def left_to_person(answer: Mapping[str, Any]) -> Exit:
+    """A firing has met what a person was asked."""
+    progress.say(f"runplan: nothing was begun: {answer['why']}")
+    return Exit.WAITING
 
 
 def told_begun(plan: str, answer: Mapping[str, Any]) -> None:

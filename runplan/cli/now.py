@@ -20,7 +20,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Exit:
-    from runplan.cli.handing import takes_long, told_begun, waits_for
+    from runplan.cli.handing import left_to_person, takes_long, told_begun, waits_for
     from runplan.wiring import handing
     from runplan.wiring.here import here, plan_path, refuse_under_agent
     from runplan.wiring.stopping import scheduled
@@ -37,5 +37,7 @@ def run(args: argparse.Namespace) -> Exit:
             make = command("runplan", "start", plan, "auto", "every", "4h")
             raise NotFound(f"{plan} has no schedule; make one: {make}")
         answer = handing.now(at, plan, notice=takes_long, say=waits_for)
+    if answer.get("declined") == "":
+        return left_to_person(answer)
     told_begun(plan, answer)
     return Exit.DONE

@@ -186,7 +186,7 @@ class Answering:
             shape = functools.partial(_begun_and_scheduled, made)
         issues = [number for number in request.fields.get("issues") or () if isinstance(number, int)]
         answer, again = _answer(request.fields.get("answer")), bool(request.fields.get("again"))
-        errand = Errand(started=started, issues=issues, answer=answer, again=again)
+        errand = Errand(started=started, issues=issues, answer=answer, fired=bool(every), again=again)
         self._later(keeper.begin(errand, lend), caller, shape)
 
     def _lend(self, root: str, request: Request) -> Lend:

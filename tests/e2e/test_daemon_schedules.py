@@ -10,6 +10,7 @@ import pytest
 from runplan.core.times import iso, parse_iso
 from tests.support.cli import a_plan, a_project, processes_of, until
 from tests.support.daemons import (
+    approve,
     change_schedule,
     daemon_of,
     firings,
@@ -122,6 +123,62 @@ def test_a_slot_that_comes_while_the_plan_is_in_flight_is_a_recorded_skip(
         meanwhile.let_on("agent")
         until_runs_are(project, "done")
     assert project.dispatched() == ["implement", "verify"]
+
+
+# --- what a person was asked ------------------------------------------------------------------------------------
+
+
+WAITS = (
+    "phase 1 of plans/X.md waits for your approval; answer: runplan approve plans/X.md, or: runplan reject plans/X.md"
+)
+REJECTED = "the candidate of phase 1 was rejected"
+
+
+@pytest.mark.parametrize("words", [("now",), ("start", "X", "every", "4h", "now")], ids=["now", "every-now"])
+def test_now_leaves_what_waits_for_approval_to_the_person(project: Project, words: tuple[str, ...]) -> None:
+    scheduled(project)
+    assert project.runplan("start", "X", "1").code == 0
+    until_runs_are(project, "waiting")
+    ran = project.runplan(*words)
+    assert (ran.code, ran.last) == (4, f"runplan: nothing was begun: {WAITS}"), ran.err
+    assert (states(project), project.landed()) == (["waiting"], [])
+    if words == ("now",):
+        assert firings(project) == [("skipped", WAITS)]
+    assert "RunResumed" not in [kind for kind, _ in project.events()]
+    approve(project)
+    assert project.landed() == ["1"]
+
+
+def test_a_slot_leaves_what_waits_for_approval_to_the_person(project: Project) -> None:
+    scheduled(project)
+    assert project.start("1").code == 4
+    due_soon(project)
+    with in_foreground(project):
+        until(lambda: firings(project))
+        assert firings(project) == [("skipped", WAITS)]
+        assert (states(project), project.landed()) == (["waiting"], [])
+    assert project.runplan("approve", "X").code == 0
+
+
+@pytest.mark.parametrize("where", ["daemon", "foreground"])
+def test_a_schedule_rests_after_a_rejection_until_the_person_goes_on(project: Project, where: str) -> None:
+    scheduled(project)
+    project.runplan("start", "X", "1", *(["--foreground"] if where == "foreground" else []))
+    until_runs_are(project, "waiting")
+    project.runplan("reject", "X", "-m", "no")
+    until_runs_are(project, "stopped")
+    assert schedules(project)[0].paused == REJECTED
+    ran = project.runplan("now")
+    again = "work the phase again: runplan retry plans/X.md; let the schedule go on: runplan resume plans/X.md"
+    assert (ran.code, ran.last) == (4, f"runplan: nothing was begun: {REJECTED}; {again}"), ran.err
+    due_soon(project)
+    with in_foreground(project):
+        until(lambda: len(firings(project)) == 2)
+        assert [answer for answer, _ in firings(project)] == ["skipped", "skipped"]
+        assert states(project) == ["stopped"]
+        project.runplan("retry", "X")
+        until_runs_are(project, "stopped", "waiting")
+    assert project.landed() == []
 
 
 # --- ending and resting ---------------------------------------------------------------------------------------

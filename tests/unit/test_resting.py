@@ -38,6 +38,17 @@ def test_it_rests_after_a_failure_until_somebody_has_looked(facts: list[e.Event]
     assert why_to_rest(state) == why
 
 
+@pytest.mark.parametrize("daemon", [True, False])
+def test_it_rests_after_a_rejection_wherever_the_run_was_worked(*, daemon: bool) -> None:
+    no: list[e.Event] = [
+        e.Rejected(tree="t1", why="no"),
+        replace(FAILED, reason="stopped"),
+        e.RunEnded(outcome="stopped"),
+    ]
+    state = fold([replace(started("next"), daemon=daemon), READ, *no])
+    assert why_to_rest(state) == "the candidate of phase 2 was rejected"
+
+
 def test_a_run_that_somebody_works_by_hand_lays_nothing_to_rest() -> None:
     state = fold([started("next"), READ, FAILED, e.RunEnded(outcome="failed", reason="agent-failed")])
     assert why_to_rest(state) == ""

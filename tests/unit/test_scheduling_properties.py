@@ -16,6 +16,7 @@ from runplan.app.scheduling import fire, fire_early, give_up
 from runplan.core.events import RunStarted
 from runplan.core.eventtext import to_json
 from runplan.core.rows import FiringRow, ScheduleRow
+from runplan.core.run import RunState
 from runplan.core.schedule import parse
 from runplan.core.slots import slots_after
 from runplan.core.times import iso, parse_iso, zone
@@ -39,6 +40,7 @@ class Disk:
     def __init__(self) -> None:
         self.rows: dict[str, ScheduleRow] = {}
         self.firings: dict[tuple[str, str], FiringRow] = {}
+        self.noted: list[FiringRow] = []  #: firings that no slot asked for
         self.unfinished: dict[str, str] = {}
         self.begun: list[tuple[str, str]] = []  #: plan, run
         self.dies = False  #: whoever has begun a run is killed before that is recorded
@@ -72,6 +74,9 @@ class Disk:
             self.rows[firing.plan] = replace(self.rows[firing.plan], last=firing.slot)
         return fresh
 
+    def note(self, firing: FiringRow) -> None:
+        self.noted.append(firing)
+
 
 class Desk:
     """Runs in memory, as the real one has them: taken up from the disk when it is opened anew."""
@@ -96,6 +101,9 @@ class Desk:
         self.disk.begun.append((plan, run))
         self.disk.unfinished[plan] = self.held[plan] = run
         return Accepted(run=run, fresh=True)
+
+    def newest(self, _plan: str) -> RunState:
+        return RunState()
 
     def end(self, plan: str) -> None:
         if plan in self.held:

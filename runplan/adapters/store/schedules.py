@@ -54,6 +54,14 @@ class Schedules:
             self._store.run("UPDATE schedules SET last=? WHERE plan=?", firing.slot, firing.plan)
         return fresh > 0
 
+    def note(self, firing: FiringRow) -> None:
+        """Record what came of a firing that no slot asked for."""
+        with self._store.transaction():
+            self._store.run(
+                "INSERT OR IGNORE INTO firings (plan, slot, at, answer, why) VALUES (?,?,?,?,?)",
+                *(firing.plan, firing.slot, firing.at, firing.answer, firing.why),
+            )
+
     def firings(self, plan: str, *, limit: int = 20) -> list[FiringRow]:
         """The newest first."""
         if self._store.version < 3:
