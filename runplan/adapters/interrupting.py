@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM for a run in this process: the first lets the agents end, the second ends them."""
+"""Ctrl-C, SIGTERM and SIGHUP for a run in this process: the first lets the agents end, the second ends them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
 
-NUMBERS = (signal.SIGINT, signal.SIGTERM)
+NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interruption:
@@ -31,7 +31,9 @@ class Interruption:
 
     def __enter__(self) -> Interruption:
         self._before = {number: signal.getsignal(number) for number in NUMBERS}
-        for number in NUMBERS:
+        if self._before[signal.SIGHUP] is signal.SIG_IGN:  # nohup: the run is to outlive its terminal
+            del self._before[signal.SIGHUP]
+        for number in self._before:
             signal.signal(number, self._heard)
         # Also when the kernel gave it to another thread, or in the very moment before the wait.
         signal.set_wakeup_fd(self._wake_w, warn_on_full_buffer=False)

@@ -9,7 +9,8 @@ from runplan.core.events import Approved, Rejected
 from runplan.core.run import awaiting
 
 if TYPE_CHECKING:
-    from runplan.core.run import RunState
+    from runplan.core.events import CandidateBuilt
+    from runplan.core.run import PhaseRun, RunState
     from runplan.wiring.here import Here
 
 
@@ -18,7 +19,14 @@ def ask_here(at: Here, state: RunState) -> Approved | Rejected | None:
     phase = awaiting(state)
     if phase is None or phase.candidate is None:
         return None
-    diff = at.repository.git.text("diff", "--stat", "--patch", phase.candidate.onto, phase.candidate.commits[-1])
+    try:
+        return _ask(at, phase, phase.candidate)
+    except OSError:  # the terminal is gone
+        return None
+
+
+def _ask(at: Here, phase: PhaseRun, candidate: CandidateBuilt) -> Approved | Rejected | None:
+    diff = at.repository.git.text("diff", "--stat", "--patch", candidate.onto, candidate.commits[-1])
     print(f"\n{diff}\n", file=sys.stderr)
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return None
@@ -32,9 +40,9 @@ def ask_here(at: Here, state: RunState) -> Approved | Rejected | None:
         answer = sys.stdin.readline()
         match answer.strip().lower():
             case "y" | "yes":
-                return Approved(tree=phase.candidate.tree)
+                return Approved(tree=candidate.tree)
             case "n" | "no":
-                return Rejected(tree=phase.candidate.tree)
+                return Rejected(tree=candidate.tree)
             case "l" | "later":
                 return None
             case _ if not answer:

@@ -165,7 +165,7 @@ def heard(running: subprocess.Popen[bytes]) -> None:
     assert any(line == b"runplan: what runs gets 30s to end; once more ends it now\n" for line in running.stderr)
 
 
-@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=["SIGINT", "SIGTERM", "SIGHUP"])
 def test_who_interrupts_a_run_twice_ends_its_agents_and_the_next_start_goes_on(
     project: Project, meanwhile: Meanwhile, by: signal.Signals
 ) -> None:
@@ -196,6 +196,28 @@ def test_who_interrupts_a_run_twice_ends_its_agents_and_the_next_start_goes_on(
     assert again.code == 0, again.err
     assert project.landed() == ["1"]
     assert project.leftovers() == []
+
+
+def test_a_run_whose_terminal_is_closed_ends_and_the_next_start_goes_on(project: Project, meanwhile: Meanwhile) -> None:
+    set_up(project, agent=work(*meanwhile.pause("implement")))
+    ours, theirs = pty.openpty()
+    running = subprocess.Popen(
+        ["setsid", "--ctty", RUNPLAN, "start", "X", "1", "auto", "--foreground"],
+        cwd=project.path,
+        env={**project.env, "RUNPLAN_DAEMON_GRACE": "0s"},
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    meanwhile.reached("implement")
+    os.close(ours)
+    running.wait(timeout=60)
+    assert [body["ending"] for kind, body in project.events() if kind == "DispatchEnded"] == ["ended"]
+    assert agents_of(project) == []
+    meanwhile.let_on("implement")
+    assert project.runplan("retry", "X").code == 0
+    assert project.landed() == ["1"]
 
 
 def test_who_interrupts_a_run_once_lets_what_runs_end_and_begins_nothing_new(

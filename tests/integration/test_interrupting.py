@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
+
+from runplan.adapters.interrupting import Interruption
 
 WAITS = """
 import select, signal, threading, time
@@ -27,3 +30,13 @@ with Interruption(30.0) as interruption:
 def test_a_signal_that_another_thread_is_given_wakes_whoever_waits() -> None:
     ran = subprocess.run([sys.executable, "-c", WAITS], capture_output=True, text=True, timeout=60, check=True)
     assert ran.stdout == "True True\n"
+
+
+def test_under_nohup_a_closed_terminal_ends_nothing() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with Interruption(30.0) as interruption:
+            signal.raise_signal(signal.SIGHUP)
+            assert not interruption.asked
+    finally:
+        signal.signal(signal.SIGHUP, before)
