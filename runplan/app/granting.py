@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from runplan import ports
     from runplan.app.desk import Desk
+    from runplan.app.lending import Lend
     from runplan.app.station import Opened
     from runplan.core.errors import RunplanError
     from runplan.core.rows import ScheduleRow, Wish
@@ -75,6 +76,16 @@ class Grants:
             raise RefusedEarly(told_missing(names, plan=plan))
         goes_on = self.unpause(plan, opened)
         return [f"{plan} goes on"] if desk.tell(plan, e.Continued()) or goes_on else []
+
+    def bring_keys(self, plan: str, lend: Lend, desk: Desk, opened: Opened) -> None:
+        """Let a run go on that lost its keys, where this caller has them all; else nothing is changed."""
+        if plan not in desk.plans or not desk.newest(plan).missing:
+            return
+        take_back = lend(False)
+        if any(opened.missing(started) for started in opened.left() if started.plan == plan):
+            take_back()
+        else:
+            desk.tell(plan, e.Continued())
 
     def unpause(self, plan: str, opened: Opened) -> bool:
         """Let the plan's schedule go on; False when it has none."""

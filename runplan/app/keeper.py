@@ -136,6 +136,8 @@ class Keeper:
             answer = lending.begun(lend, lambda: desk.begin(errand))
             if isinstance(answer, Declined):
                 return answer
+            if not answer.fresh:
+                self._grants.bring_keys(errand.started.plan, lend, desk, opened)
             if errand.answer is None:
                 self._grants.unpause(errand.started.plan, opened)
             return answer.later or answer
@@ -150,6 +152,7 @@ class Keeper:
         """Make the plan's schedule."""
 
         def do(desk: Desk, opened: Opened) -> Made:
+            self._grants.bring_keys(row.plan, lend, desk, opened)
             lend(row.plan not in desk.plans)
             if (before := opened.schedules.get(row.plan)) is not None:
                 scheduling.give_up(before, opened.schedules, self._clock.now(), "the schedule was changed")
@@ -168,6 +171,7 @@ class Keeper:
                 return None
             answer = scheduling.fire_early(row, desk, opened.schedules, self._clock.now())
             if not isinstance(answer, Declined):
+                self._grants.bring_keys(plan, lending.nothing, desk, opened)
                 self._halt_without_keys(row, desk, opened)
             self._arm(opened.schedules.get(plan) or row)
             return answer
@@ -323,7 +327,7 @@ class Keeper:
         """An agent without its keys would only fail: the run waits for a person who brings them."""
         if names := opened.missing(started):
             told = f"a restart: {', '.join(names)} of its caller are not known any more"
-            desk.tell(started.plan, e.Halted(by=told))
+            desk.tell(started.plan, e.Halted(by=told, missing=names))
 
     def _closed(self, wake: datetime | None, trouble: RunplanError | None) -> None:
         self._opened = None

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from runplan.core.carried import told_missing
 from runplan.core.commands import command
 from runplan.core.quickclass import dataclass
 from runplan.core.reasons import Reason, next_action
 from runplan.core.run import awaiting, failure as failure_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from runplan.core.decide import Decision
     from runplan.core.run import RunState
 
@@ -95,6 +98,20 @@ def of_settings(words: str, *, repository: str) -> Notice:
         title="runplan: settings that cannot be used",
         text=f"{words}; what was set before holds until that is mended.",
         command="runplan config",
+    )
+
+
+def of_lost_keys(names: Sequence[str], *, repository: str, plan: str, run: str) -> Notice:
+    """What is told of a run that cannot go on after a restart without the variables of its caller."""
+    return Notice(
+        kind="waiting",
+        repository=repository,
+        plan=plan,
+        run=run,
+        reason="key",
+        title=f"{plan}: waits for {', '.join(names)}",
+        text=f"{told_missing(names, plan=plan)}.",
+        command=command("runplan", "resume", plan),
     )
 
 

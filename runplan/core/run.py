@@ -29,6 +29,7 @@ class RunState:
     waits: int = 0  #: waits for the same thing in a row
     queued: bool = False  #: waits for its turn
     halted: str = ""  #: who asked that nothing new is begun
+    missing: tuple[str, ...] = ()  #: the variables that a restart has lost, where that is why
     stop: str = ""
     lanes: tuple[Lane, ...] = ()  #: phases worked side by side, those that have ended included
     looked: bool = False  #: whether more can begin beside them is known
@@ -211,9 +212,9 @@ def _waits(state: RunState, event: e.Queued | e.Admitted | e.Halted | e.Continue
         case e.Admitted():
             return replace(state, queued=False)
         case e.Halted():
-            return replace(state, halted=event.by)
+            return replace(state, halted=event.by, missing=event.missing)
         case e.Continued():
-            return replace(state, halted="")
+            return replace(state, halted="", missing=())
         case e.Paused():
             again = state.waits if event.kind in ("checkout", "unreachable") else 0
             return replace(state, pause=event, waits=again + 1)
@@ -237,7 +238,7 @@ def _resumed(state: RunState, event: e.RunResumed) -> RunState:
     checks = (was.test_command, was.setup, was.clean)
     if phase is not None and checks != (started.test_command, started.setup, started.clean):
         phase = replace(phase, baseline=None, gates=(), set_up=False, prepared="")
-    state = replace(state, pause=None, waits=0, halted="")
+    state = replace(state, pause=None, waits=0, halted="", missing=())
     return replace(state, started=started, auto=event.auto, phase=phase, tidy=False)
 
 

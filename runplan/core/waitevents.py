@@ -64,9 +64,10 @@ class Admitted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Halted:
-    """A person asked that nothing new is begun."""
+    """Nothing new is begun until a person lets it go on."""
 
     by: str
+    missing: tuple[str, ...] = ()  #: names of the variables that a restart has lost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

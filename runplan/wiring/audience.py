@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from runplan.core.events import DispatchEnded, DispatchStarted, LaneFact, PlanRead
+from runplan.core.events import DispatchEnded, DispatchStarted, Halted, LaneFact, PlanRead
 from runplan.core.eventtext import name_of
-from runplan.core.notices import of_ending, of_waiting
+from runplan.core.notices import of_ending, of_lost_keys, of_waiting
 from runplan.core.run import awaiting
 
 if TYPE_CHECKING:
@@ -42,6 +42,8 @@ class DaemonAudience:
         dispatch = event.id if isinstance(event, DispatchStarted | DispatchEnded) else ""
         facts = {"repository": root, "plan": plan, "run": run, "phase": phases.get(lane, ""), "dispatch": dispatch}
         self._log.info(name_of(event), **facts)
+        if isinstance(event, Halted) and event.missing:  # recorded once, however often the daemon is started
+            self.notifier.send(of_lost_keys(event.missing, repository=root, plan=plan, run=run))
         if self.followers is not None:
             self.followers.told(root, plan, run, fact)
 

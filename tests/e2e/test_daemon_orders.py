@@ -169,17 +169,23 @@ def test_a_start_of_what_is_at_work_takes_no_key_away(
     assert (states(project), project.landed()) == (["done"], ["1", "2"])
 
 
+@pytest.mark.parametrize("agent", ["ended", "at work"])
+@pytest.mark.parametrize("words", [("1", "auto"), ("auto", "every", "4h")], ids=["start", "schedule"])
 def test_a_start_brings_its_key_to_a_run_that_has_lost_it(
-    project: Project, meanwhile: Meanwhile, tmp_path: Path
+    project: Project, meanwhile: Meanwhile, tmp_path: Path, agent: str, words: tuple[str, ...]
 ) -> None:
     keyed_agent(project, tmp_path)
     assert project.runplan("start", "X", "1", "auto", ROBOT_KEY=KEY).code == 0
     meanwhile.reached("agent")
     kill_daemon(project)
-    meanwhile.let_on("agent")
+    if agent == "ended":
+        meanwhile.let_on("agent")
     with in_foreground(project):
-        until(lambda: states(project) == ["waiting"])
-        assert project.runplan("start", "X", "1", "auto", ROBOT_KEY=KEY).code == 0
+        until(lambda: "Halted" in [kind for kind, _ in project.events()])
+        if agent == "ended":
+            until(lambda: states(project) == ["waiting"])
+        assert project.runplan("start", "X", *words, ROBOT_KEY=KEY).code == 0
+        meanwhile.let_on("agent")
         until_runs_are(project, "done")
     assert project.landed() == ["1"]
 

@@ -20,9 +20,11 @@ from tests.support.daemons import (
     log_of,
     none_left,
     run_of,
+    shell_agent,
     states,
     until_runs_are,
     user_settings,
+    waits,
 )
 from tests.support.scripts import Meanwhile, work
 
@@ -192,6 +194,26 @@ def test_whoever_leaves_while_it_waits_is_told_that_the_run_goes_on(project: Pro
     )
     meanwhile.let_on("agent")
     until_runs_are(project, "done")
+
+
+def test_a_person_is_called_once_to_a_run_whose_key_a_restart_has_lost(
+    project: Project, meanwhile: Meanwhile, tmp_path: Path
+) -> None:
+    told = tmp_path / "told"
+    notice = "$RUNPLAN_NOTICE $RUNPLAN_REASON $RUNPLAN_COMMAND: $RUNPLAN_TEXT"
+    user_settings(project, f'[notify]\ncommand = "echo \\"{notice}\\" >>{told}"\non = ["waiting"]\n')
+    shell_agent(project, tmp_path, waits(tmp_path, "agent"), env='"ROBOT_KEY"')
+    assert project.runplan("start", "X", "1", "auto", ROBOT_KEY="sesame").code == 0
+    meanwhile.reached("agent")
+    kill_daemon(project)
+    meanwhile.let_on("agent")
+    for _ in range(2):
+        before = len(log_of(project, "waits"))
+        with in_foreground(project):
+            until(lambda before=before: len(log_of(project, "waits")) > before)  # type: ignore[misc]
+            kill_daemon(project, signal.SIGTERM)  # it sends what there is to send
+    (line,) = told.read_text().splitlines()
+    assert line.startswith("waiting key runplan resume plans/X.md: ROBOT_KEY is not known any more"), line
 
 
 def test_a_person_is_called_once_to_what_waits_for_them_however_often_the_daemon_is_started(

@@ -10,7 +10,7 @@ from runplan.core import events as e
 from runplan.core.config import Layer
 from runplan.core.decide import Decision
 from runplan.core.errors import SettingsError
-from runplan.core.notices import Notice, as_json, facts, of_ending, of_waiting
+from runplan.core.notices import Notice, as_json, facts, of_ending, of_lost_keys, of_waiting
 from runplan.core.run import PhaseRun, RunState
 from tests.support.settings import settle
 
@@ -59,6 +59,13 @@ def test_a_run_that_waits_for_a_person_says_what_to_type() -> None:
     assert (notice.kind, notice.phase, notice.reason) == ("waiting", "2", "approval")
     assert notice.title == "plans/x.md: phase 2 waits for you (approval)"
     assert notice.command == "runplan approve plans/x.md"
+
+
+def test_a_run_that_lost_its_keys_names_them_and_says_what_to_type() -> None:
+    notice = of_lost_keys(("A_KEY", "B_KEY"), **WHERE)
+    assert (notice.kind, notice.reason, notice.command) == ("waiting", "key", "runplan resume plans/x.md")
+    assert notice.title == "plans/x.md: waits for A_KEY, B_KEY"
+    assert notice.text.startswith("A_KEY, B_KEY are not known any more, as the daemon was started anew")
 
 
 @pytest.mark.parametrize("waiting", ["limit", "overloaded", "slot", "paused", "unreachable", ""])
