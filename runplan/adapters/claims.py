@@ -1,7 +1,8 @@
-"""Exclusive ownership of a plan, and courteous ownership of an issue.
+"""Exclusive ownership of a plan by a process, and courteous ownership of an issue by a run.
 
-A plan's claim is a row with an owner and a fence that grows at each take-over, and beside it a kernel lock that
-belongs to this process alone and dies with it. The lock says whether the owner lives; the row says who it was.
+An issue's claim ends with its run, whichever process works it. A plan's claim is a row with an owner and a fence
+that grows at each take-over, and beside it a kernel lock that belongs to this process alone and dies
+with it. The lock says whether the owner lives; the row says who it was.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from runplan.adapters import processes
 from runplan.adapters.anchored import make_below
 from runplan.core.claims import Mine, Taken, Theirs
 from runplan.core.errors import RefusedEarly, Unreachable
+from runplan.core.rows import UNFINISHED
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -55,19 +57,37 @@ class Claims:
             return Theirs(owner=holder[1] if holder else "a process that is just starting", why="it is alive")
         with contextlib.ExitStack() as stack:
             stack.callback(lock.release)  # unless the row is ours: nobody may hold a plan that nobody works
-            standing = self._take_row("plan", plan, run=run, at=at)
+            standing = self._take_row(plan, run=run, at=at)
             if not isinstance(standing, Theirs):
                 self._held[plan] = lock
                 stack.pop_all()
         return standing
 
     def take_issue(self, number: int, *, run: str, at: str) -> Standing:
-        """Own an issue, if nobody else alive does; a foreign owner is only a warning to the caller."""
-        return self._take_row("issue", str(number), run=run, at=at)
-
-    def _take_row(self, kind: str, key: str, *, run: str, at: str) -> Standing:
+        """Claim an issue for the run, unless another run that has not ended has it: a warning to the caller."""
         with self._store.transaction():
-            found = self._store.claim(kind, key)
+            found = self._store.claim("issue", str(number))
+            if found is not None:
+                other, owner, fence = found
+                if (other, owner) == (run, self.me):
+                    return Mine(fence=fence)
+                if other != run and (why := self._why_foreign(other, owner, fence)):
+                    return Theirs(owner=other, why=why, readable=readable(owner, fence))
+            fence = self._store.set_claim("issue", str(number), run=run, owner=self.me, at=at)
+        return Taken(fence=fence, took_over=found[1] if found else "")
+
+    def _why_foreign(self, run: str, owner: str, fence: int) -> str:
+        """Why an issue is another run's; "" when that has ended."""
+        if not readable(owner, fence):
+            return "its claim cannot be read"
+        marks = ",".join("?" for _ in UNFINISHED)
+        if self._store.query(f"SELECT 1 FROM runs WHERE id=? AND state IN ({marks})", run, *UNFINISHED):
+            return "its run has not ended"
+        return "it is alive" if owner != self.me and processes.alive(owner) else ""
+
+    def _take_row(self, plan: str, *, run: str, at: str) -> Standing:
+        with self._store.transaction():
+            found = self._store.claim("plan", plan)
             if found is not None:
                 _, owner, fence = found
                 if owner == self.me:
@@ -77,11 +97,11 @@ class Claims:
                     return Theirs(owner=owner, why="its claim cannot be read", readable=False)
                 if processes.alive(owner):
                     return Theirs(owner=owner, why="it is alive")
-            fence = self._store.set_claim(kind, key, run=run, owner=self.me, at=at)
+            fence = self._store.set_claim("plan", plan, run=run, owner=self.me, at=at)
         return Taken(fence=fence, took_over=found[1] if found else "")
 
     def release(self, plan: str, *, run: str) -> None:
-        """Give back everything this process owns for the run."""
+        """Give back the plan, if this process owns it for the run."""
         self._store.drop_claims(run=run, owner=self.me)
         if (lock := self._held.pop(plan, None)) is not None:
             lock.release()

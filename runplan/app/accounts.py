@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from runplan.core import report
 from runplan.core.commands import command
+from runplan.core.events import IssueShared
 from runplan.core.reasons import Reason
 from runplan.core.times import parse_iso
 
@@ -48,7 +49,7 @@ def phase_account(state: RunState, world: World) -> report.PhaseAccount:
         verdict=report.VerdictLine(
             verifier=phase.verdict.agent, tree=phase.verdict.tree, landed_tree=phase.candidate.tree
         ),
-        warnings=(*phase.warnings, *_checkout(phase, world)),
+        warnings=(*state.warnings, *phase.warnings, *_checkout(phase, world)),
     )
 
 
@@ -142,6 +143,9 @@ def failure_sections(store: ports.Store, plan: str) -> list[str]:
     for row in store.facts(plan, "RunEnded"):
         body = json.loads(row.body)
         parked[row.run, body.get("lane")] = body.get("parked", "")
+    shared: dict[str, list[str]] = {}  # by run
+    for row in store.facts(plan, "IssueShared"):
+        shared.setdefault(row.run, []).append(IssueShared(**json.loads(row.body)).words)
     sections = []
     for row in store.facts(plan, "PhaseFailed"):
         body = json.loads(row.body)
@@ -155,7 +159,7 @@ def failure_sections(store: ports.Store, plan: str) -> list[str]:
             step=body["step"],
             reason=Reason(body["reason"]),
             detail="\n\n".join(part for part in (body["detail"], body.get("evidence")) if part),
-            state=tuple(_left(body, parked.get((row.run, body.get("lane")), ""))),
+            state=(*_left(body, parked.get((row.run, body.get("lane")), "")), *shared.get(row.run, ())),
             resume=command("runplan", "retry", plan),
         )
         sections.append(report.failure_section(account))

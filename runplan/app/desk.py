@@ -80,6 +80,7 @@ class Accepted:
 
     run: str
     fresh: bool  #: False when it was at work already, and nothing was changed
+    warnings: tuple[str, ...] = ()  #: for the caller
     later: Future[Accepted | Declined] | None = None  #: this run has to end first; what then becomes of what was asked
 
 
@@ -112,7 +113,9 @@ class Desk:
             if isinstance(answer, Declined):
                 return answer
             self._hold(plan, answer)
-            return self._after(errand, answer) if answer.ends else Accepted(run=answer.world.run, fresh=True)
+            if answer.ends:
+                return self._after(errand, answer)
+            return Accepted(run=answer.world.run, fresh=True, warnings=answer.warnings)
         if errand.answer is not None and not is_meant(held.journal.state, errand.answer):
             return Declined(owner="", why=nothing_waits(plan), readable=True)
         if held.journal.state.stop and errand.answer is None:

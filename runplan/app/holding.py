@@ -65,7 +65,6 @@ class Errand:
     """What somebody asked for, resolved."""
 
     started: e.RunStarted
-    issues: Sequence[int]
     answer: e.Approved | e.Rejected | None = None  #: what a person said beforehand, by approve or reject
     fired: bool = False  #: begun by a schedule, which answers nothing that a person was asked
     again: bool = False  #: a retry of the run before it, of which nothing is to be done where that has ended well
@@ -77,6 +76,7 @@ class Held:
 
     world: World
     journal: Journal
+    warnings: tuple[str, ...] = ()  #: what whoever asked for it is warned of
     ends: bool = False  #: the run is one that has to end first; take the plan up again after that
 
 
@@ -105,12 +105,26 @@ def take_up(errand: Errand, rooms: Rooms, voice: Voice) -> Held | Declined:
             journal.append(taken, e.StopRequested(by="a new start"))
             return Held(world=world, journal=journal, ends=True)
         journal.append(taken, resumed(asked))
-    for number in errand.issues:
-        if isinstance(theirs := rooms.claims.take_issue(number, run=world.run, at=world.iso()), Theirs):
-            voice.warn(f"issue #{number} is claimed by {theirs.owner}; going on all the same")
+    warnings = _claim_issues(asked.issues, journal, world, rooms)
+    for words in warnings:
+        voice.warn(words)
     if errand.answer is not None:
         journal.append(errand.answer)
-    return Held(world=world, journal=journal)
+    return Held(world=world, journal=journal, warnings=warnings)
+
+
+def _claim_issues(issues: Sequence[int], journal: Journal, world: World, rooms: Rooms) -> tuple[str, ...]:
+    """Claim the issues for the run; those of another run that has not ended are recorded once, and told."""
+    warnings = []
+    for number in issues:
+        if not isinstance(theirs := rooms.claims.take_issue(number, run=world.run, at=world.iso()), Theirs):
+            continue
+        plan = next((row.plan for row in rooms.store.unfinished() if row.id == theirs.owner), "")
+        shared = e.IssueShared(number=number, run=theirs.owner, plan=plan)
+        if shared.words not in journal.state.warnings:
+            journal.append(shared)
+        warnings.append(shared.words)
+    return tuple(warnings)
 
 
 def _nothing_left(errand: Errand, store: ports.Store) -> str:
@@ -150,6 +164,8 @@ def reopen(row: RunRow, started: e.RunStarted, *, rooms: Rooms, voice: Voice) ->
         dead = standing.took_over if row.state != "waiting" else ""
         journal.append(e.ClaimTaken(owner=rooms.claims.me, fence=standing.fence, took_over=dead))
         _free(world, journal)
+        for words in _claim_issues(started.issues, journal, world, rooms):
+            voice.warn(words)
     return Held(world=world, journal=journal)
 
 

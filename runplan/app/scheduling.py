@@ -124,7 +124,7 @@ def errand_of(row: ScheduleRow) -> Errand:
     """What the schedule begins, with the options it was made with."""
     started = from_json("RunStarted", row.errand)
     assert isinstance(started, RunStarted)
-    return Errand(started=started, issues=(), fired=True)
+    return Errand(started=started, fired=True)
 
 
 def after_firing_early(row: ScheduleRow, now: datetime) -> ScheduleRow:

@@ -43,5 +43,5 @@ def answer_waiting(
         setup=at.settings.run.setup,
         clean=at.settings.run.clean,
     )
-    errand = Errand(started=started, issues=(), answer=answer(tree))
+    errand = Errand(started=started, answer=answer(tree))
     return handing.hand(at, errand) if started.daemon else carrying.carry_here(at, errand)

@@ -73,7 +73,7 @@ def errand_for(at: Here, plan_word: str, words: Sequence[str]) -> Errand | str:
         require_own_branches(at, plan=path, slug=asked.slug, phases=admission.due(admitted, options), tip=tip)
     for remark in plan.remarks:
         progress.warn(f"{path}:{remark.line}: {remark.text}")
-    return Errand(started=asked, issues=plan.issues)
+    return Errand(started=asked)
 
 
 def started(at: Here, path: str, plan: Plan, options: Resolved) -> RunStarted:
@@ -91,6 +91,7 @@ def started(at: Here, path: str, plan: Plan, options: Resolved) -> RunStarted:
         setup=at.settings.run.setup,
         clean=at.settings.run.clean,
         parallel=at.settings.run.parallel,
+        issues=plan.issues,
         remote=at.settings.run.remote if options.landing == "direct" else "",
     )
 

@@ -94,6 +94,8 @@ def left_to_person(answer: Mapping[str, Any]) -> Exit:
 
 def told_begun(plan: str, answer: Mapping[str, Any]) -> None:
     """What became of a run that was asked for."""
+    for words in answer.get("warnings") or ():
+        progress.warn(str(words))
     if "declined" in answer:
         progress.say(f"runplan: {plan} is being worked by another process ({answer['declined']}); nothing was changed")
     elif answer.get("fresh"):

@@ -50,5 +50,5 @@ def undo(at: Here, path: str, phase: str) -> Exit:
     if under_way is None:
         require_undoable(at, plan, undone)
     resolved = options.resolve(options.parse_words([], phases=None), at.settings)
-    asked = replace(carrying.started(at, path, plan, resolved), mode="undo", wanted=undone.id, auto=True)
-    return carrying.carry_here(at, Errand(started=asked, issues=()))
+    asked = replace(carrying.started(at, path, plan, resolved), mode="undo", wanted=undone.id, auto=True, issues=())
+    return carrying.carry_here(at, Errand(started=asked))

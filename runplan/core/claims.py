@@ -1,4 +1,4 @@
-"""The answers to "may I?": taken, mine already, or somebody else's."""
+"""The answers to "may I?": taken, mine already, or somebody else's; and the fact that an issue is."""
 
 from __future__ import annotations
 
@@ -29,6 +29,20 @@ class Theirs:
     owner: str
     why: str
     readable: bool = True  #: whether the claim could be read; one that cannot is never stolen
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IssueShared:
+    """Another run that has not ended claims an issue of the plan; both runs go on."""
+
+    number: int
+    run: str
+    plan: str = ""  #: of the other run, where the journal knows it
+
+    @property
+    def words(self) -> str:
+        of = f" of {self.plan}" if self.plan else ""
+        return f"issue #{self.number} is claimed by the run {self.run}{of}; both runs go on"
 
 
 Standing: TypeAlias = Taken | Mine | Theirs

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
+from runplan.core.claims import IssueShared as IssueShared
 from runplan.core.landingevents import (
     ApprovalAsked as ApprovalAsked,
     Approved as Approved,
@@ -55,6 +56,7 @@ class RunStarted:
     daemon: bool = False  #: worked by the daemon, which goes on with it after a restart
     needs: tuple[str, ...] = ()  #: names of the variables its agents had when it was asked for
     parallel: int = 1  #: how many phases may be worked side by side
+    issues: tuple[int, ...] = ()  #: the issues of the plan, which the run claims
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -298,6 +300,7 @@ class RunEnded:
 Event: TypeAlias = (
     RunStarted
     | ClaimTaken
+    | IssueShared
     | RunResumed
     | PlanRead
     | LanesChosen

@@ -31,6 +31,7 @@ class RunState:
     halted: str = ""  #: who asked that nothing new is begun
     missing: tuple[str, ...] = ()  #: the variables that a restart has lost, where that is why
     stop: str = ""
+    warnings: tuple[str, ...] = ()  #: for the report, of whatever phase
     lanes: tuple[Lane, ...] = ()  #: phases worked side by side, those that have ended included
     looked: bool = False  #: whether more can begin beside them is known
     ended: e.RunEnded | None = None
@@ -116,7 +117,7 @@ def apply(state: RunState, fact: e.Fact) -> RunState:
         case e.RunResumed():
             each = (replace(lane, state=apply(lane.state, _for_lane(fact, lane))) for lane in state.lanes)
             return replace(state, lanes=tuple(each))
-        case e.StopRequested() | e.Queued() | e.Admitted() | e.Halted() | e.Continued():
+        case e.StopRequested() | e.Queued() | e.Admitted() | e.Halted() | e.Continued() | e.IssueShared():
             each = (replace(lane, state=apply(lane.state, fact)) for lane in state.lanes)
             return replace(state, lanes=tuple(each))
         case e.Approved() | e.Rejected():
@@ -153,7 +154,9 @@ def _branched(state: RunState, event: e.LanesChosen) -> RunState:
             name=name,
             phase=phase,
             touches=touches,
-            state=RunState(started=replace(state.started, mode="phase", wanted=phase), auto=state.auto),
+            state=RunState(
+                started=replace(state.started, mode="phase", wanted=phase), auto=state.auto, warnings=state.warnings
+            ),
         )
         for name, phase, touches in event.lanes
     )
@@ -184,6 +187,8 @@ def _apply(state: RunState, event: e.Event) -> RunState:
             return replace(state, stop=event.by, pause=None)  # whatever it waited for, it need not any more
         case e.Queued() | e.Admitted() | e.Halted() | e.Continued() | e.Paused():
             return _waits(state, event)
+        case e.IssueShared():
+            return replace(state, warnings=(*state.warnings, event.words))
         case e.RunEnded():
             return replace(state, ended=event)
         case e.LandingMoved() if state.phase is not None and state.phase.candidate is None:

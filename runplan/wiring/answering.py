@@ -184,9 +184,8 @@ class Answering:
                 self._later(made, caller, lambda one: {"scheduled": iso(one.first), "instead": one.instead})
                 return
             shape = functools.partial(_begun_and_scheduled, made)
-        issues = [number for number in request.fields.get("issues") or () if isinstance(number, int)]
         answer, again = _answer(request.fields.get("answer")), bool(request.fields.get("again"))
-        errand = Errand(started=started, issues=issues, answer=answer, fired=bool(every), again=again)
+        errand = Errand(started=started, answer=answer, fired=bool(every), again=again)
         self._later(keeper.begin(errand, lend), caller, shape)
 
     def _lend(self, root: str, request: Request) -> Lend:
@@ -281,7 +280,7 @@ def _answer(sent: object) -> Approved | Rejected | None:
 
 def _begun(answer: Any) -> dict[str, Any]:
     if isinstance(answer, Accepted):
-        return {"run": answer.run, "fresh": answer.fresh}
+        return {"run": answer.run, "fresh": answer.fresh, "warnings": list(answer.warnings)}
     return {"declined": answer.owner, "why": answer.why, "readable": answer.readable}
 
 

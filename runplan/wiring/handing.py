@@ -51,7 +51,6 @@ def hand_over(
         "root": str(at.repository.root),
         "plan": errand.started.plan,
         "started": to_json(errand.started),
-        "issues": list(errand.issues),
         "env": sent,
         "needs": [name for name in needed if timing is None or name not in TIMED.values()],
         "answer": _answer(errand.answer),

@@ -185,17 +185,16 @@ def test_a_person_who_is_mistaken_about_a_process_at_work_is_told(store: Store, 
 # --- giving back ----------------------------------------------------------------------------------------
 
 
-def test_a_run_gives_back_its_own_claims_and_no_others(store: Store, claims: Claims) -> None:
+def test_a_process_gives_back_its_plan_and_no_other_and_no_issue_of_the_run(store: Store, claims: Claims) -> None:
     """M4, M13: own, absent, and somebody else's."""
     claims.take_plan(PLAN, run="r1", at=NOW)
     claims.take_issue(7, run="r1", at=NOW)
     put(store, identity(os.getppid()) or "", key=OTHER)
-    put(store, identity(os.getppid()) or "", kind="issue", key="8", run="r1")
     claims.release(PLAN, run="r1")
     claims.release(PLAN, run="r1")
-    assert (store.claim("plan", PLAN), store.claim("issue", "7")) == (None, None)
+    assert store.claim("plan", PLAN) is None
     assert store.claim("plan", OTHER) is not None
-    assert store.claim("issue", "8") is not None
+    assert store.claim("issue", "7") is not None, "it ends with its run"
     assert claims.take_plan(PLAN, run="r2", at=NOW) == Taken(fence=2)
 
 
@@ -229,6 +228,20 @@ def test_an_issue_is_taken_like_a_plan_but_without_a_lock(store: Store, claims: 
     assert claims.take_issue(7, run="r1", at=NOW) == Mine(fence=1)
     owner = identity(os.getppid()) or ""
     put(store, owner, kind="issue", key="8")
-    assert claims.take_issue(8, run="r1", at=NOW) == Theirs(owner=owner, why="it is alive")
+    assert claims.take_issue(8, run="r1", at=NOW) == Theirs(owner="r-theirs", why="it is alive")
     put(store, "1:1:long-gone", kind="issue", key="9")
     assert claims.take_issue(9, run="r1", at=NOW) == Taken(fence=2, took_over="1:1:long-gone")
+
+
+def test_an_issue_belongs_to_the_run_until_that_has_ended(store: Store, claims: Claims) -> None:
+    taken = claims.take_plan(PLAN, run="r1", at=NOW)
+    assert isinstance(taken, Taken)
+    store.append([(NOW, "RunStarted", "{}")], row("r1"), fence=taken.fence)
+    claims.take_issue(7, run="r1", at=NOW)
+    theirs = Theirs(owner="r1", why="its run has not ended")
+    assert claims.take_issue(7, run="r2", at=NOW) == theirs, "although the process is the same"
+    put(store, "1:1:long-gone", kind="issue", key="7", run="r1")
+    assert claims.take_issue(7, run="r2", at=NOW) == theirs, "although its process is gone"
+    assert claims.take_issue(7, run="r1", at=NOW) == Taken(fence=3, took_over="1:1:long-gone")
+    store.append([(NOW, "RunEnded", "{}")], row("r1", outcome="done"), fence=taken.fence)
+    assert claims.take_issue(7, run="r2", at=NOW) == Taken(fence=4)

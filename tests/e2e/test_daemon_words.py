@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runplan.adapters.places import state_directory
-from tests.support.cli import a_project, ended, until, with_remote
+from tests.support.cli import a_plan, a_project, ended, until, with_remote
 from tests.support.daemons import (
     answering,
     approve,
@@ -194,6 +194,53 @@ def test_whoever_leaves_while_it_waits_is_told_that_the_run_goes_on(project: Pro
     )
     meanwhile.let_on("agent")
     until_runs_are(project, "done")
+
+
+# --- issues ---------------------------------------------------------------------------------------------------
+
+
+def plans_of_one_issue(project: Project) -> None:
+    project.plan(a_plan("1", "2", front="status: active\nissue: 7"))
+    project.plan(a_plan("3", front="status: active\nissue: 7"), name="plans/Y.md")
+    project.agent(work() + work(phase="2") + work(phase="3"))
+
+
+def claimed_by(project: Project) -> str:
+    return f"issue #7 is claimed by the run {run_of(project)['id']} of plans/X.md; both runs go on"
+
+
+@pytest.mark.parametrize("words", [("auto",), ("auto", "every", "4h", "now")], ids=["start", "schedule"])
+def test_who_starts_a_plan_whose_issue_another_run_has_claimed_is_warned(
+    project: Project, words: tuple[str, ...]
+) -> None:
+    plans_of_one_issue(project)
+    assert project.runplan("start", "X", "1").code == 0
+    until_runs_are(project, "waiting")
+    second = project.runplan("start", "Y", *words)
+    assert (second.code, f"runplan: warning: {claimed_by(project)}" in second.err.splitlines()) == (0, True), second.err
+    until_runs_are(project, "done", plan="plans/Y.md")
+    assert f"- Warning: {claimed_by(project)}" in project.runplan("report", "Y").out.replace("\\", "")
+    approve(project)
+    assert "Warning" not in project.runplan("report", "X").out
+
+
+@pytest.mark.parametrize("where", ["daemon", "foreground"])
+def test_a_run_that_waits_keeps_its_issue_when_its_process_is_gone(project: Project, where: str) -> None:
+    plans_of_one_issue(project)
+    if where == "daemon":
+        assert project.runplan("start", "X", "finish").code == 0
+        until_runs_are(project, "waiting")
+        kill_daemon(project)
+    else:
+        assert project.start("finish").code == 4
+        assert project.runplan("approve", "X").code == 4, "approved, and waits for the next phase"
+    second = project.runplan("start", "Y", "auto", "--foreground")
+    assert (second.code, f"runplan: warning: {claimed_by(project)}" in second.err) == (0, True), second.err
+    with in_foreground(project):
+        assert project.runplan("stop", "X").code == 0
+        until_runs_are(project, "stopped")
+        third = project.runplan("start", "X", "1")
+        assert (third.code, "warning" in third.err) == (0, False), third.err
 
 
 def test_a_person_is_called_once_to_a_run_whose_key_a_restart_has_lost(

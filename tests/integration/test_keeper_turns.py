@@ -58,9 +58,9 @@ def test_a_run_that_is_begun_while_the_one_before_it_lands_is_worked(
     project: Project, keeper: Keeper, tmp_path: Path
 ) -> None:
     meanwhile = Meanwhile(tmp_path)
-    keeper.begin(Errand(started=started(), issues=()))
+    keeper.begin(Errand(started=started()))
     meanwhile.reached("push")
-    again = keeper.begin(Errand(started=started(), issues=()))
+    again = keeper.begin(Errand(started=started()))
     meanwhile.let_on("push")
     assert again.result(30)
     until_runs_are(project, "done", "done")
@@ -69,14 +69,14 @@ def test_a_run_that_is_begun_while_the_one_before_it_lands_is_worked(
 def test_a_retry_while_the_run_ends_well_begins_nothing(project: Project, keeper: Keeper, tmp_path: Path) -> None:
     """Whether there is anything to retry is known at the desk, not to whoever looked before it."""
     meanwhile = Meanwhile(tmp_path)
-    keeper.begin(Errand(started=started(), issues=()))
+    keeper.begin(Errand(started=started()))
     meanwhile.reached("push")
-    again = keeper.begin(Errand(started=started(), issues=(), again=True))
+    again = keeper.begin(Errand(started=started(), again=True))
     meanwhile.let_on("push")
     told = again.result(30)
     assert isinstance(told, Declined)
     assert (told.owner, told.why) == ("", "the last run of plans/X.md ended well; nothing to retry")
-    late = keeper.begin(Errand(started=started(), issues=(), answer=Approved(tree="0" * 40))).result(30)
+    late = keeper.begin(Errand(started=started(), answer=Approved(tree="0" * 40))).result(30)
     assert isinstance(late, Declined)
     assert late.why == "no candidate of plans/X.md waits any more; see: runplan status plans/X.md"
     assert states(project) == ["done"]
@@ -86,11 +86,11 @@ def test_a_retry_while_the_run_ends_well_begins_nothing(project: Project, keeper
 def test_what_is_approved_while_another_plan_lands_goes_on(project: Project, keeper: Keeper, tmp_path: Path) -> None:
     meanwhile = Meanwhile(tmp_path)
     asks = started(auto=False, landing="cherry-pick")
-    keeper.begin(Errand(started=asks, issues=()))
+    keeper.begin(Errand(started=asks))
     until_runs_are(project, "waiting")
-    keeper.begin(Errand(started=started("plans/Y.md"), issues=()))
+    keeper.begin(Errand(started=started("plans/Y.md")))
     meanwhile.reached("push")
-    approved = keeper.begin(Errand(started=asks, issues=(), answer=Approved(tree=asked_for(project))))
+    approved = keeper.begin(Errand(started=asks, answer=Approved(tree=asked_for(project))))
     meanwhile.let_on("push")
     assert approved.result(30)
     until(lambda: next_after(project, "Approved") == "LandingMoved")  # the other plan has moved the target
@@ -100,12 +100,12 @@ def test_a_rejection_of_what_does_not_wait_any_more_refuses_nothing_else(
     project: Project, keeper: Keeper, tmp_path: Path
 ) -> None:
     meanwhile = Meanwhile(tmp_path)
-    keeper.begin(Errand(started=started(), issues=()))
+    keeper.begin(Errand(started=started()))
     meanwhile.reached("push")
-    keeper.begin(Errand(started=started(auto=False), issues=()))  # the next phase, which will ask
+    keeper.begin(Errand(started=started(auto=False)))  # the next phase, which will ask
     meanwhile.let_on("push")
     until_runs_are(project, "done", "waiting")
-    late = keeper.begin(Errand(started=started(auto=False), issues=(), answer=Rejected(tree="0" * 40, why="no")))
+    late = keeper.begin(Errand(started=started(auto=False), answer=Rejected(tree="0" * 40, why="no")))
     late.result(30)
     assert states(project) == ["done", "waiting"]
 

@@ -281,9 +281,9 @@ class Store:
         return int(found[0])
 
     def drop_claims(self, *, run: str, owner: str) -> None:
-        """Release what this owner holds for this run; everything else stays."""
+        """Release the plan that this owner holds for this run; its issues stay claimed until it has ended."""
         with self.transaction():
-            self._db.execute("DELETE FROM claims WHERE run=? AND owner=?", (run, owner))
+            self._db.execute("DELETE FROM claims WHERE kind='plan' AND run=? AND owner=?", (run, owner))
 
     def drop_claim(self, kind: str, key: str, *, owner: str) -> bool:
         """Release one claim, whatever its run, if it is still this owner's."""
