@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from runplan.core import events as e
-from runplan.core.resting import why_to_rest
+from runplan.core.resting import waits_for_person, why_to_rest
 from runplan.core.run import fold
 from tests.support.machine import started
 
@@ -52,3 +52,20 @@ def test_it_rests_after_a_rejection_wherever_the_run_was_worked(*, daemon: bool)
 def test_a_run_that_somebody_works_by_hand_lays_nothing_to_rest() -> None:
     state = fold([started("next"), READ, FAILED, e.RunEnded(outcome="failed", reason="agent-failed")])
     assert why_to_rest(state) == ""
+
+
+OPEN = "a run of plans/x.md without `auto` has not ended; go on with it: runplan retry plans/x.md"
+
+
+@pytest.mark.parametrize(
+    ("facts", "why"),
+    [
+        ([started("next", auto=False), READ], OPEN),
+        ([started("next", auto=True), READ], ""),
+        ([started("next", auto=False), READ, e.RunEnded(outcome="done")], ""),
+        ([], ""),
+    ],
+    ids=["unfinished", "auto", "ended", "none"],
+)
+def test_a_firing_leaves_to_a_person_what_was_begun_without_auto(facts: list[e.Event], why: str) -> None:
+    assert waits_for_person(fold(facts), "plans/x.md") == why
