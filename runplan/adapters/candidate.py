@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from fnmatch import fnmatchcase
 from hashlib import sha256
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -12,6 +13,7 @@ from runplan.adapters.looseobjects import LooseObjects
 from runplan.adapters.treewrite import commit_content, with_files
 from runplan.core.errors import GitFailed, RefusedEarly
 from runplan.core.gitfacts import Built, Conflicted, Identity, NothingLeft
+from runplan.core.lineage import NAMED, Foreign, Lineage, is_own, own_refs
 from runplan.core.names import candidate_ref
 from runplan.core.quickclass import dataclass
 from runplan.core.trailers import LANDING
@@ -74,6 +76,30 @@ class Candidates:
     def flaw(self, base: Oid, head: Oid) -> str:
         """What no git would have made in what lies between, a sentence for people; nothing when there is none."""
         return self._flaws.between(base, head)
+
+    def lineage(self, base: Oid, head: Oid, *, branch: str, run: str) -> Lineage:
+        """Whose commits lie between; costs no process where the run made one line of them."""
+        line = self.commits(base, head)
+        if line is not None and all(is_own(commit.committer, run) for commit in line):
+            return Lineage(on_base=True)
+        if line is None and self._git.run("merge-base", "--is-ancestor", base, head, ok=(0, 1)).code:
+            return Lineage(on_base=False)
+        own = own_refs(branch, run)
+        others = [*(f"--exclude={pattern}" for pattern in own), "--glob=refs/*"]
+        only_here = set(self._git.text("rev-list", "--ignore-missing", head, "--not", base, *others).split())
+        every = self._git.text("rev-list", "--reverse", f"{base}..{head}").split()
+        shared = [self._git.commit(oid) for oid in every if oid not in only_here]
+        brought = [commit for commit in shared if not is_own(commit.committer, run)]
+        foreign = [
+            Foreign(commit.oid, commit.message.partition("\n")[0], self._held_by(commit.oid, own) if n < NAMED else "")
+            for n, commit in enumerate(brought)
+        ]
+        return Lineage(on_base=True, foreign=tuple(foreign))
+
+    def _held_by(self, oid: Oid, own: Sequence[str]) -> str:
+        """A ref that holds the commit, besides those that match the patterns."""
+        refs = self._git.text("for-each-ref", "--format=%(refname)", "--contains", oid).splitlines()
+        return next((ref for ref in refs if not any(fnmatchcase(ref, pattern) for pattern in own)), "")
 
     def changes(self, base: Oid, head: Oid) -> tuple[Change, ...]:
         """The net diff of two commits, without renames."""

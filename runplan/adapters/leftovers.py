@@ -42,7 +42,7 @@ class Leftovers:
         self._objects = LooseObjects(common_dir)
 
     def commit(
-        self, entry: Entry, paths: Sequence[str], *, message: str, identity: Identity, when: str
+        self, entry: Entry, paths: Sequence[str], *, message: str, author: Identity, committer: Identity, when: str
     ) -> Oid | Unstored:
         """The new tip of the branch; the old one when the files are what it holds."""
         branch = entry.attached
@@ -57,7 +57,7 @@ class Leftovers:
         if tree == before:
             return old
         told = message if message.endswith("\n") else f"{message}\n"
-        content = commit_content(tree, old, author=identity, authored=when, committer=identity, when=when, message=told)
+        content = commit_content(tree, old, author=author, authored=when, committer=committer, when=when, message=told)
         new = self._objects.write("commit", content, like=old)
         self._git.update_refs(f"update {branch} {new} {old}")
         return new

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +11,7 @@ from runplan.adapters.ownrefs import read_refs
 from runplan.adapters.plainfiles import read_file
 from runplan.core.errors import GitFailed
 from runplan.core.gitfacts import Identity
-from runplan.core.names import PARKED
+from runplan.core.names import PARKED, parked_under
 from runplan.core.quickclass import dataclass
 from runplan.core.storing import unstored
 
@@ -47,7 +46,7 @@ class Parking:
 
     def park(self, oid: Oid, *, slug: str, phase: str) -> str:
         """Keep `oid` under the next free number; parking the same thing again gives the same ref."""
-        home = f"{PARKED}{_word(slug)}/{_word(phase)}/"
+        home = parked_under(slug, phase)
         for _ in range(_TRIES):
             seen = read_refs(self._common_dir, self._git)
             kept = {ref: held for ref, held in seen.plain.items() if ref.startswith(home)}
@@ -149,9 +148,3 @@ class Parking:
         }
         above = [word for parent in parents for word in ("-p", parent)]
         return git.run("commit-tree", "--no-gpg-sign", *above, "-m", message, tree, env=env).text
-
-
-def _word(name: str) -> str:
-    """One component of a ref name."""
-    safe = re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-")
-    return safe or "unnamed"

@@ -197,12 +197,12 @@ class Worktrees:
         return found
 
     def commit_leftovers(
-        self, path: Path, paths: Sequence[str], *, message: str, identity: Identity, when: str
+        self, path: Path, paths: Sequence[str], *, message: str, author: Identity, committer: Identity, when: str
     ) -> Oid | Unstored:
         """Commit exactly the named files, as they are in the worktree (also their deletion)."""
         entry = self._entry(path)
         calm(entry)
-        return self._leftovers.commit(entry, paths, message=message, identity=identity, when=when)
+        return self._leftovers.commit(entry, paths, message=message, author=author, committer=committer, when=when)
 
     def show(self, path: Path, commit: Oid, *, clean: str, keep: Sequence[str] = ()) -> None:
         """Make the worktree exactly `commit`, detached; what is uncommitted there is thrown away."""

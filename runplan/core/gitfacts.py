@@ -26,6 +26,7 @@ class Commit:
     parents: tuple[Oid, ...]
     author: Identity
     authored: str  #: git's own form: "<seconds> <zone>"
+    committer: Identity
     message: str
 
 

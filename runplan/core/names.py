@@ -89,6 +89,12 @@ def candidate_ref(run: str, lane: str = "") -> str:
     return f"{CANDIDATES}{mark(run, lane)}"
 
 
+def parked_under(slug: str, phase: str) -> str:
+    """The refs that keep the work of a phase aside begin with this."""
+    words = (re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-") or "unnamed" for name in (slug, phase))
+    return f"{PARKED}{'/'.join(words)}/"
+
+
 def run_of(mark: str) -> str:
     """The run that a mark belongs to."""
     return mark.partition("_")[0]

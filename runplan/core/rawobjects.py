@@ -38,16 +38,23 @@ def read_commit(oid: Oid, content: bytes) -> Commit:
         if name:  # continuation lines of a signature start with a blank
             fields.append((name, value))
     values = dict(reversed(fields))
-    person, _, when = values.get("author", "").partition("> ")
-    name, _, email = person.partition(" <")
+    author, when = _person(values.get("author", ""))
+    committer, _ = _person(values.get("committer", ""))
     return Commit(
         oid=oid,
         tree=values.get("tree", ""),
         parents=tuple(value for key, value in fields if key == "parent"),
-        author=Identity(name=name, email=email),
+        author=author,
         authored=when,
+        committer=committer,
         message=message.decode("utf-8", "surrogateescape"),
     )
+
+
+def _person(line: str) -> tuple[Identity, str]:
+    person, _, when = line.partition("> ")
+    name, _, email = person.partition(" <")
+    return Identity(name=name, email=email), when
 
 
 def commit_flaw(content: bytes) -> str:

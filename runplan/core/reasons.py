@@ -9,6 +9,7 @@ class Reason(StrEnum):
     """Why a run failed; part of the public contract (docs/exit-codes.md)."""
 
     NO_COMMITS = "no-commits"
+    OFF_BASE = "off-base"
     VERIFICATION_FAILED = "verification-failed"
     INVALID_VERDICT = "invalid-verdict"
     TESTS_FAILED = "tests-failed"
@@ -42,6 +43,9 @@ class Reason(StrEnum):
 #: What a person does about it, in one sentence. Shown with the failure and in docs/exit-codes.md.
 NEXT: dict[Reason, str] = {
     Reason.NO_COMMITS: "Read the agent's log; make the phase's work items concrete, then start it again.",
+    Reason.OFF_BASE: (
+        "The branch holds commits that the agent did not make; pick its own from the kept branch, or start again."
+    ),
     Reason.VERIFICATION_FAILED: "Read the failed items in the report; mend the plan, then start again.",
     Reason.INVALID_VERDICT: "The verifier gave no usable verdict; read its log, then start the phase again.",
     Reason.TESTS_FAILED: "Read the gate's output; the branch holds the work, start again when it is clear.",

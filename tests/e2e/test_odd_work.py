@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.cli import Project, a_project
+from tests.support.cli import Project, a_project, ended, with_remote
+from tests.support.scripts import Meanwhile, fix, steps, verify
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,6 +34,51 @@ def test_an_edit_that_git_was_told_to_overlook_lands_like_any_other(project: Pro
     assert ran.code == 0, ran.err
     assert project.show("main:README.md") == "hello\nmore"
     assert project.leftovers() == []
+
+
+# --- work that is not the attempt's -----------------------------------------------------------------------
+
+WORKS = "echo 1 >1.txt; git add 1.txt; git commit -qm Work\n"
+NOT_ITS_OWN = {
+    "reset to the remote": ("git fetch -q origin; git reset -q --hard origin/main\n" + WORKS, "no longer stands on"),
+    "pulled": (WORKS + "git pull -q --no-rebase --no-edit origin main\n", "Theirs (on origin/main)"),
+}
+
+
+@pytest.mark.parametrize("way", NOT_ITS_OWN)
+def test_commits_that_the_attempt_did_not_make_do_not_land(project: Project, tmp_path: Path, way: str) -> None:
+    """The user has an unpushed file, and a colleague has pushed a commit."""
+    script, told = NOT_ITS_OWN[way]
+    with_remote(project, tmp_path / "remote.git")
+    theirs = project.repo.git("commit-tree", "-p", "main", "-m", "Theirs", "main^{tree}")
+    project.repo.git("push", "-q", "origin", f"{theirs}:refs/heads/main")
+    command_agent(project, script)
+    project.repo.commit("Unpushed", **{"mine.txt": "x\n"})
+    main = project.repo.head("main")
+    ran = project.start("1", "auto")
+    assert (ran.code, ran.last) == (1, "runplan: failed: off-base"), ran.err
+    assert told in ran.err
+    assert project.dispatched() == ["implement"]
+    assert project.repo.head("main") == main
+    assert project.leftovers() == ["refs/heads/runplan/x/1"]
+
+
+def test_a_branch_that_the_user_makes_of_the_work_does_not_make_it_foreign(project: Project, tmp_path: Path) -> None:
+    """Its first commit is runplan's own, of what the implementer left; the second is the fixer's."""
+    meanwhile = Meanwhile(tmp_path)
+    project.agent(
+        steps('write = "1.txt"\ntext = "1\\n"')
+        + verify('fail = ["W1"]')
+        + fix('write = "2.txt"\ntext = "2\\n"', 'commit = "Mend it"', *meanwhile.pause("fix"))
+        + verify("pass_all = true", cycle="2")
+    )
+    running = project.popen("start", "X", "1", "auto", "--foreground")
+    meanwhile.reached("fix")
+    project.repo.git("branch", "look", "runplan/x/1")
+    meanwhile.let_on("fix")
+    ran = ended(running)
+    assert ran.code == 0, ran.err
+    assert project.show("main:2.txt") == "2"
 
 
 # --- what no git would make -----------------------------------------------------------------------------

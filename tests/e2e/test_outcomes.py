@@ -51,6 +51,12 @@ TOKEN = "ghp_" + 36 * "a"
 
 CASES = {
     "no change": Case(reason="no-commits", agent="", step="implement", says="the agent left no change", kept=False),
+    "the base amended": Case(
+        reason="off-base",
+        agent=steps('git = ["commit", "-q", "--amend", "-m", "Mine"]') + work(),
+        step="implement",
+        says="no longer stands on",
+    ),
     "two fix cycles are not enough": Case(
         reason="verification-failed",
         agent=work() + BUSY_FIXER + verify('fail = ["W1"]\nevidence = "1.txt is not signed"'),

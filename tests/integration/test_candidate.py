@@ -9,6 +9,7 @@ import pytest
 from runplan.adapters.candidate import Candidates
 from runplan.core.errors import RefusedEarly
 from runplan.core.gitfacts import Built, Conflicted, Identity, NothingLeft
+from runplan.core.lineage import Lineage
 from runplan.core.names import candidate_ref
 from tests.support.repos import Repo, make_repo
 
@@ -56,6 +57,85 @@ def on_branch(repo: Repo, *changes: dict[str, str]) -> tuple[str, str]:
     head = repo.head()
     repo.git("switch", "-q", "main")
     return base, head
+
+
+# --- whose commits ------------------------------------------------------------------------------------
+
+BRANCH = "refs/heads/runplan/x/1"
+AGENT = {"GIT_COMMITTER_NAME": "runplan agent", "GIT_COMMITTER_EMAIL": "agent+r1.1@runplan.invalid"}
+
+
+def attempt(repo: Repo, *steps: tuple[str, ...]) -> tuple[str, str]:
+    """Base and head of an attempt whose agent made a commit and ran these git commands; others hold `topic`."""
+    repo.commit("Unpushed", **{"mine.txt": "x\n"})
+    repo.git("update-ref", "refs/remotes/origin/main", "HEAD~1")
+    base = repo.head()
+    for name in (
+        "refs/heads/topic",
+        "refs/runplan/parked/x/1/1",
+        "refs/runplan/parked/x/2/1",
+        "refs/runplan/candidate/r1",
+    ):
+        repo.git("update-ref", name, repo.git("commit-tree", "-p", "main", "-m", f"On {name}", "main^{tree}"))
+    repo.git("tag", "v1", repo.git("commit-tree", "-p", "main", "-m", "Tagged", "main^{tree}"))
+    repo.git("switch", "-qc", "runplan/x/1")
+    repo.commit("Work", AGENT, **{"1.txt": "1\n"})
+    for step in steps:
+        repo.git(*step, env=AGENT)
+    head = repo.head()
+    repo.git("switch", "-q", "main")
+    return base, head
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        pytest.param([], id="one commit"),
+        pytest.param([("branch", "look")], id="held by a branch of the user's"),
+        pytest.param([("merge", "-q", "--no-ff", "-m", "m", "refs/runplan/parked/x/1/1")], id="its parked work"),
+        pytest.param([("reset", "-q", "--hard", "refs/runplan/candidate/r1")], id="its candidate"),
+        pytest.param([("commit", "-q", "--amend", "-m", "Better")], id="its own commit amended"),
+        pytest.param([("cherry-pick", "topic~0", "--allow-empty")], id="picked"),
+    ],
+)
+def test_what_the_attempt_made_is_its_own(repo: Repo, candidates: Candidates, steps: list[tuple[str, ...]]) -> None:
+    base, head = attempt(repo, *steps)
+    assert candidates.lineage(base, head, branch=BRANCH, run="r1") == Lineage(on_base=True)
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        pytest.param([("reset", "-q", "--hard", "origin/main")], id="reset"),
+        pytest.param([("rebase", "-q", "--onto", "origin/main", "main")], id="rebased"),
+        pytest.param([("reset", "-q", "--soft", "main~1"), ("commit", "-qm", "All")], id="squashed into the base"),
+    ],
+)
+def test_a_branch_that_left_its_base_is_told(repo: Repo, candidates: Candidates, steps: list[tuple[str, ...]]) -> None:
+    base, head = attempt(repo, *steps)
+    assert candidates.lineage(base, head, branch=BRANCH, run="r1") == Lineage(on_base=False)
+
+
+@pytest.mark.parametrize(
+    ("steps", "expected"),
+    [
+        ([("merge", "-q", "-m", "m", "topic")], ("On refs/heads/topic", "refs/heads/topic")),
+        ([("rebase", "-q", "topic")], ("On refs/heads/topic", "refs/heads/topic")),
+        ([("reset", "-q", "--hard", "v1")], ("Tagged", "refs/tags/v1")),
+        (
+            [("merge", "-q", "-m", "m", "refs/runplan/parked/x/2/1")],
+            ("On refs/runplan/parked/x/2/1", "refs/runplan/parked/x/2/1"),
+        ),
+    ],
+    ids=["merged", "rebased", "led to a tag", "the work of another phase"],
+)
+def test_commits_that_another_ref_holds_are_told(
+    repo: Repo, candidates: Candidates, steps: list[tuple[str, ...]], expected: tuple[str, str]
+) -> None:
+    base, head = attempt(repo, *steps)
+    found = candidates.lineage(base, head, branch=BRANCH, run="r1")
+    assert found.on_base
+    assert [(one.subject, one.ref) for one in found.foreign] == [expected]
 
 
 # --- commits and changes ------------------------------------------------------------------------------

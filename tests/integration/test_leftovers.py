@@ -37,7 +37,9 @@ class Place:
         return [*state.changed, *(one.path for one in state.untracked)]
 
     def commit(self, tree: Repo, *paths: str) -> str:
-        made = self.trees.commit_leftovers(tree.path, paths, message="m", identity=AGENT, when="1700000000 +0000")
+        made = self.trees.commit_leftovers(
+            tree.path, paths, message="m", author=AGENT, committer=AGENT, when="1700000000 +0000"
+        )
         assert isinstance(made, str)
         return made
 
@@ -163,7 +165,9 @@ def test_work_that_git_cannot_store_as_it_is_told_to_is_parked_byte_for_byte(pla
         (tree.path / name).write_bytes(odd)
     tree.write(".gitattributes", "*.txt working-tree-encoding=UTF-16LE\n")
     left = place.left(tree)
-    made = place.trees.commit_leftovers(tree.path, left, message="m", identity=AGENT, when="1700000000 +0000")
+    made = place.trees.commit_leftovers(
+        tree.path, left, message="m", author=AGENT, committer=AGENT, when="1700000000 +0000"
+    )
     assert isinstance(made, Unstored)
     assert made.path == "a.txt"
     place.lease()

@@ -374,7 +374,9 @@ def test_a_pipe_that_git_reads_in_a_worktree_holds_it_up_for_a_moment_only(
     assert [one.path for one in state.untracked] == ["dir/new.txt"]
     if name == ".gitattributes":  # a status reads no attributes of files that did not change
         assert not state.changed
-    house.trees.commit_leftovers(house.tree, ["dir/new.txt"], message="m", identity=AGENT, when="1700000000 +0000")
+    house.trees.commit_leftovers(
+        house.tree, ["dir/new.txt"], message="m", author=AGENT, committer=AGENT, when="1700000000 +0000"
+    )
     assert not (house.tree / name).exists()
 
 

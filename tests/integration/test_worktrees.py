@@ -46,7 +46,7 @@ class Place:
 
     def leftovers(self, tree: Repo, *names: str, message: str = "m", when: str = "1700000000 +0000") -> str:
         """The commit of what is left there under these names."""
-        oid = self.trees.commit_leftovers(tree.path, names, message=message, identity=AGENT, when=when)
+        oid = self.trees.commit_leftovers(tree.path, names, message=message, author=AGENT, committer=AGENT, when=when)
         assert isinstance(oid, str), oid
         return oid
 
@@ -420,7 +420,7 @@ def test_a_file_that_became_a_directory_is_committed_without_its_neighbours(plac
     tree.write("a.txt/inside", "new")
     tree.write("a.txt/secret", "no")
     place.trees.commit_leftovers(
-        tree.path, ["a.txt", "a.txt/inside"], message="m", identity=AGENT, when="1700000000 +0000"
+        tree.path, ["a.txt", "a.txt/inside"], message="m", author=AGENT, committer=AGENT, when="1700000000 +0000"
     )
     assert tree.git("ls-tree", "-r", "--name-only", "HEAD", "a.txt/").split() == ["a.txt/inside"]
 

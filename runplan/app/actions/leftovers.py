@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from runplan.core import tamper
 from runplan.core.events import WorkRefused
 from runplan.core.gitfacts import Unstored
-from runplan.core.guard import AGENT
+from runplan.core.guard import AGENT, signing
 from runplan.core.reasons import Reason
 from runplan.core.secrets import redacted
 
@@ -27,6 +27,7 @@ BEGINNING = 8192  #: bytes of a new file that are looked at
 def commit_leftovers(phase: PhaseRun, world: World, *, message: str) -> str | WorkRefused:
     """The commit on the branch that holds everything; nothing is committed where anything is amiss."""
     assert phase.lease is not None
+    assert phase.ended is not None
     path = world.worktrees.path(phase.lease.worktree)
     tip = world.worktrees.tip(phase.lease.branch)
     if tip is not None and (flaw := world.candidates.flaw(phase.base, tip)):
@@ -40,7 +41,10 @@ def commit_leftovers(phase: PhaseRun, world: World, *, message: str) -> str | Wo
     rest = [*left.changed, *(file.path for file in left.untracked if not tamper.is_lifecycle(file.path))]
     if not rest:
         return left.head
-    made = world.worktrees.commit_leftovers(path, rest, message=message, identity=AGENT, when=world.git_date())
+    maker = signing(phase.ended.id)
+    made = world.worktrees.commit_leftovers(
+        path, rest, message=message, author=AGENT, committer=maker, when=world.git_date()
+    )
     if isinstance(made, Unstored):
         return WorkRefused(reason=Reason.TAMPERED, detail=f"{made.path} cannot be committed: {made.why}")
     return made

@@ -9,6 +9,7 @@ from runplan.app.actions.leaking import leaked
 from runplan.app.actions.leftovers import commit_leftovers, permit_of, refusal_of
 from runplan.core import tamper
 from runplan.core.events import WorkRefused, WorkTaken
+from runplan.core.lineage import off_base
 from runplan.core.reasons import Reason
 
 if TYPE_CHECKING:
@@ -29,6 +30,9 @@ def take_work(action: TakeWork, state: RunState, world: World) -> Iterator[Event
     if isinstance(head, WorkRefused):
         yield head
         return
+    if why := _off_base(phase, world, head):
+        yield WorkRefused(reason=Reason.OFF_BASE, detail=why)
+        return
     changes = world.candidates.changes(phase.base, head)
     refusal = _foreign(changes, world, head) or _tampered(phase, world, head, changes)
     if refusal is not None:
@@ -41,6 +45,13 @@ def take_work(action: TakeWork, state: RunState, world: World) -> Iterator[Event
         commits=0 if not changes else len(commits) if commits else 1,
         files=tuple(change.path for change in changes),
     )
+
+
+def _off_base(phase: PhaseRun, world: World, head: str) -> str:
+    assert phase.lease is not None
+    branch = phase.lease.branch
+    found = world.candidates.lineage(phase.base, head, branch=branch, run=world.mark)
+    return off_base(found, branch=branch, base=phase.base)
 
 
 def _foreign(changes: tuple[Change, ...], world: World, head: str) -> WorkRefused | None:

@@ -1,0 +1,58 @@
+"""Only the commits that an attempt made may land, and a refusal names the others."""
+
+from __future__ import annotations
+
+import pytest
+
+from runplan.core.gitfacts import Identity
+from runplan.core.lineage import Foreign, Lineage, is_own, off_base, own_refs
+
+BRANCH = "refs/heads/runplan/x/1"
+BASE = "b" * 40
+
+
+def told(found: Lineage) -> str:
+    return off_base(found, branch=BRANCH, base=BASE)
+
+
+def brought(number: int) -> Lineage:
+    commits = [Foreign(f"{n:040x}", f"Theirs {n}", "refs/remotes/origin/main") for n in range(number)]
+    return Lineage(on_base=True, foreign=tuple(commits))
+
+
+def test_a_line_of_its_own_commits_may_land() -> None:
+    assert told(Lineage(on_base=True)) == ""
+
+
+def test_a_branch_that_left_its_base_may_not() -> None:
+    assert told(Lineage(on_base=False)).startswith(f"the branch runplan/x/1 no longer stands on {BASE[:12]}, where")
+
+
+def test_what_came_from_elsewhere_is_named_with_the_ref_that_holds_it() -> None:
+    assert f"carries a commit that this attempt did not make: {'0' * 12} Theirs 0 (on origin/main);" in told(brought(1))
+    assert "Theirs 2 (on origin/main) and 2 more; nothing landed, and the work is kept on runplan/x/1" in told(
+        brought(5)
+    )
+
+
+@pytest.mark.parametrize(
+    ("email", "own"),
+    [
+        ("agent+r1.3@runplan.invalid", True),
+        ("agent+r1_2.3@runplan.invalid", False),  # another lane
+        ("agent+r12.3@runplan.invalid", False),
+        ("agent@runplan.invalid", False),
+        ("agent+r1.3@example.org", False),
+    ],
+)
+def test_an_attempt_knows_its_commits_by_the_dispatch_that_made_them(email: str, own: bool) -> None:
+    assert is_own(Identity(name="runplan agent", email=email), "r1") is own
+
+
+def test_refs_of_the_attempt_itself_make_no_commit_foreign() -> None:
+    parked = "refs/runplan/parked/x/P1-A/*"
+    assert own_refs("refs/heads/runplan/x/P1.A", "r1") == (
+        "refs/heads/runplan/x/P1.A",
+        "refs/runplan/candidate/r1",
+        parked,
+    )
