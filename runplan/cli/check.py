@@ -102,6 +102,7 @@ def _view(plan: Plan) -> dict[str, Any]:
                 "depends": list(phase.depends),
                 "soft": list(phase.soft),
                 "touches": list(phase.touches),
+                "allows": list(phase.allows),
                 "execution": phase.execution,
                 "items": [{"id": item.id, "text": item.text} for item in phase.items],
             }

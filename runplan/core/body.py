@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from runplan.core.scan import Heading, Lines
 
 _LABEL = re.compile(
-    r"[ \t]*(?:[-*>+][ \t]+)?(?:#{3,6}[ \t]+)?\*{0,2}(Touches|Depends(?: on)?|Dependencies|Execution)"
+    r"[ \t]*(?:[-*>+][ \t]+)?(?:#{3,6}[ \t]+)?\*{0,2}(Touches|Allows|Depends(?: on)?|Dependencies|Execution)"
     r"(?:\*\*:|:\*\*|:)[ \t]*(.*)",
     re.IGNORECASE | re.DOTALL,
 )

@@ -93,6 +93,7 @@ class PlanRead:
     text: str = ""  #: the phase, verbatim
     items: Rows = ()
     touches: tuple[str, ...] = ()
+    allows: tuple[str, ...] = ()
     detail: str = ""
 
 

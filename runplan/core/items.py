@@ -48,12 +48,12 @@ def _top_level(body: Body, part: range) -> list[tuple[int, str]]:
     return [(bullet.at + 1, bullet.text) for bullet in found if bullet.indent < base + 2]
 
 
-def read_touches(body: Body) -> tuple[str, ...]:
-    """The path patterns of a `Touches:` line, of the list below it, or of a `### Touches` part."""
-    index, value = body.labels.get("touches", (-1, ""))
+def read_paths(body: Body, label: str) -> tuple[str, ...]:
+    """The path patterns of a line `Touches:` or `Allows:`, of the list below it, or of a part with that heading."""
+    index, value = body.labels.get(label, (-1, ""))
     if value:
         return _paths(_by_commas(value))
-    parts = [range(index + 1, body.end)] if index >= 0 else [part.direct for part in body.parts("touches")]
+    parts = [range(index + 1, body.end)] if index >= 0 else [part.direct for part in body.parts(label)]
     listed: list[str] = []
     for part in parts:
         for line in part:

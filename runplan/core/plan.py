@@ -14,7 +14,7 @@ from runplan.core.depends import Depends, read_depends
 from runplan.core.errors import PlanUnreadable
 from runplan.core.frontmatter import FrontMatter
 from runplan.core.ids import key
-from runplan.core.items import Execution, Item, read_execution, read_items, read_touches
+from runplan.core.items import Execution, Item, read_execution, read_items, read_paths
 from runplan.core.layout import Format, Layout, Remark, lay_out
 from runplan.core.marks import Status, says_complete
 from runplan.core.quickclass import NamedTuple, dataclass
@@ -48,6 +48,7 @@ class Phase(NamedTuple):
     depends: tuple[str, ...]  #: phases that must be done before it
     soft: tuple[str, ...]  #: phases that should be
     touches: tuple[str, ...]  #: path patterns; empty when it does not say
+    allows: tuple[str, ...]  #: path patterns: where tests may be removed, and guarded files changed
     execution: str  #: "worktree", "direct" or "delegate …"
     items: tuple[Item, ...]
     outside: tuple[str, ...]  #: dependencies that are no phases, in its own words
@@ -148,7 +149,8 @@ def _drafts(lines: Lines, layout: Layout) -> Iterator[_Draft]:
             heading_line=place.first + 1,
             depends=depends.hard,
             soft=depends.soft,
-            touches=read_touches(body),
+            touches=read_paths(body, "touches"),
+            allows=read_paths(body, "allows"),
             execution=execution.how,
             items=read_items(body, title=place.title),
             outside=tuple(told.text for told in depends.outside),

@@ -1,6 +1,7 @@
 """Finds what an agent changed and may not: the plan, the checks it is judged by, files beyond its phase.
 
-The plan permits by naming: a path that stands in the text of the phase, or a pattern of its Touches: line.
+A path that stands in the text of the phase, or in its Touches: line, may be changed and added to. Only its Allows:
+line permits removing or weakening tests, and changing the files that the test command runs.
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ from runplan.core.globs import covers, literal, matches
 from runplan.core.quickclass import dataclass
 from runplan.core.reasons import Reason
 from runplan.core.secrets import holds_secret, named_like_secret, redacted
+from runplan.core.testcommand import weakened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from runplan.core.gitfacts import Untracked
+    from runplan.core.testcommand import Read
 
 #: An untracked file larger than this is not committed for an agent.
 LARGEST_UNTRACKED = 5_000_000  # bytes
@@ -38,9 +41,19 @@ class TamperKind(StrEnum):
     NEW_SKIP = "new-skip"
     LOWERED_THRESHOLD = "lowered-threshold"
     CHANGED_CI = "changed-ci"
+    TEST_COMMAND = "test-command"  #: a file that the test command runs
     OUT_OF_SCOPE = "out-of-scope"
     SECRET = "secret"  # noqa: S105 - the name of a finding
     TOO_LARGE = "too-large"
+
+
+#: What an Allows: line permits.
+ALLOWABLE = frozenset(
+    (
+        *(TamperKind.REMOVED_TEST, TamperKind.WEAKENED_TEST, TamperKind.NEW_SKIP, TamperKind.LOWERED_THRESHOLD),
+        *(TamperKind.CHANGED_CI, TamperKind.TEST_COMMAND),
+    )
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,13 +63,14 @@ class Tampering:
     kind: TamperKind
     path: str
     detail: str  #: for people, one line
+    line: int = 0  #: 0 for the whole file
 
     @property
     def reason(self) -> Reason:
         return Reason.OUT_OF_SCOPE if self.kind is TamperKind.OUT_OF_SCOPE else Reason.TAMPERED
 
     def __str__(self) -> str:
-        return f"{redacted(self.path)}: {self.detail}"
+        return f"{redacted(self.path)}{f':{self.line}' if self.line else ''}: {self.detail}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +90,7 @@ class Permit:
 
     text: str  #: the phase's section
     touches: tuple[str, ...] = ()  #: patterns; empty permits every path
+    allows: tuple[str, ...] = ()  #: patterns: what may lose tests, and guarded files that may change
     bookkeeping: tuple[str, ...] = ()  #: plan, report, runplan.toml: never permitted
     written: tuple[str, ...] = ()  #: plan and report: nothing may stand where their folders are
 
@@ -89,11 +104,15 @@ class Permit:
         """Whether the path is within the phase's Touches:, or named."""
         return not self.touches or covers(self.touches, path) or self.names(path)
 
+    def allowed(self, path: str) -> bool:
+        """Whether the phase's Allows: covers the path."""
+        return covers(self.allows, path)
+
     def permits_ci(self, path: str) -> bool:
         """Whether the phase means the CI: it names the path, or a pattern begins with the CI's own folder."""
         top = path.partition("/")[0]
         meant = (p for p in self.touches if literal(p) == path or literal(p).partition("/")[0] == top)
-        return self.names(path) or any(matches(pattern, path) for pattern in meant)
+        return self.names(path) or self.allowed(path) or any(matches(pattern, path) for pattern in meant)
 
 
 def wants_text(path: str) -> bool:
@@ -115,14 +134,30 @@ def examine(changes: Sequence[FileChange], permit: Permit) -> tuple[Tampering, .
     for change in changes:
         found += _scope(change.path, permit)
         found += () if change.deleted else _in_the_way(change.path, permit)
-        if permit.names(change.path):
-            continue
-        if change.added and named_like_secret(change.path):
+        if change.added and named_like_secret(change.path) and not permit.names(change.path):
             found.append(_found(TamperKind.SECRET, change.path, "looks like a secret"))
         found += _ci(change, permit)
-        found += _tests(change, names_now, permit)
-        found += _settings(change)
+        if not permit.allowed(change.path):
+            found += _tests(change, names_now)
+            found += _settings(change)
     return tuple(found)
+
+
+def examine_command(command: str, permit: Permit, *, before: Read, after: Read) -> tuple[Tampering, ...]:
+    """What of the files that the test command runs was changed in the tree `after`."""
+    return tuple(
+        Tampering(kind=TamperKind.TEST_COMMAND, path=one.path, detail=one.detail, line=one.line)
+        for one in weakened(command, before, after)
+        if not permit.allowed(one.path)
+    )
+
+
+def remedy(found: Sequence[Tampering]) -> str:
+    """The line of the plan that would permit all of it, to follow its account; "" when no line would."""
+    paths = dict.fromkeys(one.path for one in found if one.kind in ALLOWABLE)
+    if not paths or any(one.kind not in ALLOWABLE for one in found):
+        return ""
+    return f"; if the plan means it, add to the phase: Allows: {', '.join(paths)}"
 
 
 def unwanted(
@@ -166,13 +201,12 @@ def _ci(change: FileChange, permit: Permit) -> Iterator[Tampering]:
         yield _found(TamperKind.CHANGED_CI, change.path, "the CI was changed, and the phase does not say so")
 
 
-def _tests(change: FileChange, names_now: frozenset[str], permit: Permit) -> Iterator[Tampering]:
+def _tests(change: FileChange, names_now: frozenset[str]) -> Iterator[Tampering]:
     if not testfiles.may_hold_tests(change.path):
         return
     before, after = change.before or "", change.after or ""
     had = testfiles.test_names(before)
-    gone = sorted(name for name in had - names_now if not _stands_in(permit.text, name))
-    if gone:
+    if gone := sorted(had - names_now):
         yield _found(TamperKind.REMOVED_TEST, change.path, f"tests removed: {', '.join(gone)}")
     elif change.deleted and not had and testfiles.is_test(change.path):
         yield _found(TamperKind.REMOVED_TEST, change.path, "the test file was removed")

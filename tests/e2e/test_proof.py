@@ -25,6 +25,7 @@ def test_a_change_hidden_from_git_is_judged_and_lands_in_the_open(project: Proje
     """What made the gate green stands in the commits, where the verifier and the user see it."""
     project.repo.commit("A check", **{"check.sh": "test ! -e broken.txt\n"})
     project.settings('[tests]\ncommand = "sh check.sh"\n')
+    project.plan(a_plan("1").replace("### Work Items", "Allows: check.sh\n\n### Work Items"))
     project.agent(
         steps(
             f'git = ["update-index", "{flag}", "check.sh"]',
@@ -38,6 +39,19 @@ def test_a_change_hidden_from_git_is_judged_and_lands_in_the_open(project: Proje
     assert ran.code == 0, ran.err
     assert "work       2 commits, 2 files" in ran.err
     assert project.show("main:check.sh") == "exit 0"
+
+
+def test_the_test_command_is_not_replaced_by_one_that_passes_unless_the_phase_allows_it(project: Project) -> None:
+    project.repo.commit("A check", Makefile="test:\n\ttest ! -e 1.txt\n")
+    project.settings('[tests]\ncommand = "make -s test"\n')
+    project.agent(work('write = "Makefile"\ntext = "test:\\n\\ttrue\\n"', 'commit = "Mend the check"'))
+    ran = project.start("1", "auto")
+    assert (ran.code, ran.last) == (1, "runplan: failed: tampered"), ran.err
+    assert "Makefile:2: the recipe of `test`, which the test command runs, was changed" in ran.err
+    assert "add to the phase: Allows: Makefile" in ran.err
+    project.plan(a_plan("1").replace("### Work Items", "Allows: Makefile\n\n### Work Items"))
+    ran = project.start("1", "auto")
+    assert ran.code == 0, ran.err
 
 
 def test_a_gate_that_was_killed_does_not_pass_over_its_own_leftovers(project: Project, tmp_path: Path) -> None:

@@ -70,6 +70,7 @@ def test_an_item_knows_its_line() -> None:
 )
 def test_touched_paths_are_read(body: str, touches: tuple[str, ...]) -> None:
     assert phase(body).touches == touches
+    assert phase(body.replace("Touches", "Allows")).allows == touches
 
 
 @pytest.mark.parametrize(

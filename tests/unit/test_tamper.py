@@ -1,4 +1,4 @@
-"""What an agent may not change is found, and the plan permits by naming."""
+"""What an agent may not change is found; naming a file permits adding to it, and only Allows: the rest."""
 
 from __future__ import annotations
 
@@ -7,7 +7,16 @@ from hypothesis import given, settings, strategies as st
 
 from runplan.core.gitfacts import Untracked
 from runplan.core.reasons import Reason
-from runplan.core.tamper import FileChange, Permit, examine, is_lifecycle, unwanted, wants_text
+from runplan.core.tamper import (
+    FileChange,
+    Permit,
+    examine,
+    examine_command,
+    is_lifecycle,
+    remedy,
+    unwanted,
+    wants_text,
+)
 
 TEST = """
 def test_one():
@@ -35,10 +44,10 @@ def added(path: str, after: str = "") -> FileChange:
     return FileChange(path=path, before=None, after=after, added=True)
 
 
-def a_permit(text: str = "Add sums.", *touches: str) -> Permit:
+def a_permit(text: str = "Add sums.", *touches: str, allows: tuple[str, ...] = ()) -> Permit:
     written = ("plans/x.md", "reports/plan-x.md")
     own = (*written, "runplan.toml", "config/runplan.toml")
-    return Permit(text=text, touches=touches, bookkeeping=own, written=written)
+    return Permit(text=text, touches=touches, allows=allows, bookkeeping=own, written=written)
 
 
 def kinds(*changes: FileChange, permit: Permit | None = None) -> list[str]:
@@ -101,14 +110,17 @@ def test_ordinary_work_is_left_alone() -> None:
         pytest.param(".ci/run", "a", "b", "changed-ci", id="own ci"),
     ],
 )  # fmt: skip
-def test_weakened_checks_are_found_unless_the_phase_names_the_file(
+def test_weakened_checks_are_found_unless_the_phase_allows_it(
     path: str, before: str, after: str, expected: str
 ) -> None:
     change = changed(path, before, after)
     assert kinds(change) == [expected]
     assert kinds(change, permit=a_permit("Anything.", "**")) == [expected]
-    assert kinds(change, permit=a_permit(f"Change `{path}` as said.")) == []
-    assert kinds(change, permit=a_permit("Anything.", path)) == []
+    named = [] if expected == "changed-ci" else [expected]  # who names the CI means to change it
+    assert kinds(change, permit=a_permit(f"Change `{path}` as said.")) == named
+    assert kinds(change, permit=a_permit("Anything.", path)) == named
+    assert kinds(change, permit=a_permit(allows=(path,))) == []
+    assert kinds(change, permit=a_permit(allows=("other/**",))) == [expected]
 
 
 @pytest.mark.parametrize(
@@ -144,27 +156,34 @@ def test_a_removed_test_file_is_found_and_a_moved_one_is_not() -> None:
 @pytest.mark.parametrize(
     "text",
     [
+        "Write good tests in tests/test_old.py",
         "- Remove tests/test_old.py, it tests nothing.",
-        "- remove `tests/test_old.py`.",
-        "The old tests go: drop test_one and test_two.",
+        "Make test_one and test_two pass.",
         "Delete the folder tests/ with everything in it.",
     ],
 )
-def test_the_phase_may_say_that_tests_go(text: str) -> None:
-    assert kinds(deleted("tests/test_old.py"), permit=a_permit(text)) == []
+def test_words_of_the_phase_do_not_permit_that_tests_go(text: str) -> None:
+    assert kinds(deleted("tests/test_old.py"), permit=a_permit(text, "tests/test_old.py")) == ["removed-test"]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Look at tests/test_old.pyc and more/tests/test_old.py",
-        "Write good tests in tests/",
-        "Remove src/ and nothing else",
-        "drop test_one",
-    ],
-)
-def test_what_the_phase_does_not_name_is_not_permitted(text: str) -> None:
-    assert kinds(deleted("tests/test_old.py"), permit=a_permit(text)) == ["removed-test"]
+@pytest.mark.parametrize("pattern", ["tests/test_old.py", "tests/", "tests/**", "**/test_*.py"])
+def test_tests_may_go_where_the_phase_allows_it(pattern: str) -> None:
+    assert kinds(deleted("tests/test_old.py"), permit=a_permit(allows=(pattern,))) == []
+
+
+def test_what_is_allowed_is_not_thereby_in_scope_nor_free_of_secrets() -> None:
+    permit = a_permit("x", "src/**", allows=("**",))
+    assert kinds(deleted("tests/test_old.py"), permit=permit) == ["out-of-scope"]
+    assert kinds(added(".env"), permit=a_permit(allows=("**",))) == ["secret"]
+    assert kinds(changed("runplan.toml"), permit=a_permit(allows=("**",))) == ["bookkeeping"]
+
+
+def test_a_file_that_the_test_command_runs_is_named_with_its_line_and_the_remedy() -> None:
+    before, after = {"Makefile": "x:\n\ntest:\n\tpytest\n"}, {"Makefile": "x:\n\ntest:\n\ttrue\n"}
+    (one,) = found = examine_command("make test", a_permit("Mend the Makefile."), before=before.get, after=after.get)
+    assert str(one) == "Makefile:4: the recipe of `test`, which the test command runs, was changed"
+    assert remedy(found) == "; if the plan means it, add to the phase: Allows: Makefile"
+    assert examine_command("make test", a_permit(allows=("Makefile",)), before=before.get, after=after.get) == ()
 
 
 @pytest.mark.parametrize(

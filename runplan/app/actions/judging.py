@@ -82,10 +82,10 @@ def _text(found: results.Results) -> str:
 
 
 def _may_lose_tests(phase: PhaseRun) -> bool:
-    """Whether the phase speaks of a test file that it changed: then fewer tests may be what was asked for."""
-    permit = tamper.Permit(text=phase.read.text, touches=phase.read.touches)
+    """Whether the phase changed a test file that its Allows: covers: then fewer tests may be what was asked for."""
+    permit = tamper.Permit(text=phase.read.text, allows=phase.read.allows)
     files = phase.work.files if phase.work else ()
-    return any(testfiles.may_hold_tests(path) and permit.names(path) for path in files)
+    return any(testfiles.may_hold_tests(path) and permit.allowed(path) for path in files)
 
 
 def _told(judged: results.GateJudgement, now: results.Results, time: int) -> tuple[str, str]:

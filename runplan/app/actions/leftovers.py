@@ -89,7 +89,8 @@ def _beginnings(path: Path, left: WorktreeState) -> dict[str, str]:
 def permit_of(phase: PhaseRun, world: World) -> tamper.Permit:
     written = (world.plan, world.report)
     own = (*written, "runplan.toml", "config/runplan.toml")
-    return tamper.Permit(text=phase.read.text, touches=phase.read.touches, bookkeeping=own, written=written)
+    read = phase.read
+    return tamper.Permit(text=read.text, touches=read.touches, allows=read.allows, bookkeeping=own, written=written)
 
 
 def refusal_of(found: tuple[tamper.Tampering, ...]) -> WorkRefused | None:
@@ -99,4 +100,6 @@ def refusal_of(found: tuple[tamper.Tampering, ...]) -> WorkRefused | None:
     scope = all(one.reason is Reason.OUT_OF_SCOPE for one in found)
     named = "; ".join(str(one) for one in found[:NAMED])
     more = f"; and {len(found) - NAMED} more" if len(found) > NAMED else ""
-    return WorkRefused(reason=Reason.OUT_OF_SCOPE if scope else Reason.TAMPERED, detail=named + more)
+    return WorkRefused(
+        reason=Reason.OUT_OF_SCOPE if scope else Reason.TAMPERED, detail=named + more + tamper.remedy(found)
+    )

@@ -94,6 +94,7 @@ def _next(plan: Plan, phase: Phase, tip: str) -> PlanRead:
         text=phase.text,
         items=tuple((item.id, item.text) for item in phase.items),
         touches=phase.touches,
+        allows=phase.allows,
     )
 
 

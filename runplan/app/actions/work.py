@@ -66,7 +66,13 @@ def _foreign(changes: tuple[Change, ...], world: World, head: str) -> WorkRefuse
 def _tampered(phase: PhaseRun, world: World, head: str, changes: tuple[Change, ...]) -> WorkRefused | None:
     permit = permit_of(phase, world)
     found = tamper.examine([_changed(phase, world, head, change) for change in changes], permit)
-    return refusal_of((*found, *leaked(phase, world, head, permit)))
+    command = tamper.examine_command(
+        world.settings.tests.command,
+        permit,
+        before=lambda path: _text(world, phase.base, path),
+        after=lambda path: _text(world, head, path),
+    )
+    return refusal_of((*found, *command, *leaked(phase, world, head, permit)))
 
 
 def _changed(phase: PhaseRun, world: World, head: str, change: Change) -> tamper.FileChange:

@@ -1,0 +1,207 @@
+"""A change to the test command's own files is found; a change beside them is not."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from runplan.core.testcommand import weakened
+
+MAKE = """\
+PYTEST = python3 -m pytest
+TESTS = tests/a tests/b
+OBJECTS = a.o
+
+.PHONY: test lint
+all: test
+
+test: lint prog
+\t@echo testing
+\t$(PYTEST) $(TESTS)
+\tsh tools/after.sh
+
+lint:
+\truff check .
+
+prog: $(OBJECTS)
+\tcc -o prog $(OBJECTS)
+
+%.o: %.c
+\tcc -c $<
+
+release:
+\tpython3 -m build
+"""
+PACKAGE = """\
+{
+  "name": "x",
+  "scripts": {
+    "pretest": "npm run lint",
+    "lint": "eslint .",
+    "test": "node tools/run.js && make -C native check",
+    "build": "tsc"
+  },
+  "dependencies": {"left": "1"}
+}
+"""
+TREE = {
+    "Makefile": MAKE,
+    "package.json": PACKAGE,
+    "native/Makefile": "check:\n\t./check\n",
+    "native/check": "#!/bin/sh\ntrue\n",
+    "tools/after.sh": "set -e\n./verify\n",
+    "tools/run.js": "run()\n",
+    "tests/a/test_a.py": "def test_a():\n    assert 1\n",
+}
+
+
+def found(command: str, **changed: str | None) -> list[str]:
+    """`path:line: detail` of each finding; files are named with `__` for the slash and `_` for the dot."""
+    names = {name.replace("/", "__").replace(".", "_"): name for name in TREE}
+    after = {**TREE, **{names.get(name, name): text for name, text in changed.items()}}
+    return [f"{one.path}:{one.line}: {one.detail}" for one in weakened(command, TREE.get, after.get)]
+
+
+def made(old: str, new: str) -> str:
+    assert old in MAKE
+    return MAKE.replace(old, new, 1)
+
+
+RECIPE = "the recipe of `test`, which the test command runs, was changed"
+LINT = RECIPE.replace("test`", "lint`")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param(made("\t$(PYTEST) $(TESTS)\n", "\ttrue\n"), [f"Makefile:9: {RECIPE}"], id="replaced"),
+        pytest.param(made("\t$(PYTEST) $(TESTS)\n", ""), [f"Makefile:9: {RECIPE}"], id="a line less"),
+        pytest.param(made("\t$(PYTEST)", "\t-$(PYTEST)"), [f"Makefile:9: {RECIPE}"], id="errors ignored"),
+        pytest.param(made("$(TESTS)\n", "$(TESTS) || true\n"), [f"Makefile:9: {RECIPE}"], id="or true"),
+        pytest.param(made("PYTEST = python3 -m pytest", "PYTEST = true"), [f"Makefile:9: {RECIPE}"], id="its program"),
+        pytest.param(made(" -m pytest", " -m pytest --co"), [f"Makefile:9: {RECIPE}"], id="an option in a variable"),
+        pytest.param(made("tests/a tests/b", "tests/a"), [f"Makefile:9: {RECIPE}"], id="an argument less"),
+        pytest.param(made("tests/b\n", "tests/b\nTESTS = y\n"), [f"Makefile:10: {RECIPE}"], id="set anew"),
+        pytest.param(MAKE + "ifdef CI\nPYTEST = true\nendif\n", [f"Makefile:9: {RECIPE}"], id="under a condition"),
+        pytest.param(MAKE + "test:\n\ttrue\n", [f"Makefile:25: {RECIPE}"], id="redefined"),
+        pytest.param(MAKE + "test: ; true\n", [f"Makefile:24: {RECIPE}"], id="redefined in a line"),
+        pytest.param(MAKE + "SHELL := true\n", ["Makefile:24: `SHELL` was added"], id="another shell"),
+        pytest.param(MAKE + "test: SHELL = x\n", ["Makefile:24: `SHELL` for the target `test` was added"], id="for it"),
+        pytest.param(MAKE + ".IGNORE:\n", ["Makefile:24: `.IGNORE` was added"], id="all errors ignored"),
+        pytest.param(MAKE + "MAKEFLAGS += -n\n", ["Makefile:24: `MAKEFLAGS` was added"], id="a dry run"),
+        pytest.param(MAKE + "$(eval test: ; x)\n", ["Makefile:24: `$(eval test: ; x)` was added"], id="evaluated"),
+        pytest.param(
+            made(".PHONY: test lint", ".PHONY: lint"),
+            ["Makefile:9: the .PHONY mark of `test`, which the test command runs, was removed"],
+            id="no longer phony",
+        ),
+        pytest.param(made("lint prog", "prog"), ["Makefile:9: prerequisites of `test` removed: lint"], id="less"),
+        pytest.param(
+            made("\truff check .\n", "\ttrue\n"), [f"Makefile:14: {LINT}"], id="a prerequisite's recipe"
+        ),
+        pytest.param(
+            MAKE[: MAKE.index("test: lint")],
+            ["Makefile:9: the recipe of `test`, which the test command runs, was removed"],
+            id="the rule is gone",
+        ),
+    ],
+)  # fmt: skip
+def test_what_a_target_runs_is_guarded(text: str, expected: list[str]) -> None:
+    assert found("make test", Makefile=text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(made("python3 -m build", "python3 -m build --wheel"), id="another target"),
+        pytest.param(MAKE + "bench:\n\ttrue\n", id="a new target"),
+        pytest.param(MAKE + "VERSION = 2\n", id="a new variable"),
+        pytest.param(made("OBJECTS = a.o", "OBJECTS = a.o b.o"), id="a file to compile"),
+        pytest.param(made("tests/a tests/b", "tests/a tests/b tests/c"), id="more tests"),
+        pytest.param(made("test: lint prog", "test: lint prog docs"), id="a prerequisite more"),
+        pytest.param(made("\t@echo testing", "# what it does\n\n\t@echo  testing"), id="comments and blanks"),
+        pytest.param(made(".PHONY: test lint", ".PHONY: test lint release"), id="more phony targets"),
+        pytest.param("# A project\n\n" + MAKE, id="moved down"),
+    ],
+)
+def test_a_change_elsewhere_in_the_makefile_is_innocent(text: str) -> None:
+    assert found("make test", Makefile=text) == []
+
+
+def test_a_makefile_that_make_prefers_is_found() -> None:
+    told = found("make test", GNUmakefile="test: lint prog\n\ttrue\n")
+    assert told == [f"GNUmakefile:2: {RECIPE}"]
+
+
+def test_what_a_makefile_includes_is_guarded() -> None:
+    tree = {"Makefile": "include mk/test.mk\n", "mk/test.mk": "test:\n\tpytest\n"}
+    after = {**tree, "mk/test.mk": "test:\n\ttrue\n"}
+    (one,) = weakened("make test", tree.get, after.get)
+    assert (one.path, one.line) == ("mk/test.mk", 2)
+
+
+@pytest.mark.parametrize(
+    ("command", "file", "text", "expected"),
+    [
+        ("sh tools/after.sh", "tools__after_sh", "exit 0\nset -e\n./verify\n", "tools/after.sh:1"),
+        ("./tools/after.sh", "tools__after_sh", "set -e\ntrue\n", "tools/after.sh:2"),
+        ("cd tools && bash -eu after.sh", "tools__after_sh", "set -e\n", "tools/after.sh:2"),
+        ("make test", "tools__after_sh", "true\n", "tools/after.sh:1"),
+        ("env CI=1 timeout 60 sh -c 'sh tools/after.sh'", "tools__after_sh", None, "tools/after.sh:0"),
+        ("npm test", "package_json", PACKAGE.replace("node tools/run.js && ", ""), "package.json:6"),
+        ("yarn test", "package_json", PACKAGE.replace("eslint .", "true"), "package.json:5"),
+        ("npm run test -- --ci", "package_json", PACKAGE.replace('"pretest": "npm run lint",', ""), "package.json:4"),
+        ("pnpm run lint", "package_json", PACKAGE.replace('"lint": "eslint .",', ""), "package.json:5"),
+        ("npm t", "tools__run_js", "\n", "tools/run.js:1"),
+        ("npm test", "native__Makefile", "check:\n\ttrue\n", "native/Makefile:2"),
+        ("npm test", "native__check", "#!/bin/sh\nexit 0\n", "native/check:2"),
+        ("npm test", "package_json", "{", "package.json:4"),
+    ],
+)
+def test_scripts_behind_the_command_are_guarded(command: str, file: str, text: str | None, expected: str) -> None:
+    assert found(command, **{file: text})[0].startswith(f"{expected}: ")
+
+
+@pytest.mark.parametrize(
+    ("command", "file", "text"),
+    [
+        ("npm test", "package_json", PACKAGE.replace('"left": "1"', '"left": "1", "right": "2"')),
+        ("npm test", "package_json", PACKAGE.replace('"build": "tsc"', '"build": "tsc -b"')),
+        ("npm run lint", "package_json", PACKAGE.replace("node tools/run.js", "true")),
+        ("python3 -m pytest", "tools__after_sh", "true\n"),
+        ("sh tools/after.sh", "tools__run_js", "true\n"),
+        ("python3 tests/a/test_a.py", "tests__a__test_a_py", "def test_a():\n    assert 2\n"),
+        ("make nothing", "Makefile", ""),
+        ("sh tools/new.sh", "tools/new.sh", "true\n"),
+    ],
+)
+def test_files_that_the_command_does_not_run_are_free(command: str, file: str, text: str) -> None:
+    assert found(command, **{file: text}) == []
+
+
+LINES = st.lists(
+    st.sampled_from(
+        [
+            "test: a",
+            "a:",
+            "\ttrue",
+            "include Makefile",
+            "X = $(X)",
+            "define X",
+            "endef",
+            "ifdef X",
+            "else",
+            "endif",
+            "a:b:c",
+        ]
+    )
+    | st.text(max_size=8)
+).map("\n".join)
+
+
+@settings(deadline=None, database=None)
+@given(st.sampled_from(["make", "make test", "npm test", "sh Makefile"]) | st.text(max_size=12), LINES, LINES)
+def test_no_text_raises_and_an_unchanged_tree_is_fine(command: str, before: str, after: str) -> None:
+    was, now = {"Makefile": before, "package.json": before}, {"Makefile": after, "package.json": after}
+    weakened(command, was.get, now.get)
+    assert weakened(command, was.get, was.get) == ()
