@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from typing import TYPE_CHECKING, Any
 
@@ -106,10 +107,11 @@ def follow(at: Here, plan: str, run: str) -> Iterator[Fact]:
 
 
 def end_politely(owner: str, *, force: bool) -> bool:
-    """Ask the process that owns a plan to end, as Ctrl-C does; False for one that is gone, and for the daemon."""
+    """Ask the process that owns a plan to end, as Ctrl-C does; False for one that is gone, the daemon and this one."""
     daemon = singleton.holder(state_directory(environment()))
     process = processes.living(owner)
-    if process is None or (daemon is not None and daemon.identity == owner):
+    own = owner == processes.identity(os.getpid())  # a stop owns the runs that it ends itself
+    if process is None or own or (daemon is not None and daemon.identity == owner):
         return False
     # Of two the second ends the agents; the same one twice could be heard as one.
     for number in (signal.SIGKILL,) if force else (signal.SIGTERM, signal.SIGINT):
