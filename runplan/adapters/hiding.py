@@ -8,21 +8,25 @@ for the files it leaves out: those that are not there are no deletions.
 from __future__ import annotations
 
 import os
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runplan.adapters.gitenv import configured
 from runplan.adapters.indexfile import hidden
 from runplan.adapters.plainfiles import read_file
-from runplan.adapters.status import status_of
+from runplan.adapters.status import COMMAND, read_status, status_of
+from runplan.core.errors import GitFailed
+from runplan.core.storing import unstored
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
     from runplan.adapters.git import Git
     from runplan.adapters.indexfile import Hidden
     from runplan.adapters.registry import Entry
-    from runplan.core.gitfacts import WorktreeState
+    from runplan.core.gitfacts import Oid, WorktreeState
 
 #: Which files a worktree leaves out is written where its agent can write.
 SPARSE = "info/sparse-checkout"
@@ -39,7 +43,43 @@ def honest_status(git: Git, entry: Entry) -> WorktreeState:
     if found is not None:
         _show(there, "--no-assume-unchanged", found.assumed)
         _show(there, "--no-skip-worktree", _not_left_out(entry, found.skipped))
-    return status_of(there)
+    try:
+        return status_of(there)
+    except GitFailed as error:
+        if unstored(str(error)) is None:
+            raise
+        return _untranslated_status(there, entry)
+
+
+def _untranslated_status(there: Git, entry: Entry) -> WorktreeState:
+    """The status by the bytes of the files, where git cannot translate them to what it would store."""
+    head = there.text("rev-parse", "HEAD")
+    with untranslated(entry.directory.parent.parent, entry.worktree, like=head, head=head) as env:
+        ran = there.run(*COMMAND, "--ignored=matching", env={**env, "GIT_INDEX_FILE": str(entry.directory / "index")})
+    return replace(read_status(ran.out, entry.worktree), branch=entry.attached)
+
+
+@contextmanager
+def untranslated(
+    common_dir: Path, worktree: Path, *, like: Oid, head: str = "ref: refs/heads/none"
+) -> Iterator[dict[str, str]]:
+    """The environment in which git takes files byte for byte: attributes of its directory rank above all others."""
+    from tempfile import TemporaryDirectory  # dear, and hardly ever needed
+
+    config = "[core]\n\trepositoryformatversion = 1\n[extensions]\n\tobjectFormat = sha256\n"
+    with TemporaryDirectory(prefix="runplan-", dir=common_dir) as place:
+        for name, content in {
+            "HEAD": f"{head}\n".encode(),
+            "refs/none": b"",
+            "config": config.encode() if len(like) == 64 else b"",
+            "info/attributes": b"* -text -eol -ident -filter !working-tree-encoding\n",
+            "info/exclude": read_file(common_dir / "info/exclude") or b"",
+        }.items():
+            path = Path(place, name)
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(content)
+        where = {"GIT_DIR": place, "GIT_WORK_TREE": str(worktree)}
+        yield {**where, "GIT_OBJECT_DIRECTORY": str(common_dir / "objects")}
 
 
 def _content(entry: Entry) -> bytes | None:

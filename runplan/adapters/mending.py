@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from runplan.adapters.ownrefs import leads
 from runplan.adapters.plainplaces import PlainPlaces
 from runplan.adapters.registry import (
     Entry,
@@ -48,6 +49,8 @@ class Mender:
         if linked_to(path) != entry.directory and (path / ".git").is_dir():
             raise _foreign(path)
         calm(join(entry.directory, path))
+        if not leads(self._common_dir, self._git, entry):
+            stand(entry.directory, head)
         return entry
 
     def _cleared(self, path: Path, head: str) -> None:

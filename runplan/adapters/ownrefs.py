@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from runplan.adapters.plainfiles import read_file
 from runplan.adapters.repository import resolved_refs, stored_refs
+from runplan.core.guard import read_log
 from runplan.core.quickclass import dataclass
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from runplan.adapters.git import Git
+    from runplan.adapters.registry import Entry
     from runplan.core.gitfacts import Oid
 
 _SYMBOLIC = "ref: "
@@ -67,9 +69,28 @@ def _is_odd(path: str) -> bool:
     return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
 
 
-def drop_symbolic(common_dir: Path, git: Git, ref: str) -> bool:
-    """Take a symbolic ref away where one of ours should be, and nothing of what it stands for."""
-    if not is_symbolic(common_dir, git, ref):
-        return False
-    git.run("update-ref", "--no-deref", "-d", ref)
-    return True
+def drop_broken(common_dir: Path, git: Git, ref: str) -> None:
+    """Take a ref of ours away that holds no commit: a symbolic one, and nothing of what it stands for; a lost one."""
+    if is_symbolic(common_dir, git, ref):
+        git.run("update-ref", "--no-deref", "-d", ref)
+    elif ref in stored_refs(common_dir, git):
+        git.run("update-ref", "--no-deref", "-d", ref, ok=(0, 1))
+    else:  # git deletes no ref whose file it cannot read
+        (common_dir / ref).unlink(missing_ok=True)
+        (common_dir / "logs" / ref).unlink(missing_ok=True)
+
+
+def last_logged(common_dir: Path, git: Git, ref: str) -> Oid | None:
+    """The newest commit that a ref of ours held, by its log, and that is still there."""
+    log = os.fsdecode(read_file(common_dir / "logs" / ref) or b"")
+    return next((entry.new for entry in reversed(read_log(log)) if git.tip(entry.new) is not None), None)
+
+
+def leads(common_dir: Path, git: Git, entry: Entry) -> bool:
+    """Whether HEAD of a worktree leads to a commit, or to a branch that has none yet: else git refuses to work."""
+    if git.tip(f"worktrees/{entry.directory.name}/HEAD") is not None:
+        return True
+    branch = entry.attached
+    return (
+        branch is not None and not os.path.lexists(common_dir / branch) and branch not in stored_refs(common_dir, git)
+    )

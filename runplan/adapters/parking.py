@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import shutil
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runplan.adapters.git import failure
+from runplan.adapters.hiding import untranslated
 from runplan.adapters.ownrefs import read_refs
-from runplan.adapters.plainfiles import read_file
 from runplan.core.errors import GitFailed
 from runplan.core.gitfacts import Identity
 from runplan.core.names import PARKED, parked_under
@@ -16,7 +15,8 @@ from runplan.core.quickclass import dataclass
 from runplan.core.storing import unstored
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
+    from pathlib import Path
 
     from runplan.adapters.git import Git
     from runplan.adapters.registry import Entry
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 #: Commits we make only to keep something; nobody wrote them.
 KEEPER = Identity(name="runplan", email="runplan@runplan.invalid")
 _TRIES = 50
+_ADD = ("add", "--all", "--ignore-errors", "--", ":/")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,12 +105,12 @@ class Parking:
             elif parent:
                 git.run("read-tree", parent, env=env)
             staged = git.run("write-tree", env=env, ok=(0, 128)).text  # fails on unmerged paths
-            add = ("add", "--all", "--ignore-errors", "--", ":/")
-            if (added := git.run(*add, env=env, ok=(0, 128))).code != 0:
-                if unstored(added.err) is None:
-                    raise GitFailed(failure(add, added, entry.worktree))
-                self._add_as_they_are(git, add, env, like=base)
-            files = git.run("write-tree", env=env).text
+            if (added := git.run(*_ADD, env=env, ok=(0, 128))).code == 0:
+                files = git.run("write-tree", env=env).text
+            elif unstored(added.err) is None:
+                raise GitFailed(failure(_ADD, added, entry.worktree))
+            else:
+                files = self._as_they_are(git, env, like=base)
         finally:
             draft.unlink(missing_ok=True)
             draft.with_name(f"{draft.name}.lock").unlink(missing_ok=True)
@@ -120,25 +121,11 @@ class Parking:
             parents.append(self._commit(git, staged, parents, f"Staged: {reason}"))
         return self._commit(git, files, parents, reason)
 
-    def _add_as_they_are(self, git: Git, add: Sequence[str], env: Mapping[str, str], *, like: Oid) -> None:
-        """Store files byte for byte, whatever is said of them: git stands where other attributes rank above that."""
-        from tempfile import TemporaryDirectory  # dear, and hardly ever needed
-
-        config = "[core]\n\trepositoryformatversion = 1\n[extensions]\n\tobjectFormat = sha256\n"
-        with TemporaryDirectory(prefix="runplan-", dir=self._common_dir) as place:
-            for name, content in {
-                "HEAD": b"ref: refs/heads/none\n",
-                "refs/none": b"",
-                "config": config.encode() if len(like) == 64 else b"",
-                "info/attributes": b"* -text -eol -ident -filter !working-tree-encoding\n",
-                "info/exclude": read_file(self._common_dir / "info/exclude") or b"",
-            }.items():
-                path = Path(place, name)
-                path.parent.mkdir(exist_ok=True)
-                path.write_bytes(content)
-            there = {"GIT_DIR": place, "GIT_WORK_TREE": str(git.cwd)}
-            objects = {"GIT_OBJECT_DIRECTORY": str(self._common_dir / "objects")}
-            git.run(*add, env={**env, **there, **objects})
+    def _as_they_are(self, git: Git, env: Mapping[str, str], *, like: Oid) -> Oid:
+        """A tree of the files byte for byte, whatever is said of them."""
+        with untranslated(self._common_dir, git.cwd, like=like) as there:
+            git.run(*_ADD, env={**env, **there})
+            return git.run("write-tree", env={**env, **there}).text
 
     def _commit(self, git: Git, tree: Oid, parents: list[Oid], message: str) -> Oid:
         env = {

@@ -65,7 +65,8 @@ class Entry:
     @property
     def half_made(self) -> bool:
         """Whether `worktree add` died before it was done; no agent ever ran there."""
-        return first_line(self.directory / "locked") == "initializing" or not self.head
+        unused = not self.head and not os.path.lexists(self.directory / "index")
+        return first_line(self.directory / "locked") == "initializing" or unused
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from runplan.adapters.containment import on_target
 from runplan.adapters.dispatch_files import DispatchFiles
 from runplan.adapters.hiding import honest_status
 from runplan.adapters.mending import Mender
-from runplan.adapters.ownrefs import drop_symbolic, is_symbolic, own_tip, read_refs
+from runplan.adapters.ownrefs import drop_broken, is_symbolic, last_logged, own_tip, read_refs
 from runplan.adapters.parking import Parking
 from runplan.adapters.plainplaces import PlainPlaces
 from runplan.adapters.registry import Entry, calm, entries, entry_of, linked_to, note_shown, worktrees_locked
@@ -113,9 +113,7 @@ class Removal:
         self._places.clear(self._places.refs(ref))
         tip = own_tip(self._common_dir, self._git, ref)
         if tip is None:
-            self._let_go(ref)
-            drop_symbolic(self._common_dir, self._git, ref)
-            return Removed(what=ref)
+            return self._broken(ref)
         parked = ""
         match safe_to_remove(self._ref_remains(ref, tip)):
             case Keep(why=why):
@@ -129,6 +127,15 @@ class Removal:
         self._let_go(ref)
         if self._git.run("update-ref", "--no-deref", "-d", ref, tip, ok=(0, 1, 128)).code != 0:
             return Kept(what=ref, why="it moved meanwhile")
+        return Removed(what=ref, parked=parked)
+
+    def _broken(self, ref: str) -> Removed:
+        """Take a ref of ours away that holds no commit; what it held last is parked."""
+        last = None if is_symbolic(self._common_dir, self._git, ref) else last_logged(self._common_dir, self._git, ref)
+        unkept = last is not None and self._held(last) is OnTarget.NO
+        parked = self.parking.park_ref(last, ref) if last is not None and unkept else ""
+        self._let_go(ref)
+        drop_broken(self._common_dir, self._git, ref)
         return Removed(what=ref, parked=parked)
 
     def _let_go(self, ref: str) -> None:

@@ -13,7 +13,7 @@ from runplan.adapters.hiding import SPARSE, honest_status
 from runplan.adapters.leftovers import Leftovers
 from runplan.adapters.mending import Mender
 from runplan.adapters.ownindex import OwnIndexes
-from runplan.adapters.ownrefs import drop_symbolic, own_tip
+from runplan.adapters.ownrefs import drop_broken, leads, own_tip
 from runplan.adapters.parking import Parking
 from runplan.adapters.plainplaces import PlainPlaces
 from runplan.adapters.registry import (
@@ -101,8 +101,9 @@ class Worktrees:
         path = self.path(name)
         with worktrees_locked(self._lock_dir):
             self._places.clear(self._places.refs(branch))
-            drop_symbolic(self._common_dir, self._git, branch)
             tip = self.tip(branch)
+            if tip is None:
+                drop_broken(self._common_dir, self._git, branch)
             if tip not in (None, base):
                 name = _short(branch)
                 rename = command("git", "branch", "-m", name, f"{name}-kept")
@@ -195,6 +196,10 @@ class Worktrees:
         if found is None:
             raise GitFailed(f"the worktree {path} stands on no commit")
         return found
+
+    def stands(self, path: Path) -> bool:
+        """Whether HEAD of a worktree leads to a commit, or to a branch that has none yet."""
+        return leads(self._common_dir, self._git, self._entry(path))
 
     def commit_leftovers(
         self, path: Path, paths: Sequence[str], *, message: str, author: Identity, committer: Identity, when: str

@@ -71,6 +71,7 @@ class Unstored:
 
     path: str
     why: str  #: what git said, in one line
+    filtered: bool = False  #: a filter of the user's failed on it
 
 
 # --- branches -----------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from runplan.app.accounts import evidence
 from runplan.app.actions.doing import phase_of
 from runplan.core.events import CleanedUp, PhaseFailed, RunEnded
-from runplan.core.gitfacts import Kept
+from runplan.core.gitfacts import Kept, Removed
 from runplan.core.reasons import Reason
 
 if TYPE_CHECKING:
@@ -65,12 +65,11 @@ def clean_up(action: CleanUp, state: RunState, world: World) -> Iterator[Event]:
 
 
 def _leave(world: World, branch: str, *, keep: bool) -> tuple[str, ...]:
-    """A branch with work on it stays under its name; an empty one is no use to anybody."""
+    """A branch with work on it stays under its name; an empty one goes, and what a broken one held last is parked."""
     if keep:
         return (branch.removeprefix("refs/heads/"),)
-    if branch:
-        world.removal.ref(branch)
-    return ()
+    answer = world.removal.ref(branch) if branch else None
+    return (answer.parked,) if isinstance(answer, Removed) and answer.parked else ()
 
 
 def finish(action: Finish, state: RunState, world: World) -> Iterator[Event]:

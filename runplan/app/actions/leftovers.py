@@ -30,12 +30,21 @@ def commit_leftovers(phase: PhaseRun, world: World, *, message: str) -> str | Wo
     assert phase.ended is not None
     path = world.worktrees.path(phase.lease.worktree)
     tip = world.worktrees.tip(phase.lease.branch)
-    if tip is not None and (flaw := world.candidates.flaw(phase.base, tip)):
+    if tip is None:
+        told = (
+            f"the branch {phase.lease.branch.removeprefix('refs/heads/')} is gone, its commit is lost, or it is no ref"
+        )
+        return WorkRefused(reason=Reason.GUARD_VIOLATED, detail=told)
+    if flaw := world.candidates.flaw(phase.base, tip):
         return WorkRefused(reason=Reason.TAMPERED, detail=redacted(flaw))
     if not path.is_dir():  # somebody took it away; what the agent has committed is on its branch
         world.worktrees.attach(phase.lease.worktree, branch=phase.lease.branch, clean="", keep=())
+    if not world.worktrees.stands(path):
+        return WorkRefused(
+            reason=Reason.GUARD_VIOLATED, detail="HEAD of its worktree cannot be read, or leads to no commit"
+        )
     left = without_copies(world.worktrees.state(path), world.settings.run.copy)
-    refusal = _elsewhere(phase.lease, world, left) or _nested(left) or _unwanted(phase, world, path, left)
+    refusal = _elsewhere(phase.lease, left) or _nested(left) or _unwanted(phase, world, path, left)
     if refusal is not None:
         return refusal
     rest = [*left.changed, *(file.path for file in left.untracked if not tamper.is_lifecycle(file.path))]
@@ -46,7 +55,8 @@ def commit_leftovers(phase: PhaseRun, world: World, *, message: str) -> str | Wo
         path, rest, message=message, author=AGENT, committer=maker, when=world.git_date()
     )
     if isinstance(made, Unstored):
-        return WorkRefused(reason=Reason.TAMPERED, detail=f"{made.path} cannot be committed: {made.why}")
+        reason = Reason.BLOCKED if made.filtered else Reason.TAMPERED
+        return WorkRefused(reason=reason, detail=f"{made.path} cannot be committed: {made.why}")
     return made
 
 
@@ -55,13 +65,10 @@ def without_copies(left: WorktreeState, copies: tuple[str, ...]) -> WorktreeStat
     return replace(left, untracked=tuple(file for file in left.untracked if file.path not in copies))
 
 
-def _elsewhere(lease: Leased, world: World, left: WorktreeState) -> WorkRefused | None:
+def _elsewhere(lease: Leased, left: WorktreeState) -> WorkRefused | None:
     if left.branch != lease.branch:
         where = (left.branch or f"the detached commit {left.head[:12]}").removeprefix("refs/heads/")
         return WorkRefused(reason=Reason.GUARD_VIOLATED, detail=f"the agent left its worktree on {where}")
-    if world.worktrees.tip(lease.branch) is None:
-        told = f"the branch {lease.branch.removeprefix('refs/heads/')} is gone, or stands for another ref"
-        return WorkRefused(reason=Reason.GUARD_VIOLATED, detail=told)
     return None
 
 
