@@ -45,8 +45,9 @@ _WORDS: tuple[tuple[TroubleKind, re.Pattern[str]], ...] = tuple(
         ),
         (
             TroubleKind.OVERLOADED,
-            r"overload|rate.?limit|too many requests|unavailable|server.?error|bad gateway|timed? ?out"
-            r"|connection|reconnect|econn|network|fetch failed|stream (?:disconnected|closed)|try again later",
+            r"overload|at capacity|high demand|rate.?limit|too many requests|unavailable|server.?error"
+            r"|bad gateway|timed? ?out|connection|reconnect|econn|network|fetch failed|stream (?:disconnected|closed)"
+            r"|try again later",
         ),
     )
 )

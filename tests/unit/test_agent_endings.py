@@ -53,6 +53,9 @@ def mini_info(status: str, error: str = "") -> bytes:
 
 TOOL = {"type": "assistant", "message": {"content": [{"type": "tool_use", "name": "Bash", "input": {}}]}}
 
+AT_CAPACITY = "Selected model is at capacity. Please try a different model."
+HIGH_DEMAND = "We're currently experiencing high demand, which may cause temporary errors."
+
 MADE_BY_HAND: list[tuple[str, str, list[bytes], int, str, str]] = [
     # agent, what happened, its lines, exit code, standard error, ending
     ("claude", "no credit", claude_error(400, "Credit balance is too low"), 1, "", "setup"),
@@ -71,6 +74,8 @@ MADE_BY_HAND: list[tuple[str, str, list[bytes], int, str, str]] = [
     ("codex", "empty reply", stream({"type": "turn.completed", "usage": {}}), 0, "", "no-output"),
     ("codex", "unavailable", codex_failed("unexpected status 503 Service Unavailable"), 1, "", "overloaded"),
     ("codex", "stream cut", codex_failed("stream disconnected before completion"), 1, "", "overloaded"),
+    ("codex", "at capacity", codex_failed(AT_CAPACITY), 1, "", "overloaded"),
+    ("codex", "high demand", codex_failed(HIGH_DEMAND), 1, "", "overloaded"),
     ("codex", "unknown model", codex_failed("unexpected status 404 Not Found: no such model"), 1, "", "setup"),
     ("codex", "quota", codex_failed("Quota exceeded. Check your plan and billing details."), 1, "", "limit"),
     ("codex", "prompt of 2 MB", [], 1, "Error: input_too_large: 1048577 characters", "context"),
