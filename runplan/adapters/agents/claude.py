@@ -115,7 +115,7 @@ def read(line: bytes) -> tuple[AgentEvent, ...]:
             return _system(event)
         case "rate_limit_event":
             return _limited(event)
-        case "user":
+        case "user" | "stream_event":
             return ()
         case _:
             return (Unread(),)
@@ -176,7 +176,7 @@ def _limited(event: dict[str, Any]) -> tuple[AgentEvent, ...]:
 
 
 def _ended(event: dict[str, Any]) -> list[AgentEvent]:
-    words = text(event, "result") or "; ".join(each for each in _texts(event, "errors"))
+    words = text(event, "result") or "; ".join(_texts(event, "errors")) or text(event, "error", "message")
     refused = text(event, "stop_reason") == "refusal"  # which it need not call an error
     failed = refused or at(event, "is_error") is not False or text(event, "subtype") != "success"
     told: list[AgentEvent] = [Started(session=text(event, "session_id")), *_totals(event)]
