@@ -171,6 +171,8 @@ def _left(body: dict[str, str], parked: str) -> Iterator[str]:
     yield "Nothing was changed" if body["step"] == "undo" else "Nothing of the phase landed"
     if branch := body.get("branch"):
         yield f"The work is kept on the branch `{branch}`; the next attempt puts it aside under `refs/runplan/parked/`"
+    if before := body.get("parked"):
+        yield f"The work as it was before the conflict is kept at `{before}`"
     if parked:
         yield f"Work that is on no branch is kept at `{parked}`"
     if dispatch := body.get("dispatch"):

@@ -54,6 +54,8 @@ def _failure(failure: PhaseFailed, ended: RunEnded, logs: Path) -> list[str]:
     told = [f"{phase} failed at {failure.step}: {failure.detail}"]
     if failure.branch:
         told.append(f"its work is kept on the branch {failure.branch}")
+    if failure.parked:
+        told.append(f"the work as it was before the conflict is kept at {failure.parked}")
     if ended.parked:
         told.append(f"work that is on no branch is kept at {ended.parked}")
     if failure.dispatch:

@@ -14,7 +14,7 @@ from runplan.core.reasons import Reason
 from runplan.core.roles import WRITERS
 from runplan.core.run import failed_lane, open_lanes
 from runplan.core.sidebyside import side_by_side
-from runplan.core.told import conflicting, filling, how, is_told, run_ended, step_of
+from runplan.core.told import conflicting, filling, how, is_told, run_ended, step_of, unsolved
 
 if TYPE_CHECKING:
     from runplan.core.events import DispatchEnded, RunStarted
@@ -28,6 +28,7 @@ GATE_RUNS = 2  #: a red gate is run once more before it is believed
 REFUSED_AT: dict[str, str] = {
     Reason.BASELINE_RED: "baseline",
     Reason.ALREADY_ON_TARGET: "land",
+    Reason.CONFLICT: "fix",
     Reason.PROTECTED: "land",
 }
 
@@ -203,6 +204,8 @@ def _judge(phase: PhaseRun, ended: DispatchEnded) -> Decision:
         return _do(a.JudgeVerdict(), "the verifier has answered")
     if ended.said == "blocked":
         return _fail(Reason.BLOCKED, ended.role, ended.detail)
+    if ended.said == "failed" and phase.unsolved is not None:
+        return _fail(Reason.CONFLICT, ended.role, unsolved(phase, f"it says: {ended.detail}"))
     if ended.ending != "exited" or ended.code != 0 or ended.said == "failed":
         return _fail(Reason.AGENT_FAILED, ended.role, how(ended))
     return _do(a.TakeWork(), f"the {ended.role} agent has ended; its words count for nothing, its tree does")
@@ -225,11 +228,13 @@ def _take_or_hand_over(phase: PhaseRun, ended: DispatchEnded) -> Decision:
 
 def _prove(state: RunState, started: RunStarted, phase: PhaseRun) -> Decision:
     assert phase.work is not None
+    if phase.work.commits == 0 and phase.unsolved is not None:
+        return _fail(Reason.CONFLICT, "fix", unsolved(phase, "it left no change"))
     if phase.work.commits == 0:
         return _fail(Reason.NO_COMMITS, "fix" if phase.cycle > 1 else "implement", "the agent left no change")
     if phase.conflict is not None and phase.rebuilt:
         told = f"the work conflicts with the target in {conflicting(phase)}, again after it was redone on the new tip"
-        return _fail(Reason.CONFLICT, "land", told)
+        return _fail(Reason.CONFLICT, "land", f"{told}; the work before that is kept at {phase.parked}")
     if phase.conflict is not None:
         onto = phase.conflict.onto
         rebuild = a.RebuildBranch(onto=onto, start=onto, conflict=True, errand="", tree="")

@@ -269,6 +269,7 @@ class PhaseFailed:
     attempt: int = 1
     tree: str = ""  #: of the work; the same tree and the same failure twice is no progress
     branch: str = ""  #: short name of the branch that keeps the work; "" when there is none
+    parked: str = ""  #: the ref that keeps the work as it was before a conflict
     evidence: str = ""  #: what shows it, in many lines: failed items, the end of an output
     dispatch: str = ""  #: the last process of the phase, whose log tells more
 

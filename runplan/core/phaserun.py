@@ -39,6 +39,8 @@ class PhaseRun:
     gates: tuple[e.GateJudged, ...] = ()  #: on the candidate's tree
     verdict: e.VerdictGiven | None = None
     conflict: e.CandidateConflicted | None = None
+    unsolved: e.CandidateConflicted | None = None  #: the conflict that a fixer was sent to solve
+    parked: str = ""  #: the ref that keeps the work as it was before that conflict
     rebuilt: int = 0
     asked: str = ""  #: the tree a person was asked about
     approved: str = ""  #: the tree a person said yes to
@@ -123,6 +125,7 @@ def _apply_landing(phase: PhaseRun, event: e.Event) -> PhaseRun:
 def _rebuilt(phase: PhaseRun, event: e.BranchRebuilt) -> PhaseRun:
     if event.conflict:
         phase = replace(phase, rebuilt=phase.rebuilt + 1, gates=(), verdict=None)
+        phase = replace(phase, unsolved=phase.conflict, parked=event.parked)
     return replace(
         phase,
         base=event.base,
@@ -182,6 +185,7 @@ def _built(phase: PhaseRun, event: e.CandidateBuilt) -> PhaseRun:
         phase,
         candidate=event,
         conflict=None,
+        unsolved=None,
         baseline=baseline,
         gates=gates,
         verdict=phase.verdict if keeps else None,

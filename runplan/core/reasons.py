@@ -54,7 +54,7 @@ NEXT: dict[Reason, str] = {
     Reason.OUT_OF_SCOPE: "Files outside the phase's Touches: changed; widen Touches: or start again.",
     Reason.GUARD_VIOLATED: "Refs, config or hooks were changed; the report tells what was put back and what is left.",
     Reason.READONLY_VIOLATED: "The verifier changed files; use another verifier, then start again.",
-    Reason.CONFLICT: "Rebase the kept branch on the target by hand, or start the phase again.",
+    Reason.CONFLICT: "Bring the kept work onto the target by hand; the report names its ref. Or start the phase again.",
     Reason.TARGET_MOVING: "The target kept moving; start again when it is quiet.",
     Reason.PROTECTED: (
         "The target refuses pushes; land by cherry-pick and push when it is allowed, or ask for the rule to be lifted."

@@ -43,6 +43,12 @@ def conflicting(phase: PhaseRun) -> str:
     return ", ".join(phase.conflict.paths) if phase.conflict else ""
 
 
+def unsolved(phase: PhaseRun, why: str) -> str:
+    """A conflict that the fixer left: its files, why it is not solved, and the ref that keeps the work."""
+    paths = ", ".join(phase.unsolved.paths) if phase.unsolved else ""
+    return f"the fixer did not solve the conflict in {paths}: {why}; the work is kept at {phase.parked}"
+
+
 def waited_for(pause: Paused) -> str:
     """What a run waits for that time will mend."""
     match pause.kind:

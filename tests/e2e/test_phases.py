@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 AGENT_NAME = "runplan agent"
 
+#: A fixer's attempt to bring the kept work over, which stops at the conflict.
+TRIES = 'git = ["-c", "alias.try=!git cherry-pick refs/runplan/parked/x/1/1 || true", "try"]'
+
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Project:
@@ -238,6 +241,35 @@ def test_a_second_conflict_is_a_failure_with_both_works_kept(project: Project, m
     assert project.show("main:1.txt") == "theirs 1"
     assert project.show("runplan/x/1:1.txt") == "ours again"
     assert "**Failed at:** land" in project.runplan("report", "X").out
+    assert_nothing_runs(project)
+
+
+@pytest.mark.parametrize(
+    "fixer",
+    [
+        pytest.param([], id="leaves no change"),
+        pytest.param(['return = {status = "failed", summary = "I cannot tell which is right"}'], id="says it failed"),
+        pytest.param([TRIES, 'commit = "Redo 1"\nall = true'], id="commits the markers"),
+        pytest.param([TRIES], id="leaves the merge half done"),
+    ],
+)
+def test_a_conflict_that_the_fixer_leaves_is_named_with_its_files_and_where_the_work_is(
+    project: Project, meanwhile: Meanwhile, fixer: list[str]
+) -> None:
+    set_up(project, agent=work(*meanwhile.pause("implement")) + fix(*fixer))
+    running = project.popen("start", "X", "1", "auto", "--foreground")
+    meanwhile.reached("implement")
+    tip = project.repo.commit("Theirs", **{"1.txt": "theirs\n"})
+    meanwhile.let_on("implement")
+    ran = ended(running)
+    assert (ran.code, ran.last) == (1, "runplan: failed: conflict"), ran.err
+    report = project.runplan("report", "X").out
+    for told in (ran.err, report):
+        assert "the fixer did not solve the conflict in 1.txt" in told
+        assert "the work is kept at refs/runplan/parked/x/1/1" in told
+    assert "**Failed at:** fix" in report
+    assert project.show("refs/runplan/parked/x/1/1:1.txt") == "1"
+    assert project.repo.head("main") == tip
     assert_nothing_runs(project)
 
 

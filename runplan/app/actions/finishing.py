@@ -35,6 +35,7 @@ def fail(action: Fail, state: RunState, world: World) -> Iterator[Event]:
         title=phase.read.title,
         attempt=phase.lease.attempt if phase.lease else 1,
         branch=branch.removeprefix("refs/heads/") if tip not in (None, phase.base) else "",
+        parked=phase.parked,
         evidence=evidence(action.reason, state, world),
         dispatch=f"{world.mark}.{state.dispatches}" if phase.first else "",
     )

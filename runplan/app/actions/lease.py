@@ -11,6 +11,7 @@ from runplan.core.errors import RefusedEarly
 from runplan.core.events import BranchRebuilt, Leased, WorkRefused
 from runplan.core.gitfacts import Ahead, Kept, Poisoned
 from runplan.core.reasons import Reason
+from runplan.core.told import conflicting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -88,14 +89,17 @@ def _put_aside(world: World, branch: str, base: str) -> str:
 
 def rebuild_branch(action: RebuildBranch, state: RunState, world: World) -> Iterator[Event]:
     """The fixer starts on the target's tip; the branch as it was stays readable under a parked ref."""
-    leased = phase_of(state).lease
+    phase = phase_of(state)
+    leased = phase.lease
     assert leased is not None
     branch = leased.branch
     parked = _put_aside(world, branch, action.start)
     world.point("RebuildBranch.parked")
     run = world.settings.run
     world.worktrees.lease(world.worktree, branch=branch, base=action.start, clean=run.clean, keep=run.copy)
-    conflict = f"The work does not apply on the target any more. It is kept at {parked}: bring it onto this branch."
+    where = f" It conflicts in {conflicting(phase)}." if phase.conflict else ""
+    kept = f"It is kept at {parked}: bring it onto this branch."
+    conflict = f"The work does not apply on the target any more.{where} {kept}"
     yield BranchRebuilt(
         base=action.onto,
         base_tree=world.objects.commit(action.onto).tree,

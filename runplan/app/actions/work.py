@@ -11,6 +11,7 @@ from runplan.core import tamper
 from runplan.core.events import WorkRefused, WorkTaken
 from runplan.core.lineage import off_base
 from runplan.core.reasons import Reason
+from runplan.core.told import unsolved
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,7 +35,9 @@ def take_work(action: TakeWork, state: RunState, world: World) -> Iterator[Event
         yield WorkRefused(reason=Reason.OFF_BASE, detail=why)
         return
     changes = world.candidates.changes(phase.base, head)
-    refusal = _foreign(changes, world, head) or _tampered(phase, world, head, changes)
+    refusal = (
+        _half_merged(phase, world, head) or _foreign(changes, world, head) or _tampered(phase, world, head, changes)
+    )
     if refusal is not None:
         yield refusal
         return
@@ -52,6 +55,19 @@ def _off_base(phase: PhaseRun, world: World, head: str) -> str:
     branch = phase.lease.branch
     found = world.candidates.lineage(phase.base, head, branch=branch, run=world.mark)
     return off_base(found, branch=branch, base=phase.base)
+
+
+def _half_merged(phase: PhaseRun, world: World, head: str) -> WorkRefused | None:
+    """Conflict markers in a file whose conflict the fixer had to solve, and that the target does not have."""
+    for path in phase.unsolved.paths if phase.unsolved else ():
+        if _has_markers(_text(world, head, path)) and not _has_markers(_text(world, phase.base, path)):
+            return WorkRefused(reason=Reason.CONFLICT, detail=unsolved(phase, f"it left conflict markers in {path}"))
+    return None
+
+
+def _has_markers(text: str | None) -> bool:
+    lines = (text or "").splitlines()
+    return all(any(line.startswith(mark) for line in lines) for mark in ("<<<<<<< ", ">>>>>>> d8cf3dd (conflict: name the files and the kept work when the fixer leaves it)
 
 
 def _foreign(changes: tuple[Change, ...], world: World, head: str) -> WorkRefused | None:
