@@ -54,8 +54,9 @@ def sentence(event: Event) -> str:
         case e.Leased(branch=branch, parked=parked):
             kept = f"; the earlier attempt is kept at {parked}" if parked else ""
             return f"  worktree   on branch {branch.removeprefix('refs/heads/')}{kept}"
-        case e.DispatchStarted(role=role, agent=agent, despite=despite):
+        case e.DispatchStarted(role=role, agent=agent, despite=despite, again=again):
             told = f" (called on despite its {despite})" if despite else ""
+            told += f" (tried once more: {again})" if again else ""
             return f"  {role:<10} {agent or 'runs'} …{told}"
         case e.DispatchEnded(ending="lost", role=role):
             return f"  {role:<10} vanished without a trace"

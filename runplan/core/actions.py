@@ -25,6 +25,7 @@ class Start:
     cycle: int
     tree: str = ""  #: what a gate or verifier looks at; for a fixer, the tree that failed
     complaint: str = ""  #: what a fixer is told
+    again: str = ""  #: how the process before it ended, where the same work is tried once more
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@ the machine does from the same lines that make it do so.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from runplan.core import actions as a
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 MAX_MOVES = 5  #: how often a candidate is rebuilt because the target moved
 MAX_LOST = 3  #: how often a process may vanish without a trace
 MOST_HANDOVERS = 3  #: how often a fresh agent may go on with a phase
+#: Endings of an agent that may be chance: an error without a name, a signal (as of a kernel out of memory), silence.
+ONCE_MORE = ("crashed", "killed", "silent")
 GATE_RUNS = 2  #: a red gate is run once more before it is believed
 #: Where a phase was refused, for the reasons whose step cannot be told from what is done so far.
 REFUSED_AT: dict[str, str] = {
@@ -169,10 +172,14 @@ def _set_up(started: RunStarted, phase: PhaseRun, tree: str) -> Decision | None:
 
 
 def _write(phase: PhaseRun) -> Decision:
+    why = "a fresh fixer is sent" if phase.cycle > 1 else f"phase {phase.read.phase} is to be implemented"
+    return _do(_writer(phase), why)
+
+
+def _writer(phase: PhaseRun) -> a.Start:
     if phase.cycle > 1:
-        fix = a.Start(role="fix", cycle=phase.cycle, tree=phase.failed_tree, complaint=phase.errand)
-        return _do(fix, "a fresh fixer is sent")
-    return _do(a.Start(role="implement", cycle=1), f"phase {phase.read.phase} is to be implemented")
+        return a.Start(role="fix", cycle=phase.cycle, tree=phase.failed_tree, complaint=phase.errand)
+    return a.Start(role="implement", cycle=1)
 
 
 def _judge(phase: PhaseRun, ended: DispatchEnded) -> Decision:
@@ -194,6 +201,12 @@ def _judge(phase: PhaseRun, ended: DispatchEnded) -> Decision:
     }
     if ended.kind in ("context", "max-turns") and ended.role in WRITERS:
         return _take_or_hand_over(phase, ended)
+    if ended.kind in ONCE_MORE and ended.said not in ("blocked", "failed"):
+        tried = next((one for one in phase.again if (one.role, one.cycle) == (ended.role, phase.cycle)), None)
+        if tried is None:
+            return _once_more(phase, ended)
+        reason = Reason.SILENT if ended.kind == "silent" else Reason.AGENT_FAILED
+        return _fail(reason, ended.role, f"{how(ended)}; it was tried once more after {tried.again}")
     if ended.ending in endings and not is_told(ended):
         return _fail(endings[ended.ending], ended.role, how(ended))
     if ended.kind == "budget":  # its own limit, which it was given or has
@@ -209,6 +222,13 @@ def _judge(phase: PhaseRun, ended: DispatchEnded) -> Decision:
     if ended.ending != "exited" or ended.code != 0 or ended.said == "failed":
         return _fail(Reason.AGENT_FAILED, ended.role, how(ended))
     return _do(a.TakeWork(), f"the {ended.role} agent has ended; its words count for nothing, its tree does")
+
+
+def _once_more(phase: PhaseRun, ended: DispatchEnded) -> Decision:
+    """The same work again, for one crash of each role in a cycle; no fix cycle is used up."""
+    tree = phase.candidate.tree if phase.candidate else ""
+    start = a.Start(role="verify", cycle=phase.cycle, tree=tree) if ended.role == "verify" else _writer(phase)
+    return _do(replace(start, again=how(ended)), f"{how(ended)}; it is tried once more")
 
 
 def _stands_still(phase: PhaseRun) -> bool:

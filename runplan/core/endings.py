@@ -100,6 +100,18 @@ def judge(outcome: Outcome, profile: Profile) -> AgentEnding:
     return _unfinished(outcome, profile)
 
 
+def quoted(ending: AgentEnding, outcome: Outcome, profile: Profile) -> str:
+    """What the report quotes of a failed process: its program's error, never the chat of an agent.
+
+    Of a plain command both streams are its own words; standard error goes first.
+    """
+    bare = ("", _exit(outcome))
+    if ending.kind is EndingKind.CRASHED and ending.words not in bare:
+        return ending.words
+    told = _line(outcome.error) or ("" if profile.answers else _line(outcome.message))
+    return told or ("" if ending.words in bare else ending.words)
+
+
 def _stopped(outcome: Outcome, profile: Profile) -> AgentEnding:
     """Ended by our own clock; the provider is to blame when the agent was waiting for it."""
     waiting = outcome.tally.waiting

@@ -27,6 +27,7 @@ class PhaseRun:
     cycle: int = 1  #: 1 is the implementer's, each fix adds one
     dispatch: e.DispatchStarted | None = None  #: alive, or not yet seen to have ended
     ended: e.DispatchEnded | None = None  #: ended, and not yet judged
+    again: tuple[e.DispatchStarted, ...] = ()  #: those that tried the work of a crashed one once more
     lost: int = 0  #: dispatches that vanished without a trace, in a row
     limited: int = 0  #: usage limits met in a row
     busy: int = 0  #: overloaded providers met in a row
@@ -142,6 +143,9 @@ def _rebuilt(phase: PhaseRun, event: e.BranchRebuilt) -> PhaseRun:
 def _started(phase: PhaseRun, event: e.DispatchStarted) -> PhaseRun:
     if event.agent:
         phase = replace(phase, first=phase.first or event.id)
+    if event.again:
+        told = (*phase.warnings, f"{event.again}; it was tried once more")
+        phase = replace(phase, again=(*phase.again, event), ended=None, warnings=told)
     if event.role != "fix":
         return replace(phase, dispatch=event)
     return replace(

@@ -176,7 +176,7 @@ def test_one_that_fails_lets_the_others_land_and_the_run_ends_with_its_reason(
     assert "## Phase — 2 Step 2" in report
     assert "refs/runplan/parked/" in report  # what the agent had not committed
     assert f"  {'PhaseFailed':<18}  lane=1  phase=1" in project.runplan("logs", "X").out
-    assert "_1.1/out.log" in report  # of the lane's own dispatch
+    assert "_1.2/out.log" in report  # of the lane's own dispatch, the one that tried it once more
 
 
 def test_stop_ends_them_all(project: Project, meanwhile: Meanwhile) -> None:

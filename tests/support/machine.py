@@ -51,12 +51,18 @@ class Chance:
                 return [self._read()]
             case a.Lease():
                 return [self._lease(state)]
-            case a.Start(role=role, cycle=cycle, tree=tree, complaint=told):
+            case a.Start(role=role, cycle=cycle, tree=tree, complaint=told, again=again):
                 if role == "baseline" and self._choose(["new", "known"]) == "known":
                     return [e.BaselineKnown(key="k", tree=tree, results="")]
                 return [
                     e.DispatchStarted(
-                        id=self._new("d"), role=role, agent="robot", cycle=cycle, tree=tree, complaint=told
+                        id=self._new("d"),
+                        role=role,
+                        agent="robot",
+                        cycle=cycle,
+                        tree=tree,
+                        complaint=told,
+                        again=again,
                     )
                 ]
             case a.Await(id=name, role=role):
@@ -98,7 +104,9 @@ class Chance:
         )
         said = self._choose(["", "done", "blocked", "failed"]) if role in ("implement", "fix") else ""
         code = int(self._choose(["0", "0", "0", "1"])) if ending == "exited" else None
-        return [*found, e.DispatchEnded(id=name, role=role, ending=ending, code=code, said=said)]
+        kinds = {"signalled": "killed", "silent": "silent", "timeout": "timed-out"}
+        kind = kinds.get(ending, "crashed" if code else "") if role in ("implement", "fix", "verify") else ""
+        return [*found, e.DispatchEnded(id=name, role=role, ending=ending, code=code, said=said, kind=kind)]
 
     def _judge(self, action: a.Action, state: RunState) -> list[e.Event]:
         phase = state.phase

@@ -368,6 +368,84 @@ def test_a_verifier_that_did_not_end_well_gives_no_verdict() -> None:
         assert action.reason == Reason.AGENT_FAILED
 
 
+#: An agent's endings by kind: what the process did, its exit code.
+ENDINGS = {
+    "crashed": ("exited", 1),
+    "killed": ("signalled", None),
+    "silent": ("silent", None),
+    "timed-out": ("timeout", None),
+    "auth": ("exited", 1),
+    "setup": ("exited", 1),
+    "refusal": ("exited", 1),
+    "denied": ("exited", 0),
+    "budget": ("budget", None),
+    "no-output": ("exited", 0),
+}
+GREEN = e.GateJudged(tree="t1", answer="passed", code=0, line="", time=1)
+FAILED_GATES: list[e.Event] = [e.GateJudged(tree="t1", answer="failed", code=1, line="red", time=2)]
+
+
+def sent(role: str, kind: str, *, cycle: int = 1, said: str = "", again: str = "") -> list[e.Event]:
+    """An agent in this role that ended this way."""
+    ending, code = ENDINGS[kind]
+    tree = "" if role == "implement" else "t1"
+    return [
+        e.DispatchStarted(id="d", role=role, agent="r", cycle=cycle, tree=tree, complaint="red", again=again),
+        e.DispatchEnded(id="d", role=role, agent="r", ending=ending, code=code, kind=kind, said=said, detail="oops"),
+    ]
+
+
+#: What stands before an agent of each role is sent, and the cycle it works in.
+BEFORE: dict[str, tuple[list[e.Event], int]] = {
+    "implement": (IMPLEMENTED[:-4], 1),
+    "verify": ([*IMPLEMENTED, GREEN], 1),
+    "fix": ([*IMPLEMENTED, *FAILED_GATES], 2),
+}
+
+
+@pytest.mark.parametrize("kind", ["crashed", "killed", "silent"])
+@pytest.mark.parametrize("role", list(BEFORE))
+def test_an_agent_that_crashed_was_killed_or_fell_silent_is_tried_once_more(role: str, kind: str) -> None:
+    before, cycle = BEFORE[role]
+    (again,) = decide(once := proven_by(*before, *sent(role, kind, cycle=cycle))).actions
+    assert isinstance(again, a.Start)
+    assert (again.role, again.cycle) == (role, cycle), "the same work, and no fix cycle is used up"
+    assert again.tree == ("" if role == "implement" else "t1")
+    assert "oops" in again.again
+
+    tried = fold_on(once, *sent(role, kind, cycle=cycle, again=again.again))
+    (failed,) = decide(tried).actions
+    assert isinstance(failed, a.Fail)
+    assert failed.reason == (Reason.SILENT if kind == "silent" else Reason.AGENT_FAILED)
+    assert "tried once more" in failed.detail
+
+
+@pytest.mark.parametrize("kind", [kind for kind in ENDINGS if kind not in ("crashed", "killed", "silent")])
+def test_no_other_ending_is_tried_once_more(kind: str) -> None:
+    (action,) = decide(proven_by(*BEFORE["implement"][0], *sent("implement", kind))).actions
+    assert isinstance(action, a.Fail)
+
+
+@pytest.mark.parametrize("said", ["blocked", "failed"])
+def test_an_agent_that_says_why_it_stopped_is_not_tried_once_more(said: str) -> None:
+    (action,) = decide(proven_by(*BEFORE["implement"][0], *sent("implement", "crashed", said=said))).actions
+    assert isinstance(action, a.Fail)
+
+
+def test_a_role_that_was_tried_once_more_is_so_again_in_the_next_fix_cycle_only() -> None:
+    first = [*sent("implement", "crashed"), *sent("implement", "crashed", again="x")[:1], *ran("implement")[1:]]
+    worked = proven_by(*BEFORE["implement"][0], *first, *IMPLEMENTED[-2:], *FAILED_GATES)
+    (action,) = decide(fold_on(worked, *sent("fix", "killed", cycle=2))).actions
+    assert isinstance(action, a.Start)
+    assert action.again
+
+
+def fold_on(state: RunState, *more: e.Event) -> RunState:
+    for event in more:
+        state = apply(state, event)
+    return state
+
+
 def test_a_plan_that_only_has_to_be_marked_is_read_again_when_the_target_moves() -> None:
     done = fold([started(), e.PlanRead(tip="c0", choice="all-done"), e.LandingMoved(id="l", tip="c1")])
     assert decide(done).actions == (a.ReadPlan(),)

@@ -66,6 +66,7 @@ def start(action: Start, state: RunState, world: World) -> Iterator[Event]:
         tree=action.tree,
         head=world.worktrees.head(path),
         complaint=action.complaint,
+        again=action.again,
         stamp=next((stamp_of(text) for name, text in launch.files if name == STAMP), ""),
         seconds=launch.wall_s,
         at=world.iso(),

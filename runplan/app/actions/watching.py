@@ -29,7 +29,7 @@ from runplan.core.dispatch import (
     ToolUsed,
     Usage,
 )
-from runplan.core.endings import EndingKind, judge
+from runplan.core.endings import EndingKind, judge, quoted
 from runplan.core.events import DispatchEnded, GuardFound, WorkRefused
 from runplan.core.findings import RECORD, obeyed_words
 from runplan.core.guard import REMOTES, SYMBOLIC, Watched, signing
@@ -100,10 +100,12 @@ def _ended(action: Await, state: RunState, world: World, outcome: Outcome) -> It
     if not agent:
         yield ended
         return
-    ending = judge(outcome, world.agents.profile(agent, Role(action.role)))
-    # Where the ending has a name of its own its words tell why; else what the agent said last does.
-    plain = ending.kind in ("success", "crashed", "killed", "silent", "timed-out")
-    detail = ended.detail or ending.words if plain else ending.words or ended.detail
+    profile = world.agents.profile(agent, Role(action.role))
+    ending = judge(outcome, profile)
+    detail = ending.words or ended.detail
+    if ending.kind in ("crashed", "killed", "silent", "timed-out", "success"):
+        stopped = said in (ReturnStatus.BLOCKED, ReturnStatus.FAILED)  # then its own account tells why
+        detail = ended.detail if stopped or ending.kind == "success" else quoted(ending, outcome, profile)
     yield bounded(replace(ended, kind=ending.kind, detail=detail), phase.dispatch) if phase.dispatch else ended
     yield from paused_by(ending, phase, world, agent=agent, id=action.id)
 
