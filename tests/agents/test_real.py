@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.agents.clis import CLIS, FOREIGN, FORGE, VERIFY, a_project, verdict, work
+from tests.agents.clis import CLIS, FOREIGN, FORGE, IMPLEMENT, VERIFY, a_project, verdict, work
 from tests.agents.modelserver import ModelServer
 from tests.agents.scenario import Fault, FaultKind, Run, Say, Write
 
@@ -156,6 +156,35 @@ def test_one_without_room_is_told_wraps_up_and_hands_over(
     assert ended[0]["code"] == 0, "it ended by itself"
     assert sum(WRAP_UP in seen.body.decode() for seen in server.seen) > 0
     assert project.show("main:1.txt") == "one"
+    assert running(tmp_path) == []
+
+
+@pytest.mark.parametrize("cli", ["claude"], indirect=True)
+def test_the_memory_of_the_project_is_read_and_nothing_of_its_settings_runs(tmp_path: Path, cli: Cli) -> None:
+    """CLAUDE.md and what it imports reach the model; hooks, helpers, MCP servers and permissions do not count."""
+    touched = f"touch {tmp_path}/RAN"
+    hooks = [{"matcher": "", "hooks": [{"type": "command", "command": touched}]}]
+    own = {
+        "hooks": {"PreToolUse": hooks, "SessionStart": hooks},
+        "apiKeyHelper": f"{touched}; echo x",
+        "permissions": {"deny": ["Bash", "Write"]},
+        "enableAllProjectMcpServers": True,
+    }
+    server_of_its_own = {"mcpServers": {"own": {"command": "sh", "args": ["-c", touched]}}}
+    with ModelServer(work()) as server:
+        project = a_project(tmp_path, cli, server, limits=LIMITS)
+        project.repo.write("CLAUDE.md", "Indent by tabs only. @docs/more.md\n")
+        project.repo.write("docs/more.md", "Sign every file.\n")
+        project.repo.write(".claude/settings.json", json.dumps(own))
+        project.repo.write(".mcp.json", json.dumps(server_of_its_own))
+        project.repo.commit("Configure the agent")
+        how = carried(project)
+    assert how.outcome == "landed", how.told
+    for part in (IMPLEMENT, VERIFY):
+        heard = b"".join(seen.body for seen in server.seen if seen.part == part).decode()
+        assert "Indent by tabs only." in heard
+        assert "Sign every file." in heard
+    assert not (tmp_path / "RAN").exists()
     assert running(tmp_path) == []
 
 

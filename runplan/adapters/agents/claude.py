@@ -57,10 +57,16 @@ _BASE = ("-p", "--output-format", "stream-json", "--verbose")
 _READING = ("--permission-mode", "default", "--tools", "Read,Grep,Glob,Bash")
 _HEARING = ("--input-format", "stream-json")
 _WRITING = ("--dangerously-skip-permissions",)
-#: A repository's own settings could run hooks in the agent's name.
-_ISOLATED = ("--setting-sources", "user")
+#: A repository's settings can run hooks, key helpers and MCP servers, deny tools and move the address; without the
+#: source `project` none of that counts. The same flag hides CLAUDE.md, which the program then takes from a directory
+#: that is named besides, when the variable below tells it to.
+_ISOLATED = ("--add-dir", ".", "--setting-sources", "user")
 
-_QUIET = {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1"}
+_QUIET = {
+    "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+    "DISABLE_AUTOUPDATER": "1",
+    "CLAUDE_CODE_ADDITIONAL_DIRECTORIES_CLAUDE_MD": "1",
+}
 _SUBTYPES = {"error_max_turns": TroubleKind.MAX_TURNS, "error_max_budget_usd": TroubleKind.BUDGET}
 _TELL_NOTHING = ("status", "task_started", "task_updated", "task_notification", "task_progress", "hook_started")
 
