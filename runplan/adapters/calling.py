@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ from runplan.adapters.versions import Versions
 from runplan.core.dispatch import WRITERS
 from runplan.core.endings import Profile
 from runplan.core.errors import RefusedEarly
-from runplan.core.facts import SENT
+from runplan.core.facts import SENT, model_remedy
 from runplan.core.guard import attributed
 from runplan.core.meter import Price, price_of, unwatched_remedy
 from runplan.core.reasons import Reason
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from runplan.adapters.agentkit.module import AgentModule
     from runplan.core.config import AgentsSettings, AgentTable
     from runplan.core.dispatch import Role
+    from runplan.core.facts import Account
 
 
 class Agents:
@@ -56,8 +58,9 @@ class Agents:
     ) -> tuple[tuple[str, ...], dict[str, str], str]:
         table = self._settings.agent(name)
         module = module_of(table.kind)
-        keyed = bool(first_set(self._caller, *keys_of(table)))
-        private = keyed if table.private is None else table.private
+        theirs = uses_own(table, self._caller)
+        # Where its user has chosen a login, a key beside it is not forced on the program.
+        keyed = bool(first_set(self._caller, *keys_of(table))) and (table.private is not None or not theirs)
         task = Task(
             role=role,
             phase=phase,
@@ -65,7 +68,7 @@ class Agents:
             root=self._root,
             directory=directory,
             keyed=keyed,
-            home=directory / "home" if private else None,
+            home=None if theirs else directory / "home",
             sandboxed=self._settings.sandboxed(name),
             hears=self.profile(name, role).hears,
             usd=usd,
@@ -136,6 +139,22 @@ def keys_of(table: AgentTable) -> tuple[str, ...]:
     return module_of(table.kind).keys(table)
 
 
+def uses_own(table: AgentTable, caller: Mapping[str, str]) -> bool:
+    """Whether the agent gets its user's configuration, and not one that is made for the dispatch."""
+    if table.private is not None:
+        return not table.private
+    return not first_set(caller, *keys_of(table)) or module_of(table.kind).configured(caller)
+
+
+def account_of(table: AgentTable, caller: Mapping[str, str]) -> Account | None:
+    """The login, address, model and bill of an agent; None for a user's own command, of which nothing is known."""
+    module = module_of(table.kind)
+    if not module.ABOUT.known:
+        return None
+    told = module.account(table, caller, own=uses_own(table, caller))
+    return replace(told, address=redacted(told.address))
+
+
 def unwatched(table: AgentTable) -> bool:
     """Whether nobody could tell what it costs: neither itself nor a price."""
     told = about(table.kind)
@@ -186,3 +205,6 @@ def _require_program(table: AgentTable, role: str, root: Path, caller: Mapping[s
             f"{Reason.AGENT_MISSING}: agents.{role}: {program} is not installed or not on PATH; "
             "install it, or name another agent under [agents] in runplan.toml"
         )
+    account = account_of(table, caller)
+    if account and account.lacks:
+        raise RefusedEarly(f"agents.{role}: {table.name} {account.lacks}; {model_remedy(table.name)}")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runplan.adapters.agents import about
-from runplan.adapters.calling import unwatched, version_of
+from runplan.adapters.calling import account_of, unwatched, version_of
 from runplan.adapters.gitenv import AS_STORED
 from runplan.adapters.settings import kinds
 from runplan.adapters.versions import Versions
@@ -79,6 +79,7 @@ def _cast(root: Path, agents: AgentsSettings, role: str, versions: Versions, env
         found=_on_path(where, env),
         version=version_of(agent, versions, env),
         unwatched=unwatched(agent),
+        account=account_of(agent, env),
     )
 
 

@@ -57,7 +57,7 @@ AGENT_KEYS: tuple[Key, ...] = (
         name="private",
         shape=Shape.FLAG,
         default=False,
-        why="a configuration of its own for each dispatch; unset: when its key is in the environment",
+        why="a configuration of its own for each dispatch; unset: when there is a key and no configuration of yours",
     ),
     Key(
         section="agents.*",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from runplan.core.commands import command
+from runplan.core.facts import model_remedy
 from runplan.core.meter import unwatched_remedy
 from runplan.core.quickclass import dataclass
 
@@ -102,9 +103,13 @@ def _agent(cast: Cast, settings: Settings) -> Check:
     if settings.limits.in_dollars and cast.unwatched:
         detail = f"{cast.agent} tells no dollars, and [limits] are in dollars"
         return Check(name=cast.role, ok=False, detail=detail, remedy=unwatched_remedy(cast.agent))
+    if cast.found and cast.account and cast.account.lacks:
+        detail = f"{cast.agent} {cast.account.lacks}"
+        return Check(name=cast.role, ok=False, detail=detail, remedy=model_remedy(cast.agent))
     if cast.found:
         version = f" {cast.version}" if cast.version else ""
-        return Check(name=cast.role, ok=True, detail=f"{cast.agent} ({cast.program}{version})")
+        account = f"; {cast.account.words}" if cast.account else ""
+        return Check(name=cast.role, ok=True, detail=f"{cast.agent} ({cast.program}{version}){account}")
     remedy = f"install {cast.program}, or name another agent: agents.{cast.role}"
     detail = f"{cast.agent}: {cast.program} was not found"
     return Check(name=cast.role, ok=False, detail=detail, remedy=remedy)

@@ -43,6 +43,25 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """What an agent will use: its login, the address it asks, its model, and who pays."""
+
+    login: str
+    address: str
+    model: str
+    bill: str
+    lacks: str = ""  #: why it could not work; "" when nothing is missing
+
+    @property
+    def words(self) -> str:
+        return f"login {self.login}; address {self.address}; model {self.model}; billed to {self.bill}"
+
+
+def model_remedy(agent: str) -> str:
+    return f'set model = "..." under [agents.{agent}] in runplan.toml'
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Cast:
     """Who plays a role, and whether their program is there."""
 
@@ -52,3 +71,4 @@ class Cast:
     found: bool
     version: str = ""  #: what the program says; "" when it was not asked or said nothing
     unwatched: bool = False  #: nobody could tell what it costs
+    account: Account | None = None  #: None for a command of the user's own

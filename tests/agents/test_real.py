@@ -188,6 +188,25 @@ def test_the_memory_of_the_project_is_read_and_nothing_of_its_settings_runs(tmp_
     assert running(tmp_path) == []
 
 
+@pytest.mark.parametrize("cli", ["codex"], indirect=True)
+def test_a_gateway_of_the_users_own_is_asked_although_there_is_a_key(tmp_path: Path, cli: Cli) -> None:
+    """The configuration in the user's home names address, key and model; the key in the environment stays out of it."""
+    mine = replace(cli, address="UNUSED", key="GATEWAY_KEY", model="")
+    with ModelServer(work()) as server:
+        project = a_project(tmp_path, mine, server, limits=LIMITS)
+        (project.home / ".codex").mkdir()
+        (project.home / ".codex/config.toml").write_text(
+            'model = "gw-model"\nmodel_provider = "gw"\n[model_providers.gw]\nname = "GW"\nwire_api = "responses"\n'
+            f'base_url = "{server.url}/v1"\nenv_key = "GATEWAY_KEY"\n'
+        )
+        how = carried(project)
+        shown = project.runplan("doctor").out
+    assert how.outcome == "landed", how.told
+    assert {json.loads(seen.body)["model"] for seen in server.seen if seen.part} == {"gw-model"}
+    assert f"login GATEWAY_KEY; address {server.url}/v1; model gw-model; billed to the account at gw" in shown
+    assert running(tmp_path) == []
+
+
 def test_a_verifier_changes_nothing(tmp_path: Path, cli: Cli, tell: Callable[[str, How], None]) -> None:
     """Told by its model to write and to commit, a verifier cannot, or is found out; the repository stays as it was."""
     sneak = (

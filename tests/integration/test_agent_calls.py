@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from runplan.adapters.agents.mini import LONGEST_ARGUMENT
-from runplan.adapters.calling import Agents, require_agents
+from runplan.adapters.calling import Agents, account_of, require_agents
 from runplan.adapters.versions import Versions
 from runplan.core.config import AgentsSettings, Layer
 from runplan.core.dispatch import Role
@@ -125,6 +125,130 @@ def test_the_table_decides_where_it_says_so(tmp_path: Path, name: str) -> None:
     caller = {**KEYS, variable: "/home/uma/own"}
     assert Call(tmp_path / "a", name, caller=caller, private=False).env[variable] == "/home/uma/own"
     assert Call(tmp_path / "b", name, caller={}, private=True).env[variable].startswith(str(tmp_path))
+
+
+#: What each program's user has in their home when they have chosen a login or a provider.
+CONFIGURED = {
+    "claude": (".claude/settings.json", '{"env": {"ANTHROPIC_BASE_URL": "https://gw"}}'),
+    "codex": (".codex/auth.json", '{"tokens": {"access_token": "x"}}'),
+    "gemini": (".gemini/settings.json", '{"security": {"auth": {"selectedType": "oauth-personal"}}}'),
+    "opencode": (".config/opencode/opencode.json", "{}"),
+    "qwen": (".qwen/settings.json", '{"security": {"auth": {"selectedType": "qwen-oauth"}}}'),
+    "aider": (".aider.conf.yml", "model: x\n"),
+    "mini": (".config/mini-swe-agent/.env", "MSWEA_MODEL_NAME='openai/x'\n"),
+}
+
+
+def at_home(place: Path, name: str, text: str) -> dict[str, str]:
+    """The environment of a user with every key, and this file in their home."""
+    (place / name).parent.mkdir(parents=True, exist_ok=True)
+    (place / name).write_text(text, encoding="utf-8")
+    return {**KEYS, "HOME": str(place)}
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_a_configuration_of_the_users_own_is_used_although_there_is_a_key(tmp_path: Path, name: str) -> None:
+    caller = at_home(tmp_path / "uma", *CONFIGURED[name])
+    variable = calls(name)["private"]
+    call = Call(tmp_path / "a", name, caller=caller)
+    assert call.env.get(variable) == caller.get(variable)
+    assert not (tmp_path / "a/home").exists()
+    assert "--auth-type" not in call.argv
+    private = Call(tmp_path / "b", name, caller=caller, private=True)
+    assert private.env[variable].startswith(str(tmp_path / "b"))
+
+
+GATEWAY = """
+model = "gw-model"
+model_provider = "gw"
+[model_providers.gw]
+base_url = "https://gw.example/v1"
+env_key = "GATEWAY_KEY"
+"""
+
+
+def test_the_key_of_the_users_own_codex_gateway_is_passed_on(tmp_path: Path) -> None:
+    caller = at_home(tmp_path / "uma", ".codex/config.toml", GATEWAY) | {"GATEWAY_KEY": "gw"}
+    call = Call(tmp_path / "a", "codex", caller=caller)
+    assert call.env["GATEWAY_KEY"] == "gw"
+    assert "CODEX_HOME" not in call.env
+
+
+def test_a_model_alone_in_codex_configuration_goes_with_the_key(tmp_path: Path) -> None:
+    caller = at_home(tmp_path / "uma", ".codex/config.toml", 'model = "mine"\n')
+    Call(tmp_path / "a", "codex", caller=caller)
+    written = tomllib.loads((tmp_path / "a/home/codex/config.toml").read_text(encoding="utf-8"))
+    assert (written["model"], written["model_provider"]) == ("mine", "runplan")
+
+
+def told(place: Path, kind: str, caller: dict[str, str], **table: Any) -> tuple[str, str, str, str]:
+    found = account_of(settings(it={"kind": kind, **table}).agent("it"), {"HOME": str(place), **caller})
+    assert found is not None
+    return found.login, found.address, found.model, found.bill
+
+
+KEY = {"ANTHROPIC_API_KEY": "k", "OPENAI_API_KEY": "k"}
+OWN_CLAUDE = '{"model": "opus", "env": {"ANTHROPIC_BASE_URL": "https://gw"}}'
+ANTHROPIC, OPENAI = "https://api.anthropic.com", "https://api.openai.com/v1"
+BY_KEY = "the account of {}, by use"
+
+
+@pytest.mark.parametrize(
+    ("kind", "files", "caller", "account"),
+    [
+        ("claude", {}, {}, ("of its own", ANTHROPIC, "its default", "the subscription of that login")),
+        (
+            "claude",
+            {},
+            KEY,
+            ("ANTHROPIC_API_KEY", ANTHROPIC, "its default", BY_KEY.format("ANTHROPIC_API_KEY")),
+        ),
+        (
+            "claude",
+            {".claude/settings.json": OWN_CLAUDE},
+            {**KEY, "ANTHROPIC_BASE_URL": "https://other"},
+            ("ANTHROPIC_API_KEY", "https://gw", "opus", BY_KEY.format("ANTHROPIC_API_KEY")),
+        ),
+        ("codex", {}, KEY, ("OPENAI_API_KEY", OPENAI, "its default", BY_KEY.format("OPENAI_API_KEY"))),
+        (
+            "codex",
+            {".codex/config.toml": GATEWAY},
+            KEY,
+            ("GATEWAY_KEY", "https://gw.example/v1", "gw-model", "the account at gw"),
+        ),
+        (
+            "codex",
+            {".codex/auth.json": '{"tokens": {"id_token": "x"}}'},
+            KEY,
+            (
+                "of its own (codex login)",
+                "that of the login",
+                "its default",
+                "the ChatGPT plan of that login",
+            ),
+        ),
+        ("aider", {}, KEY, ("OPENAI_API_KEY", "its default", "its default", "the account of OPENAI_API_KEY")),
+    ],
+)
+def test_an_account_says_what_the_program_will_use(
+    tmp_path: Path, kind: str, files: dict[str, str], caller: dict[str, str], account: tuple[str, str, str, str]
+) -> None:
+    for name, text in files.items():
+        at_home(tmp_path, name, text)
+    assert told(tmp_path, kind, caller) == account
+    assert told(tmp_path, kind, caller, model="big")[2] == "big"
+
+
+def test_mini_without_a_model_is_refused_before_any_work(tmp_path: Path) -> None:
+    a_program(tmp_path / "bin/mini", "true")
+    caller = {"PATH": str(tmp_path / "bin"), "HOME": str(tmp_path), **KEY}
+    both = {"implementer": "mini", "verifier": "mini"}
+    with pytest.raises(RefusedEarly, match=r"agents\.implementer: mini has no model, .*\[agents\.mini\]"):
+        require_agents(settings(**both), root=tmp_path, caller=caller)
+    require_agents(settings(**both, mini={"kind": "mini", "model": "openai/x"}), root=tmp_path, caller=caller)
+    require_agents(settings(**both), root=tmp_path, caller={**caller, "MSWEA_MODEL_NAME": "openai/x"})
+    at_home(tmp_path, *CONFIGURED["mini"])
+    require_agents(settings(**both), root=tmp_path, caller=caller)
 
 
 def test_codex_takes_its_prompt_from_standard_input_whatever_else_it_is_told(tmp_path: Path) -> None:

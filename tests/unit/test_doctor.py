@@ -9,7 +9,7 @@ import pytest
 
 from runplan.core.config import Layer, Settings
 from runplan.core.doctor import Check, check
-from runplan.core.facts import Cast, Facts, Place
+from runplan.core.facts import Account, Cast, Facts, Place
 from runplan.core.gitfacts import Identity
 from runplan.core.testinfra import Infrastructure
 from tests.support.settings import settle
@@ -38,6 +38,21 @@ def settings(**values: dict[str, str]) -> Settings:
 
 
 TESTED = settings(tests={"command": "make test"})
+
+
+def test_an_agent_is_shown_with_its_login_address_model_and_bill() -> None:
+    account = Account(login="A_KEY", address="https://gw", model="big", bill="the account of A_KEY, by use")
+    cast = Cast(role="implementer", agent="claude", program="claude", found=True, account=account)
+    (shown,) = [each for each in check(HEALTHY, TESTED, place=PLACE, cast=[cast]) if each.name == "implementer"]
+    told = "login A_KEY; address https://gw; model big; billed to the account of A_KEY, by use"
+    assert (shown.ok, shown.detail) == (True, f"claude (claude); {told}")
+
+
+def test_an_agent_without_a_model_that_needs_one_is_a_fault() -> None:
+    account = Account(login="", address="", model="", bill="", lacks="has no model")
+    (fault,) = faults(cast=[Cast(role="verifier", agent="mini", program="mini", found=True, account=account)])
+    assert (fault.name, fault.detail) == ("verifier", "mini has no model")
+    assert fault.remedy == 'set model = "..." under [agents.mini] in runplan.toml'
 
 
 def faults(

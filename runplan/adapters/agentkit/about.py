@@ -22,6 +22,8 @@ class About:
     program: str = ""  #: what is looked for on PATH and called; "": only the settings know
     rank: int = 100  #: whoever has less is suggested before it
     keys: tuple[str, ...] = ()  #: the variables in which its keys are, those it prefers first
+    addresses: tuple[str, ...] = ()  #: the variables in which its provider's address may be
+    models: tuple[str, ...] = ()  #: the variables in which its model may be
     closes: bool = False  #: it has an end event, without which nothing ended well
     codes: tuple[tuple[int, EndingKind], ...] = ()  #: what exit codes mean when nothing better was said
     version: tuple[str, ...] = ("--version",)  #: the arguments that ask its program for its version; (): there are none

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+from runplan.adapters.agentkit.task import first_set
+from runplan.core.facts import Account
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
@@ -47,6 +50,14 @@ class AgentModule(Protocol):
         """What it writes of its user's, where it has no private configuration; left out: nothing."""
         ...
 
+    def configured(self, caller: Mapping[str, str]) -> bool:
+        """Whether its user has chosen a login or a provider in its own configuration; left out: never."""
+        ...
+
+    def account(self, table: AgentTable, caller: Mapping[str, str], *, own: bool) -> Account:
+        """What it will use, `own`: by its user's configuration; left out: by the variables alone."""
+        ...
+
     def finish(self, directory: Path) -> tuple[AgentEvent, ...]:
         """What it tells in files when it has ended; left out: nothing."""
         ...
@@ -54,7 +65,7 @@ class AgentModule(Protocol):
 
 #: What no module can leave out.
 REQUIRED = ("ABOUT", "launch", "read")
-OPTIONAL = ("keys", "environment", "prepare", "state", "finish")
+OPTIONAL = ("keys", "environment", "prepare", "state", "configured", "account", "finish")
 
 
 def whole(module: ModuleType) -> AgentModule:
@@ -68,6 +79,20 @@ def whole(module: ModuleType) -> AgentModule:
     vars(made).update(has)
     whole: AgentModule = made
     return whole
+
+
+def by_variables(
+    about: About, keys: tuple[str, ...], table: AgentTable, caller: Mapping[str, str], *, own: bool
+) -> Account:
+    """What an agent will use as far as variables tell; `own`: its user's configuration goes before them."""
+    key = "" if own else first_set(caller, *keys)
+    address, model = first_set(caller, *about.addresses), first_set(caller, *about.models)
+    return Account(
+        login=key or ("of its own configuration" if own else "of its own"),
+        address="of its own configuration" if own else caller.get(address) or "its default",
+        model=table.model or caller.get(model) or ("of its own configuration" if own else "its default"),
+        bill=f"the account of {key}" if key else "the account of that login",
+    )
 
 
 class _Defaults:
@@ -88,6 +113,12 @@ class _Defaults:
 
     def state(self, _caller: Mapping[str, str]) -> tuple[Path, ...]:
         return ()
+
+    def configured(self, _caller: Mapping[str, str]) -> bool:
+        return False
+
+    def account(self, table: AgentTable, caller: Mapping[str, str], *, own: bool) -> Account:
+        return by_variables(self.ABOUT, self.keys(table), table, caller, own=own and self.configured(caller))
 
     def finish(self, _directory: Path) -> tuple[AgentEvent, ...]:
         return ()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from runplan.core.dispatch import WRITERS, Role
 from runplan.core.quickclass import dataclass
@@ -49,6 +50,15 @@ class Task:
 def under_home(caller: Mapping[str, str], *parts: str) -> Path:
     """A place in the user's own home."""
     return Path(caller.get("HOME") or "/").joinpath(*parts)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The object in a configuration file; an empty one when there is none, or it cannot be read."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def provider_names(model: str) -> tuple[str, ...]:

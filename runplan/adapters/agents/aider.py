@@ -31,7 +31,13 @@ if TYPE_CHECKING:
     from runplan.adapters.agentkit.task import Task
     from runplan.core.config import AgentTable
 
-ABOUT = About(program="aider", rank=6, keys=provider_keys(), closes=True)
+ABOUT = About(
+    program="aider",
+    rank=6,
+    keys=provider_keys(),
+    addresses=("OPENAI_API_BASE", "OPENAI_BASE_URL", "ANTHROPIC_BASE_URL"),
+    closes=True,
+)
 
 _BASE = (
     *("--yes-always", "--no-pretty", "--no-stream", "--no-check-update", "--analytics-disable"),
@@ -89,6 +95,10 @@ def prepare(table: AgentTable, task: Task, caller: Mapping[str, str]) -> None:  
 
 def state(caller: Mapping[str, str]) -> tuple[Path, ...]:
     return (under_home(caller, ".aider"),)
+
+
+def configured(caller: Mapping[str, str]) -> bool:
+    return under_home(caller, ".aider.conf.yml").is_file()
 
 
 def read(line: bytes) -> tuple[AgentEvent, ...]:

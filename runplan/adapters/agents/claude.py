@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from runplan.adapters.agentkit.about import About
 from runplan.adapters.agentkit.lines import at, count, money, objects, record, text, tool
-from runplan.adapters.agentkit.task import under_home
+from runplan.adapters.agentkit.task import first_set, read_json, under_home
 from runplan.core.agentevents import (
     AgentEvent,
     Context,
@@ -25,6 +25,7 @@ from runplan.core.agentevents import (
     Usage,
 )
 from runplan.core.errorwords import trouble
+from runplan.core.facts import Account
 from runplan.core.meter import Price
 
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ ABOUT = About(
     program="claude",
     rank=1,
     keys=("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"),
+    addresses=("ANTHROPIC_BASE_URL",),
+    models=("ANTHROPIC_MODEL",),
     closes=True,
     say=_say,
     asked=signal.SIGINT,
@@ -106,6 +109,34 @@ def state(caller: Mapping[str, str]) -> tuple[Path, ...]:
         return (Path(told),)
     beside = under_home(caller, ".claude.json")
     return (under_home(caller, ".claude"), *((beside,) if beside.is_file() else ()))
+
+
+def _folder(caller: Mapping[str, str]) -> Path:
+    return Path(caller.get("CLAUDE_CONFIG_DIR") or under_home(caller, ".claude"))
+
+
+def configured(caller: Mapping[str, str]) -> bool:
+    """Its settings can name an address, a model and a helper for keys; its login is a file, or in the system's keys."""
+    beside = (_folder(caller) if caller.get("CLAUDE_CONFIG_DIR") else under_home(caller)) / ".claude.json"
+    files = (_folder(caller) / "settings.json", _folder(caller) / ".credentials.json")
+    return any(file.is_file() for file in files) or "oauthAccount" in read_json(beside)
+
+
+def account(table: AgentTable, caller: Mapping[str, str], *, own: bool) -> Account:
+    """In the order in which the program looks: the variables of its settings go before those of the caller."""
+    settings = read_json(_folder(caller) / "settings.json") if own else {}
+    variables = settings.get("env")
+    seen = {**caller, **variables} if isinstance(variables, dict) else caller
+    helper = "apiKeyHelper" if settings.get("apiKeyHelper") else ""
+    paid = first_set(seen, "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_API_KEY") or helper
+    login = paid or first_set(seen, "CLAUDE_CODE_OAUTH_TOKEN") or "of its own"
+    model = table.model or seen.get("ANTHROPIC_MODEL") or settings.get("model") or "its default"
+    return Account(
+        login=login,
+        address=str(seen.get("ANTHROPIC_BASE_URL") or "https://api.anthropic.com"),
+        model=str(model),
+        bill=f"the account of {paid}, by use" if paid else "the subscription of that login",
+    )
 
 
 def read(line: bytes) -> tuple[AgentEvent, ...]:

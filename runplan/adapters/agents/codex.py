@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import signal
+import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runplan.adapters.agentkit.about import About
 from runplan.adapters.agentkit.lines import at, count, estimate, objects, record, text
-from runplan.adapters.agentkit.task import first_set, under_home
+from runplan.adapters.agentkit.task import first_set, read_json, under_home
 from runplan.core.agentevents import (
     AgentEvent,
     Finished,
@@ -22,6 +23,7 @@ from runplan.core.agentevents import (
     Usage,
 )
 from runplan.core.errorwords import trouble
+from runplan.core.facts import Account
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,6 +45,8 @@ _WRITING = ("--dangerously-bypass-approvals-and-sandbox",)
 _READING = ("-s", "read-only")
 _OPENAI = "https://api.openai.com/v1"
 _RETRY = "Reconnecting..."
+#: What in its configuration says where to ask, or where its login is.
+_CHOICES = ("model_provider", "openai_base_url", "cli_auth_credentials_store")
 
 
 def launch(table: AgentTable, task: Task) -> tuple[str, ...]:
@@ -55,30 +59,85 @@ def launch(table: AgentTable, task: Task) -> tuple[str, ...]:
 def environment(
     table: AgentTable,  # noqa: ARG001 - every agent is asked the same way
     task: Task,
-    caller: Mapping[str, str],  # noqa: ARG001
+    caller: Mapping[str, str],
 ) -> tuple[dict[str, str], tuple[str, ...]]:
     names = (*ABOUT.keys, "OPENAI_BASE_URL")
     if task.home is None:
-        return {}, (*names, "CODEX_HOME")
+        key = _provider(_config(caller)).get("env_key")
+        return {}, (*names, "CODEX_HOME", *((str(key),) if key else ()))
     return {"CODEX_HOME": str(task.home / "codex")}, names
 
 
-def prepare(table: AgentTable, task: Task, caller: Mapping[str, str]) -> None:  # noqa: ARG001
+def prepare(table: AgentTable, task: Task, caller: Mapping[str, str]) -> None:
     """It takes a key from the environment only by way of a provider that names the variable."""
     if task.home is None:
         return
     (task.home / "codex").mkdir(parents=True, exist_ok=True)
     url = caller.get("OPENAI_BASE_URL") or _OPENAI
     key = first_set(caller, *ABOUT.keys) or ABOUT.keys[0]
+    # The key is the environment's; the model is still the user's, unless nothing of theirs is wanted.
+    own = _config(caller).get("model") if table.private is None else ""
+    model = f"model = {json.dumps(str(own))}\n" if own else ""
     (task.home / "codex" / "config.toml").write_text(
-        f'model_provider = "runplan"\n\n[model_providers.runplan]\nname = "OpenAI"\nbase_url = {json.dumps(url)}\n'
-        f'wire_api = "responses"\nenv_key = "{key}"\n',
+        f'{model}model_provider = "runplan"\n\n[model_providers.runplan]\nname = "OpenAI"\n'
+        f'base_url = {json.dumps(url)}\nwire_api = "responses"\nenv_key = "{key}"\n',
         encoding="utf-8",
     )
 
 
+def _folder(caller: Mapping[str, str]) -> Path:
+    return Path(caller.get("CODEX_HOME") or under_home(caller, ".codex"))
+
+
 def state(caller: Mapping[str, str]) -> tuple[Path, ...]:
-    return (Path(caller.get("CODEX_HOME") or under_home(caller, ".codex")),)
+    return (_folder(caller),)
+
+
+def _config(caller: Mapping[str, str]) -> dict[str, Any]:
+    """The user's configuration, with the profile it chooses; an empty one when it cannot be read."""
+    try:
+        told = tomllib.loads((_folder(caller) / "config.toml").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    chosen = at(told, "profiles", str(told.get("profile", "")))
+    return {**told, **chosen} if isinstance(chosen, dict) else told
+
+
+def _provider(config: dict[str, Any]) -> dict[str, Any]:
+    """The provider of the user's own that the configuration chooses."""
+    found = at(config, "model_providers", str(config.get("model_provider", "")))
+    return found if isinstance(found, dict) else {}
+
+
+def configured(caller: Mapping[str, str]) -> bool:
+    """Whether there is a login, or a configuration that says where to ask; a model alone is neither."""
+    return (_folder(caller) / "auth.json").is_file() or any(name in _config(caller) for name in _CHOICES)
+
+
+def account(table: AgentTable, caller: Mapping[str, str], *, own: bool) -> Account:
+    """In the order in which the program looks: its provider, CODEX_API_KEY, its login."""
+    config = _config(caller) if table.private is not True else {}
+    model = table.model or str(config.get("model") or "its default")
+    if not own:
+        key, address = first_set(caller, *ABOUT.keys) or ABOUT.keys[0], caller.get("OPENAI_BASE_URL") or _OPENAI
+        return Account(login=key, address=address, model=model, bill=f"the account of {key}, by use")
+    if provider := _provider(config):
+        return Account(
+            login=str(provider.get("env_key") or "none"),
+            address=str(provider.get("base_url") or "its default"),
+            model=model,
+            bill=f"the account at {config['model_provider']}",
+        )
+    address = str(config.get("openai_base_url") or _OPENAI)
+    if caller.get("CODEX_API_KEY"):
+        return Account(login="CODEX_API_KEY", address=address, model=model, bill="the account of CODEX_API_KEY, by use")
+    stored = read_json(_folder(caller) / "auth.json")
+    if stored.get("OPENAI_API_KEY") and not stored.get("tokens"):
+        return Account(
+            login="the key in auth.json", address=address, model=model, bill="the account of that key, by use"
+        )
+    plan = "the ChatGPT plan of that login"
+    return Account(login="of its own (codex login)", address="that of the login", model=model, bill=plan)
 
 
 def read(line: bytes) -> tuple[AgentEvent, ...]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from runplan.adapters.agentkit.about import About
 from runplan.adapters.agentkit.lines import at, count, estimate, record, text, tool
-from runplan.adapters.agentkit.task import under_home
+from runplan.adapters.agentkit.task import read_json, under_home
 from runplan.core.agentevents import AgentEvent, Finished, Message, Spent, Started, ToolUsed, Unread, Usage
 from runplan.core.endings import EndingKind
 from runplan.core.errorwords import trouble
@@ -23,6 +23,8 @@ ABOUT = About(
     program="gemini",
     rank=3,
     keys=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+    addresses=("GOOGLE_GEMINI_BASE_URL",),
+    models=("GEMINI_MODEL",),
     closes=True,
     # Its own codes, and the provider's status less 256.
     codes=(
@@ -69,6 +71,11 @@ def prepare(table: AgentTable, task: Task, caller: Mapping[str, str]) -> None:  
 
 def state(caller: Mapping[str, str]) -> tuple[Path, ...]:
     return (Path(caller.get("GEMINI_CLI_HOME") or under_home(caller)) / ".gemini",)
+
+
+def configured(caller: Mapping[str, str]) -> bool:
+    """Whether its user has chosen how it logs in."""
+    return bool(text(read_json(state(caller)[0] / "settings.json"), "security", "auth", "selectedType"))
 
 
 def read(line: bytes) -> tuple[AgentEvent, ...]:

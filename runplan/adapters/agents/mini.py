@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runplan.adapters.agentkit.about import About
 from runplan.adapters.agentkit.lines import at, count, money, objects, record, text
+from runplan.adapters.agentkit.module import by_variables
 from runplan.adapters.agentkit.task import provider_keys, provider_names, under_home
 from runplan.adapters.dispatch_files import read_plain
 from runplan.core.agentevents import AgentEvent, Context, Finished, Message, Spent, Started, Usage
@@ -18,12 +20,23 @@ if TYPE_CHECKING:
 
     from runplan.adapters.agentkit.task import Task
     from runplan.core.config import AgentTable
+    from runplan.core.facts import Account
 
-ABOUT = About(program="mini", rank=7, keys=provider_keys(), closes=True, version=())
+ABOUT = About(
+    program="mini",
+    rank=7,
+    keys=provider_keys(),
+    addresses=("OPENAI_API_BASE", "OPENAI_BASE_URL", "ANTHROPIC_BASE_URL"),
+    models=("MSWEA_MODEL_NAME",),
+    closes=True,
+    version=(),
+)
 
 TRAJECTORY = "trajectory.json"
 #: Linux takes 128 KiB for one argument; beyond this the prompt is named instead of given.
 LONGEST_ARGUMENT = 120 * 1024
+#: Arguments by which a user chooses the model, or a file that does.
+_CHOOSES = ("-m", "--model", "-c", "--config")
 LARGEST_TRAJECTORY = 32 * 1024 * 1024
 
 _QUIET = {
@@ -71,6 +84,28 @@ def prepare(table: AgentTable, task: Task, caller: Mapping[str, str]) -> None:  
 
 def state(caller: Mapping[str, str]) -> tuple[Path, ...]:
     return (Path(caller.get("MSWEA_GLOBAL_CONFIG_DIR") or under_home(caller, ".config", "mini-swe-agent")),)
+
+
+def _settings(caller: Mapping[str, str]) -> dict[str, str]:
+    """What its user has set up: lines such as MSWEA_MODEL_NAME='openai/gpt-5'."""
+    try:
+        told = (state(caller)[0] / ".env").read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return {}
+    pairs = (line.partition("=") for line in told.splitlines() if "=" in line)
+    return {name.strip(): value.strip().strip("'\"") for name, _, value in pairs}
+
+
+def configured(caller: Mapping[str, str]) -> bool:
+    return bool(_settings(caller).get("MSWEA_MODEL_NAME"))
+
+
+def account(table: AgentTable, caller: Mapping[str, str], *, own: bool) -> Account:
+    """Its configuration holds variables: those of the caller go before them. Without a model it cannot work."""
+    seen = {**_settings(caller), **caller} if own else caller
+    told = by_variables(ABOUT, keys(table), table, seen, own=False)
+    named = table.model or seen.get("MSWEA_MODEL_NAME") or any(arg.startswith(_CHOOSES) for arg in table.args)
+    return told if named else replace(told, lacks="has no model, and does not work without one")
 
 
 def read(line: bytes) -> tuple[AgentEvent, ...]:  # noqa: ARG001

@@ -30,7 +30,13 @@ if TYPE_CHECKING:
     from runplan.adapters.agentkit.task import Task
     from runplan.core.config import AgentTable
 
-ABOUT = About(program="opencode", rank=4, keys=("OPENCODE_API_KEY", *provider_keys()), closes=True)
+ABOUT = About(
+    program="opencode",
+    rank=4,
+    keys=("OPENCODE_API_KEY", *provider_keys()),
+    addresses=("OPENAI_API_BASE", "OPENAI_BASE_URL", "ANTHROPIC_BASE_URL"),
+    closes=True,
+)
 
 _QUIET = {"OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_MODELS_FETCH": "1"}
 _ROOMS = {"XDG_DATA_HOME": "data", "XDG_CONFIG_HOME": "config", "XDG_STATE_HOME": "state", "XDG_CACHE_HOME": "cache"}
@@ -103,6 +109,13 @@ def state(caller: Mapping[str, str]) -> tuple[Path, ...]:
         "XDG_CACHE_HOME": ".cache",
     }
     return tuple(Path(caller.get(name) or under_home(caller, usual)) / "opencode" for name, usual in rooms.items())
+
+
+def configured(caller: Mapping[str, str]) -> bool:
+    """Whether its user has logged in, or has a configuration, which may name providers."""
+    data, config, *_ = state(caller)
+    files = (data / "auth.json", *(config / name for name in ("opencode.json", "opencode.jsonc", "config.json")))
+    return any(file.is_file() for file in files)
 
 
 def read(line: bytes) -> tuple[AgentEvent, ...]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from runplan.adapters.agentkit.about import About
 from runplan.adapters.agentkit.lines import at, count, record, text
-from runplan.adapters.agentkit.task import under_home
+from runplan.adapters.agentkit.task import read_json, under_home
 from runplan.adapters.agents import claude
 from runplan.adapters.dispatch_files import read_plain
 from runplan.core.agentevents import AgentEvent, Finished, Message, Retrying, Started
@@ -25,6 +25,8 @@ ABOUT = About(
     program="qwen",
     rank=5,
     keys=("OPENAI_API_KEY",),
+    addresses=("OPENAI_BASE_URL",),
+    models=("OPENAI_MODEL",),
     closes=True,
     codes=((53, EndingKind.MAX_TURNS),),
     tells_usd=False,
@@ -69,6 +71,12 @@ def prepare(table: AgentTable, task: Task, caller: Mapping[str, str]) -> None:  
 
 def state(caller: Mapping[str, str]) -> tuple[Path, ...]:
     return (under_home(caller, ".qwen"),)
+
+
+def configured(caller: Mapping[str, str]) -> bool:
+    """Whether its user has chosen how it logs in."""
+    settings = read_json(under_home(caller, ".qwen", "settings.json"))
+    return bool(text(settings, "security", "auth", "selectedType"))
 
 
 def read(line: bytes) -> tuple[AgentEvent, ...]:
