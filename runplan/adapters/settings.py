@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from runplan.core.config import Layer, Settled, settle
 from runplan.core.errors import SettingsError
-from runplan.core.keys import BY_PATH, KEYS, nearest
+from runplan.core.keys import BY_PATH, KEYS, USER_SECTIONS, nearest
 from runplan.core.values import from_text
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def load_anyhow(root: Path, *, env: Mapping[str, str], warn: Callable[[str], Non
     good: list[Layer] = []
     sources: tuple[Callable[[], list[Layer]], ...] = (
         lambda: _user_layers(env),
-        lambda: _own_layers(root),
+        lambda: _own_layers(root, env),
         lambda: _from_environment(env),
     )
     for read in sources:
@@ -136,14 +136,25 @@ def _home(env: Mapping[str, str]) -> Path:
 
 def file_layers(root: Path, env: Mapping[str, str]) -> list[Layer]:
     """What the files of the user and of the repository say, as it is written there."""
-    return [*_user_layers(env), *_own_layers(root)]
+    return [*_user_layers(env), *_own_layers(root, env)]
 
 
-def _own_layers(root: Path) -> list[Layer]:
+def _own_layers(root: Path, env: Mapping[str, str]) -> list[Layer]:
     own = repository_file(root)
     if own is None:
         return []
-    return [_layer(own, own.relative_to(root).as_posix())]
+    return [_without_user_settings(_layer(own, own.relative_to(root).as_posix()), env)]
+
+
+def _without_user_settings(layer: Layer, env: Mapping[str, str]) -> Layer:
+    """Refuse in a repository's file what only the user's file can set."""
+    for section in USER_SECTIONS:
+        if layer.values.get(section):
+            said = f"{layer.origin}: [{section}]: holds for all repositories of a user; move it to {user_file(env)}"
+            from runplan.core.settingslines import located
+
+            raise SettingsError(located(said, [layer]))
+    return layer
 
 
 def _user_layers(env: Mapping[str, str]) -> list[Layer]:

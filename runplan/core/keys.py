@@ -285,3 +285,5 @@ KEYS: tuple[Key, ...] = (
 
 BY_PATH: dict[str, Key] = {key.path: key for key in KEYS}
 SECTIONS: tuple[str, ...] = tuple(dict.fromkeys(key.section for key in KEYS))
+#: The daemon serves all repositories of a user, so these are read from the user's file only.
+USER_SECTIONS: tuple[str, ...] = ("daemon", "notify")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from runplan.core.keys import KEYS, SECTIONS, Key
+from runplan.core.keys import KEYS, SECTIONS, USER_SECTIONS, Key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,6 +23,10 @@ _EXAMPLE = """\
 
 _DEFAULTS_HEAD = """\
 # Every setting of runplan with its default. Copy what you want to change into runplan.toml.
+"""
+
+_USER_HEAD = """\
+# In your user file only; in a repository's file they are an error.
 """
 
 _INIT_HEAD = """\
@@ -45,7 +49,8 @@ def toml(value: object) -> str:
 
 def defaults_text() -> str:
     """The text of config/runplan.toml."""
-    return _document(_DEFAULTS_HEAD, {key.path: key.default for key in KEYS}, notes={})
+    own = {key.path: key.default for key in KEYS if key.section not in USER_SECTIONS}
+    return "\n".join((_document(_DEFAULTS_HEAD, own, notes={}), _USER_HEAD, *map(_user_section, USER_SECTIONS)))
 
 
 def init_text(facts: Facts) -> str:
@@ -73,10 +78,16 @@ def casting(installed: tuple[str, ...]) -> dict[str, object]:
 def _document(head: str, values: Mapping[str, object], *, notes: Mapping[str, str]) -> str:
     parts = [head]
     for section in SECTIONS:
+        if section in USER_SECTIONS:
+            continue
         lines = "".join(_line(key, values) for key in KEYS if key.section == section)
         example = _EXAMPLE if section == "agents" else ""
         parts.append(f"[{section}]\n{notes.get(section, '')}{lines}{example and chr(10) + example}")
     return "\n".join(parts)
+
+
+def _user_section(section: str) -> str:
+    return f"# [{section}]\n" + "".join(_line(key, {}) for key in KEYS if key.section == section)
 
 
 def _line(key: Key, values: Mapping[str, object]) -> str:

@@ -101,7 +101,6 @@ def test_settings_that_cannot_be_used_are_told_once_and_change_nothing(project: 
 
 def test_a_run_in_the_foreground_ends_as_the_user_has_set_it(project: Project, meanwhile: Meanwhile) -> None:
     user_settings(project, '[daemon]\ngrace = "7s"\n')
-    project.settings('[daemon]\ngrace = "0s"\n')
     project.agent(steps(*meanwhile.pause("agent"), 'write = "1.txt"'))
     running = project.popen("start", "X", "1", "auto", "--foreground")
     meanwhile.reached("agent")

@@ -53,11 +53,12 @@ def test_a_change_is_told_of_whom_it_concerns_and_only_once(place: Place) -> Non
 
 
 def test_the_users_file_holds_for_all_unless_they_say_otherwise(place: Place) -> None:
-    (place.roots[0] / "runplan.toml").write_text("[daemon]\nmax_parallel = 9\n")
+    (place.roots[0] / "runplan.toml").write_text('[run]\ntarget = "own"\n')
     found = place.open()
-    place.user.write_text("[daemon]\nmax_parallel = 7\n")
+    place.user.write_text('[run]\ntarget = "all"\n[daemon]\nmax_parallel = 7\n')
     changed = found.look()
-    assert (changed.user, changed.roots) == (True, (str(place.roots[1]),))
+    assert changed.user
+    assert [found.read(root, place.env).run.target for root in place.roots[:2]] == ["own", "all"]
     assert found.user.daemon.max_parallel == 7
 
 

@@ -63,9 +63,25 @@ def test_flag_beats_environment_beats_repository_beats_user_beats_default(root: 
     assert seen("clean") == ("ignored", "default")
 
 
-def test_how_work_ends_on_this_host_is_up_to_the_user_and_no_repository(root: Path, env: dict[str, str]) -> None:
+@pytest.mark.parametrize("text", ['[daemon]\ngrace = "1h"\n', '[notify]\ncommand = "true"\n'])
+def test_user_settings_in_a_repository_are_refused_with_the_users_file(
+    root: Path, env: dict[str, str], text: str
+) -> None:
+    """They would be shown as effective, and the daemon takes them from the user's file only."""
+    write(root / "runplan.toml", f"[run]\n{text}")
+    section = text.partition("\n")[0]
+    told = refusal(root, env)
+    assert told.startswith(f"runplan.toml:2: {section}: "), told
+    assert told.endswith(f"move it to {user_file(env)}")
+
+
+def test_a_heading_without_keys_sets_nothing_and_is_no_error(root: Path, env: dict[str, str]) -> None:
+    write(root / "runplan.toml", "[daemon]\n[notify]\n")
+    assert load(root, env=env, flags={}).settings.notify.command == ""
+
+
+def test_how_work_ends_on_this_host_is_up_to_the_user(env: dict[str, str]) -> None:
     write(user_file(env), '[daemon]\ngrace = "7s"\n')
-    write(root / "runplan.toml", '[daemon]\ngrace = "1h"\n')
     assert load_host(env).grace_s == 7
     given = {"RUNPLAN_DAEMON_GRACE": "2s", "RUNPLAN_AGENTS_VERIFIER": "of a repository"}
     assert load_host(env | given).grace_s == 2
