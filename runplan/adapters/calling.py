@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from runplan.adapters import sandbox
 from runplan.adapters.agentkit.task import Task, first_set, under_home
 from runplan.adapters.agents import about, module_of, script
-from runplan.adapters.environment import agent_environment, task_environment
+from runplan.adapters.environment import agent_environment, allowed, task_environment
 from runplan.adapters.versions import Versions
 from runplan.core.dispatch import WRITERS
 from runplan.core.endings import Profile
@@ -23,7 +23,7 @@ from runplan.core.reasons import Reason
 from runplan.core.secrets import redacted, secret_values
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from runplan.adapters.agentkit.module import AgentModule
     from runplan.core.config import AgentsSettings, AgentTable
@@ -34,7 +34,18 @@ if TYPE_CHECKING:
 class Agents:
     """The agents of the settings, seen from one run."""
 
-    def __init__(self, settings: AgentsSettings, *, root: Path, plan: str, run: str, caller: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        settings: AgentsSettings,
+        *,
+        root: Path,
+        plan: str,
+        run: str,
+        caller: Mapping[str, str],
+        checks: Sequence[str] = (),
+    ) -> None:
+        """`checks` names the further variables that tests and setup see (tests.env)."""
+        self._checks = checks
         self._settings = settings
         self._root = root
         self._plan = plan
@@ -120,8 +131,8 @@ class Agents:
         return redacted(text, self._secrets)
 
     def command(self, line: str, *, dispatch: str, role: Role, phase: str) -> tuple[tuple[str, ...], dict[str, str]]:
-        """Tests and setup see the caller's environment: they are the user's own. One stream keeps their order."""
-        own = {name: value for name, value in self._caller.items() if not name.startswith("GIT_")}
+        """Tests and setup run an agent's work, so they see what agents see. One stream keeps their order."""
+        own = allowed(self._caller, keep=self._checks)
         variables = {
             "RUNPLAN_DISPATCH": dispatch,
             "RUNPLAN_AGENT": "1",

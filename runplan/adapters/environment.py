@@ -68,9 +68,13 @@ def own_environment(caller: Mapping[str, str]) -> dict[str, str]:
 
 def agent_environment(caller: Mapping[str, str], *, keep: Sequence[str], settings: Mapping[str, str]) -> dict[str, str]:
     """What an agent sees of the caller's environment, `keep` and `settings` added, and its identity for git."""
-    allowed = ALLOWED.union(name for name in keep if not name.startswith(OURS)) - NEVER
-    passed = {name: value for name, value in caller.items() if name in allowed or name.startswith(ALLOWED_PREFIXES)}
-    return {**passed, **settings, **AGENT_GIT}
+    return {**allowed(caller, keep=keep), **settings, **AGENT_GIT}
+
+
+def allowed(caller: Mapping[str, str], *, keep: Sequence[str]) -> dict[str, str]:
+    """The caller's variables that agents, tests and setup may see; `keep` names further ones."""
+    names = ALLOWED.union(name for name in keep if not name.startswith(OURS)) - NEVER
+    return {name: value for name, value in caller.items() if name in names or name.startswith(ALLOWED_PREFIXES)}
 
 
 def task_environment(

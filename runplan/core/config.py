@@ -86,7 +86,7 @@ class CheckSettings:
     timeout_s: float
     allow_red_baseline: bool
     summary: str
-    env: tuple[str, ...] = ()  #: names of further variables of the caller that travel to the daemon
+    env: tuple[str, ...] = ()  #: names of further variables of the caller that tests and setup see
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

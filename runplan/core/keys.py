@@ -207,7 +207,7 @@ KEYS: tuple[Key, ...] = (
         name="env",
         shape=Shape.LIST,
         default=(),
-        why="names of further variables of yours that tests and run.setup need when the daemon runs them",
+        why="names of further variables of yours that tests and run.setup see, e.g. JAVA_HOME",
     ),
     Key(
         section="limits",

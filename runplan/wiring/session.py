@@ -76,7 +76,14 @@ class Session:
             lander=LANDERS[started.landing](at, point),
             guard=Guard(git, root=root, common_dir=common, prefix=at.settings.run.branch_prefix),
             dispatches=self.dispatches,
-            agents=Agents(at.settings.agents, root=root, plan=started.plan, run=run, caller=at.env),
+            agents=Agents(
+                at.settings.agents,
+                root=root,
+                plan=started.plan,
+                run=run,
+                caller=at.env,
+                checks=at.settings.tests.env,
+            ),
             claims=self.claims,
             point=point,
         )
