@@ -6,16 +6,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from runplan.app.holding import Errand, interrupted
-from runplan.cli import carrying, handing
+from runplan.cli import carrying, handing, progress
+from runplan.cli.diff import SHORT
 from runplan.core.commands import command
 from runplan.core.errors import Exit, NotFound
+from runplan.core.events import Approved
 from runplan.core.run import awaiting
 from runplan.wiring import here as places
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from runplan.core.events import Approved, Rejected
+    from runplan.core.events import Rejected
     from runplan.wiring.here import Here
 
 
@@ -34,6 +36,10 @@ def answer_waiting(
     phase = awaiting(state)
     tree = phase.candidate.tree if phase and phase.candidate else ""
     assert state.started is not None
+    if phase is not None and phase.candidate is not None:
+        commit, verb = phase.candidate.commits[-1], "approving" if isinstance(answer(tree), Approved) else "rejecting"
+        named = f"commit {commit[:SHORT]}, tree {tree[:SHORT]}"
+        progress.say(f"runplan: {verb} phase {phase.read.phase} of {path}: {named}")
     at = at.for_run(state.started)
     started = replace(
         state.started,

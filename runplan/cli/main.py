@@ -22,6 +22,7 @@ VERBS = {
     "pause": "begin nothing new for a plan; what runs may end",
     "now": "fire a schedule early, and keep it",
     "stop": "cancel schedules and end runs, keeping what was made",
+    "diff": "the change that waits for you, with its evidence",
     "approve": "let a candidate that waits for you land, and go on",
     "reject": "say no to a candidate that waits for you",
     "retry": "go on with a plan's newest run, or begin anew what it failed at",

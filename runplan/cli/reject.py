@@ -10,12 +10,12 @@ if TYPE_CHECKING:
     from runplan.core.errors import Exit
 
 EXAMPLES = """\
-  runplan reject plans/X.md -m "the flag must be optional"      the reason goes into the report"""
+  runplan reject plans/X.md -m "the flag must be optional"      the reason goes into the report and to the next agent"""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("plan", metavar="PLAN", help="a path, a base name, or a unique part of one under plans/")
-    parser.add_argument("-m", dest="why", default="", metavar="REASON", help="why, for the report")
+    parser.add_argument("-m", dest="why", default="", metavar="REASON", help="why, for the report and the next agent")
 
 
 def run(args: argparse.Namespace) -> Exit:

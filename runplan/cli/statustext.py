@@ -107,7 +107,8 @@ def _moment(wake: str, now: datetime) -> str:
 def _help(view: dict[str, Any]) -> str:
     match view["run"]["waiting_for"]:
         case "approval":
-            return f"to land it: {command('runplan', 'approve', view['plan'])}"
+            diff, approve = (command("runplan", verb, view["plan"]) for verb in ("diff", "approve"))
+            return f"to see it: {diff}; to land it: {approve}"
         case "paused":
             return f"to let it go on: {command('runplan', 'resume', view['plan'])}"
         case _:

@@ -21,7 +21,9 @@ def summary(plan: str, carried: Carried, *, logs: Path) -> tuple[Exit, list[str]
     """The exit code and the lines; `logs` is where the outputs of processes are kept."""
     state, ended = carried.state, carried.state.ended
     if ended is None:
-        return Exit.WAITING, [carried.decision.why, _go_on(plan, carried)]
+        waits = carried.decision.waiting == "approval"
+        seen = [f"to see it: {command('runplan', 'diff', plan)}"] if waits else []
+        return Exit.WAITING, [carried.decision.why, *seen, _go_on(plan, carried)]
     landed = _landed(state)
     match OUTCOMES[ended.outcome]:
         case Exit.DONE if ended.outcome == "nothing-to-do" and not state.landed:

@@ -273,6 +273,7 @@ class PhaseFailed:
     parked: str = ""  #: the ref that keeps the work as it was before a conflict
     evidence: str = ""  #: what shows it, in many lines: failed items, the end of an output
     dispatch: str = ""  #: the last process of the phase, whose log tells more
+    rejected: str = ""  #: what a person said against it, for the next agent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from runplan.core.run import RunState
 
 #: What only a person can give, and what to type then.
-_ASKS = {"approval": "approve", "checkout": "explain"}
+_ASKS = {"approval": "diff", "checkout": "explain"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +115,11 @@ def of_lost_keys(names: Sequence[str], *, repository: str, plan: str, run: str) 
     )
 
 
+def _answers(plan: str) -> str:
+    approve, reject = command("runplan", "approve", plan), command("runplan", "reject", plan)
+    return f" To land it: {approve}; to refuse it: {reject} -m REASON."
+
+
 def of_waiting(state: RunState, decision: Decision, *, repository: str, plan: str, run: str) -> Notice | None:
     """What is told of a run that waits; None unless it is for a person."""
     verb = _ASKS.get(decision.waiting)
@@ -130,6 +135,6 @@ def of_waiting(state: RunState, decision: Decision, *, repository: str, plan: st
         phase=phase,
         reason=decision.waiting,
         title=f"{plan}: phase {phase} waits for you ({decision.waiting})",
-        text=f"{decision.about or decision.why}.",
-        command=f"runplan {verb} {plan}",
+        text=f"{decision.about or decision.why}.{_answers(plan) if decision.waiting == 'approval' else ''}",
+        command=command("runplan", verb, plan),
     )

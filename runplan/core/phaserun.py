@@ -50,8 +50,8 @@ class PhaseRun:
     moves: int = 0
     landed: e.Landed | None = None
     failure: e.PhaseFailed | None = None
+    rejected: str | None = None  #: what a person said against the candidate; None when nobody rejected it
     refusal: tuple[str, str] | None = None  #: a reason found and its detail, not yet recorded as the failure
-    rejected: bool = False  #: a person said no to the candidate
     warnings: tuple[str, ...] = ()
     cleaned: bool = False
 
@@ -104,7 +104,7 @@ def _apply_landing(phase: PhaseRun, event: e.Event) -> PhaseRun:
             return replace(phase, approved=event.tree, asked="")
         case e.Rejected() if phase.candidate is None or event.tree in ("", phase.candidate.tree):
             told = "the candidate was rejected" + (f": {event.why}" if event.why else "")
-            return replace(phase, refusal=("stopped", told), asked="", rejected=True)
+            return replace(phase, refusal=("stopped", told), rejected=event.why, asked="")
         case e.LandingStarted():
             return replace(phase, landing=event, held="")
         case e.LandingHeld():

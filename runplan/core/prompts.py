@@ -60,6 +60,16 @@ def fix_prompt(template: str, brief: Brief, *, failed: Sequence[ItemResult], why
     )
 
 
+def rejections(words: Sequence[str]) -> str:
+    """What people said when they rejected earlier attempts, to be added to a prompt; "" when there is nothing."""
+    if not words:
+        return ""
+    head = (
+        "An earlier attempt at this phase was proven, and a person rejected it. Your work must answer what they said."
+    )
+    return "\n".join(("", "## What was rejected", "", head, "", *(quoted(one, "rejection") for one in words), ""))
+
+
 def verify_prompt(
     template: str, brief: Brief, *, diff_command: str, changed: Sequence[str], gates: Sequence[GateEvidence]
 ) -> str:

@@ -33,6 +33,7 @@ def test_without_auto_and_terminal_each_candidate_is_kept_until_it_is_approved(p
     waits = project.start("finish")
     assert waits.code == 4, waits.err
     assert "+++ b/1.txt\n@@ -0,0 +1 @@\n+1\n" in waits.err
+    assert "runplan: to see it: runplan diff plans/X.md\n" in waits.err
     assert waits.last == "runplan: to land it: runplan approve plans/X.md; to refuse it: runplan reject plans/X.md"
     assert project.repo.head("main") == before
     view = project.runplan("status", "X", "--json").json
@@ -65,6 +66,73 @@ def test_a_rejected_candidate_does_not_land_and_the_reason_stands_in_the_report(
     assert project.show("runplan/x/1:1.txt") == "1"
     assert "the file needs a head" in project.runplan("report", "X").out
     assert assert_nothing_runs(project)["run"]["reason"] == "stopped"
+
+
+def test_what_a_person_rejects_with_is_told_to_the_next_agent_until_the_phase_lands(project: Project) -> None:
+    for why in ("the file needs a head", "and a foot"):
+        assert project.start("1").code == 4
+        assert project.runplan("reject", "X", "-m", why).code == 1
+    assert project.start("finish", "auto").code == 0
+    prompts = [prompt_of(project, body["id"]) for kind, body in project.events() if kind == "DispatchStarted"]
+    implementers = [prompt for prompt in prompts if prompt.startswith("# Implement phase")]
+    first, second, third, other = implementers
+    assert "rejected" not in first
+    assert ("the file needs a head" in second, "and a foot" in second) == (True, False)
+    assert third.index("the file needs a head") < third.index("and a foot")
+    assert "needs a head" not in other, "another phase"
+
+
+def prompt_of(project: Project, dispatch: str) -> str:
+    return (project.path / ".git/runplan/dispatch" / dispatch / "prompt.md").read_text(encoding="utf-8")
+
+
+def test_the_waiting_change_is_shown_with_its_evidence_and_approve_names_it(project: Project) -> None:
+    project.settings('[tests]\ncommand = "echo checked"\n')
+    none = project.runplan("diff", "X")
+    assert (none.code, none.last) == (
+        3,
+        "runplan: no change of plans/X.md waits for you; see: runplan status plans/X.md",
+    )
+    assert project.start("1").code == 4
+    seen = project.runplan("diff", "X").out
+    waits = project.runplan("diff", "X", "1", "--json").json
+    assert waits["waiting_for"] == "approval"
+    assert (waits["plan"], waits["phase"]) == ("plans/X.md", "1")
+    assert waits["tree"] == project.repo.git("rev-parse", f"{waits['commit']}^{{tree}}")
+    assert [(gate["command"], gate["exit_code"], gate["tree"]) for gate in waits["gates"]] == [
+        ("echo checked", 0, waits["tree"])
+    ]
+    assert waits["verdict"]["passed"]
+    assert all(item["result"] == "pass" and item["evidence"] for item in waits["verdict"]["items"])
+    assert "+++ b/1.txt\n@@ -0,0 +1 @@\n+1\n" in waits["diff"]
+    assert waits["diff"] in seen
+    for word in (waits["commit"][:12], waits["tree"][:12], "echo checked", waits["verdict"]["items"][0]["evidence"]):
+        assert word in seen
+    assert "runplan approve plans/X.md" in seen
+    assert project.runplan("diff", "X", "2").code == 3
+    yes = project.runplan("approve", "X")
+    assert yes.code == 0, yes.err
+    named = f"runplan: approving phase 1 of plans/X.md: commit {waits['commit'][:12]}, tree {waits['tree'][:12]}\n"
+    assert named in yes.err
+
+
+def test_at_a_terminal_the_change_is_shown_in_the_pager_that_git_would_use(project: Project) -> None:
+    assert project.start("1").code == 4
+    project.repo.git("config", "core.pager", "sed s/^/paged:/")
+    assert b"paged:+++ b/1.txt" in at_terminal(project)
+    assert b"mine:+++ b/1.txt" in at_terminal(project, GIT_PAGER="sed s/^/mine:/")
+    assert "paged:" not in project.runplan("diff", "X").out, "it is no terminal"
+
+
+def at_terminal(project: Project, **env: str) -> bytes:
+    """What `runplan diff` shows at a terminal."""
+    ours, theirs = pty.openpty()
+    running = subprocess.Popen([RUNPLAN, "diff", "X"], cwd=project.path, env=project.env | env, stdout=theirs)
+    os.close(theirs)
+    with open(ours, "r+b", buffering=0) as terminal:
+        seen = read_until(terminal.fileno(), b"")
+    assert running.wait(timeout=60) == 0
+    return seen
 
 
 def test_waiting_survives_a_start_and_auto_needs_no_answer_any_more(project: Project) -> None:

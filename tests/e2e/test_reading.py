@@ -128,7 +128,7 @@ def test_status_for_people_says_where_things_are_and_what_helps(told: Project) -
     assert [line.split()[:2] for line in lines[1:3]] == [["1", "Done"], ["2", "In"]]
     assert "Blocked (needs 2)" in lines[3]
     assert "waiting for approval (phase 2, land, since " in lines[4]
-    assert lines[4].endswith("; to land it: runplan approve plans/X.md")
+    assert lines[4].endswith("; to see it: runplan diff plans/X.md; to land it: runplan approve plans/X.md")
     assert lines[5].startswith("  Have a look: phase 2, land, waiting ")
     assert len(lines) == 6
 

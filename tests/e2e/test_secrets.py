@@ -39,6 +39,7 @@ kind = "script"
 script = "agent.toml"
 [tests]
 command = "test ! -e 1.txt || { echo through $HTTPS_PROXY; exit 1; }"
+env = ["HTTPS_PROXY"]
 """
 
 
@@ -110,7 +111,7 @@ def test_a_report_of_what_landed_names_commits_without_secrets(tmp_path: Path) -
 
 
 def test_the_password_of_a_proxy_reaches_no_log_no_journal_and_no_prompt(tmp_path: Path) -> None:
-    """The tests have the user's environment, and what they print goes to the fixer."""
+    """The tests have the variables that tests.env names, and what they print goes to the fixer."""
     project = a_project(tmp_path, "1", HTTPS_PROXY=f"http://uma:{SECRET}@proxy.invalid:3128")
     project.commit_file("runplan.toml", PROXY)
 

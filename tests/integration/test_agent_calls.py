@@ -389,8 +389,16 @@ def test_a_start_with_an_agent_that_is_not_installed_is_refused(tmp_path: Path) 
 def test_tests_and_setup_see_the_variables_that_agents_see_and_those_of_tests_env(tmp_path: Path) -> None:
     """They run code that an agent wrote, so they get no key and no token either."""
     caller = {
-        **{"PATH": "/bin", "HOME": "/home/uma", "LC_ALL": "C", "ANTHROPIC_API_KEY": "k", "GH_TOKEN": "t"},
-        **{"SSH_AUTH_SOCK": "s", "GIT_DIR": "g", "RUNPLAN_TESTS_COMMAND": "make", "NPM_TOKEN": "n", "OTHER": "o"},
+        "PATH": "/bin",
+        "HOME": "/home/uma",
+        "LC_ALL": "C",
+        "ANTHROPIC_API_KEY": "k",
+        "GH_TOKEN": "t",
+        "SSH_AUTH_SOCK": "s",
+        "GIT_DIR": "g",
+        "RUNPLAN_TESTS_COMMAND": "make",
+        "NPM_TOKEN": "n",
+        "OTHER": "o",
     }
     env = ("NPM_TOKEN", "GH_TOKEN", "GIT_DIR")
     agents = Agents(settings(), root=tmp_path, plan="p", run="r", caller=caller, checks=env)

@@ -38,11 +38,14 @@ def fail(action: Fail, state: RunState, world: World) -> Iterator[Event]:
         parked=phase.parked,
         evidence=evidence(action.reason, state, world),
         dispatch=f"{world.mark}.{state.dispatches}" if phase.first else "",
+        rejected=phase.rejected or "",
     )
 
 
 def _is_stuck(action: Fail, phase: str, tree: str, world: World) -> bool:
     """Whether the attempt before failed for the same reason with the very same work."""
+    if action.reason == Reason.STOPPED:  # a person ended both
+        return False
     rows = [json.loads(row.body) for row in world.store.facts(world.plan, "PhaseFailed")] if tree else []
     before = [row for row in rows if row["phase"] == phase][-1:]
     reasons = (action.reason, Reason.NO_PROGRESS)

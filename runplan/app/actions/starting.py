@@ -244,7 +244,7 @@ def _prompt(action: Start, phase: PhaseRun, world: World, path: Path) -> str:
         test_command=world.settings.tests.command,
     )
     template = world.prompts[action.role]
-    note = _note(phase)
+    note = prompts.rejections(_rejections(phase.read.phase, world)) + _note(phase)
     if action.role == "implement":
         return prompts.implement_prompt(template, brief) + note
     if action.role == "fix":
@@ -261,6 +261,15 @@ def _prompt(action: Start, phase: PhaseRun, world: World, path: Path) -> str:
     )
     diff = f"git diff {phase.candidate.onto} {phase.candidate.commits[-1]}"
     return prompts.verify_prompt(template, brief, diff_command=diff, changed=phase.work.files, gates=gates)
+
+
+def _rejections(phase: str, world: World) -> list[str]:
+    """What people said against earlier attempts at the phase, since it last landed; oldest first."""
+    facts = [(row.seq, json.loads(row.body)) for row in world.store.facts(world.plan, "PhaseFailed")]
+    said = [(seq, body["rejected"]) for seq, body in facts if body["phase"] == phase and body.get("rejected")]
+    landings = (row for row in world.store.facts(world.plan, "Landed") if said)
+    landed = max((row.seq for row in landings if json.loads(row.body)["phase"] == phase), default=0)
+    return [words for seq, words in said if seq > landed]
 
 
 def _note(phase: PhaseRun) -> str:
