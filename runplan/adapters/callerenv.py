@@ -9,7 +9,7 @@ from runplan.adapters.agentkit.task import Task
 from runplan.adapters.agents import module_of
 from runplan.adapters.calling import keys_of
 from runplan.adapters.environment import ALLOWED, ALLOWED_PREFIXES
-from runplan.adapters.settings import OUR_PREFIX, OURS, variables
+from runplan.adapters.settings import OUR_PREFIX, OURS
 from runplan.core import carried
 from runplan.core.dispatch import Role
 from runplan.core.facts import SENT
@@ -21,14 +21,6 @@ if TYPE_CHECKING:
 
 #: Settings may be given as variables; they are the run's, not the daemon's.
 _SETTINGS = "RUNPLAN_"
-#: Of these the journal knows what they said when the run was asked for.
-_ON_RECORD = {
-    "RUNPLAN_TESTS_COMMAND",
-    *(
-        f"RUNPLAN_RUN_{name}"
-        for name in ("LANDING", "TARGET", "REMOTE", "SETUP", "CLEAN", "MAX_FIX_CYCLES", "PARALLEL")
-    ),
-}
 #: How the interpreter itself is set up.
 _INTERPRETER = "PYTHON"
 
@@ -51,8 +43,7 @@ def needed_by_a_run(
     """The names whose loss makes the run wait; to be remembered with it, without their values."""
     own = {*checks, *(name for agent in _cast(agents) for name in agents.agent(agent).env)}
     keys = {key for agent in _cast(agents) for key in keys_of(agents.agent(agent))}
-    settings = variables(sent).keys() - _ON_RECORD
-    return carried.needed(sent, keys=own | keys | settings, pushes=pushes)
+    return carried.needed(sent, keys=own | keys, pushes=pushes)
 
 
 def _cast(agents: AgentsSettings) -> tuple[str, ...]:

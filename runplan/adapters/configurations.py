@@ -9,8 +9,9 @@ import contextlib
 import threading
 from typing import TYPE_CHECKING
 
-from runplan.adapters.settings import FILES, file_layers, load_user, settled, user_file, variables
+from runplan.adapters.settings import file_layers, load_user, settled, user_file, variables
 from runplan.core.errors import SettingsError
+from runplan.core.keys import FILES
 from runplan.core.quickclass import dataclass
 
 if TYPE_CHECKING:

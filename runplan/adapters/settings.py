@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
 import sys
@@ -11,16 +12,13 @@ from typing import TYPE_CHECKING
 
 from runplan.core.config import Layer, Settled, settle
 from runplan.core.errors import SettingsError
-from runplan.core.keys import BY_PATH, KEYS, USER_SECTIONS, nearest
+from runplan.core.keys import BY_PATH, FILES, KEYS, USER_SECTIONS, nearest
 from runplan.core.values import from_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from runplan.core.config import DaemonSettings, Settings
-
-#: Where a repository keeps its settings; the first that exists is read.
-FILES = ("runplan.toml", "config/runplan.toml")
 
 #: What runplan itself sets for agents (docs/agents.md) and for whoever is notified (docs/configuration.md), or reads
 #: in tests; these are no settings.
@@ -56,6 +54,20 @@ def kinds() -> tuple[str, ...]:
 def load(root: Path, *, env: Mapping[str, str], flags: Mapping[str, object]) -> Settled:
     """The settings for the repository at `root`; `flags` by dotted key, text or typed, None for not given."""
     return settled(file_layers(root, env), env=env, flags=flags)
+
+
+def load_committed(name: str, content: bytes, *, env: Mapping[str, str]) -> Settled:
+    """The same with the repository's file as it is committed, of that name and content."""
+    own = _without_user_settings(_parsed(content, name), env)
+    return settled([*_user_layers(env), own], env=env, flags={})
+
+
+@functools.cache
+def restored(text: str) -> Settings:
+    """The settings that a run was started with, from its record."""
+    from runplan.core import settingstext  # only a run has a record
+
+    return settingstext.restored(text, settle([], kinds=kinds()).settings)
 
 
 def settled(files: Sequence[Layer], *, env: Mapping[str, str], flags: Mapping[str, object]) -> Settled:
@@ -163,10 +175,19 @@ def _user_layers(env: Mapping[str, str]) -> list[Layer]:
 
 
 def _layer(path: Path, origin: str) -> Layer:
+    try:
+        with path.open("rb") as file:
+            content = file.read(LARGEST + 1)  # a larger one is refused without being read whole
+    except OSError as error:
+        raise SettingsError(f"{origin}: cannot be read: {error.strerror}") from None
+    return _parsed(content, origin)
+
+
+def _parsed(content: bytes, origin: str) -> Layer:
     import tomllib  # only where there is a file to read
 
     try:
-        text = _text(path, origin)
+        text = _text(content, origin)
         return Layer(origin=origin, values=tomllib.loads(text), text=text)
     except tomllib.TOMLDecodeError as error:
         raise SettingsError(_located(origin, str(error))) from None
@@ -174,19 +195,12 @@ def _layer(path: Path, origin: str) -> Layer:
         raise SettingsError(f"{origin}: lists or tables are nested too deeply; no setting needs that") from None
     except UnicodeDecodeError as error:
         raise SettingsError(f"{origin}: not UTF-8 text (byte {error.start})") from None
-    except OSError as error:
-        raise SettingsError(f"{origin}: cannot be read: {error.strerror}") from None
 
 
-def _text(path: Path, origin: str) -> str:
-    with path.open("rb") as file:
-        content = file.read(LARGEST + 1)
-        size = os.fstat(file.fileno()).st_size
+def _text(content: bytes, origin: str) -> str:
     if len(content) > LARGEST:
-        raise SettingsError(
-            f"{origin}: {size} bytes, and settings have at most {LARGEST}; take out what does not belong there"
-        )
-    text = content.decode("utf-8").removeprefix("\ufeff")
+        raise SettingsError(f"{origin}: settings have at most {LARGEST} bytes; take out what does not belong there")
+    text = content.decode("utf-8").removeprefix("\ufeff").replace("\r\n", "\n")
     for number, line in enumerate(text.splitlines(), 1):
         if line.partition("=")[0].count(".") > DEEPEST:
             raise SettingsError(f"{origin}:{number}: a key with more than {DEEPEST} dots is no setting; remove it")
@@ -206,6 +220,12 @@ def variables(env: Mapping[str, str]) -> dict[str, str]:
     """The settings that are given as variables, by their names."""
     given = (name for name in env if name.startswith("RUNPLAN_") and not name.startswith(OUR_PREFIX))
     return {name: env[name] for name in sorted(given) if name not in OURS}
+
+
+def given(env: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """The settings of a run among them, to be kept with its schedule."""
+    users = tuple(f"RUNPLAN_{section.upper()}_" for section in USER_SECTIONS)
+    return tuple((name, text) for name, text in variables(env).items() if not name.startswith(users))
 
 
 def _from_environment(env: Mapping[str, str]) -> list[Layer]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from runplan.core import report
 from runplan.core.commands import command
 from runplan.core.events import IssueShared
+from runplan.core.keys import FILES
 from runplan.core.reasons import Reason
 from runplan.core.times import parse_iso
 
@@ -49,7 +50,7 @@ def phase_account(state: RunState, world: World) -> report.PhaseAccount:
         verdict=report.VerdictLine(
             verifier=phase.verdict.agent, tree=phase.verdict.tree, landed_tree=phase.candidate.tree
         ),
-        warnings=(*state.warnings, *phase.warnings, *_checkout(phase, world)),
+        warnings=(*state.warnings, *phase.warnings, *_checkout(phase, world), *_settings(state, world)),
     )
 
 
@@ -109,6 +110,24 @@ def _checkout(phase: PhaseRun, world: World) -> tuple[str, ...]:
     stamp = world.dispatches.directory(phase.first) / "guard.json"
     changed = world.guard.checkout(since=stamp) if stamp.exists() else ()
     return tuple(f"{path} changed in the checkout while the phase ran" for path in changed)
+
+
+def _settings(state: RunState, world: World) -> tuple[str, ...]:
+    """Whether the target has another settings file than the one that the run was started with."""
+    assert state.started is not None
+    assert state.phase is not None
+    assert state.phase.candidate is not None
+    if not state.started.settings:
+        return ()
+    from runplan.core.settingstext import file_mark  # who only reads a report does without it
+
+    code = state.phase.candidate.commits[-1]
+    found = ((name, content) for name in FILES if (content := world.objects.blob(code, name)) is not None)
+    name, content = next(found, (FILES[0], None))
+    if file_mark(content) == state.started.settings_file:
+        return ()
+    target = state.started.target
+    return (f"{name} changed on {target} since the run started; the change holds from the next run on",)
 
 
 def evidence(reason: str, state: RunState, world: World) -> str:

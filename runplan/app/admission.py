@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from runplan.app.actions.reading import reading
 from runplan.core import names
-from runplan.core.commands import command
+from runplan.core.commands import command, committing
 from runplan.core.errors import NotFound, RefusedEarly
 from runplan.core.plan import parse
 from runplan.core.quickclass import dataclass
@@ -38,8 +38,7 @@ class NothingToDo:
 
 def committed_plan(path: str, tip: str, blob: bytes | None, in_checkout: str, *, target: str) -> bytes:
     """The plan's bytes on the target; `in_checkout` is "same", "differs" or "absent"."""
-    adding = command("git", "add", path)
-    commit = f"{adding} && {command('git', 'commit', '-m', f'Plan {names.slug(path)}', '--', path)}"
+    commit = committing(path, f"Plan {names.slug(path)}")
     if blob is None and in_checkout == "absent":
         raise NotFound(f"{path}: no such plan on {target} ({tip[:12]})")
     if blob is None:

@@ -48,7 +48,7 @@ class OpenRooms(Rooms, Protocol):
     """A repository that stays open from run to run."""
 
     def renewed(self, world: World, started: e.RunStarted) -> World:
-        """The world with the settings of now, but for what the run was asked with."""
+        """The world with the caller's environment of now."""
         ...
 
 
@@ -125,7 +125,7 @@ class Desk:
         if errand.answer is None and is_other_errand(held.journal.state, errand.started):
             held.journal.append(e.StopRequested(by="a new start"))
             return self._after(errand, held)
-        held.journal.append(*([errand.answer] if errand.answer else [resumed(errand.started)]))
+        held.journal.append(errand.answer or self._called_on(errand.started, held))
         return Accepted(run=held.world.run, fresh=True)
 
     def newest(self, plan: str) -> RunState:
@@ -135,6 +135,10 @@ class Desk:
 
     def _is_at_work(self, held: Held | None) -> bool:
         return held is not None and not decide(held.journal.state).waiting
+
+    def _called_on(self, asked: e.RunStarted, held: Held) -> e.RunResumed:
+        assert held.journal.state.started is not None
+        return resumed(asked, held.journal.state.started)
 
     def _after(self, errand: Errand, held: Held) -> Accepted:
         """Begin it when the run that is in its way has ended."""
@@ -261,7 +265,7 @@ class Desk:
         return decision
 
     def _renewed(self, plan: str, held: Held) -> Held:
-        """Whatever is begun from here on is begun with the settings of now."""
+        """Whatever is begun from here on is begun with the keys of now."""
         assert held.journal.state.started is not None
         world = self._rooms.renewed(held.world, held.journal.state.started)
         self._held[plan] = held if world is held.world else replace(held, world=world)

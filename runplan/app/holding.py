@@ -47,6 +47,10 @@ class Rooms(Protocol):
 
     def new_run_id(self) -> str: ...
 
+    def fixed(self, asked: e.RunStarted) -> e.RunStarted:
+        """What is asked for, with the settings of now where it has none."""
+        ...
+
     def world(self, *, run: str, started: e.RunStarted) -> World:
         """Everything the actions of a run may reach, where that run was asked to land."""
         ...
@@ -92,8 +96,7 @@ def take_up(errand: Errand, rooms: Rooms, voice: Voice) -> Held | Declined:
         pass  # somebody was quicker; look again
     if isinstance(claimed, Declined):
         return claimed
-    world, journal, taken = claimed
-    asked = errand.started
+    world, journal, taken, asked = claimed
     if journal.state.started is None:
         if why := _nothing_left(errand, rooms.store):  # now that nobody else can end or begin a run
             rooms.claims.release(asked.plan, run=world.run)
@@ -104,7 +107,7 @@ def take_up(errand: Errand, rooms: Rooms, voice: Voice) -> Held | Declined:
         if is_other_errand(journal.state, asked):
             journal.append(taken, e.StopRequested(by="a new start"))
             return Held(world=world, journal=journal, ends=True)
-        journal.append(taken, resumed(asked))
+        journal.append(taken, resumed(asked, journal.state.started))
     warnings = _claim_issues(asked.issues, journal, world, rooms)
     for words in warnings:
         voice.warn(words)
@@ -169,24 +172,27 @@ def reopen(row: RunRow, started: e.RunStarted, *, rooms: Rooms, voice: Voice) ->
     return Held(world=world, journal=journal)
 
 
-def resumed(asked: e.RunStarted) -> e.RunResumed:
-    """The fact that somebody calls a run on, with what is asked for now."""
+def resumed(asked: e.RunStarted, begun: e.RunStarted) -> e.RunResumed:
+    """The fact that somebody calls a run on, with what is asked for now and the settings it began with."""
     return e.RunResumed(
         mode=asked.mode,
         wanted=asked.wanted,
         auto=asked.auto,
-        max_fix_cycles=asked.max_fix_cycles,
-        test_command=asked.test_command,
-        setup=asked.setup,
-        clean=asked.clean,
-        parallel=asked.parallel,
+        max_fix_cycles=begun.max_fix_cycles,
+        test_command=begun.test_command,
+        setup=begun.setup,
+        clean=begun.clean,
+        parallel=begun.parallel,
     )
 
 
-def _claim(asked: e.RunStarted, rooms: Rooms, voice: Voice) -> tuple[World, Journal, e.ClaimTaken] | Declined | None:
+def _claim(
+    asked: e.RunStarted, rooms: Rooms, voice: Voice
+) -> tuple[World, Journal, e.ClaimTaken, e.RunStarted] | Declined | None:
     """Claim the plan for the run that was interrupted, or for a new one; None when somebody was quicker."""
     row = interrupted(rooms.store, asked.plan)
     run = row.id if row else rooms.new_run_id()
+    asked = asked if row else rooms.fixed(asked)
     # What was begun at one place is ended there, whatever is asked for now.
     world = rooms.world(run=run, started=_begun(rooms.store, row) if row else asked)
     standing = rooms.claims.take_plan(asked.plan, run=run, at=world.iso())
@@ -202,7 +208,7 @@ def _claim(asked: e.RunStarted, rooms: Rooms, voice: Voice) -> tuple[World, Jour
     # A process that left its run waiting for a person is not one that died.
     left = row is not None and row.state == "waiting"
     dead = standing.took_over if isinstance(standing, Taken) and not left else ""
-    return world, journal, e.ClaimTaken(owner=rooms.claims.me, fence=standing.fence, took_over=dead)
+    return world, journal, e.ClaimTaken(owner=rooms.claims.me, fence=standing.fence, took_over=dead), asked
 
 
 def _begun(store: ports.Store, row: RunRow) -> e.RunStarted:

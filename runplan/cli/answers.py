@@ -41,13 +41,6 @@ def answer_waiting(
         named = f"commit {commit[:SHORT]}, tree {tree[:SHORT]}"
         progress.say(f"runplan: {verb} phase {phase.read.phase} of {path}: {named}")
     at = at.for_run(state.started)
-    started = replace(
-        state.started,
-        auto=state.auto,
-        max_fix_cycles=at.settings.run.max_fix_cycles,
-        test_command=at.settings.tests.command,
-        setup=at.settings.run.setup,
-        clean=at.settings.run.clean,
-    )
+    started = replace(state.started, auto=state.auto)
     errand = Errand(started=started, answer=answer(tree))
     return handing.hand(at, errand) if started.daemon else carrying.carry_here(at, errand)

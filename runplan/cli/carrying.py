@@ -6,6 +6,7 @@ import contextlib
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from runplan.adapters.settings import given
 from runplan.app import admission
 from runplan.app.carry import Carried, carry
 from runplan.app.holding import Declined, Errand, Voice, interrupted
@@ -22,12 +23,14 @@ from runplan.core.errors import (
     JournalDamaged,
     NotFound,
     RefusedEarly,
+    SettingsError,
     Unreachable,
     UsageError,
 )
 from runplan.core.events import RunStarted
 from runplan.core.plan import parse
 from runplan.core.run import fold
+from runplan.core.settingstext import file_mark, kept
 from runplan.wiring import here as places
 from runplan.wiring.branches import require_own_branches, settle_lost_landings
 from runplan.wiring.landers import require_landable, require_same_history
@@ -42,6 +45,9 @@ if TYPE_CHECKING:
     from runplan.core.rows import RunRow
     from runplan.core.run import RunState
     from runplan.wiring.here import Here
+
+
+MOST_TARGETS = 3  #: branches whose settings may name another target, in a row
 
 
 def towards_landing(at: Here, words: Sequence[str]) -> Here:
@@ -93,6 +99,9 @@ def started(at: Here, path: str, plan: Plan, options: Resolved) -> RunStarted:
         parallel=at.settings.run.parallel,
         issues=plan.issues,
         remote=at.settings.run.remote if options.landing == "direct" else "",
+        settings=kept(at.settings),
+        settings_file=file_mark(file.content if (file := at.committed()) is not None else None),
+        given=given(at.env),
     )
 
 
@@ -189,12 +198,40 @@ def state_of(store: Store, row: RunRow) -> RunState:
     return state
 
 
-def prepared(at: Here, plan_word: str, words: Sequence[str]) -> tuple[Here, Errand] | str:
-    """What the words ask for, after everything that can be refused has been; a sentence when nothing is to be done."""
+def prepared(
+    at: Here, plan_word: str, words: Sequence[str], *, like: RunStarted | None = None
+) -> tuple[Here, Errand] | str:
+    """What the words ask for, after everything that can be refused has been; a sentence when nothing is to be done.
+
+    `like` is the run that is retried, which says where to land.
+    """
     at = towards_landing(at, words)
     enter(at, plan_word)
+    at = fixed(at, words, like=like)
     errand = errand_for(at, plan_word, words)
-    return errand if isinstance(errand, str) else (at, errand)
+    if isinstance(errand, str):
+        return errand
+    store = at.store()
+    row = interrupted(store, errand.started.plan) if store is not None else None
+    begun = state_of(store, row).started if store is not None and row is not None else None
+    if begun is not None:  # it goes on with the settings it was started with
+        return at.for_run(begun), errand
+    if note := places.settings_note(at):
+        progress.say(f"runplan: {note}")
+    return at, errand
+
+
+def fixed(at: Here, words: Sequence[str], *, like: RunStarted | None = None) -> Here:
+    """The same place with the settings that a run begun now has: those of the target's tip."""
+    for _ in range(MOST_TARGETS):
+        there = towards_landing(at.with_committed_settings(), words)
+        if like is not None:
+            return there.towards(there.settings.run.landing, target=like.target, remote=like.remote)
+        if there.target == at.target:
+            return there
+        require_landable(there)
+        at = there
+    raise SettingsError(f"run.target: the settings on each branch name another one; the last is {at.target_name}")
 
 
 def enter(at: Here, plan_word: str) -> None:
@@ -220,11 +257,13 @@ def _interrupted_plan(at: Here, plan_word: str) -> str | None:
     return path if store is not None and interrupted(store, path) else None
 
 
-def start(at: Here, plan_word: str, words: Sequence[str], *, again: bool = False) -> Exit:
+def start(
+    at: Here, plan_word: str, words: Sequence[str], *, again: bool = False, like: RunStarted | None = None
+) -> Exit:
     """Work what the words ask for, in this process; `again`: as a retry of the plan's last run."""
     if words_of.parse_words(words, phases=None).every is not None:
         raise RefusedEarly("a schedule is kept by the daemon; leave out --foreground")
-    found = prepared(at, plan_word, words)
+    found = prepared(at, plan_word, words, like=like)
     if isinstance(found, str):
         progress.say(f"runplan: {found}")
         return Exit.DONE

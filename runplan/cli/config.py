@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
+import sys
 from typing import TYPE_CHECKING
 
 from runplan.core.errors import Exit
@@ -24,11 +24,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Exit:
-    from runplan.adapters.repository import open_repository
-    from runplan.adapters.settings import environment, load
+    from runplan.wiring.here import here, settings_note
 
-    env = environment()
-    settled = load(open_repository(Path.cwd(), env=env).root, env=env, flags={})
+    with here() as at:
+        settled = at.settled()
+        if note := settings_note(at):
+            print(f"runplan: {note}", file=sys.stderr)
     if args.json:
         rows = [{"key": key, "value": value, "origin": settled.origins[key]} for key, value in settled.values.items()]
         print(json.dumps(rows, indent=2, ensure_ascii=False))

@@ -19,16 +19,25 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from runplan.app.holding import Errand
+    from runplan.core.events import RunStarted
     from runplan.wiring.here import Here
 
 
-def start(at: Here, plan_word: str, words: Sequence[str], *, wait: bool, again: bool = False) -> Exit:
+def start(
+    at: Here,
+    plan_word: str,
+    words: Sequence[str],
+    *,
+    wait: bool,
+    again: bool = False,
+    like: RunStarted | None = None,
+) -> Exit:
     """Hand what the words ask for to the daemon; `again`: as a retry of the plan's last run."""
     asked = words_of.parse_words(words, phases=None)
     timing = None
     if asked.every is not None:
         timing = handing.Timing(every=spell(parse(asked.every)).removeprefix("every "), now=asked.now)
-    found = carrying.prepared(at, plan_word, words)
+    found = carrying.prepared(at, plan_word, words, like=like)
     if isinstance(found, str):
         progress.say(f"runplan: {found}")
         return Exit.DONE

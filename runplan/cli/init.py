@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from runplan.core.commands import committing
 from runplan.core.errors import Exit, RefusedEarly
 from runplan.core.settingstext import casting, init_text
 
@@ -60,4 +61,5 @@ def _account(facts: Facts, path: Path) -> str:
         ("agents", agents or "none of the known agents is installed; see [agents] in the file for any command"),
         ("wrote", str(path)),
     )
-    return "\n".join(f"{name:<12}{value}" for name, value in rows) + "\n\nNext: runplan doctor"
+    told = "\n".join(f"{name:<12}{value}" for name, value in rows)
+    return f"{told}\n\nNext: runplan doctor; then commit it: {committing(path.name, 'Settings of runplan')}"

@@ -54,8 +54,8 @@ def run(args: argparse.Namespace) -> Exit:
         if asked.daemon:
             from runplan.cli import handing
 
-            return handing.start(at, path, words(asked), wait=False, again=again)
-        return carrying.start(at, path, words(asked), again=again)
+            return handing.start(at, path, words(asked), wait=False, again=again, like=asked)
+        return carrying.start(at, path, words(asked), again=again, like=asked)
 
 
 def _worked(store: Store, newest: RunStarted) -> RunStarted:

@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> Exit:
         from runplan.cli import carrying
 
         if args.dry_run:
-            at = carrying.towards_landing(at, args.words)
+            at = carrying.fixed(carrying.towards_landing(at, args.words), args.words)
             errand = carrying.errand_for(at, args.plan, args.words)
             print(errand if isinstance(errand, str) else carrying.dry_run(at, errand))
             return Exit.DONE

@@ -49,6 +49,7 @@ def undo(at: Here, path: str, phase: str) -> Exit:
     undone = admission.phase_to_undo(plan, phase, under_way=under_way)
     if under_way is None:
         require_undoable(at, plan, undone)
+    at = at.with_committed_settings().for_plan(path)
     resolved = options.resolve(options.parse_words([], phases=None), at.settings)
     asked = replace(carrying.started(at, path, plan, resolved), mode="undo", wanted=undone.id, auto=True, issues=())
     return carrying.carry_here(at, Errand(started=asked))

@@ -13,3 +13,8 @@ def command(*words: str) -> str:
 
 
 _PLAIN = str.maketrans("-_./:=+,@%", "a" * 10)
+
+
+def committing(path: str, message: str) -> str:
+    """The line that commits one file."""
+    return f"{command('git', 'add', path)} && {command('git', 'commit', '-m', message, '--', path)}"

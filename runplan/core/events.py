@@ -57,6 +57,9 @@ class RunStarted:
     needs: tuple[str, ...] = ()  #: names of the variables its agents had when it was asked for
     parallel: int = 1  #: how many phases may be worked side by side
     issues: tuple[int, ...] = ()  #: the issues of the plan, which the run claims
+    settings: str = ""  #: all of them as JSON; "" in a schedule, whose runs have the settings of their own start
+    settings_file: str = ""  #: hash of the repository's file on the target that they are from; "" for none
+    given: Rows = ()  #: the settings that its caller gave as variables
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -285,5 +285,7 @@ KEYS: tuple[Key, ...] = (
 
 BY_PATH: dict[str, Key] = {key.path: key for key in KEYS}
 SECTIONS: tuple[str, ...] = tuple(dict.fromkeys(key.section for key in KEYS))
+#: Where a repository keeps its settings; the first that exists is read.
+FILES = ("runplan.toml", "config/runplan.toml")
 #: The daemon serves all repositories of a user, so these are read from the user's file only.
 USER_SECTIONS: tuple[str, ...] = ("daemon", "notify")

@@ -1,15 +1,19 @@
-"""Settings as TOML text for people: every key with one line why, set or commented out."""
+"""Settings as text: TOML for people, every key with one line why; JSON to be kept with a run."""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from dataclasses import asdict, replace
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
 
+from runplan.core.config import AgentTable
 from runplan.core.keys import KEYS, SECTIONS, USER_SECTIONS, Key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from runplan.core.config import Settings
     from runplan.core.facts import Facts
 
 _COLUMN = 34  # where the reasons begin
@@ -94,3 +98,33 @@ def _line(key: Key, values: Mapping[str, object]) -> str:
     set_here = key.path in values
     written = f"{key.name} = {toml(values[key.path] if set_here else key.default)}"
     return f"{'' if set_here else '# '}{written:<{_COLUMN if set_here else _COLUMN - 2}}  # {key.why}\n"
+
+
+def kept(settings: Settings) -> str:
+    """The settings as they are kept with a run; without those of the user, which may hold secrets."""
+    values = {section: fields for section, fields in asdict(settings).items() if section not in USER_SECTIONS}
+    return json.dumps(values, separators=(",", ":"))
+
+
+def file_mark(content: bytes | None) -> str:
+    """What tells one version of the repository's settings file from another; "" for none."""
+    return "" if content is None else sha256(content).hexdigest()
+
+
+def restored(text: str, base: Settings) -> Settings:
+    """The settings that were kept; `base` has what this version knows and the one that kept them did not."""
+    values = json.loads(text)
+    tables = {name: AgentTable(**_known(table, AgentTable)) for name, table in values["agents"].pop("tables").items()}
+    sections = {
+        section: replace(getattr(base, section), **_known(fields, type(getattr(base, section))))
+        for section, fields in values.items()
+        if section in SECTIONS
+    }
+    agents = replace(sections.pop("agents"), tables=tables)
+    return replace(base, **sections, agents=agents)
+
+
+def _known(fields: Mapping[str, Any], kind: Any) -> dict[str, Any]:
+    """The fields that this version knows, as they are held."""
+    found = {name: value for name, value in fields.items() if name in kind.__dataclass_fields__}
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in found.items()}

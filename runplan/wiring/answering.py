@@ -174,7 +174,7 @@ class Answering:
                 spec=str(every),
                 zone=str(request.fields.get("zone") or "UTC"),
                 misfire=str(request.fields.get("misfire") or "run-once"),
-                errand=to_json(started),
+                errand=to_json(replace(started, settings="")),
                 anchor=iso(self._clock.now()),
                 made=iso(self._clock.now()),
                 given=",".join(str(name) for name in request.fields.get("given") or ()),

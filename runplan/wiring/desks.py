@@ -12,11 +12,12 @@ from runplan.adapters.anchored import not_there
 from runplan.adapters.settings import variables
 from runplan.adapters.store.schedules import Schedules
 from runplan.adapters.store.wishes import Wishes
-from runplan.core.errors import PlanUnreadable, SettingsError
+from runplan.core.errors import PlanUnreadable
 from runplan.core.events import RunStarted
 from runplan.core.eventtext import from_json
 from runplan.core.plan import parse
 from runplan.core.quickclass import dataclass
+from runplan.core.settingstext import file_mark, kept
 from runplan.wiring.here import here_at
 from runplan.wiring.session import session
 
@@ -88,35 +89,37 @@ class DeskRooms:
     def new_run_id(self) -> str:
         return self.session.new_run_id()
 
+    def fixed(self, asked: RunStarted) -> RunStarted:
+        """A schedule keeps no settings: each of its runs has those of its own start, below what its caller gave."""
+        if asked.settings:
+            return asked
+        here = self.session.here
+        env = {**self._env(asked.plan), **dict(asked.given)}
+        at = replace(here, env=env).towards(asked.landing, target=asked.target, remote=asked.remote)
+        file, at = at.committed(), at.with_committed_settings()
+        run = at.settings.run
+        return replace(
+            asked,
+            max_fix_cycles=run.max_fix_cycles,
+            test_command=at.settings.tests.command,
+            setup=run.setup,
+            clean=run.clean,
+            parallel=run.parallel,
+            settings=kept(at.settings),
+            settings_file=file_mark(file.content if file is not None else None),
+        )
+
     def world(self, *, run: str, started: RunStarted) -> World:
-        return self._world(run, started, self._settings(started.plan))
+        env = self.seen[run] = self._env(started.plan)
+        return replace(self.session, here=replace(self.session.here, env=env)).world(run=run, started=started)
 
     def renewed(self, world: World, started: RunStarted) -> World:
-        """The same with the settings and keys of now, but for what it was asked with; itself where they are those."""
-        try:
-            settings = _as_asked(self._settings(started.plan), started)
-        except SettingsError:  # what its caller has set does not fit the files any more
-            return world
-        now = replace(self.session.here, settings=settings).for_run(started).settings
-        same = now == world.settings and self.seen.get(world.run) == self._env(started.plan)
-        return world if same else self._world(world.run, started, settings)
-
-    def _settings(self, plan: str) -> Settings:
-        return self.settings(self._env(plan))
+        """The same with the keys of now; itself where they are those."""
+        same = self.seen.get(world.run) == self._env(started.plan)
+        return world if same else self.world(run=world.run, started=started)
 
     def _env(self, plan: str) -> Mapping[str, str]:
         return self.environments.of(self.root, plan)
-
-    def _world(self, run: str, started: RunStarted, settings: Settings) -> World:
-        env = self.seen[run] = self._env(started.plan)
-        at = replace(self.session.here, env=env, settings=settings)
-        return replace(self.session, here=at).world(run=run, started=started)
-
-
-def _as_asked(settings: Settings, started: RunStarted) -> Settings:
-    """What a run is proven by was settled when it was asked for, whatever is set since."""
-    run = replace(settings.run, max_fix_cycles=started.max_fix_cycles, setup=started.setup, clean=started.clean)
-    return replace(settings, run=run, tests=replace(settings.tests, command=started.test_command))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -53,7 +53,7 @@ def hand_over(
         "plan": errand.started.plan,
         "started": to_json(errand.started),
         "env": sent,
-        "needs": [name for name in needed if timing is None or name not in TIMED.values()],
+        "needs": list(needed),
         "answer": _answer(errand.answer),
         "again": errand.again,
     }

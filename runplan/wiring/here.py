@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runplan.adapters.repository import open_repository, require_target
-from runplan.adapters.settings import environment, load, load_anyhow
+from runplan.adapters.settings import environment, load, load_anyhow, load_committed, repository_file, restored
 from runplan.core import names
 from runplan.core.errors import RefusedEarly, Unreachable, UsageError
+from runplan.core.keys import FILES
 from runplan.core.quickclass import dataclass
 
 if TYPE_CHECKING:
@@ -18,8 +19,18 @@ if TYPE_CHECKING:
 
     from runplan.adapters.repository import Repository
     from runplan.adapters.store.sqlite import Store
-    from runplan.core.config import Settings
+    from runplan.core.config import Settings, Settled
     from runplan.core.events import RunStarted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Committed:
+    """A settings file on the target."""
+
+    name: str
+    oid: str
+    content: bytes
+    tip: str  #: the commit it is from
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,8 +75,34 @@ class Here:
         return replace(self, settings=replace(self.settings, run=there))
 
     def for_run(self, started: RunStarted) -> Here:
-        """The same place, seen by that run: where it lands was settled when it was asked for."""
-        return self.towards(started.landing, target=started.target, remote=started.remote)
+        """The same place, seen by that run: its settings, and where it lands, were fixed when it started."""
+        at = self._set(restored(started.settings)) if started.settings else self
+        return at.towards(started.landing, target=started.target, remote=started.remote)
+
+    def _set(self, settings: Settings) -> Here:
+        from dataclasses import replace
+
+        return replace(self, settings=settings)
+
+    def committed(self) -> Committed | None:
+        """The repository's settings file on the target; None where it has none."""
+        git = self.repository.git
+        tip = git.tip(self.target)
+        for name in FILES if tip else ():
+            if (found := git.object(f"{tip}:{name}")) is not None and found.kind == "blob":
+                return Committed(name=name, oid=found.oid, content=found.content, tip=tip or "")
+        return None
+
+    def with_committed_settings(self) -> Here:
+        """The same place with the settings of the target's tip; a file that was never committed is taken as it is."""
+        return self._set(self.settled().settings)
+
+    def settled(self) -> Settled:
+        """The settings of the target's tip, each with its origin."""
+        file = self.committed()
+        if file is None:
+            return load(self.repository.root, env=self.env, flags={})
+        return load_committed(file.name, file.content, env=self.env)
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -242,7 +279,34 @@ def in_checkout(at: Here, path: str, blob: bytes | None) -> str:
         return "same" if blob is not None else "differs"
     # Line-end conversion and other filters make the file differ from what is stored, and rightly so.
     git = at.repository.git
-    written = git.run("hash-object", f"--path={path}", "--stdin", stdin=content).text
+    written = _stored_as(at, path, content)
     # A checkout that is merely behind the remote, or stands on another branch, holds what it has committed itself.
     stored = (git.object(f"{ref}:{path}") for ref in (at.target, at.local_target, "HEAD"))
     return "same" if any(one is not None and one.oid == written for one in stored) else "differs"
+
+
+def _stored_as(at: Here, path: str, content: bytes) -> str:
+    """The id that git would give a file of the checkout."""
+    return at.repository.git.run("hash-object", f"--path={path}", "--stdin", stdin=content).text
+
+
+def settings_note(at: Here) -> str:
+    """Which version of the settings file a start uses, where the checkout has another; "" where it has the same."""
+    own, file = repository_file(at.repository.root), at.committed()
+    name = own.relative_to(at.repository.root).as_posix() if own is not None else ""
+    if file is None and own is not None:
+        from runplan.core.commands import committing
+
+        commit = committing(name, "Settings of runplan")
+        return f"{name} is not committed on {at.target_name}; the checkout's file is used. To commit it: {commit}"
+    if file is None or (own is not None and _is_stored(at, own, name, file)):
+        return ""
+    used = f"the version of {at.target_name} ({file.tip[:12]}) is used"
+    if own is None:
+        return f"{file.name} is missing in the checkout; {used}"
+    return f"{name} in the checkout is not committed on {at.target_name}; {used}"
+
+
+def _is_stored(at: Here, own: Path, name: str, file: Committed) -> bool:
+    content = own.read_bytes()
+    return name == file.name and (content == file.content or _stored_as(at, name, content) == file.oid)

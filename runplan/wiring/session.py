@@ -53,6 +53,10 @@ class Session:
     def new_run_id(self) -> str:
         return testing.new_run_id(self.here.env)
 
+    def fixed(self, asked: RunStarted) -> RunStarted:
+        """As it is: who starts a run here has sent its settings along."""
+        return asked
+
     def world(self, *, run: str, started: RunStarted) -> World:
         """Everything the actions of one run may reach, where that run was asked to land."""
         at = self.here.for_run(started)

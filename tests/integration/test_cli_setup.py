@@ -69,7 +69,8 @@ def test_init_writes_what_it_found_and_names_the_next_command(
     told = capsys.readouterr().out
     assert "claude implements, codex verifies" in told
     assert str(repo.path / "runplan.toml") in told
-    assert told.endswith("Next: runplan doctor\n")
+    commit = "git add runplan.toml && git commit -m 'Settings of runplan' -- runplan.toml"
+    assert told.endswith(f"Next: runplan doctor; then commit it: {commit}\n")
 
 
 def test_after_init_the_doctor_is_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

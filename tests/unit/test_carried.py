@@ -123,10 +123,10 @@ def test_what_the_checks_need_travels_and_its_loss_makes_the_run_wait() -> None:
     )
 
 
-def test_settings_given_as_variables_are_needed_unless_the_run_was_asked_with_them() -> None:
+def test_settings_given_as_variables_are_kept_with_the_run_and_so_not_needed() -> None:
     sent = {"RUNPLAN_LIMITS_WALL": "1h", "RUNPLAN_RUN_TARGET": "dev", "RUNPLAN_TEST_NOW": "x", "RUNPLAN_RUN": "r1"}
 
-    assert callerenv.needed_by_a_run(sent, agents(), pushes=False) == ("RUNPLAN_LIMITS_WALL",)
+    assert callerenv.needed_by_a_run(sent, agents(), pushes=False) == ()
 
 
 def test_a_run_sends_no_planner_and_needs_none_of_its_keys() -> None:

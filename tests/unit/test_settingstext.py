@@ -12,7 +12,7 @@ from runplan.core.config import Layer
 from runplan.core.facts import Facts
 from runplan.core.gitfacts import Identity
 from runplan.core.keys import KEYS, USER_SECTIONS
-from runplan.core.settingstext import defaults_text, init_text, toml
+from runplan.core.settingstext import defaults_text, init_text, kept, restored, toml
 from runplan.core.testinfra import Infrastructure
 from tests.support.settings import settle
 
@@ -100,3 +100,22 @@ def test_what_was_not_found_is_not_set() -> None:
 @pytest.mark.parametrize("value", ['a"b\\c\n\x7fä', True, 0, 0.5, "", ["a", "b c"], []])
 def test_any_value_survives_being_written(value: object) -> None:
     assert tomllib.loads(f"x = {toml(value)}")["x"] == value
+
+
+def test_settings_kept_with_a_run_are_restored_without_those_of_the_user() -> None:
+    values = {
+        "run": {"copy": [".env"], "parallel": 3},
+        "agents": {"verifier": "own", "own": {"kind": "command", "argv": ["judge", "-v"], "env": ["KEY"]}},
+        "tests": {"command": "make test", "timeout": "5m", "env": ["JAVA_HOME"]},
+        "notify": {"webhook": "https://example.org/secret"},
+    }
+    settings, default = settle([Layer(origin="all", values=values)]).settings, settle([]).settings
+    text = kept(settings)
+    assert "secret" not in text
+    assert restored(text, default) == replace(settings, notify=default.notify)
+
+
+def test_settings_kept_by_another_version_are_restored_as_far_as_this_one_knows_them() -> None:
+    default = settle([]).settings
+    text = kept(default).replace('"landing":"cherry-pick",', '"colour":"red",')
+    assert restored(text, default) == default

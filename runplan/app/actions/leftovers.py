@@ -9,6 +9,7 @@ from runplan.core import tamper
 from runplan.core.events import WorkRefused
 from runplan.core.gitfacts import Unstored
 from runplan.core.guard import AGENT, signing
+from runplan.core.keys import FILES
 from runplan.core.reasons import Reason
 from runplan.core.secrets import redacted
 
@@ -95,7 +96,7 @@ def _beginnings(path: Path, left: WorktreeState) -> dict[str, str]:
 
 def permit_of(phase: PhaseRun, world: World) -> tamper.Permit:
     written = (world.plan, world.report)
-    own = (*written, "runplan.toml", "config/runplan.toml")
+    own = (*written, *FILES)
     read = phase.read
     return tamper.Permit(text=read.text, touches=read.touches, allows=read.allows, bookkeeping=own, written=written)
 
