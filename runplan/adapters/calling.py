@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
     from runplan.core.config import AgentsSettings, AgentTable
     from runplan.core.dispatch import Role
     from runplan.core.facts import Account
+
+
+_INTERPRETER = re.compile(r"(?:python|node|ruby|perl|bash|dash|zsh|sh)[\d.]*")
 
 
 class Agents:
@@ -166,6 +170,19 @@ def account_of(table: AgentTable, caller: Mapping[str, str]) -> Account | None:
     return replace(told, address=redacted(told.address))
 
 
+def lacks_login(table: AgentTable, caller: Mapping[str, str]) -> str:
+    """Why the agent could not reach its provider: no key is set and no login found; "" where that is not known."""
+    module = module_of(table.kind)
+    keys, files = module.keys(table), module.logins(caller)
+    if not keys or not files or first_set(caller, *keys, *table.env):
+        return ""
+    if table.private:  # its user's own configuration is not used
+        return f"neither {' nor '.join(keys)} is set, which a private configuration needs"
+    if any(file.exists() for file in files):
+        return ""
+    return f"neither {' nor '.join(keys)} is set, and there is no login ({files[0]})"
+
+
 def unwatched(table: AgentTable) -> bool:
     """Whether nobody could tell what it costs: neither itself nor a price."""
     told = about(table.kind)
@@ -189,6 +206,15 @@ def _state(module: AgentModule, table: AgentTable, task: Task, caller: Mapping[s
     return (*own, *named)
 
 
+def own_file(table: AgentTable) -> str:
+    """The file of the project's that the agent is: its script, or what its command has an interpreter run."""
+    if table.kind == "script":
+        return table.script
+    program, *rest = (*table.argv, "")
+    plain = _INTERPRETER.fullmatch(Path(program).name) is not None and rest and not rest[0].startswith("-")
+    return rest[0] if table.kind == "command" and plain else ""
+
+
 def require_agents(agents: AgentsSettings, *, root: Path, caller: Mapping[str, str], in_dollars: bool = False) -> None:
     """Refuse before any work what could not be dispatched later; `in_dollars`: or whose dollars nobody could watch."""
     for role in SENT:
@@ -204,9 +230,9 @@ def require_agents(agents: AgentsSettings, *, root: Path, caller: Mapping[str, s
 
 
 def _require_program(table: AgentTable, role: str, root: Path, caller: Mapping[str, str]) -> None:
+    if (file := own_file(table)) and not (root / file).is_file():
+        raise RefusedEarly(f"{Reason.AGENT_MISSING}: agents.{role}: there is no script {file}")
     if table.kind == "script":
-        if not (root / table.script).is_file():
-            raise RefusedEarly(f"{Reason.AGENT_MISSING}: agents.{role}: there is no script {table.script}")
         script.check(root / table.script)
         return
     program = about(table.kind).call(table)[0]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runplan.adapters.agents import about
-from runplan.adapters.calling import account_of, unwatched, version_of
+from runplan.adapters.calling import account_of, lacks_login, own_file, unwatched, version_of
 from runplan.adapters.gitenv import AS_STORED
 from runplan.adapters.settings import kinds
 from runplan.adapters.versions import Versions
@@ -66,9 +66,9 @@ def cast(root: Path, agents: AgentsSettings, *, env: Mapping[str, str]) -> tuple
 def _cast(root: Path, agents: AgentsSettings, role: str, versions: Versions, env: Mapping[str, str]) -> Cast:
     name: str = getattr(agents, role)
     agent = agents.agent(name)
-    if agent.kind == "script":
-        found = (root / agent.script).is_file()
-        return Cast(role=role, agent=name, program=agent.script, found=found)
+    file = own_file(agent)
+    if agent.kind == "script" or (file and not (root / file).is_file()):
+        return Cast(role=role, agent=name, program=file, found=(root / file).is_file(), file=True)
     program = about(agent.kind).call(agent)[0]
     # A path with a slash is taken from the worktree, which holds what the checkout holds.
     where = str(root / program) if "/" in program else program
@@ -80,6 +80,7 @@ def _cast(root: Path, agents: AgentsSettings, role: str, versions: Versions, env
         version=version_of(agent, versions, env),
         unwatched=unwatched(agent),
         account=account_of(agent, env),
+        lacks=lacks_login(agent, env),
     )
 
 

@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING
 
 from runplan.core.config import settle
 from runplan.core.doctor import check
-from runplan.core.errors import Exit, SettingsError
+from runplan.core.errors import Exit, RunplanError, SettingsError
+from runplan.core.facts import Bench
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping
 
     from runplan.core.doctor import Check
+    from runplan.wiring.here import Here
 
 HELP = "check git, settings, agents and tests; say what to mend"
 EXAMPLES = """\
@@ -38,24 +40,63 @@ def run(args: argparse.Namespace) -> Exit:
 
 def _examine(here: Path) -> tuple[Check, ...]:
     from runplan.adapters.discovery import cast, look_around, worktree_place
-    from runplan.adapters.settings import environment, kinds, load, worktree_root
+    from runplan.adapters.settings import environment, kinds, worktree_root
+    from runplan.wiring.here import here_at, settings_note
+    from runplan.wiring.probing import bench
 
     env = environment()
     facts = look_around(here, env=env)
-    root, unusable = Path(facts.root), ""
+    defaults = settle([], kinds=kinds()).settings
+    with here_at(here, env, lambda _root, _env: defaults) as at:
+        # What makes the settings unusable is one finding among others: the rest is judged by the defaults.
+        at, unusable, refused = _settled(at)
+        settings, root = at.settings, Path(facts.root)
+        reads = not unusable and settings.run.target in facts.branches
+        return check(
+            facts,
+            settings,
+            place=worktree_place(worktree_root(root, settings, env)),
+            cast=cast(root, settings.agents, env=env),
+            bench=bench(at.towards("cherry-pick")) if reads else Bench(),
+            unusable=unusable,
+            note=settings_note(at) if reads else "",
+            leftovers=[] if unusable or facts.empty else _leftovers(),
+            cgroup=_cgroup(env),
+            refused=refused or (_refusal(at) if reads else ""),
+        )
+
+
+def _settled(at: Here) -> tuple[Here, str, str]:
+    """The place with the settings that a start would use; why they cannot be used, and what it would refuse in them."""
+    from runplan.cli import carrying
+
     try:
-        settings = load(root, env=env, flags={}).settings
-    except SettingsError as error:  # one finding among others: the rest is judged by the defaults
-        settings, unusable = settle([], kinds=kinds()).settings, str(error)
-    return check(
-        facts,
-        settings,
-        place=worktree_place(worktree_root(root, settings, env)),
-        cast=cast(root, settings.agents, env=env),
-        unusable=unusable,
-        leftovers=[] if unusable or facts.empty else _leftovers(),
-        cgroup=_cgroup(env),
-    )
+        at = at.with_settings()
+        return carrying.fixed(at, []), "", ""
+    except SettingsError as error:
+        return at, str(error), ""
+    except RunplanError as error:
+        return at.with_committed_settings(), "", str(error)
+
+
+def _refusal(at: Here) -> str:
+    """What `start` would say before it looks at a plan; "" for nothing."""
+    from runplan.adapters.calling import require_agents
+    from runplan.adapters.repository import require_workable
+    from runplan.app.admission import require_test_command
+    from runplan.wiring.landers import require_landable
+    from runplan.wiring.probing import infrastructure
+
+    settings = at.settings
+    try:
+        require_landable(at)
+        require_workable(at.repository, target=at.target, prefix=settings.run.branch_prefix)
+        require_test_command(settings, infrastructure(at.repository.git, at.tip()))
+        in_dollars = settings.limits.in_dollars
+        require_agents(settings.agents, root=at.repository.root, caller=at.env, in_dollars=in_dollars)
+    except RunplanError as error:
+        return str(error)
+    return ""
 
 
 def _cgroup(env: Mapping[str, str]) -> str:

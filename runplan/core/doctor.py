@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from runplan.core.commands import command
-from runplan.core.facts import model_remedy
+from runplan.core.facts import Bench, model_remedy
 from runplan.core.meter import unwatched_remedy
 from runplan.core.quickclass import dataclass
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 #: The first git with `merge-tree --write-tree`.
 OLDEST_GIT = (2, 38)
+_WELL = Bench()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,25 +36,31 @@ def check(
     *,
     place: Place,
     cast: Sequence[Cast],
+    bench: Bench = _WELL,
     unusable: str = "",
+    note: str = "",
     leftovers: Sequence[str] = (),
     cgroup: str = "",
+    refused: str = "",
 ) -> tuple[Check, ...]:
     """Every check in the order a run would meet them.
 
-    `unusable` says why the settings cannot be read; `cgroup` is where dispatches get control groups, "" for nowhere.
+    `unusable` says why the settings cannot be read, `note` which version of them is used; `cgroup` is where dispatches
+    get control groups, "" for nowhere; `refused` is what `start` itself would say.
     """
-    return (
+    found = (
         _git(facts),
-        _settings(unusable),
+        _settings(unusable, note),
         _identity(facts),
         _target(facts, settings.run.target),
         _worktrees(place),
         *(_agent(each, settings) for each in cast),
         _processes(cgroup),
-        _tests(facts, settings.tests.command),
+        _tests(facts, settings, bench),
+        _setup(settings, bench),
         _leftovers(leftovers),
     )
+    return (*found, _start(refused)) if all(each.ok for each in found) else found
 
 
 def _git(facts: Facts) -> Check:
@@ -67,10 +74,10 @@ def _git(facts: Facts) -> Check:
     )
 
 
-def _settings(unusable: str) -> Check:
+def _settings(unusable: str, note: str) -> Check:
     if unusable:
         return Check(name="settings", ok=False, detail=unusable, remedy="correct it; see runplan config")
-    return Check(name="settings", ok=True, detail="every key is understood")
+    return Check(name="settings", ok=True, detail=note or "every key is understood")
 
 
 def _identity(facts: Facts) -> Check:
@@ -106,6 +113,12 @@ def _agent(cast: Cast, settings: Settings) -> Check:
     if cast.found and cast.account and cast.account.lacks:
         detail = f"{cast.agent} {cast.account.lacks}"
         return Check(name=cast.role, ok=False, detail=detail, remedy=model_remedy(cast.agent))
+    if cast.found and cast.lacks:
+        remedy = f"run {cast.program} once and sign in, or set its key in this terminal"
+        return Check(name=cast.role, ok=False, detail=f"{cast.agent}: {cast.lacks}", remedy=remedy)
+    if cast.file and not cast.found:
+        remedy = f"write it, or name another agent: agents.{cast.role}"
+        return Check(name=cast.role, ok=False, detail=f"{cast.agent}: there is no file {cast.program}", remedy=remedy)
     if cast.found:
         version = f" {cast.version}" if cast.version else ""
         account = f"; {cast.account.words}" if cast.account else ""
@@ -115,7 +128,15 @@ def _agent(cast: Cast, settings: Settings) -> Check:
     return Check(name=cast.role, ok=False, detail=detail, remedy=remedy)
 
 
-def _tests(facts: Facts, command: str) -> Check:
+def _tests(facts: Facts, settings: Settings, bench: Bench) -> Check:
+    command, target = settings.tests.command, settings.run.target
+    if command and bench.missing:
+        detail = f"`{command}` needs {bench.missing}, which {target} does not have"
+        remedy = f"commit {bench.missing} on {target}, or set tests.command to another one"
+        return Check(name="tests", ok=False, detail=detail, remedy=remedy)
+    if command and bench.program:
+        remedy = f"install {bench.program}, or set tests.command to another one"
+        return Check(name="tests", ok=False, detail=f"`{command}`: {bench.program} was not found", remedy=remedy)
     if command:
         return Check(name="tests", ok=True, detail=command)
     if facts.tests.present:
@@ -123,6 +144,23 @@ def _tests(facts: Facts, command: str) -> Check:
         detail = f"there are tests ({facts.tests.found}) but no test command"
         return Check(name="tests", ok=False, detail=detail, remedy=remedy)
     return Check(name="tests", ok=True, detail="none found: gates are skipped, and every report says so")
+
+
+def _setup(settings: Settings, bench: Bench) -> Check:
+    if settings.run.setup:
+        return Check(name="setup", ok=True, detail=settings.run.setup)
+    if bench.needs is None:
+        return Check(name="setup", ok=True, detail="none, and nothing was found that needs one")
+    what, line = bench.needs
+    detail = f"a fresh worktree has no {what.removeprefix('a ')}, and run.setup is empty"
+    return Check(name="setup", ok=False, detail=detail, remedy=f'add to runplan.toml, under [run]: setup = "{line}"')
+
+
+def _start(refused: str) -> Check:
+    if not refused:
+        return Check(name="start", ok=True, detail="refuses nothing else")
+    what, _, helps = refused.partition("; ")
+    return Check(name="start", ok=False, detail=what, remedy=helps or "runplan start says the same")
 
 
 def _processes(cgroup: str) -> Check:
@@ -133,7 +171,8 @@ def _processes(cgroup: str) -> Check:
 
 
 def _leftovers(leftovers: Sequence[str]) -> Check:
+    """They keep no run from starting."""
     if not leftovers:
         return Check(name="leftovers", ok=True, detail="none")
     shown = ", ".join(leftovers[:5]) + (f" and {len(leftovers) - 5} more" if len(leftovers) > 5 else "")
-    return Check(name="leftovers", ok=False, detail=shown, remedy="runplan gc")
+    return Check(name="leftovers", ok=True, detail=f"{shown}; remove them: runplan gc")

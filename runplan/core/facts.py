@@ -72,3 +72,14 @@ class Cast:
     version: str = ""  #: what the program says; "" when it was not asked or said nothing
     unwatched: bool = False  #: nobody could tell what it costs
     account: Account | None = None  #: None for a command of the user's own
+    file: bool = False  #: what was looked for is a file of the project's, not a program
+    lacks: str = ""  #: why it could not reach its provider: no key and no login; "" where that is not known
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bench:
+    """What the test command finds in a fresh worktree; "" and None where nothing is missing."""
+
+    missing: str = ""  #: the file that it reads
+    program: str = ""  #: the program that it calls
+    needs: tuple[str, str] | None = None  #: what only run.setup makes, and a command for it

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from runplan.core.quickclass import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
 _TARGETS = re.compile(r"^([\w. -]+):(?!:?=)", re.MULTILINE)
 _NPM_STUB = "no test specified"
@@ -31,6 +32,29 @@ _BY_FILE: tuple[tuple[str, str], ...] = (
 
 #: Files of build tools that bring their own tests: worth a suggestion, no proof that there are any.
 _BUILD_TOOLS = (("Cargo.toml", "cargo test"), ("go.mod", "go test ./..."))
+
+#: Programs that read a file at the top of the project, and the names it may have.
+_READS = {
+    **dict.fromkeys(("make", "gmake"), ("Makefile", "makefile", "GNUmakefile")),
+    **dict.fromkeys(("npm", "pnpm", "yarn"), ("package.json",)),
+}
+#: With these words they read another one.
+_ELSEWHERE = ("-C", "-f", "--directory", "--file", "--makefile", "--prefix", "--cwd", "--dir")
+#: First words that a shell does itself.
+_SHELL = frozenset(
+    (
+        *("!", "(", ":", "[", "{", ".", "cd", "command", "echo", "eval", "exec", "exit", "export", "for", "if"),
+        *("set", "source", "test", "true", "false", "while"),
+    )
+)
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
+_INSTALLERS = (
+    ("package-lock.json", "npm ci"),
+    ("pnpm-lock.yaml", "pnpm install --frozen-lockfile"),
+    ("yarn.lock", "yarn install --frozen-lockfile"),
+)
+_IN_VENV = re.compile(r"(?<![\w/.])(?:\./)?(\.?venv)/bin/")
+_MAKES_VENV = re.compile(r"-m venv|virtualenv|uv (?:sync|venv)|poetry install")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,3 +94,57 @@ def _npm_test(package_json: str) -> bool:
     except (ValueError, KeyError, TypeError):
         return False
     return isinstance(script, str) and bool(script.strip()) and _NPM_STUB not in script
+
+
+def program_of(command: str) -> str:
+    """The program that a command begins with; "" where only a shell could tell."""
+    words = _words(command)
+    return words[0] if words and words[0] not in _SHELL and not re.search(r"[$`*?~]", words[0]) else ""
+
+
+def missing_file(command: str, files: Collection[str]) -> str:
+    """The file that the command's program reads and that is not among those at the top; "" for none."""
+    words = _words(command)
+    names = _READS.get(words[0], ()) if words else ()
+    elsewhere = any(word.startswith(_ELSEWHERE) for word in words)
+    return names[0] if names and not elsewhere and not any(name in files for name in names) else ""
+
+
+def _words(command: str) -> list[str]:
+    """The words of a command without the variables that are set before it."""
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return []
+    while words and _ASSIGNMENT.match(words[0]):
+        words = words[1:]
+    return words
+
+
+def needed_setup(
+    files: Collection[str], texts: Mapping[str, str], *, command: str, present: Collection[str]
+) -> tuple[str, str] | None:
+    """What a fresh worktree lacks, and the command that usually makes it.
+
+    `files` stand at the top of the target, `texts` are those of package.json and Makefile, and `present` are the
+    directories of the checkout that git does not track.
+    """
+    if ".gitmodules" in files:
+        return "submodules", "git submodule update --init --recursive"
+    installs = "node_modules" in present or _has_dependencies(texts.get("package.json", ""))
+    if installs and "package.json" in files and "node_modules" not in files:
+        return "node_modules", next((line for lock, line in _INSTALLERS if lock in files), "npm install")
+    run = f"{command}\n{texts.get('Makefile', '') if program_of(command) in ('make', 'gmake') else ''}"
+    used = _IN_VENV.search(run)
+    if used is None or used[1] in files or _MAKES_VENV.search(run):
+        return None
+    what = "-r requirements.txt" if "requirements.txt" in files else "-e ."
+    return "a virtual environment", f"python3 -m venv {used[1]} && {used[1]}/bin/pip install {what}"
+
+
+def _has_dependencies(package_json: str) -> bool:
+    try:
+        told = json.loads(package_json or "{}")
+    except ValueError:
+        return False
+    return isinstance(told, dict) and any(told.get(name) for name in ("dependencies", "devDependencies"))

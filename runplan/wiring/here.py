@@ -93,6 +93,10 @@ class Here:
                 return Committed(name=name, oid=found.oid, content=found.content, tip=tip or "")
         return None
 
+    def with_settings(self) -> Here:
+        """The same place with the settings of the checkout."""
+        return self._set(load(self.repository.root, env=self.env, flags={}).settings)
+
     def with_committed_settings(self) -> Here:
         """The same place with the settings of the target's tip; a file that was never committed is taken as it is."""
         return self._set(self.settled().settings)

@@ -82,6 +82,15 @@ def test_what_a_person_rejects_with_is_told_to_the_next_agent_until_the_phase_la
     assert "needs a head" not in other, "another phase"
 
 
+def test_the_doctor_is_content_after_a_rejected_and_retried_phase(project: Project) -> None:
+    assert project.start("1").code == 4
+    assert project.runplan("reject", "X").code == 1
+    assert project.runplan("retry", "X").code == 4
+    assert project.runplan("approve", "X").code == 0
+    seen = project.runplan("doctor")
+    assert seen.code == 0, seen.out
+
+
 def prompt_of(project: Project, dispatch: str) -> str:
     return (project.path / ".git/runplan/dispatch" / dispatch / "prompt.md").read_text(encoding="utf-8")
 

@@ -35,6 +35,8 @@ def _at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert git is not None
     (tmp_path / "bin/git").symlink_to(git)
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    for name in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY"):
+        monkeypatch.setenv(name, "k")
 
 
 def install(tmp_path: Path, *names: str) -> None:
@@ -74,7 +76,7 @@ def test_init_writes_what_it_found_and_names_the_next_command(
 
 
 def test_after_init_the_doctor_is_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    install(tmp_path, "claude")
+    install(tmp_path, "claude", "python3")
     repo = make_repo(tmp_path / "app", **{"tests/x.py": ""})
     monkeypatch.chdir(repo.path)
     assert call(doctor) is Exit.USAGE
@@ -198,8 +200,75 @@ def test_the_doctor_tells_of_leftovers(
     call(init)
     assert call(doctor) is Exit.DONE
     repo.git("update-ref", "refs/runplan/candidate/r1", "HEAD")
+    assert call(doctor) is Exit.DONE
+    assert "refs/runplan/candidate/r1; remove them: runplan gc" in capsys.readouterr().out
+
+
+JUDGED = '[agents]\nimplementer = "claude"\nverifier = "j"\n[agents.j]\n'
+CHECKED = '[agents]\nimplementer = "claude"\nverifier = "claude"\n'
+
+
+@pytest.mark.parametrize(
+    ("files", "name", "detail"),
+    [
+        ({"runplan.toml": CHECKED + '[tests]\ncommand = "make test"\n'}, "tests", "needs Makefile"),
+        ({"runplan.toml": CHECKED + '[tests]\ncommand = "pytest"\n'}, "tests", "pytest was not found"),
+        ({"runplan.toml": CHECKED + '[tests]\ncommand = "tools/check"\n'}, "tests", "tools/check was not found"),
+        ({"runplan.toml": CHECKED, ".gitmodules": ""}, "setup", "submodules"),
+        ({"runplan.toml": CHECKED + '[run]\nlanding = "pr"\n'}, "start", "landing by pr is not in this version"),
+        ({"runplan.toml": CHECKED + '[run]\nlanding = "direct"\n'}, "start", "there is no remote here to push to"),
+        (
+            {"runplan.toml": JUDGED + 'kind = "script"\nscript = "j.toml"\n'},
+            *("verifier", "there is no file j.toml"),
+        ),
+        (
+            {"runplan.toml": JUDGED + 'kind = "command"\nargv = ["sh", "j.sh"]\n'},
+            *("verifier", "there is no file j.sh"),
+        ),
+    ],
+)  # fmt: skip
+def test_the_doctor_finds_what_a_start_or_its_first_step_would_fail_at(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    files: dict[str, str],
+    name: str,
+    detail: str,
+) -> None:
+    install(tmp_path, "claude", "make", "sh")
+    repo = make_repo(tmp_path / "app", **files)
+    monkeypatch.chdir(repo.path)
+    assert call(doctor, "--json") is Exit.USAGE
+    faults = [each for each in json.loads(capsys.readouterr().out) if not each["ok"]]
+    assert [each["name"] for each in faults] == [name]
+    assert detail in faults[0]["detail"]
+
+
+def test_the_doctor_finds_an_agent_without_key_and_login(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install(tmp_path, "claude", "codex")
+    monkeypatch.chdir(make_repo(tmp_path / "app").path)
+    for name in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY"):
+        monkeypatch.delenv(name)
     assert call(doctor) is Exit.USAGE
-    assert "refs/runplan/candidate/r1\n                  -> runplan gc" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "claude: neither ANTHROPIC_API_KEY" in told
+    for login in (".claude/.credentials.json", ".codex/auth.json"):
+        (tmp_path / "home" / login).parent.mkdir(parents=True)
+        (tmp_path / "home" / login).write_text("{}", encoding="utf-8")
+    assert call(doctor) is Exit.DONE
+
+
+def test_the_doctor_judges_by_the_committed_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install(tmp_path, "claude")
+    repo = make_repo(tmp_path / "app", **{"runplan.toml": CHECKED})
+    repo.write("runplan.toml", CHECKED.replace('verifier = "claude"', 'verifier = "codex"'))
+    monkeypatch.chdir(repo.path)
+    assert call(doctor) is Exit.DONE
+    assert "runplan.toml in the checkout is not committed on main; the version of main" in capsys.readouterr().out
 
 
 # --- config --------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import pytest
 
 from runplan.core.config import Layer, Settings
 from runplan.core.doctor import Check, check
-from runplan.core.facts import Account, Cast, Facts, Place
+from runplan.core.facts import Account, Bench, Cast, Facts, Place
 from runplan.core.gitfacts import Identity
 from runplan.core.testinfra import Infrastructure
 from tests.support.settings import settle
@@ -29,6 +29,7 @@ HEALTHY = Facts(
     installed=("claude",),
     tests=Infrastructure(found="Makefile", command="make test"),
 )
+BENCH = Bench()
 PLACE = Place(path="/home/uma/worktrees", writable=True)
 CAST = (Cast(role="implementer", agent="claude", program="claude", found=True),)
 
@@ -63,8 +64,12 @@ def faults(
     cast: Sequence[Cast] = CAST,
     unusable: str = "",
     leftovers: Sequence[str] = (),
+    bench: Bench = BENCH,
+    refused: str = "",
 ) -> list[Check]:
-    found = check(facts, settings, place=place, cast=cast, unusable=unusable, leftovers=leftovers)
+    found = check(
+        facts, settings, place=place, cast=cast, bench=bench, unusable=unusable, leftovers=leftovers, refused=refused
+    )
     assert all(bool(each.remedy) is not each.ok for each in found)
     return [each for each in found if not each.ok]
 
@@ -73,7 +78,7 @@ def test_a_healthy_place_has_no_fault_and_every_check_says_what_it_saw() -> None
     assert faults() == []
     names = [each.name for each in check(HEALTHY, TESTED, place=PLACE, cast=CAST)]
     assert names[:5] == ["git", "settings", "identity", "target", "worktrees"]
-    assert names[5:] == ["implementer", "processes", "tests", "leftovers"]
+    assert names[5:] == ["implementer", "processes", "tests", "setup", "leftovers", "start"]
 
 
 def test_the_oldest_git_that_can_merge_without_a_checkout_is_enough() -> None:
@@ -131,7 +136,7 @@ def test_no_tests_at_all_is_no_fault_but_said() -> None:
     """N8."""
     bare = replace(HEALTHY, tests=Infrastructure(found="", command=""))
     assert faults(bare, settings()) == []
-    assert "gates are skipped" in check(bare, settings(), place=PLACE, cast=CAST)[-2].detail
+    assert "gates are skipped" in check(bare, settings(), place=PLACE, cast=CAST)[-4].detail
 
 
 def test_an_agent_is_named_with_its_program_and_version() -> None:
@@ -157,10 +162,51 @@ def test_settings_that_cannot_be_read_are_a_fault() -> None:
     assert fault.detail == "runplan.toml:3: invalid TOML: Invalid value"
 
 
-def test_leftovers_are_counted_and_swept_by_gc() -> None:
-    (fault,) = faults(leftovers=[f"wt-{number}" for number in range(7)])
-    assert fault.detail == "wt-0, wt-1, wt-2, wt-3, wt-4 and 2 more"
-    assert fault.remedy == "runplan gc"
+def test_leftovers_are_counted_and_no_fault_since_they_keep_no_run_from_starting() -> None:
+    left = [f"wt-{number}" for number in range(7)]
+    assert faults(leftovers=left) == []
+    found = {each.name: each.detail for each in check(HEALTHY, TESTED, place=PLACE, cast=CAST, leftovers=left)}
+    assert found["leftovers"] == "wt-0, wt-1, wt-2, wt-3, wt-4 and 2 more; remove them: runplan gc"
+
+
+def test_an_agent_without_key_and_login_is_a_fault() -> None:
+    cast = Cast(role="verifier", agent="codex", program="codex", found=True, lacks="no key and no login was found")
+    (fault,) = faults(cast=[cast])
+    assert (fault.name, fault.detail) == ("verifier", "codex: no key and no login was found")
+    assert fault.remedy == "run codex once and sign in, or set its key in this terminal"
+
+
+def test_a_missing_script_is_not_a_program_to_install() -> None:
+    cast = Cast(role="verifier", agent="judge", program="judge.toml", found=False, file=True)
+    (fault,) = faults(cast=[cast])
+    assert (fault.detail, fault.remedy) == (
+        "judge: there is no file judge.toml",
+        "write it, or name another agent: agents.verifier",
+    )
+
+
+def test_a_test_command_that_cannot_run_is_a_fault() -> None:
+    (fault,) = faults(bench=replace(BENCH, missing="Makefile"))
+    assert (fault.name, fault.detail) == ("tests", "`make test` needs Makefile, which main does not have")
+    (fault,) = faults(bench=replace(BENCH, program="make"))
+    assert (fault.name, fault.detail) == ("tests", "`make test`: make was not found")
+
+
+def test_a_fresh_worktree_that_needs_setup_is_a_fault_until_there_is_one() -> None:
+    bench = replace(BENCH, needs=("node_modules", "npm ci"))
+    (fault,) = faults(bench=bench)
+    assert (fault.name, fault.detail) == ("setup", "a fresh worktree has no node_modules, and run.setup is empty")
+    assert fault.remedy == 'add to runplan.toml, under [run]: setup = "npm ci"'
+    assert faults(settings=settings(tests={"command": "make test"}, run={"setup": "npm ci"}), bench=bench) == []
+
+
+def test_what_start_would_refuse_is_a_fault_also_when_all_else_is_well() -> None:
+    (fault,) = faults(refused="landing by pr is not in this version of runplan; use cherry-pick or direct")
+    assert (fault.name, fault.detail, fault.remedy) == (
+        *("start", "landing by pr is not in this version of runplan"),
+        "use cherry-pick or direct",
+    )
+    assert [each.name for each in faults(replace(HEALTHY, identity=None), refused="the same")] == ["identity"]
 
 
 def test_signing_is_mentioned_where_it_is_wanted() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runplan.core.testinfra import Infrastructure, find
+from runplan.core.testinfra import Infrastructure, find, missing_file, needed_setup, program_of
 
 
 @pytest.mark.parametrize(
@@ -61,3 +61,63 @@ def test_a_makefile_counts_when_it_can_make_tests(makefile: str, command: str) -
 )
 def test_a_package_counts_when_it_has_a_real_test_script(package_json: str, present: bool) -> None:
     assert find(["package.json"], package_json=package_json).present is present
+
+
+@pytest.mark.parametrize(
+    ("command", "files", "missing"),
+    [
+        ("make test", ["README.md"], "Makefile"),
+        ("make test", ["GNUmakefile"], ""),
+        ("CI=1 make -j2 check", [], "Makefile"),
+        ("make -C sub test", [], ""),
+        ("make -f build.mk test", [], ""),
+        ("npm test", ["Makefile"], "package.json"),
+        ("yarn test", ["package.json"], ""),
+        ("cd sub && make test", [], ""),
+        ("pytest -q", [], ""),
+        ("", [], ""),
+        ("'unbalanced", [], ""),
+    ],
+)
+def test_a_command_without_the_file_that_it_reads_is_found(command: str, files: list[str], missing: str) -> None:
+    assert missing_file(command, files) == missing
+
+
+@pytest.mark.parametrize(
+    ("command", "program"),
+    [
+        ("pytest -q", "pytest"),
+        ("A=1 B=2 ./run.sh", "./run.sh"),
+        ("cd sub && make", ""),
+        ("test -e x", ""),
+        ("$TOOL x", ""),
+        ("", ""),
+    ],
+)
+def test_the_program_of_a_command_is_known_where_it_is_plain(command: str, program: str) -> None:
+    assert program_of(command) == program
+
+
+@pytest.mark.parametrize(
+    ("files", "texts", "command", "present", "needs"),
+    [
+        ([".gitmodules"], {}, "make test", (), ("submodules", "git submodule update --init --recursive")),
+        (["package.json", "package-lock.json"], {"package.json": '{"devDependencies": {"jest": "1"}}'}, "npm test", (),
+         ("node_modules", "npm ci")),
+        (["package.json", "yarn.lock"], {}, "yarn test", ("node_modules",),
+         ("node_modules", "yarn install --frozen-lockfile")),
+        (["package.json"], {"package.json": '{"scripts": {"test": "node --test"}}'}, "npm test", (), None),
+        (["package.json", "node_modules"], {}, "npm test", ("node_modules",), None),
+        (["requirements.txt"], {}, ".venv/bin/python -m pytest", (), ("a virtual environment",
+         "python3 -m venv .venv && .venv/bin/pip install -r requirements.txt")),
+        (["Makefile", "pyproject.toml"], {"Makefile": "test:\n\tvenv/bin/pytest\n"}, "make test", (),
+         ("a virtual environment", "python3 -m venv venv && venv/bin/pip install -e .")),
+        (["Makefile"], {"Makefile": "v:\n\tpython -m venv .venv\ntest: v\n\t.venv/bin/pytest\n"}, "make test", (),
+         None),
+        (["Makefile"], {"Makefile": "test:\n\tgo test\n"}, "make test", (".venv",), None),
+    ],
+)  # fmt: skip
+def test_what_a_fresh_worktree_lacks_is_named_with_the_command_that_makes_it(
+    files: list[str], texts: dict[str, str], command: str, present: tuple[str, ...], needs: tuple[str, str] | None
+) -> None:
+    assert needed_setup(files, texts, command=command, present=present) == needs

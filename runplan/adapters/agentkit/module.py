@@ -58,6 +58,10 @@ class AgentModule(Protocol):
         """What it will use, `own`: by its user's configuration; left out: by the variables alone."""
         ...
 
+    def logins(self, caller: Mapping[str, str]) -> tuple[Path, ...]:
+        """The files of which one is there when its user has signed in; left out: that is not known."""
+        ...
+
     def finish(self, directory: Path) -> tuple[AgentEvent, ...]:
         """What it tells in files when it has ended; left out: nothing."""
         ...
@@ -65,7 +69,7 @@ class AgentModule(Protocol):
 
 #: What no module can leave out.
 REQUIRED = ("ABOUT", "launch", "read")
-OPTIONAL = ("keys", "environment", "prepare", "state", "configured", "account", "finish")
+OPTIONAL = ("keys", "environment", "prepare", "state", "configured", "logins", "account", "finish")
 
 
 def whole(module: ModuleType) -> AgentModule:
@@ -119,6 +123,9 @@ class _Defaults:
 
     def account(self, table: AgentTable, caller: Mapping[str, str], *, own: bool) -> Account:
         return by_variables(self.ABOUT, self.keys(table), table, caller, own=own and self.configured(caller))
+
+    def logins(self, _caller: Mapping[str, str]) -> tuple[Path, ...]:
+        return ()
 
     def finish(self, _directory: Path) -> tuple[AgentEvent, ...]:
         return ()

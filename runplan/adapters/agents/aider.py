@@ -101,6 +101,10 @@ def configured(caller: Mapping[str, str]) -> bool:
     return under_home(caller, ".aider.conf.yml").is_file()
 
 
+def logins(caller: Mapping[str, str]) -> tuple[Path, ...]:
+    return tuple(under_home(caller, name) for name in (".aider.conf.yml", ".env", ".aider/oauth-keys.env"))
+
+
 def read(line: bytes) -> tuple[AgentEvent, ...]:
     """Its own lines by their beginning; every other one is a piece of the message."""
     if line.startswith(_HEADS):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -137,6 +138,12 @@ def account(table: AgentTable, caller: Mapping[str, str], *, own: bool) -> Accou
         model=str(model),
         bill=f"the account of {paid}, by use" if paid else "the subscription of that login",
     )
+
+
+def logins(caller: Mapping[str, str]) -> tuple[Path, ...]:
+    """On macOS the login is in the keychain, and its configuration has to do as a sign of it."""
+    own = state(caller)
+    return own if sys.platform == "darwin" else (own[0] / ".credentials.json",)
 
 
 def read(line: bytes) -> tuple[AgentEvent, ...]:

@@ -140,6 +140,14 @@ def account(table: AgentTable, caller: Mapping[str, str], *, own: bool) -> Accou
     return Account(login="of its own (codex login)", address="that of the login", model=model, bill=plan)
 
 
+def logins(caller: Mapping[str, str]) -> tuple[Path, ...]:
+    """Its login, or a configuration that names a provider of its own."""
+    home = state(caller)[0]
+    own = home / "config.toml"
+    provided = own.is_file() and "model_provider" in own.read_text(encoding="utf-8", errors="replace")
+    return (home / "auth.json", *((own,) if provided else ()))
+
+
 def read(line: bytes) -> tuple[AgentEvent, ...]:
     event = record(line)
     if event is None:

@@ -78,6 +78,10 @@ def configured(caller: Mapping[str, str]) -> bool:
     return bool(text(read_json(state(caller)[0] / "settings.json"), "security", "auth", "selectedType"))
 
 
+def logins(caller: Mapping[str, str]) -> tuple[Path, ...]:
+    return tuple(state(caller)[0] / name for name in ("oauth_creds.json", "google_accounts.json", ".env"))
+
+
 def read(line: bytes) -> tuple[AgentEvent, ...]:
     event = record(line)
     if event is None:

@@ -108,6 +108,10 @@ def account(table: AgentTable, caller: Mapping[str, str], *, own: bool) -> Accou
     return told if named else replace(told, lacks="has no model, and does not work without one")
 
 
+def logins(caller: Mapping[str, str]) -> tuple[Path, ...]:
+    return (state(caller)[0] / ".env",)
+
+
 def read(line: bytes) -> tuple[AgentEvent, ...]:  # noqa: ARG001
     """What it prints is for a person: the prompt, commands and their output among it."""
     return ()

@@ -118,6 +118,11 @@ def configured(caller: Mapping[str, str]) -> bool:
     return any(file.is_file() for file in files)
 
 
+def logins(caller: Mapping[str, str]) -> tuple[Path, ...]:
+    data, config, *_ = state(caller)
+    return (data / "auth.json", config / "opencode.json", config / "opencode.jsonc", config / "config.json")
+
+
 def read(line: bytes) -> tuple[AgentEvent, ...]:
     event = record(line)
     if event is None:

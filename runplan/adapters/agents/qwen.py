@@ -79,6 +79,10 @@ def configured(caller: Mapping[str, str]) -> bool:
     return bool(text(settings, "security", "auth", "selectedType"))
 
 
+def logins(caller: Mapping[str, str]) -> tuple[Path, ...]:
+    return tuple(state(caller)[0] / name for name in ("oauth_creds.json", "settings.json", ".env"))
+
+
 def read(line: bytes) -> tuple[AgentEvent, ...]:
     """As Claude's, but an answer that is an error is one."""
     told = tuple(_named(each, line) for each in claude.read(line))
