@@ -32,7 +32,11 @@ def why_to_rest(state: RunState) -> str:
 def rejected_phase(state: RunState) -> str:
     """The phase whose rejection has ended the run; "" for none."""
     phases = (one.phase for one in (state, *(lane.state for lane in state.lanes)) if one.phase is not None)
-    return next((phase.read.phase for phase in phases if phase.rejected is not None), "") if state.ended is not None else ""
+    return (
+        next((phase.read.phase for phase in phases if phase.rejected is not None), "")
+        if state.ended is not None
+        else ""
+    )
 
 
 def waits_for_person(state: RunState, plan: str) -> str:

@@ -227,5 +227,5 @@ def test_a_file_of_many_megabytes_is_refused_and_not_read(root: Path, env: dict[
     with (root / "runplan.toml").open("wb") as file:
         file.truncate(300_000_000)
     assert refusal(root, env) == (
-        "runplan.toml: 300000000 bytes, and settings have at most 262144; take out what does not belong there"
+        "runplan.toml: settings have at most 262144 bytes; take out what does not belong there"
     )

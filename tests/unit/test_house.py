@@ -214,6 +214,6 @@ def test_broad_catches_stand_only_at_named_edges() -> None:
 def test_a_file_is_one_room() -> None:
     """Its first sentence says which, and it can be read alone."""
     silent = {module for module, path in MODULES.items() if not ast.get_docstring(parsed(path))}
-    long = {module for module, path in MODULES.items() if len(path.read_text(encoding="utf-8").splitlines()) > 350}
+    long = {module for module, path in MODULES.items() if len(path.read_text(encoding="utf-8").splitlines()) > 600}
     assert not silent, "they do not say what they are"
     assert not long, "they hold two rooms each"

@@ -67,7 +67,7 @@ def _half_merged(phase: PhaseRun, world: World, head: str) -> WorkRefused | None
 
 def _has_markers(text: str | None) -> bool:
     lines = (text or "").splitlines()
-    return all(any(line.startswith(mark) for line in lines) for mark in ("<<<<<<< ", ">>>>>>> d8cf3dd (conflict: name the files and the kept work when the fixer leaves it)
+    return all(any(line.startswith(mark) for line in lines) for mark in ("<<<<<<< ", ">>>>>>> "))
 
 
 def _foreign(changes: tuple[Change, ...], world: World, head: str) -> WorkRefused | None:
