@@ -39,9 +39,9 @@ READS: dict[str, frozenset[str]] = {
     "Clock": frozenset({"now", "sleep_until"}),
     "Store": frozenset({"events", "extent", "newest", "unfinished", "facts", "since", "baseline", "require_there"}),
     "Objects": frozenset({"tip", "blob", "beginning", "commit"}),
-    "Worktrees": frozenset({"tip", "path", "standing", "intact", "head", "state"}),
+    "Worktrees": frozenset({"tip", "path", "standing", "intact", "head", "stands", "state"}),
     "Removal": frozenset(),
-    "Candidates": frozenset({"commits", "changes", "code_key", "flaw", "marked"}),
+    "Candidates": frozenset({"commits", "changes", "code_key", "flaw", "lineage", "marked"}),
     "Lander": frozenset({"ref", "prepare"}),
     "Guard": frozenset({"stamp", "recalled", "compare", "checkout", "odd", "broken"}),
     # A directory or a note there is made, and made again.
