@@ -146,7 +146,7 @@ def at_home(place: Path, name: str, text: str) -> dict[str, str]:
     return {**KEYS, "HOME": str(place)}
 
 
-@pytest.mark.parametrize("name", FOLDERS)
+@pytest.mark.parametrize("name", list(CONFIGURED))
 def test_a_configuration_of_the_users_own_is_used_although_there_is_a_key(tmp_path: Path, name: str) -> None:
     caller = at_home(tmp_path / "uma", *CONFIGURED[name])
     variable = calls(name)["private"]
