@@ -1,6 +1,6 @@
 """The settings the daemon goes by: what the files say now, and while one is broken what they said before.
 
-Over the files of a repository lie the variables of whoever asked for a run; they hold for that run only.
+A run does not go by them: its settings are fixed when it starts.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import contextlib
 import threading
 from typing import TYPE_CHECKING
 
-from runplan.adapters.settings import file_layers, load_user, settled, user_file, variables
+from runplan.adapters.settings import file_layers, load_user, settled, user_file
 from runplan.core.errors import SettingsError
 from runplan.core.keys import FILES
 from runplan.core.quickclass import dataclass
@@ -19,12 +19,10 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import TypeAlias
 
-    from runplan.core.config import Layer, Settings
+    from runplan.core.config import Settings
 
     #: What tells a file from what it was before; None where there is none.
     Stamp: TypeAlias = tuple[tuple[int, int, int] | None, ...]
-    #: What is set by variables, name and text.
-    Given: TypeAlias = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,8 +48,6 @@ class Configurations:
         self._user_stamp = _stamp(self._file)
         self._user = load_user(env)
         self._good: dict[Path, Settings] = {}
-        self._layers: dict[Path, list[Layer]] = {}  #: what the good ones were settled from
-        self._over: dict[Path, dict[Given, Settings | SettingsError]] = {}  #: these, with variables laid over them
         self._stamps: dict[Path, Stamp] = {}
         self._shown: dict[Path, Settings] = {}  #: as of the last look
         self._broken: dict[str, str] = {}  #: by whose it is: what is wrong with it
@@ -68,28 +64,10 @@ class Configurations:
         with self._lock:
             return tuple(dict.fromkeys(self._broken.values()))
 
-    def read(self, root: Path, env: Mapping[str, str]) -> Settings:
-        """The repository's settings for somebody with that environment.
-
-        Files are read only when they are others than before. Variables that do not fit them are a SettingsError.
-        """
-        given = variables(env)
+    def read(self, root: Path, _env: Mapping[str, str]) -> Settings:
+        """The repository's settings by its files, which are read only when they are others than before."""
         with self._lock:
-            settings = self._by_files(root)
-            return self._laid_over(root, given) if given else settings
-
-    def _laid_over(self, root: Path, given: Mapping[str, str]) -> Settings:
-        known, key = self._over.setdefault(root, {}), tuple(given.items())
-        if key not in known:
-            try:
-                known[key] = settled(self._layers[root], env=given, flags={}).settings
-            except SettingsError as error:
-                known[key] = error
-                self._told(str(root), str(error))
-        found = known[key]
-        if isinstance(found, SettingsError):
-            raise SettingsError(str(found))
-        return found
+            return self._by_files(root)
 
     def _by_files(self, root: Path) -> Settings:
         stamp = self._stamp_of(root)
@@ -97,15 +75,12 @@ class Configurations:
             return self._good[root]
         self._stamps[root] = stamp
         try:
-            layers = file_layers(root, self._env)
-            self._good[root] = settled(layers, env={}, flags={}).settings
+            self._good[root] = settled(file_layers(root, self._env), env={}, flags={}).settings
         except SettingsError as error:
             if root not in self._good:
                 raise
             self._tell(str(root), str(error))
         else:
-            self._layers[root] = layers
-            self._over.pop(root, None)
             self._tell(str(root), "")
             self._shown.setdefault(root, self._good[root])
         return self._good[root]

@@ -97,6 +97,14 @@ def test_an_answer_reaches_what_waits_for_it(tmp_path: Path, line: str) -> None:
     assert code == (0 if BY_VERB[line] == "approve" else 1), told
 
 
+@pytest.mark.parametrize("line", [line for line, verb in BY_VERB.items() if verb == "diff"])
+def test_what_waits_is_shown(tmp_path: Path, line: str) -> None:
+    project = a_project(tmp_path, "2")
+    assert project.start().code == 4
+    code, told = play(project, line)
+    assert code == 0, told
+
+
 @pytest.mark.parametrize("line", [line for line, verb in BY_VERB.items() if verb == "retry"])
 def test_a_retry_goes_on_with_what_failed(tmp_path: Path, line: str) -> None:
     project = a_project(tmp_path, "4b")
@@ -132,7 +140,8 @@ def test_a_service_is_handed_to_its_manager(tmp_path: Path, line: str) -> None:
 
 
 def test_every_command_shown_is_one_of_these() -> None:
-    tested = {*READING, *NOT_RUN, *SCHEDULED, "start", "approve", "reject", "retry", "undo", "init", "service"}
+    tested = {*READING, *NOT_RUN, *SCHEDULED, "start", "diff", "approve", "reject", "retry", "undo", "init"}
+    tested.add("service")
     assert {line: verb for line, verb in BY_VERB.items() if verb not in tested} == {}
     assert tested == set(VERBS)
 

@@ -93,6 +93,7 @@ def test_it_is_suggested_named_and_checked_like_the_others(project: Project) -> 
     only = f"{project.extra['PATH'].partition(':')[0]}:/usr/bin:/bin"
     assert project.runplan("init", PATH=only).code == 0
     assert 'implementer = "acme"' in (project.path / "runplan.toml").read_text(encoding="utf-8")
+    project.repo.commit("Set up")
     assert "acme (acme 3.1.4)" in project.runplan("doctor", PATH=only).out
 
     limited = project.runplan("doctor", PATH=only, RUNPLAN_LIMITS_USD="1").out

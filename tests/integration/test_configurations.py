@@ -123,26 +123,3 @@ def test_a_user_without_good_ones_is_refused_at_the_start(place: Place) -> None:
     place.user.write_text("[daemon]\nmax_parallel = 0\n")
     with pytest.raises(SettingsError, match="must be 1 or more"):
         place.open()
-
-
-def test_variables_lie_over_the_files_for_whoever_has_them(place: Place) -> None:
-    found = place.open()
-    file = place.roots[0] / "runplan.toml"
-    given = {"RUNPLAN_RUN_TARGET": "trunk", "RUNPLAN_AGENT": "not a setting"}
-    for remote in ("a", "b"):
-        file.write_text(f'[run]\nremote = "{remote}"\ntarget = "{remote}"\n')
-        seen = found.read(place.roots[0], given).run
-        assert (seen.remote, seen.target) == (remote, "trunk")
-        assert found.read(place.roots[0], place.env).run.target == remote
-    file.write_text("[run\n")
-    assert found.read(place.roots[0], given).run.remote == "b", "what was good before holds for everybody"
-
-
-def test_variables_that_do_not_fit_are_refused_to_whoever_has_them_and_told_once(place: Place) -> None:
-    found = place.open()
-    given = {"RUNPLAN_AGENTS_VERIFIER": "judge"}
-    for _ in range(2):
-        with pytest.raises(SettingsError, match=r"RUNPLAN_AGENTS_VERIFIER: .* unknown agent 'judge'"):
-            found.read(place.roots[0], given)
-    assert found.read(place.roots[0], place.env).agents.verifier == "codex"
-    assert ([whose for whose, _ in place.told], found.troubles) == ([str(place.roots[0])], ())
