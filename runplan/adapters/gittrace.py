@@ -67,7 +67,7 @@ class _Trace:
                 self.where[event["sid"]] = os.path.realpath(event["worktree"])
             else:
                 self._variables.setdefault(event["sid"], {})[event["param"]] = str(event["value"])
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             return  # a torn or foreign line proves nothing
 
     def sent_to(self, sid: str) -> str:

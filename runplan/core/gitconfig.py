@@ -102,24 +102,25 @@ def _section(found: re.Match[str]) -> str:
 
 def _value(text: str, at: int) -> tuple[str, int]:
     """A value from behind its sign to the end of its last line: quotes, escapes, comments and lines that go on."""
-    value, quoted, kept = "", False, 0  # `kept`: how much of it is more than trailing blanks
+    signs: list[str] = []
+    quoted, kept = False, 0  # `kept`: how many of them are more than trailing blanks
     while at < len(text) and text[at] != "\n":
         sign = text[at]
         if sign == "\\" and at + 1 < len(text):
             at += 1
             if text[at] != "\n":
-                value += _ESCAPES.get(text[at], text[at])
-                kept = len(value)
+                signs.append(_ESCAPES.get(text[at], text[at]))
+                kept = len(signs)
         elif sign == '"':
-            quoted, kept = not quoted, len(value)
+            quoted, kept = not quoted, len(signs)
         elif sign in "#;" and not quoted:
             at = _line_end(text, at)
             break
         else:
-            value += sign
-            kept = len(value) if quoted or not sign.isspace() else kept
+            signs.append(sign)
+            kept = len(signs) if quoted or not sign.isspace() else kept
         at += 1
-    return value[:kept].lstrip() if not quoted else value, at
+    return "".join(signs) if quoted else "".join(signs[:kept]).lstrip(), at
 
 
 def includes(text: str) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 REPLACED = "refs/replace/"
+LONGEST = 10_000  #: characters of a command whose quotes are looked at
 #: Options of git itself that take the next word.
 _TAKES_A_WORD = frozenset(("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path"))
 _MOVES_REFS = frozenset(
@@ -190,6 +191,8 @@ def git_commands(line: str) -> Iterator[GitCommand]:
 
 
 def _split(part: str) -> list[str]:
+    if len(part) > LONGEST:  # shlex takes time by the square of a word's length
+        return part.split()
     try:
         return shlex.split(part)
     except ValueError:  # a quote that the split above has torn apart

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _WILD = re.compile(r"[*?\[]")
-_PIECES = re.compile(r"\*\*/|\*\*|\*|\?|\[!?\]?[^\]/]*\]|.", re.DOTALL)
+_PIECES = re.compile(r"(?:\*\*/)+|\*\*|\*|\?|\[!?\]?[^\]/]*\]|.", re.DOTALL)
 
 
 def covers(patterns: Iterable[str], path: str) -> bool:
@@ -50,7 +50,7 @@ def _below(plain: str) -> str:
 
 
 def _translated(piece: str) -> str:
-    if piece == "**/":
+    if piece.endswith("**/"):
         return "(?:.*/)?"
     if piece == "**":
         return ".*"

@@ -64,7 +64,7 @@ _CHANGES_FILES = re.compile(r">|\b(?:cp|mv|tee|ln|install|rm|chmod|dd|sed|perl|p
 _NAMED_ANEW = ("Branch: renamed", "Branch: copied")
 _COMMITS = ("commit", "cherry-pick", "revert")
 _LED = "ast-forward"  #: to a commit that was there
-_ENTRY = re.compile(r"([0-9a-f]+) ([0-9a-f]+) ([^\t]*) <([^\t]*?)> \d+ [+-]\d{4}(?:\t(.*))?")
+_ENTRY = re.compile(r"([0-9a-f]+) ([0-9a-f]+) ([^\t]*) <([^\t<>]*)> \d+ [+-]\d{4}(?:\t(.*))?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ import re
 _HIDDEN = re.compile(
     "\x1b\\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0e-\x1b\x1f\x7f-\x84\x86-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]"
 )
-_SPAN = re.compile(r"((?<!`)(`+)(?!`).+?(?<!`)\2(?!`))")
+_SPAN = re.compile(r"((?<!`)(`+)(?!`).{1,2000}?(?<!`)\2(?!`))")
 
 
 def inline(text: str) -> str:
@@ -40,7 +40,7 @@ def code(text: str) -> str:
 
 def cell(text: str) -> str:
     """Already inline Markdown as a table cell: a pipe, and backslashes before it, lose their meaning."""
-    return re.sub(r"(\\*)\|", lambda pipe: pipe.group(1) * 2 + r"\|", text)
+    return re.sub(r"(?<!\\)(\\*)\|", lambda pipe: pipe.group(1) * 2 + r"\|", text)
 
 
 def row(*cells: str) -> str:

@@ -15,9 +15,10 @@ _ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 _NEAR_END = 40
 
 _LINES_READ = 50_000  # the end of a longer output is enough
+_LONGEST_LINE = 10_000  # characters; no summary is longer
 
 # Coverage tables follow the summary in some runners and may be long.
-_TABLE = re.compile(r"\||\d%\s*[\d, >-]*$|^[\s-]*$")
+_TABLE = re.compile(r"\||\d%[\d,\s>-]*$|^[\s-]*$")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +97,7 @@ GateJudgement: TypeAlias = Green | PreExisting | Regressed | Unfinished | Baseli
 
 def read_results(output: str, *, exit_code: int | None, summary_pattern: str) -> Results:
     """The results in the output; `summary_pattern` is what a finished run must contain, "" for none."""
-    lines = [_ANSI.sub("", line).rstrip() for line in output.splitlines()[-_LINES_READ:]]
+    lines = [_ANSI.sub("", line[:_LONGEST_LINE]).rstrip() for line in output.splitlines()[-_LINES_READ:]]
     found = _closing(lines)
     counted = found[1] if found else None
     return Results(

@@ -47,13 +47,17 @@ def _named(lines: Iterable[str], pattern: re.Pattern[str]) -> frozenset[str]:
 
 def _counts(text: str) -> dict[str, int]:
     """`2 failed, 1 passed` and `2 failed | 1 passed` as numbers by word."""
-    return {word: int(number) for number, word in re.findall(r"(\d+) ([a-z]+)", text)}
+    return {word: int(number) for number, word in re.findall(r"\b(\d{1,9}) ([a-z]+)", text)}
 
+
+# Output is foreign text: a line is searched in time proportional to its length, and Python refuses to make a number of
+# more than 4,300 digits.
 
 # --- pytest -------------------------------------------------------------------------------------------
 
 _PYTEST = re.compile(
-    r"^=* ?((?:\d+ (?:subtests )?(?:passed|failed|errors?|skipped|xfailed|xpassed|deselected|warnings?|rerun)(?:, )?)+"
+    r"^=* ?((?:\d{1,9} (?:subtests )?"
+    r"(?:passed|failed|errors?|skipped|xfailed|xpassed|deselected|warnings?|rerun)(?:, )?)+"
     r"|no tests ran) in [\d.]+s(?: \([\d:]+\))? ?=*$"
 )
 _PYTEST_NAMES = re.compile(r"^=+ short test summary info =+$")
@@ -79,7 +83,7 @@ def _pytest(lines: list[str]) -> Closing | None:
 # --- unittest -----------------------------------------------------------------------------------------
 
 _UNITTEST = re.compile(r"^(?:OK|FAILED|NO TESTS RAN)(?: \((.*)\))?$")
-_UNITTEST_RAN = re.compile(r"^Ran (\d+) tests? in [\d.]+s$")
+_UNITTEST_RAN = re.compile(r"^Ran (\d{1,9}) tests? in [\d.]+s$")
 _UNITTEST_NAME = re.compile(r"^(?:FAIL|ERROR): (\S+ \(.+)$")
 
 
@@ -88,7 +92,7 @@ def _unittest(lines: list[str]) -> Closing | None:
     found = _last(lines[: ran[0] + 3], _UNITTEST) if ran else None
     if ran is None or found is None or found[0] < ran[0]:
         return None
-    tally = {key.strip(): int(n) for key, n in re.findall(r"([a-z ]+)=(\d+)", found[1].group(1) or "")}
+    tally = {key.strip(): int(n) for key, n in re.findall(r"([a-z ]{1,30})=(\d{1,9})", found[1].group(1) or "")}
     failed = sum(tally.get(word, 0) for word in ("failures", "errors", "unexpected successes"))
     aside = sum(tally.get(word, 0) for word in ("skipped", "expected failures"))
     return Closing(
@@ -124,7 +128,7 @@ def _go(lines: list[str]) -> Closing | None:
 
 # --- cargo --------------------------------------------------------------------------------------------
 
-_CARGO = re.compile(r"^test result: (?:ok|FAILED)\. (\d+) passed; (\d+) failed;")
+_CARGO = re.compile(r"^test result: (?:ok|FAILED)\. (\d{1,9}) passed; (\d{1,9}) failed;")
 _CARGO_BEGINS = re.compile(r"^running \d+ tests?$")
 _CARGO_NAME = re.compile(r"^test (.+?) \.\.\. FAILED$")
 _CARGO_LISTED = re.compile(r"^    (\S+)$")
@@ -148,8 +152,8 @@ def _cargo(lines: list[str]) -> Closing | None:
 
 # --- jest, vitest -------------------------------------------------------------------------------------
 
-_JEST = re.compile(r"^Tests: +(.*\d+ total)$")
-_JEST_SUITES = re.compile(r"^Test Suites: +(.*\d+ total)$")
+_JEST = re.compile(r"^Tests: +(.*\b\d{1,9} total)$")
+_JEST_SUITES = re.compile(r"^Test Suites: +(.*\b\d{1,9} total)$")
 _JEST_NAME = re.compile(r"^ +● (?!Console$|Test suite failed to run$)(.+)$")
 _JEST_FILE = re.compile(r"^ ?FAIL +(\S+)")
 
@@ -192,9 +196,9 @@ def _vitest(lines: list[str]) -> Closing | None:
 
 # --- node:test, TAP -----------------------------------------------------------------------------------
 
-_NODE = re.compile(r"^[#ℹ] fail (\d+)$")
-_NODE_PASS = re.compile(r"^[#ℹ] pass (\d+)$")
-_NODE_CANCELLED = re.compile(r"^[#ℹ] cancelled (\d+)$")
+_NODE = re.compile(r"^[#ℹ] fail (\d{1,9})$")
+_NODE_PASS = re.compile(r"^[#ℹ] pass (\d{1,9})$")
+_NODE_CANCELLED = re.compile(r"^[#ℹ] cancelled (\d{1,9})$")
 _TAP_NAME = re.compile(r"^ *not ok (?!.*# (?:TODO|SKIP)\b)(?:\d+ (?:- )?)?(\S.*)$", re.IGNORECASE)
 _NODE_DETAILS = re.compile(r"^✖ failing tests:$")
 _NODE_NAME = re.compile(r"^ *✖ (?!failing tests:)(.+?)(?: \([\d.]+ms\))?$")
@@ -213,8 +217,8 @@ def _node(lines: list[str]) -> Closing | None:
     return Closing(line=line, passed=int(passes[1].group(1)), failed=failed, failures=names)
 
 
-_TAP_PLAN = re.compile(r"^1\.\.(\d+)(?:\s|$)")
-_TAP_POINT = re.compile(r"^(?:not )?ok (\d+)\b")
+_TAP_PLAN = re.compile(r"^1\.\.(\d{1,9})(?:\s|$)")
+_TAP_POINT = re.compile(r"^(?:not )?ok (\d{1,9})\b")
 
 
 def _tap(lines: list[str]) -> Closing | None:
@@ -234,7 +238,7 @@ def _tap(lines: list[str]) -> Closing | None:
 
 # --- ctest --------------------------------------------------------------------------------------------
 
-_CTEST = re.compile(r"^\d+% tests passed, (\d+) tests? failed out of (\d+)$")
+_CTEST = re.compile(r"^\d+% tests passed, (\d{1,9}) tests? failed out of (\d{1,9})$")
 _CTEST_NAME = re.compile(r"^\s+\d+ - (.+?) \([A-Za-z][A-Za-z ]*\)")
 
 
@@ -254,10 +258,15 @@ def _ctest(lines: list[str]) -> Closing | None:
 
 # --- anything else ------------------------------------------------------------------------------------
 
-_PLAIN_PAIR = re.compile(r"^.*?\b(\d+) (?:tests? )?pass(?:ed|ing)?\b\W{1,5}(\d+) (?:tests? )?fail(?:ed|ing|ures?)?\b")
-_PLAIN_TURNED = re.compile(r"^.*?\bpass(?:ed)?\s*[:=]\s*(\d+)\b.*?\bfail(?:ed|ures)?\s*[:=]\s*(\d+)\b", re.IGNORECASE)
+_PLAIN_PAIR = re.compile(
+    r"^.*?\b(\d{1,9}) (?:tests? )?pass(?:ed|ing)?\b\W{1,5}(\d{1,9}) (?:tests? )?fail(?:ed|ing|ures?)?\b"
+)
+_PLAIN_TURNED = re.compile(
+    r"^.*?\bpass(?:ed)?\s*[:=]\s*(\d{1,9})\b.{0,200}?\bfail(?:ed|ures)?\s*[:=]\s*(\d{1,9})\b", re.IGNORECASE
+)
 _PLAIN_OUT_OF = re.compile(
-    r"^(?:.*\b(?:pass(?:ed)?|results?|ok|tests?:)\W*)?(\d+) ?/ ?(\d+)(?: (?:tests? )?pass\w*)?\W*$", re.IGNORECASE
+    r"^(?:.*\b(?:pass(?:ed)?|results?|ok|tests?:)\W*)?(\d{1,9}) ?/ ?(\d{1,9})(?: (?:tests? )?pass\w*)?\W*$",
+    re.IGNORECASE,
 )
 _PLAIN_NAME = re.compile(r"^\s*(?:FAIL|FAILED|✗|✘|✖)(?:: ?| +)(\S.*)$")
 

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from runplan.core.config import Layer
 
 _ABOUT = re.compile(r"(?:\[(?P<section>[^\]]+)\])? ?(?P<name>[^:\s]*): ")
-_HEADER = re.compile(r"\s*\[\s*([^\[\]]+?)\s*\]\s*(?:#.*)?")
-_KEY = re.compile(r"\s*([^\s=#\[][^=]*?)\s*=")
+_HEADER = re.compile(r"\s*+\[([^\[\]]++)\]\s*+(?:#.*)?")
+_KEY = re.compile(r"\s*+([^\s=#\[][^=]*+)=")
 
 
 def located(said: str, layers: Sequence[Layer]) -> str:

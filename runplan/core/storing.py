@@ -22,11 +22,13 @@ _REFUSED = (
 )
 #: A filter of the user's that must succeed, and did not.
 _FILTER = re.compile(r"(?:fatal|error): (?P<path>[^:]+): clean filter '.*' failed")
+_LONGEST = 8_192  #: characters at the end of git's words that are looked at
 _SAID = re.compile(r"(?:fatal|error): ")
 
 
 def unstored(said: str) -> Unstored | None:
     """The file that git, by what it said, cannot store; None when it failed for another reason."""
+    said = said[-_LONGEST:]
     if _PLACE.search(said):
         return None
     for pattern in (*_REFUSED, _FILTER):

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 #: An untracked file larger than this is not committed for an agent.
 LARGEST_UNTRACKED = 5_000_000  # bytes
+LARGEST_EXAMINED = 5_000_000  #: characters of a file of tests or settings that is looked into
+
+MOST_NAMED = 20  #: tests that one finding lists
 
 #: What runplan or an agent leaves lying about for itself; never committed.
 LIFECYCLE = (".runplan/**", ".runplan-*")
@@ -128,7 +131,11 @@ def is_lifecycle(path: str) -> bool:
 def examine(changes: Sequence[FileChange], permit: Permit) -> tuple[Tampering, ...]:
     """Everything in the changes that the plan does not permit."""
     names_now = frozenset[str]().union(
-        *(testfiles.test_names(c.after) for c in changes if c.after and testfiles.may_hold_tests(c.path))
+        *(
+            testfiles.test_names(c.after)
+            for c in changes
+            if c.after and testfiles.may_hold_tests(c.path) and not _too_large(c)
+        )
     )
     found: list[Tampering] = []
     for change in changes:
@@ -137,9 +144,14 @@ def examine(changes: Sequence[FileChange], permit: Permit) -> tuple[Tampering, .
         if change.added and named_like_secret(change.path) and not permit.names(change.path):
             found.append(_found(TamperKind.SECRET, change.path, "looks like a secret"))
         found += _ci(change, permit)
-        if not permit.allowed(change.path):
-            found += _tests(change, names_now)
-            found += _settings(change)
+        if permit.allowed(change.path):
+            continue
+        if _too_large(change):
+            detail = "over 5 MB, too large to see whether its checks are weakened; permit it with Allows:"
+            found.append(_found(TamperKind.TOO_LARGE, change.path, detail))
+            continue
+        found += _tests(change, names_now)
+        found += _settings(change)
     return tuple(found)
 
 
@@ -179,6 +191,10 @@ def unwanted(
     return tuple(found)
 
 
+def _too_large(change: FileChange) -> bool:
+    return max(len(change.before or ""), len(change.after or "")) > LARGEST_EXAMINED
+
+
 def _found(kind: TamperKind, path: str, detail: str) -> Tampering:
     return Tampering(kind=kind, path=path, detail=detail)
 
@@ -207,7 +223,7 @@ def _tests(change: FileChange, names_now: frozenset[str]) -> Iterator[Tampering]
     before, after = change.before or "", change.after or ""
     had = testfiles.test_names(before)
     if gone := sorted(had - names_now):
-        yield _found(TamperKind.REMOVED_TEST, change.path, f"tests removed: {', '.join(gone)}")
+        yield _found(TamperKind.REMOVED_TEST, change.path, f"tests removed: {_listed(gone)}")
     elif change.deleted and not had and testfiles.is_test(change.path):
         yield _found(TamperKind.REMOVED_TEST, change.path, "the test file was removed")
     elif not change.deleted:
@@ -218,7 +234,7 @@ def _tests(change: FileChange, names_now: frozenset[str]) -> Iterator[Tampering]
 
 def _weakened(path: str, before: str, after: str) -> Iterator[Tampering]:
     if emptied := sorted(testfiles.gutted(before, after)):
-        yield _found(TamperKind.WEAKENED_TEST, path, f"assert nothing any more: {', '.join(emptied)}")
+        yield _found(TamperKind.WEAKENED_TEST, path, f"assert nothing any more: {_listed(emptied)}")
         return
     kept = testfiles.test_names(before) <= testfiles.test_names(after)
     lost = testfiles.assertions(before) - testfiles.assertions(after)
@@ -236,13 +252,18 @@ def _settings(change: FileChange) -> Iterator[Tampering]:
         yield _found(TamperKind.NEW_SKIP, change.path, "the settings leave tests out that ran before")
 
 
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:MOST_NAMED])
+    return shown if len(names) <= MOST_NAMED else f"{shown} and {len(names) - MOST_NAMED} more"
+
+
 def _stands_in(text: str, word: str) -> bool:
     """Whether the word stands in the text by itself, not as a part of a longer path or name."""
-    return re.search(rf"(?<![\w./-]){re.escape(word)}(?!\.?[\w/-])", text) is not None
+    return word in text and re.search(rf"(?<![\w./-]){re.escape(word)}(?!\.?[\w/-])", text) is not None
 
 
 def _removes_folder(line: str, path: str) -> bool:
     if not _REMOVES.search(line):
         return False
-    folders = re.findall(r"(?<![\w.-])([\w.][\w./-]*/)(?:\*\*)?(?![\w.*-])", line)
+    folders = re.findall(r"(?<![\w./-])/*+([\w.][\w./-]*+)(?<=/)(?:\*\*)?(?![\w.*-])", line)
     return any(path.startswith(folder) for folder in folders)

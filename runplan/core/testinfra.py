@@ -91,7 +91,7 @@ def _npm_test(package_json: str) -> bool:
     try:
         scripts = json.loads(package_json or "{}")["scripts"]
         script = scripts["test"]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return False
     return isinstance(script, str) and bool(script.strip()) and _NPM_STUB not in script
 

@@ -109,10 +109,10 @@ def _is_block(paragraph: list[str]) -> bool:
 
 
 def _unfolded(paragraph: list[str]) -> list[str]:
-    lines: list[str] = []
+    parts: list[list[str]] = []
     for line in paragraph:
-        if line.startswith((" ", "\t")) and lines:
-            lines[-1] += " " + line.strip()
+        if line.startswith((" ", "\t")) and parts:
+            parts[-1].append(line.strip())
         else:
-            lines.append(line)
-    return lines
+            parts.append([line])
+    return [" ".join(one) for one in parts]

@@ -1,0 +1,193 @@
+"""Every reader of text that others wrote takes time in proportion to its length: 1 MB of hostile lines each.
+
+A reader that takes time by the square of the length needs minutes of processor time for it, and this one has the two
+minutes that every test has.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from runplan.core import (
+    errorwords,
+    gitconfig,
+    gitwords,
+    guard,
+    limittext,
+    markdown,
+    plan,
+    prompts,
+    results,
+    returns,
+    secrets,
+    settingslines,
+    storing,
+    tamper,
+    terminal,
+    testfiles,
+    testinfra,
+    trailers,
+)
+from runplan.core.errors import PlanUnreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+LENGTH = 1_000_000
+
+#: How a text begins, and what it repeats.
+Text = tuple[str, str]
+LONG_RUNS: tuple[Text, ...] = (("", " "),)
+
+
+def hostile(text: Text) -> str:
+    begin, repeated = text
+    return begin + repeated * (LENGTH // len(repeated)) + "x"
+
+
+def examined(path: str, permit: str = "") -> Callable[[str], object]:
+    def examine(text: str) -> object:
+        change = tamper.FileChange(path=path, before=text, after=text + "\n")
+        return tamper.examine([change], tamper.Permit(text=permit))
+
+    return examine
+
+
+def parsed(before: str) -> Callable[[str], object]:
+    """A plan whose text goes on as it is told; that it is none is an answer."""
+
+    def parse(text: str) -> object:
+        try:
+            return plan.parse(f"{before}{text}\n".encode(), path="plans/x.md")
+        except PlanUnreadable:
+            return None
+
+    return parse
+
+
+TRACKER = "## Progress Tracker\n\n| Phase | Status |\n|---|---|\n| 1 — a | ⬚ |\n\n## Phase 1 — a\n\n"
+
+READERS: dict[str, tuple[Callable[[str], object], tuple[Text, ...]]] = {
+    "the names of tests": (
+        testfiles.test_names,
+        (
+            *(("", "#[test]\n"), ("", "#[test "), ("", "#[test]#[a"), ("", "#[a::"), ("", "it.a."), ("", "it(\n")),
+            *(("", "func (\n"), ("func", " "), ("", "@Test"), ("", "@Test fun "), ("", "async\n"), ("it(", " ")),
+        ),
+    ),
+    "assertions": (
+        testfiles.assertions,
+        (("", "assert"), ("", "EXPECT_"), ("", "ASSERT_"), ("assert", " "), ("", "assert\n"), ("assert 1", " ")),
+    ),
+    "emptied tests": (
+        lambda text: testfiles.gutted(text, text),
+        (("", "it('a')\n"), ("", "#[test]\n"), ("", "def test_a\nassert a\n")),
+    ),
+    "skips": (testfiles.skips, (("", "raise "), ("raise ", "a."), ("skip:", " "), ("\n", "\t"), ("", "\nskip"))),
+    "left out tests": (testfiles.left_out, (("-k", " "), ("", "-k "))),
+    "thresholds": (
+        lambda text: testfiles.lowered(text, text),
+        (("target", " "), ("", "target "), ("timeout", " "), ("target=", "1"), ("", "timeout\n")),
+    ),
+    "a Rust source": (examined("src/lib.rs"), (("", "#[test]\n"),)),
+    "settings of checks": (examined("pyproject.toml"), (("target", " "), ("", "fail_under = 1\n"))),
+    "what a phase permits": (
+        lambda text: tamper.Permit(text=text).names("tests/a/test_x.py"),
+        (("remove ", "a/"), ("", "remove a/"), ("", "tests/a/"), ("remove ", "a/ ")),
+    ),
+    "test output": (
+        lambda text: results.read_results(text, exit_code=1, summary_pattern=""),
+        (
+            *(("", "passed: 1 "), ("", "passed: 1 failed "), ("1%", " "), ("", "1% "), ("Tests: ", "1"), ("ok ", "1")),
+            *(("", "ok 1/1 "), ("", "1 passed, "), ("FAILED a[", "]"), ("", "FAILED a - "), ("not ok ", "# ")),
+            *(("Ran 1 test in 1s\nFAILED (", "a"), ("", "\x1b["), ("", "1 passed\n"), ("1..1", "1"), ("", "  1 - a (")),
+        ),
+    ),
+    "secrets": (
+        secrets.redacted,
+        (("", "sk-"), ("", "eyJ-"), ("", "eyJaaaaaaaaaa."), ("", "-----BEGIN "), ("", "-----BEGIN PRIVATE KEY-----\n")),
+    ),
+    "an agent's last message": (
+        lambda text: (returns.parse_return(None, text), returns.blockers(text)),
+        (("", "```json\n"), ("", "~~~~json\n"), ("", "BLOCKER: a\n"), ("```json\n", "["), ('```json\n{"a":', "1")),
+    ),
+    "when a limit ends": (
+        lambda text: limittext.reset_time(text, now=1e9),
+        (("", "resets at "), ("try again in ", "1"), ("", "try again in 1 "), ("retry after ", " ")),
+    ),
+    "an agent's error": (errorwords.trouble, (("", "model "), ("", "hit your "), ("", "exceeded your "))),
+    "foreign text in a report": (
+        lambda text: (markdown.first(text), markdown.code(text), markdown.cell(text), markdown.block(text)),
+        (("", "\\"), ("", "`a"), ("`", "a "), ("", "".join(f"{'`' * n}a" for n in range(1, 1400))), ("", "\x1b[")),
+    ),
+    "a terminal": (terminal.plain, (("", "\x1b["), ("", "\x1b]"), ("\x1b[", "0"), ("\x1b", " "))),
+    "a configuration of git": (
+        lambda text: (gitconfig.settings(text), gitconfig.readable(text)),
+        (
+            ("[a]\n", 'b = "'),
+            ("[a]\nb = ", "c"),
+            ("", "[a]\n"),
+            ('[a "', "\\"),
+            ("[a]\n", "bbbbbbbb\n"),
+            ("[a]\nb = ", " \\\n"),
+        ),
+    ),
+    "a reflog": (guard.read_log, (("a a", " <>"), ("", "a a a <a> 1 +0000\n"), ("a a ", "<"))),
+    "a shell line": (
+        lambda text: list(gitwords.git_commands(text)),
+        (("git commit ", "a"), ("", "git "), ("git '", "a"), ("", "git commit; "), ("git ", "'a'")),
+    ),
+    "a commit message": (
+        lambda text: (trailers.read_trailers(text), trailers.marks(text)),
+        (("a\n\nb: c\n", " d\n"), ("", "a: b\n"), ("", "a\n\n"), ("", "Runplan-Plan: a\n")),
+    ),
+    "what git refuses": (storing.unstored, (("", "fatal: "), ("fatal: ", ": '"), ("", "failed to encode 'a"))),
+    "the line of a setting": (
+        lambda text: settingslines.line_of(text, "run", "landing"),
+        (("", "[a]\n"), ("[", " "), ("a", " "), ("", "a = b\n")),
+    ),
+    "signs of tests": (
+        lambda text: testinfra.find(["Makefile"], package_json=text, makefile=text),
+        (("", "test "), ("", "a: "), ("", "["), ("", '{"scripts":'), ("", "\t\n")),
+    ),
+    "a quoted text in a prompt": (lambda text: (prompts.quoted(text, "a"), prompts.one_line(text)), (("", "`"),)),
+    "a plan": (
+        parsed(""),
+        (
+            ("", "## Phase 1 — a\n"),
+            ("", "| a | b |\n"),
+            ("", "```\n"),
+            ("", f"- [ ] {'a' * 80}\n"),
+            ("", "#"),
+            ("", "**Status:** "),
+        ),
+    ),
+    "front matter": (parsed("---\n"), (("", "a:\n"), ("a: '", "''"), ('a: "', "\\"), ("a:", " "), ("a: |\n", " b\n"))),
+    "a phase": (
+        parsed(f"{TRACKER}### Work Items\n\n"),
+        (
+            ("", "- [ ] a\n"),
+            ("- [ ] ", "`"),
+            ("Touches: ", "a, "),
+            ("Touches: ", "`a` "),
+            ("", "Touches: a\n"),
+            ("- ", "("),
+        ),
+    ),
+    "dependencies": (
+        parsed(f"{TRACKER}### Dependencies\n\n"),
+        (("Phase ", "1, "), ("", "not "), ("", "(optional "), ("", "`")),
+    ),
+}
+CASES = [
+    pytest.param(read, text, id=f"{name}: {text!r:.40}")
+    for name, (read, texts) in READERS.items()
+    for text in (*texts, *LONG_RUNS)
+]
+
+
+@pytest.mark.parametrize(("read", "text"), CASES)
+def test_a_megabyte_of_hostile_lines_is_read_in_time(read: Callable[[str], object], text: Text) -> None:
+    read(hostile(text))
