@@ -225,7 +225,7 @@ def test_an_issue_that_somebody_else_works_on_is_warned_of_and_left_to_them(tmp_
     claim(project, me, kind="issue", key="7")
     ran = project.start("finish", "auto")
     assert ran.code == 0, ran.err
-    assert f"runplan: warning: issue #7 is claimed by {me}; going on all the same" in ran.err
+    assert "runplan: warning: issue #7 is claimed by the run r-theirs; both runs go on" in ran.err
     assert project.landed() == ["1"]
     with contextlib.closing(Store(project.path / ".git/runplan")) as store:
         assert (store.claims("plan"), store.claims("issue")) == ({}, {"7": ("r-theirs", me, 1)})

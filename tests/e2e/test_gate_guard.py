@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.cli import a_project, end_processes_of
+from tests.support.cli import a_plan, a_project, end_processes_of
 from tests.support.scripts import set_up, work
 
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ def project(tmp_path: Path) -> Iterator[Project]:
     (made.home / ".gitconfig").write_text("[user]\n\tname = U\n\temail = u@example.invalid\n")
     made.repo.write("README.md", "hello\n")
     made.repo.write("run.sh", "exit 0\n")
+    made.plan(a_plan("1").replace("### Work Items", "Allows: run.sh\n\n### Work Items"))
     made.repo.commit("More")
     made.repo.git("branch", "spare")
     made.repo.write("README.md", "hello, you\n")

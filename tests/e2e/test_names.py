@@ -61,7 +61,7 @@ def test_a_suggested_command_can_be_copied_when_the_plans_path_has_a_blank(space
     assert waits.code == 4, waits.err
     approve, reject = suggested(waits.last)
     assert (approve, reject) == (["runplan", "approve", SPACED], ["runplan", "reject", SPACED])
-    assert suggested(spaced.runplan("status", SPACED).out) == [approve]
+    assert suggested(spaced.runplan("status", SPACED).out) == [["runplan", "diff", SPACED], approve]
     landed = spaced.runplan(*approve[1:])
     assert landed.code == 0, landed.err
     assert suggested(landed.last) == [["runplan", "report", SPACED]]

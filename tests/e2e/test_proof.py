@@ -108,16 +108,6 @@ def test_setup_serves_the_gate_as_well_as_the_agent(project: Project) -> None:
     assert ran.code == 0, ran.err
 
 
-def test_a_resumed_run_is_checked_by_what_the_settings_say_now(project: Project) -> None:
-    project.settings('[tests]\ncommand = "true"\n')
-    killed = project.start("1", "auto", RUNPLAN_TEST_KILL="JudgeVerdict.VerdictGiven.after")
-    assert killed.code == -signal.SIGKILL
-    project.settings('[tests]\ncommand = "test ! -e 1.txt"\n')
-    ran = project.start("1", "auto")
-    assert ran.code == 1, ran.err
-    assert project.landed() == []
-
-
 def test_a_resumed_run_does_not_land_on_another_target(project: Project) -> None:
     killed = project.start("1", "auto", RUNPLAN_TEST_KILL="JudgeVerdict.VerdictGiven.after")
     assert killed.code == -signal.SIGKILL

@@ -185,6 +185,7 @@ def test_a_verifier_cannot_even_write_its_worktree(shut_in: Project) -> None:
 
 def test_a_sandbox_that_cannot_work_is_refused_at_the_door(project: Project, tmp_path: Path) -> None:
     project.commit_file("runplan.toml", SETTINGS.format(home=project.home))
+    (project.home / "agent.sh").write_text("true\n")
     tools = tmp_path / "bin"
     tools.mkdir()
     for name in ("git", "sh", "true"):

@@ -230,7 +230,7 @@ ZOO: dict[str, Beast] = {
     ),
     "stashes": Beast(does="echo x >>README.md; git stash -q" + LAND, ends="guard-violated"),
     "commits as somebody else": Beast(does=WORK + "; git commit -q --amend --no-edit --author='Eve <eve@example.org>'"),
-    "rewrites what was there before": Beast(does="git reset -q --hard HEAD~1" + LAND, ends="tampered"),
+    "rewrites what was there before": Beast(does="git reset -q --hard HEAD~1" + LAND, ends="off-base"),
     "makes a merge": Beast(
         does="git checkout -q -b side; echo s >s.txt; git add s.txt; git commit -qm s; git checkout -q -;"
         + WORK
