@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from pathlib import Path
     from types import TracebackType
+    from typing import IO
 
     from runplan.adapters.longcalls import LongCalls
     from runplan.core.gitfacts import Commit, Oid
@@ -70,12 +71,12 @@ class Stored(NamedTuple):
 
 
 class Git:
-    """Git, in one directory."""
+    """Git, in one directory; `options` are words for git itself, such as `--git-dir=…`."""
 
-    def __init__(self, cwd: Path, *, env: Mapping[str, str]) -> None:
+    def __init__(self, cwd: Path, *, env: Mapping[str, str], options: Sequence[str] = ()) -> None:
         self.cwd = cwd
         self.env = env
-        self._base = ["git", *(word for pair in SETTINGS for word in ("-c", pair))]
+        self._base = ["git", *options, *(word for pair in SETTINGS for word in ("-c", pair))]
         self._reader: subprocess.Popen[bytes] | None = None
         self._updater: subprocess.Popen[bytes] | None = None
         self._kept: dict[str, Stored] = {}
@@ -134,6 +135,7 @@ class Git:
         fds: Collection[int] = (),
         spoken_to: bool = True,
         session: bool = False,
+        stdin: IO[bytes] | None = None,
     ) -> subprocess.Popen[bytes]:
         """A command that is spoken to while it runs; the caller ends it."""
         process = subprocess.Popen(
@@ -141,7 +143,7 @@ class Git:
             executable=_program(self.env.get("PATH", os.defpath)),
             cwd=self.cwd,
             env=scrubbed(self.env) | dict(env or {}),
-            stdin=subprocess.PIPE if spoken_to else subprocess.DEVNULL,
+            stdin=stdin or (subprocess.PIPE if spoken_to else subprocess.DEVNULL),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             pass_fds=tuple(fds),

@@ -1,0 +1,188 @@
+"""A lane: the repository and the worktree in which the agents of one line of phases work.
+
+The agent sees `lanes/<name>.git` through a real `git worktree`. runplan looks at the same files through a git
+directory of its own, `tool.git/worktrees/<name>`, with its own HEAD and index. So nothing an agent does to its
+repository changes what runplan's git runs or sees. No process of an agent may live during these calls.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import TYPE_CHECKING
+
+from runplan.adapters.git import Git, failure
+from runplan.adapters.gitenv import configured
+from runplan.adapters.plainfiles import first_line
+from runplan.adapters.repository import refs_snapshot
+from runplan.adapters.status import read_status
+from runplan.adapters.trash import delete_tree, make_writable
+from runplan.core.errors import GitFailed
+from runplan.core.gitfacts import Unstored
+from runplan.core.storing import unstored
+from runplan.git.workspace import write_whole
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from runplan.core.gitfacts import Identity, Oid, WorktreeState
+    from runplan.git.workspace import Workspace
+
+HEADS = "refs/heads/"
+MANY = 100  #: from so many files on they are brought to the disk together
+_STATUS = ("status", "--porcelain=v2", "-z", "--branch", "--no-renames", "--untracked-files=all")
+_KEPT = frozenset({"commondir", "gitdir", "locked", "logs"})  #: of the agent's git directory, when it is renewed
+
+
+class Lane:
+    """One worktree and its two views: the agent's and runplan's."""
+
+    def __init__(self, workspace: Workspace, name: str) -> None:
+        self.name = name
+        self._workspace = workspace
+        self.repository = workspace.lanes / f"{name}.git"
+        self.path = workspace.root / name
+        self._theirs = self.repository / "worktrees" / name
+        self._ours = workspace.path / "worktrees" / name
+        words = (f"--git-dir={self._ours}", f"--work-tree={self.path}")
+        self._git = Git(self.path, env=workspace.env, options=words)
+        self._git.started = workspace.git.started
+
+    # --- making it ---------------------------------------------------------------------------------------
+
+    @property
+    def exists(self) -> bool:
+        """Whether its files are there, seen with runplan's own git directory."""
+        return self.path.is_dir() and (self._ours / "HEAD").is_file()
+
+    @property
+    def intact(self) -> bool:
+        """Whether the agent's view is in order: the link to its repository and the repository itself."""
+        linked = first_line(self.path / ".git") == f"gitdir: {self._theirs}"
+        return linked and (self._theirs / "commondir").is_file() and (self.repository / "objects").is_dir()
+
+    def renew(self, base: Oid, *, mirror: Sequence[str]) -> None:
+        """Give the agent's repository its refs and configuration anew; nothing of an earlier phase stays."""
+        if not (self.exists and self.intact):
+            self._make(base)
+        self._workspace.refresh(self.repository)
+        for name in ("refs", "hooks", "logs", "modules"):
+            delete_tree(self.repository / name)
+        for left in self.repository.glob("*.lock"):
+            left.unlink()
+        (self.repository / "refs" / "heads").mkdir(parents=True)
+        refs = sorted(self._workspace.mirrored(mirror).items())
+        packed = "# pack-refs with: sorted \n" + "".join(f"{oid} {name}\n" for name, oid in refs)
+        write_whole(self.repository / "packed-refs", os.fsencode(packed))
+
+    def _make(self, base: Oid) -> None:
+        self.remove()
+        self._workspace.make_bare(self.repository)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        git = Git(self.repository.parent, env=self._workspace.env, options=(f"--git-dir={self.repository}",))
+        git.run("worktree", "add", "-q", "--lock", "--detach", "--no-checkout", str(self.path), base)
+        self._ours.mkdir(parents=True)
+        (self._ours / "commondir").write_text("../..\n")
+        (self._ours / "gitdir").write_bytes(os.fsencode(self.path / ".git") + b"\n")
+        (self._ours / "HEAD").write_text(f"{base}\n")
+
+    def remove(self) -> None:
+        """Delete the worktree, the agent's repository and runplan's view of them."""
+        for place in (self.path, self.repository, self._ours):
+            if place.is_dir() and not place.is_symlink():
+                delete_tree(place)
+            else:
+                place.unlink(missing_ok=True)
+
+    # --- putting it on a commit ---------------------------------------------------------------------------
+
+    def put(self, commit: Oid, *, branch: str = "", clean: str, keep: Sequence[str] = ()) -> None:
+        """Make the files exactly `commit`, on `branch` or detached; `clean` says what else may stay."""
+        self._unlock()
+        self._git.run("reset", "-q", "--hard", commit)
+        if clean:
+            self._sweep(clean, keep)
+        self.show_agent(commit, branch=branch)
+
+    def show_agent(self, commit: Oid, *, branch: str = "") -> None:
+        """Let the agent's HEAD, branch and index say the same as runplan's."""
+        for left in self._theirs.iterdir():
+            if left.name not in _KEPT:
+                delete_tree(left) if left.is_dir() else left.unlink()
+        if branch:
+            self._set_branch(branch, commit)
+        write_whole(self._theirs / "HEAD", (f"ref: {branch}\n" if branch else f"{commit}\n").encode())
+        shutil.copyfile(self._ours / "index", self._theirs / "index")
+
+    def _set_branch(self, branch: str, commit: Oid) -> None:
+        place = self.repository / branch
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(place, f"{commit}\n".encode())
+        except OSError:  # another branch of the agent's stands where a directory is needed, or the other way round
+            delete_tree(self.repository / "refs" / "heads")
+            place.parent.mkdir(parents=True)
+            write_whole(place, f"{commit}\n".encode())
+
+    def _sweep(self, clean: str, keep: Sequence[str]) -> None:
+        words = ["clean", "-ffdq", *(["-x"] if clean == "ignored" else []), *(f"--exclude=/{_literal(one)}" for one in keep)]
+        if self._git.run(*words, ok=(0, 1, 128)).code != 0:
+            make_writable(self.path)
+            self._git.run(*words)
+
+    def _unlock(self) -> None:
+        """A git of ours that was killed leaves its lock; nobody else works in this git directory."""
+        for left in self._ours.glob("*.lock"):
+            left.unlink(missing_ok=True)
+
+    # --- what an agent left -------------------------------------------------------------------------------
+
+    @property
+    def head(self) -> str:
+        """Where the agent's HEAD stands: a full ref name, or a commit when it is detached; empty when unreadable."""
+        return (first_line(self._theirs / "HEAD") or "").removeprefix("ref: ")
+
+    def refs(self) -> dict[str, Oid]:
+        """Every ref of the agent's repository."""
+        return refs_snapshot(self.repository, self._git)
+
+    def take(self, tips: Sequence[Oid], *, without: Sequence[Oid]) -> None:
+        """Copy commits of the agent's into `tool.git`."""
+        self._workspace.take(self.repository / "objects", tips, without=without)
+
+    def stand_on(self, commit: Oid) -> None:
+        """Take `commit` for what the files are compared with; the files stay as they are."""
+        self._unlock()
+        self._git.run("reset", "-q", "--mixed", commit)
+
+    def state(self) -> WorktreeState:
+        """What differs from the commit it stands on; one scan of the files."""
+        self._unlock()
+        asked = (*_STATUS, "--ignored=matching", "--ignore-submodules=dirty")
+        return read_status(self._git.run(*asked, env={"GIT_OPTIONAL_LOCKS": "1"}).out, self.path)
+
+    def commit(self, paths: Sequence[str], *, message: str, identity: Identity, when: str) -> Oid | Unstored:
+        """Commit the named files as they are, on the commit it stands on; it stands on the new one afterwards."""
+        self._unlock()
+        names = b"\0".join(os.fsencode(name) for name in paths)
+        env = configured("core.fsyncMethod=batch") if len(paths) > MANY else {}
+        ran = self._git.run(
+            "update-index", "--add", "--remove", "--replace", "-z", "--stdin", stdin=names, env=env, ok=(0, 128)
+        )
+        if ran.code != 0:
+            if refused := unstored(ran.err):
+                return refused
+            raise GitFailed(failure(("update-index",), ran, self.path))
+        tree, old = self._git.text("write-tree"), first_line(self._ours / "HEAD") or ""
+        who = {"GIT_AUTHOR_NAME": identity.name, "GIT_AUTHOR_EMAIL": identity.email, "GIT_AUTHOR_DATE": f"@{when}"}
+        who |= {name.replace("AUTHOR", "COMMITTER"): value for name, value in who.items()}
+        text = message.encode("utf-8", "surrogateescape")
+        new = self._git.run("commit-tree", tree, "-p", old, stdin=text, env=who).text
+        write_whole(self._ours / "HEAD", f"{new}\n".encode())
+        return new
+
+
+def _literal(name: str) -> str:
+    """A name as an ignore pattern that means only itself."""
+    return "".join(f"\\{sign}" if sign in "\\*?[ " else sign for sign in name)

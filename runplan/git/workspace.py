@@ -1,0 +1,160 @@
+"""runplan's own repositories for one project: `tool.git` for its own git work, and one repository per lane.
+
+Both borrow the user's objects (`objects/info/alternates`) and have neither remotes nor credentials. No agent gets
+`tool.git`, so git never obeys an agent there. Facts and measurements: docs/adr/0005-workspace.md.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from runplan.adapters.git import Git
+from runplan.adapters.gitenv import scrubbed
+from runplan.adapters.repository import refs_snapshot
+from runplan.core.errors import GitFailed, RefusedEarly
+from runplan.git import config
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from runplan.core.gitfacts import Oid
+
+TRANSFER_S = 600.0
+#: The values of the user's files were taken over already; an agent can write those files.
+_OWN_CONFIG = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1", "GIT_DEFAULT_REF_FORMAT": "files"}
+_COPIED = ("shallow", "info/exclude", "info/attributes", "info/grafts")
+
+
+class Workspace:
+    """`tool.git` of one project and what its lanes are made from."""
+
+    def __init__(self, user: Git, *, common_dir: Path, state: Path, root: Path) -> None:
+        self.user = user
+        self.common_dir = common_dir
+        self.lanes = state / "lanes"
+        self.root = (user.cwd / root.expanduser()).resolve()  #: where worktrees are made
+        self.path = state / "tool.git"
+        self.env = {**user.env, **_OWN_CONFIG}
+        self.git = Git(state, env=self.env, options=(f"--git-dir={self.path}",))
+        self._config: config.Pairs = ()
+
+    def prepare(self) -> None:
+        """Make `tool.git`, or bring its configuration up to date; refuses a repository that cannot be borrowed from."""
+        pairs = config.read_listing(os.fsdecode(self.user.run("config", "--list", "-z").out))
+        if config.is_partial_clone(pairs):
+            raise RefusedEarly(
+                "this repository is a partial clone, so objects that a phase needs may be missing; "
+                "fetch them first: git fetch --refetch --no-filter, then git config --unset remote.origin.promisor"
+            )
+        self._config = config.allowed(pairs)
+        self._sha256 = dict(pairs).get("extensions.objectformat") == "sha256"
+        if not (self.path / "HEAD").is_file():
+            self._init(self.path, [self.common_dir / "objects"])
+        self.refresh(self.path)
+
+    def close(self) -> None:
+        self.git.close()
+
+    def make_bare(self, path: Path) -> None:
+        """A new bare repository that borrows from `tool.git` and from the user."""
+        self._init(path, [self.common_dir / "objects", self.path / "objects"])
+        self.refresh(path)
+
+    def _init(self, path: Path, lenders: Sequence[Path]) -> None:
+        shutil.rmtree(path, ignore_errors=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        kind = "sha256" if self._sha256 else "sha1"
+        draft = path.with_name(f"{path.name}.new")
+        shutil.rmtree(draft, ignore_errors=True)
+        maker = Git(path.parent, env=self.env)
+        maker.run("init", "-q", "--bare", "--template=", f"--object-format={kind}", str(draft))
+        lines = "".join(f"{place}\n" for place in lenders)
+        (draft / "objects" / "info" / "alternates").write_text(lines, errors="surrogateescape")
+        draft.rename(path)
+
+    def refresh(self, path: Path) -> None:
+        """Write the configuration and copy what the user's repository says of history and ignored files."""
+        fixed: list[tuple[str, str | None]] = [("core.repositoryformatversion", "1" if self._sha256 else "0")]
+        fixed += [("core.bare", "true"), *config.OWN]
+        fixed += [("extensions.objectformat", "sha256")] if self._sha256 else []
+        write_whole(path / "config", os.fsencode(config.config_text([*self._config, *fixed])))
+        for name in _COPIED:
+            source, goal = self.common_dir / name, path / name
+            if source.is_file():
+                goal.parent.mkdir(exist_ok=True)
+                write_whole(goal, source.read_bytes())
+            else:
+                goal.unlink(missing_ok=True)
+
+    def mirrored(self, wanted: Sequence[str]) -> dict[str, Oid]:
+        """The user's refs that an agent sees: the named ones and every tag."""
+        refs = refs_snapshot(self.common_dir, self.user)
+        return {name: oid for name, oid in refs.items() if name in wanted or name.startswith("refs/tags/")}
+
+    # --- moving objects ---------------------------------------------------------------------------------
+
+    def take(self, lane_objects: Path, tips: Sequence[Oid], *, without: Sequence[Oid]) -> None:
+        """Copy what `tips` add to `without` from a lane into `tool.git`, checked by git's own fsck."""
+        env = {"GIT_ALTERNATE_OBJECT_DIRECTORIES": f'"{lane_objects}"' if ":" in str(lane_objects) else str(lane_objects)}
+        transfer(self.git, self.git, tips, without=without, env=env, kept="")
+
+    def publish(self, refs: Mapping[str, Oid], *, without: Sequence[Oid]) -> None:
+        """Copy commits of `tool.git` into the user's repository and set refs there, each of which is new."""
+        new = [oid for oid in refs.values() if self.user.object(oid) is None]
+        if new:
+            keep = transfer(self.git, self.user, new, without=without, local=True, kept="runplan")
+        else:
+            keep = ""
+        self.user.update_refs(*(f"update {ref} {oid}" for ref, oid in refs.items()))
+        if keep:
+            (self.common_dir / "objects" / "pack" / f"pack-{keep}.keep").unlink(missing_ok=True)
+
+
+def transfer(
+    source: Git,
+    goal: Git,
+    tips: Sequence[Oid],
+    *,
+    without: Sequence[Oid],
+    kept: str,
+    local: bool = False,
+    env: Mapping[str, str] | None = None,
+) -> str:
+    """Pack what is reachable from `tips` and not from `without`, and index it strictly; the name of the pack.
+
+    A concurrent `gc --prune=now` breaks `fetch` and `unpack-objects`; it does not break this (measured).
+    """
+    wanted = "".join([*(f"{oid}\n" for oid in tips), *(f"^{oid}\n" for oid in without)]).encode()
+    how = ("--revs", "--thin", "--stdout", "-q", "--delta-base-offset", *(["--local"] if local else []))
+    check = ("--stdin", "--fix-thin", "--strict", *([f"--keep={kept}"] if kept else []))
+    with source.start("pack-objects", *how, env=env) as packing:
+        with goal.start("index-pack", *check, env=env, stdin=packing.stdout) as indexing:
+            assert packing.stdin is not None
+            assert packing.stdout is not None
+            packing.stdout.close()  # index-pack has it now; it must see its end
+            packing.stdin.write(wanted)
+            packing.stdin.close()
+            try:
+                out, err = indexing.communicate(timeout=TRANSFER_S)
+            except subprocess.TimeoutExpired:
+                packing.kill()
+                indexing.kill()
+                raise GitFailed(f"copying objects into {goal.cwd} took longer than {TRANSFER_S:.0f} s") from None
+        assert packing.stderr is not None
+        said = packing.stderr.read()
+        packing.stderr.close()
+    if packing.returncode or indexing.returncode:
+        words = " / ".join(os.fsdecode(said + err).split("\n")).strip(" /")
+        raise GitFailed(f"git refuses the objects of {tips[0][:12]}: {words}")
+    return out.decode().split()[-1]
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file so that no reader sees half of it."""
+    draft = path.with_name(f"{path.name}.{os.getpid()}.new")
+    draft.write_bytes(content)
+    draft.replace(path)
