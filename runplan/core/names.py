@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 CANDIDATES = "refs/runplan/candidate/"  #: where the commits of a run are kept until they land
 PARKED = "refs/runplan/parked/"  #: where work is kept that is nowhere else
+BASES = "refs/runplan/base/"  #: protects the base of a run from the user's `git gc`
 
 _NOT_IN_REF = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//")
 _LONGEST = 128  # bytes; a file name may have 255, and names are put together

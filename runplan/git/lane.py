@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 HEADS = "refs/heads/"
 MANY = 100  #: from so many files on they are brought to the disk together
 _STATUS = ("status", "--porcelain=v2", "-z", "--branch", "--no-renames", "--untracked-files=all")
+_SHOWN = "shown"  #: a mark in runplan's git directory
 _KEPT = frozenset({"commondir", "gitdir", "locked", "logs"})  #: of the agent's git directory, when it is renewed
 
 
@@ -136,6 +137,24 @@ class Lane:
         for left in self._ours.glob("*.lock"):
             left.unlink(missing_ok=True)
 
+    # --- whose files lie there --------------------------------------------------------------------------
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether the files were put there for a check or a verifier; what lies about is nobody's work."""
+        return (self._ours / _SHOWN).exists()
+
+    def note_shown(self) -> None:
+        (self._ours / _SHOWN).touch()
+
+    def note_work(self) -> None:
+        (self._ours / _SHOWN).unlink(missing_ok=True)
+
+    @property
+    def standing(self) -> Oid:
+        """The commit that the files are compared with; empty when there is none."""
+        return first_line(self._ours / "HEAD") or ""
+
     # --- what an agent left -------------------------------------------------------------------------------
 
     @property
@@ -167,18 +186,37 @@ class Lane:
         self._unlock()
         names = b"\0".join(os.fsencode(name) for name in paths)
         env = configured("core.fsyncMethod=batch") if len(paths) > MANY else {}
-        ran = self._git.run(
-            "update-index", "--add", "--remove", "--replace", "-z", "--stdin", stdin=names, env=env, ok=(0, 128)
-        )
+        asked = ("update-index", "--add", "--remove", "--replace", "-z", "--stdin")
+        ran = self._git.run(*asked, stdin=names, env=env, ok=(0, 128))
         if ran.code != 0:
             if refused := unstored(ran.err):
                 return refused
-            raise GitFailed(failure(("update-index",), ran, self.path))
-        tree, old = self._git.text("write-tree"), first_line(self._ours / "HEAD") or ""
+            raise GitFailed(failure(asked, ran, self.path))
+        return self._commit_index(message, identity, when)
+
+    def commit_verbatim(self, paths: Sequence[str], *, message: str, identity: Identity, when: str) -> Oid:
+        """The same byte for byte, for files that git cannot convert as their attributes say."""
+        self._unlock()
+        entries = b"".join(self._verbatim(name) for name in paths)
+        self._git.run("update-index", "-z", "--index-info", stdin=entries)
+        return self._commit_index(message, identity, when)
+
+    def _verbatim(self, name: str) -> bytes:
+        place = self.path / name
+        if not os.path.lexists(place):
+            return b"0 " + b"0" * len(self.standing) + b"\t" + os.fsencode(name) + b"\0"
+        linked = place.is_symlink()
+        content = os.fsencode(os.readlink(place)) if linked else place.read_bytes()  # noqa: PTH115
+        oid = self._git.run("hash-object", "-w", "--stdin", "--no-filters", stdin=content).text
+        mode = "120000" if linked else "100755" if os.access(place, os.X_OK) else "100644"
+        return f"{mode} {oid}\t".encode() + os.fsencode(name) + b"\0"
+
+    def _commit_index(self, message: str, identity: Identity, when: str) -> Oid:
+        tree = self._git.text("write-tree")
         who = {"GIT_AUTHOR_NAME": identity.name, "GIT_AUTHOR_EMAIL": identity.email, "GIT_AUTHOR_DATE": f"@{when}"}
         who |= {name.replace("AUTHOR", "COMMITTER"): value for name, value in who.items()}
         text = message.encode("utf-8", "surrogateescape")
-        new = self._git.run("commit-tree", tree, "-p", old, stdin=text, env=who).text
+        new = self._git.run("commit-tree", tree, "-p", self.standing, stdin=text, env=who).text
         write_whole(self._ours / "HEAD", f"{new}\n".encode())
         return new
 

@@ -102,16 +102,23 @@ class Workspace:
         env = {"GIT_ALTERNATE_OBJECT_DIRECTORIES": f'"{lane_objects}"' if ":" in str(lane_objects) else str(lane_objects)}
         transfer(self.git, self.git, tips, without=without, env=env, kept="")
 
-    def publish(self, refs: Mapping[str, Oid], *, without: Sequence[Oid]) -> None:
-        """Copy commits of `tool.git` into the user's repository and set refs there, each of which is new."""
-        new = [oid for oid in refs.values() if self.user.object(oid) is None]
-        if new:
-            keep = transfer(self.git, self.user, new, without=without, local=True, kept="runplan")
-        else:
-            keep = ""
-        self.user.update_refs(*(f"update {ref} {oid}" for ref, oid in refs.items()))
+    def copy_to_user(self, tips: Sequence[Oid], *, without: Sequence[Oid]) -> str:
+        """Copy commits of `tool.git` into the user's repository; the path of the pack's `.keep` file, or nothing.
+
+        Until a ref names the commits, the `.keep` file protects them from the user's `git gc`.
+        """
+        missing = [oid for oid in tips if self.user.object(oid) is None]
+        if not missing:
+            return ""
+        pack = transfer(self.git, self.user, missing, without=without, local=True, kept="runplan")
+        return str(self.common_dir / "objects" / "pack" / f"pack-{pack}.keep")
+
+    def publish(self, *orders: str, tips: Sequence[Oid], without: Sequence[Oid]) -> None:
+        """Copy commits into the user's repository and change refs there, by the orders of `update-ref --stdin`."""
+        keep = self.copy_to_user(tips, without=without)
+        self.user.update_refs(*orders)
         if keep:
-            (self.common_dir / "objects" / "pack" / f"pack-{keep}.keep").unlink(missing_ok=True)
+            Path(keep).unlink(missing_ok=True)
 
 
 def transfer(

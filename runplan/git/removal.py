@@ -1,0 +1,231 @@
+"""Removes worktrees, branches and logs, and nothing whose content is not provably elsewhere."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from copy import copy
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, assert_never
+
+from runplan.adapters.containment import on_target
+from runplan.adapters.dispatch_files import DispatchFiles
+from runplan.adapters.repository import HEADS, checkouts, refs_snapshot
+from runplan.adapters.trash import delete_tree
+from runplan.adapters.treediff import changes
+from runplan.core.errors import GitFailed, RefusedEarly
+from runplan.core.gitfacts import Kept, Removed
+from runplan.core.guard import is_agent
+from runplan.core.names import BASES, CANDIDATES, PARKED
+from runplan.core.removal import Keep, OnTarget, ParkFirst, Remains, Remove, safe_to_remove
+from runplan.core.trailers import PLAN, read_trailers
+from runplan.git.parking import park
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping
+
+    from runplan.core.gitfacts import Oid
+    from runplan.git.workspace import Workspace
+    from runplan.git.worktrees import Worktrees
+
+
+class Removal:
+    """What runplan made for one project, taken away again; every call may be repeated."""
+
+    def __init__(self, workspace: Workspace, worktrees: Worktrees, *, targets: tuple[str, ...]) -> None:
+        self._workspace = workspace
+        self._worktrees = worktrees
+        self._tool = workspace.git
+        self._user = workspace.user
+        self.targets = targets  #: full ref names of places where work lands; the first is the local branch
+
+    def towards(self, targets: tuple[str, ...]) -> Removal:
+        """The same, for work that lands at other places."""
+        other = copy(self)
+        other.targets = targets
+        return other
+
+    # --- worktrees -----------------------------------------------------------------------------------
+
+    def worktree(self, name: str) -> Removed | Kept:
+        """Delete the worktree `name` with its repository; what only they hold is parked."""
+        lane = self._worktrees.lane(name)
+        with self._worktrees.locked():
+            inside = processes_inside(lane.path)
+            if inside:
+                return Kept(what=str(lane.path), why=f"process {inside[0]} works in it")
+            try:
+                parked = self._worktrees.rescue(lane, under=f"worktree/{name}")
+            except RefusedEarly as refused:
+                return Kept(what=str(lane.path), why=str(refused))
+            lane.remove()
+        return Removed(what=str(lane.path), parked=parked)
+
+    # --- branches and other refs ---------------------------------------------------------------------
+
+    def ref(self, ref: str) -> Removed | Kept:
+        """Delete a branch or candidate in both repositories; commits that the target does not hold are parked."""
+        tips = {git: tip for git in (self._tool, self._user) if (tip := git.tip(ref)) is not None}
+        parked = ""
+        for tip in dict.fromkeys(tips.values()):
+            match safe_to_remove(self._remains(ref, tip)):
+                case Keep(why=why):
+                    return Kept(what=ref, why=why)
+                case ParkFirst():
+                    parked = park(self._workspace, tip, under=ref)
+                case Remove():
+                    pass
+                case unreachable:
+                    assert_never(unreachable)
+        for git, tip in tips.items():
+            if git.run("update-ref", "--no-deref", "-d", ref, tip, ok=(0, 1, 128)).code != 0:
+                return Kept(what=ref, why="it moved meanwhile")
+        return Removed(what=ref, parked=parked)
+
+    def free(self, refs: Iterable[str]) -> None:
+        """Delete locks that dead processes left on refs of ours; a lock that a process holds open stays."""
+        for ref in refs:
+            lock = self._workspace.path / f"{ref}.lock"
+            if lock.exists() and not held_open(lock):
+                lock.unlink(missing_ok=True)
+
+    def landed(self, refs: Mapping[str, Oid], *, worktree: Path) -> None:
+        """Delete refs whose landing was observed; what gates left in the worktree is nobody's work."""
+        self._tool.update_refs(*(f"delete {ref} {tip}" for ref, tip in refs.items()))
+        lane = self._worktrees.lane(worktree.name)
+        if lane.exists:
+            lane.note_shown()
+
+    def _remains(self, ref: str, tip: Oid) -> Remains:
+        held = self._held(self._work_of(tip) if ref.startswith(CANDIDATES) else tip)
+        return Remains(on_target=held, used_by=self._used_by(ref))
+
+    def _used_by(self, ref: str) -> str:
+        """A checkout of the user's that stands on the ref."""
+        if not ref.startswith(HEADS) or self._user.tip(ref) is None:
+            return ""
+        return next((str(one.path) for one in checkouts(self._user) if one.branch == ref), "")
+
+    def _work_of(self, tip: Oid) -> Oid:
+        """A candidate without the bookkeeping on top: of each phase the target keeps its own."""
+        commit = self._tool.commit(tip)
+        plan = read_trailers(commit.message).get(PLAN)
+        if not plan or len(commit.parents) != 1:
+            return tip
+        changed = changes(self._tool, self._tool.commit(commit.parents[0]).tree, commit.tree)
+        ours = all(one.path == plan or one.path.rpartition("/")[2].startswith("plan-") for one in changed)
+        return commit.parents[0] if ours else tip
+
+    def _held(self, tip: Oid) -> OnTarget:
+        """How the targets hold a commit; asked in `tool.git`, which sees the objects of both."""
+        now = (self._user.tip(target) for target in self.targets)
+        found = (on_target(self._tool, tip, target) for target in now if target is not None)
+        return next((held for held in found if held is not OnTarget.NO), OnTarget.NO)
+
+    # --- logs ----------------------------------------------------------------------------------------
+
+    def log(self, directory: Path, *, used_by: str, landed: bool, dry_run: bool) -> Removed | Kept:
+        """Delete the records of one dispatch once its phase has landed and its run is over."""
+        files = DispatchFiles(directory)
+        used_by = used_by or ("a process that still writes it" if files.locked() else "")
+        if used_by:
+            return Kept(what=str(directory), why=f"in use by {used_by}")
+        if not landed:
+            return Kept(what=str(directory), why="what it tells of has not landed")
+        if not dry_run:
+            delete_tree(directory)
+        return Removed(what=str(directory))
+
+    # --- everything that is left over ----------------------------------------------------------------
+
+    def gc(
+        self, *, dry_run: bool, prefix: str, active: Collection[str], known: Collection[str] = ()
+    ) -> list[Removed | Kept]:
+        """What ended runs left behind: removed, or with `dry_run` only listed, or kept and why.
+
+        `active` names what live runs use: full ref names and worktree names; `known` the branches that runs have
+        made. Another branch below the prefix goes only when an agent made its commits.
+        """
+        look = self._dry_worktree if dry_run else self.worktree
+        names = (path.name.removesuffix(".git") for path in self._lanes())
+        found = [_answer(str(self._worktrees.path(name)), partial(look, name)) for name in names if name not in active]
+        for ref in self._own_refs(prefix):
+            if ref not in active:
+                found.append(_answer(ref, partial(self._gc_ref, ref, dry_run=dry_run, known=ref in known)))
+        return found
+
+    def _lanes(self) -> list[Path]:
+        home = self._workspace.lanes
+        return sorted(path for path in home.iterdir() if path.name.endswith(".git")) if home.is_dir() else []
+
+    def _own_refs(self, prefix: str) -> list[str]:
+        # A branch of ours has a plan and a phase after the prefix; without a prefix none can be told from others.
+        branches = f"{HEADS}{prefix}"
+        refs = {*refs_snapshot(self._workspace.common_dir, self._user), *refs_snapshot(self._workspace.path, self._tool)}
+        return [
+            ref
+            for ref in sorted(refs)
+            if ref.startswith((CANDIDATES, PARKED, BASES))
+            or (prefix and ref.startswith(branches) and "/" in ref.removeprefix(branches))
+        ]
+
+    def _dry_worktree(self, name: str) -> Removed | Kept:
+        lane = self._worktrees.lane(name)
+        if inside := processes_inside(lane.path):
+            return Kept(what=str(lane.path), why=f"process {inside[0]} works in it")
+        uncommitted = lane.exists and not lane.is_shown and not lane.state().clean
+        return Removed(what=str(lane.path), parked=PARKED if uncommitted else "")
+
+    def _gc_ref(self, ref: str, *, dry_run: bool, known: bool) -> Removed | Kept:
+        tip = self._tool.tip(ref) or self._user.tip(ref)
+        if tip is None:
+            return Kept(what=ref, why="it is no commit")
+        if ref.startswith(BASES):  # only protects the base of a run that has ended
+            if not dry_run:
+                self._user.run("update-ref", "--no-deref", "-d", ref, tip, ok=(0, 1, 128))
+            return Removed(what=ref)
+        if ref.startswith(HEADS) and not known and not is_agent(self._tool.commit(tip).author):
+            return Kept(what=ref, why="no run here has made it, so it may be somebody's own")
+        match safe_to_remove(self._remains(ref, tip)):
+            case Keep(why=why):
+                return Kept(what=ref, why=why)
+            case ParkFirst():
+                return Kept(what=ref, why=self._unlanded(tip))
+            case Remove():
+                return Removed(what=ref) if dry_run else self.ref(ref)
+            case unreachable:
+                assert_never(unreachable)
+
+    def _unlanded(self, tip: Oid) -> str:
+        about = self._tool.text("log", "-1", "--no-show-signature", "--format=%cs %s", tip, "--")
+        return f"{self.targets[0].removeprefix('refs/heads/')} does not hold it: {about}"
+
+
+def _answer(what: str, look: Callable[[], Removed | Kept]) -> Removed | Kept:
+    """One thing that git cannot read is kept and does not stop the others."""
+    try:
+        return look()
+    except GitFailed as error:
+        return Kept(what=what, why=f"cannot read its content: {error}")
+
+
+def held_open(path: Path) -> bool:
+    """Whether any process has the file open; where the system does not tell, some process may have."""
+    if not Path("/proc/self/fd").is_dir():
+        return True
+    for directory in Path("/proc").glob("[0-9]*/fd"):
+        with suppress(OSError):
+            if any(link.samefile(path) for link in directory.iterdir()):
+                return True
+    return False
+
+
+def processes_inside(path: Path) -> tuple[int, ...]:
+    """The processes whose working directory is `path` or below; none where the system does not tell."""
+    table = Path("/proc")
+    found: list[int] = []
+    for process in table.iterdir() if table.is_dir() else ():
+        with suppress(OSError):  # ended meanwhile, or of another user
+            if process.name.isdigit() and (process / "cwd").readlink().is_relative_to(path):
+                found.append(int(process.name))
+    return tuple(sorted(found))

@@ -1,0 +1,214 @@
+"""Lends worktrees to agents and checks, and takes what agents made there into `tool.git`."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from filelock import FileLock
+
+from runplan.adapters.plainfiles import first_line
+from runplan.adapters.status import nested_repository
+from runplan.core.errors import GitFailed, RefusedEarly, SettingsError
+from runplan.core.gitfacts import Absent, Ahead, Identity, Poisoned, Stale, Unstored
+from runplan.core.guard import is_agent
+from runplan.git.lane import HEADS, Lane
+from runplan.git.parking import KEEPER, park
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from runplan.core.gitfacts import BranchStanding, Oid, WorktreeState
+    from runplan.git.workspace import Workspace
+
+_NO_DATE = "0 +0000"  #: the same content parked twice is the same commit
+_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
+
+
+class Worktrees:
+    """The worktrees of one project. The processes of a worktree's last dispatch must have ended before each call."""
+
+    def __init__(self, workspace: Workspace, *, lock_dir: Path, mirror: Sequence[str]) -> None:
+        self._workspace = workspace
+        self._lock_dir = lock_dir
+        self._mirror = tuple(mirror)  #: full names of the user's refs that agents see besides tags
+        self._lanes: dict[str, Lane] = {}
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Worktrees are made and removed by one process at a time."""
+        self._lock_dir.mkdir(parents=True, exist_ok=True)
+        place = self._lock_dir / "worktrees.lock"
+        with FileLock(place, thread_local=False, fallback_to_soft=False, preserve_lock_file=True):
+            yield
+
+    def lane(self, name: str) -> Lane:
+        if not _NAME.fullmatch(name):
+            raise RefusedEarly(f"{name!r} is no name for a worktree; use letters, digits, dot, dash, underscore")
+        if name not in self._lanes:
+            self._lanes[name] = Lane(self._workspace, name)
+        return self._lanes[name]
+
+    def path(self, name: str) -> Path:
+        """Where the worktree `name` is or would be."""
+        return self.lane(name).path
+
+    def tip(self, branch: str) -> Oid | None:
+        """The newest commit of a branch that was taken from an agent."""
+        return self._workspace.git.tip(branch)
+
+    def standing(self, branch: str, base: Oid) -> BranchStanding:
+        """What a branch of the user's repository holds compared with `base`."""
+        user = self._workspace.user
+        tip = user.tip(branch)
+        if tip is None:
+            return Absent()
+        if tip == base:
+            return Stale(tip=tip)
+        behind, ahead = map(int, user.text("rev-list", "--left-right", "--count", f"{base}...{tip}").split())
+        if not ahead:
+            return Poisoned(tip=tip, behind=behind)
+        made = user.text("log", "--format=%cn%x00%ce", f"{base}..{tip}", "--").splitlines()
+        people = (Identity(name=name, email=email) for name, _, email in (line.partition("\0") for line in made))
+        return Ahead(tip=tip, ahead=ahead, by_agents=all(is_agent(who) for who in people))
+
+    # --- lending ------------------------------------------------------------------------------------------
+
+    def lease(self, name: str, *, branch: str, base: Oid, clean: str = "ignored", keep: Sequence[str] = ()) -> Path:
+        """A worktree on a new branch at `base`, its files exactly those of `base`; earlier work in it is parked."""
+        lane = self.lane(name)
+        with self.locked():
+            self.rescue(lane, under=branch)
+            lane.renew(base, mirror=self._mirror)
+        self._workspace.git.update_refs(f"update {branch} {base}")
+        lane.put(base, branch=branch, clean=clean, keep=keep)
+        lane.note_work()
+        return lane.path
+
+    def attach(self, name: str, *, branch: str, clean: str = "ignored", keep: Sequence[str] = ()) -> Path:
+        """The worktree on `branch`; uncommitted work of an agent that was interrupted stays in it."""
+        lane = self.lane(name)
+        tip = self.tip(branch)
+        if tip is None:
+            raise RefusedEarly(f"the branch {branch.removeprefix(HEADS)} is gone; start the phase again")
+        whole = lane.exists and lane.intact
+        if not whole:
+            with self.locked():
+                lane.renew(tip, mirror=self._mirror)
+        if not whole or lane.is_shown:
+            lane.put(tip, branch=branch, clean=clean, keep=keep)
+        else:
+            lane.stand_on(tip)
+            lane.show_agent(tip, branch=branch)
+        lane.note_work()
+        return lane.path
+
+    def show(self, path: Path, commit: Oid, *, clean: str, keep: Sequence[str] = ()) -> None:
+        """Exactly `commit`, detached, for a check or a verifier; whatever else lies there is deleted."""
+        lane = self.lane(path.name)
+        if not (lane.exists and lane.intact):
+            with self.locked():
+                lane.renew(commit, mirror=self._mirror)
+        lane.put(commit, clean=clean, keep=keep)
+        lane.note_shown()
+
+    def copy(self, path: Path, names: Sequence[str], from_root: Path) -> None:
+        """Take the files of run.copy over from the main checkout."""
+        for name in names:
+            source, goal = from_root / name, path / name
+            if Path(name).is_absolute() or ".." in Path(name).parts or ".git" in Path(name).parts[:1]:
+                raise SettingsError(f"run.copy: {name} is not inside the repository; name files of the checkout")
+            if not source.is_file():
+                raise SettingsError(f"run.copy: there is no file {source}; make it, or take it out of run.copy")
+            if not goal.parent.resolve().is_relative_to(path.resolve()):
+                raise SettingsError(f"run.copy: {goal} leads out of the worktree; take it out of run.copy")
+            goal.parent.mkdir(parents=True, exist_ok=True)
+            goal.unlink(missing_ok=True)
+            shutil.copy2(source, goal)
+
+    # --- taking -------------------------------------------------------------------------------------------
+
+    def take(self, name: str, *, branch: str, base: Oid) -> Oid | None:
+        """Copy the agent's commits into `tool.git`; the newest one, or None when its branch is gone.
+
+        An agent that worked on a branch of its own, and left the given one alone, is taken at its word.
+        """
+        lane = self.lane(name)
+        before = self.tip(branch) or base
+        if not (lane.repository / "objects").is_dir():
+            return before
+        refs = lane.refs()
+        at_head = refs.get(lane.head, lane.head if not lane.head.startswith("refs/") else "")
+        own = refs.get(branch, "")
+        tip = own if own not in ("", before) else at_head or own
+        if not tip:
+            return None
+        if tip != before:
+            lane.take([tip], without=[base, before])
+            self._workspace.git.update_refs(f"update {branch} {tip}")
+        if lane.exists and lane.standing != tip:
+            lane.stand_on(tip)
+        return tip
+
+    def state(self, path: Path) -> WorktreeState:
+        """One status of a worktree against the commit it stands on; costs one scan of its files."""
+        return self.lane(path.name).state()
+
+    def intact(self, path: Path) -> bool:
+        """Whether the directory is there and still belongs to its repository."""
+        lane = self.lane(path.name)
+        return lane.exists and lane.intact
+
+    def head(self, path: Path) -> Oid:
+        """The commit a worktree stands on."""
+        found = self.lane(path.name).standing
+        if not found:
+            raise GitFailed(f"the worktree {path} stands on no commit")
+        return found
+
+    def commit_leftovers(
+        self, path: Path, paths: Sequence[str], *, branch: str, message: str, identity: Identity, when: str
+    ) -> Oid | Unstored:
+        """Commit exactly the named files, as they are in the worktree (also their deletion)."""
+        lane = self.lane(path.name)
+        made = lane.commit(paths, message=message, identity=identity, when=when)
+        if isinstance(made, str):
+            self._workspace.git.update_refs(f"update {branch} {made}")
+        return made
+
+    # --- keeping ------------------------------------------------------------------------------------------
+
+    def rescue(self, lane: Lane, *, under: str) -> str:
+        """Park what only this lane holds: commits on refs of the agent's, and uncommitted files; the last ref made."""
+        parked = ""
+        for ref, oid in self._strays(lane).items():
+            lane.take([oid], without=[])
+            parked = park(self._workspace, oid, under=under if ref.startswith(HEADS) else f"{under}-{ref.rpartition('/')[2]}")
+        if not lane.exists or lane.is_shown:
+            return parked
+        state = lane.state()
+        if nested := nested_repository(state):
+            raise RefusedEarly(f"{lane.path / nested} is a git repository inside a worktree; move it somewhere else")
+        if state.clean:
+            return parked
+        paths = [*state.changed, *(file.path for file in state.untracked)]
+        message = f"Uncommitted work found in {under}\n"
+        try:
+            made = lane.commit(paths, message=message, identity=KEEPER, when=_NO_DATE)
+        except GitFailed:  # a filter of the project's fails; the content counts
+            made = Unstored(path="", why="")
+        if isinstance(made, Unstored):
+            made = lane.commit_verbatim(paths, message=message, identity=KEEPER, when=_NO_DATE)
+        return park(self._workspace, made, under=under)
+
+    def _strays(self, lane: Lane) -> dict[str, Oid]:
+        """Commits that only the agent's repository names, by ref."""
+        if not (lane.repository / "objects").is_dir():
+            return {}
+        refs = lane.refs()
+        if lane.head and not lane.head.startswith("refs/"):
+            refs["HEAD"] = lane.head
+        return {ref: oid for ref, oid in refs.items() if self._workspace.git.object(oid) is None}
