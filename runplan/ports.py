@@ -11,13 +11,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from runplan.core.claims import Standing
-    from runplan.core.dispatch import DispatchStanding, Launch, Role, ToolUsed
+    from runplan.core.dispatch import DispatchStanding, Launch, Role
     from runplan.core.endings import Profile
+    from runplan.core.fingerprint import Difference, Fingerprint
     from runplan.core.gitfacts import (
         BranchStanding,
         Change,
         Commit,
-        Finding,
         Identity,
         Kept,
         Landed,
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
         Unstored,
         WorktreeState,
     )
-    from runplan.core.guard import Watched
     from runplan.core.lineage import Lineage
     from runplan.core.meter import Price
     from runplan.core.rows import EventRow, RunRow
@@ -55,7 +54,7 @@ class Store(Protocol):
         ...
 
     def events(self, run: str, *, after: int = 0) -> list[EventRow]: ...
-    def extent(self, upto: int = ...) -> tuple[int, int]: ...
+
     def newest(self, plan: str) -> RunRow | None: ...
     def unfinished(self) -> list[RunRow]: ...
 
@@ -87,35 +86,52 @@ class Objects(Protocol):
 
 
 class Worktrees(Protocol):
-    """Lends one worktree to a run and moves it from branch to branch."""
+    """Lends one worktree to a run, moves it from branch to branch, and takes what agents made there."""
 
     def path(self, name: str) -> Path: ...
 
     def tip(self, branch: str) -> Oid | None:
-        """The commit a branch of ours holds; None when it is gone, or stands for another ref."""
+        """The newest commit of a branch that was taken from an agent."""
         ...
 
-    def standing(self, branch: str, base: Oid) -> BranchStanding: ...
+    def standing(self, branch: str, base: Oid) -> BranchStanding:
+        """What a branch of the user's repository holds compared with `base`."""
+        ...
 
-    def lease(self, name: str, *, branch: str, base: Oid, clean: str, keep: Sequence[str]) -> Path:
+    def lease(self, name: str, *, branch: str, base: Oid, pin: str, clean: str, keep: Sequence[str]) -> Path:
         """A clean worktree on a new `branch` at `base`, made or switched; uncommitted work in it is parked first."""
         ...
 
-    def intact(self, path: Path) -> bool:
-        """Whether the directory is there and still belongs to this repository."""
+    def attach(self, name: str, *, branch: str, clean: str, keep: Sequence[str]) -> Path:
+        """The worktree on `branch`, made again if it is gone; no agent's uncommitted work is touched."""
         ...
+
+    def take(self, name: str, *, branch: str, base: Oid) -> Oid | None:
+        """Copy the agent's commits out of its repository; the newest one, or None when its branch is gone."""
+        ...
+
+    def published(self, branch: str) -> bool: ...
+
+    def publish(self, branch: str, *, base: Oid) -> str:
+        """Bring a branch with work into the user's repository; its full name there, or nothing when it has none."""
+        ...
+
+    def unpin(self, pin: str) -> None: ...
 
     def head(self, path: Path) -> Oid: ...
-    def stands(self, path: Path) -> bool: ...
-
-    def attach(self, name: str, *, branch: str, clean: str, keep: Sequence[str]) -> Path:
-        """The worktree on `branch` as it is, made again if it is gone; no agent's uncommitted work is touched."""
-        ...
 
     def state(self, path: Path) -> WorktreeState: ...
 
     def commit_leftovers(
-        self, path: Path, paths: Sequence[str], *, message: str, author: Identity, committer: Identity, when: str
+        self,
+        path: Path,
+        paths: Sequence[str],
+        *,
+        branch: str,
+        message: str,
+        author: Identity,
+        committer: Identity,
+        when: str,
     ) -> Oid | Unstored: ...
 
     def show(self, path: Path, commit: Oid, *, clean: str, keep: Sequence[str]) -> None:
@@ -133,11 +149,11 @@ class Removal(Protocol):
     def ref(self, ref: str) -> Removed | Kept: ...
 
     def free(self, refs: Iterable[str]) -> None:
-        """Take away locks that dead processes left on refs of ours."""
+        """Delete locks that dead processes left on refs of ours."""
         ...
 
-    def landed(self, refs: Mapping[str, Oid], *, worktree: Path, onto: Oid) -> None:
-        """Delete refs whose landing was observed, and let the worktree's HEAD rest on `onto`."""
+    def landed(self, refs: Mapping[str, Oid], *, worktree: Path) -> None:
+        """Delete refs whose landing was observed."""
         ...
 
 
@@ -146,7 +162,6 @@ class Candidates(Protocol):
 
     def commits(self, base: Oid, head: Oid) -> tuple[Commit, ...] | None: ...
     def changes(self, base: Oid, head: Oid) -> tuple[Change, ...]: ...
-    def flaw(self, base: Oid, head: Oid) -> str: ...
     def lineage(self, base: Oid, head: Oid, *, branch: str, run: str) -> Lineage: ...
 
     def replay(
@@ -222,36 +237,12 @@ class Lander(Protocol):
     def recover(self, landing: Landing) -> None: ...
 
 
-class Guard(Protocol):
-    """Watches what belongs to the user while an agent runs."""
+class Fingerprints(Protocol):
+    """Names what changed in the user's repository while a process of ours ran."""
 
-    def stamp(self) -> dict[str, object]:
-        """What the main repository looks like now, fit for JSON."""
-        ...
+    def take(self) -> Fingerprint: ...
 
-    def odd(self, worktree: Path, *, branch: str, before: Mapping[str, object]) -> tuple[Finding, ...]:
-        """What stands in git's places without being a plain file, looked for before anything is opened there."""
-        ...
-
-    def broken(self, before: Mapping[str, object]) -> tuple[Finding, ...]:
-        """What git cannot read any more of its own files, looked for before git is asked for anything."""
-        ...
-
-    def recalled(self, agent: Identity) -> dict[str, object]:
-        """The same as it was before an agent, as far as reflogs tell, where the stamp is lost."""
-        ...
-
-    def compare(
-        self, before: Mapping[str, object], *, own: Collection[str], tools: Sequence[ToolUsed], whose: Watched
-    ) -> tuple[Finding, ...]:
-        """What changed since, each laid at the agent's door only on evidence: reflog, tool events, git's own trace."""
-        ...
-
-    def restore(self, findings: Sequence[Finding]) -> tuple[Finding, ...]: ...
-
-    def checkout(self, *, since: Path) -> tuple[str, ...]:
-        """The paths of the main checkout that differ from its HEAD and are younger than the file `since`."""
-        ...
+    def compare(self, before: Fingerprint, *, agent: str) -> tuple[Difference, ...]: ...
 
 
 class Dispatches(Protocol):

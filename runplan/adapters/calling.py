@@ -18,7 +18,7 @@ from runplan.core.dispatch import WRITERS
 from runplan.core.endings import Profile
 from runplan.core.errors import RefusedEarly
 from runplan.core.facts import SENT, model_remedy
-from runplan.core.guard import attributed
+from runplan.core.gitfacts import committing_as
 from runplan.core.meter import Price, price_of, unwatched_remedy
 from runplan.core.reasons import Reason
 from runplan.core.secrets import redacted, secret_values
@@ -103,7 +103,7 @@ class Agents:
             return_file=str(directory / "return.json"),
         )
         env = agent_environment(self._caller, keep=(*names, *table.env), settings={**own, **variables})
-        env |= attributed(dispatch, directory / "git.trace")
+        env |= committing_as(dispatch)
         if task.sandboxed:
             state = _state(module, table, task, self._caller)
             argv = sandbox.shut_in(argv, task, worktree=worktree, state=state, caller=self._caller)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from fnmatch import fnmatchcase
 from hashlib import sha256
+from itertools import islice
 from typing import TYPE_CHECKING, TypeAlias
 
 from runplan.adapters import treediff, trees
-from runplan.adapters.flaws import Flaws
 from runplan.adapters.looseobjects import LooseObjects
 from runplan.adapters.treewrite import commit_content, with_files
 from runplan.core.errors import GitFailed, RefusedEarly
@@ -54,10 +54,10 @@ class _Pick:
 class Candidates:
     """Makes commits out of objects; the only refs it moves are `refs/runplan/candidate/*`."""
 
-    def __init__(self, git: Git, *, common_dir: Path) -> None:
+    def __init__(self, git: Git, *, common_dir: Path, user: Git | None = None) -> None:
         self._git = git
+        self._user = user or git
         self._objects = LooseObjects(common_dir)
-        self._flaws = Flaws(git, self._objects, longest=LONGEST)
 
     # --- reading ----------------------------------------------------------------------------------------
 
@@ -73,10 +73,6 @@ class Candidates:
             at = commit.parents[0]
         return tuple(reversed(line))
 
-    def flaw(self, base: Oid, head: Oid) -> str:
-        """What no git would have made in what lies between, a sentence for people; nothing when there is none."""
-        return self._flaws.between(base, head)
-
     def lineage(self, base: Oid, head: Oid, *, branch: str, run: str) -> Lineage:
         """Whose commits lie between; costs no process where the run made one line of them."""
         line = self.commits(base, head)
@@ -84,21 +80,17 @@ class Candidates:
             return Lineage(on_base=True)
         if line is None and self._git.run("merge-base", "--is-ancestor", base, head, ok=(0, 1)).code:
             return Lineage(on_base=False)
-        own = own_refs(branch, run)
-        others = [*(f"--exclude={pattern}" for pattern in own), "--glob=refs/*"]
-        only_here = set(self._git.text("rev-list", "--ignore-missing", head, "--not", base, *others).split())
         every = self._git.text("rev-list", "--reverse", f"{base}..{head}").split()
-        shared = [self._git.commit(oid) for oid in every if oid not in only_here]
-        brought = [commit for commit in shared if not is_own(commit.committer, run)]
-        foreign = [
-            Foreign(commit.oid, commit.message.partition("\n")[0], self._held_by(commit.oid, own) if n < NAMED else "")
-            for n, commit in enumerate(brought)
-        ]
-        return Lineage(on_base=True, foreign=tuple(foreign))
+        # A commit that the user's repository does not have can only be the agent's.
+        known = (self._git.commit(oid) for oid in every if self._user.object(oid) is not None)
+        brought = [commit for commit in known if not is_own(commit.committer, run)]
+        held = ((commit, self._held_by(commit.oid, own_refs(branch, run))) for commit in brought)
+        foreign = (Foreign(one.oid, one.message.partition("\n")[0], ref) for one, ref in held if ref)
+        return Lineage(on_base=True, foreign=tuple(islice(foreign, NAMED)))
 
     def _held_by(self, oid: Oid, own: Sequence[str]) -> str:
-        """A ref that holds the commit, besides those that match the patterns."""
-        refs = self._git.text("for-each-ref", "--format=%(refname)", "--contains", oid).splitlines()
+        """A ref of the user's that holds the commit, besides those that match the patterns."""
+        refs = self._user.text("for-each-ref", "--format=%(refname)", "--contains", oid).splitlines()
         return next((ref for ref in refs if not any(fnmatchcase(ref, pattern) for pattern in own)), "")
 
     def changes(self, base: Oid, head: Oid) -> tuple[Change, ...]:

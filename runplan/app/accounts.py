@@ -50,7 +50,7 @@ def phase_account(state: RunState, world: World) -> report.PhaseAccount:
         verdict=report.VerdictLine(
             verifier=phase.verdict.agent, tree=phase.verdict.tree, landed_tree=phase.candidate.tree
         ),
-        warnings=(*state.warnings, *phase.warnings, *_checkout(phase, world), *_settings(state, world)),
+        warnings=(*state.warnings, *phase.warnings, *_settings(state, world)),
     )
 
 
@@ -101,15 +101,6 @@ def _gates(phase: PhaseRun, world: World) -> tuple[report.GateLine, ...]:
         if gate.answer != "skipped"
     ]
     return tuple(lines)
-
-
-def _checkout(phase: PhaseRun, world: World) -> tuple[str, ...]:
-    """Files of the user's checkout that changed meanwhile: named, never repaired, nobody accused."""
-    if not phase.first:
-        return ()
-    stamp = world.dispatches.directory(phase.first) / "guard.json"
-    changed = world.guard.checkout(since=stamp) if stamp.exists() else ()
-    return tuple(f"{path} changed in the checkout while the phase ran" for path in changed)
 
 
 def _settings(state: RunState, world: World) -> tuple[str, ...]:

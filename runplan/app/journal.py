@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from runplan.core.decide import decide
-from runplan.core.events import DispatchStarted, LaneFact
+from runplan.core.events import LaneFact
 from runplan.core.eventtext import Recorded, name_of, recorded_as, to_json
 from runplan.core.plain import plainly
 from runplan.core.resting import why_to_rest
@@ -38,10 +38,7 @@ class Journal:
         self.state = RunState()
         self._started = ""
         self._since = Since()
-        self._known: list[tuple[str, str, str]] = []  #: every row of the run, as it was read or written
-        self._extent = (0, 0)  #: of the journal when a process was started last
         for row in store.events(run):
-            self._known.append((row.at, row.type, row.body))
             fact = recorded_as(row.type, row.body)
             if fact is not None:
                 self._started = self._started or row.at
@@ -62,19 +59,8 @@ class Journal:
         told = [(at, name_of(fact), to_json(fact)) for fact in facts]
         self._store.append(told, row, fence=self._fence, rests=why_to_rest(state))
         self.state, self._since = state, since
-        self._known += told
-        if any(isinstance(event, DispatchStarted) for event in events):
-            self._extent = self._store.extent()
         for fact in facts:
             self._told(fact)
-
-    def was_edited(self) -> bool:
-        """Whether somebody has changed what this run recorded, or taken away what any did; told once."""
-        last, number = self._extent
-        there = [(row.at, row.type, row.body) for row in self._store.events(self._run)]
-        edited = there != self._known or (number > 0 and self._store.extent(last) != self._extent)
-        self._known, self._extent = there, self._store.extent() if edited else self._extent
-        return edited
 
     def strand(self, lane: str) -> Strand:
         """What goes on in one lane."""
@@ -94,9 +80,6 @@ class Strand:
 
     def append(self, *events: Event) -> None:
         self._journal.append(*events, lane=self._lane)
-
-    def was_edited(self) -> bool:
-        return self._journal.was_edited()
 
 
 def project(state: RunState, *, run: str, plan: str, started: str, since: str) -> RunRow:

@@ -5,23 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from runplan.app.actions.clearing import name_of as whom
 from runplan.app.actions.table import DOINGS
 from runplan.core.actions import Action, End, LaneAction
 from runplan.core.decide import Decision, decide
 from runplan.core.dispatch import GRACE_S
 from runplan.core.draining import ends, without_beginnings
 from runplan.core.errors import RefusedEarly, RunplanError, SettingsError
-from runplan.core.events import DispatchEnded, GuardFound, WorkRefused
+from runplan.core.events import WorkRefused
 from runplan.core.eventtext import name_of
 from runplan.core.reasons import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from runplan.app.journal import Journal, Strand
     from runplan.app.world import World
-    from runplan.core.events import Event
 
 
 class StandsStill(Exception):
@@ -88,7 +86,7 @@ def take(action: Action, journal: Journal | Strand, world: World) -> bool:
     world.point(f"{name}.begin")
     try:
         done = doing.observe(action, journal.state, world) or doing.do(action, journal.state, world)
-        for event in (one for fact in done for one in _with_findings(fact, journal)):
+        for event in done:
             world.point(f"{name}.{name_of(event)}.before")
             journal.append(event)
             world.point(f"{name}.{name_of(event)}.after")
@@ -101,12 +99,3 @@ def take(action: Action, journal: Journal | Strand, world: World) -> bool:
         journal.append(WorkRefused(reason=Reason.BLOCKED, detail=str(error)))
         recorded = True
     return recorded
-
-
-def _with_findings(event: Event, journal: Journal | Strand) -> Iterator[Event]:
-    """Before the end of a process is recorded: the journal is known to us, so an agent that edits it is found out."""
-    if isinstance(event, DispatchEnded) and journal.was_edited():
-        yield GuardFound(
-            violated=True, lines=(f"{whom(event.role)} changed the journal: what it tells is not to be relied on",)
-        )
-    yield event

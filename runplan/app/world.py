@@ -38,7 +38,7 @@ class World:
     removal: ports.Removal
     candidates: ports.Candidates
     lander: ports.Lander
-    guard: ports.Guard
+    fingerprints: ports.Fingerprints
     dispatches: ports.Dispatches
     agents: ports.Agents
     claims: ports.Claims

@@ -136,7 +136,6 @@ class DispatchStarted:
     complaint: str = ""  #: what a fixer is told
     again: str = ""  #: how the process before it ended, where the same work is tried once more
     version: str = ""  #: of the agent's program
-    stamp: str = ""  #: hash of the record of what it may not touch, which lies where it can write
     tokens: int = 0  #: what it may use; 0 for no limit
     usd: float = 0.0
     seconds: float = 0.0  #: a command's, too

@@ -17,6 +17,27 @@ class Identity:
     email: str
 
 
+AGENT = Identity(name="runplan agent", email="agent@runplan.invalid")
+
+
+def signing(dispatch: str) -> Identity:
+    """The identity with which the processes of one dispatch move refs."""
+    return Identity(name=AGENT.name, email=f"agent+{dispatch}@runplan.invalid")
+
+
+def committing_as(dispatch: str) -> dict[str, str]:
+    """The variables by which reflogs name a dispatch."""
+    who = signing(dispatch)
+    return {"GIT_COMMITTER_NAME": who.name, "GIT_COMMITTER_EMAIL": who.email}
+
+
+def is_agent(who: Identity) -> bool:
+    """Whether it is the identity of an agent, whichever dispatch it was."""
+    user, _, host = who.email.partition("@")
+    own, _, place = AGENT.email.partition("@")
+    return who.name == AGENT.name and host == place and user.partition("+")[0] == own
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
     """One commit as it is stored."""
@@ -181,24 +202,6 @@ class Refused:
 
 
 LandingAnswer: TypeAlias = Landed | Held | Moved | Refused
-
-
-# --- guard --------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """Something of the main repository that changed while an agent ran."""
-
-    kind: str  #: ref, head, stash, config, hook, file
-    name: str
-    old: str
-    new: str
-    by_agent: bool  #: attributed by reflog identity or the agent's own tool events; else the user's
-    safe: bool = True  #: putting it back undoes nobody else's change
-    restored: bool = False
-    parked: str = ""  #: ref or file that keeps the value that would be lost
-    obeyed: tuple[str, ...] = ()  #: what of it decides what git shows or runs: nothing lands on that, whoever did it
 
 
 # --- removal ------------------------------------------------------------------------------------------

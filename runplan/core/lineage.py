@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from runplan.core.guard import is_agent
+from runplan.core.gitfacts import is_agent
 from runplan.core.names import candidate_ref, parked_under
 from runplan.core.quickclass import NamedTuple, dataclass
 from runplan.core.secrets import redacted

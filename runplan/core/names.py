@@ -96,6 +96,11 @@ def parked_under(slug: str, phase: str) -> str:
     return f"{PARKED}{'/'.join(words)}/"
 
 
+def base_ref(run: str, lane: str = "") -> str:
+    """The ref of the user's repository that protects a base; `run` may be a mark already."""
+    return f"{BASES}{mark(run, lane)}"
+
+
 def run_of(mark: str) -> str:
     """The run that a mark belongs to."""
     return mark.partition("_")[0]

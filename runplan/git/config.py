@@ -9,12 +9,46 @@ if TYPE_CHECKING:
 
 #: Whole sections. Never: remote, branch, url, credential, include, alias, safe, and whatever names a program.
 SECTIONS = frozenset(
-    "user author committer i18n filter lfs gpg apply diff merge commit tag rerere submodule".split()
-)  # fmt: skip
+    (
+        "user",
+        "author",
+        "committer",
+        "i18n",
+        "filter",
+        "lfs",
+        "gpg",
+        "apply",
+        "diff",
+        "merge",
+        "commit",
+        "tag",
+        "rerere",
+        "submodule",
+    )
+)
 CORE = frozenset(
-    "autocrlf eol safecrlf symlinks ignorecase precomposeunicode filemode protecthfs protectntfs attributesfile "
-    "excludesfile checkroundtripencoding bigfilethreshold quotepath commentchar whitespace longpaths trustctime "
-    "checkstat abbrev".split()
+    (
+        "autocrlf",
+        "eol",
+        "safecrlf",
+        "symlinks",
+        "ignorecase",
+        "precomposeunicode",
+        "filemode",
+        "protecthfs",
+        "protectntfs",
+        "attributesfile",
+        "excludesfile",
+        "checkroundtripencoding",
+        "bigfilethreshold",
+        "quotepath",
+        "commentchar",
+        "whitespace",
+        "longpaths",
+        "trustctime",
+        "checkstat",
+        "abbrev",
+    )
 )
 #: No maintenance may remove objects, and every ref change is logged.
 OWN = (("gc.auto", "0"), ("maintenance.auto", "false"), ("core.logallrefupdates", "true"))

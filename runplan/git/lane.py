@@ -18,15 +18,15 @@ from runplan.adapters.repository import refs_snapshot
 from runplan.adapters.status import read_status
 from runplan.adapters.trash import delete_tree, make_writable
 from runplan.core.errors import GitFailed
-from runplan.core.gitfacts import Unstored
+from runplan.core.gitfacts import Identity
+from runplan.core.quickclass import dataclass
 from runplan.core.storing import unstored
 from runplan.git.workspace import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
-    from runplan.core.gitfacts import Identity, Oid, WorktreeState
+    from runplan.core.gitfacts import Oid, Unstored, WorktreeState
     from runplan.git.workspace import Workspace
 
 HEADS = "refs/heads/"
@@ -34,6 +34,20 @@ MANY = 100  #: from so many files on they are brought to the disk together
 _STATUS = ("status", "--porcelain=v2", "-z", "--branch", "--no-renames", "--untracked-files=all")
 _SHOWN = "shown"  #: a mark in runplan's git directory
 _KEPT = frozenset({"commondir", "gitdir", "locked", "logs"})  #: of the agent's git directory, when it is renewed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signature:
+    """Who makes a commit, and when."""
+
+    author: Identity
+    committer: Identity
+    when: str
+
+
+_KEEPER = Identity(name="runplan", email="runplan@runplan.invalid")
+#: Of commits that only keep uncommitted files; the same content kept twice is the same commit.
+KEEPER = Signature(author=_KEEPER, committer=_KEEPER, when="0 +0000")
 
 
 class Lane:
@@ -127,7 +141,12 @@ class Lane:
             write_whole(place, f"{commit}\n".encode())
 
     def _sweep(self, clean: str, keep: Sequence[str]) -> None:
-        words = ["clean", "-ffdq", *(["-x"] if clean == "ignored" else []), *(f"--exclude=/{_literal(one)}" for one in keep)]
+        words = [
+            "clean",
+            "-ffdq",
+            *(["-x"] if clean == "ignored" else []),
+            *(f"--exclude=/{_literal(one)}" for one in keep),
+        ]
         if self._git.run(*words, ok=(0, 1, 128)).code != 0:
             make_writable(self.path)
             self._git.run(*words)
@@ -179,9 +198,15 @@ class Lane:
         """What differs from the commit it stands on; one scan of the files."""
         self._unlock()
         asked = (*_STATUS, "--ignored=matching", "--ignore-submodules=dirty")
-        return read_status(self._git.run(*asked, env={"GIT_OPTIONAL_LOCKS": "1"}).out, self.path)
+        locks = {"GIT_OPTIONAL_LOCKS": "1"}
+        ran = self._git.run(*asked, env=locks, ok=(0, 128))
+        if ran.code and unstored(ran.err):  # a filter that must succeed fails: compare the files without filters
+            ran = self._git.run(*asked, env=locks | configured(*self._workspace.without_filters()))
+        elif ran.code:
+            raise GitFailed(failure(asked, ran, self.path))
+        return read_status(ran.out, self.path)
 
-    def commit(self, paths: Sequence[str], *, message: str, identity: Identity, when: str) -> Oid | Unstored:
+    def commit(self, paths: Sequence[str], by: Signature, *, message: str) -> Oid | Unstored:
         """Commit the named files as they are, on the commit it stands on; it stands on the new one afterwards."""
         self._unlock()
         names = b"\0".join(os.fsencode(name) for name in paths)
@@ -192,14 +217,14 @@ class Lane:
             if refused := unstored(ran.err):
                 return refused
             raise GitFailed(failure(asked, ran, self.path))
-        return self._commit_index(message, identity, when)
+        return self._commit_index(message, by)
 
-    def commit_verbatim(self, paths: Sequence[str], *, message: str, identity: Identity, when: str) -> Oid:
+    def commit_verbatim(self, paths: Sequence[str], by: Signature, *, message: str) -> Oid:
         """The same byte for byte, for files that git cannot convert as their attributes say."""
         self._unlock()
         entries = b"".join(self._verbatim(name) for name in paths)
         self._git.run("update-index", "-z", "--index-info", stdin=entries)
-        return self._commit_index(message, identity, when)
+        return self._commit_index(message, by)
 
     def _verbatim(self, name: str) -> bytes:
         place = self.path / name
@@ -211,10 +236,13 @@ class Lane:
         mode = "120000" if linked else "100755" if os.access(place, os.X_OK) else "100644"
         return f"{mode} {oid}\t".encode() + os.fsencode(name) + b"\0"
 
-    def _commit_index(self, message: str, identity: Identity, when: str) -> Oid:
+    def _commit_index(self, message: str, by: Signature) -> Oid:
         tree = self._git.text("write-tree")
-        who = {"GIT_AUTHOR_NAME": identity.name, "GIT_AUTHOR_EMAIL": identity.email, "GIT_AUTHOR_DATE": f"@{when}"}
-        who |= {name.replace("AUTHOR", "COMMITTER"): value for name, value in who.items()}
+        who = {
+            f"GIT_{role}_{field}": value
+            for role, one in (("AUTHOR", by.author), ("COMMITTER", by.committer))
+            for field, value in (("NAME", one.name), ("EMAIL", one.email), ("DATE", f"@{by.when}"))
+        }
         text = message.encode("utf-8", "surrogateescape")
         new = self._git.run("commit-tree", tree, "-p", self.standing, stdin=text, env=who).text
         write_whole(self._ours / "HEAD", f"{new}\n".encode())

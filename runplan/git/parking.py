@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runplan.adapters.repository import refs_snapshot
-from runplan.core.gitfacts import Identity
-from runplan.core.names import PARKED
+from runplan.core.names import parked_under
 
 if TYPE_CHECKING:
     from runplan.core.gitfacts import Oid
     from runplan.git.workspace import Workspace
 
-#: Author of commits that only keep uncommitted files.
-KEEPER = Identity(name="runplan", email="runplan@runplan.invalid")
 _TRIES = 50
 
 
 def park(workspace: Workspace, oid: Oid, *, under: str, without: Oid = "") -> str:
     """Keep a commit under the next free number below `under`, `<plan>/<phase>`; the same commit gets the same ref."""
-    home = PARKED + "/".join(_word(part) for part in under.split("/")[-2:]) + "/"
+    home = parked_under(*under.split("/")[-2:])
     keep = workspace.copy_to_user([oid], without=[without] if without else [])
     for left in reversed(range(_TRIES)):
         refs = refs_snapshot(workspace.common_dir, workspace.user)
@@ -37,8 +33,3 @@ def park(workspace: Workspace, oid: Oid, *, under: str, without: Oid = "") -> st
     if keep:
         Path(keep).unlink(missing_ok=True)
     return ref
-
-
-def _word(name: str) -> str:
-    """One component of a ref name."""
-    return re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-") or "unnamed"

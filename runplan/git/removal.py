@@ -14,8 +14,7 @@ from runplan.adapters.repository import HEADS, checkouts, refs_snapshot
 from runplan.adapters.trash import delete_tree
 from runplan.adapters.treediff import changes
 from runplan.core.errors import GitFailed, RefusedEarly
-from runplan.core.gitfacts import Kept, Removed
-from runplan.core.guard import is_agent
+from runplan.core.gitfacts import Kept, Removed, is_agent
 from runplan.core.names import BASES, CANDIDATES, PARKED
 from runplan.core.removal import Keep, OnTarget, ParkFirst, Remains, Remove, safe_to_remove
 from runplan.core.trailers import PLAN, read_trailers
@@ -149,9 +148,8 @@ class Removal:
         look = self._dry_worktree if dry_run else self.worktree
         names = (path.name.removesuffix(".git") for path in self._lanes())
         found = [_answer(str(self._worktrees.path(name)), partial(look, name)) for name in names if name not in active]
-        for ref in self._own_refs(prefix):
-            if ref not in active:
-                found.append(_answer(ref, partial(self._gc_ref, ref, dry_run=dry_run, known=ref in known)))
+        refs = (ref for ref in self._own_refs(prefix) if ref not in active)
+        found += [_answer(ref, partial(self._gc_ref, ref, dry_run=dry_run, known=ref in known)) for ref in refs]
         return found
 
     def _lanes(self) -> list[Path]:
@@ -161,7 +159,10 @@ class Removal:
     def _own_refs(self, prefix: str) -> list[str]:
         # A branch of ours has a plan and a phase after the prefix; without a prefix none can be told from others.
         branches = f"{HEADS}{prefix}"
-        refs = {*refs_snapshot(self._workspace.common_dir, self._user), *refs_snapshot(self._workspace.path, self._tool)}
+        refs = {
+            *refs_snapshot(self._workspace.common_dir, self._user),
+            *refs_snapshot(self._workspace.path, self._tool),
+        }
         return [
             ref
             for ref in sorted(refs)

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runplan.adapters.git import Git
-from runplan.adapters.gitenv import scrubbed
 from runplan.adapters.repository import refs_snapshot
 from runplan.core.errors import GitFailed, RefusedEarly
 from runplan.git import config
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
 TRANSFER_S = 600.0
 #: The values of the user's files were taken over already; an agent can write those files.
-_OWN_CONFIG = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1", "GIT_DEFAULT_REF_FORMAT": "files"}
+_OWN_CONFIG = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1"}
 _COPIED = ("shallow", "info/exclude", "info/attributes", "info/grafts")
 
 
@@ -90,6 +89,12 @@ class Workspace:
             else:
                 goal.unlink(missing_ok=True)
 
+    def without_filters(self) -> list[str]:
+        """Settings by which git takes files as they are."""
+        drivers = {key.split(".", 1)[1].rpartition(".")[0] for key, _ in self._config if key.startswith("filter.")}
+        off = ("required=false", "clean=", "smudge=", "process=")
+        return [f"filter.{driver}.{setting}" for driver in sorted(drivers) for setting in off]
+
     def mirrored(self, wanted: Sequence[str]) -> dict[str, Oid]:
         """The user's refs that an agent sees: the named ones and every tag."""
         refs = refs_snapshot(self.common_dir, self.user)
@@ -99,7 +104,9 @@ class Workspace:
 
     def take(self, lane_objects: Path, tips: Sequence[Oid], *, without: Sequence[Oid]) -> None:
         """Copy what `tips` add to `without` from a lane into `tool.git`, checked by git's own fsck."""
-        env = {"GIT_ALTERNATE_OBJECT_DIRECTORIES": f'"{lane_objects}"' if ":" in str(lane_objects) else str(lane_objects)}
+        env = {
+            "GIT_ALTERNATE_OBJECT_DIRECTORIES": f'"{lane_objects}"' if ":" in str(lane_objects) else str(lane_objects)
+        }
         transfer(self.git, self.git, tips, without=without, env=env, kept="")
 
     def copy_to_user(self, tips: Sequence[Oid], *, without: Sequence[Oid]) -> str:
@@ -112,6 +119,10 @@ class Workspace:
             return ""
         pack = transfer(self.git, self.user, missing, without=without, local=True, kept="runplan")
         return str(self.common_dir / "objects" / "pack" / f"pack-{pack}.keep")
+
+    def deliver(self, new: Oid, old: Oid) -> None:
+        """Copy what is about to land into the user's repository; `gc` and `publish` remove what keeps it there."""
+        self.copy_to_user([new], without=[old])
 
     def publish(self, *orders: str, tips: Sequence[Oid], without: Sequence[Oid]) -> None:
         """Copy commits into the user's repository and change refs there, by the orders of `update-ref --stdin`."""

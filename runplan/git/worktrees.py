@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING
 
 from filelock import FileLock
 
-from runplan.adapters.plainfiles import first_line
 from runplan.adapters.status import nested_repository
 from runplan.core.errors import GitFailed, RefusedEarly, SettingsError
-from runplan.core.gitfacts import Absent, Ahead, Identity, Poisoned, Stale, Unstored
-from runplan.core.guard import is_agent
-from runplan.git.lane import HEADS, Lane
-from runplan.git.parking import KEEPER, park
+from runplan.core.gitfacts import Absent, Ahead, Identity, Poisoned, Stale, Unstored, is_agent
+from runplan.core.names import base_ref
+from runplan.git.lane import HEADS, KEEPER, Lane, Signature
+from runplan.git.parking import park
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from runplan.adapters.git import Git
     from runplan.core.gitfacts import BranchStanding, Oid, WorktreeState
     from runplan.git.workspace import Workspace
 
-_NO_DATE = "0 +0000"  #: the same content parked twice is the same commit
+MOST_NAMES = 1000
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 
 
@@ -62,24 +62,19 @@ class Worktrees:
 
     def standing(self, branch: str, base: Oid) -> BranchStanding:
         """What a branch of the user's repository holds compared with `base`."""
-        user = self._workspace.user
-        tip = user.tip(branch)
-        if tip is None:
-            return Absent()
-        if tip == base:
-            return Stale(tip=tip)
-        behind, ahead = map(int, user.text("rev-list", "--left-right", "--count", f"{base}...{tip}").split())
-        if not ahead:
-            return Poisoned(tip=tip, behind=behind)
-        made = user.text("log", "--format=%cn%x00%ce", f"{base}..{tip}", "--").splitlines()
-        people = (Identity(name=name, email=email) for name, _, email in (line.partition("\0") for line in made))
-        return Ahead(tip=tip, ahead=ahead, by_agents=all(is_agent(who) for who in people))
+        return standing(self._workspace.user, branch, base)
 
     # --- lending ------------------------------------------------------------------------------------------
 
-    def lease(self, name: str, *, branch: str, base: Oid, clean: str = "ignored", keep: Sequence[str] = ()) -> Path:
-        """A worktree on a new branch at `base`, its files exactly those of `base`; earlier work in it is parked."""
+    def lease(
+        self, name: str, *, branch: str, base: Oid, pin: str, clean: str = "ignored", keep: Sequence[str] = ()
+    ) -> Path:
+        """A worktree on a new branch at `base`, its files exactly those of `base`; earlier work in it is parked.
+
+        `pin` names the ref that keeps the user's `git gc` from removing `base`.
+        """
         lane = self.lane(name)
+        self._workspace.user.update_refs(f"update {base_ref(pin)} {base}")
         with self.locked():
             self.rescue(lane, under=branch)
             lane.renew(base, mirror=self._mirror)
@@ -153,6 +148,29 @@ class Worktrees:
             lane.stand_on(tip)
         return tip
 
+    def published(self, branch: str) -> bool:
+        """Whether the user's repository has the branch."""
+        return self._workspace.user.tip(branch) is not None
+
+    def publish(self, branch: str, *, base: Oid) -> str:
+        """Bring a branch with work into the user's repository; its full name there, or nothing when it has none.
+
+        A name that is taken by other commits gets a number.
+        """
+        tip = self.tip(branch)
+        if tip is None or tip == base:
+            return branch if tip is None and self.published(branch) else ""
+        user = self._workspace.user
+        names = (branch, *(f"{branch}-{number}" for number in range(2, MOST_NAMES)))
+        name = next(name for name in names if user.tip(name) in (None, tip))
+        if user.tip(name) is None:
+            self._workspace.publish(f"update {name} {tip}", tips=[tip], without=[base])
+        return name
+
+    def unpin(self, pin: str) -> None:
+        """Let the user's `git gc` have the base again."""
+        self._workspace.user.run("update-ref", "--no-deref", "-d", base_ref(pin))
+
     def state(self, path: Path) -> WorktreeState:
         """One status of a worktree against the commit it stands on; costs one scan of its files."""
         return self.lane(path.name).state()
@@ -170,11 +188,19 @@ class Worktrees:
         return found
 
     def commit_leftovers(
-        self, path: Path, paths: Sequence[str], *, branch: str, message: str, identity: Identity, when: str
+        self,
+        path: Path,
+        paths: Sequence[str],
+        *,
+        branch: str,
+        message: str,
+        author: Identity,
+        committer: Identity,
+        when: str,
     ) -> Oid | Unstored:
         """Commit exactly the named files, as they are in the worktree (also their deletion)."""
         lane = self.lane(path.name)
-        made = lane.commit(paths, message=message, identity=identity, when=when)
+        made = lane.commit(paths, Signature(author=author, committer=committer, when=when), message=message)
         if isinstance(made, str):
             self._workspace.git.update_refs(f"update {branch} {made}")
         return made
@@ -186,7 +212,9 @@ class Worktrees:
         parked = ""
         for ref, oid in self._strays(lane).items():
             lane.take([oid], without=[])
-            parked = park(self._workspace, oid, under=under if ref.startswith(HEADS) else f"{under}-{ref.rpartition('/')[2]}")
+            parked = park(
+                self._workspace, oid, under=under if ref.startswith(HEADS) else f"{under}-{ref.rpartition('/')[2]}"
+            )
         if not lane.exists or lane.is_shown:
             return parked
         state = lane.state()
@@ -197,11 +225,11 @@ class Worktrees:
         paths = [*state.changed, *(file.path for file in state.untracked)]
         message = f"Uncommitted work found in {under}\n"
         try:
-            made = lane.commit(paths, message=message, identity=KEEPER, when=_NO_DATE)
+            made = lane.commit(paths, KEEPER, message=message)
         except GitFailed:  # a filter of the project's fails; the content counts
             made = Unstored(path="", why="")
         if isinstance(made, Unstored):
-            made = lane.commit_verbatim(paths, message=message, identity=KEEPER, when=_NO_DATE)
+            made = lane.commit_verbatim(paths, KEEPER, message=message)
         return park(self._workspace, made, under=under)
 
     def _strays(self, lane: Lane) -> dict[str, Oid]:
@@ -212,3 +240,18 @@ class Worktrees:
         if lane.head and not lane.head.startswith("refs/"):
             refs["HEAD"] = lane.head
         return {ref: oid for ref, oid in refs.items() if self._workspace.git.object(oid) is None}
+
+
+def standing(git: Git, branch: str, base: Oid) -> BranchStanding:
+    """What a branch holds compared with `base`."""
+    tip = git.tip(branch)
+    if tip is None:
+        return Absent()
+    if tip == base:
+        return Stale(tip=tip)
+    behind, ahead = map(int, git.text("rev-list", "--left-right", "--count", f"{base}...{tip}").split())
+    if not ahead:
+        return Poisoned(tip=tip, behind=behind)
+    made = git.text("log", "--format=%cn%x00%ce", f"{base}..{tip}", "--").splitlines()
+    people = (Identity(name=name, email=email) for name, _, email in (line.partition("\0") for line in made))
+    return Ahead(tip=tip, ahead=ahead, by_agents=all(is_agent(who) for who in people))

@@ -5,12 +5,11 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-from runplan.adapters.plainplaces import PlainPlaces
 from runplan.adapters.settings import worktree_root
-from runplan.adapters.worktrees import Worktrees
 from runplan.app.actions.lease import leased_before, refused
 from runplan.core import names
 from runplan.core.errors import RefusedEarly
+from runplan.git.worktrees import standing
 from runplan.wiring import testing
 
 if TYPE_CHECKING:
@@ -52,7 +51,7 @@ def settle_lost_landings(at: Here) -> list[str]:
 def require_nobody_inside(at: Here, slug: str) -> None:
     """Refuse a worktree in which an agent of a forgotten run still works: two would get in each other's way."""
     from runplan.adapters.processtable import this_table
-    from runplan.adapters.removal import processes_inside
+    from runplan.git.removal import processes_inside
 
     place = worktree_root(at.repository.root, at.settings, at.env) / names.worktree_name(str(at.repository.root), slug)
     if not place.is_dir():
@@ -68,25 +67,10 @@ def require_nobody_inside(at: Here, slug: str) -> None:
 
 def require_own_branches(at: Here, *, plan: str, slug: str, phases: Iterable[str], tip: str) -> None:
     require_nobody_inside(at, slug)
-    git, common = at.repository.git, at.repository.common_dir
+    git = at.repository.git
     branches = [f"refs/heads/{names.branch(at.settings.run.branch_prefix, slug, phase)}" for phase in phases]
-    places = PlainPlaces(common)
-    for branch in branches:
-        places.clear(places.refs(branch))  # what an agent left in the place of one would be waited for
-    there = [branch for branch in branches if git.tip(branch) is not None]
-    if not there:
-        return
     store = at.store()
-    worktrees = Worktrees(
-        git,
-        root=worktree_root(at.repository.root, at.settings, at.env),
-        common_dir=common,
-        lock_dir=at.state / "locks",
-    )
-    try:
-        for branch in there:
-            known = store is not None and leased_before(store, plan, branch) > 0
-            if refusal := refused(worktrees, branch, tip, known=known):
-                raise RefusedEarly(refusal)
-    finally:
-        worktrees.close()
+    for branch in (branch for branch in branches if git.tip(branch) is not None):
+        known = store is not None and leased_before(store, plan, branch) > 0
+        if refusal := refused(lambda ref, base: standing(git, ref, base), branch, tip, known=known):
+            raise RefusedEarly(refusal)

@@ -13,19 +13,25 @@ if TYPE_CHECKING:
     from runplan.ports import Lander
     from runplan.wiring.here import Here
 
-    Make = Callable[[Here, Callable[[str], None]], Lander]
+    Deliver = Callable[[str, str], None]
+    Make = Callable[[Here, Callable[[str], None], Deliver], Lander]
 
 
-def _cherry_pick(at: Here, point: Callable[[str], None]) -> Lander:
+def _cherry_pick(at: Here, point: Callable[[str], None], deliver: Deliver) -> Lander:
     from runplan.adapters.landers.cherry_pick import CherryPick
 
     repository = at.repository
     return CherryPick(
-        repository.git, ref=at.local_target, root=repository.root, common_dir=repository.common_dir, point=point
+        repository.git,
+        ref=at.local_target,
+        root=repository.root,
+        common_dir=repository.common_dir,
+        point=point,
+        deliver=deliver,
     )
 
 
-def _direct(at: Here, point: Callable[[str], None]) -> Lander:
+def _direct(at: Here, point: Callable[[str], None], deliver: Deliver) -> Lander:
     from runplan.adapters.landers.direct import Direct
 
     repository, run = at.repository, at.settings.run
@@ -37,6 +43,7 @@ def _direct(at: Here, point: Callable[[str], None]) -> Lander:
         common_dir=repository.common_dir,
         caller=at.env,
         point=point,
+        deliver=deliver,
     )
 
 

@@ -6,11 +6,13 @@ import json
 from typing import TYPE_CHECKING
 
 from runplan.adapters.dispatch_files import directory_name
-from runplan.adapters.removal import Removal
 from runplan.adapters.settings import worktree_root
 from runplan.core import names
 from runplan.core.commands import command
 from runplan.core.gitfacts import Kept
+from runplan.git.removal import Removal
+from runplan.git.workspace import Workspace
+from runplan.git.worktrees import Worktrees
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -22,20 +24,20 @@ if TYPE_CHECKING:
 
 def collect(at: Here, *, dry_run: bool) -> tuple[list[Removed | Kept], list[Removed | Kept]]:
     """What became of worktrees, refs and claims; and of the logs."""
-    removal = Removal(
-        at.repository.git,
-        root=worktree_root(at.repository.root, at.settings, at.env),
-        common_dir=at.repository.common_dir,
-        lock_dir=at.state / "locks",
-        targets=at.targets,
-    )
+    root = worktree_root(at.repository.root, at.settings, at.env)
+    workspace = Workspace(at.repository.git, common_dir=at.repository.common_dir, state=at.state, root=root)
+    if not at.state.is_dir():
+        return [], []
+    workspace.prepare()
     try:
+        worktrees = Worktrees(workspace, lock_dir=at.state / "locks", mirror=at.targets)
+        removal = Removal(workspace, worktrees, targets=at.targets)
         found = removal.gc(
             dry_run=dry_run, prefix=at.settings.run.branch_prefix, active=set(_in_use(at)), known=set(_made(at))
         )
         return [*found, *_unreadable_claims(at)], list(_logs(at, removal, dry_run=dry_run))
     finally:
-        removal.close()
+        workspace.close()
 
 
 def _logs(at: Here, removal: Removal, *, dry_run: bool) -> Iterator[Removed | Kept]:
@@ -108,14 +110,14 @@ def _in_use(at: Here) -> Iterator[str]:
     store = at.store()
     for row in store.unfinished() if store else []:
         slug = ""
-        yield names.candidate_ref(row.id)
+        yield from (names.candidate_ref(row.id), names.base_ref(row.id))
         for fact in store.events(row.id) if store else []:
             if fact.type == "RunStarted":
                 slug = json.loads(fact.body)["slug"]
                 yield names.worktree_name(str(at.repository.root), slug)
             elif fact.type == "LanesChosen":
                 for lane, *_ in json.loads(fact.body)["lanes"]:
-                    yield names.candidate_ref(row.id, lane)
+                    yield from (names.candidate_ref(row.id, lane), names.base_ref(row.id, lane))
                     yield names.worktree_name(str(at.repository.root), slug, lane)
             elif fact.type == "Leased":
                 yield json.loads(fact.body)["branch"]

@@ -24,11 +24,11 @@ EFFECTS: dict[str, frozenset[str]] = {
     "Clock": frozenset(),
     "Store": frozenset({"append", "keep_baseline"}),
     "Objects": frozenset(),
-    "Worktrees": frozenset({"lease", "attach", "commit_leftovers", "show", "copy"}),
+    "Worktrees": frozenset({"lease", "attach", "take", "publish", "unpin", "commit_leftovers", "show", "copy"}),
     "Removal": frozenset({"worktree", "ref", "free", "landed"}),
     "Candidates": frozenset({"replay", "revert", "anchor", "drop", "bookkeep"}),
     "Lander": frozenset({"tip", "land", "observe", "recover"}),  # a remote is asked, and its answer noted
-    "Guard": frozenset({"restore"}),
+    "Fingerprints": frozenset(),
     "Dispatches": frozenset({"start", "end", "wait"}),  # to wait is to let others act
     "Agents": frozenset(),
     "Log": frozenset(),
@@ -37,13 +37,13 @@ EFFECTS: dict[str, frozenset[str]] = {
 #: What only looks, makes a value, or takes what dies with the process.
 READS: dict[str, frozenset[str]] = {
     "Clock": frozenset({"now", "sleep_until"}),
-    "Store": frozenset({"events", "extent", "newest", "unfinished", "facts", "since", "baseline", "require_there"}),
+    "Store": frozenset({"events", "newest", "unfinished", "facts", "since", "baseline", "require_there"}),
     "Objects": frozenset({"tip", "blob", "beginning", "commit"}),
-    "Worktrees": frozenset({"tip", "path", "standing", "intact", "head", "stands", "state"}),
+    "Worktrees": frozenset({"tip", "path", "standing", "published", "head", "state"}),
     "Removal": frozenset(),
-    "Candidates": frozenset({"commits", "changes", "code_key", "flaw", "lineage", "marked"}),
+    "Candidates": frozenset({"commits", "changes", "code_key", "lineage", "marked"}),
     "Lander": frozenset({"ref", "prepare"}),
-    "Guard": frozenset({"stamp", "recalled", "compare", "checkout", "odd", "broken"}),
+    "Fingerprints": frozenset({"take", "compare"}),
     # A directory or a note there is made, and made again.
     "Dispatches": frozenset({"directory", "overdue", "read", "standing", "write"}),
     "Agents": frozenset({"command", "launch", "price", "profile", "redacted", "version"}),

@@ -12,14 +12,15 @@ from runplan.adapters.calling import Agents
 from runplan.adapters.candidate import Candidates
 from runplan.adapters.claims import Claims
 from runplan.adapters.dispatches import Dispatches
-from runplan.adapters.guard import Guard
-from runplan.adapters.removal import Removal
 from runplan.adapters.settings import worktree_root
 from runplan.adapters.store.sqlite import Store
-from runplan.adapters.worktrees import Worktrees
 from runplan.app.world import World
 from runplan.core.errors import Unreachable
 from runplan.core.quickclass import dataclass
+from runplan.git.fingerprint import Fingerprints
+from runplan.git.removal import Removal
+from runplan.git.workspace import Workspace
+from runplan.git.worktrees import Worktrees
 from runplan.wiring import testing
 from runplan.wiring.branches import settle_lost_landings
 from runplan.wiring.landers import LANDERS
@@ -46,6 +47,7 @@ class Session:
     store: Store
     claims: Claims
     dispatches: Dispatches
+    workspace: Workspace
     worktrees: Worktrees
     removal: Removal
     point: testing.KillPoint
@@ -73,12 +75,12 @@ class Session:
             sign=self.sign,
             clock=self.clock,
             store=self.store,
-            objects=git,
+            objects=self.workspace.git,
             worktrees=self.worktrees,
             removal=self.removal.towards(at.targets),
-            candidates=Candidates(git, common_dir=common),
-            lander=LANDERS[started.landing](at, point),
-            guard=Guard(git, root=root, common_dir=common, prefix=at.settings.run.branch_prefix),
+            candidates=Candidates(self.workspace.git, common_dir=self.workspace.path, user=git),
+            lander=LANDERS[started.landing](at, point, self.workspace.deliver),
+            fingerprints=Fingerprints(git, common_dir=common, prefix=at.settings.run.branch_prefix),
             dispatches=self.dispatches,
             agents=Agents(
                 at.settings.agents,
@@ -110,19 +112,15 @@ def session(at: Here, *, wakeup: int | None = None) -> Iterator[Session]:
     _make(root, below=Path(root.anchor), remedy="set run.worktrees to a directory that can be made")
     _make(at.state, below=common, remedy="the journal is kept there")
     settle_lost_landings(at)
-    places = {
-        "root": root,
-        "common_dir": common,
-        "lock_dir": at.state / "locks",
-    }
+    workspace = Workspace(git, common_dir=common, state=at.state, root=root)
+    point.watch_git(workspace.git)
+    workspace.prepare()
     with Dispatches(at.state / "dispatch", wakeup=wakeup) as dispatches, contextlib.ExitStack() as closing:
         store = Store(at.state)
         closing.callback(store.close)
-        worktrees = Worktrees(git, **places)
-        closing.callback(worktrees.close)
-        removal = Removal(git, targets=at.targets, **places)
-        closing.callback(removal.close)
-        removal.sweep_trash()  # what processes that died had moved aside
+        closing.callback(workspace.close)
+        worktrees = Worktrees(workspace, lock_dir=at.state / "locks", mirror=at.targets)
+        removal = Removal(workspace, worktrees, targets=at.targets)
         claims = Claims(store, at.state / "locks")
         closing.callback(claims.close)
         rooms = Session(
@@ -133,6 +131,7 @@ def session(at: Here, *, wakeup: int | None = None) -> Iterator[Session]:
             store=store,
             claims=claims,
             dispatches=dispatches,
+            workspace=workspace,
             worktrees=worktrees,
             removal=removal,
             point=point,

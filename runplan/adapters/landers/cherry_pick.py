@@ -56,17 +56,29 @@ def _pass(_point: str) -> None:
     return
 
 
+def _there(_new: Oid, _old: Oid) -> None:
+    """The objects are in the repository already."""
+
+
 class CherryPick:
     """Moves a branch of this repository."""
 
     def __init__(
-        self, git: Git, *, ref: str, root: Path, common_dir: Path, point: Callable[[str], None] = _pass
+        self,
+        git: Git,
+        *,
+        ref: str,
+        root: Path,
+        common_dir: Path,
+        point: Callable[[str], None] = _pass,
+        deliver: Callable[[Oid, Oid], None] = _there,
     ) -> None:
         self._git = git
         self.ref = ref
         self._common = common_dir
         self._checkouts = Checkouts(git, root=root, common_dir=common_dir)
         self._point = point
+        self._deliver = deliver
 
     def tip(self) -> Oid | None:
         """Where the branch stands."""
@@ -85,6 +97,7 @@ class CherryPick:
     def land(self, landing: Landing) -> LandingAnswer:
         """Swap the branch, its checkout with it; or say why not, with nothing changed."""
         self.recover(landing)
+        self._deliver(landing.new, landing.old)
         if self._tip(landing) != landing.old:
             return self._not_there(landing)
         if why := self._checkouts.under_way(landing.ref):

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from runplan.adapters.checkout import HEADS, Checkouts
-from runplan.adapters.landers.cherry_pick import CherryPick
+from runplan.adapters.landers.cherry_pick import CherryPick, _there
 from runplan.adapters.landers.observing import find
 from runplan.adapters.remote import NETWORK_S, Remote
 from runplan.core.commands import command
@@ -58,6 +58,7 @@ class Direct:
         common_dir: Path,
         caller: Mapping[str, str],
         point: Callable[[str], None] = _pass,
+        deliver: Callable[[Oid, Oid], None] = _there,
         timeout_s: float = NETWORK_S,
     ) -> None:
         self._git = git
@@ -67,6 +68,7 @@ class Direct:
         self._local = CherryPick(git, ref=f"{HEADS}{branch}", root=root, common_dir=common_dir, point=point)
         self._checkouts = Checkouts(git, root=root, common_dir=common_dir)
         self._point = point
+        self._deliver = deliver
         self.ref = self._remote.ref
 
     def tip(self) -> Oid | None:
@@ -82,6 +84,7 @@ class Direct:
     def land(self, landing: Landing) -> LandingAnswer:
         """Push, and let the local branch follow; or say why not, with nothing changed."""
         note = self._settle(landing)
+        self._deliver(landing.new, landing.old)
         if (tip := self._seen()) != landing.old:
             return Landed(tip=tip, note=note) if find(self._git, landing, tip) else Moved(tip=tip)
         self._point("direct.push.before")

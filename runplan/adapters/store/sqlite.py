@@ -216,13 +216,6 @@ class Store:
         with self._told():
             return [self._event(found) for found in self._db.execute(query, (run, after))]
 
-    def extent(self, upto: int = 2**62) -> tuple[int, int]:
-        """The last row of all runs up to `upto`, and how many there are: none is ever taken away."""
-        with self._told():  # a sum, so that an index is looked through and not the events themselves
-            query = "SELECT coalesce(max(seq),0), count(*) FROM events WHERE +seq<=?"
-            last, number = self._db.execute(query, (upto,)).fetchone()
-        return last, number
-
     def runs(self, plan: str | None = None, *, limit: int = 50) -> list[RunRow]:
         """The newest runs first."""
         where, values = ("WHERE plan=?", [plan]) if plan is not None else ("", [])

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
 def fail(action: Fail, state: RunState, world: World) -> Iterator[Event]:
     phase = phase_of(state)
-    branch = phase.lease.branch if phase.lease else ""
-    tip = world.worktrees.tip(branch) if branch else None
+    kept = world.worktrees.publish(phase.lease.branch, base=phase.base) if phase.lease else ""
     tree = phase.work.tree if phase.work else ""
     stuck = _is_stuck(action, phase.read.phase, tree, world)
     yield PhaseFailed(
@@ -34,7 +33,7 @@ def fail(action: Fail, state: RunState, world: World) -> Iterator[Event]:
         tree=tree,
         title=phase.read.title,
         attempt=phase.lease.attempt if phase.lease else 1,
-        branch=branch.removeprefix("refs/heads/") if tip not in (None, phase.base) else "",
+        branch=kept.removeprefix("refs/heads/"),
         parked=phase.parked,
         evidence=evidence(action.reason, state, world),
         dispatch=f"{world.mark}.{state.dispatches}" if phase.first else "",
@@ -60,25 +59,29 @@ def clean_up(action: CleanUp, state: RunState, world: World) -> Iterator[Event]:
     if phase.landed is not None and phase.lease is not None and phase.work is not None and tip == phase.work.head:
         refs = {branch: tip, world.candidate: world.objects.tip(world.candidate) or ""}
         path = world.worktrees.path(phase.lease.worktree)
-        world.removal.landed({ref: oid for ref, oid in refs.items() if oid}, worktree=path, onto=phase.landed.tip)
+        world.removal.landed({ref: oid for ref, oid in refs.items() if oid}, worktree=path)
     else:
         world.candidates.drop(world.mark)
-        kept = _leave(world, branch, keep=tip is not None and tip != phase.base)
+        kept = _leave(world, branch, base=phase.base)
     world.point("CleanUp.dropped")
     yield CleanedUp(phase=phase.read.phase, kept=kept)
 
 
-def _leave(world: World, branch: str, *, keep: bool) -> tuple[str, ...]:
-    """A branch with work on it stays under its name; an empty one goes, and what a broken one held last is parked."""
-    if keep:
-        return (branch.removeprefix("refs/heads/"),)
+def _leave(world: World, branch: str, *, base: str) -> tuple[str, ...]:
+    """A branch with work stays in the user's repository; an empty one goes."""
+    kept = world.worktrees.publish(branch, base=base) if branch else ""
+    if kept:
+        return (kept.removeprefix("refs/heads/"),)
     answer = world.removal.ref(branch) if branch else None
     return (answer.parked,) if isinstance(answer, Removed) and answer.parked else ()
 
 
 def finish(action: Finish, state: RunState, world: World) -> Iterator[Event]:
     detail, parked = action.detail, ""
+    if state.phase is not None and state.phase.lease is not None and state.phase.landed is None:
+        world.worktrees.publish(state.phase.lease.branch, base=state.phase.base)
     if state.leased:
+        world.worktrees.unpin(world.mark)
         answer = world.removal.worktree(world.worktree)
         if isinstance(answer, Kept):
             detail = f"{detail}; {answer.what} was kept: {answer.why}".lstrip("; ")

@@ -11,8 +11,6 @@ from runplan.app.actions.building import landing_id, trailers_of
 from runplan.app.actions.doing import phase_of
 from runplan.core import events as e
 from runplan.core.gitfacts import Held, Landed, Landing, Moved, Refused
-from runplan.core.reasons import Reason
-from runplan.core.secrets import redacted
 from runplan.core.times import iso
 from runplan.core.trailers import add_trailers
 
@@ -55,9 +53,6 @@ def land(action: Land, state: RunState, world: World) -> Iterator[e.Event]:  # n
             if tip != onto or gone:
                 yield _moved(world, name, tip)
                 return
-            if lost := _lost(phase, world):
-                yield lost
-                return
             files = bookkeeping(state, world, onto)
             if not isinstance(files, dict):
                 yield files
@@ -79,15 +74,6 @@ def land(action: Land, state: RunState, world: World) -> Iterator[e.Event]:  # n
                 yield e.LandingRefused(id=name, why=why)
             case unreachable:
                 assert_never(unreachable)
-
-
-def _lost(phase: PhaseRun, world: World) -> e.WorkRefused | None:
-    """Content that somebody took out of git since the candidate was built: no retry would bring it back."""
-    if phase.candidate is None:
-        return None
-    flaw = world.candidates.flaw(phase.candidate.onto, phase.candidate.commits[-1])
-    told = f"{flaw}: somebody removed it since the work was taken"
-    return e.WorkRefused(reason=Reason.TAMPERED, detail=redacted(told)) if flaw else None
 
 
 def _moved(world: World, name: str, tip: str) -> e.LandingMoved:

@@ -14,12 +14,13 @@ from runplan.core.reasons import Reason
 from runplan.core.told import conflicting
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from runplan import ports
     from runplan.app.world import World
     from runplan.core.actions import Lease, RebuildBranch
     from runplan.core.events import Event
+    from runplan.core.gitfacts import BranchStanding
     from runplan.core.run import RunState
 
 
@@ -27,7 +28,7 @@ def lease(action: Lease, state: RunState, world: World) -> Iterator[Event]:  # n
     phase = phase_of(state)
     branch, base = world.branch(phase.read.phase), phase.read.tip
     earlier = leased_before(world.store, world.plan, branch)
-    refusal = refused(world.worktrees, branch, base, known=bool(earlier))
+    refusal = refused(world.worktrees.standing, branch, base, known=bool(earlier))
     if refusal:
         yield WorkRefused(reason=Reason.BLOCKED, detail=refusal)
         return
@@ -35,7 +36,7 @@ def lease(action: Lease, state: RunState, world: World) -> Iterator[Event]:  # n
     run = world.settings.run
     fresh = run.clean == "ignored" or not world.worktrees.path(world.worktree).exists()
     clean = "" if state.tidy else run.clean
-    path = world.worktrees.lease(world.worktree, branch=branch, base=base, clean=clean, keep=run.copy)
+    path = world.worktrees.lease(world.worktree, branch=branch, base=base, pin=world.mark, clean=clean, keep=run.copy)
     world.point("Lease.worktree")
     world.worktrees.copy(path, run.copy, world.root)
     yield Leased(
@@ -55,13 +56,13 @@ def leased_before(store: ports.Store, plan: str, branch: str) -> int:
     return sum(json.loads(row.body)["branch"] == branch for row in store.facts(plan, "Leased"))
 
 
-def refused(worktrees: ports.Worktrees, branch: str, base: str, *, known: bool) -> str:
+def refused(standing: Callable[[str, str], BranchStanding], branch: str, base: str, *, known: bool) -> str:
     """Why the branch cannot be used: it is somebody else's. Ours, from an attempt before, is put aside instead."""
     if known:
         return ""
     short = branch.removeprefix("refs/heads/")
     rename = f"look at it, then: {command('git', 'branch', '-m', short, f'{short}-kept')}"
-    match worktrees.standing(branch, base):
+    match standing(branch, base):
         case Poisoned(behind=behind):
             return f"the branch {short} exists and lies {_commits(behind)} behind the target; {rename}"
         case Ahead(by_agents=True):
@@ -78,8 +79,7 @@ def _commits(number: int) -> str:
 
 def _put_aside(world: World, branch: str, base: str) -> str:
     """Keep what an earlier attempt left on the branch under a parked ref, and free the name."""
-    tip = world.worktrees.tip(branch)
-    if tip is None or tip == base:
+    if world.worktrees.tip(branch) in (None, base) and not world.worktrees.published(branch):
         return ""
     answer = world.removal.ref(branch)
     if isinstance(answer, Kept):
@@ -96,7 +96,8 @@ def rebuild_branch(action: RebuildBranch, state: RunState, world: World) -> Iter
     parked = _put_aside(world, branch, action.start)
     world.point("RebuildBranch.parked")
     run = world.settings.run
-    world.worktrees.lease(world.worktree, branch=branch, base=action.start, clean=run.clean, keep=run.copy)
+    start = action.start
+    world.worktrees.lease(world.worktree, branch=branch, base=start, pin=world.mark, clean=run.clean, keep=run.copy)
     where = f" It conflicts in {conflicting(phase)}." if phase.conflict else ""
     kept = f"It is kept at {parked}: bring it onto this branch."
     conflict = f"The work does not apply on the target any more.{where} {kept}"

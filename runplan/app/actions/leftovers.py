@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from runplan.core import tamper
+from runplan.core.errors import GitFailed
 from runplan.core.events import WorkRefused
-from runplan.core.gitfacts import Unstored
-from runplan.core.guard import AGENT, signing
+from runplan.core.gitfacts import AGENT, Unstored, signing
 from runplan.core.keys import FILES
 from runplan.core.reasons import Reason
 from runplan.core.secrets import redacted
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from runplan.app.world import World
-    from runplan.core.events import Leased
     from runplan.core.gitfacts import WorktreeState
     from runplan.core.run import PhaseRun
 
@@ -30,22 +29,17 @@ def commit_leftovers(phase: PhaseRun, world: World, *, message: str) -> str | Wo
     assert phase.lease is not None
     assert phase.ended is not None
     path = world.worktrees.path(phase.lease.worktree)
-    tip = world.worktrees.tip(phase.lease.branch)
+    try:
+        tip = world.worktrees.take(phase.lease.worktree, branch=phase.lease.branch, base=phase.base)
+    except GitFailed as error:
+        return WorkRefused(reason=Reason.TAMPERED, detail=redacted(str(error)))
     if tip is None:
-        told = (
-            f"the branch {phase.lease.branch.removeprefix('refs/heads/')} is gone, its commit is lost, or it is no ref"
-        )
-        return WorkRefused(reason=Reason.GUARD_VIOLATED, detail=told)
-    if flaw := world.candidates.flaw(phase.base, tip):
-        return WorkRefused(reason=Reason.TAMPERED, detail=redacted(flaw))
-    if not path.is_dir():  # somebody took it away; what the agent has committed is on its branch
-        world.worktrees.attach(phase.lease.worktree, branch=phase.lease.branch, clean="", keep=())
-    if not world.worktrees.stands(path):
-        return WorkRefused(
-            reason=Reason.GUARD_VIOLATED, detail="HEAD of its worktree cannot be read, or leads to no commit"
-        )
+        branch = phase.lease.branch.removeprefix("refs/heads/")
+        return WorkRefused(reason=Reason.GUARD_VIOLATED, detail=f"the agent deleted its branch {branch}")
+    if not path.is_dir():  # the agent deleted it; what it has committed is on its branch
+        return tip
     left = without_copies(world.worktrees.state(path), world.settings.run.copy)
-    refusal = _elsewhere(phase.lease, left) or _nested(left) or _unwanted(phase, world, path, left)
+    refusal = _nested(left) or _unwanted(phase, world, path, left)
     if refusal is not None:
         return refusal
     rest = [*left.changed, *(file.path for file in left.untracked if not tamper.is_lifecycle(file.path))]
@@ -53,7 +47,13 @@ def commit_leftovers(phase: PhaseRun, world: World, *, message: str) -> str | Wo
         return left.head
     maker = signing(phase.ended.id)
     made = world.worktrees.commit_leftovers(
-        path, rest, message=message, author=AGENT, committer=maker, when=world.git_date()
+        path,
+        rest,
+        branch=phase.lease.branch,
+        message=message,
+        author=AGENT,
+        committer=maker,
+        when=world.git_date(),
     )
     if isinstance(made, Unstored):
         reason = Reason.BLOCKED if made.filtered else Reason.TAMPERED
@@ -64,13 +64,6 @@ def commit_leftovers(phase: PhaseRun, world: World, *, message: str) -> str | Wo
 def without_copies(left: WorktreeState, copies: tuple[str, ...]) -> WorktreeState:
     """The state without the files of run.copy, which we put there ourselves."""
     return replace(left, untracked=tuple(file for file in left.untracked if file.path not in copies))
-
-
-def _elsewhere(lease: Leased, left: WorktreeState) -> WorkRefused | None:
-    if left.branch != lease.branch:
-        where = (left.branch or f"the detached commit {left.head[:12]}").removeprefix("refs/heads/")
-        return WorkRefused(reason=Reason.GUARD_VIOLATED, detail=f"the agent left its worktree on {where}")
-    return None
 
 
 def _nested(left: WorktreeState) -> WorkRefused | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from runplan.app.actions.doing import phase_of
@@ -15,7 +14,7 @@ from runplan.core.budgets import Left
 from runplan.core.dispatch import GRACE_S, WRITERS, Ending, ItemResult, Launch, Role, Running
 from runplan.core.errors import Unreachable
 from runplan.core.events import BaselineKnown, DispatchEnded, DispatchStarted, Paused, WorkRefused
-from runplan.core.guard import attributed
+from runplan.core.gitfacts import committing_as
 from runplan.core.quickclass import dataclass
 from runplan.core.returns import IN_PROGRESS
 
@@ -28,8 +27,7 @@ if TYPE_CHECKING:
     from runplan.core.events import Event
     from runplan.core.run import PhaseRun, RunState
 
-STAMP = "guard.json"  #: what the main repository looked like before; the agent could write there
-TRACE = "git.trace"  #: what git was asked to do below it
+FINGERPRINT = "fingerprint.json"  #: how the user's repository looked before
 AGENT_ROLES = frozenset({*WRITERS, Role.VERIFY})
 
 
@@ -67,7 +65,6 @@ def start(action: Start, state: RunState, world: World) -> Iterator[Event]:
         head=world.worktrees.head(path),
         complaint=action.complaint,
         again=action.again,
-        stamp=next((stamp_of(text) for name, text in launch.files if name == STAMP), ""),
         seconds=launch.wall_s,
         at=world.iso(),
     )
@@ -80,8 +77,7 @@ def start(action: Start, state: RunState, world: World) -> Iterator[Event]:
             yield may
             return
         if may != sent.left:
-            # With the record whose hash has just been written down.
-            launch = replace(_agent(action, phase, world, name, path, replace(sent, left=may)), files=launch.files)
+            launch = _agent(action, phase, world, name, path, replace(sent, left=may))
     world.dispatches.start(launch)
     world.point("Start.spawned")
 
@@ -115,11 +111,6 @@ def _sent(began: DispatchStarted, phase: PhaseRun, world: World, sent: Sent) -> 
         phase=phase.read.phase,
         despite=sent.despite,
     )
-
-
-def stamp_of(text: str) -> str:
-    """What tells one record of the main repository from another."""
-    return sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,7 +200,7 @@ def _agent(action: Start, phase: PhaseRun, world: World, id: str, path: Path, se
         usd_in=price.sent,
         usd_out=price.answered,
         usd_guessed=price.guessed,
-        files=((STAMP, json.dumps(world.guard.stamp())),),
+        files=((FINGERPRINT, world.fingerprints.take().dump()),),
     )
 
 
@@ -221,12 +212,12 @@ def _command(action: Start, phase: PhaseRun, world: World, id: str, path: Path) 
         id=id,
         argv=argv,
         cwd=str(path),
-        env=env | attributed(id, world.dispatches.directory(id) / TRACE),
+        env=env | committing_as(id),
         stdin="",
         reader="",
         wall_s=settings.tests.timeout_s,
         silence_s=0,
-        files=((STAMP, json.dumps(world.guard.stamp())),),
+        files=((FINGERPRINT, world.fingerprints.take().dump()),),
     )
 
 
