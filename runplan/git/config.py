@@ -8,48 +8,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 #: Whole sections. Never: remote, branch, url, credential, include, alias, safe, and whatever names a program.
-SECTIONS = frozenset(
-    (
-        "user",
-        "author",
-        "committer",
-        "i18n",
-        "filter",
-        "lfs",
-        "gpg",
-        "apply",
-        "diff",
-        "merge",
-        "commit",
-        "tag",
-        "rerere",
-        "submodule",
-    )
-)
-CORE = frozenset(
-    (
-        "autocrlf",
-        "eol",
-        "safecrlf",
-        "symlinks",
-        "ignorecase",
-        "precomposeunicode",
-        "filemode",
-        "protecthfs",
-        "protectntfs",
-        "attributesfile",
-        "excludesfile",
-        "checkroundtripencoding",
-        "bigfilethreshold",
-        "quotepath",
-        "commentchar",
-        "whitespace",
-        "longpaths",
-        "trustctime",
-        "checkstat",
-        "abbrev",
-    )
-)
+SECTIONS = frozenset((
+    "user", "author", "committer", "i18n", "filter", "lfs", "gpg", "apply",
+    "diff", "merge", "commit", "tag", "rerere", "submodule",
+))  # fmt: skip
+CORE = frozenset((
+    "autocrlf", "eol", "safecrlf", "symlinks", "ignorecase", "precomposeunicode", "filemode",
+    "protecthfs", "protectntfs", "attributesfile", "excludesfile", "checkroundtripencoding",
+    "bigfilethreshold", "quotepath", "commentchar", "whitespace", "longpaths", "trustctime", "checkstat", "abbrev",
+))  # fmt: skip
 #: No maintenance may remove objects, and every ref change is logged.
 OWN = (("gc.auto", "0"), ("maintenance.auto", "false"), ("core.logallrefupdates", "true"))
 

@@ -12,6 +12,7 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from runplan.adapters.anchored import make_below
 from runplan.adapters.git import Git
 from runplan.adapters.repository import refs_snapshot
 from runplan.core.errors import GitFailed, RefusedEarly
@@ -65,7 +66,7 @@ class Workspace:
 
     def _init(self, path: Path, lenders: Sequence[Path]) -> None:
         shutil.rmtree(path, ignore_errors=True)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_below(self.common_dir, path.parent)
         kind = "sha256" if self._sha256 else "sha1"
         draft = path.with_name(f"{path.name}.new")
         shutil.rmtree(draft, ignore_errors=True)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from filelock import FileLock
 
+from runplan.adapters.anchored import make_below
 from runplan.adapters.status import nested_repository
 from runplan.core.errors import GitFailed, RefusedEarly, SettingsError
 from runplan.core.gitfacts import Absent, Ahead, Identity, Poisoned, Stale, Unstored, is_agent
@@ -40,7 +41,7 @@ class Worktrees:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Worktrees are made and removed by one process at a time."""
-        self._lock_dir.mkdir(parents=True, exist_ok=True)
+        make_below(self._workspace.common_dir, self._lock_dir)
         place = self._lock_dir / "worktrees.lock"
         with FileLock(place, thread_local=False, fallback_to_soft=False, preserve_lock_file=True):
             yield

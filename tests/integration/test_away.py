@@ -10,7 +10,6 @@ import pytest
 from runplan.adapters.anchored import Anchor, make_below
 from runplan.adapters.claims import landing_lock
 from runplan.adapters.dispatches import Dispatches
-from runplan.adapters.registry import worktrees_locked, write_entry
 from runplan.adapters.store.sqlite import Store
 from runplan.core.dispatch import Ending, NeverStarted, Outcome, Running
 from runplan.core.errors import Unreachable
@@ -130,22 +129,15 @@ def test_nor_in_one_whose_place_another_has_taken(tmp_path: Path) -> None:
 # --- nothing is made -------------------------------------------------------------------------------------
 
 
-def _lock_worktrees(common: Path) -> None:
-    with worktrees_locked(common / "runplan/locks"):
-        pass
-
-
 @pytest.mark.parametrize(
     "make",
     [
         lambda common: Store(common / "runplan"),
         lambda common: Dispatches(common / "runplan/dispatch").directory("r1.1"),
         lambda common: Dispatches(common / "runplan/dispatch").write("r1.1", "prompt.md", "text"),
-        _lock_worktrees,
         lambda common: landing_lock(common / "runplan/locks"),
-        lambda common: write_entry(common / "worktrees/x", common.parent / "x", head="refs/heads/x"),
     ],
-    ids=["journal", "dispatch", "file", "lock", "landing", "entry"],
+    ids=["journal", "dispatch", "file", "landing"],
 )
 def test_below_a_repository_that_is_not_there_nothing_is_made(tmp_path: Path, make: Callable[[Path], object]) -> None:
     with pytest.raises(Unreachable, match="is not where it was"):

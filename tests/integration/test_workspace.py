@@ -1,0 +1,576 @@
+"""The repositories that runplan makes for agents: what they see, what is taken from them, what is kept."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from runplan.core.errors import GitFailed, RefusedEarly, SettingsError
+from runplan.core.gitfacts import AGENT, Absent, Ahead, Kept, Poisoned, Removed, Stale, Unstored
+from tests.support.removals import BRANCH, PARKED, Place, a_place
+from tests.support.repos import Repo, init_repo, make_repo
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+WHEN = "1700000000 +0000"
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    with a_place(tmp_path) as made:
+        yield made
+
+
+def leftovers(place: Place, tree: Repo, *paths: str) -> str | Unstored:
+    return place.trees.commit_leftovers(tree.path, paths, branch=BRANCH, message="left\n", identity=AGENT, when=WHEN)
+
+
+# --- what an agent gets ---------------------------------------------------------------------------------
+
+
+def test_an_agent_gets_its_branch_the_target_the_tags_and_no_remote(place: Place) -> None:
+    place.repo.git("tag", "-a", "v1", "-m", "v1")
+    place.repo.git("remote", "add", "origin", "/nowhere")
+    place.repo.git("branch", "private")
+    tree = place.lease()
+    assert sorted(tree.refs()) == ["refs/heads/main", BRANCH, "refs/tags/v1"]
+    assert tree.git("describe") == "v1"
+    assert tree.git("remote") == ""
+    assert tree.git("symbolic-ref", "HEAD") == BRANCH
+    assert tree.status() == ""
+
+
+def test_the_users_repository_gets_nothing_but_a_pin_while_an_agent_works(place: Place) -> None:
+    before = (place.repo.path / ".git/config").read_bytes()
+    tree = place.lease()
+    tree.commit("work", **{"c.txt": "c"})
+    place.take()
+    assert place.repo.refs() == {"refs/heads/main": place.base, "refs/runplan/base/r1": place.base}
+    assert (place.repo.path / ".git/config").read_bytes() == before
+    assert place.repo.git("worktree", "list").count("\n") == 0
+
+
+def test_values_that_convert_files_are_taken_over_and_programs_are_not(place: Place) -> None:
+    for key, value in {
+        "core.autocrlf": "input",
+        "filter.up.clean": 'tr "a" "\\\\101"',
+        "user.signingkey": "K",
+        "core.hooksPath": "/hooks",
+        "core.fsmonitor": "/monitor",
+        "core.sshCommand": "/ssh",
+        "alias.x": "!x",
+        "credential.helper": "/helper",
+        "url.x.insteadOf": "y",
+    }.items():
+        place.repo.git("config", key, value)
+    place.workspace.prepare()
+    tree = place.lease()
+    kept = tree.git("config", "--list", "--local")
+    assert tree.git("config", "filter.up.clean") == 'tr "a" "\\\\101"'
+    assert tree.git("config", "core.autocrlf") == "input"
+    for absent in ("hookspath", "fsmonitor", "sshcommand", "alias", "credential", "url."):
+        assert absent not in kept
+
+
+def test_a_lease_is_switched_and_made_exact(place: Place) -> None:
+    tree = place.lease()
+    tree.commit("work", **{"a.txt": "changed"})
+    place.take()
+    tree.write("junk.o", "ignored")
+    tree.git("config", "core.bare", "true")
+    tree.git("tag", "mine")
+    again = place.lease("refs/heads/runplan/plan/2")
+    assert again.path == tree.path
+    assert (again.path / "a.txt").read_text() == "a\n"
+    assert not (again.path / "junk.o").exists()
+    assert again.git("tag") == ""
+    assert again.git("symbolic-ref", "HEAD") == "refs/heads/runplan/plan/2"
+    assert again.status() == ""
+
+
+def test_a_lease_cleans_only_what_it_is_told_to(place: Place) -> None:
+    tree = place.lease()
+    tree.write("built.o", "ignored")
+    tree.write(".env", "kept")
+    place.trees.show(tree.path, place.base, clean="untracked", keep=[".env"])
+    assert (tree.path / "built.o").exists()
+    assert (tree.path / ".env").exists()
+    place.trees.show(tree.path, place.base, clean="ignored", keep=[".env"])
+    assert not (tree.path / "built.o").exists()
+    assert (tree.path / ".env").exists()
+
+
+def test_a_name_that_is_no_plain_word_is_refused(place: Place) -> None:
+    for name in ("", "../x", "a/b", ".hidden"):
+        with pytest.raises(RefusedEarly):
+            place.trees.path(name)
+
+
+def test_a_partial_clone_is_refused_before_any_work(place: Place) -> None:
+    place.repo.git("config", "remote.origin.promisor", "true")
+    with pytest.raises(RefusedEarly, match="partial clone"):
+        place.workspace.prepare()
+
+
+# --- kinds of repositories ------------------------------------------------------------------------------
+
+
+def _linked(path: Path) -> Repo:
+    repo = make_repo(path / "main", **{"a.txt": "a\n"})
+    repo.git("worktree", "add", "-q", "-b", "other", str(path / "repo"))
+    return repo.at(path / "repo")
+
+
+def _submodule(path: Path) -> Repo:
+    make_repo(path / "inner", **{"a.txt": "a\n"})
+    outer = make_repo(path / "outer", o="o")
+    outer.git("-c", "protocol.file.allow=always", "submodule", "add", "-q", str(path / "inner"), "sub")
+    sub = outer.at(path / "outer" / "sub")
+    sub.git("config", "user.name", "Uma")
+    sub.git("config", "user.email", "uma@example.org")
+    return sub
+
+
+def _shallow(path: Path) -> Repo:
+    origin = make_repo(path / "origin", **{"a.txt": "1\n"})
+    origin.commit("two", **{"a.txt": "a\n"})
+    origin.git("clone", "-q", "--depth=1", f"file://{path}/origin", str(path / "repo"))
+    repo = origin.at(path / "repo")
+    repo.git("config", "user.name", "Uma")
+    repo.git("config", "user.email", "uma@example.org")
+    return repo
+
+
+def _sha256(path: Path) -> Repo:
+    repo = init_repo(path / "repo", "--object-format=sha256")
+    repo.commit("first", **{"a.txt": "a\n"})
+    return repo
+
+
+def _sparse(path: Path) -> Repo:
+    repo = make_repo(path / "repo", **{"a.txt": "a\n", "out/b.txt": "b\n"})
+    repo.git("sparse-checkout", "set", "in")
+    return repo
+
+
+def _crlf(path: Path) -> Repo:
+    repo = make_repo(path / "repo", **{"a.txt": "a\n"})
+    repo.git("config", "core.autocrlf", "true")
+    return repo
+
+
+@pytest.mark.parametrize("make", [_linked, _submodule, _shallow, _sha256, _sparse, _crlf])
+def test_every_kind_of_repository_can_be_worked_for(tmp_path: Path, make: Callable[[Path], Repo]) -> None:
+    repo = make(tmp_path)
+    with a_place(tmp_path, repo) as place:
+        tree = place.lease()
+        assert tree.status() == ""
+        tree.git("log", "--stat")
+        tree.commit("work", **{"c.txt": "c\n"})
+        tree.write("d.txt", "d\n")
+        tip = place.take()
+        assert tip == tree.head()
+        assert place.trees.state(tree.path).changed == ()
+        made = leftovers(place, tree, "d.txt")
+        assert place.trees.publish(BRANCH, base=place.base) == BRANCH
+        assert place.repo.head(BRANCH) == made
+        assert place.repo.git("diff", "--name-only", place.base, BRANCH).split() == ["c.txt", "d.txt"]
+        place.repo.git("fsck", "--strict")
+        place.removal.worktree("run")
+
+
+def test_the_base_survives_a_user_who_amends_it_and_prunes(place: Place) -> None:
+    tree = place.lease()
+    place.repo.git("commit", "-q", "--amend", "-m", "another")
+    place.repo.git("reflog", "expire", "--expire=now", "--all")
+    place.repo.git("gc", "-q", "--prune=now")
+    tree.commit("work", **{"c.txt": "c"})
+    assert place.take() == tree.head()
+
+
+# --- taking ---------------------------------------------------------------------------------------------
+
+
+def test_commits_are_taken_and_the_rest_is_committed_by_name(place: Place) -> None:
+    tree = place.lease()
+    tip = tree.commit("work", **{"c.txt": "c"})
+    tree.write("a.txt", "changed")
+    (tree.path / "b.txt").unlink()
+    tree.write("new.txt", "new")
+    tree.write("junk.txt", "junk")
+    tree.write("x.o", "ignored")
+    assert place.take() == tip
+    state = place.trees.state(tree.path)
+    assert (state.head, state.changed, state.ignored) == (tip, ("a.txt", "b.txt"), True)
+    assert [file.path for file in state.untracked] == ["junk.txt", "new.txt"]
+    made = leftovers(place, tree, "a.txt", "b.txt", "new.txt")
+    assert place.trees.tip(BRANCH) == made
+    assert [file.path for file in place.trees.state(tree.path).untracked] == ["junk.txt"]
+    place.trees.publish(BRANCH, base=place.base)
+    assert place.repo.git("show", "--name-status", "--format=%cn", BRANCH).split() == [
+        *("runplan", "agent", "M", "a.txt", "D", "b.txt", "A", "new.txt")
+    ]
+
+
+def test_a_file_that_became_a_directory_and_links_and_modes_are_committed(place: Place) -> None:
+    tree = place.lease()
+    (tree.path / "a.txt").unlink()
+    tree.write("a.txt/inside", "x")
+    (tree.path / "link").symlink_to("b.txt")
+    tree.write("run.sh", "#!/bin/sh\n").chmod(0o755)
+    place.take()
+    leftovers(place, tree, "a.txt", "a.txt/inside", "link", "run.sh")
+    place.trees.publish(BRANCH, base=place.base)
+    listed = place.repo.git("ls-tree", "-r", BRANCH).splitlines()
+    assert {line.split()[3]: line.split()[0] for line in listed} == {
+        ".gitignore": "100644", "a.txt/inside": "100644", "b.txt": "100644", "link": "120000", "run.sh": "100755"
+    }  # fmt: skip
+
+
+def _on_its_own_branch(tree: Repo) -> str:
+    tree.git("checkout", "-q", "-b", "feature")
+    return tree.commit("work", **{"c.txt": "c"})
+
+
+def _then_back_to_main(tree: Repo) -> str:
+    tip = tree.commit("work", **{"c.txt": "c"})
+    tree.git("checkout", "-q", "main")
+    return tip
+
+
+def _detached(tree: Repo) -> str:
+    tree.git("checkout", "-q", "--detach")
+    return tree.commit("work", **{"c.txt": "c"})
+
+
+def _amended(tree: Repo) -> str:
+    tree.commit("work", **{"c.txt": "c"})
+    tree.git("commit", "-q", "--amend", "-m", "better")
+    return tree.head()
+
+
+def _packed(tree: Repo) -> str:
+    tip = tree.commit("work", **{"c.txt": "c"})
+    tree.git("gc", "-q", "--prune=now")
+    tree.git("pack-refs", "--all")
+    return tip
+
+
+def _renamed(tree: Repo) -> str:
+    tip = tree.commit("work", **{"c.txt": "c"})
+    tree.git("branch", "-m", "elsewhere")
+    return tip
+
+
+@pytest.mark.parametrize("work", [_on_its_own_branch, _then_back_to_main, _detached, _amended, _packed, _renamed])
+def test_work_is_found_where_the_agent_left_it(place: Place, work: Callable[[Repo], str]) -> None:
+    tip = work(place.lease())
+    assert place.take() == tip
+    assert place.workspace.git.tip(BRANCH) == tip
+
+
+def _stashed(tree: Repo) -> None:
+    tree.write("a.txt", "stashed")
+    tree.git("stash")
+
+
+def _left_on_a_branch(tree: Repo) -> None:
+    tree.commit("work", **{"c.txt": "c"})
+    tree.git("branch", "second")
+    tree.git("reset", "-q", "--hard", "main")
+
+
+@pytest.mark.parametrize("work", [_stashed, _left_on_a_branch])
+def test_what_only_the_agents_repository_holds_is_parked_before_it_goes(
+    place: Place, work: Callable[[Repo], None]
+) -> None:
+    work(place.lease())
+    place.take()
+    place.lease("refs/heads/runplan/plan/2")
+    parked = [ref for ref in place.repo.refs() if ref.startswith("refs/runplan/parked/")]
+    assert len(parked) == 1
+    assert place.repo.git("diff", "--name-only", place.base, parked[0]) in ("a.txt", "c.txt")
+
+
+def test_a_branch_that_the_agent_deleted_is_told(place: Place) -> None:
+    tree = place.lease()
+    tree.git("update-ref", "-d", "HEAD")
+    assert place.take() is None
+
+
+def test_objects_that_git_refuses_are_not_taken(place: Place) -> None:
+    tree = place.lease()
+    bad = tree.git("mktree", stdin=f"100644 blob {tree.git('hash-object', '-w', 'a.txt')}\t.git\n")
+    tip = tree.git("commit-tree", bad, "-p", place.base, "-m", "bad")
+    tree.git("update-ref", BRANCH, tip)
+    with pytest.raises(GitFailed, match="refuses the objects"):
+        place.take()
+    assert place.workspace.git.tip(BRANCH) == place.base
+
+
+def test_a_blob_that_is_gone_is_told(place: Place) -> None:
+    tree = place.lease()
+    tree.commit("work", **{"c.txt": "unique content"})
+    blob = tree.git("rev-parse", "HEAD:c.txt")
+    lane = place.trees.lane("run").repository
+    (lane / "objects" / blob[:2] / blob[2:]).unlink()
+    with pytest.raises(GitFailed):
+        place.take()
+
+
+# --- runplan's git obeys no agent -------------------------------------------------------------------------
+
+
+def test_no_program_that_an_agent_plants_is_run(place: Place, tmp_path: Path) -> None:
+    """Filters, monitors, hooks and editors: of the lane, of the global configuration, of a committed gitlink."""
+    tree = place.lease()
+    ran = tmp_path / "ran"
+    program = tree.write(".tool", f"#!/bin/sh\necho $0 $* >>{ran}\ncat\n")
+    program.chmod(0o755)
+    keys = ("filter.x.clean", "filter.x.smudge", "filter.x.process", "core.fsmonitor", "diff.x.textconv")
+    keys += ("core.pager", "core.sshCommand", "gpg.program", "core.editor", "uploadpack.packObjectsHook")
+    home = tmp_path / "home"
+    home.mkdir()
+    for key in keys:
+        tree.git("config", key, str(program))
+        tree.git("config", "--file", str(home / ".gitconfig"), key, str(program))
+    hooks = place.trees.lane("run").repository / "hooks"
+    hooks.mkdir()
+    for hook in ("post-checkout", "reference-transaction", "pre-commit", "post-index-change"):
+        shutil.copy2(program, hooks / hook)
+    tree.write(".gitattributes", "* filter=x diff=x\n")
+    inner = init_repo(tree.path / "inner")
+    inner.git("config", "core.fsmonitor", str(program))
+    inner.commit("inner", **{"i.txt": "i"})
+    tree.git("-c", "core.fsmonitor=false", "add", "inner", ".gitattributes")
+    tree.git("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "commit", "-q", "-m", "work")
+    tree.write("a.txt", "changed")
+    ran.unlink(missing_ok=True)
+    place.workspace.git.env = {**place.workspace.git.env, "HOME": str(home)}
+    place.take()
+    place.trees.state(tree.path)
+    leftovers(place, tree, "a.txt")
+    place.trees.show(tree.path, place.base, clean="untracked")
+    place.trees.attach("run", branch=BRANCH)
+    place.trees.publish(BRANCH, base=place.base)
+    place.removal.worktree("run")
+    assert not ran.exists()
+
+
+# --- attaching, showing, mending ----------------------------------------------------------------------
+
+
+def test_attaching_keeps_uncommitted_work_of_an_interrupted_agent(place: Place) -> None:
+    tree = place.lease()
+    tree.commit("work", **{"c.txt": "c"})
+    tree.write("a.txt", "uncommitted")
+    place.take()
+    place.trees.attach("run", branch=BRANCH)
+    assert tree.status() == "M a.txt".rjust(8)
+    assert tree.git("symbolic-ref", "HEAD") == BRANCH
+
+
+def test_attaching_leaves_the_commit_that_was_shown(place: Place) -> None:
+    tree = place.lease()
+    tip = tree.commit("work", **{"c.txt": "c"})
+    place.take()
+    place.trees.show(tree.path, place.base, clean="ignored")
+    assert not (tree.path / "c.txt").exists()
+    assert tree.git("symbolic-ref", "-q", "HEAD", ok=False) == ""
+    tree.write("coverage.xml", "left by a gate")
+    place.trees.attach("run", branch=BRANCH)
+    assert (tree.head(), tree.status()) == (tip, "")
+
+
+def test_a_branch_that_is_gone_cannot_be_attached(place: Place) -> None:
+    with pytest.raises(RefusedEarly, match="is gone"):
+        place.trees.attach("run", branch=BRANCH)
+
+
+def _without_directory(tree: Repo, _lane: Path) -> None:
+    shutil.rmtree(tree.path)
+
+
+def _without_link(tree: Repo, _lane: Path) -> None:
+    (tree.path / ".git").unlink()
+
+
+def _another_link(tree: Repo, _lane: Path) -> None:
+    (tree.path / ".git").write_text("gitdir: /nowhere\n")
+
+
+def _without_repository(_tree: Repo, lane: Path) -> None:
+    shutil.rmtree(lane)
+
+
+def _pruned(tree: Repo, _lane: Path) -> None:
+    tree.git("worktree", "remove", "-f", "-f", str(tree.path))
+
+
+def _locked(tree: Repo, lane: Path) -> None:
+    for name in ("index.lock", "HEAD.lock"):
+        (lane / "worktrees/run" / name).touch()
+    (lane / "packed-refs.lock").touch()
+    tree.write("MERGE_HEAD", "")
+
+
+BREAKS = [_without_directory, _without_link, _another_link, _without_repository, _pruned, _locked]
+
+
+@pytest.mark.parametrize("breaks", BREAKS)
+def test_a_broken_worktree_is_made_again(place: Place, breaks: Callable[[Repo, Path], None]) -> None:
+    tree = place.lease()
+    tip = tree.commit("work", **{"c.txt": "c"})
+    place.take()
+    breaks(tree, place.trees.lane("run").repository)
+    place.trees.show(tree.path, tip, clean="ignored")
+    assert (tree.head(), tree.status()) == (tip, "")
+    breaks(tree, place.trees.lane("run").repository)
+    place.trees.attach("run", branch=BRANCH)
+    assert tree.head() == tip
+    breaks(tree, place.trees.lane("run").repository)
+    again = place.lease("refs/heads/runplan/plan/2")
+    assert (again.head(), again.status()) == (place.base, "")
+    breaks(tree, place.trees.lane("run").repository)
+    assert isinstance(place.removal.worktree("run"), Removed)
+    assert not tree.path.exists()
+
+
+def test_a_commit_is_shown_exactly_whatever_was_done_to_the_worktree(place: Place) -> None:
+    tree = place.lease()
+    tree.git("update-index", "--assume-unchanged", "a.txt")
+    tree.git("update-index", "--skip-worktree", "b.txt")
+    for name in ("a.txt", "b.txt"):
+        tree.write(name, "hidden")
+    tree.write("dir/.gitignore", "*\n")
+    place.trees.show(tree.path, place.base, clean="ignored")
+    assert {path.name: path.read_text() for path in tree.path.glob("*.txt")} == {"a.txt": "a\n", "b.txt": "b\n"}
+    assert not (tree.path / "dir").exists()
+
+
+def test_edits_that_the_agents_index_hides_are_seen(place: Place) -> None:
+    tree = place.lease()
+    tree.git("update-index", "--assume-unchanged", "a.txt")
+    tree.write("a.txt", "hidden")
+    place.take()
+    assert place.trees.state(tree.path).changed == ("a.txt",)
+
+
+# --- parking and removing -----------------------------------------------------------------------------
+
+
+def test_uncommitted_work_is_parked_before_a_worktree_is_lent_again(place: Place) -> None:
+    tree = place.lease()
+    tree.write("a.txt", "uncommitted")
+    tree.write("new.txt", "new")
+    place.lease()
+    assert place.repo.git("diff", "--name-only", place.base, PARKED).split() == ["a.txt", "new.txt"]
+
+
+def test_work_that_git_cannot_convert_is_parked_byte_for_byte(place: Place) -> None:
+    tree = place.lease()
+    tree.write(".gitattributes", "*.bad working-tree-encoding=SHIFT-JIS\n")
+    (tree.path / "x.bad").write_bytes(b"\xff")
+    assert isinstance(leftovers(place, tree, ".gitattributes", "x.bad"), Unstored)
+    assert place.removal.worktree("run") == Removed(what=str(tree.path), parked="refs/runplan/parked/worktree/run/1")
+    shown = subprocess.run(
+        ["git", "cat-file", "blob", "refs/runplan/parked/worktree/run/1:x.bad"], cwd=place.repo.path,
+        capture_output=True, check=True, env=place.repo.env,
+    )  # fmt: skip
+    assert shown.stdout == b"\xff"
+
+
+def test_what_gates_leave_in_a_shown_worktree_is_not_parked(place: Place) -> None:
+    tree = place.lease()
+    place.trees.show(tree.path, place.base, clean="ignored")
+    tree.write("coverage.xml", "x")
+    place.lease()
+    assert place.refs() == {"refs/heads/main": place.base}
+
+
+def test_a_worktree_with_a_repository_inside_is_kept(place: Place) -> None:
+    tree = place.lease()
+    make_repo(tree.path / "inner", i="i")
+    answer = place.removal.worktree("run")
+    assert isinstance(answer, Kept)
+    assert "inner" in answer.why
+
+
+def test_a_worktree_that_a_process_works_in_is_kept(place: Place) -> None:
+    tree = place.lease()
+    with subprocess.Popen(["cat"], cwd=tree.path, stdin=subprocess.PIPE) as process:
+        assert place.removal.worktree("run") == Kept(what=str(tree.path), why=f"process {process.pid} works in it")
+        process.communicate()
+    assert isinstance(place.removal.worktree("run"), Removed)
+
+
+def test_a_removed_worktree_leaves_nothing_and_may_be_removed_twice(place: Place) -> None:
+    tree = place.lease()
+    for _ in range(2):
+        assert place.removal.worktree("run") == Removed(what=str(tree.path))
+    assert not tree.path.exists()
+    assert list(place.workspace.lanes.iterdir()) == []
+    assert list((place.workspace.path / "worktrees").iterdir()) == []
+
+
+# --- branches in the user's repository ------------------------------------------------------------------
+
+
+def test_a_branch_without_work_is_not_published(place: Place) -> None:
+    place.lease()
+    assert place.trees.publish(BRANCH, base=place.base) == ""
+    assert place.refs() == {"refs/heads/main": place.base}
+
+
+def test_a_name_that_is_taken_gets_a_number(place: Place) -> None:
+    place.repo.git("branch", "runplan/plan/1")
+    tree = place.lease()
+    tip = tree.commit("work", **{"c.txt": "c"})
+    place.take()
+    for _ in range(2):
+        assert place.trees.publish(BRANCH, base=place.base) == f"{BRANCH}-2"
+    assert place.repo.head(f"{BRANCH}-2") == tip
+
+
+def test_a_published_branch_survives_gc_and_leaves_no_keep_file(place: Place) -> None:
+    tree = place.lease()
+    tip = tree.commit("work", **{"c.txt": "c"})
+    place.take()
+    place.trees.publish(BRANCH, base=place.base)
+    place.removal.worktree("run")
+    shutil.rmtree(place.workspace.path)
+    place.repo.git("gc", "-q", "--prune=now")
+    assert place.repo.git("show", f"{tip}:c.txt") == "c"
+    assert list((place.repo.path / ".git/objects/pack").glob("*.keep")) == []
+
+
+def test_branches_are_told_apart(place: Place) -> None:
+    assert place.trees.standing(BRANCH, place.base) == Absent()
+    place.repo.git("branch", "runplan/plan/1")
+    assert place.trees.standing(BRANCH, place.base) == Stale(tip=place.base)
+    newer = place.repo.commit("on", z="z")
+    assert place.trees.standing(BRANCH, newer) == Poisoned(tip=place.base, behind=1)
+    place.repo.git("branch", "-f", "runplan/plan/1", newer)
+    assert place.trees.standing(BRANCH, place.base) == Ahead(tip=newer, ahead=1)
+
+
+# --- run.copy -------------------------------------------------------------------------------------------
+
+
+def test_named_files_are_taken_over_from_the_checkout(place: Place) -> None:
+    place.repo.write(".env", "SECRET=1")
+    tree = place.lease()
+    place.trees.copy(tree.path, [".env"], place.repo.path)
+    assert (tree.path / ".env").read_text() == "SECRET=1"
+
+
+@pytest.mark.parametrize("name", ["../x", "/etc/passwd", ".git/config", "none"])
+def test_nothing_is_copied_from_or_to_elsewhere(place: Place, name: str) -> None:
+    tree = place.lease()
+    with pytest.raises(SettingsError, match=r"run\.copy"):
+        place.trees.copy(tree.path, [name], place.repo.path)
