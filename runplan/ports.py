@@ -20,9 +20,6 @@ if TYPE_CHECKING:
         Commit,
         Identity,
         Kept,
-        Landed,
-        Landing,
-        LandingAnswer,
         Oid,
         Removed,
         Replayed,
@@ -117,6 +114,14 @@ class Worktrees(Protocol):
         ...
 
     def unpin(self, pin: str) -> None: ...
+
+    def deliver(self, new: Oid, *, without: Oid) -> None:
+        """Copy what is about to land into the user's repository, checked by git's own fsck."""
+        ...
+
+    def delivered(self) -> None:
+        """A ref holds what was delivered: nothing has to protect it from `git gc` any more."""
+        ...
 
     def head(self, path: Path) -> Oid: ...
 
@@ -214,27 +219,6 @@ class Candidates(Protocol):
     ) -> Oid: ...
 
     def code_key(self, tree: Oid, without: Sequence[str]) -> str: ...
-
-
-class Lander(Protocol):
-    """Moves the target, once."""
-
-    @property
-    def ref(self) -> str:
-        """The full name of the ref that shows where the target stands."""
-        ...
-
-    def tip(self) -> Oid | None:
-        """Where the target stands now, asked of whoever owns it."""
-        ...
-
-    def prepare(self, *, id: str, old: Oid, new: Oid) -> Landing: ...
-
-    def land(self, landing: Landing) -> LandingAnswer: ...
-
-    def observe(self, landing: Landing) -> Landed | None: ...
-
-    def recover(self, landing: Landing) -> None: ...
 
 
 class Fingerprints(Protocol):

@@ -89,13 +89,14 @@ class Remote:
             return None
         raise Unreachable(f"{self.name} cannot be asked where {self.branch} stands: {_told(ran, self.name)}")
 
-    def push(self, new: Oid, owner: str) -> PushAnswer:
-        """Offer a commit as the next one of the branch; never by force."""
+    def push(self, new: Oid, *, old: Oid, owner: str) -> PushAnswer:
+        """Move the branch from `old` to `new`; rejected when it stands elsewhere. `new` has to be built on `old`."""
         ref = f"{HEADS}{self.branch}"
         try:
             ran = self._run(
                 owner,
                 *("push", "--porcelain", "--no-follow-tags", "--recurse-submodules=no"),
+                f"--force-with-lease={ref}:{old}",
                 *("--", self.name, f"{new}:{ref}"),
             )
         except GitFailed as error:  # it took too long, and may have worked all the same

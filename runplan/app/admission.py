@@ -78,11 +78,6 @@ def due(admitted: Admitted, options: Resolved) -> list[str]:
     return [admitted.read.phase] if admitted.read.phase else []
 
 
-def require_landing(options: Resolved) -> None:
-    if options.landing == "pr":
-        raise RefusedEarly("landing by pr is not in this version of runplan; use cherry-pick or direct")
-
-
 def require_test_command(settings: Settings, found: Infrastructure) -> None:
     """Never guess a command, and never skip tests that are there."""
     if not settings.tests.command and found.present:

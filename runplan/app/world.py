@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from runplan import ports
     from runplan.core.config import Settings
     from runplan.core.gitfacts import Identity
+    from runplan.landing.lander import Lander
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +38,7 @@ class World:
     worktrees: ports.Worktrees
     removal: ports.Removal
     candidates: ports.Candidates
-    lander: ports.Lander
+    lander: Lander
     fingerprints: ports.Fingerprints
     dispatches: ports.Dispatches
     agents: ports.Agents

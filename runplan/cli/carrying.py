@@ -31,6 +31,7 @@ from runplan.core.events import RunStarted
 from runplan.core.plan import parse
 from runplan.core.run import fold
 from runplan.core.settingstext import file_mark, kept
+from runplan.landing import modes
 from runplan.wiring import here as places
 from runplan.wiring.branches import require_own_branches, settle_lost_landings
 from runplan.wiring.landers import require_landable, require_same_history
@@ -53,7 +54,7 @@ MOST_TARGETS = 3  #: branches whose settings may name another target, in a row
 def towards_landing(at: Here, words: Sequence[str]) -> Here:
     """Where it lands decides which tip the plan is read from, and so which phases there are."""
     options = words_of.resolve(words_of.parse_words(words, phases=None), at.settings)
-    admission.require_landing(options)
+    modes.require_allowed(options.landing, at.settings.run)
     return at.towards(options.landing)
 
 
@@ -98,7 +99,7 @@ def started(at: Here, path: str, plan: Plan, options: Resolved) -> RunStarted:
         clean=at.settings.run.clean,
         parallel=at.settings.run.parallel,
         issues=plan.issues,
-        remote=at.settings.run.remote if options.landing == "direct" else "",
+        remote=at.settings.run.remote if modes.uses_remote(options.landing) else "",
         settings=kept(at.settings),
         settings_file=file_mark(file.content if (file := at.committed()) is not None else None),
         given=given(at.env),
@@ -237,8 +238,8 @@ def fixed(at: Here, words: Sequence[str], *, like: RunStarted | None = None) -> 
 def enter(at: Here, plan_word: str) -> None:
     """Refuse what could not land well; what killed landings left here is ended first, and without asking a remote."""
     try:
-        for landing in settle_lost_landings(at):
-            progress.warn(f"the landing {landing}, which was killed and which no journal knows, was brought to its end")
+        for told in settle_lost_landings(at):
+            progress.warn(told)
         require_landable(at)
     except JournalDamaged:
         raise

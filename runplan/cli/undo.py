@@ -35,6 +35,7 @@ def undo(at: Here, path: str, phase: str) -> Exit:
     from runplan.cli import carrying
     from runplan.core import options
     from runplan.core.plan import parse
+    from runplan.landing import modes
     from runplan.wiring.undoing import living_owner, require_undoable
 
     at = at.for_plan(path)
@@ -51,5 +52,6 @@ def undo(at: Here, path: str, phase: str) -> Exit:
         require_undoable(at, plan, undone)
     at = at.with_committed_settings().for_plan(path)
     resolved = options.resolve(options.parse_words([], phases=None), at.settings)
+    modes.require_allowed(resolved.landing, at.settings.run)
     asked = replace(carrying.started(at, path, plan, resolved), mode="undo", wanted=undone.id, auto=True, issues=())
     return carrying.carry_here(at, Errand(started=asked))

@@ -157,53 +157,6 @@ class NothingLeft:
 Replayed: TypeAlias = Built | Conflicted | NothingLeft
 
 
-# --- landing ------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Landing:
-    """The intent: move `ref` from `old` to `new`, once."""
-
-    id: str  #: stands in the Runplan-Landing trailer of every landed commit
-    ref: str  #: full ref name of the target
-    old: Oid
-    new: Oid
-    locks: tuple[str, ...]  #: lock files git may leave behind when it is killed in the middle
-    follows: Oid = ""  #: where the local branch stood that is to follow a landing elsewhere; "" when none is
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Landed:
-    """The target holds the landing."""
-
-    tip: Oid  #: where the target stood when this was seen
-    note: str = ""  #: what a person should know: why a local branch did not follow
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
-    """Nothing was changed: the checkout of the target is in use. `why` is a sentence for people."""
-
-    why: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Moved:
-    """The swap failed: the target is no longer where the candidate was built."""
-
-    tip: Oid
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
-    """Nothing was changed: whoever owns the target does not let us. `why` is a sentence for people."""
-
-    why: str
-
-
-LandingAnswer: TypeAlias = Landed | Held | Moved | Refused
-
-
 # --- removal ------------------------------------------------------------------------------------------
 
 

@@ -36,7 +36,6 @@ class LandingStarted:
     old: str
     new: str
     code: str  #: the last code commit
-    locks: tuple[str, ...]
     follows: str = ""  #: where the local branch stood that follows a landing elsewhere
 
 

@@ -7,11 +7,10 @@ from collections import deque
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from runplan.core.errors import NotFound, RefusedEarly, UsageError
+from runplan.core.errors import NotFound, UsageError
 from runplan.core.ids import read_name
 from runplan.core.keys import LANDINGS
 from runplan.core.quickclass import dataclass
-from runplan.core.reasons import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -93,18 +92,12 @@ def parse_words(words: Sequence[str], *, phases: Sequence[str] | None) -> Words:
 
 
 def resolve(words: Words, settings: Settings) -> Resolved:
-    """Words, else settings; what the settings forbid is refused before any work."""
-    landing = words.landing or settings.run.landing
-    if landing == "direct" and settings.run.main_protected:
-        raise RefusedEarly(
-            f"{Reason.PROTECTED}: {settings.run.target} takes no pushes (run.main_protected); land by cherry-pick "
-            "and push when it is allowed, or ask for the rule to be lifted"
-        )
+    """Words, else settings."""
     return Resolved(
         mode=words.mode,
         phase=words.phase,
         auto=words.auto,
-        landing=landing,
+        landing=words.landing or settings.run.landing,
         target=settings.run.target,
         every=words.every,
         now=words.now,

@@ -110,7 +110,7 @@ class Workspace:
         }
         transfer(self.git, self.git, tips, without=without, env=env, kept="")
 
-    def copy_to_user(self, tips: Sequence[Oid], *, without: Sequence[Oid]) -> str:
+    def copy_to_user(self, tips: Sequence[Oid], *, without: Sequence[Oid], keep: str = "runplan") -> str:
         """Copy commits of `tool.git` into the user's repository; the path of the pack's `.keep` file, or nothing.
 
         Until a ref names the commits, the `.keep` file protects them from the user's `git gc`.
@@ -118,12 +118,8 @@ class Workspace:
         missing = [oid for oid in tips if self.user.object(oid) is None]
         if not missing:
             return ""
-        pack = transfer(self.git, self.user, missing, without=without, local=True, kept="runplan")
+        pack = transfer(self.git, self.user, missing, without=without, local=True, kept=keep)
         return str(self.common_dir / "objects" / "pack" / f"pack-{pack}.keep")
-
-    def deliver(self, new: Oid, old: Oid) -> None:
-        """Copy what is about to land into the user's repository; `gc` and `publish` remove what keeps it there."""
-        self.copy_to_user([new], without=[old])
 
     def publish(self, *orders: str, tips: Sequence[Oid], without: Sequence[Oid]) -> None:
         """Copy commits into the user's repository and change refs there, by the orders of `update-ref --stdin`."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from filelock import FileLock
 
 from runplan.adapters.anchored import make_below
+from runplan.adapters.plainfiles import first_line
 from runplan.adapters.status import nested_repository
 from runplan.core.errors import GitFailed, RefusedEarly, SettingsError
 from runplan.core.gitfacts import Absent, Ahead, Identity, Poisoned, Stale, Unstored, is_agent
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from runplan.git.workspace import Workspace
 
 MOST_NAMES = 1000
+LANDING_KEEP = "runplan landing"
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 
 
@@ -171,6 +173,16 @@ class Worktrees:
     def unpin(self, pin: str) -> None:
         """Let the user's `git gc` have the base again."""
         self._workspace.user.run("update-ref", "--no-deref", "-d", base_ref(pin))
+
+    def deliver(self, new: Oid, *, without: Oid) -> None:
+        """Copy what is about to land into the user's repository, checked by git's own fsck."""
+        self._workspace.copy_to_user([new], without=[without], keep=LANDING_KEEP)
+
+    def delivered(self) -> None:
+        """A ref holds what was delivered: nothing has to protect it from `git gc` any more."""
+        for file in (self._workspace.common_dir / "objects" / "pack").glob("*.keep"):
+            if first_line(file) == LANDING_KEEP:
+                file.unlink(missing_ok=True)
 
     def state(self, path: Path) -> WorktreeState:
         """One status of a worktree against the commit it stands on; costs one scan of its files."""

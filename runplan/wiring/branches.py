@@ -10,23 +10,25 @@ from runplan.app.actions.lease import leased_before, refused
 from runplan.core import names
 from runplan.core.errors import RefusedEarly
 from runplan.git.worktrees import standing
+from runplan.landing.box import BOXES
 from runplan.wiring import testing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from runplan.landing.cherry_pick import Settled
     from runplan.wiring.here import Here
 
 PATIENCE_S = 20.0  #: a landing here takes less, a push may take longer
 
 
 def settle_lost_landings(at: Here) -> list[str]:
-    """End what killed landings left in checkouts, of whatever plan; the ids of those that no journal knows."""
-    git_dirs = [at.repository.common_dir, *at.repository.common_dir.glob("worktrees/*")]
-    if not any(one for directory in git_dirs for one in directory.glob("runplan.hold.*")):
+    """Bring landings that were killed to their end, of whichever plan; what the user should know, in sentences."""
+    common = at.repository.common_dir
+    if not any((place / name).exists() for place in (common, *common.glob("worktrees/*")) for name in BOXES):
         return []
     from runplan.adapters.claims import landing_lock
-    from runplan.adapters.lostholds import settle_lost
+    from runplan.landing.cherry_pick import CherryPick
 
     store = at.store()
     point = testing.kill_point(at.env)
@@ -37,15 +39,23 @@ def settle_lost_landings(at: Here) -> list[str]:
         try:
             closing.enter_context(landing_lock(at.state / "locks").acquire(timeout=PATIENCE_S))
         except TimeoutError:
-            return []  # whoever lands all that time ends these as well
-        return settle_lost(
-            git,
-            root=at.repository.root,
-            common_dir=at.repository.common_dir,
-            target=at.target,
-            known={row.id for row in store.unfinished()} if store else (),
-            point=point,
-        )
+            return []  # another landing is at work, and settles these as well
+        known = {row.id for row in store.unfinished()} if store else set()
+        lander = CherryPick(git, ref=at.local_target, root=at.repository.root, common_dir=common, point=point)
+        return [told for one in lander.settle() for told in _told(one, is_known=_run(one) in known)]
+
+
+def _run(settled: Settled) -> str:
+    return names.run_of(settled.id.rpartition(".")[0])
+
+
+def _told(settled: Settled, *, is_known: bool) -> list[str]:
+    if settled.waits and not is_known:  # else its run says so itself
+        raise RefusedEarly(settled.waits)
+    if not settled.id or is_known:
+        return [settled.note] if settled.note else []
+    told = f"the landing {settled.id}, which was killed and which no journal knows, was brought to its end"
+    return [f"{told}; {settled.note}" if settled.note else told]
 
 
 def require_nobody_inside(at: Here, slug: str) -> None:

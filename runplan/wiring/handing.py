@@ -16,6 +16,7 @@ from runplan.adapters.settings import environment, variables
 from runplan.core.events import Approved, Rejected
 from runplan.core.eventtext import recorded_as, to_json
 from runplan.core.quickclass import dataclass
+from runplan.landing import modes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -47,7 +48,7 @@ def hand_over(
     agents = at.settings.agents
     checks = at.settings.tests.env
     sent = for_a_run(at.env, agents, checks=checks)
-    needed = needed_by_a_run(sent, agents, pushes=errand.started.landing == "direct", checks=checks)
+    needed = needed_by_a_run(sent, agents, pushes=modes.uses_remote(errand.started.landing), checks=checks)
     fields: dict[str, Any] = {
         "root": str(at.repository.root),
         "plan": errand.started.plan,

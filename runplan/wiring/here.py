@@ -13,6 +13,7 @@ from runplan.core import names
 from runplan.core.errors import RefusedEarly, Unreachable, UsageError
 from runplan.core.keys import FILES
 from runplan.core.quickclass import dataclass
+from runplan.landing import modes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -54,8 +55,7 @@ class Here:
     @property
     def target(self) -> str:
         """The ref that shows where the target stands: of the remote, for landings that push."""
-        run = self.settings.run
-        return f"refs/remotes/{run.remote}/{run.target}" if run.landing == "direct" else self.local_target
+        return modes.target_ref(self.settings.run)
 
     @property
     def target_name(self) -> str:

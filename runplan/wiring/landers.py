@@ -1,62 +1,26 @@
-"""Which way of landing is done by which lander; a new way joins by being listed."""
+"""Where landings happen, and what is asked before any work: whether the target can be landed on from here."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from runplan.adapters.settings import worktree_root
 from runplan.core.commands import command
 from runplan.core.errors import RefusedEarly
+from runplan.landing import modes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from runplan.ports import Lander
     from runplan.wiring.here import Here
 
-    Deliver = Callable[[str, str], None]
-    Make = Callable[[Here, Callable[[str], None], Deliver], Lander]
 
-
-def _cherry_pick(at: Here, point: Callable[[str], None], deliver: Deliver) -> Lander:
-    from runplan.adapters.landers.cherry_pick import CherryPick
-
-    repository = at.repository
-    return CherryPick(
-        repository.git,
-        ref=at.local_target,
-        root=repository.root,
-        common_dir=repository.common_dir,
-        point=point,
-        deliver=deliver,
-    )
-
-
-def _direct(at: Here, point: Callable[[str], None], deliver: Deliver) -> Lander:
-    from runplan.adapters.landers.direct import Direct
-
-    repository, run = at.repository, at.settings.run
-    return Direct(
-        repository.git,
-        remote=run.remote,
-        branch=run.target,
-        root=repository.root,
-        common_dir=repository.common_dir,
-        caller=at.env,
-        point=point,
-        deliver=deliver,
-    )
-
-
-LANDERS: dict[str, Make] = {"cherry-pick": _cherry_pick, "direct": _direct}
+def landing_place(at: Here) -> modes.Place:
+    lanes = worktree_root(at.repository.root, at.settings, at.env)
+    return modes.Place(at.repository.git, at.repository.root, at.repository.common_dir, lanes, at.env)
 
 
 def require_landable(at: Here) -> None:
     """Refuse, before any work, what the way of landing could not end well with."""
-    if at.settings.run.landing == "direct":
-        from runplan.adapters import remote
-
-        run = at.settings.run
-        remote.require(at.repository.git, remote=run.remote, branch=run.target, caller=at.env)
+    modes.require_ready(at.repository.git, at.settings.run, at.env)
 
 
 def require_same_history(at: Here, plan: str) -> None:
@@ -76,5 +40,5 @@ def require_same_history(at: Here, plan: str) -> None:
         push = command("git", "push", run.remote, run.target)
         raise RefusedEarly(
             f"{plan} was landed on {there.target_name}, and {at.target_name} lacks something of that; "
-            f"first run: {pull if there.settings.run.landing == 'direct' else push}"
+            f"first run: {pull if modes.uses_remote(there.settings.run.landing) else push}"
         )

@@ -24,7 +24,9 @@ EFFECTS: dict[str, frozenset[str]] = {
     "Clock": frozenset(),
     "Store": frozenset({"append", "keep_baseline"}),
     "Objects": frozenset(),
-    "Worktrees": frozenset({"lease", "attach", "take", "publish", "unpin", "commit_leftovers", "show", "copy"}),
+    "Worktrees": frozenset(
+        {"lease", "attach", "take", "publish", "unpin", "deliver", "delivered", "commit_leftovers", "show", "copy"}
+    ),
     "Removal": frozenset({"worktree", "ref", "free", "landed"}),
     "Candidates": frozenset({"replay", "revert", "anchor", "drop", "bookkeep"}),
     "Lander": frozenset({"tip", "land", "observe", "recover"}),  # a remote is asked, and its answer noted

@@ -21,9 +21,10 @@ from runplan.git.fingerprint import Fingerprints
 from runplan.git.removal import Removal
 from runplan.git.workspace import Workspace
 from runplan.git.worktrees import Worktrees
+from runplan.landing import modes
 from runplan.wiring import testing
 from runplan.wiring.branches import settle_lost_landings
-from runplan.wiring.landers import LANDERS
+from runplan.wiring.landers import landing_place
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -79,7 +80,7 @@ class Session:
             worktrees=self.worktrees,
             removal=self.removal.towards(at.targets),
             candidates=Candidates(self.workspace.git, common_dir=self.workspace.path, user=git),
-            lander=LANDERS[started.landing](at, point, self.workspace.deliver),
+            lander=modes.open_lander(landing_place(at), at.settings.run, point),
             fingerprints=Fingerprints(git, common_dir=common, prefix=at.settings.run.branch_prefix),
             dispatches=self.dispatches,
             agents=Agents(

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.chaos import lanes, listing, matrix, page, soak
+from tests.chaos import landings, lanes, listing, matrix, page, soak
 from tests.chaos.ways import WAYS
 from tests.support.surroundings import own_surroundings
 
@@ -34,6 +34,10 @@ def _run(asked: argparse.Namespace) -> int:
         beside = _lanes(Path(place), asked) if asked.what in ("all", "lanes") else []
         results += beside
         account = _soak(Path(place), asked) if asked.what in ("all", "soak") else soak.Account()
+        killed = _landings(Path(place), asked) if asked.what in ("all", "landing") else landings.Account()
+        account.wrong += killed.wrong
+        account.lost += len(killed.lost)
+        account.doubled += len(killed.doubled)
         bad = any(not result.ok for result in results) or bool(account.wrong or lanes.too_few(beside))
         if bad:  # what failed stays to be looked at
             kept = Path(tempfile.gettempdir()) / f"runplan-chaos-failed-{os.getpid()}"
@@ -48,8 +52,11 @@ def _run(asked: argparse.Namespace) -> int:
 
 def _asked() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
-    parser.add_argument("what", nargs="?", choices=("all", "matrix", "lanes", "soak"), default="all")
+    parser.add_argument("what", nargs="?", choices=("all", "matrix", "lanes", "soak", "landing"), default="all")
     parser.add_argument("--soak", type=int, default=40, metavar="KILLS", help="how often the soak kills")
+    parser.add_argument("--kills", type=int, default=60, help="how often landings are killed while a user works")
+    parser.add_argument("--step", type=int, default=4, help="landings are killed before every so manieth call")
+    parser.add_argument("--first", type=int, default=1, help="and before this one first")
     parser.add_argument("--seed", type=int, default=int(time.time()) % 100_000, help="of the soak's moments")
     parser.add_argument("--full", action="store_true", help="every passing of every point in every mode")
     parser.add_argument("--write", action="store_true", help="write the points and the table of docs/crash-safety.md")
@@ -117,6 +124,21 @@ def _soak(place: Path, asked: argparse.Namespace) -> soak.Account:
         f"{ended}, in {time.monotonic() - began:.0f} s"
     )
     print(*account.wrong, sep="\n    ", end="\n" if account.wrong else "")
+    return account
+
+
+def _landings(place: Path, asked: argparse.Namespace) -> landings.Account:
+    """Landings alone: killed before every call, then at random moments while a user works in the checkout."""
+    began = time.monotonic()
+    (place / "calls").mkdir()
+    bench = landings.kill_before_every_call(place / "calls", step=asked.step, first=asked.first)
+    print(f"landing: {bench.kills} kills before a call, {len(bench.wrong)} flaws, in {time.monotonic() - began:.0f} s")
+    began = time.monotonic()
+    (place / "user").mkdir()
+    account = landings.soak(place / "user", kills=asked.kills, seed=asked.seed) if asked.kills else landings.Account()
+    print(f"landing: seed {asked.seed}: {account}, in {time.monotonic() - began:.0f} s", flush=True)
+    account.wrong += bench.wrong
+    print(*account.wrong, *account.lost, *account.doubled, sep="\n    ")
     return account
 
 

@@ -121,7 +121,7 @@ SCENES = (
         name="recovered",
         told="a landing that was interrupted is brought to its end",
         phases=("1",),
-        prelude=Kill(start=1, point="land.commit.before#1", mode="power"),
+        prelude=Kill(start=1, point="land.swapped#1", mode="power"),
     ),
     Scene(name="undone", told="a landed phase is taken back, and landed again", phases=("1",), undoes=1),
 )

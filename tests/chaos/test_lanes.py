@@ -36,7 +36,7 @@ def test_side_by_side_too_the_work_lands_once_whoever_is_killed(bench: Bench, wa
 
 @pytest.mark.parametrize(("killed", "told"), [(4, ""), (3, ""), (2, "in 2 of 4 nobody was killed")])
 def test_cells_in_which_nobody_was_killed_prove_nothing(killed: int, told: str) -> None:
-    at = Listed(scene="beside", way="direct", start=1, point="land.hold.after#1")
+    at = Listed(scene="beside", way="direct", start=1, point="land.staged#1")
     cell = Cell(at=at, mode="daemon")
     results = [Result(cell=cell, kills=int(number < killed), found=Found()) for number in range(4)]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -104,20 +103,11 @@ def landed_once(project: Project) -> None:
 # --- it lands, and the checkout follows ---------------------------------------------------------------
 
 
-def clean(repo: Repo) -> None:
-    """Nothing is going on."""
-
-
 def edited_elsewhere(repo: Repo) -> None:
     repo.write("a.txt", "in the stash\n")
     repo.git("stash", "-q")
     repo.write("b.txt", "edited\n")
     repo.write("untracked.txt", "mine\n")
-
-
-def merely_touched(repo: Repo) -> None:
-    for name in ("a.txt", "gone.txt", "plans/X.md"):
-        os.utime(repo.path / name, (1, 1))
 
 
 def staged_elsewhere(repo: Repo) -> None:
@@ -129,7 +119,7 @@ def staged_elsewhere(repo: Repo) -> None:
 
 @pytest.mark.parametrize(
     "arrange",
-    [clean, edited_elsewhere, merely_touched, staged_elsewhere],
+    [edited_elsewhere, staged_elsewhere],
     ids=lambda state: state.__name__,
 )
 def test_the_phase_lands_and_the_checkout_follows_without_losing_anything(
@@ -171,17 +161,8 @@ def edits(repo: Repo) -> None:
     repo.write("a.txt", "my edit\n")
 
 
-def stages(repo: Repo) -> None:
-    repo.write("a.txt", "my edit\n")
-    repo.git("add", "a.txt")
-
-
 def puts_away(repo: Repo) -> None:
     repo.git("stash", "-q")
-
-
-def has_a_file_untracked(repo: Repo) -> None:
-    repo.write("new.txt", "mine\n")
 
 
 def has_a_file_ignored(repo: Repo) -> None:
@@ -191,14 +172,6 @@ def has_a_file_ignored(repo: Repo) -> None:
 
 def moves_it_away(repo: Repo) -> None:
     (repo.path / "new.txt").rename(repo.path / "kept.txt")
-
-
-def locks_the_index(repo: Repo) -> None:
-    repo.write(".git/index.lock", "")
-
-
-def removes_the_lock(repo: Repo) -> None:
-    (repo.path / ".git/index.lock").unlink()
 
 
 def diverged(repo: Repo) -> None:
@@ -213,41 +186,15 @@ def rebases(repo: Repo) -> None:
     repo.git("rebase", "-q", "side", ok=False)
 
 
-def merges(repo: Repo) -> None:
-    diverged(repo)
-    repo.git("merge", "-q", "side", ok=False)
-
-
-def bisects(repo: Repo) -> None:
-    for number in range(3):
-        repo.commit(f"More {number}", **{"b.txt": f"{number}\n"})
-    repo.git("bisect", "start", "HEAD", "HEAD~3")
-
-
 OBSTACLES = {
     "edited": Obstacle(
         arrange=edits, said="a.txt is edited in {root}; commit that change or undo it", settle=puts_away
     ),
-    "staged": Obstacle(
-        arrange=stages, said="a.txt is staged in {root}; commit that change or undo it", settle=puts_away
-    ),
-    "untracked": Obstacle(arrange=has_a_file_untracked, said="new.txt is in the way in {root}", settle=moves_it_away),
     "ignored": Obstacle(arrange=has_a_file_ignored, said="new.txt is in the way in {root}", settle=moves_it_away),
-    "index.lock": Obstacle(arrange=locks_the_index, said="remove {root}/.git/index.lock", settle=removes_the_lock),
     "rebase": Obstacle(
         arrange=rebases,
         said="a rebase of main is under way in {root}; finish or abort it",
         settle=lambda repo: repo.git("rebase", "--abort"),
-    ),
-    "merge": Obstacle(
-        arrange=merges,
-        said="a merge is under way in {root}, which has main checked out; finish or abort it",
-        settle=lambda repo: repo.git("merge", "--abort"),
-    ),
-    "bisect": Obstacle(
-        arrange=bisects,
-        said="a bisect of main is under way in {root}; finish or abort it",
-        settle=lambda repo: repo.git("bisect", "reset"),
     ),
 }
 

@@ -172,7 +172,7 @@ def test_a_remote_that_cannot_be_reached_is_exit_5_and_retry_goes_on(
     assert project.leftovers() == []
 
 
-@pytest.mark.parametrize("point", ["land.commit.before", "land.commit.after"])
+@pytest.mark.parametrize("point", ["land.swapped", "land.committed"])
 def test_what_a_killed_landing_left_here_is_ended_also_when_the_remote_does_not_answer(
     project: Project, remote: Repo, tmp_path: Path, point: str
 ) -> None:
@@ -183,7 +183,7 @@ def test_what_a_killed_landing_left_here_is_ended_also_when_the_remote_does_not_
     assert ran.last.endswith("what was made is kept, go on with: runplan retry plans/X.md")
     assert project.repo.status() == ""
     assert not (project.path / ".git/index.lock").exists()
-    assert (project.path / "1.txt").exists() == (point == "land.commit.after")
+    assert (project.path / "1.txt").exists() == (point == "land.committed")
     (tmp_path / "away.git").rename(remote.path)
     again = project.runplan("retry", "X")
     assert again.code == 0, again.err
@@ -191,7 +191,7 @@ def test_what_a_killed_landing_left_here_is_ended_also_when_the_remote_does_not_
     assert project.repo.status() == ""
 
 
-@pytest.mark.parametrize("point", ["land.read-tree.before", "land.commit.before", "land.commit.after"])
+@pytest.mark.parametrize("point", ["land.staged", "land.swapped", "land.committed"])
 def test_a_forgotten_run_whose_branch_was_behind_leaves_a_whole_checkout(
     project: Project, remote: Repo, tmp_path: Path, point: str
 ) -> None:

@@ -18,6 +18,7 @@ STATUS = {
     "cli": ("main", "status", "statustext", "aside"),
     "wiring": ("here",),
     "app": ("views",),
+    "landing": ("modes",),
     "adapters": (
         *("repository", "git", "gitenv", "waiting", "trees", "plainfiles", "anchored", "settings", "places"),
         *("daemonrecord", "store", "store.sqlite", "store.schedules", "store.work"),

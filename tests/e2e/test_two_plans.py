@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from tests.support.cli import Project
 
-KILLS = ["land.hold.after", "land.prepare.after", "land.read-tree.before", "land.commit.before", "land.commit.after"]
-SWAPPED = ("land.commit.after",)
+KILLS = ["land.staged", "land.prepared", "land.swapped", "land.committed"]
+SWAPPED = ("land.committed",)
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def test_a_landing_killed_in_one_plan_is_ended_by_the_start_of_another(project: 
     is_whole(project, "1", "2")
 
 
-@pytest.mark.parametrize("point", ["land.commit.before", "land.commit.after"])
+@pytest.mark.parametrize("point", ["land.swapped", "land.committed"])
 def test_a_landing_killed_in_one_plan_is_ended_by_an_undo_in_another(project: Project, point: str) -> None:
     assert project.runplan("start", "Y", "2", "auto", "--foreground").code == 0
     killed(project, point, "start", "X", "1", "auto", "--foreground")
@@ -72,7 +72,7 @@ def test_a_landing_killed_in_one_plan_is_ended_by_an_undo_in_another(project: Pr
 
 
 @pytest.mark.parametrize("verb", ["approve", "reject"])
-@pytest.mark.parametrize("point", ["land.commit.before", "land.commit.after"])
+@pytest.mark.parametrize("point", ["land.swapped", "land.committed"])
 def test_a_landing_killed_in_one_plan_is_ended_by_an_answer_to_another(project: Project, verb: str, point: str) -> None:
     assert project.runplan("start", "Y", "2", "--foreground").code == 4
     killed(project, point, "start", "X", "1", "auto", "--foreground")
@@ -82,7 +82,7 @@ def test_a_landing_killed_in_one_plan_is_ended_by_an_answer_to_another(project: 
     assert (project.path / "1.txt").exists() == (point in SWAPPED)
 
 
-@pytest.mark.parametrize("point", ["land.commit.before", "land.commit.after"])
+@pytest.mark.parametrize("point", ["land.swapped", "land.committed"])
 def test_an_undo_that_was_killed_and_forgotten_is_ended_by_the_next_one(project: Project, point: str) -> None:
     assert project.start("1", "auto").code == 0
     killed(project, point, "undo", "X", "1")
@@ -98,7 +98,7 @@ def test_an_undo_that_was_killed_and_forgotten_is_ended_by_the_next_one(project:
 
 
 def test_somebody_who_removes_the_lock_and_lands_another_plan_gets_no_staged_revert(project: Project) -> None:
-    killed(project, "land.commit.after", "start", "X", "1", "auto", "--foreground")
+    killed(project, "land.committed", "start", "X", "1", "auto", "--foreground")
     (project.path / ".git/index.lock").unlink()
     assert project.runplan("start", "Y", "2", "auto", "--foreground").code == 0
     is_whole(project, "1", "2")
@@ -107,7 +107,7 @@ def test_somebody_who_removes_the_lock_and_lands_another_plan_gets_no_staged_rev
 
 
 def test_files_that_somebody_committed_after_the_crash_are_theirs(project: Project) -> None:
-    killed(project, "land.commit.before", "start", "X", "1", "auto", "--foreground")
+    killed(project, "land.swapped", "start", "X", "1", "auto", "--foreground")
     (project.path / ".git/index.lock").unlink()
     for lock in ("HEAD.lock", "refs/heads/main.lock"):
         (project.path / ".git" / lock).unlink(missing_ok=True)

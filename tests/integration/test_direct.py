@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runplan.adapters.git import Git
-from runplan.adapters.landers.direct import Direct
-from runplan.core.errors import Unreachable
-from runplan.core.gitfacts import Landed, LandingAnswer, Moved, Refused
+from runplan.core.errors import GitFailed, Unreachable
+from runplan.landing.direct import Direct
+from runplan.landing.lander import Declined, Landed, LandingAnswer, Refused, TargetMoved
 from tests.support.cli import until
 from tests.support.landings import MAIN, candidate, files_of, leftovers, snapshot
 from tests.support.remotes import TRACKED, Pair, make_pair
@@ -92,8 +92,10 @@ def test_a_landing_costs_a_fetch_and_a_push_more_than_a_local_one(pair: Pair, tm
         (traces / "ours").unlink()
         direct.land(landing)
     words = (traces / "ours").read_text().split()
-    verbs = ("config", "fetch", "push", "cat-file", "status", "update-ref", "read-tree", "merge-base", "rev-list")
-    assert sorted(word for word in words if word in verbs) == ["fetch", "push", "read-tree", "status", "update-ref"]
+    verbs = ("config", "fetch", "push", "cat-file", "status", "update-ref", "read-tree", "checkout-index", "merge-base")
+    assert sorted(word for word in words if word in verbs) == [
+        *("checkout-index", "fetch", "push", "read-tree", "update-ref")
+    ]
 
 
 def test_the_remote_is_noted_also_where_its_fetch_settings_would_not(pair: Pair) -> None:
@@ -235,7 +237,7 @@ def test_a_remote_that_moved_before_is_told_and_left(pair: Pair) -> None:
     ottos = pair.elsewhere(**{"c.txt": "c\n"})
     before = snapshot(pair.here)
     with pair.lander() as direct:
-        assert direct.land(landing) == Moved(tip=ottos)
+        assert direct.land(landing) == Refused(reason=TargetMoved(tip=ottos))
     assert pair.there.head(MAIN) == ottos
     after = snapshot(pair.here)
     assert (after.files, after.index, after.leftovers) == (before.files, before.index, ())
@@ -246,7 +248,7 @@ def test_a_remote_that_moves_between_the_look_and_the_push_is_not_overwritten(pa
     landing = pair.intent(candidate(pair.here, {"a.txt": "a2\n"}))
     seen: list[str] = []
     with pair.lander(at("direct.push.before", lambda: seen.append(pair.elsewhere(**{"c.txt": "c\n"})))) as direct:
-        assert direct.land(landing) == Moved(tip=seen[0])
+        assert direct.land(landing) == Refused(reason=TargetMoved(tip=seen[0]))
     assert pair.there.head(MAIN) == seen[0]
     assert pair.here.head(MAIN) == landing.old
 
@@ -256,7 +258,7 @@ def test_a_remote_that_moves_while_the_push_is_taken_in_is_not_overwritten(pair:
     other = candidate(pair.there, {"c.txt": "c\n"}, landing="L2")
     pair.hook("pre-receive", f"env -u GIT_QUARANTINE_PATH git update-ref {MAIN} {other}")
     with pair.lander() as direct:
-        assert direct.land(landing) == Moved(tip=other)
+        assert direct.land(landing) == Refused(reason=TargetMoved(tip=other))
     assert pair.landed() == 0
 
 
@@ -268,9 +270,32 @@ def test_a_remote_that_was_moved_back_or_rewritten_counts_as_moved(pair: Pair) -
         assert old is not None
         landing = direct.prepare(id="L1", old=old, new=candidate(pair.here, {"a.txt": "a2\n"}, onto=TRACKED))
         pair.there.git("update-ref", MAIN, start)
-        assert direct.land(landing) == Moved(tip=start)
+        assert direct.land(landing) == Refused(reason=TargetMoved(tip=start))
         assert direct.tip() == start
     assert pair.there.head(MAIN) == start
+
+
+def test_a_remote_that_is_set_back_before_the_push_does_not_get_its_dropped_commits_again(pair: Pair) -> None:
+    start = pair.there.head(MAIN)
+    pair.elsewhere(**{"c.txt": "c\n"})
+    with pair.lander(at("direct.push.before", lambda: pair.there.git("update-ref", MAIN, start))) as direct:
+        old = direct.tip()
+        assert old is not None
+        landing = direct.prepare(id="L1", old=old, new=candidate(pair.here, {"a.txt": "a2\n"}, onto=TRACKED))
+        assert direct.land(landing) == Refused(reason=TargetMoved(tip=start))
+    assert pair.there.head(MAIN) == start
+
+
+def test_a_commit_that_is_not_built_on_the_old_tip_is_not_pushed(pair: Pair) -> None:
+    """The lease would let the server drop the commits of others."""
+    start = pair.there.head(MAIN)
+    ottos = pair.elsewhere(**{"c.txt": "c\n"})
+    with pair.lander() as direct:
+        direct.tip()
+        landing = direct.prepare(id="L1", old=ottos, new=candidate(pair.here, {"a.txt": "a2\n"}, onto=start))
+        with pytest.raises(GitFailed, match="is not built on"):
+            direct.land(landing)
+    assert pair.there.head(MAIN) == ottos
 
 
 def test_of_two_who_land_at_once_one_lands_and_one_has_moved(pair: Pair, tmp_path: Path) -> None:
@@ -289,9 +314,9 @@ def test_of_two_who_land_at_once_one_lands_and_one_has_moved(pair: Pair, tmp_pat
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(type(answer).__name__ for answer in answers.values()) == ["Landed", "Moved"]
     tip = pair.there.head(MAIN)
-    assert {answer.tip for answer in answers.values() if isinstance(answer, Landed | Moved)} == {tip}
+    moved = Refused(reason=TargetMoved(tip=tip))
+    assert sorted(map(str, answers.values())) == sorted(map(str, (Landed(tip=tip), moved)))
     assert pair.there.git("rev-list", "--count", MAIN) == "2"
 
 
@@ -302,10 +327,11 @@ def test_a_server_that_declines_is_quoted(pair: Pair, hook: str) -> None:
     before = snapshot(pair.here)
     answer = land(pair, new)
     assert isinstance(answer, Refused)
-    assert answer.why.startswith(
+    assert isinstance(answer.reason, Declined)
+    assert answer.reason.why.startswith(
         "origin does not take a push to main: GH006: Protected branch. / - Use a pull request. "
     )
-    assert "hook declined" in answer.why
+    assert "hook declined" in answer.reason.why
     assert snapshot(pair.here) == before
     assert pair.landed() == 0
 
@@ -318,7 +344,8 @@ def test_a_remote_that_has_the_branch_checked_out_refuses(pair: Pair, tmp_path: 
         assert old == there.head()
         answer = direct.land(direct.prepare(id="L1", old=old, new=candidate(pair.here, {"a.txt": "x\n"}, onto=old)))
     assert isinstance(answer, Refused)
-    assert "refusing to update checked out branch" in answer.why
+    assert isinstance(answer.reason, Declined)
+    assert "refusing to update checked out branch" in answer.reason.why
     assert there.head() == old
 
 

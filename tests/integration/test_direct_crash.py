@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runplan.adapters import remotemarks
-from runplan.adapters.landers import cherry_pick, direct
 from runplan.core.errors import Unreachable
-from runplan.core.gitfacts import Landed
+from runplan.landing import cherry_pick, direct
+from runplan.landing.lander import Landed
 from tests.support import dying_direct
 from tests.support.landings import MAIN, candidate, files_of, leftovers
 from tests.support.remotes import TRACKED, Pair, make_pair
 
 if TYPE_CHECKING:
-    from runplan.core.gitfacts import Landing
+    from runplan.landing.lander import Landing
 
 POINTS = (*direct.POINTS[:-1], *cherry_pick.POINTS, direct.POINTS[-1])
 PUSHED = POINTS[POINTS.index("direct.push.after") :]
@@ -89,9 +89,7 @@ def test_killed_at_a_point(pair: Pair, point: str, who: str) -> None:
     comes_to_its_end(pair, landing, pushed=point in PUSHED)
 
 
-@pytest.mark.parametrize(
-    "point", ["direct.fetch.after", "direct.follow.before", "land.commit.before", "land.commit.after"]
-)
+@pytest.mark.parametrize("point", ["direct.fetch.after", "direct.follow.before", "land.swapped", "land.committed"])
 def test_dying_again_in_the_recovery_changes_nothing(pair: Pair, point: str) -> None:
     landing = intent(pair)
     die(pair, landing, "direct.push.after")

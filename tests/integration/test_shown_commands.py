@@ -9,12 +9,12 @@ import pytest
 
 from runplan.adapters import remote
 from runplan.adapters.git import Git
-from runplan.adapters.landers.cherry_pick import CherryPick
-from runplan.adapters.landers.direct import Direct
 from runplan.adapters.repository import open_repository, require_workable
 from runplan.cli import main
 from runplan.core.errors import RunplanError
-from runplan.core.gitfacts import Landing
+from runplan.landing.cherry_pick import CherryPick
+from runplan.landing.direct import Direct
+from runplan.landing.lander import Landing
 from tests.support.remotes import Pair, make_pair
 
 if TYPE_CHECKING:
@@ -52,13 +52,13 @@ def no_room(pair: Pair, git: Git) -> None:
 
 def gone_here(pair: Pair, git: Git) -> None:
     lander = CherryPick(git, ref=REF, root=pair.here.path, common_dir=pair.here.path / ".git")
-    lander.land(Landing(id="L", ref=REF, old=OLD, new=pair.here.head("HEAD"), locks=()))
+    lander.land(Landing(id="L", ref=REF, old=OLD, new=pair.here.head("HEAD")))
 
 
 def gone_there(pair: Pair, git: Git) -> None:
     env, common = pair.here.env, pair.here.path / ".git"
     lander = Direct(git, remote="origin", branch=NAME, root=pair.here.path, common_dir=common, caller=env)
-    lander.recover(Landing(id="L", ref=lander.ref, old=OLD, new=pair.here.head("HEAD"), locks=()))
+    lander.recover(Landing(id="L", ref=lander.ref, old=OLD, new=pair.here.head("HEAD")))
 
 
 @pytest.mark.parametrize(

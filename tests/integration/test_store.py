@@ -68,18 +68,6 @@ def test_events_and_the_row_of_the_run_are_recorded_together(store: Store) -> No
     assert [event.run for event in store.facts(PLAN, "PlanRead")] == ["r1"]
 
 
-def test_what_is_taken_out_of_the_journal_is_missed_whatever_is_added_meanwhile(store: Store) -> None:
-    assert store.extent() == (0, 0)
-    store.append(facts("PlanRead", "Leased"), row(), fence=1)
-    before = store.extent()
-    assert before == (2, 2)
-    store.append(facts("WorkTaken"), row(), fence=1)
-    assert store.extent(2) == before
-    store.run("DELETE FROM events WHERE seq=1")
-    assert store.extent() == (3, 2)
-    assert store.extent(2) != before
-
-
 @pytest.mark.parametrize(
     ("begun", "expected"),
     [

@@ -27,7 +27,9 @@ def place(tmp_path: Path) -> Iterator[Place]:
 
 
 def leftovers(place: Place, tree: Repo, *paths: str) -> str | Unstored:
-    return place.trees.commit_leftovers(tree.path, paths, branch=BRANCH, message="left\n", identity=AGENT, when=WHEN)
+    return place.trees.commit_leftovers(
+        tree.path, paths, branch=BRANCH, message="left\n", author=AGENT, committer=AGENT, when=WHEN
+    )
 
 
 # --- what an agent gets ---------------------------------------------------------------------------------
@@ -332,8 +334,15 @@ def test_no_program_that_an_agent_plants_is_run(place: Place, tmp_path: Path) ->
     ran = tmp_path / "ran"
     program = tree.write(".tool", f"#!/bin/sh\necho $0 $* >>{ran}\ncat\n")
     program.chmod(0o755)
-    keys = ("filter.x.clean", "filter.x.smudge", "filter.x.process", "core.fsmonitor", "diff.x.textconv")
-    keys += ("core.pager", "core.sshCommand", "gpg.program", "core.editor", "uploadpack.packObjectsHook")
+    keys: tuple[str, ...] = ("filter.x.clean", "filter.x.smudge", "filter.x.process", "core.fsmonitor")
+    keys += (
+        "diff.x.textconv",
+        "core.pager",
+        "core.sshCommand",
+        "gpg.program",
+        "core.editor",
+        "uploadpack.packObjectsHook",
+    )
     home = tmp_path / "home"
     home.mkdir()
     for key in keys:

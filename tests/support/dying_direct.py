@@ -13,8 +13,8 @@ import sys
 from pathlib import Path
 
 from runplan.adapters.git import Git
-from runplan.adapters.landers.direct import Direct
-from runplan.core.gitfacts import Landing
+from runplan.landing.direct import Direct
+from runplan.landing.lander import Landing
 
 
 def main(root: str, at: str, who: str, verb: str, given: str) -> None:
@@ -23,7 +23,7 @@ def main(root: str, at: str, who: str, verb: str, given: str) -> None:
             os.kill(0 if who == "all" else os.getpid(), signal.SIGKILL)
 
     fields = json.loads(given)
-    landing = Landing(**{**fields, "locks": tuple(fields["locks"])})
+    landing = Landing(**fields)
     env = {**os.environ, "LANDER": str(os.getpid())}
     with Git(Path(root), env=env) as git:
         lander = Direct(

@@ -7,13 +7,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from runplan.adapters.landers.cherry_pick import CherryPick
+from runplan.landing.box import BOXES
+from runplan.landing.cherry_pick import CherryPick
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-    from runplan.core.gitfacts import Landing
+    from runplan.landing.lander import Landing
     from tests.support.repos import Repo
 
 MAIN = "refs/heads/main"
@@ -33,8 +34,11 @@ def candidate(
     # Deletions first: a directory may become a file.
     lines += [f'D "{path}"\n' for path, text in files.items() if text is None]
     for path, text in files.items():
-        if text is not None:
-            lines.append(f'M {(modes or {}).get(path, "100644")} inline "{path}"\n{_data(text)}')
+        mode = (modes or {}).get(path, "100644")
+        if mode == "160000":
+            lines.append(f'M {mode} {text} "{path}"\n')
+        elif text is not None:
+            lines.append(f'M {mode} inline "{path}"\n{_data(text)}')
     return repo.git("fast-import", "--quiet", "--force", stdin="".join([*lines, "\nget-mark :1\n"]))
 
 
@@ -94,4 +98,5 @@ def files_of(root: Path) -> dict[str, tuple[str, bytes]]:
 def leftovers(repo: Repo) -> tuple[str, ...]:
     common = repo.path / repo.git("rev-parse", "--git-common-dir")
     found = [*common.rglob("*.lock"), *common.rglob("runplan.*")]
+    found += [box for name in BOXES for box in common.rglob(name)]
     return tuple(sorted(str(path.relative_to(common)) for path in found))

@@ -201,7 +201,7 @@ class Chance:
     def _swap(self, state: RunState) -> list[e.Event]:
         phase = state.phase
         assert phase is not None
-        begun = phase.landing or e.LandingStarted(id="l", ref="r", old="c1", new="c3", code="c2", locks=())
+        begun = phase.landing or e.LandingStarted(id="l", ref="r", old="c1", new="c3", code="c2")
         before: list[e.Event] = [] if phase.landing else [begun]
         match self._choose(["landed", "landed", "held", "moved", "refused", "crash"]):
             case "landed":

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from runplan.adapters.landers.direct import Direct
+from runplan.landing.direct import Direct
 from tests.support.landings import MAIN
 from tests.support.repos import Repo, init_repo
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from runplan.core.gitfacts import Landing
+    from runplan.landing.lander import Landing
 
 TRACKED = "refs/remotes/origin/main"
 

@@ -12,9 +12,6 @@ import pytest
 
 from runplan.core import (
     errorwords,
-    gitconfig,
-    gitwords,
-    guard,
     limittext,
     markdown,
     plan,
@@ -123,22 +120,6 @@ READERS: dict[str, tuple[Callable[[str], object], tuple[Text, ...]]] = {
         (("", "\\"), ("", "`a"), ("`", "a "), ("", "".join(f"{'`' * n}a" for n in range(1, 1400))), ("", "\x1b[")),
     ),
     "a terminal": (terminal.plain, (("", "\x1b["), ("", "\x1b]"), ("\x1b[", "0"), ("\x1b", " "))),
-    "a configuration of git": (
-        lambda text: (gitconfig.settings(text), gitconfig.readable(text)),
-        (
-            ("[a]\n", 'b = "'),
-            ("[a]\nb = ", "c"),
-            ("", "[a]\n"),
-            ('[a "', "\\"),
-            ("[a]\n", "bbbbbbbb\n"),
-            ("[a]\nb = ", " \\\n"),
-        ),
-    ),
-    "a reflog": (guard.read_log, (("a a", " <>"), ("", "a a a <a> 1 +0000\n"), ("a a ", "<"))),
-    "a shell line": (
-        lambda text: list(gitwords.git_commands(text)),
-        (("git commit ", "a"), ("", "git "), ("git '", "a"), ("", "git commit; "), ("git ", "'a'")),
-    ),
     "a commit message": (
         lambda text: (trailers.read_trailers(text), trailers.marks(text)),
         (("a\n\nb: c\n", " d\n"), ("", "a: b\n"), ("", "a\n\n"), ("", "Runplan-Plan: a\n")),

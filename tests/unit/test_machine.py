@@ -142,7 +142,7 @@ def test_a_proven_candidate_lands_at_once_with_auto() -> None:
 
 
 def test_a_begun_landing_is_asked_about_before_anything_else() -> None:
-    begun = e.LandingStarted(id="l", ref="r", old="c0", new="c2", code="c1", locks=())
+    begun = e.LandingStarted(id="l", ref="r", old="c0", new="c2", code="c1")
     assert decide(landing(begun)).actions == (a.Land(),)
     assert decide(landing(begun, e.StopRequested(by="me"))).actions == (a.Land(),)
 
@@ -188,7 +188,7 @@ def test_a_held_landing_waits_until_somebody_calls_it_on() -> None:
 
 def test_a_target_that_refuses_the_candidate_ends_the_phase_as_protected() -> None:
     refused: list[e.Event] = [
-        e.LandingStarted(id="l", ref="r", old="c1", new="c3", code="c2", locks=()),
+        e.LandingStarted(id="l", ref="r", old="c1", new="c3", code="c2"),
         e.LandingRefused(id="l", why="hook declined"),
     ]
     decision = decide(landing(*refused))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from runplan.core.config import Layer
-from runplan.core.errors import NotFound, RefusedEarly, UsageError
+from runplan.core.errors import NotFound, UsageError
 from runplan.core.options import Mode, Resolved, Words, parse_words, resolve
 from tests.support.settings import settle
 
@@ -141,11 +141,3 @@ def test_options_are_resolved_once_and_whole() -> None:
     assert resolved("4b auto", target="trunk") == Resolved(
         mode=Mode.PHASE, phase="4b", auto=True, landing="cherry-pick", target="trunk", every=None, now=False
     )
-
-
-@pytest.mark.parametrize(("words", "landing"), [("direct", "cherry-pick"), ("", "direct")])
-def test_direct_is_refused_when_the_target_is_protected(words: str, landing: str) -> None:
-    """A7, by word or by setting."""
-    with pytest.raises(RefusedEarly, match=r"protected: main takes no pushes .*; land by cherry-pick and push"):
-        resolved(words, landing=landing, main_protected=True)
-    assert resolved("pr", landing=landing, main_protected=True).landing == "pr"

@@ -9,13 +9,14 @@ import pytest
 
 from runplan import ports
 from runplan.core import actions
+from runplan.landing.lander import Lander
 from runplan.wiring import points
 from runplan.wiring.testing import KillPoint
 from tests.chaos.listing import listed
 
 PORTS = {
     name: kind
-    for name, kind in vars(ports).items()
+    for name, kind in (vars(ports) | {"Lander": Lander}).items()
     if inspect.isclass(kind) and Protocol in kind.__bases__ and kind is not Protocol
 }
 

@@ -10,9 +10,9 @@ from runplan.app.actions.bookkeeping import bookkeeping
 from runplan.app.actions.building import landing_id, trailers_of
 from runplan.app.actions.doing import phase_of
 from runplan.core import events as e
-from runplan.core.gitfacts import Held, Landed, Landing, Moved, Refused
 from runplan.core.times import iso
 from runplan.core.trailers import add_trailers
+from runplan.landing.lander import Declined, Landed, Landing, Pending, Refused, TargetMoved
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,19 +61,31 @@ def land(action: Land, state: RunState, world: World) -> Iterator[e.Event]:  # n
             yield started
         else:
             started = phase.landing
+        world.worktrees.deliver(started.new, without=started.old)
         answer = world.lander.land(_landing(started))
         world.point("Land.swapped")
         match answer:
             case Landed() as seen:
+                world.worktrees.delivered()
                 yield _landed(phase, started, seen)
-            case Held(why=why):
+            case Pending(why=why, until=until):
                 yield e.LandingHeld(id=name, why=why)
-            case Moved(tip=tip):
-                yield _moved(world, name, tip)
-            case Refused(why=why):
-                yield e.LandingRefused(id=name, why=why)
+                if until:
+                    yield e.Paused(kind="checkout", until=until, words=why)
+            case Refused(reason=reason):
+                yield _refused(world, name, reason)
             case unreachable:
                 assert_never(unreachable)
+
+
+def _refused(world: World, name: str, reason: TargetMoved | Declined) -> e.Event:
+    match reason:
+        case TargetMoved(tip=tip):
+            return _moved(world, name, tip)
+        case Declined(why=why):
+            return e.LandingRefused(id=name, why=why)
+        case unreachable:
+            assert_never(unreachable)
 
 
 def _moved(world: World, name: str, tip: str) -> e.LandingMoved:
@@ -104,7 +116,6 @@ def _intend(state: RunState, world: World, onto: str, files: dict[str, bytes]) -
         old=landing.old,
         new=landing.new,
         code=code,
-        locks=landing.locks,
         follows=landing.follows,
     )
 
@@ -123,7 +134,6 @@ def _landing(started: e.LandingStarted) -> Landing:
         ref=started.ref,
         old=started.old,
         new=started.new,
-        locks=started.locks,
         follows=started.follows,
     )
 

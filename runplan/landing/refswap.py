@@ -12,10 +12,12 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from runplan.adapters.git import Git
-    from runplan.core.gitfacts import Landing
+    from runplan.core.gitfacts import Oid
 
 #: How long git itself waits for the lock of a ref, e.g. while the user commits (milliseconds).
 _PATIENCE = "core.filesRefLockTimeout=500"
+#: The ref is on the disk before the landing is recorded.
+_FSYNC = "core.fsync=committed,loose-object,reference"
 
 
 class RefSwap:
@@ -24,21 +26,29 @@ class RefSwap:
     Git aborts by itself when its input ends, so that our death takes the locks of the ref away.
     """
 
-    def __init__(self, git: Git, landing: Landing, *, fds: Collection[int] = ()) -> None:
-        self._landing = landing
-        self._git = git.start(*("-c", _PATIENCE, "update-ref", "-m", f"runplan: land {landing.id}", "--stdin"), fds=fds)
+    def __init__(self, git: Git, name: str, *, new: Oid, old: Oid, id: str, fds: Collection[int] = ()) -> None:
+        self._name, self._new, self._old = name, new, old
+        self._git = git.start(
+            *("-c", _PATIENCE, "-c", _FSYNC, "update-ref", "-m", f"runplan: land {id}", "--stdin"), fds=fds
+        )
         self.said = ""  #: git's own words when it refused
 
     def prepare(self) -> bool:
         """Check the old value and lock the ref; False when it moved or stays locked."""
-        order = f"update {self._landing.ref} {self._landing.new} {self._landing.old}"
+        order = f"update {self._name} {self._new} {self._old}"
         return self._say("start", "start: ok") and self._say(f"{order}\nprepare", "prepare: ok")
 
     def commit(self) -> None:
         """The one instant at which the landing happens."""
         if not self._say("commit", "commit: ok"):
-            raise GitFailed(f"git could not move {self._landing.ref}: {self.said}")
-        self._close()
+            raise GitFailed(f"git could not move {self._name}: {self.said}")
+        self.close()
+
+    def close(self) -> None:
+        """End git; without a commit before, nothing was changed."""
+        if self._git.stdin is not None and not self._git.stdin.closed:
+            _, err = self._git.communicate()
+            self.said = " / ".join(os.fsdecode(err).split("\n")).strip(" /")
 
     def _say(self, words: str, expected: str) -> bool:
         assert self._git.stdin is not None
@@ -47,17 +57,12 @@ class RefSwap:
             self._git.stdin.write(os.fsencode(words) + b"\n")
             self._git.stdin.flush()
         except BrokenPipeError:
-            self._close()
+            self.close()
             return False
         if self._git.stdout.readline().decode().strip() == expected:
             return True
-        self._close()
+        self.close()
         return False
-
-    def _close(self) -> None:
-        if self._git.stdin is not None and not self._git.stdin.closed:
-            _, err = self._git.communicate()
-            self.said = " / ".join(os.fsdecode(err).split("\n")).strip(" /")
 
     def __enter__(self) -> RefSwap:
         return self
@@ -65,4 +70,4 @@ class RefSwap:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._close()
+        self.close()

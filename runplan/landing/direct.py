@@ -1,8 +1,8 @@
-"""Lands on a branch of a remote: one push without force, which the local branch of the same name follows.
+"""Lands on a branch of a remote: one push with a lease on the old tip, which the local branch of the same name follows.
 
-The push is the one instant at which the landing happens: the server compares and swaps. Whatever became of it, a
-fetch tells, so every answer but a clear one is followed by a look: the landing is there, or the branch has moved,
-or nothing has happened. Dead at any instant: the next process looks as well (`recover`).
+The server compares the old tip and moves the branch: this is the landing. The lease alone would also allow a commit
+that is not built on the old tip, so that is checked here. Every answer but a clear one is followed by a fetch, which
+tells whether the landing is there, the branch has moved, or nothing has happened. So does the process after a kill.
 
 The local branch is the user's. It follows only from where it stood when the intent was made, only forwards, and by
 the rules of a local landing (`cherry_pick`); when it cannot, the landing has happened all the same, with a note.
@@ -14,20 +14,21 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from runplan.adapters.checkout import HEADS, Checkouts
-from runplan.adapters.landers.cherry_pick import CherryPick, _there
-from runplan.adapters.landers.observing import find
 from runplan.adapters.remote import NETWORK_S, Remote
+from runplan.core import push
 from runplan.core.commands import command
-from runplan.core.errors import Unreachable
-from runplan.core.gitfacts import Held, Landed, Landing, Moved, Refused
-from runplan.core.push import Declined, Taken, Uncertain
+from runplan.core.errors import GitFailed, Unreachable
+from runplan.landing.cherry_pick import CherryPick
+from runplan.landing.lander import Declined, Landed, Landing, Pending, Refused, TargetMoved
+from runplan.landing.observe import find, is_built_on
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from runplan.adapters.git import Git
-    from runplan.core.gitfacts import LandingAnswer, Oid
+    from runplan.core.gitfacts import Oid
+    from runplan.landing.lander import LandingAnswer
 
 #: The instants of a landing, in their order; those of the local landing lie between the last two.
 POINTS = (
@@ -57,18 +58,19 @@ class Direct:
         root: Path,
         common_dir: Path,
         caller: Mapping[str, str],
+        lanes: Path | None = None,
         point: Callable[[str], None] = _pass,
-        deliver: Callable[[Oid, Oid], None] = _there,
         timeout_s: float = NETWORK_S,
     ) -> None:
         self._git = git
         self._remote = Remote(
             git, name=remote, branch=branch, common_dir=common_dir, caller=caller, timeout_s=timeout_s
         )
-        self._local = CherryPick(git, ref=f"{HEADS}{branch}", root=root, common_dir=common_dir, point=point)
+        self._local = CherryPick(
+            git, ref=f"{HEADS}{branch}", root=root, common_dir=common_dir, lanes=lanes, point=point
+        )
         self._checkouts = Checkouts(git, root=root, common_dir=common_dir)
         self._point = point
-        self._deliver = deliver
         self.ref = self._remote.ref
 
     def tip(self) -> Oid | None:
@@ -77,20 +79,19 @@ class Direct:
 
     def prepare(self, *, id: str, old: Oid, new: Oid) -> Landing:
         """The intent, to be recorded before `land`."""
-        local = self._local.prepare(id=id, old=old, new=new)
-        locks = (*local.locks, str(self._remote.lock))
-        return replace(local, ref=self.ref, locks=locks, follows=self._local.tip() or "")
+        return Landing(id=id, ref=self.ref, old=old, new=new, follows=self._local.tip() or "")
 
     def land(self, landing: Landing) -> LandingAnswer:
         """Push, and let the local branch follow; or say why not, with nothing changed."""
         note = self._settle(landing)
-        self._deliver(landing.new, landing.old)
         if (tip := self._seen()) != landing.old:
-            return Landed(tip=tip, note=note) if find(self._git, landing, tip) else Moved(tip=tip)
+            return Landed(tip=tip, note=note) if find(self._git, landing, tip) else _moved(tip)
+        if not is_built_on(self._git, landing.new, landing.old):
+            raise GitFailed(f"{landing.new:.12} is not built on {landing.old:.12}; it is not pushed to {self.ref}")
         self._point("direct.push.before")
-        answer = self._remote.push(landing.new, landing.id)
+        answer = self._remote.push(landing.new, old=landing.old, owner=landing.id)
         self._point("direct.push.after")
-        return self._taken(landing) if isinstance(answer, Taken) else self._not_taken(landing, answer)
+        return self._taken(landing) if isinstance(answer, push.Taken) else self._not_taken(landing, answer)
 
     def observe(self, landing: Landing) -> Landed | None:
         """Whether the landing is in what was last seen of the remote; believed after `recover`; changes nothing."""
@@ -117,12 +118,12 @@ class Direct:
 
     def _settle(self, landing: Landing) -> str:
         """Recover; the note is of the local branch, when the remote holds the landing."""
-        self._local.recover(self._here(landing))  # first, and also when the remote does not answer
+        self._local.recover()  # first, and also when the remote does not answer
         tip = self._fetch(landing.id)
         if tip is None:
             name, branch = self._remote.name, self._remote.branch
-            push = command("git", "push", name, f"{landing.old}:{HEADS}{branch}")
-            raise Unreachable(f"{name} has no branch {branch} any more; make it again: {push}")
+            again = command("git", "push", name, f"{landing.old}:{HEADS}{branch}")
+            raise Unreachable(f"{name} has no branch {branch} any more; make it again: {again}")
         found = find(self._git, landing, tip)
         if found is None:
             return ""
@@ -141,16 +142,16 @@ class Direct:
         self._point("direct.track.after")
         return Landed(tip=landing.new, note=self._follow(landing))
 
-    def _not_taken(self, landing: Landing, answer: Declined | Uncertain) -> LandingAnswer:
+    def _not_taken(self, landing: Landing, answer: push.Declined | push.Uncertain) -> LandingAnswer:
         note = self._settle(landing)
         tip = self._seen()
         if find(self._git, landing, tip):
             return Landed(tip=tip, note=note)
         name, branch = self._remote.name, self._remote.branch
-        if isinstance(answer, Declined):
-            return Refused(why=f"{name} does not take a push to {branch}: {answer.said}")
+        if isinstance(answer, push.Declined):
+            return Refused(reason=Declined(why=f"{name} does not take a push to {branch}: {answer.said}"))
         if tip != landing.old:
-            return Moved(tip=tip)
+            return _moved(tip)
         raise Unreachable(f"{name} has not taken the push to {branch}, which stands where it stood: {answer.said}")
 
     # --- the local branch -------------------------------------------------------------------------------
@@ -171,11 +172,12 @@ class Direct:
         answer = self._local.land(self._here(landing))
         self._point("direct.follow.after")
         match answer:
-            case Landed():
-                return ""
-            case Held(why=why) | Refused(why=why):
+            case Landed(note=note):
+                return note
+            case Pending(why=why):
                 return self._stays(here, why)
-            case Moved(tip=tip):
+            case Refused(reason=reason):
+                tip = reason.tip if isinstance(reason, TargetMoved) else here
                 return self._stays(tip, "it has moved meanwhile", how="--rebase")
 
     def _holds(self, tip: Oid, commit: Oid) -> bool:
@@ -187,3 +189,7 @@ class Direct:
         settled = f": {why}; when that is settled" if why else "; to let it follow"
         pull = self._checkouts.pull(self._local.ref, self._remote.name, how=how)
         return f"{self._remote.branch} here stays at {at:.7}{settled}: {pull}"
+
+
+def _moved(tip: Oid) -> Refused:
+    return Refused(reason=TargetMoved(tip=tip))

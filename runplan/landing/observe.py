@@ -9,7 +9,8 @@ from runplan.core.trailers import LANDING, read_trailers
 
 if TYPE_CHECKING:
     from runplan.adapters.git import Git
-    from runplan.core.gitfacts import Landing, Oid
+    from runplan.core.gitfacts import Oid
+    from runplan.landing.lander import Landing
 
 #: How far back a landing is looked for when the user has worked on top of it or rewritten the branch.
 DEEPEST = 2_000
@@ -32,3 +33,16 @@ def find(git: Git, landing: Landing, tip: Oid) -> Oid | None:
             return oid
         queue += commit.parents
     return None
+
+
+def is_built_on(git: Git, new: Oid, old: Oid) -> bool:
+    """Whether `old` is an ancestor of `new`, along first parents as candidates are built; costs no process."""
+    at = new
+    for _ in range(DEEPEST):
+        if at == old:
+            return True
+        parents = git.commit(at).parents
+        if not parents:
+            return False
+        at = parents[0]
+    return False

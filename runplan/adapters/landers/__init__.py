@@ -1,1 +1,0 @@
-"""The ways a candidate reaches the target; one module each."""

@@ -1,0 +1,88 @@
+"""The contract of a lander: what it is asked, and its three answers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+from runplan.core.quickclass import dataclass
+
+if TYPE_CHECKING:
+    from runplan.core.gitfacts import Oid
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Landing:
+    """The intent: move `ref` from `old` to `new`, once."""
+
+    id: str  #: stands in the Runplan-Landing trailer of every landed commit
+    ref: str  #: full ref name of the target
+    old: Oid
+    new: Oid
+    follows: Oid = ""  #: tip of the local branch that follows a landing on a remote; "" for none
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Landed:
+    """The target holds the landing."""
+
+    tip: Oid  #: where the target stood when this was seen
+    note: str = ""  #: a sentence for the user: why a branch did not follow, or which file was kept aside
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pending:
+    """The landing waits and nothing was changed."""
+
+    why: str  #: a sentence for the user: what is in the way, and what to do
+    until: str = ""  #: UTC time of the next try; "" when the user has to act first
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetMoved:
+    """The target is no longer where the candidate was built: build the candidate again."""
+
+    tip: Oid
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declined:
+    """The owner of the target does not accept the candidate."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """This candidate cannot land and nothing was changed."""
+
+    reason: TargetMoved | Declined
+
+
+LandingAnswer: TypeAlias = Landed | Pending | Refused
+
+
+class Lander(Protocol):
+    """Moves the target, once."""
+
+    @property
+    def ref(self) -> str:
+        """The full name of the ref that shows where the target stands."""
+        ...
+
+    def tip(self) -> Oid | None:
+        """Where the target stands now; asks the remote when the target is there."""
+        ...
+
+    def prepare(self, *, id: str, old: Oid, new: Oid) -> Landing:
+        """The intent, to be recorded before `land`."""
+        ...
+
+    def land(self, landing: Landing) -> LandingAnswer: ...
+
+    def observe(self, landing: Landing) -> Landed | None:
+        """Whether the target holds the landing; reliable after `recover`; changes nothing."""
+        ...
+
+    def recover(self, landing: Landing) -> None:
+        """Complete or roll back what killed landings left behind."""
+        ...

@@ -1,0 +1,105 @@
+"""The ways to land, by name. Everything that differs between them is asked here; a new way joins by being listed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from runplan.core.errors import RefusedEarly
+from runplan.core.quickclass import NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from runplan.adapters.git import Git
+    from runplan.core.config import RunSettings
+    from runplan.landing.lander import Lander
+
+
+class Place(NamedTuple):
+    """The repository that a lander works in."""
+
+    git: Git
+    root: Path
+    common_dir: Path
+    lanes: Path  #: where runplan's own worktrees are
+    env: Mapping[str, str]  #: of the user, for reaching a remote
+
+
+class Mode(NamedTuple):
+    """One way to land."""
+
+    open: Callable[[Place, RunSettings, Callable[[str], None]], Lander] | None  #: None: not in this version
+    uses_remote: bool  #: whether the target is a branch of the remote
+
+
+def _cherry_pick(at: Place, run: RunSettings, point: Callable[[str], None]) -> Lander:
+    from runplan.landing.cherry_pick import CherryPick
+
+    ref = f"refs/heads/{run.target}"
+    return CherryPick(at.git, ref=ref, root=at.root, common_dir=at.common_dir, lanes=at.lanes, point=point)
+
+
+def _direct(at: Place, run: RunSettings, point: Callable[[str], None]) -> Lander:
+    from runplan.landing.direct import Direct
+
+    return Direct(
+        at.git,
+        remote=run.remote,
+        branch=run.target,
+        root=at.root,
+        common_dir=at.common_dir,
+        caller=at.env,
+        lanes=at.lanes,
+        point=point,
+    )
+
+
+MODES = {
+    "cherry-pick": Mode(_cherry_pick, uses_remote=False),
+    "direct": Mode(_direct, uses_remote=True),
+    "pr": Mode(None, uses_remote=True),
+}
+
+
+def open_lander(at: Place, run: RunSettings, point: Callable[[str], None]) -> Lander:
+    """The lander of the mode that is set."""
+    make = MODES[run.landing].open
+    if make is None:
+        raise _unavailable(run.landing)
+    return make(at, run, point)
+
+
+def require_allowed(mode: str, run: RunSettings) -> None:
+    """Refuse a mode that is not in this version, and a push to a target that takes none."""
+    if MODES[mode].open is None:
+        raise _unavailable(mode)
+    if MODES[mode].uses_remote and run.main_protected:
+        raise RefusedEarly(
+            f"protected: {run.target} takes no pushes (run.main_protected); land by cherry-pick "
+            "and push when it is allowed, or ask for the rule to be lifted"
+        )
+
+
+def require_ready(git: Git, run: RunSettings, env: Mapping[str, str]) -> None:
+    """Refuse, before any work, what the mode could not land: an unreachable remote, commits that are not pushed."""
+    if uses_remote(run.landing):
+        from runplan.adapters import remote
+
+        remote.require(git, remote=run.remote, branch=run.target, caller=env)
+
+
+def uses_remote(mode: str) -> bool:
+    """Whether the target is a branch of the remote, so that landing needs the remote and its credentials."""
+    return MODES[mode].uses_remote
+
+
+def target_ref(run: RunSettings) -> str:
+    """The ref that shows where the target stands: of the remote, for landings that push."""
+    remote = MODES[run.landing].open is not None and MODES[run.landing].uses_remote
+    return f"refs/remotes/{run.remote}/{run.target}" if remote else f"refs/heads/{run.target}"
+
+
+def _unavailable(mode: str) -> RefusedEarly:
+    known = " or ".join(name for name, one in MODES.items() if one.open is not None)
+    return RefusedEarly(f"landing by {mode} is not in this version of runplan; use {known}")

@@ -1,0 +1,167 @@
+"""A landing that is killed is completed or rolled back: landed once or not at all, the checkout whole."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from runplan.landing.box import SWAP
+from runplan.landing.lander import Landed, Pending
+from tests.support.landings import MAIN, candidate, files_of, intent, lander, leftovers, snapshot
+from tests.support.repos import Repo, make_repo
+
+if TYPE_CHECKING:
+    from runplan.landing.lander import Landing
+
+ROOT = Path(__file__).parents[2]
+START = {"a.txt": "a\n", "b.txt": "b\n", "gone.txt": "gone\n"}
+PHASE: dict[str, str | None] = {"a.txt": "a2\n", "gone.txt": None, "new/n.txt": "n\n"}
+PARTS = 2
+STEP = 40  #: `python -m tests.chaos landing --step 1` takes every call
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Repo:
+    return make_repo(tmp_path / "repo", **START)
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_killed_before_any_call_the_landing_is_recovered_and_nothing_of_the_users_is_lost(
+    part: int, tmp_path: Path
+) -> None:
+    words = ["landing", "--kills", "0", "--step", str(STEP), "--first", str(1 + part * STEP // PARTS)]
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.chaos", *words],
+        cwd=ROOT,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_killed_at_random_moments_beside_a_user_nothing_is_lost_and_nothing_lands_twice(tmp_path: Path) -> None:
+    words = ["landing", "--kills", "30", "--step", "1000", "--seed", "7"]
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.chaos", *words],
+        cwd=ROOT,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def killed(repo: Repo, landing: Landing, point: str) -> None:
+    """A lander, and its git, that died at this point."""
+    pid = os.fork()
+    if pid == 0:
+        os.setsid()
+
+        def die(passed: str) -> None:
+            if passed == point:
+                os.kill(0, 9)
+
+        with lander(repo, die) as cherry_pick:
+            cherry_pick.land(landing)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -9
+
+
+def test_a_file_edited_after_the_kill_stays_and_the_former_one_is_kept_aside_and_told(repo: Repo) -> None:
+    landing = intent(repo, candidate(repo, PHASE))
+    killed(repo, landing, "land.swapped")
+    repo.write("a.txt", "edited after the kill\n")
+    repo.write("new/mine.txt", "mine\n")
+    with lander(repo) as cherry_pick:
+        (settled,) = cherry_pick.settle()
+        answer = cherry_pick.land(landing)
+    assert settled.note.startswith("a.txt could not be put back after a landing was killed; the former content is in ")
+    assert (Path(settled.note.rpartition(" is in ")[2]) / "a.txt").read_text() == "a\n"
+    assert isinstance(answer, Pending)
+    assert "a.txt is edited" in answer.why
+    assert {name: text.decode() for name, (_, text) in files_of(repo.path).items()} == START | {
+        "a.txt": "edited after the kill\n",
+        "new/mine.txt": "mine\n",
+    }
+    assert leftovers(repo) == ()
+
+
+def test_another_landing_rolls_the_killed_one_back(repo: Repo) -> None:
+    first = intent(repo, candidate(repo, PHASE))
+    before = snapshot(repo)
+    killed(repo, first, "land.swapped")
+    other = intent(repo, candidate(repo, {"other.txt": "o\n"}, landing="L2"), landing="L2")
+    with lander(repo) as cherry_pick:
+        assert cherry_pick.land(other) == Landed(tip=other.new)
+        assert cherry_pick.observe(first) is None
+    after = snapshot(repo)
+    assert after.files == before.files | {"other.txt": ("-", b"o\n")}
+    assert (repo.status(), after.leftovers) == ("", ())
+
+
+def test_nothing_is_rolled_back_while_the_user_holds_the_index(repo: Repo) -> None:
+    landing = intent(repo, candidate(repo, PHASE))
+    before = snapshot(repo)
+    killed(repo, landing, "land.swapped")
+    lock = repo.path / ".git/index.lock"
+    lock.unlink()
+    lock.touch()
+    swapped = files_of(repo.path)
+    with lander(repo) as cherry_pick:
+        cherry_pick.recover(landing)
+        answer = cherry_pick.land(landing)
+        assert isinstance(answer, Pending)
+        assert "index.lock" in answer.why
+        assert files_of(repo.path) == swapped
+        lock.unlink()
+        cherry_pick.recover(landing)
+        assert snapshot(repo) == before
+        assert cherry_pick.land(landing) == Landed(tip=landing.new)
+
+
+@pytest.mark.parametrize("left", ["index.lock", "HEAD.lock", "refs/heads/main.lock"])
+def test_a_lock_that_is_not_ours_stays(repo: Repo, left: str) -> None:
+    landing = intent(repo, candidate(repo, PHASE))
+    killed(repo, landing, "land.staged")
+    repo.write(f".git/{left}", "0123456789012345678901234567890123456789\n")
+    with lander(repo) as cherry_pick:
+        cherry_pick.recover(landing)
+    assert leftovers(repo) == (left,)
+
+
+def test_a_git_of_ours_that_is_killed_while_it_writes_touches_nothing(repo: Repo) -> None:
+    repo.git("config", "filter.slow.smudge", "kill -9 $PPID; cat")
+    repo.git("config", "filter.slow.clean", "cat")
+    repo.commit("Attributes", **{".gitattributes": "a.txt filter=slow\n"})
+    landing = intent(repo, candidate(repo, PHASE))
+    before = snapshot(repo)
+    with lander(repo) as cherry_pick:
+        answer = cherry_pick.land(landing)
+        assert isinstance(answer, Pending)
+        assert f"git cannot update {repo.path}" in answer.why
+        assert snapshot(repo) == before
+        repo.git("config", "--unset", "filter.slow.smudge")
+        assert cherry_pick.land(landing) == Landed(tip=landing.new)
+
+
+def test_a_git_that_outlives_its_lander_is_waited_for(repo: Repo) -> None:
+    """It writes into the box, which nobody may remove under it."""
+    landing = intent(repo, candidate(repo, PHASE))
+    box = repo.path / ".git" / SWAP
+    box.mkdir()
+    with (box / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        git = subprocess.Popen(["sleep", "0.3"], pass_fds=(lock.fileno(),))
+    with lander(repo) as cherry_pick:
+        assert cherry_pick.land(landing) == Landed(tip=landing.new)
+    assert git.poll() is not None
+    assert repo.head(MAIN) == landing.new

@@ -1,0 +1,686 @@
+"""The table of checkout states: in each the landing arrives or waits, and nothing of the user's is changed or lost."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from runplan.landing.lander import Landed, Pending, Refused, TargetMoved
+from tests.support.landings import MAIN, candidate, files_of, intent, lander, leftovers, snapshot
+from tests.support.repos import Repo, init_repo, make_repo
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from runplan.landing.lander import LandingAnswer
+
+START = {"a.txt": "a\n", "b.txt": "b\n", "gone.txt": "gone\n", "dir/c.txt": "c\n", "dir/d.txt": "d\n"}
+#: What the landing does: changes, removes and adds.
+PHASE: dict[str, str | None] = {
+    "a.txt": "a2\n",
+    "dir/d.txt": "d2\n",
+    "gone.txt": None,
+    "new.txt": "n\n",
+    "newdir/n.txt": "n\n",
+}
+ARRIVES = {name: ("-", text.encode()) for name, text in PHASE.items() if text is not None}
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Repo:
+    repo = make_repo(tmp_path / "repo", **START)
+    repo.write(".git/info/exclude", "*.ignored\nnew.txt.also\n")
+    return repo
+
+
+# --- states in which a landing goes through: what the landing does not touch stays ---------------------
+
+
+def clean(repo: Repo) -> None:
+    """Nothing is going on."""
+
+
+def edited_elsewhere(repo: Repo) -> None:
+    repo.write("b.txt", "edited\n")
+
+
+def touched(repo: Repo) -> None:
+    for name in ("a.txt", "gone.txt", "b.txt"):
+        os.utime(repo.path / name, (1, 1))
+
+
+def staged_elsewhere(repo: Repo) -> None:
+    repo.write("b.txt", "staged\n")
+    repo.write("staged.txt", "new and staged\n")
+    repo.git("add", "b.txt", "staged.txt")
+    repo.write("b.txt", "staged, then edited\n")
+
+
+def removed_elsewhere(repo: Repo) -> None:
+    (repo.path / "b.txt").unlink()
+    repo.git("rm", "-q", "dir/c.txt")
+
+
+def untracked_elsewhere(repo: Repo) -> None:
+    repo.write("mine.txt", "mine\n")
+    repo.write("newdir/mine.txt", "mine\n")
+    repo.write("cache.ignored", "ignored\n")
+
+
+def stashed(repo: Repo) -> None:
+    repo.write("a.txt", "in the stash\n")
+    repo.git("stash", "-q")
+
+
+def an_empty_directory_in_the_way(repo: Repo) -> None:
+    (repo.path / "new.txt").mkdir()
+
+
+def only_the_mode_of_another_file_changed(repo: Repo) -> None:
+    (repo.path / "b.txt").chmod(0o755)
+
+
+def split_index(repo: Repo) -> None:
+    repo.git("update-index", "--split-index")
+    repo.git("update-index", "--refresh")
+
+
+def index_of_version_4(repo: Repo) -> None:
+    repo.git("update-index", "--index-version", "4")
+
+
+def index_without_hash(repo: Repo) -> None:
+    repo.git("config", "index.skipHash", "true")  # from git 2.40 on
+    repo.git("update-index", "--force-write-index")
+
+
+def assumed_unchanged_and_so_it_is(repo: Repo) -> None:
+    repo.git("update-index", "--assume-unchanged", "a.txt")
+
+
+def a_box_of_a_landing_that_was_never_planned(repo: Repo) -> None:
+    """It was killed while it staged."""
+    repo.write(".git/runplan-swap/new/a.txt", "half")
+    repo.write(".git/runplan-swap/lock", "")
+
+
+def other_entries(repo: Repo) -> list[str]:
+    """The index without the paths of the landing."""
+    lines = repo.git("ls-files", "--stage").splitlines()
+    return [line for line in lines if line.partition("\t")[2] not in PHASE]
+
+
+# --- states in which it waits -------------------------------------------------------------------------
+
+
+def staged_as_the_landing_would_and_edited_since(repo: Repo) -> None:
+    repo.write("a.txt", "a2\n")
+    repo.git("add", "a.txt")
+    repo.write("a.txt", "a3\n")
+
+
+def removed_from_the_index_where_it_is_to_be_removed(repo: Repo) -> None:
+    repo.git("rm", "-q", "--cached", "gone.txt")
+
+
+def a_parent_replaced_by_a_link(repo: Repo) -> None:
+    """Git looks through the link and finds the files as they were."""
+    (repo.path / "dir").rename(repo.path / "elsewhere")
+    (repo.path / "dir").symlink_to("elsewhere")
+
+
+def a_branch_lock(repo: Repo) -> None:
+    repo.write(".git/refs/heads/main.lock", "")
+
+
+def a_head_lock(repo: Repo) -> None:
+    repo.write(".git/HEAD.lock", "")
+
+
+def edited(repo: Repo) -> None:
+    repo.write("a.txt", "edited\n")
+
+
+def edited_to_the_same_size_and_time(repo: Repo) -> None:
+    at = (repo.path / "a.txt").stat()
+    repo.write("a.txt", "x\n")
+    os.utime(repo.path / "a.txt", ns=(at.st_atime_ns, at.st_mtime_ns))
+
+
+def edited_in_the_instant_the_index_was_written(repo: Repo) -> None:
+    """All that git can see is that the file is not older than the index."""
+    long_ago = (1_600_000_000, 1_600_000_000)
+    repo.git("config", "core.checkStat", "minimal")
+    repo.git("config", "core.trustctime", "false")
+    os.utime(repo.path / "a.txt", long_ago)
+    repo.git("update-index", "--refresh")
+    repo.write("a.txt", "x\n")
+    os.utime(repo.path / "a.txt", long_ago)
+    os.utime(repo.path / ".git/index", long_ago)
+
+
+def made_executable(repo: Repo) -> None:
+    (repo.path / "a.txt").chmod(0o755)
+
+
+def edited_where_it_is_to_be_removed(repo: Repo) -> None:
+    repo.write("gone.txt", "still needed\n")
+
+
+def deleted(repo: Repo) -> None:
+    (repo.path / "a.txt").unlink()
+
+
+def staged(repo: Repo) -> None:
+    repo.write("a.txt", "staged\n")
+    repo.git("add", "a.txt")
+
+
+def staged_and_set_back_in_the_file(repo: Repo) -> None:
+    staged(repo)
+    repo.write("a.txt", "a\n")
+
+
+def staged_for_removal(repo: Repo) -> None:
+    repo.git("rm", "-q", "--cached", "a.txt")
+
+
+def staged_as_new(repo: Repo) -> None:
+    repo.write("new.txt", "mine\n")
+    repo.git("add", "new.txt")
+
+
+def intended_to_be_added(repo: Repo) -> None:
+    repo.write("new.txt", "mine\n")
+    repo.git("add", "-N", "new.txt")
+
+
+def hidden_by_assume_unchanged(repo: Repo) -> None:
+    repo.git("update-index", "--assume-unchanged", "a.txt")
+    repo.write("a.txt", "local secret\n")
+
+
+def hidden_by_skip_worktree(repo: Repo) -> None:
+    repo.git("update-index", "--skip-worktree", "a.txt")
+    repo.write("a.txt", "local secret\n")
+
+
+def an_untracked_file_in_the_way(repo: Repo) -> None:
+    repo.write("new.txt", "mine\n")
+
+
+def an_ignored_file_in_the_way(repo: Repo) -> None:
+    repo.write(".git/info/exclude", "new.txt\n")
+    repo.write("new.txt", "mine\n")
+
+
+def an_untracked_file_with_the_very_content_in_the_way(repo: Repo) -> None:
+    repo.write("new.txt", "n\n")
+
+
+def an_untracked_directory_in_the_way(repo: Repo) -> None:
+    repo.write("new.txt/mine.txt", "mine\n")
+
+
+def an_ignored_file_in_a_directory_in_the_way(repo: Repo) -> None:
+    repo.write("new.txt/deep/x.ignored", "mine\n")
+
+
+def a_file_where_a_directory_must_be(repo: Repo) -> None:
+    repo.write("newdir", "mine\n")
+
+
+def a_link_where_a_directory_must_be(repo: Repo) -> None:
+    (repo.path / "newdir").symlink_to("dir")
+
+
+def a_dangling_link_in_the_way(repo: Repo) -> None:
+    (repo.path / "new.txt").symlink_to("nowhere")
+
+
+def an_index_lock(repo: Repo) -> None:
+    repo.write(".git/index.lock", "")
+
+
+def a_file_in_conflict(repo: Repo) -> None:
+    repo.write("b.txt", "in the stash\n")
+    repo.git("stash", "-q")
+    repo.commit("Elsewhere", **{"b.txt": "committed\n"})
+    repo.git("stash", "apply", "-q", ok=False)
+
+
+def diverged(repo: Repo) -> None:
+    """A branch `side` and main that both change b.txt."""
+    repo.git("switch", "-qc", "side")
+    repo.commit("Side", **{"b.txt": "side\n"})
+    repo.git("switch", "-q", "main")
+    repo.commit("Main", **{"b.txt": "main\n"})
+
+
+def a_merge(repo: Repo) -> None:
+    diverged(repo)
+    repo.git("merge", "-q", "side", ok=False)
+
+
+def a_merge_not_yet_committed(repo: Repo) -> None:
+    repo.git("switch", "-qc", "side")
+    repo.commit("Side", **{"b.txt": "side\n"})
+    repo.git("switch", "-q", "main")
+    repo.git("merge", "-q", "--no-ff", "--no-commit", "side")
+
+
+def a_cherry_pick(repo: Repo) -> None:
+    diverged(repo)
+    repo.git("cherry-pick", "side", ok=False)
+
+
+def a_revert(repo: Repo) -> None:
+    first = repo.commit("One", **{"b.txt": "one\n"})
+    repo.commit("Two", **{"b.txt": "two\n"})
+    repo.git("revert", "--no-edit", first, ok=False)
+
+
+def a_rebase(repo: Repo) -> None:
+    diverged(repo)
+    repo.git("rebase", "-q", "side", ok=False)
+
+
+def a_rebase_by_patches(repo: Repo) -> None:
+    diverged(repo)
+    repo.git("rebase", "-q", "--apply", "side", ok=False)
+
+
+def a_bisect(repo: Repo) -> None:
+    for number in range(4):
+        repo.commit(f"More {number}", **{"b.txt": f"{number}\n"})
+    repo.git("bisect", "start", "HEAD", "HEAD~4")
+
+
+#: Each state, and why the landing waits in it; "" where it arrives.
+STATES = [
+    (clean, ""),
+    (edited_elsewhere, ""),
+    (touched, ""),
+    (staged_elsewhere, ""),
+    (removed_elsewhere, ""),
+    (untracked_elsewhere, ""),
+    (stashed, ""),
+    (an_empty_directory_in_the_way, ""),
+    (only_the_mode_of_another_file_changed, ""),
+    (split_index, ""),
+    (index_of_version_4, ""),
+    (index_without_hash, ""),
+    (assumed_unchanged_and_so_it_is, ""),
+    (a_box_of_a_landing_that_was_never_planned, ""),
+    (staged_as_the_landing_would_and_edited_since, "a.txt is edited in"),
+    (removed_from_the_index_where_it_is_to_be_removed, "gone.txt is staged in"),
+    (a_parent_replaced_by_a_link, "dir is in the way in"),
+    (a_branch_lock, "main.lock"),
+    (a_head_lock, "HEAD.lock"),
+    (edited, "a.txt is edited in"),
+    (edited_to_the_same_size_and_time, "a.txt is edited in"),
+    (edited_in_the_instant_the_index_was_written, "a.txt is edited in"),
+    (made_executable, "a.txt is edited in"),
+    (edited_where_it_is_to_be_removed, "gone.txt is edited in"),
+    (deleted, "a.txt is deleted in"),
+    (staged, "a.txt is staged in"),
+    (staged_and_set_back_in_the_file, "a.txt is edited in"),
+    (staged_for_removal, "a.txt is staged in"),
+    (staged_as_new, "new.txt is staged in"),
+    (intended_to_be_added, "new.txt is edited in"),
+    (hidden_by_assume_unchanged, "git cannot update"),
+    (hidden_by_skip_worktree, "git cannot update"),
+    (an_untracked_file_in_the_way, "new.txt is in the way in"),
+    (an_ignored_file_in_the_way, "new.txt is in the way in"),
+    (an_untracked_file_with_the_very_content_in_the_way, "new.txt is in the way in"),
+    (an_untracked_directory_in_the_way, "new.txt/mine.txt is in the way in"),
+    (an_ignored_file_in_a_directory_in_the_way, "new.txt/deep/x.ignored is in the way in"),
+    (a_file_where_a_directory_must_be, "newdir is in the way in"),
+    (a_link_where_a_directory_must_be, "newdir is in the way in"),
+    (a_dangling_link_in_the_way, "new.txt is in the way in"),
+    (an_index_lock, "index.lock"),
+    (a_file_in_conflict, "git cannot update"),
+    (a_merge, "a merge is under way in"),
+    (a_merge_not_yet_committed, "a merge is under way in"),
+    (a_cherry_pick, "a cherry-pick is under way in"),
+    (a_revert, "a revert is under way in"),
+    (a_rebase, "a rebase of main is under way in"),
+    (a_rebase_by_patches, "a rebase of main is under way in"),
+    (a_bisect, "a bisect of main is under way in"),
+]
+
+
+@pytest.mark.parametrize(("arrange", "said"), STATES, ids=lambda part: getattr(part, "__name__", ""))
+def test_the_landing_arrives_or_waits_and_nothing_of_the_users_is_lost(
+    repo: Repo, arrange: Callable[[Repo], None], said: str
+) -> None:
+    arrange(repo)
+    landing = intent(repo, candidate(repo, PHASE))
+    before, unrelated = snapshot(repo), other_entries(repo)
+    index = (repo.path / ".git/index").read_bytes()
+    with lander(repo) as cherry_pick:
+        answer = cherry_pick.land(landing)
+    if said:
+        assert isinstance(answer, Pending)
+        assert said in answer.why
+        assert str(repo.path) in answer.why
+        assert snapshot(repo) == before
+        assert (repo.path / ".git/index").read_bytes() == index
+        return
+    assert answer == Landed(tip=landing.new)
+    after = snapshot(repo)
+    expected = {name: file for name, file in before.files.items() if name != "gone.txt"}
+    assert after.files == expected | ARRIVES
+    assert after.refs == before.refs | {MAIN: landing.new}
+    assert (after.stash, after.head, after.leftovers) == (before.stash, before.head, ())
+    assert other_entries(repo) == unrelated
+    if arrange is not split_index:
+        assert repo.git("diff-files", "--name-only", "--", *ARRIVES) == "", "git need not read the new files again"
+    assert not set(PHASE) & {line[3:] for line in repo.status().splitlines()}
+
+
+@pytest.mark.parametrize("name", [":!odd.txt", "od*[d].txt", "-odd", "ö dd"])
+def test_an_edited_file_with_an_odd_name_is_named(repo: Repo, name: str) -> None:
+    repo.commit("Odd", **{name: "odd\n"})
+    repo.write(name, "edited\n")
+    with lander(repo) as cherry_pick:
+        answer = cherry_pick.land(intent(repo, candidate(repo, {name: "odd, landed\n", "b.txt": "b2\n"})))
+    assert isinstance(answer, Pending)
+    assert f"{name} is edited in" in answer.why
+
+
+def test_the_held_landing_goes_through_when_the_user_has_made_room(repo: Repo) -> None:
+    repo.write("a.txt", "edited\n")
+    landing = intent(repo, candidate(repo, PHASE))
+    with lander(repo) as cherry_pick:
+        assert isinstance(cherry_pick.land(landing), Pending)
+        repo.git("stash", "-q")
+        assert cherry_pick.land(landing) == Landed(tip=landing.new)
+    assert repo.status() == ""
+    assert repo.git("stash", "list") != ""
+
+
+# --- where HEAD is not on the target ------------------------------------------------------------------
+
+
+def test_a_detached_head_stays_where_it_is_with_all_its_files(repo: Repo) -> None:
+    repo.git("switch", "-q", "--detach")
+    repo.write("a.txt", "edited\n")
+    new = candidate(repo, PHASE)
+    before = snapshot(repo)
+    with lander(repo) as cherry_pick:
+        assert cherry_pick.land(intent(repo, new)) == Landed(tip=new)
+    after = snapshot(repo)
+    assert after.refs == before.refs | {MAIN: new}
+    assert (after.files, after.index, after.head) == (before.files, before.index, before.head)
+
+
+def test_a_rebase_of_another_branch_does_not_hold(repo: Repo) -> None:
+    diverged(repo)
+    repo.git("switch", "-q", "side")
+    repo.git("rebase", "-q", "main", ok=False)
+    new = candidate(repo, PHASE)
+    before = files_of(repo.path)
+    with lander(repo) as cherry_pick:
+        assert cherry_pick.land(intent(repo, new)) == Landed(tip=new)
+    assert files_of(repo.path) == before
+
+
+@pytest.mark.parametrize("arrange", [a_rebase, a_bisect], ids=lambda state: state.__name__)
+def test_work_on_the_target_in_another_worktree_holds(
+    repo: Repo, tmp_path: Path, arrange: Callable[[Repo], None]
+) -> None:
+    repo.git("switch", "-qc", "elsewhere")
+    repo.git("worktree", "add", "-q", str(tmp_path / "other"), "main")
+    other = repo.at(tmp_path / "other")
+    arrange(other)
+    new = candidate(repo, PHASE)
+    before = snapshot(other)
+    with lander(repo) as cherry_pick:
+        answer = cherry_pick.land(intent(repo, new))
+    assert isinstance(answer, Pending)
+    assert str(other.path) in answer.why
+    assert snapshot(other) == before
+
+
+def test_a_rebase_that_carries_the_target_along_holds(repo: Repo) -> None:
+    repo.commit("One", **{"b.txt": "one\n"})
+    repo.git("switch", "-qc", "stacked")
+    repo.commit("Two", **{"dir/c.txt": "two\n"})
+    editor = "sed -i -e 1s/^pick/edit/"
+    repo.git("rebase", "-i", "--update-refs", "HEAD~2", env={"GIT_SEQUENCE_EDITOR": editor}, ok=False)
+    with lander(repo) as cherry_pick:
+        answer = cherry_pick.land(intent(repo, candidate(repo, PHASE)))
+    assert isinstance(answer, Pending)
+    assert "a rebase of main is under way" in answer.why
+
+
+# --- kinds of files and of checkouts ------------------------------------------------------------------
+
+
+def test_links_executables_types_and_directories_arrive(repo: Repo) -> None:
+    files: dict[str, str | None] = {
+        "a.txt": "target",
+        "run.sh": "#!/bin/sh\n",
+        "b.txt": None,
+        "b.txt/inner": "i\n",
+        "gone.txt": None,
+        "dir/c.txt": None,
+        "dir/d.txt": None,
+        "dir": "now a file\n",
+    }
+    new = candidate(repo, files, modes={"a.txt": "120000", "run.sh": "100755"})
+    assert land(repo, new) == Landed(tip=new)
+    assert repo.status() == ""
+    assert files_of(repo.path) == {
+        "a.txt": ("link", b"target"),
+        "b.txt/inner": ("-", b"i\n"),
+        "dir": ("-", b"now a file\n"),
+        "run.sh": ("x", b"#!/bin/sh\n"),
+    }
+
+
+def test_line_ends_and_filters_are_applied_also_by_a_filter_that_lies_in_the_checkout(repo: Repo) -> None:
+    repo.git("config", "core.autocrlf", "true")
+    repo.git("config", "filter.up.smudge", "sh ./up.sh a-z A-Z")
+    repo.git("config", "filter.up.clean", "tr A-Z a-z")
+    repo.commit("Attributes", **{".gitattributes": "*.up filter=up\n", "x.up": "X\n", "up.sh": 'tr "$1" "$2"\n'})
+    new = candidate(repo, {"a.txt": "one\ntwo\n", "x.up": "loud\n"})
+    assert land(repo, new) == Landed(tip=new)
+    assert (repo.path / "a.txt").read_bytes() == b"one\r\ntwo\r\n"
+    assert (repo.path / "x.up").read_bytes() == b"LOUD\r\n"
+    assert repo.status() == ""
+
+
+def test_a_filter_that_fails_holds_before_anything_is_touched(repo: Repo) -> None:
+    repo.git("config", "filter.up.smudge", "false")
+    repo.git("config", "filter.up.clean", "cat")
+    repo.git("config", "filter.up.required", "true")
+    repo.commit("Attributes", **{".gitattributes": "*.up filter=up\n"})
+    new = candidate(repo, {"a.txt": "a2\n", "x.up": "x\n"})
+    before = snapshot(repo)
+    answer = land(repo, new)
+    assert isinstance(answer, Pending)
+    assert f"git cannot update {repo.path}: " in answer.why
+    assert snapshot(repo) == before
+
+
+@pytest.mark.parametrize("cone", ["--no-cone", "--cone", "--sparse-index"])
+def test_a_sparse_checkout_stays_sparse(repo: Repo, cone: str) -> None:
+    repo.commit("More", **{"in/x.txt": "x\n"})
+    repo.git("sparse-checkout", "set", cone, *(["/*.txt", "/in/"] if cone == "--no-cone" else ["in"]))
+    repo.write("in/staged.txt", "staged\n")
+    repo.write("b.txt", "staged\n")
+    repo.git("add", ".")
+    new = candidate(repo, {"a.txt": "a2\n", "dir/c.txt": "c2\n", "dir/e.txt": "e\n", "in/y.txt": "y\n"})
+    assert land(repo, new) == Landed(tip=new)
+    assert sorted(files_of(repo.path)) == ["a.txt", "b.txt", "gone.txt", "in/staged.txt", "in/x.txt", "in/y.txt"]
+    assert (repo.path / "a.txt").read_text() == "a2\n"
+    assert repo.status() == "M  b.txt\nA  in/staged.txt"
+
+
+def test_submodules_are_left_to_the_user(repo: Repo, tmp_path: Path) -> None:
+    module = make_repo(tmp_path / "module", **{"m.txt": "m\n"})
+    repo.git("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(module.path), "sub")
+    repo.commit("Submodule")
+    (repo.path / "sub/m.txt").write_text("edited in the submodule\n")
+    newer = module.commit("Newer", **{"m.txt": "m2\n"})
+    new = candidate(repo, {"a.txt": "a2\n", "sub": newer, "sub2": newer}, modes={"sub": "160000", "sub2": "160000"})
+    assert land(repo, new) == Landed(tip=new)
+    assert (repo.path / "sub/m.txt").read_text() == "edited in the submodule\n"
+    assert repo.status() == " M sub", "it lags behind, and an empty directory stands for the other one"
+
+
+def test_a_repository_with_long_ids_is_updated_as_well(tmp_path: Path) -> None:
+    repo = init_repo(tmp_path / "long", "--object-format=sha256")
+    repo.commit("Start", **START)
+    new = candidate(repo, PHASE)
+    assert land(repo, new) == Landed(tip=new)
+    assert repo.git("diff-files", "--name-only") == ""
+    assert repo.status() == ""
+    assert repo.git("fsck", "--strict") == ""
+
+
+def test_odd_names_arrive(repo: Repo) -> None:
+    new = candidate(repo, {"-dash": "1\n", "sp ace/*[x]": "2\n", "übung": "3\n", ":(top)a": "4\n"})
+    assert land(repo, new) == Landed(tip=new)
+    assert repo.status() == ""
+
+
+def test_a_checkout_on_another_device_is_updated_as_well(repo: Repo) -> None:
+    with tempfile.TemporaryDirectory(dir=another_device(repo.path)) as place:
+        repo.git("switch", "-qc", "elsewhere")
+        repo.git("worktree", "add", "-q", f"{place}/other", "main")
+        other = repo.at(Path(place) / "other")
+        new = candidate(repo, PHASE)
+        assert land(repo, new) == Landed(tip=new)
+        assert {name: files_of(other.path)[name] for name in ARRIVES} == ARRIVES
+        assert other.status() == ""
+        assert leftovers(repo) == ()
+
+
+def another_device(path: Path) -> Path:
+    here = path.stat().st_dev
+    found = [Path(one) for one in ("/tmp", "/var/tmp", "/dev/shm") if Path(one).is_dir()]
+    return next((one for one in found if one.stat().st_dev != here), None) or pytest.skip("there is one device only")
+
+
+def land(repo: Repo, new: str) -> LandingAnswer:
+    with lander(repo) as cherry_pick:
+        return cherry_pick.land(intent(repo, new))
+
+
+# --- a user who is at work in the same instant --------------------------------------------------------
+
+
+@pytest.mark.parametrize("point", ["land.staged", "land.prepared"])
+@pytest.mark.parametrize("name", ["a.txt", "gone.txt", "new.txt"])
+def test_a_file_saved_after_the_look_is_kept_and_holds(repo: Repo, name: str, point: str) -> None:
+    landing = intent(repo, candidate(repo, PHASE))
+    with lander(repo, at(point, lambda: repo.write(name, "just saved\n"))) as cherry_pick:
+        answer = cherry_pick.land(landing)
+    assert isinstance(answer, Pending)
+    assert name in answer.why
+    assert repo.head(MAIN) == landing.old
+    expected = {path: ("-", text.encode()) for path, text in START.items()}
+    assert files_of(repo.path) == expected | {name: ("-", b"just saved\n")}
+    assert snapshot(repo).leftovers == ()
+
+
+def test_a_file_replaced_by_a_directory_after_the_look_is_kept_and_holds(repo: Repo) -> None:
+    def replace() -> None:
+        (repo.path / "a.txt").unlink()
+        repo.write("a.txt/mine.txt", "mine\n")
+
+    landing = intent(repo, candidate(repo, PHASE))
+    with lander(repo, at("land.prepared", replace)) as cherry_pick:
+        assert isinstance(cherry_pick.land(landing), Pending)
+    assert (repo.path / "a.txt/mine.txt").read_text() == "mine\n"
+    assert (repo.path / "gone.txt").read_text() == "gone\n"
+
+
+def test_what_is_written_through_an_open_file_during_the_swap_is_kept_and_told(repo: Repo) -> None:
+    landing = intent(repo, candidate(repo, PHASE))
+    with (repo.path / "a.txt").open("a") as editor:
+
+        def save() -> None:
+            editor.write("written late\n")
+            editor.flush()
+
+        with lander(repo, at("land.swapped", save)) as cherry_pick:
+            answer = cherry_pick.land(landing)
+    assert isinstance(answer, Landed)
+    assert answer.note.startswith("a.txt was written to while the landing replaced it; the former content is in ")
+    kept = Path(answer.note.rpartition(" is in ")[2]) / "a.txt"
+    assert kept.read_text() == "a\nwritten late\n"
+    assert (repo.path / "a.txt").read_text() == "a2\n"
+
+
+def test_the_users_git_is_refused_during_the_swap_only(repo: Repo) -> None:
+    def stage() -> None:
+        repo.write("b.txt", "edited\n")
+        repo.git("add", "b.txt")
+        for_git.append(repo.git("diff", "--cached", "--name-only"))
+
+    def refused() -> None:
+        for command in (("add", "b.txt"), ("commit", "-qam", "In between"), ("switch", "-qc", "other")):
+            repo.git(*command, ok=False)
+        for_git.append(repo.git("symbolic-ref", "HEAD"))
+
+    for_git: list[str] = []
+    landing = intent(repo, candidate(repo, PHASE))
+    with lander(repo, at("land.staged", stage, "land.prepared", refused, "land.swapped", refused)) as cherry_pick:
+        assert cherry_pick.land(landing) == Landed(tip=landing.new)
+    assert for_git == ["b.txt", MAIN, MAIN]
+    assert repo.head() == landing.new
+    assert repo.status() == "M  b.txt"
+
+
+def test_a_commit_after_the_look_is_noticed_by_the_swap(repo: Repo) -> None:
+    landing = intent(repo, candidate(repo, PHASE))
+    with lander(repo, at("land.staged", lambda: repo.commit("Mine", **{"b.txt": "b2\n"}))) as cherry_pick:
+        answer = cherry_pick.land(landing)
+    assert answer == Refused(reason=TargetMoved(tip=repo.head()))
+    assert repo.status() == ""
+    assert snapshot(repo).leftovers == ()
+
+
+def test_a_switch_after_the_look_leaves_the_other_branch_alone(repo: Repo) -> None:
+    landing = intent(repo, candidate(repo, PHASE))
+    with lander(repo, at("land.staged", lambda: repo.git("switch", "-qc", "other"))) as cherry_pick:
+        assert isinstance(cherry_pick.land(landing), Pending)
+        assert cherry_pick.land(landing) == Landed(tip=landing.new)
+    assert repo.head("other") == landing.old
+    assert repo.status() == ""
+    assert repo.head(MAIN) == landing.new
+
+
+def test_a_switch_that_read_the_old_tip_gets_the_new_files_all_the_same(repo: Repo) -> None:
+    """It resolved the branch before the landing and checks it out after it."""
+    repo.git("switch", "-qc", "elsewhere")
+    landing = intent(repo, candidate(repo, PHASE))
+
+    def arrive() -> None:
+        repo.git("checkout", "-q", landing.old)
+        repo.git("symbolic-ref", "HEAD", MAIN)
+
+    with lander(repo, at("land.committed", arrive)) as cherry_pick:
+        assert cherry_pick.land(landing) == Landed(tip=landing.new)
+    assert repo.status() == ""
+    assert {name: files_of(repo.path)[name] for name in ARRIVES} == ARRIVES
+
+
+def at(*steps: str | Callable[[], object]) -> Callable[[str], None]:
+    """Do something at a point of the landing, the first time it is passed: (point, action, point, action, …)."""
+    todo = dict(zip(steps[::2], steps[1::2], strict=True))
+
+    def passed(point: str) -> None:
+        action = todo.pop(point, None)
+        if callable(action):
+            action()
+
+    return passed

@@ -1,0 +1,66 @@
+"""What differs between the ways to land is asked of one table."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from runplan.core.config import Layer
+from runplan.core.errors import RefusedEarly
+from runplan.core.keys import LANDINGS
+from runplan.landing import modes
+from tests.support.settings import settle
+
+if TYPE_CHECKING:
+    from runplan.core.config import RunSettings
+
+PACKAGE = Path(__file__).parents[2] / "runplan"
+
+
+def run_settings(**run: Any) -> RunSettings:
+    return settle([Layer(origin="runplan.toml", values={"run": run})]).settings.run
+
+
+def test_every_word_of_the_command_line_is_a_mode() -> None:
+    assert set(modes.MODES) == set(LANDINGS)
+
+
+@pytest.mark.parametrize(
+    ("mode", "ref", "uses_remote"),
+    [("cherry-pick", "refs/heads/trunk", False), ("direct", "refs/remotes/up/trunk", True)],
+)
+def test_the_mode_decides_which_ref_shows_the_target(mode: str, ref: str, uses_remote: bool) -> None:
+    run = run_settings(landing=mode, target="trunk", remote="up")
+    assert (modes.target_ref(run), modes.uses_remote(mode)) == (ref, uses_remote)
+
+
+@pytest.mark.parametrize(
+    ("mode", "protected", "said"),
+    [
+        ("cherry-pick", True, ""),
+        ("direct", False, ""),
+        ("direct", True, "protected: main takes no pushes (run.main_protected); land by cherry-pick and push"),
+        ("pr", False, "landing by pr is not in this version of runplan; use cherry-pick or direct"),
+    ],
+)
+def test_what_cannot_land_is_refused_before_any_work(mode: str, protected: bool, said: str) -> None:
+    run = run_settings(main_protected=protected)
+    if not said:
+        return modes.require_allowed(mode, run)
+    with pytest.raises(RefusedEarly, match=re.escape(said)):
+        modes.require_allowed(mode, run)
+    return None
+
+
+def test_no_other_package_compares_the_name_of_a_mode() -> None:
+    names = "|".join(LANDINGS)
+    compares = re.compile(rf"""[=!]= *["'](?:{names})["']|["'](?:{names})["'] *[=!]=|case ["'](?:{names})["']""")
+    found = {
+        path.relative_to(PACKAGE).as_posix()
+        for path in PACKAGE.rglob("*.py")
+        if path.parent.name != "landing" and compares.search(path.read_text(encoding="utf-8"))
+    }
+    assert found == set()
