@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from runplan.adapters import indexfile, treediff
 from runplan.adapters.checkout import HEADS, Checkouts
 from runplan.adapters.git import in_a_line
+from runplan.adapters.plainfiles import read_file
 from runplan.adapters.trees import Entry
 from runplan.core.commands import command
 from runplan.core.errors import GitFailed
@@ -198,7 +199,7 @@ class CherryPick:
 
     def _shows_old(self, checkout: TargetCheckout, changes: tuple[Change, ...]) -> bool:
         wanted = {one.path: None if one.kind == "A" else Entry(one.old_mode, one.old) for one in changes}
-        return indexfile.staged((checkout.git_dir / "index").read_bytes(), wanted) == wanted
+        return indexfile.staged(read_file(checkout.git_dir / "index") or b"", wanted) == wanted
 
     def _users_checkouts(self) -> Iterator[TargetCheckout]:
         for one in self._checkouts.all():
