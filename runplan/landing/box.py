@@ -19,7 +19,6 @@ from runplan.landing.holds import InTheWay
 
 if TYPE_CHECKING:
     from pathlib import Path
-    from types import TracebackType
 
     from runplan.adapters.checkout import TargetCheckout
     from runplan.landing.lander import Landing
@@ -42,14 +41,18 @@ class Box:
 
     def __enter__(self) -> Box:
         deadline = time.monotonic() + WAIT_S
-        while not self._take(deadline):
-            if time.monotonic() > deadline:
-                raise InTheWay(f"another landing is still at work ({self.path}); wait for it, then retry the plan")
-        return self
+        while time.monotonic() < deadline:
+            with suppress(FileExistsError):  # `exist_ok` would look again, and it may have been removed by then
+                self.path.mkdir()
+            with suppress(FileNotFoundError):  # the landing before has removed the box
+                self.fd = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+                if _locked(self.fd) and _is_same(self.fd, self._lock):
+                    return self
+                os.close(self.fd)
+            time.sleep(_STEP_S)
+        raise InTheWay(f"another landing is still at work ({self.path}); wait for it, then retry the plan")
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """A plan that is still there was not completed: it stays for the next landing to recover."""
         if not self._plan.exists():
             self.clear()
@@ -57,25 +60,6 @@ class Box:
             with suppress(OSError):  # the next landing waits in it already
                 self.path.rmdir()
         os.close(self.fd)
-
-    def _take(self, deadline: float) -> bool:
-        with suppress(
-            FileExistsError
-        ):  # `exist_ok` would look again, and the landing before may have removed it by then
-            self.path.mkdir()
-        try:
-            self.fd = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        except FileNotFoundError:
-            return False  # the landing before removed the box meanwhile
-        while not _locked(self.fd):
-            if time.monotonic() > deadline:
-                os.close(self.fd)
-                return False
-            time.sleep(_STEP_S)
-        if _is_same(self.fd, self._lock):
-            return True
-        os.close(self.fd)
-        return False
 
     # --- the plan --------------------------------------------------------------------------------------
 

@@ -8,11 +8,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runplan.adapters import indexfile, treediff
+from runplan.adapters import treediff
 from runplan.adapters.checkout import HEADS, Checkouts
 from runplan.adapters.git import in_a_line
-from runplan.adapters.plainfiles import read_file
-from runplan.adapters.trees import Entry
 from runplan.core.commands import command
 from runplan.core.errors import GitFailed
 from runplan.core.quickclass import NamedTuple
@@ -22,7 +20,7 @@ from runplan.landing.lander import Landed, Landing, Pending, Refused, TargetMove
 from runplan.landing.observe import find
 from runplan.landing.recovery import Recovery, box_of
 from runplan.landing.refswap import RefSwap
-from runplan.landing.swap import IndexChanged, RefNotPrepared, Swap
+from runplan.landing.swap import IndexChanged, RefNotPrepared, Swap, shows_old
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -189,17 +187,13 @@ class CherryPick:
         while any(one.lock.exists() for one in self._users_checkouts()) and time.monotonic() < deadline:
             time.sleep(_LOOK_S)
         for one in self._checkouts.having(landing.ref):
-            if one.root.is_dir() and self._shows_old(one, self._changes(landing)):
+            if one.root.is_dir() and shows_old(one.git_dir / "index", self._changes(landing)):
                 try:
                     self._follow(landing, one, behind=True)
                 except (InTheWay, IndexChanged):
                     update = command("git", "-C", str(one.root), "read-tree", "-m", "-u", landing.old, landing.new)
                     return f"{one.root} still shows the files before the landing; to update it: {update}"
         return ""
-
-    def _shows_old(self, checkout: TargetCheckout, changes: tuple[Change, ...]) -> bool:
-        wanted = {one.path: None if one.kind == "A" else Entry(one.old_mode, one.old) for one in changes}
-        return indexfile.staged(read_file(checkout.git_dir / "index") or b"", wanted) == wanted
 
     def _users_checkouts(self) -> Iterator[TargetCheckout]:
         for one in self._checkouts.all():

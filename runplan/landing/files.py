@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-Signature = tuple[int, int, int, int] | None  #: inode, size, time of change and mode of a file; None for nothing
+Signature = list[int] | None  #: inode, size, time of change and mode of a file, fit for JSON; None for nothing
 
 
 def signature(path: Path) -> Signature:
@@ -19,11 +19,7 @@ def signature(path: Path) -> Signature:
         found = path.lstat()
     except (FileNotFoundError, NotADirectoryError):
         return None
-    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_mode
-
-
-def read_signature(stored: list[int] | None) -> Signature:
-    return (stored[0], stored[1], stored[2], stored[3]) if stored else None
+    return [found.st_ino, found.st_size, found.st_mtime_ns, found.st_mode]
 
 
 def is_file(found: Signature) -> bool:
@@ -31,10 +27,8 @@ def is_file(found: Signature) -> bool:
 
 
 def inode(path: Path) -> int:
-    try:
-        return path.lstat().st_ino
-    except FileNotFoundError:
-        return 0
+    found = signature(path)
+    return found[0] if found else 0
 
 
 def put(source: Path, path: Path) -> bool:

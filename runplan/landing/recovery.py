@@ -11,20 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from runplan.core.quickclass import NamedTuple
 from runplan.landing.box import SWAP, Box, remove_stale
-from runplan.landing.files import (
-    inode,
-    put,
-    read_signature,
-    remove_empty_parents,
-    remove_empty_tree,
-    signature,
-)
+from runplan.landing.files import inode, put, remove_empty_parents, remove_empty_tree, signature
 from runplan.landing.lander import Landing
 from runplan.landing.observe import find
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from runplan.adapters.checkout import Checkouts, TargetCheckout
     from runplan.adapters.git import Git
@@ -77,9 +69,9 @@ class Recovery:
         return ended
 
     def _finish(self, plan: dict[str, Any], *, landed: bool) -> str:
-        was = {path: read_signature(found) for path, found in plan["was"].items()}
+        was = plan["was"]
         if landed:
-            late = [path for path in was if _is_late(self._aside / path, was[path])]
+            late = [path for path in was if signature(self._aside / path) != was[path]]
             return self._keep(plan, late, "was written to while the landing replaced it")
         if self._git.tip(plan["ref"]) != plan["new" if plan["behind"] else "old"] or (
             self._checkouts.branch(self._checkout) != plan["ref"]
@@ -90,8 +82,7 @@ class Recovery:
         self._box.lock_index(self._checkout)
         if self._is_index_ours(plan):
             self._old_index.rename(self._index)
-        foreign = self._unswap({path: read_signature(found) for path, found in plan["staged"].items()}, was)
-        return self._keep(plan, foreign, "could not be put back after a landing was killed")
+        return self._keep(plan, self._unswap(plan["staged"], was), "could not be put back after a landing was killed")
 
     def _has_landed(self, plan: dict[str, Any]) -> bool:
         tip = self._git.tip(plan["ref"])
@@ -135,8 +126,3 @@ class Recovery:
             (place / path).parent.mkdir(parents=True, exist_ok=True)
             shutil.move(self._aside / path, place / path)
         return f"{', '.join(kept)} {why}; the former content is in {place}"
-
-
-def _is_late(aside: Path, was: Signature) -> bool:
-    found = signature(aside)
-    return found is not None and found != was

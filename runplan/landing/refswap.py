@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from runplan.core.errors import GitFailed
 
 if TYPE_CHECKING:
     from collections.abc import Collection
-    from types import TracebackType
 
     from runplan.adapters.git import Git
     from runplan.core.gitfacts import Oid
@@ -20,7 +20,7 @@ _PATIENCE = "core.filesRefLockTimeout=500"
 _FSYNC = "core.fsync=committed,loose-object,reference"
 
 
-class RefSwap:
+class RefSwap(AbstractContextManager["RefSwap"]):
     """One `update-ref --stdin`; left without `commit`, or dead, it changes nothing.
 
     Git aborts by itself when its input ends, so that our death takes the locks of the ref away.
@@ -64,10 +64,5 @@ class RefSwap:
         self.close()
         return False
 
-    def __enter__(self) -> RefSwap:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

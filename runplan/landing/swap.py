@@ -18,6 +18,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from runplan.adapters import indexfile
+from runplan.adapters.plainfiles import read_file
 from runplan.adapters.trees import SUBMODULE, Entry
 from runplan.landing.files import inode, is_file, put, remove_empty_parents, remove_empty_tree, signature
 from runplan.landing.holds import InTheWay, require_room, require_unedited
@@ -26,6 +27,7 @@ from runplan.landing.refswap import RefSwap
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
     from runplan.adapters.checkout import Checkouts, TargetCheckout
     from runplan.adapters.git import Git
@@ -43,6 +45,12 @@ class IndexChanged(Exception):
 
 class RefNotPrepared(Exception):
     """Git did not lock the branch: it moved, or is locked; the text is git's."""
+
+
+def shows_old(index: Path, changes: Sequence[Change]) -> bool:
+    """Whether an index has each path as it was before; False also where it cannot be read."""
+    wanted = {one.path: None if one.kind == "A" else Entry(one.old_mode, one.old) for one in changes}
+    return indexfile.staged(read_file(index) or b"", wanted) == wanted
 
 
 class Swap:
@@ -111,15 +119,10 @@ class Swap:
         was = {one.path: signature(self._root / one.path) for one in changes}  # before git is asked about them
         seen = signature(self._index)
         self._copy_index()
-        checked = not self._is_as_old(changes, was)
-        if checked:
+        if not self._is_as_old(changes, was) or self._read_tree(landing):  # staged, edited, or only touched
             require_unedited(self._git, changes, env=self._env)
-        said = self._read_tree(landing)
-        if said and not checked:  # a file was edited, or only touched
-            require_unedited(self._git, changes, env=self._env)
-            said = self._read_tree(landing)
-        if said:
-            raise InTheWay(f"git cannot update {self._root}: {said}")
+            if said := self._read_tree(landing):
+                raise InTheWay(f"git cannot update {self._root}: {said}")
         require_room(self._root, changes)
         kept = self._located([one.path for one in files if one.kind != "D"])
         self._write_out(kept)
@@ -137,10 +140,7 @@ class Swap:
         """Whether index and tree certainly hold each path as `old` does, but for edits; saves a `git status`."""
         if any(was[one.path] is None and one.kind != "A" for one in changes):
             return False
-        content = self._staged_index.read_bytes() if self._staged_index.exists() else b""
-        found = indexfile.staged(content, was)
-        wanted = {one.path: None if one.kind == "A" else Entry(one.old_mode, one.old) for one in changes}
-        return found == wanted
+        return shows_old(self._staged_index, changes)
 
     def _read_tree(self, landing: Landing) -> str:
         """Put `new` into the staged index; git refuses it where a path is edited, even one it was told to overlook."""
