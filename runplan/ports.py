@@ -103,8 +103,8 @@ class Worktrees(Protocol):
         """The worktree on `branch`, made again if it is gone; no agent's uncommitted work is touched."""
         ...
 
-    def take(self, name: str, *, branch: str, base: Oid) -> Oid | None:
-        """Copy the agent's commits out of its repository; the newest one, or None when its branch is gone."""
+    def take(self, name: str, *, branch: str, base: Oid) -> Oid:
+        """Copy the agent's commits out of its repository; the newest one."""
         ...
 
     def published(self, branch: str) -> bool: ...

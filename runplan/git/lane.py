@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 HEADS = "refs/heads/"
 MANY = 100  #: from so many files on they are brought to the disk together
 _STATUS = ("status", "--porcelain=v2", "-z", "--branch", "--no-renames", "--untracked-files=all")
-_SHOWN = "shown"  #: a mark in runplan's git directory
+_SHOWN, _TAKEN = "shown", "taken"  #: notes in runplan's git directory
 _KEPT = frozenset({"commondir", "gitdir", "locked", "logs"})  #: of the agent's git directory, when it is renewed
 
 
@@ -122,6 +122,7 @@ class Lane:
 
     def show_agent(self, commit: Oid, *, branch: str = "") -> None:
         """Let the agent's HEAD, branch and index say the same as runplan's."""
+        (self._ours / _TAKEN).unlink(missing_ok=True)
         for left in self._theirs.iterdir():
             if left.name not in _KEPT:
                 delete_tree(left) if left.is_dir() else left.unlink()
@@ -168,6 +169,16 @@ class Lane:
 
     def note_work(self) -> None:
         (self._ours / _SHOWN).unlink(missing_ok=True)
+
+    @property
+    def taken(self) -> tuple[str, str] | None:
+        """Where the agent's branch and HEAD stood when its commits were taken last."""
+        own, _, head = (first_line(self._ours / _TAKEN) or "-").partition(" ")
+        return None if own == "-" else (own, head)
+
+    def note_taken(self, own: str, head: str) -> None:
+        if self._ours.is_dir():
+            write_whole(self._ours / _TAKEN, f"{own} {head}\n".encode())
 
     @property
     def standing(self) -> Oid:

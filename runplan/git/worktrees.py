@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -129,26 +129,43 @@ class Worktrees:
 
     # --- taking -------------------------------------------------------------------------------------------
 
-    def take(self, name: str, *, branch: str, base: Oid) -> Oid | None:
-        """Copy the agent's commits into `tool.git`; the newest one, or None when its branch is gone.
+    def take(self, name: str, *, branch: str, base: Oid) -> Oid:
+        """Copy the agent's commits into `tool.git`; the newest one. What was taken is not taken again.
 
-        An agent that worked on a branch of its own, and left the given one alone, is taken at its word.
+        Where the given branch has not moved, the agent's HEAD counts: it may have made a branch of its own. Where
+        neither leads to new commits, what was taken before counts; the files are still there.
         """
         lane = self.lane(name)
         before = self.tip(branch) or base
         if not (lane.repository / "objects").is_dir():
             return before
         refs = lane.refs()
-        at_head = refs.get(lane.head, lane.head if not lane.head.startswith("refs/") else "")
-        own = refs.get(branch, "")
-        tip = own if own not in ("", before) else at_head or own
-        if not tip:
-            return None
+        own, at_head = refs.get(branch, ""), refs.get(lane.head, lane.head)
+        if lane.taken == (own, at_head):
+            return before
+        tip = self._take(lane, own, without=[base, before]) if own not in ("", before) else before
+        if tip == before and _is_oid(at_head) and self._workspace.git.object(at_head) is None:
+            with suppress(GitFailed):  # HEAD may lead to nothing
+                tip = self._take(lane, at_head, without=[base, before])
         if tip != before:
-            lane.take([tip], without=[base, before])
             self._workspace.git.update_refs(f"update {branch} {tip}")
-        if lane.exists and lane.standing != tip:
+        if lane.exists:
+            self._stand_on(lane, tip, at_head, branch=branch)
+        lane.note_taken(own, at_head)
+        return tip
+
+    def _stand_on(self, lane: Lane, tip: Oid, at_head: str, *, branch: str) -> None:
+        """Compare the files with `tip`; where the agent left another commit checked out, they become those of `tip`."""
+        elsewhere = _is_oid(at_head) and at_head != tip and self._workspace.git.object(at_head) is not None
+        if elsewhere:
+            lane.stand_on(at_head)
+            self._park_uncommitted(lane, under=branch)
+            lane.put(tip, branch=branch, clean="")
+        elif lane.standing != tip:
             lane.stand_on(tip)
+
+    def _take(self, lane: Lane, tip: Oid, *, without: Sequence[Oid]) -> Oid:
+        lane.take([tip], without=without)
         return tip
 
     def published(self, branch: str) -> bool:
@@ -224,17 +241,23 @@ class Worktrees:
         """Park what only this lane holds: commits on refs of the agent's, and uncommitted files; the last ref made."""
         parked = ""
         for ref, oid in self._strays(lane).items():
-            lane.take([oid], without=[])
+            try:
+                lane.take([oid], without=[])
+            except GitFailed:  # what git cannot read it cannot keep
+                continue
             parked = park(
                 self._workspace, oid, under=under if ref.startswith(HEADS) else f"{under}-{ref.rpartition('/')[2]}"
             )
         if not lane.exists or lane.is_shown:
             return parked
+        return self._park_uncommitted(lane, under=under) or parked
+
+    def _park_uncommitted(self, lane: Lane, *, under: str) -> str:
         state = lane.state()
         if nested := nested_repository(state):
             raise RefusedEarly(f"{lane.path / nested} is a git repository inside a worktree; move it somewhere else")
         if state.clean:
-            return parked
+            return ""
         paths = [*state.changed, *(file.path for file in state.untracked)]
         message = f"Uncommitted work found in {under}\n"
         try:
@@ -268,3 +291,7 @@ def standing(git: Git, branch: str, base: Oid) -> BranchStanding:
     made = git.text("log", "--format=%cn%x00%ce", f"{base}..{tip}", "--").splitlines()
     people = (Identity(name=name, email=email) for name, _, email in (line.partition("\0") for line in made))
     return Ahead(tip=tip, ahead=ahead, by_agents=all(is_agent(who) for who in people))
+
+
+def _is_oid(text: str) -> bool:
+    return re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", text) is not None

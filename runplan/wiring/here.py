@@ -116,6 +116,12 @@ class Here:
         """
         return tuple(dict.fromkeys((self.target, self.local_target)))
 
+    @property
+    def mirrored(self) -> tuple[str, str]:
+        """The refs of the user's repository that agents see."""
+        run = self.settings.run
+        return self.local_target, f"refs/remotes/{run.remote}/{run.target}"
+
     def for_plan(self, plan: str, store: Store | None = None) -> Here:
         """The same place, seen by the plan's newest run, while the branch it lands on is there."""
         store = store or self.store()

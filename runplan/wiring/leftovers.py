@@ -30,7 +30,7 @@ def collect(at: Here, *, dry_run: bool) -> tuple[list[Removed | Kept], list[Remo
         return [], []
     workspace.prepare()
     try:
-        worktrees = Worktrees(workspace, lock_dir=at.state / "locks", mirror=at.targets)
+        worktrees = Worktrees(workspace, lock_dir=at.state / "locks", mirror=at.mirrored)
         removal = Removal(workspace, worktrees, targets=at.targets)
         found = removal.gc(
             dry_run=dry_run, prefix=at.settings.run.branch_prefix, active=set(_in_use(at)), known=set(_made(at))

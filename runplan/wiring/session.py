@@ -120,7 +120,7 @@ def session(at: Here, *, wakeup: int | None = None) -> Iterator[Session]:
         store = Store(at.state)
         closing.callback(store.close)
         closing.callback(workspace.close)
-        worktrees = Worktrees(workspace, lock_dir=at.state / "locks", mirror=at.targets)
+        worktrees = Worktrees(workspace, lock_dir=at.state / "locks", mirror=at.mirrored)
         removal = Removal(workspace, worktrees, targets=at.targets)
         claims = Claims(store, at.state / "locks")
         closing.callback(claims.close)

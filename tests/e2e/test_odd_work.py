@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.cli import Project, a_project, ended, with_remote
-from tests.support.scripts import Meanwhile, fix, steps, verify
+from tests.support.cli import Project, a_project, with_remote
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,8 +39,8 @@ def test_an_edit_that_git_was_told_to_overlook_lands_like_any_other(project: Pro
 
 WORKS = "echo 1 >1.txt; git add 1.txt; git commit -qm Work\n"
 NOT_ITS_OWN = {
-    "reset to the remote": ("git fetch -q origin; git reset -q --hard origin/main\n" + WORKS, "no longer stands on"),
-    "pulled": (WORKS + "git pull -q --no-rebase --no-edit origin main\n", "Theirs (on origin/main)"),
+    "reset to the remote": ("git reset -q --hard origin/main\n" + WORKS, "no longer stands on"),
+    "merged": (WORKS + "git merge -q --no-edit origin/main\n", "Theirs (on origin/main)"),
 }
 
 
@@ -63,24 +62,6 @@ def test_commits_that_the_attempt_did_not_make_do_not_land(project: Project, tmp
     assert project.leftovers() == ["refs/heads/runplan/x/1"]
 
 
-def test_a_branch_that_the_user_makes_of_the_work_does_not_make_it_foreign(project: Project, tmp_path: Path) -> None:
-    """Its first commit is runplan's own, of what the implementer left; the second is the fixer's."""
-    meanwhile = Meanwhile(tmp_path)
-    project.agent(
-        steps('write = "1.txt"\ntext = "1\\n"')
-        + verify('fail = ["W1"]')
-        + fix('write = "2.txt"\ntext = "2\\n"', 'commit = "Mend it"', *meanwhile.pause("fix"))
-        + verify("pass_all = true", cycle="2")
-    )
-    running = project.popen("start", "X", "1", "auto", "--foreground")
-    meanwhile.reached("fix")
-    project.repo.git("branch", "look", "runplan/x/1")
-    meanwhile.let_on("fix")
-    ran = ended(running)
-    assert ran.code == 0, ran.err
-    assert project.show("main:2.txt") == "2"
-
-
 # --- what no git would make -----------------------------------------------------------------------------
 
 #: A tree with one file in a directory, as a commit on the branch; the work itself may follow.
@@ -99,17 +80,17 @@ made=$(printf "tree $(git write-tree)\\nparent $(git rev-parse HEAD)\\n{lines}\\
 echo $made >"$(git rev-parse --git-path $(git symbolic-ref HEAD))"
 """
 NO_GIT_MAKES = {
-    "a repository": (HOLDS.format(file="post", folder=".git"), "holds .git, a name that git refuses"),
-    "one elsewhere": (HOLDS.format(file="config", folder=".GIT"), "holds .GIT, a name that git refuses"),
-    "a way out": (HOLDS.format(file="pwn", folder=".."), "holds .., a name that git refuses"),
-    "a way out in between": (HOLDS.format(file="pwn", folder="..") + TAKES_BACK, "holds .., a name that git refuses"),
+    "a repository": (HOLDS.format(file="post", folder=".git"), "contains '.git'"),
+    "one elsewhere": (HOLDS.format(file="config", folder=".GIT"), "contains '.git'"),
+    "a way out": (HOLDS.format(file="pwn", folder=".."), "contains '..'"),
+    "a way out in between": (HOLDS.format(file="pwn", folder="..") + TAKES_BACK, "contains '..'"),
     "a hole": (
         f"git update-ref HEAD $(git commit-tree -p HEAD -m x $(printf '100644 blob {'1' * 40}\\tx\\n' |"
         " git mktree --missing))",
-        "holds x, whose content is not in the repository",
+        "git refuses the objects",
     ),
-    "nobody": (WRITES.format(lines=""), "is malformed: no author"),
-    "no date": (WRITES.format(lines="author A <a@b>\\ncommitter A <a@b>\\n"), "is malformed: no date of its author"),
+    "nobody": (WRITES.format(lines=""), "missingAuthor"),
+    "no date": (WRITES.format(lines="author A <a@b>\\ncommitter A <a@b>\\n"), "missingSpaceBeforeDate"),
 }
 
 
@@ -162,33 +143,3 @@ def test_what_stands_where_the_report_goes_is_told_before_anybody_verifies(
     assert (ran.code, ran.last) == (1, "runplan: failed: tampered"), ran.err
     assert "reports: stands in the way of reports/plan-x.md" in ran.err
     assert project.dispatched() == ["implement"]
-
-
-# --- what somebody takes out of git ---------------------------------------------------------------------
-
-#: Where the file of an object is.
-FILE = 'file() {{ echo "{git}/objects/$(echo $1 | cut -c1-2)/$(echo $1 | cut -c3-)"; }}\n'
-
-
-def test_a_target_whose_commit_is_gone_is_not_told_as_a_branch_that_is_gone(project: Project) -> None:
-    file = FILE.format(git=project.path / ".git")
-    command_agent(project, f'{file}echo 1 >1.txt; git add .; git commit -qm 1; rm -f "$(file $(git rev-parse main))"\n')
-    ran = project.start("1", "auto")
-    assert ran.code == 5, ran.err
-    assert "but that commit is not in the repository any more" in ran.err
-    assert "make it again" not in ran.err
-
-
-def test_content_that_a_verifier_takes_out_of_git_ends_the_phase_by_name(project: Project) -> None:
-    script = FILE.format(git=project.path / ".git") + (
-        'if test "$RUNPLAN_ROLE" = verify; then rm -f "$(file $(git rev-parse HEAD:1.txt))"\n'
-        'echo \'{"status": "done", "items": [{"item": "W1", "result": "pass", "evidence": "x"}]}\' >"$RUNPLAN_RETURN"\n'
-        "else echo 1 >1.txt; fi\n"
-    )
-    command_agent(project, script)
-    text = (project.path / "runplan.toml").read_text().replace('verifier = "robot"', 'verifier = "sh"')
-    project.commit_file("runplan.toml", text)
-    ran = project.start("1", "auto")
-    assert (ran.code, ran.last) == (1, "runplan: failed: tampered"), ran.err
-    assert "holds 1.txt, whose content is not in the repository" in ran.err
-    assert project.landed() == []

@@ -138,12 +138,11 @@ CASES = {
         step="implement",
         says="other.txt: outside Touches: 1.txt",
     ),
-    "target moved by the agent": Case(
+    "branch of the user's moved by the agent": Case(
         reason="guard-violated",
-        agent=work('move_ref = {ref = "refs/heads/main", to = "HEAD"}'),
+        agent=work('move_ref = {ref = "refs/heads/moved", to = "main"}\nin_main = true'),
         step="implement",
-        says="the agent changed the ref refs/heads/main",
-        shows="it was put back as it was; the value that would be lost is kept at refs/runplan/parked/guard/",
+        says="the agent changed refs/heads/moved in your repository",
     ),
     "writing verifier": Case(
         reason="readonly-violated",

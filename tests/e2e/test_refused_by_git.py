@@ -39,18 +39,18 @@ WAYS = {
         "echo bad >old.bin\n", "blocked", "clean filter 'f' failed", "*.bin filter=f\n"
     ),
     "the tip is lost": Way(
-        f'{HERE}{WORKS}echo {"1" * 40} >"$common/$branch"\n', "guard-violated", "the branch runplan/x/1 is gone"
+        f'{HERE}{WORKS}echo {"1" * 40} >"$common/$branch"\n', "tampered", "git refuses the objects of 111111111111"
     ),
-    "the branch is no ref": Way(
-        f'{HERE}{WORKS}echo junk >"$common/$branch"\n', "guard-violated", "the branch runplan/x/1 is gone"
-    ),
-    "HEAD is unreadable": Way(
-        f'{HERE}{WORKS}echo junk >"$dir/HEAD"\n', "guard-violated", "HEAD of its worktree cannot be read"
-    ),
-    "HEAD is gone": Way(f'{HERE}{WORKS}rm "$dir/HEAD"\n', "guard-violated", "HEAD of its worktree cannot be read"),
-    "HEAD leads to nothing": Way(
-        f'{HERE}{WORKS}echo {"1" * 40} >"$dir/HEAD"\n', "guard-violated", "HEAD of its worktree cannot be read"
-    ),
+}
+#: What an agent may do to its own repository; the files tell what it did.
+DAMAGES = {
+    "the branch is no ref": 'echo junk >"$common/$branch"',
+    "HEAD is unreadable": 'echo junk >"$dir/HEAD"',
+    "HEAD is gone": 'rm "$dir/HEAD"',
+    "HEAD leads to nothing": f'echo {"1" * 40} >"$dir/HEAD"',
+    "no repository": 'rm -rf "$common"',
+    "no link": "rm .git",
+    "an index lock": 'touch "$dir/index.lock"',
 }
 
 
@@ -95,10 +95,19 @@ def test_what_git_refuses_ends_the_attempt_by_name_and_wedges_nothing(project: P
     assert ran.code == 0, ran.err
 
 
+@pytest.mark.parametrize("name", DAMAGES)
+def test_damage_to_the_agents_own_repository_loses_nothing(project: Project, name: str) -> None:
+    play(project, Way(f"{HERE}{WORKS}{DAMAGES[name]}\n", "", ""))
+    ran = project.start("1", "auto")
+    assert ran.code == 0, ran.err
+    assert (project.show("main:1.txt"), project.show("main:2.txt")) == ("1", "more")
+    assert project.leftovers() == []
+
+
 def test_a_stop_ends_a_run_whose_worktree_git_cannot_read(project: Project) -> None:
     assert project.start("1", "auto", RUNPLAN_TEST_KILL="TakeWork.begin").code == -signal.SIGKILL
     worktree = next((project.home / ".cache/runplan/worktrees").iterdir())
-    (project.path / ".git/worktrees" / worktree.name / "HEAD").write_text("junk\n")
+    (project.path / f".git/runplan/lanes/{worktree.name}.git/worktrees/{worktree.name}/HEAD").write_text("junk\n")
     stopped = project.runplan("stop", "X")
     assert stopped.code == 0, stopped.err
     assert project.runplan("status", "X", "--json").json["run"]["state"] == "stopped"

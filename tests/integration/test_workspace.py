@@ -271,9 +271,23 @@ def _renamed(tree: Repo) -> str:
 
 @pytest.mark.parametrize("work", [_on_its_own_branch, _then_back_to_main, _detached, _amended, _packed, _renamed])
 def test_work_is_found_where_the_agent_left_it(place: Place, work: Callable[[Repo], str]) -> None:
-    tip = work(place.lease())
-    assert place.take() == tip
-    assert place.workspace.git.tip(BRANCH) == tip
+    tree = place.lease()
+    tip = work(tree)
+    for _ in range(2):
+        assert place.take() == tip
+        assert place.workspace.git.tip(BRANCH) == tip
+    place.trees.attach("run", branch=BRANCH)
+    assert (tree.head(), tree.git("symbolic-ref", "HEAD"), tree.status()) == (tip, BRANCH, "")
+
+
+def test_edits_on_another_branch_are_parked_and_the_files_become_those_of_the_work(place: Place) -> None:
+    tree = place.lease()
+    _then_back_to_main(tree)
+    tree.write("a.txt", "edited on main")
+    place.take()
+    assert place.trees.state(tree.path).clean
+    assert (tree.path / "c.txt").exists()
+    assert place.repo.show(f"{PARKED}:a.txt") == "edited on main"
 
 
 def _stashed(tree: Repo) -> None:
@@ -299,10 +313,18 @@ def test_what_only_the_agents_repository_holds_is_parked_before_it_goes(
     assert place.repo.git("diff", "--name-only", place.base, parked[0]) in ("a.txt", "c.txt")
 
 
-def test_a_branch_that_the_agent_deleted_is_told(place: Place) -> None:
+@pytest.mark.parametrize("content", ["", "junk\n"])
+def test_a_branch_that_is_gone_leaves_what_was_taken_before(place: Place, content: str) -> None:
     tree = place.lease()
+    tip = tree.commit("work", **{"c.txt": "c"})
+    place.take()
     tree.git("update-ref", "-d", "HEAD")
-    assert place.take() is None
+    if content:
+        file = place.trees.lane("run").repository / BRANCH
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(content)
+    assert place.take() == tip
+    assert place.trees.state(tree.path).clean
 
 
 def test_objects_that_git_refuses_are_not_taken(place: Place) -> None:

@@ -33,9 +33,6 @@ def commit_leftovers(phase: PhaseRun, world: World, *, message: str) -> str | Wo
         tip = world.worktrees.take(phase.lease.worktree, branch=phase.lease.branch, base=phase.base)
     except GitFailed as error:
         return WorkRefused(reason=Reason.TAMPERED, detail=redacted(str(error)))
-    if tip is None:
-        branch = phase.lease.branch.removeprefix("refs/heads/")
-        return WorkRefused(reason=Reason.GUARD_VIOLATED, detail=f"the agent deleted its branch {branch}")
     if not path.is_dir():  # the agent deleted it; what it has committed is on its branch
         return tip
     left = without_copies(world.worktrees.state(path), world.settings.run.copy)
