@@ -26,7 +26,7 @@ def ask_here(at: Here, state: RunState) -> Approved | Rejected | None:
 
 
 def _ask(at: Here, phase: PhaseRun, candidate: CandidateBuilt) -> Approved | Rejected | None:
-    diff = at.repository.git.text("diff", "--stat", "--patch", candidate.onto, candidate.commits[-1])
+    diff = at.diff(candidate.onto, candidate.commits[-1]).decode("utf-8", "surrogateescape").rstrip("\n")
     print(f"\n{diff}\n", file=sys.stderr)
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return None

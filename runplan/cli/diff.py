@@ -60,8 +60,8 @@ def _view(at: Here, plan: str, wanted: str | None) -> dict[str, Any]:
         raise NotFound(f"no change of {which} waits for you; see: {command('runplan', 'status', plan)}")
     phase, waiting = found
     assert phase.candidate is not None
-    git, candidate = at.repository.git, phase.candidate
-    diff = git.run("diff", "--stat", "--patch", candidate.onto, candidate.commits[-1]).out
+    candidate = phase.candidate
+    diff = at.diff(candidate.onto, candidate.commits[-1])
     return {
         "plan": plan,
         "phase": phase.read.phase,

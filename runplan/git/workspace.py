@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from runplan.adapters.anchored import make_below
 from runplan.adapters.git import Git
+from runplan.adapters.gitenv import borrowing
 from runplan.adapters.repository import refs_snapshot
 from runplan.core.errors import GitFailed, RefusedEarly
 from runplan.git import config
@@ -105,10 +106,7 @@ class Workspace:
 
     def take(self, lane_objects: Path, tips: Sequence[Oid], *, without: Sequence[Oid]) -> None:
         """Copy what `tips` add to `without` from a lane into `tool.git`, checked by git's own fsck."""
-        env = {
-            "GIT_ALTERNATE_OBJECT_DIRECTORIES": f'"{lane_objects}"' if ":" in str(lane_objects) else str(lane_objects)
-        }
-        transfer(self.git, self.git, tips, without=without, env=env, kept="")
+        transfer(self.git, self.git, tips, without=without, env=borrowing(lane_objects), kept="")
 
     def copy_to_user(self, tips: Sequence[Oid], *, without: Sequence[Oid], keep: str = "runplan") -> str:
         """Copy commits of `tool.git` into the user's repository; the path of the pack's `.keep` file, or nothing.

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from runplan.adapters.gitenv import borrowing
 from runplan.adapters.repository import open_repository, require_target
 from runplan.adapters.settings import environment, load, load_anyhow, load_committed, repository_file, restored
 from runplan.core import names
@@ -115,6 +116,11 @@ class Here:
         Without landings that push, what was last seen of a remote says nothing: it may be long gone there.
         """
         return tuple(dict.fromkeys((self.target, self.local_target)))
+
+    def diff(self, old: str, new: str) -> bytes:
+        """What a commit changes, as the user's git shows it; `new` may not be in the user's repository yet."""
+        objects = borrowing(self.state / "tool.git" / "objects")
+        return self.repository.git.run("diff", "--stat", "--patch", old, new, env=objects).out
 
     @property
     def mirrored(self) -> tuple[str, str]:

@@ -40,7 +40,16 @@ def test_without_auto_and_terminal_each_candidate_is_kept_until_it_is_approved(p
     run = view["run"]
     assert (run["state"], run["phase"], run["waiting_for"], run["outcome"]) == ("waiting", "1", "approval", None)
     assert view["phases"][0]["status"] == "in-progress"
-    assert project.repo.git("diff", "--name-only", "main", f"refs/runplan/candidate/{run['id']}") == "1.txt"
+    assert (
+        project.repo.git(
+            "--git-dir=.git/runplan/tool.git",
+            "diff",
+            "--name-only",
+            project.repo.head("main"),
+            f"refs/runplan/candidate/{run['id']}",
+        )
+        == "1.txt"
+    )
     assert "waiting for approval" in project.runplan("status", "X").out
 
     onward = project.go_on(waits)
@@ -107,7 +116,9 @@ def test_the_waiting_change_is_shown_with_its_evidence_and_approve_names_it(proj
     waits = project.runplan("diff", "X", "1", "--json").json
     assert waits["waiting_for"] == "approval"
     assert (waits["plan"], waits["phase"]) == ("plans/X.md", "1")
-    assert waits["tree"] == project.repo.git("rev-parse", f"{waits['commit']}^{{tree}}")
+    assert waits["tree"] == project.repo.git(
+        "--git-dir=.git/runplan/tool.git", "rev-parse", f"{waits['commit']}^{{tree}}"
+    )
     assert [(gate["command"], gate["exit_code"], gate["tree"]) for gate in waits["gates"]] == [
         ("echo checked", 0, waits["tree"])
     ]
