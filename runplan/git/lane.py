@@ -63,6 +63,7 @@ class Lane:
         words = (f"--git-dir={self._ours}", f"--work-tree={self.path}")
         self._git = Git(self.path, env=workspace.env, options=words)
         self._git.started = workspace.git.started
+        self.pristine = False  #: the last status found nothing but the commit, and no process ran there since
 
     # --- making it ---------------------------------------------------------------------------------------
 
@@ -104,6 +105,7 @@ class Lane:
 
     def remove(self) -> None:
         """Delete the worktree, the agent's repository and runplan's view of them."""
+        self.pristine = False
         for place in (self.path, self.repository, self._ours):
             if place.is_dir() and not place.is_symlink():
                 delete_tree(place)
@@ -119,6 +121,11 @@ class Lane:
         if clean:
             self._sweep(clean, keep)
         self.show_agent(commit, branch=branch)
+
+    def move_to(self, commit: Oid) -> None:
+        """Stand on another commit with the same files, detached."""
+        write_whole(self._ours / "HEAD", f"{commit}\n".encode())
+        self.show_agent(commit)
 
     def show_agent(self, commit: Oid, *, branch: str = "") -> None:
         """Let the agent's HEAD, branch and index say the same as runplan's."""
@@ -165,9 +172,11 @@ class Lane:
         return (self._ours / _SHOWN).exists()
 
     def note_shown(self) -> None:
+        self.pristine = False
         (self._ours / _SHOWN).touch()
 
     def note_work(self) -> None:
+        self.pristine = False
         (self._ours / _SHOWN).unlink(missing_ok=True)
 
     @property
@@ -215,7 +224,9 @@ class Lane:
             ran = self._git.run(*asked, env=locks | configured(*self._workspace.without_filters()))
         elif ran.code:
             raise GitFailed(failure(asked, ran, self.path))
-        return read_status(ran.out, self.path)
+        state = read_status(ran.out, self.path)
+        self.pristine = state.clean and not state.ignored
+        return state
 
     def commit(self, paths: Sequence[str], by: Signature, *, message: str) -> Oid | Unstored:
         """Commit the named files as they are, on the commit it stands on; it stands on the new one afterwards."""

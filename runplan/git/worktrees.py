@@ -99,7 +99,8 @@ class Worktrees:
         if not whole or lane.is_shown:
             lane.put(tip, branch=branch, clean=clean, keep=keep)
         else:
-            lane.stand_on(tip)
+            if lane.standing != tip:
+                lane.stand_on(tip)
             lane.show_agent(tip, branch=branch)
         lane.note_work()
         return lane.path
@@ -110,8 +111,14 @@ class Worktrees:
         if not (lane.exists and lane.intact):
             with self.locked():
                 lane.renew(commit, mirror=self._mirror)
-        lane.put(commit, clean=clean, keep=keep)
+        if lane.pristine and self._tree(commit) == self._tree(lane.standing):
+            lane.move_to(commit)
+        else:
+            lane.put(commit, clean=clean, keep=keep)
         lane.note_shown()
+
+    def _tree(self, commit: Oid) -> Oid:
+        return self._workspace.git.commit(commit).tree
 
     def copy(self, path: Path, names: Sequence[str], from_root: Path) -> None:
         """Take the files of run.copy over from the main checkout."""
