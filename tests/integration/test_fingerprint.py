@@ -1,0 +1,85 @@
+"""The fingerprint of a real repository: what a process changed there is named."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from runplan.core.gitfacts import committing_as, signing
+from runplan.git.fingerprint import Fingerprints
+from tests.support.repos import Repo, make_repo
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+AGENT = signing("r1.1").email
+
+
+def _branch(repo: Repo) -> None:
+    repo.git("branch", "new")
+
+
+def _tag(repo: Repo) -> None:
+    repo.git("tag", "v1")
+
+
+def _head(repo: Repo) -> None:
+    repo.git("checkout", "-q", "--detach")
+
+
+def _config(repo: Repo) -> None:
+    repo.git("config", "core.editor", "vi")
+
+
+def _hook(repo: Repo) -> None:
+    (repo.path / ".git/hooks").mkdir(exist_ok=True)
+    repo.write(".git/hooks/pre-commit", "#!/bin/sh\n")
+
+
+def _global(repo: Repo) -> None:
+    (repo.path.parent / ".gitconfig").write_text("[user]\n\tname = X\n")
+
+
+def _stash(repo: Repo) -> None:
+    repo.write("a", "2")
+    repo.git("stash")
+
+
+CHANGES = {
+    "refs/heads/new": _branch,
+    "refs/tags/v1": _tag,
+    "HEAD": _head,
+    "config": _config,
+    "pre-commit": _hook,
+    ".gitconfig": _global,
+    "refs/stash": _stash,
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_change_is_named_and_nothing_else(tmp_path: Path, name: str) -> None:
+    repo = make_repo(tmp_path / "repo", a="1")
+    change: Callable[[Repo], None] = CHANGES[name]
+    env = {key: value for key, value in repo.env.items() if key != "GIT_CONFIG_GLOBAL"} | {"HOME": str(tmp_path)}
+    with Repo(path=repo.path, env=env).adapter() as git:
+        prints = Fingerprints(git, common_dir=repo.path / ".git", prefix="runplan/")
+        before = prints.take()
+        assert prints.compare(before, agent=AGENT) == ()
+        change(repo)
+        (found,) = prints.compare(before, agent=AGENT)
+    assert found.name.endswith(name)
+    assert not found.by_agent
+
+
+def test_a_ref_that_the_agent_moved_under_its_own_name_is_its_doing(tmp_path: Path) -> None:
+    repo = make_repo(tmp_path / "repo", a="1")
+    with repo.adapter() as git:
+        prints = Fingerprints(git, common_dir=repo.path / ".git", prefix="runplan/")
+        before = prints.take()
+        repo.git("branch", "mine")
+        repo.git("branch", "theirs", env=committing_as("r1.1"))
+        repo.git("branch", "runplan/x/1", env=committing_as("r1.1"))
+        found = prints.compare(before, agent=AGENT)
+    assert {one.name: one.by_agent for one in found} == {"refs/heads/mine": False, "refs/heads/theirs": True}

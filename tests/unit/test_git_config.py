@@ -1,0 +1,54 @@
+"""The part of the user's git configuration that runplan's own repositories take over."""
+
+from __future__ import annotations
+
+import pytest
+
+from runplan.git.config import allowed, config_text, is_partial_clone, read_listing
+
+
+def test_a_listing_is_read_with_values_of_several_lines_and_keys_without_one() -> None:
+    listed = "user.name\nUma\0filter.x.clean\na\nb\0core.autocrlf\0"
+    assert read_listing(listed) == (("user.name", "Uma"), ("filter.x.clean", "a\nb"), ("core.autocrlf", None))
+
+
+@pytest.mark.parametrize(
+    ("key", "taken"),
+    [
+        ("user.email", True),
+        ("filter.lfs.clean", True),
+        ("core.autocrlf", True),
+        ("commit.gpgsign", True),
+        ("submodule.a.url", True),
+        ("core.hookspath", False),
+        ("core.fsmonitor", False),
+        ("core.sshcommand", False),
+        ("core.worktree", False),
+        ("remote.origin.url", False),
+        ("credential.helper", False),
+        ("include.path", False),
+        ("alias.st", False),
+        ("url.x.insteadof", False),
+    ],
+)
+def test_only_what_converts_or_signs_is_taken_over(key: str, taken: bool) -> None:
+    assert bool(allowed([(key, "x")])) is taken
+
+
+@pytest.mark.parametrize(
+    ("pairs", "partial"),
+    [
+        ([("remote.origin.promisor", "true")], True),
+        ([("remote.origin.promisor", None)], True),
+        ([("extensions.partialclone", "origin")], True),
+        ([("remote.origin.promisor", "false")], False),
+        ([("remote.origin.url", "x")], False),
+    ],
+)
+def test_a_partial_clone_is_known_by_its_configuration(pairs: list[tuple[str, str | None]], partial: bool) -> None:
+    assert is_partial_clone(pairs) is partial
+
+
+def test_a_file_is_written_as_git_reads_it() -> None:
+    text = config_text([("user.name", 'a "b"'), ("filter.a.b.clean", "x\\y\n\tz"), ("core.bare", None)])
+    assert text == ('[user]\n\tname = "a \\"b\\""\n[filter "a.b"]\n\tclean = "x\\\\y\\n\\tz"\n[core]\n\tbare\n')
