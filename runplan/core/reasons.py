@@ -52,7 +52,7 @@ NEXT: dict[Reason, str] = {
     Reason.TESTS_UNFINISHED: "The test command did not finish; raise tests.timeout or mend the suite.",
     Reason.TAMPERED: "The agent changed what it may not; review the branch or allow it in the plan.",
     Reason.OUT_OF_SCOPE: "Files outside the phase's Touches: changed; widen Touches: or start again.",
-    Reason.GUARD_VIOLATED: "A ref of your repository was moved; the report shows both values. Set it back, then start again.",
+    Reason.GUARD_VIOLATED: "A ref of yours was moved; the report shows both values. Set it back, then start again.",
     Reason.READONLY_VIOLATED: "The verifier changed files; use another verifier, then start again.",
     Reason.CONFLICT: "Bring the kept work onto the target by hand; the report names its ref. Or start the phase again.",
     Reason.TARGET_MOVING: "The target kept moving; start again when it is quiet.",
