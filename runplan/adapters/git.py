@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from runplan.adapters.gitenv import scrubbed
 from runplan.adapters.waiting import ANSWER_S, answer, has_said, let_go, outputs
+from runplan.core.disk import remedy_for
 from runplan.core.errors import GitFailed
 from runplan.core.quickclass import NamedTuple, dataclass
 
@@ -321,7 +322,9 @@ def in_a_line(err: str) -> str:
     name = err.partition("Unable to create '")[2].partition(".lock': File exists")
     if name[1]:
         return f"another git command is at work; if there is none, remove {name[0]}.lock"
-    return " / ".join(line for line in err.splitlines() if line.strip())
+    words = " / ".join(line for line in err.splitlines() if line.strip())
+    remedy = remedy_for(words)
+    return f"{words}; {remedy}" if remedy else words
 
 
 def _missing(error: FileNotFoundError, cwd: Path) -> str:

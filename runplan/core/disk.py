@@ -21,3 +21,9 @@ def refused_by_disk(error: OSError) -> str:
         return ""
     where = f"{error.filename}: " if isinstance(error.filename, str) else ""
     return f"{where}{error.strerror}; {remedy}, then start again"
+
+
+def remedy_for(words: str) -> str:
+    """What helps against what another program said of the disk; empty when it said nothing of it."""
+    found = (remedy for code, remedy in _REMEDIES.items() if os.strerror(code) in words)
+    return next((f"{remedy}, then start again" for remedy in found), "")

@@ -11,6 +11,7 @@ RunplanError            one line for people: what happened, where, what helps
 │   ├── Fenced          5  another process has taken the plan over
 │   ├── JournalDamaged  5  the journal cannot be read; git knows what is done
 │   └── GitFailed       5  git ended in a way nobody expected
+│       └── ObjectsRefused  git does not take an agent's commits
 └── Interrupted       130  the person pressed Ctrl-C
 """
 
@@ -92,6 +93,10 @@ class JournalDamaged(Unreachable):
 
 class GitFailed(Unreachable):
     """Git ended in a way nobody expected."""
+
+
+class ObjectsRefused(GitFailed):
+    """Git cannot read the commits of an agent, or does not accept them."""
 
 
 class Interrupted(RunplanError):

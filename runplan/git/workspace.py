@@ -9,14 +9,18 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from filelock import FileLock
+
 from runplan.adapters.anchored import make_below
-from runplan.adapters.git import Git
+from runplan.adapters.git import Git, in_a_line
 from runplan.adapters.gitenv import borrowing
 from runplan.adapters.repository import refs_snapshot
-from runplan.core.errors import GitFailed, RefusedEarly
+from runplan.core.disk import remedy_for
+from runplan.core.errors import GitFailed, ObjectsRefused, RefusedEarly
 from runplan.git import config
 
 if TYPE_CHECKING:
@@ -149,8 +153,11 @@ def transfer(
             assert packing.stdin is not None
             assert packing.stdout is not None
             packing.stdout.close()  # index-pack has it now; it must see its end
-            packing.stdin.write(wanted)
-            packing.stdin.close()
+            with suppress(BrokenPipeError):  # it was killed, and its code says so
+                packing.stdin.write(wanted)
+                packing.stdin.flush()
+            with suppress(BrokenPipeError):
+                packing.stdin.close()
             try:
                 out, err = indexing.communicate(timeout=TRANSFER_S)
             except subprocess.TimeoutExpired:
@@ -161,9 +168,16 @@ def transfer(
         said = packing.stderr.read()
         packing.stderr.close()
     if packing.returncode or indexing.returncode:
-        words = " / ".join(os.fsdecode(said + err).split("\n")).strip(" /")
-        raise GitFailed(f"git refuses the objects of {tips[0][:12]}: {words}")
+        raise _failed(os.fsdecode(said + err), (packing.returncode, indexing.returncode), tips[0], goal)
     return out.decode().split()[-1]
+
+
+def _failed(words: str, codes: tuple[int, int], tip: Oid, goal: Git) -> GitFailed:
+    """A full disk or a killed git says nothing of the commits; everything else is their fault."""
+    told = in_a_line(words)
+    if remedy_for(words) or any(code < 0 for code in codes):
+        return GitFailed(f"copying {tip[:12]} into {goal.cwd} failed: {told or 'git was killed'}")
+    return ObjectsRefused(f"git refuses the objects of {tip[:12]}: {told}")
 
 
 def write_whole(path: Path, content: bytes) -> None:

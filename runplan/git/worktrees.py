@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from filelock import FileLock
 
 from runplan.adapters.anchored import make_below
-from runplan.adapters.plainfiles import first_line
+from runplan.adapters.plainfiles import first_line, read_file
 from runplan.adapters.status import nested_repository
-from runplan.core.errors import GitFailed, RefusedEarly, SettingsError
+from runplan.core.errors import GitFailed, ObjectsRefused, RefusedEarly, SettingsError
 from runplan.core.gitfacts import Absent, Ahead, Identity, Poisoned, Stale, Unstored, is_agent
 from runplan.core.names import base_ref
 from runplan.git.lane import HEADS, KEEPER, Lane, Signature
@@ -152,7 +152,7 @@ class Worktrees:
             return before
         tip = self._take(lane, own, without=[base, before]) if own not in ("", before) else before
         if tip == before and _is_oid(at_head) and self._workspace.git.object(at_head) is None:
-            with suppress(GitFailed):  # HEAD may lead to nothing
+            with suppress(ObjectsRefused):  # HEAD may lead to nothing
                 tip = self._take(lane, at_head, without=[base, before])
         if tip != before:
             self._workspace.git.update_refs(f"update {branch} {tip}")
@@ -250,7 +250,7 @@ class Worktrees:
         for ref, oid in self._strays(lane).items():
             try:
                 lane.take([oid], without=[])
-            except GitFailed:  # what git cannot read it cannot keep
+            except ObjectsRefused:  # what git cannot read it cannot keep
                 continue
             parked = park(
                 self._workspace, oid, under=under if ref.startswith(HEADS) else f"{under}-{ref.rpartition('/')[2]}"

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from runplan.core import tamper
-from runplan.core.errors import GitFailed
+from runplan.core.errors import ObjectsRefused
 from runplan.core.events import WorkRefused
 from runplan.core.gitfacts import AGENT, Unstored, signing
 from runplan.core.keys import FILES
@@ -31,7 +31,7 @@ def commit_leftovers(phase: PhaseRun, world: World, *, message: str) -> str | Wo
     path = world.worktrees.path(phase.lease.worktree)
     try:
         tip = world.worktrees.take(phase.lease.worktree, branch=phase.lease.branch, base=phase.base)
-    except GitFailed as error:
+    except ObjectsRefused as error:
         return WorkRefused(reason=Reason.TAMPERED, detail=redacted(str(error)))
     if not path.is_dir():  # the agent deleted it; what it has committed is on its branch
         return tip

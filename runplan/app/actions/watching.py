@@ -26,7 +26,7 @@ from runplan.core.dispatch import (
     Usage,
 )
 from runplan.core.endings import EndingKind, judge, quoted
-from runplan.core.errors import GitFailed
+from runplan.core.errors import ObjectsRefused
 from runplan.core.events import DispatchEnded, GuardFound, WorkRefused
 from runplan.core.gitfacts import signing
 from runplan.core.meter import metered
@@ -168,7 +168,7 @@ def _take(state: RunState, world: World) -> Iterator[Event]:
         return
     try:
         world.worktrees.take(phase.lease.worktree, branch=phase.lease.branch, base=phase.base)
-    except GitFailed as error:
+    except ObjectsRefused as error:
         yield WorkRefused(reason=Reason.TAMPERED, detail=redacted(str(error)))
 
 
