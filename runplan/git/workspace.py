@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from runplan.core.gitfacts import Oid
 
 TRANSFER_S = 600.0
+KEEP = "runplan"  #: how `.keep` files of ours begin
 #: The values of the user's files were taken over already; an agent can write those files.
 _OWN_CONFIG = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1"}
 _COPIED = ("shallow", "info/exclude", "info/attributes", "info/grafts")
@@ -43,6 +44,7 @@ class Workspace:
         self.lanes = state / "lanes"
         self.root = (user.cwd / root.expanduser()).resolve()  #: where worktrees are made
         self.path = state / "tool.git"
+        self._lock = state / "locks" / "workspace.lock"
         self.env = {**user.env, **_OWN_CONFIG}
         self.git = Git(state, env=self.env, options=(f"--git-dir={self.path}",))
         self._config: config.Pairs = ()
@@ -58,7 +60,10 @@ class Workspace:
         self._config = config.allowed(pairs)
         self._sha256 = dict(pairs).get("extensions.objectformat") == "sha256"
         if not (self.path / "HEAD").is_file():
-            self._init(self.path, [self.common_dir / "objects"])
+            make_below(self.common_dir, self._lock.parent)
+            with FileLock(self._lock, thread_local=False, fallback_to_soft=False, preserve_lock_file=True):
+                if not (self.path / "HEAD").is_file():  # another process may have made it meanwhile
+                    self._init(self.path)
         self.refresh(self.path)
 
     def close(self) -> None:
@@ -66,23 +71,28 @@ class Workspace:
 
     def make_bare(self, path: Path) -> None:
         """A new bare repository that borrows from `tool.git` and from the user."""
-        self._init(path, [self.common_dir / "objects", self.path / "objects"])
+        self._init(path)
         self.refresh(path)
 
-    def _init(self, path: Path, lenders: Sequence[Path]) -> None:
-        shutil.rmtree(path, ignore_errors=True)
+    def _init(self, path: Path) -> None:
+        """Make a repository in one step; one that is there and lost its HEAD keeps its objects and refs."""
         make_below(self.common_dir, path.parent)
         kind = "sha256" if self._sha256 else "sha1"
-        draft = path.with_name(f"{path.name}.new")
-        shutil.rmtree(draft, ignore_errors=True)
+        draft = path if path.is_dir() else path.with_name(f"{path.name}.new")
+        if draft != path:
+            shutil.rmtree(draft, ignore_errors=True)
         maker = Git(path.parent, env=self.env)
         maker.run("init", "-q", "--bare", "--template=", f"--object-format={kind}", str(draft))
-        lines = "".join(f"{place}\n" for place in lenders)
-        (draft / "objects" / "info" / "alternates").write_text(lines, errors="surrogateescape")
         draft.rename(path)
 
     def refresh(self, path: Path) -> None:
-        """Write the configuration and copy what the user's repository says of history and ignored files."""
+        """Write the configuration and copy what the user's repository says of history and ignored files.
+
+        Whose objects are borrowed is written anew as well: the user may have moved the repository.
+        """
+        lenders = [self.common_dir / "objects", *([self.path / "objects"] if path != self.path else [])]
+        (path / "objects" / "info").mkdir(parents=True, exist_ok=True)
+        write_whole(path / "objects" / "info" / "alternates", b"".join(os.fsencode(place) + b"\n" for place in lenders))
         fixed: list[tuple[str, str | None]] = [("core.repositoryformatversion", "1" if self._sha256 else "0")]
         fixed += [("core.bare", "true"), *config.OWN]
         fixed += [("extensions.objectformat", "sha256")] if self._sha256 else []
@@ -112,7 +122,7 @@ class Workspace:
         """Copy what `tips` add to `without` from a lane into `tool.git`, checked by git's own fsck."""
         transfer(self.git, self.git, tips, without=without, env=borrowing(lane_objects), kept="")
 
-    def copy_to_user(self, tips: Sequence[Oid], *, without: Sequence[Oid], keep: str = "runplan") -> str:
+    def copy_to_user(self, tips: Sequence[Oid], *, without: Sequence[Oid], keep: str = KEEP) -> str:
         """Copy commits of `tool.git` into the user's repository; the path of the pack's `.keep` file, or nothing.
 
         Until a ref names the commits, the `.keep` file protects them from the user's `git gc`.
