@@ -195,8 +195,17 @@ class Worktrees:
         return name
 
     def unpin(self, pin: str) -> None:
-        """Let the user's `git gc` have the base again."""
-        self._workspace.user.run("update-ref", "--no-deref", "-d", base_ref(pin))
+        """Let the user's `git gc` have the base again.
+
+        A git that deletes a ref locks the user's packed refs; killed, it would leave that lock. So it does this only
+        where there is more to delete than one file.
+        """
+        ref, common = base_ref(pin), self._workspace.common_dir
+        packed = ref.encode() in (read_file(common / "packed-refs", follow=True) or b"")
+        if packed or (common / "reftable").is_dir():
+            self._workspace.user.run("update-ref", "--no-deref", "-d", ref)
+        else:
+            (common / ref).unlink(missing_ok=True)
 
     def deliver(self, new: Oid, *, without: Oid) -> None:
         """Copy what is about to land into the user's repository, checked by git's own fsck."""
