@@ -70,7 +70,7 @@ class Lane:
     @property
     def exists(self) -> bool:
         """Whether its files are there, seen with runplan's own git directory."""
-        return self.path.is_dir() and (self._ours / "HEAD").is_file()
+        return self.path.is_dir() and bool(self.standing)
 
     @property
     def intact(self) -> bool:
@@ -85,12 +85,26 @@ class Lane:
         self._workspace.refresh(self.repository)
         for name in ("refs", "hooks", "logs", "modules"):
             delete_tree(self.repository / name)
-        for left in self.repository.glob("*.lock"):
-            left.unlink()
         (self.repository / "refs" / "heads").mkdir(parents=True)
         refs = sorted(self._workspace.mirrored(mirror).items())
         packed = "# pack-refs with: sorted \n" + "".join(f"{oid} {name}\n" for name, oid in refs)
         write_whole(self.repository / "packed-refs", os.fsencode(packed))
+
+    @property
+    def is_orphan(self) -> bool:
+        """Whether files lie there whose repository is gone: the state directory was deleted."""
+        return not self.exists and self.path.is_dir() and any(one.name != ".git" for one in self.path.iterdir())
+
+    def adopt(self, commit: Oid) -> None:
+        """See files whose repository is gone as changes of `commit`."""
+        self._see(commit)
+        self.stand_on(commit)
+
+    def _see(self, commit: Oid) -> None:
+        self._ours.mkdir(parents=True, exist_ok=True)
+        (self._ours / "commondir").write_text("../..\n")
+        (self._ours / "gitdir").write_bytes(os.fsencode(self.path / ".git") + b"\n")
+        write_whole(self._ours / "HEAD", f"{commit}\n".encode())
 
     def _make(self, base: Oid) -> None:
         self.remove()
@@ -99,9 +113,8 @@ class Lane:
         git = Git(self.repository.parent, env=self._workspace.env, options=(f"--git-dir={self.repository}",))
         git.run("worktree", "add", "-q", "--lock", "--detach", "--no-checkout", str(self.path), base)
         self._ours.mkdir(parents=True)
-        (self._ours / "commondir").write_text("../..\n")
-        (self._ours / "gitdir").write_bytes(os.fsencode(self.path / ".git") + b"\n")
-        (self._ours / "HEAD").write_text(f"{base}\n")
+        self.note_shown()  # it has no files yet, and that is nobody's work
+        self._see(base)
 
     def remove(self) -> None:
         """Delete the worktree, the agent's repository and runplan's view of them."""
@@ -128,7 +141,9 @@ class Lane:
         self.show_agent(commit)
 
     def show_agent(self, commit: Oid, *, branch: str = "") -> None:
-        """Let the agent's HEAD, branch and index say the same as runplan's."""
+        """Let the agent's HEAD, branch and index say the same as runplan's; locks of a killed git go."""
+        for lock in (*self.repository.glob("*.lock"), *self.repository.glob("refs/**/*.lock")):
+            lock.unlink()
         (self._ours / _TAKEN).unlink(missing_ok=True)
         for left in self._theirs.iterdir():
             if left.name not in _KEPT:

@@ -54,7 +54,7 @@ class Removal:
             if inside:
                 return Kept(what=str(lane.path), why=f"process {inside[0]} works in it")
             try:
-                parked = self._worktrees.rescue(lane, under=f"worktree/{name}")
+                parked = self._worktrees.rescue(lane, under=f"worktree/{name}", base=self._user.tip(self.targets[0]))
             except RefusedEarly as refused:
                 return Kept(what=str(lane.path), why=str(refused))
             lane.remove()
@@ -174,7 +174,7 @@ class Removal:
         lane = self._worktrees.lane(name)
         if inside := processes_inside(lane.path):
             return Kept(what=str(lane.path), why=f"process {inside[0]} works in it")
-        uncommitted = lane.exists and not lane.is_shown and not lane.state().clean
+        uncommitted = lane.is_orphan or (lane.exists and not lane.is_shown and not lane.state().clean)
         return Removed(what=str(lane.path), parked=PARKED if uncommitted else "")
 
     def _gc_ref(self, ref: str, *, dry_run: bool, known: bool) -> Removed | Kept:

@@ -20,7 +20,7 @@ from runplan.git.lane import HEADS, KEEPER, Lane, Signature
 from runplan.git.parking import park
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from runplan.adapters.git import Git
     from runplan.core.gitfacts import BranchStanding, Oid, WorktreeState
@@ -79,7 +79,9 @@ class Worktrees:
         lane = self.lane(name)
         self._workspace.user.update_refs(f"update {base_ref(pin)} {base}")
         with self.locked():
-            self.rescue(lane, under=branch)
+            self.rescue(lane, under=branch, base=base)
+            if lane.exists:
+                lane.note_shown()  # until the files are those of the base
             lane.renew(base, mirror=self._mirror)
         self._workspace.git.update_refs(f"update {branch} {base}")
         lane.put(base, branch=branch, clean=clean, keep=keep)
@@ -111,11 +113,12 @@ class Worktrees:
         if not (lane.exists and lane.intact):
             with self.locked():
                 lane.renew(commit, mirror=self._mirror)
-        if lane.pristine and self._tree(commit) == self._tree(lane.standing):
+        is_there = lane.pristine and self._tree(commit) == self._tree(lane.standing)
+        lane.note_shown()
+        if is_there:
             lane.move_to(commit)
         else:
             lane.put(commit, clean=clean, keep=keep)
-        lane.note_shown()
 
     def _tree(self, commit: Oid) -> Oid:
         return self._workspace.git.commit(commit).tree
@@ -253,8 +256,11 @@ class Worktrees:
 
     # --- keeping ------------------------------------------------------------------------------------------
 
-    def rescue(self, lane: Lane, *, under: str) -> str:
-        """Park what only this lane holds: commits on refs of the agent's, and uncommitted files; the last ref made."""
+    def rescue(self, lane: Lane, *, under: str, base: Oid | None) -> str:
+        """Park what only this lane holds: commits on refs of the agent's, and uncommitted files; the last ref made.
+
+        Files whose repository is gone are compared with `base`.
+        """
         parked = ""
         for ref, oid in self._strays(lane).items():
             try:
@@ -264,11 +270,16 @@ class Worktrees:
             parked = park(
                 self._workspace, oid, under=under if ref.startswith(HEADS) else f"{under}-{ref.rpartition('/')[2]}"
             )
+        history = frozenset[str]()
+        if base and lane.is_orphan:
+            lane.adopt(base)
+            history = frozenset(self._workspace.git.text("log", "--format=%T", base).split())
         if not lane.exists or lane.is_shown:
             return parked
-        return self._park_uncommitted(lane, under=under) or parked
+        return self._park_uncommitted(lane, under=under, known=history) or parked
 
-    def _park_uncommitted(self, lane: Lane, *, under: str) -> str:
+    def _park_uncommitted(self, lane: Lane, *, under: str, known: Collection[str] = ()) -> str:
+        """Keep what differs from the commit it stands on; nothing when the files are one of the `known` trees."""
         state = lane.state()
         if nested := nested_repository(state):
             raise RefusedEarly(f"{lane.path / nested} is a git repository inside a worktree; move it somewhere else")
@@ -282,6 +293,8 @@ class Worktrees:
             made = Unstored(path="", why="")
         if isinstance(made, Unstored):
             made = lane.commit_verbatim(paths, KEEPER, message=message)
+        if known and self._workspace.git.commit(made).tree in known:
+            return ""
         return park(self._workspace, made, under=under)
 
     def _strays(self, lane: Lane) -> dict[str, Oid]:
