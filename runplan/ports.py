@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from contextlib import AbstractContextManager
     from datetime import datetime
     from pathlib import Path
@@ -153,7 +153,7 @@ class Removal(Protocol):
 
     def ref(self, ref: str) -> Removed | Kept: ...
 
-    def free(self, refs: Iterable[str]) -> None:
+    def free(self, refs: Collection[str]) -> None:
         """Delete locks that dead processes left on refs of ours."""
         ...
 

@@ -11,6 +11,7 @@ from runplan.core import events as e
 from runplan.core.claims import Taken, Theirs
 from runplan.core.commands import command
 from runplan.core.errors import RefusedEarly
+from runplan.core.names import base_ref
 from runplan.core.quickclass import dataclass
 from runplan.core.rows import UNFINISHED
 from runplan.core.run import open_lanes, strands
@@ -222,8 +223,9 @@ def _free(world: World, journal: Journal) -> None:
     """The run's own refs may be locked by a git that was killed with the last process; nobody else uses them."""
     for lane, state in strands(journal.state):
         leased = state.phase.lease if state.phase else None
-        candidate = replace(world, lane=lane).candidate
-        world.removal.free([candidate, *([leased.branch] if leased else [])])
+        strand = replace(world, lane=lane)
+        refs = (strand.candidate, base_ref(strand.mark), *([leased.branch] if leased else []))
+        world.removal.free(refs)
 
 
 def is_other_errand(state: RunState, asked: e.RunStarted) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 
 _REMEDIES = {
     errno.ENOSPC: "make room on the disk",

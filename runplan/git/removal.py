@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import suppress
 from copy import copy
 from functools import partial
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from runplan.adapters.containment import on_target
 from runplan.adapters.dispatch_files import DispatchFiles
+from runplan.adapters.plainfiles import first_line
 from runplan.adapters.repository import HEADS, checkouts, refs_snapshot
 from runplan.adapters.trash import delete_tree
 from runplan.adapters.treediff import changes
@@ -19,13 +21,18 @@ from runplan.core.names import BASES, CANDIDATES, PARKED
 from runplan.core.removal import Keep, OnTarget, ParkFirst, Remains, Remove, safe_to_remove
 from runplan.core.trailers import PLAN, read_trailers
 from runplan.git.parking import park
+from runplan.git.workspace import KEEP
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from runplan.core.gitfacts import Oid
     from runplan.git.workspace import Workspace
     from runplan.git.worktrees import Worktrees
+
+
+_LOCKED_S = 1.0  #: no git of ours locks anything for as long
+_KEPT_S = 3600.0  #: nor takes as long to copy objects
 
 
 class Removal:
@@ -81,10 +88,16 @@ class Removal:
                 return Kept(what=ref, why="it moved meanwhile")
         return Removed(what=ref, parked=parked)
 
-    def free(self, refs: Iterable[str]) -> None:
-        """Delete locks that dead processes left on refs of ours; a lock that a process holds open stays."""
-        for ref in refs:
-            lock = self._workspace.path / f"{ref}.lock"
+    def free(self, refs: Collection[str]) -> None:
+        """Delete locks that dead processes left on refs of ours; a lock that a process holds open stays.
+
+        Other runs lock the list of packed refs and parked refs as well, each time for some milliseconds.
+        """
+        ours, theirs = self._workspace.path, self._workspace.common_dir
+        shared = [lock for lock in (ours / "packed-refs.lock", *(theirs / PARKED).rglob("*.lock")) if lock.exists()]
+        if shared:
+            time.sleep(_LOCKED_S)
+        for lock in (*shared, *(place / f"{ref}.lock" for place in (ours, theirs) for ref in refs)):
             if lock.exists() and not held_open(lock):
                 lock.unlink(missing_ok=True)
 
@@ -146,15 +159,26 @@ class Removal:
         made. Another branch below the prefix goes only when an agent made its commits.
         """
         look = self._dry_worktree if dry_run else self.worktree
-        names = (path.name.removesuffix(".git") for path in self._lanes())
-        found = [_answer(str(self._worktrees.path(name)), partial(look, name)) for name in names if name not in active]
+        names = (name for name in sorted(self._lanes()) if name not in active)
+        found = [_answer(str(self._worktrees.path(name)), partial(look, name)) for name in names]
         refs = (ref for ref in self._own_refs(prefix) if ref not in active)
         found += [_answer(ref, partial(self._gc_ref, ref, dry_run=dry_run, known=ref in known)) for ref in refs]
         return found
 
-    def _lanes(self) -> list[Path]:
-        home = self._workspace.lanes
-        return sorted(path for path in home.iterdir() if path.name.endswith(".git")) if home.is_dir() else []
+    def _lanes(self) -> set[str]:
+        """Every lane, by its repository or by a worktree that belongs to one."""
+        home, root = self._workspace.lanes, self._workspace.root
+        trees = (path.parent.name for path in root.glob("*/.git") if f"{home}/" in (first_line(path) or ""))
+        return {*trees, *(path.name.removesuffix(".git") for path in home.glob("*.git"))}
+
+    def sweep(self) -> None:
+        """Delete what copies of objects that were killed left: half a pack here, a `.keep` file at the user's."""
+        packs = (self._workspace.common_dir / "objects" / "pack").glob("*.keep")
+        left = (path for path in packs if (first_line(path) or "").startswith(KEEP))
+        for path in (*left, *(self._workspace.path / "objects" / "pack").glob("tmp_*")):
+            with suppress(FileNotFoundError):
+                if time.time() - path.stat().st_mtime > _KEPT_S:
+                    path.unlink()
 
     def _own_refs(self, prefix: str) -> list[str]:
         # A branch of ours has a plan and a phase after the prefix; without a prefix none can be told from others.
@@ -191,11 +215,18 @@ class Removal:
             case Keep(why=why):
                 return Kept(what=ref, why=why)
             case ParkFirst():
+                if not (known or dry_run) and self._user.tip(ref) is None:
+                    self._hand_over(ref, tip)
                 return Kept(what=ref, why=self._unlanded(tip))
             case Remove():
                 return Removed(what=ref) if dry_run else self.ref(ref)
             case unreachable:
                 assert_never(unreachable)
+
+    def _hand_over(self, ref: str, tip: Oid) -> None:
+        """Work of a run that no journal knows: only from the user's repository does a person get at it."""
+        self._workspace.publish(f"update {ref} {tip}", tips=[tip], without=[])
+        self._tool.update_refs(f"delete {ref} {tip}")
 
     def _unlanded(self, tip: Oid) -> str:
         about = self._tool.text("log", "-1", "--no-show-signature", "--format=%cs %s", tip, "--")

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from runplan.adapters.dispatch_files import directory_name
+from runplan.adapters.repository import refs_snapshot
 from runplan.adapters.settings import worktree_root
 from runplan.core import names
 from runplan.core.commands import command
@@ -26,7 +27,7 @@ def collect(at: Here, *, dry_run: bool) -> tuple[list[Removed | Kept], list[Remo
     """What became of worktrees, refs and claims; and of the logs."""
     root = worktree_root(at.repository.root, at.settings, at.env)
     workspace = Workspace(at.repository.git, common_dir=at.repository.common_dir, state=at.state, root=root)
-    if not at.state.is_dir():
+    if not at.state.is_dir() and not _has_refs(at):
         return [], []
     workspace.prepare()
     try:
@@ -35,9 +36,18 @@ def collect(at: Here, *, dry_run: bool) -> tuple[list[Removed | Kept], list[Remo
         found = removal.gc(
             dry_run=dry_run, prefix=at.settings.run.branch_prefix, active=set(_in_use(at)), known=set(_made(at))
         )
+        if not dry_run:
+            removal.sweep()
         return [*found, *_unreadable_claims(at)], list(_logs(at, removal, dry_run=dry_run))
     finally:
         workspace.close()
+
+
+def _has_refs(at: Here) -> bool:
+    """Whether the user's repository has refs of ours; the state directory may have been deleted."""
+    prefix = at.settings.run.branch_prefix
+    own = ("refs/runplan/", *([f"refs/heads/{prefix}"] if prefix else []))
+    return any(ref.startswith(own) for ref in refs_snapshot(at.repository.common_dir, at.repository.git))
 
 
 def _logs(at: Here, removal: Removal, *, dry_run: bool) -> Iterator[Removed | Kept]:
