@@ -95,7 +95,9 @@ class Worktrees(Protocol):
         """What a branch of the user's repository holds compared with `base`."""
         ...
 
-    def lease(self, name: str, *, branch: str, base: Oid, pin: str, clean: str, keep: Sequence[str]) -> Path:
+    def lease(
+        self, name: str, *, branch: str, base: Oid, pin: str, onto: Oid = "", clean: str, keep: Sequence[str]
+    ) -> Path:
         """A clean worktree on a new `branch` at `base`, made or switched; uncommitted work in it is parked first."""
         ...
 

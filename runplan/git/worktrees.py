@@ -70,14 +70,23 @@ class Worktrees:
     # --- lending ------------------------------------------------------------------------------------------
 
     def lease(
-        self, name: str, *, branch: str, base: Oid, pin: str, clean: str = "ignored", keep: Sequence[str] = ()
+        self,
+        name: str,
+        *,
+        branch: str,
+        base: Oid,
+        pin: str,
+        onto: Oid = "",
+        clean: str = "ignored",
+        keep: Sequence[str] = (),
     ) -> Path:
         """A worktree on a new branch at `base`, its files exactly those of `base`; earlier work in it is parked.
 
-        `pin` names the ref that keeps the user's `git gc` from removing `base`.
+        `pin` names the ref that keeps the user's `git gc` from removing `base`; where `base` is a commit of ours,
+        `onto` is the user's commit below it.
         """
         lane = self.lane(name)
-        self._workspace.user.update_refs(f"update {base_ref(pin)} {base}")
+        self._workspace.user.update_refs(f"update {base_ref(pin)} {onto or base}")
         with self.locked():
             self.rescue(lane, under=branch, base=base)
             if lane.exists:

@@ -96,8 +96,15 @@ def rebuild_branch(action: RebuildBranch, state: RunState, world: World) -> Iter
     parked = _put_aside(world, branch, action.start)
     world.point("RebuildBranch.parked")
     run = world.settings.run
-    start = action.start
-    world.worktrees.lease(world.worktree, branch=branch, base=start, pin=world.mark, clean=run.clean, keep=run.copy)
+    world.worktrees.lease(
+        world.worktree,
+        branch=branch,
+        base=action.start,
+        pin=world.mark,
+        onto=action.onto,
+        clean=run.clean,
+        keep=run.copy,
+    )
     where = f" It conflicts in {conflicting(phase)}." if phase.conflict else ""
     kept = f"It is kept at {parked}: bring it onto this branch."
     conflict = f"The work does not apply on the target any more.{where} {kept}"
