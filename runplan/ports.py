@@ -109,6 +109,10 @@ class Worktrees(Protocol):
         """Copy the agent's commits out of its repository; the newest one."""
         ...
 
+    def committed(self, name: str, *, branch: str, base: Oid) -> Oid:
+        """The newest commit on the branch of an agent that may still be at work."""
+        ...
+
     def published(self, branch: str) -> bool: ...
 
     def publish(self, branch: str, *, base: Oid) -> str:

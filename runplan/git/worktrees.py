@@ -173,6 +173,16 @@ class Worktrees:
         lane.note_taken(own, at_head)
         return tip
 
+    def committed(self, name: str, *, branch: str, base: Oid) -> Oid:
+        """The newest commit on the branch of an agent that may still be at work; its files are not looked at."""
+        lane = self.lane(name)
+        before = self.tip(branch) or base
+        try:
+            tip = lane.refs().get(branch, before)
+            return before if tip == before else self._take(lane, tip, without=[base, before])
+        except GitFailed:  # what it breaks is met at its end
+            return before
+
     def _stand_on(self, lane: Lane, tip: Oid, at_head: str, *, branch: str) -> None:
         """Compare the files with `tip`; where the agent left another commit checked out, they become those of `tip`."""
         elsewhere = _is_oid(at_head) and at_head != tip and self._workspace.git.object(at_head) is not None

@@ -43,7 +43,9 @@ def arm(action: Await, state: RunState, world: World) -> Iterator[Event]:
         return
     why = f"its context was {full(reading.percent, estimated=reading.estimated)}"
     message = world.agents.redacted(reading.message)
-    head = (world.worktrees.tip(phase.lease.branch) if phase.lease else None) or phase.base
+    leased = phase.lease
+    assert leased is not None
+    head = world.worktrees.committed(leased.worktree, branch=leased.branch, base=phase.base)
     text = plain(note(_standing(phase, world, action.id, message=message, head=head, why=why, at_work=True)))
     world.dispatches.write(action.id, NOTE, text)
     world.point("Await.noted")
