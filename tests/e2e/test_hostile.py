@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import subprocess
 import sys
@@ -71,24 +72,6 @@ def test_an_agent_that_stops_its_shim_is_out_of_time_for_the_next_runner_too_and
     assert processes_of(project.home) == []
 
 
-def test_what_an_agent_did_before_it_took_away_all_that_tells_of_it_is_found_by_the_next_runner(
-    project: Project,
-) -> None:
-    """Neither the shim nor the runner that started it, which would know, are there any more."""
-    moves = "git commit -q --allow-empty -m x; git update-ref refs/heads/main HEAD"
-    hides = f'rm -rf "$(dirname "$RUNPLAN_RETURN")"; touch {project.home}/hidden; kill -9 $PPID; sleep 60'
-    command_agent(project, f"{moves}; {hides}\n")
-    main = project.repo.git("rev-parse", "main")
-    with project.popen("start", "X", "1", "auto", "--foreground", RUNPLAN_TEST_KILL="Start.spawned") as runner:
-        runner.wait()
-    until((project.home / "hidden").exists)
-
-    ran = project.start("1", "auto")
-
-    assert (ran.code, ran.last) == (1, "runplan: failed: guard-violated"), ran.err
-    assert project.repo.git("rev-parse", "main") == main
-
-
 @pytest.mark.parametrize(
     "poison",
     ["echo garbage >exit.json", f"echo '{FORGED}' >exit.json", "mkdir exit.json"],
@@ -103,14 +86,6 @@ def test_an_agent_that_kills_its_shim_has_not_succeeded_whatever_it_wrote_in_its
     assert "vanished without a trace" in ran.err
     assert len(project.dispatched()) <= 3
     assert project.landed() == []
-
-
-@pytest.mark.parametrize("made", ["mkfifo git.trace", "ln -s /dev/zero git.trace", "mkdir git.trace"])
-def test_a_trace_that_is_no_file_holds_nobody_up(project: Project, made: str) -> None:
-    command_agent(project, f'echo x > 1.txt; cd "$(dirname "$RUNPLAN_RETURN")"; rm -f git.trace; {made}\n')
-    ran = project.start("1", "auto")
-    assert ran.code == 0, ran.err
-    assert project.landed() == ["1"]
 
 
 def test_an_agent_that_stands_in_the_way_of_its_exit_only_has_done_its_work(project: Project) -> None:
@@ -135,11 +110,6 @@ def test_a_return_that_is_no_file_is_no_return(project: Project, spoil: str) -> 
     command_agent(project, f"{spoil}; echo x > 1.txt\n")
     assert project.start("1", "auto").code == 0
     assert project.landed() == ["1"]
-
-
-def test_an_agent_that_takes_away_the_guards_record_is_accused(project: Project) -> None:
-    command_agent(project, 'echo x > 1.txt; rm "$(dirname "$RUNPLAN_RETURN")/guard.json"\n')
-    assert project.start("1", "auto").last == "runplan: failed: guard-violated"
 
 
 def test_a_file_whose_name_is_no_text_lands(project: Project) -> None:
@@ -168,7 +138,7 @@ def test_locks_left_in_the_worktree_do_not_stop_a_run_for_good(project: Project,
 def test_locks_left_on_our_own_refs_do_not_stop_a_run_for_good(project: Project, ref: str) -> None:
     killed = project.start("1", "auto", RUNPLAN_TEST_RUN="rx", RUNPLAN_TEST_KILL="BuildCandidate.CandidateBuilt.after")
     assert killed.code == -signal.SIGKILL
-    (project.path / f".git/{ref}.lock").touch()
+    (project.path / f".git/runplan/tool.git/{ref}.lock").touch()
     ran = project.start("1", "auto")
     assert ran.code == 0, ran.err
     assert project.leftovers() == []
@@ -189,10 +159,9 @@ def test_a_candidate_whose_commits_are_gone_ends_by_name(project: Project) -> No
     for ref in project.leftovers():
         if ref.startswith("refs/"):
             project.repo.git("update-ref", "-d", ref)
-    project.repo.git("reflog", "expire", "--expire=now", "--expire-unreachable=now", "--all")
-    place = next((project.home / ".cache/runplan/worktrees").iterdir())
-    project.repo.git("worktree", "remove", "--force", str(place))
     project.repo.git("gc", "-q", "--prune=now")
+    for place in ("tool.git", "lanes"):
+        shutil.rmtree(project.path / ".git/runplan" / place)
     ran = project.runplan("approve", "X")
     assert ran.last == "runplan: failed: no-commits", ran.err
     assert project.runplan("status", "X", "--json").json["run"]["state"] == "failed"
@@ -247,25 +216,3 @@ def test_a_journal_whose_making_was_killed_is_made_again(project: Project) -> No
     status = project.runplan("status")
     assert status.code == 0, status.err
     assert project.start("1", "auto").code == 0
-
-
-@pytest.mark.parametrize("command", ["reset -q --hard", "clean -fdq", "add -A"])
-def test_what_an_agent_has_git_do_in_the_users_checkout_is_named(project: Project, command: str) -> None:
-    project.repo.write("edited.txt", "mine\n")
-    command_agent(project, f"echo x > 1.txt; git -C {project.path} {command}\n")
-    ran = project.start("1", "auto")
-    assert ran.last == "runplan: failed: guard-violated", ran.err
-    assert f"{command}`" in project.runplan("report", "X").out
-    assert project.landed() == []
-
-
-def test_a_push_is_told_and_not_hidden(project: Project, tmp_path: Path) -> None:
-    project.repo.git("init", "-q", "--bare", str(tmp_path / "remote"))
-    project.repo.git("remote", "add", "origin", str(tmp_path / "remote"))
-    project.repo.git("push", "-q", "origin", "main")
-    command_agent(project, "echo x > 1.txt; git add 1.txt; git commit -qm x; git push -q origin HEAD:main\n")
-    ran = project.start("1", "auto")
-    assert ran.last == "runplan: failed: guard-violated", ran.err
-    assert "the remote itself was pushed to" in project.runplan("report", "X").out
-    there = project.repo.git("ls-remote", "origin", "main").split()[0]
-    assert project.repo.head("refs/remotes/origin/main") == there

@@ -222,18 +222,6 @@ def test_hand_overs_that_change_nothing_are_no_progress(project: Project) -> Non
             (f'write = "leak.txt"\ntext = "{TOKEN}"',), "tampered", "leak.txt: looks like a secret", id="a token"
         ),
         pytest.param(('git = ["init", "-q", "sub"]', 'write = "sub/x"'), "tampered", "sub/ is a git", id="nested"),
-        pytest.param(
-            ('git = ["checkout", "-q", "--detach"]', 'write = "1.txt"', 'commit = "Beside"', 'write = "2.txt"'),
-            "guard-violated",
-            "the agent left its worktree on the detached commit",
-            id="detached",
-        ),
-        pytest.param(
-            ('write = "1.txt"', 'git = ["symbolic-ref", "refs/heads/runplan/x/1", "refs/heads/main"]'),
-            "guard-violated",
-            "made refs/heads/runplan/x/1 stand for refs/heads/main",
-            id="symbolic",
-        ),
     ],
 )
 def test_what_is_refused_at_the_end_is_refused_at_a_hand_over(
@@ -248,9 +236,6 @@ def test_what_is_refused_at_the_end_is_refused_at_a_hand_over(
     assert project.dispatched().count("implement") == 1
     assert project.repo.head("main") == tip
     assert "wip" not in project.repo.git("log", "--all", "--format=%s"), "nothing was committed for it"
-    if "Beside" in str(left):
-        kept = [ref for ref in project.repo.refs() if ref.startswith("refs/runplan/parked/")]
-        assert "Beside" in project.repo.git("log", "--format=%s", *kept)
 
 
 def test_a_phase_is_handed_over_at_most_three_times(project: Project) -> None:

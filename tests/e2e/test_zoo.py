@@ -1,4 +1,4 @@
-"""A zoo of misbehaving agents: each has its named outcome, and the main repository is as it was."""
+"""A zoo of misbehaving agents: each has its named outcome, and the user's repository is as it was."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.cli import SETTINGS as SCRIPTED, a_plan, copied, end_processes_of, processes_of, until, with_remote
-from tests.support.repos import USER_EMAIL, USER_NAME, init_repo
-from tests.support.scripts import steps, work
+from tests.support.cli import a_plan, copied, end_processes_of, processes_of, until, with_remote
+from tests.support.repos import init_repo
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,7 +34,6 @@ if test "$RUNPLAN_ROLE" = verify; then
     echo "{\"status\": \"done\", \"summary\": \"Looked.\", \"items\": [$items]}" >"$RUNPLAN_RETURN"
     exit 0
 fi
-main=$(dirname "$(git rev-parse --path-format=absolute --git-common-dir)")
 """
 
 
@@ -47,17 +45,10 @@ class Beast:
     ends: str = "landed"  #: or the reason of the failure
     says: str = ""  #: stands in what a person is told, or in the report
     settings: str = ""
-    keeps: tuple[str, ...] = field(default=())  #: refs that stay changed, because putting them back would be a lie
+    keeps: tuple[str, ...] = field(default=())  #: refs that stay changed, because nothing is repaired
 
 
 SHAPE = "--format=%(refname) %(objectname)%(symref)"
-AS_USER = f"GIT_COMMITTER_NAME='{USER_NAME}' GIT_COMMITTER_EMAIL={USER_EMAIL} "
-#: Something else comes onto the target under the user's name, and the phase is done as if nothing were.
-BELOW = f"""
-git checkout -q --detach; echo evil >evil.txt; git add evil.txt
-{AS_USER} GIT_AUTHOR_NAME=Eve GIT_AUTHOR_EMAIL={USER_EMAIL} git commit -qm Evil
-{AS_USER} git update-ref refs/heads/main HEAD; git checkout -q runplan/x/1
-"""
 TOKEN = "ghp_" + 36 * "a"
 LAND = "\n" + WORK
 #: A child without the mark, in a session of its own and out of its control group, where it may leave that.
@@ -108,127 +99,35 @@ ZOO: dict[str, Beast] = {
     # --- the disk ---
     "fills its quota": Beast(does="ulimit -f 100; head -c 3000000 /dev/zero >big || exit 9", ends="agent-failed"),
     "leaves a huge file": Beast(does="head -c 6000000 /dev/zero >huge.bin", ends="tampered", says="huge.bin"),
-    "writes outside of the worktree": Beast(
-        does='echo mine >"$main/notes.txt"' + LAND, says="notes.txt changed in the checkout while the phase ran"
-    ),
-    "rewrites the record of what it may not touch": Beast(
-        does='d=$(dirname "$RUNPLAN_RETURN"); echo " " >>"$d/guard.json"' + LAND,
+    "writes into the user's checkout": Beast(does='echo mine >"$user/notes.txt"' + LAND),
+    "takes away its own records": Beast(does=WORK + '; rm -rf "$(dirname "$RUNPLAN_PROMPT")"', ends="crashed"),
+    # --- the user's repository, by its path ---
+    "commits in the user's checkout": Beast(
+        does='(cd "$user"; git commit -q --allow-empty -m Wrong)' + LAND,
         ends="guard-violated",
-        says="took away or changed the record",
+        says="refs/heads/main",
+        keeps=("refs/heads/main",),
     ),
-    "moves the target and says in the record that it was always there": Beast(
-        does="old=$(git rev-parse main)"
-        + LAND
-        + "; git update-ref refs/heads/main HEAD; git branch mine; echo x >>README.md; git stash -q; "
-        + 'sed -i "s/$old/$(git rev-parse HEAD)/g" "$(dirname "$RUNPLAN_RETURN")/guard.json"',
-        ends="guard-violated",
-        says="the ref refs/heads/main: it was put back as it was",
+    "makes a tag in the user's repository": Beast(
+        does='git -C "$user" tag v1' + LAND, says="refs/tags/v1 changed while", keeps=("refs/tags/v1",)
     ),
-    "takes away its own records": Beast(
-        does='rm -rf "$(dirname "$RUNPLAN_PROMPT")"; exit 1',
-        ends="guard-violated",
-        says="took away or changed the record",
+    "changes the user's configuration": Beast(
+        does='git -C "$user" config core.editor vi' + LAND, says="/config changed while", keeps=("config",)
     ),
-    "moves the target and takes away its own records": Beast(
-        does=WORK + '; git update-ref refs/heads/main HEAD; rm -rf "$(dirname "$RUNPLAN_PROMPT")"; kill -9 $PPID',
-        ends="guard-violated",
-        says="the ref refs/heads/main: it was put back as it was",
-    ),
-    # --- the repository ---
-    "pushes": Beast(
-        does=WORK + "; git push -q origin HEAD:main", ends="guard-violated", keeps=("refs/remotes/origin/main",)
-    ),
-    "removes its worktree": Beast(
-        does=WORK + '; p=$PWD; cd /; git --git-dir="$main/.git" worktree remove --force "$p"',
-        ends="blocked",
-        says="was removed while the agent worked in it",
-    ),
-    "deletes .git in its worktree": Beast(does=WORK + "; rm -f .git", ends="guard-violated"),
-    "collects garbage": Beast(does=WORK + "; git reflog expire --expire=now --all; git gc -q --prune=now"),
-    "changes the configuration": Beast(does="git config core.editor vi" + LAND, ends="guard-violated"),
-    "moves HEAD of the checkout": Beast(does='git -C "$main" checkout -q --detach' + LAND, ends="guard-violated"),
-    "switches its branch": Beast(does="git checkout -q -b other" + LAND, ends="guard-violated"),
-    "moves the target": Beast(does=WORK + "; git update-ref refs/heads/main HEAD", ends="guard-violated"),
-    "writes the target's file": Beast(
-        does=WORK + '; git rev-parse HEAD >"$main/.git/refs/heads/main"',
-        ends="guard-violated",
-        says="the ref refs/heads/main: it was put back as it was",
-    ),
-    "edits the packed refs": Beast(
-        does=WORK
-        + '; git pack-refs --all; sed -i "s#^[0-9a-f]* refs/heads/main#$(git rev-parse HEAD) refs/heads/main#" '
-        + '"$main/.git/packed-refs"',
-        ends="guard-violated",
-        says="the ref refs/heads/main: it was put back as it was",
-    ),
-    "moves the target under the user's name": Beast(
-        does=f"{WORK}; {AS_USER} git update-ref refs/heads/main HEAD~2",
-        ends="guard-violated",
-        says="the ref refs/heads/main: it was put back as it was",
-    ),
-    "moves the target under the user's name from nowhere": Beast(
-        does=f'{WORK}; r=$(git rev-parse HEAD~2); cd "$main/.git"; {AS_USER} git update-ref refs/heads/main $r',
-        ends="guard-violated",
-        says="the ref refs/heads/main: it was put back as it was",
-    ),
-    "puts something below its work under the user's name": Beast(
-        does=BELOW + WORK, ends="guard-violated", says="the ref refs/heads/main: it was put back as it was"
-    ),
-    "does so and writes nothing down": Beast(
-        does="unset GIT_TRACE2_EVENT" + BELOW + WORK,
-        ends="guard-violated",
-        says="the ref refs/heads/main: it was put back as it was",
-    ),
-    "commits on the target in the user's checkout under their name": Beast(
-        does=f'(cd "$main"; {AS_USER} git commit -q --allow-empty -m Evil)' + LAND,
-        ends="guard-violated",
-        says="the ref refs/heads/main: it was put back as it was",
-    ),
-    "empties the record of what it asked of git": Beast(
-        does=WORK + '; : >"$(dirname "$RUNPLAN_RETURN")/git.trace"',
-        ends="guard-violated",
-        says="the agent took away the record of the git commands it ran",
-    ),
-    "has git write nothing down": Beast(
-        does="unset GIT_TRACE2_EVENT" + LAND,
-        ends="guard-violated",
-        says="the agent took away the record of the git commands it ran",
-    ),
-    "deletes the target": Beast(does=WORK + "; git update-ref -d refs/heads/main", ends="guard-violated"),
-    "makes a tag": Beast(does=WORK + "; git tag v1", ends="guard-violated"),
-    "adds a hook behind everybody's back": Beast(
-        # A plain write, by a program that tells nothing of what it does: it could be the user's as well.
-        does='printf "#!/bin/sh\\nexit 1\\n" >"$main/.git/hooks/pre-commit"' + LAND,
-        says="somebody changed the hook hooks/pre-commit",
+    "adds a hook to the user's repository": Beast(
+        does='printf "#!/bin/sh\\nexit 1\\n" >"$user/.git/hooks/pre-commit"' + LAND,
+        says="/hooks/pre-commit changed while",
         keeps=("hooks",),
     ),
+    # --- its own repository (most of it: test_erring_agents.py) ---
+    "leaves a lock": Beast(does=WORK + '; : >"$(git rev-parse --git-dir)/index.lock"'),
+    "has git overlook a change": Beast(
+        does="echo 0 >1.txt; git add .; git commit -qm 0; git update-index --skip-worktree 1.txt; echo 1 >1.txt"
+    ),
     "makes its branch stand for the target": Beast(
-        does="git symbolic-ref refs/heads/runplan/x/1 refs/heads/main" + LAND,
-        ends="guard-violated",
-        says="the agent made refs/heads/runplan/x/1 stand for refs/heads/main",
+        does="git symbolic-ref refs/heads/runplan/x/1 refs/heads/main" + LAND
     ),
-    "makes its branch stand for the target and changes nothing": Beast(
-        does="git symbolic-ref refs/heads/runplan/x/1 refs/heads/main", ends="guard-violated"
-    ),
-    "makes the candidate stand for the target": Beast(
-        does="git symbolic-ref refs/runplan/candidate/$RUNPLAN_RUN refs/heads/main" + LAND,
-        ends="guard-violated",
-        says="stand for refs/heads/main",
-    ),
-    "writes a symbolic candidate by hand": Beast(
-        does='mkdir -p "$main/.git/refs/runplan/candidate"; '
-        'echo "ref: refs/heads/main" >"$main/.git/refs/runplan/candidate/$RUNPLAN_RUN"' + LAND,
-        ends="guard-violated",
-    ),
-    "writes by hand that the target stands for its branch": Beast(
-        does=WORK + '; echo "ref: refs/heads/runplan/x/1" >"$main/.git/refs/heads/main"', ends="guard-violated"
-    ),
-    "makes the target stand for another branch": Beast(
-        does="git branch other main; git symbolic-ref refs/heads/main refs/heads/other" + LAND,
-        ends="guard-violated",
-        says="the agent made refs/heads/main stand for refs/heads/other",
-    ),
-    "stashes": Beast(does="echo x >>README.md; git stash -q" + LAND, ends="guard-violated"),
+    "takes away its repository": Beast(does=WORK + '; rm -rf "$(git rev-parse --git-common-dir)"'),
     "commits as somebody else": Beast(does=WORK + "; git commit -q --amend --no-edit --author='Eve <eve@example.org>'"),
     "rewrites what was there before": Beast(does="git reset -q --hard HEAD~1" + LAND, ends="off-base"),
     "makes a merge": Beast(
@@ -236,7 +135,6 @@ ZOO: dict[str, Beast] = {
         + WORK
         + "; git merge -q -m merged side; git branch -D side -q"
     ),
-    "leaves a lock": Beast(does=WORK + '; : >"$(git rev-parse --git-dir)/index.lock"'),
     # --- the work ---
     "edits the plan": Beast(
         does="echo more >>plans/X.md; git commit -qam plan" + LAND, ends="tampered", says="plans/X.md"
@@ -268,8 +166,7 @@ ZOO: dict[str, Beast] = {
     ),
     "leaves a repository inside": Beast(does="git init -q sub; touch sub/x" + LAND, ends="tampered", says="sub"),
     "adds a submodule": Beast(
-        does='git -c protocol.file.allow=always submodule --quiet add "$main" sub; git commit -qm sub' + LAND,
-        ends="guard-violated",
+        does='git -c protocol.file.allow=always submodule --quiet add "$user" sub; git commit -qm sub' + LAND,
     ),
     "links out of the tree": Beast(does="ln -s /etc/passwd link; git add link; git commit -qm link" + LAND),
     "mixes line ends": Beast(
@@ -312,7 +209,7 @@ def project(model: Project, tmp_path: Path) -> Iterator[Project]:
 
 
 def standing(project: Project) -> dict[str, str]:
-    """What of the main repository no agent may change."""
+    """What of the user's repository no agent may change."""
     git = project.path / ".git"
     hooks = sorted(path for path in (git / "hooks").iterdir() if not path.name.endswith(".sample"))
     refs = {
@@ -331,7 +228,7 @@ def standing(project: Project) -> dict[str, str]:
 @pytest.mark.parametrize("name", ZOO)
 def test_a_beast_has_its_named_outcome_and_the_repository_is_as_it_was(project: Project, name: str) -> None:
     beast = ZOO[name]
-    project.repo.write("beast.sh", f"{VERIFY}\n{beast.does}\n")
+    project.repo.write("beast.sh", f"user={project.path}\n{VERIFY}\n{beast.does}\n")
     project.repo.write("runplan.toml", SETTINGS + beast.settings + '[tests]\ncommand = "true"\n')
     project.repo.commit("Let it loose")
     project.repo.git("push", "-q", "origin", "main")
@@ -358,17 +255,6 @@ def test_a_beast_has_its_named_outcome_and_the_repository_is_as_it_was(project: 
     left = [one for one in project.leftovers() if not one.startswith(("refs/heads/runplan/", "refs/runplan/parked/"))]
     # A repository inside is the one thing that cannot be kept aside, so the worktree stays, and is named.
     assert bool(left) is (name == "leaves a repository inside")
-
-
-def test_a_hook_that_an_agent_says_it_added_is_taken_away_and_kept_aside(project: Project) -> None:
-    project.repo.write("agent.toml", steps('hook = {name = "pre-commit", text = "#!/bin/sh\\nexit 1\\n"}') + work())
-    project.repo.write("runplan.toml", SCRIPTED + '[tests]\ncommand = "true"\n')
-    project.repo.commit("A scripted agent")
-    before = standing(project)
-    ran = project.start("1", "auto")
-    assert (ran.code, ran.last) == (1, "runplan: failed: guard-violated"), ran.err
-    assert standing(project) == before
-    assert (project.path / ".git/runplan/parked-files/hooks-pre-commit.1").read_text() == "#!/bin/sh\nexit 1\n"
 
 
 def test_the_zoo_has_at_least_thirty_kinds() -> None:
