@@ -81,15 +81,23 @@ class Candidates:
         if line is None and self._git.run("merge-base", "--is-ancestor", base, head, ok=(0, 1)).code:
             return Lineage(on_base=False)
         every = self._git.text("rev-list", "--reverse", f"{base}..{head}").split()
-        # A commit that the user's repository does not have can only be the agent's.
-        known = (self._git.commit(oid) for oid in every if self._user.object(oid) is not None)
-        brought = [commit for commit in known if not is_own(commit.committer, run)]
-        held = ((commit, self._held_by(commit.oid, own_refs(branch, run))) for commit in brought)
-        foreign = (Foreign(one.oid, one.message.partition("\n")[0], ref) for one, ref in held if ref)
+        straight = (
+            set(self._git.text("rev-list", "--first-parent", f"{base}..{head}").split()) if line is None else every
+        )
+        others = (one for one in map(self._git.commit, every) if not is_own(one.committer, run))
+        found = ((one, self._held_by(one.oid, own_refs(branch, run))) for one in others)
+        # What another ref holds, or a merge brought in, is somebody else's; an agent may commit by another name.
+        foreign = (
+            Foreign(one.oid, one.message.partition("\n")[0], ref)
+            for one, ref in found
+            if ref or (one.oid not in straight and self._user.object(one.oid) is None)
+        )
         return Lineage(on_base=True, foreign=tuple(islice(foreign, NAMED)))
 
     def _held_by(self, oid: Oid, own: Sequence[str]) -> str:
         """A ref of the user's that holds the commit, besides those that match the patterns."""
+        if self._user.object(oid) is None:
+            return ""
         refs = self._user.text("for-each-ref", "--format=%(refname)", "--contains", oid).splitlines()
         return next((ref for ref in refs if not any(fnmatchcase(ref, pattern) for pattern in own)), "")
 

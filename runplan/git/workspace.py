@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 from contextlib import suppress
 from pathlib import Path
@@ -185,7 +186,7 @@ def transfer(
 def _failed(words: str, codes: tuple[int, int], tip: Oid, goal: Git) -> GitFailed:
     """A full disk or a killed git says nothing of the commits; everything else is their fault."""
     told = in_a_line(words)
-    if remedy_for(words) or any(code < 0 for code in codes):
+    if remedy_for(words) or any(code < 0 and code != -signal.SIGPIPE for code in codes):
         return GitFailed(f"copying {tip[:12]} into {goal.cwd} failed: {told or 'git was killed'}")
     return ObjectsRefused(f"git refuses the objects of {tip[:12]}: {told}")
 

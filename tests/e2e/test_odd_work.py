@@ -37,10 +37,12 @@ def test_an_edit_that_git_was_told_to_overlook_lands_like_any_other(project: Pro
 
 # --- work that is not the attempt's -----------------------------------------------------------------------
 
+THEM = {f"GIT_{who}_{what}": "them" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
 WORKS = "echo 1 >1.txt; git add 1.txt; git commit -qm Work\n"
 NOT_ITS_OWN = {
     "reset to the remote": ("git reset -q --hard origin/main\n" + WORKS, "no longer stands on"),
     "merged": (WORKS + "git merge -q --no-edit origin/main\n", "Theirs (on origin/main)"),
+    "pulled from an address": (WORKS + "git pull -q --no-rebase --no-edit {remote} side\n", "Side"),
 }
 
 
@@ -51,7 +53,10 @@ def test_commits_that_the_attempt_did_not_make_do_not_land(project: Project, tmp
     with_remote(project, tmp_path / "remote.git")
     theirs = project.repo.git("commit-tree", "-p", "main", "-m", "Theirs", "main^{tree}")
     project.repo.git("push", "-q", "origin", f"{theirs}:refs/heads/main")
-    command_agent(project, script)
+    remote = project.repo.at(tmp_path / "remote.git")
+    side = remote.git("commit-tree", "-p", "main~1", "-m", "Side", "main^{tree}", env=THEM)
+    remote.git("update-ref", "refs/heads/side", side)
+    command_agent(project, script.format(remote=remote.path))
     project.repo.commit("Unpushed", **{"mine.txt": "x\n"})
     main = project.repo.head("main")
     ran = project.start("1", "auto")
