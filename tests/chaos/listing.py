@@ -18,7 +18,7 @@ FILE = Path(__file__).with_name("points.txt")
 FOCUS = {
     "checked": ("JudgeBaseline.", "JudgeGate.", "TakeWork.", "BuildCandidate."),
     "contested": ("RebuildBranch.", "Ask.", "Removal.", "Worktrees.lease.", "Store.", "BuildCandidate.", "Land."),
-    "failing": ("Await.", "Guard.", "Fail.", "CleanUp.", "Finish.", "Removal.", "Lease.", "Worktrees.lease."),
+    "failing": ("Await.", "Fail.", "CleanUp.", "Finish.", "Removal.", "Lease.", "Worktrees.lease."),
     "stopped": ("End.", "Dispatches.end.", "Fail.", "CleanUp.", "Finish.", "Claims."),
     "recovered": ("Lander.", "Land.", "land.", "direct.", "Removal."),
     "undone": ("BuildUndo.", "Land.", "land.", "direct.", "CleanUp.", "Finish."),

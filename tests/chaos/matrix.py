@@ -80,7 +80,6 @@ def can_happen(one: Listed, mode: str) -> bool:
 
 #: (point, scene, mode) of cells that have failed, and are tried always.
 ONCE_FAILED = {
-    ("git.checkout.started", "checked", "daemon"),  # what checks had left lying about counted as the agent's work
     ("git.checkout-index.started", "recovered", "git"),  # a half-written landing stayed in the checkout
 }
 
@@ -97,10 +96,6 @@ def sample(found: Sequence[Listed]) -> list[Cell]:
         fitting = [cell for cell in every if cell.mode == wanted[1]]
         chosen.append(next((cell for cell in fitting if cell.at.way == wanted[0]), fitting[0]))
     return list(dict.fromkeys(chosen))
-
-
-#: Killed here the run has restored what an agent changed and not yet told so: its report lacks that sentence.
-TOLD_LESS = {("failing", "Guard.restore.after")}
 
 
 class Bench:
@@ -171,7 +166,7 @@ class Bench:
         if not trial.scene.apart and trial.struck != 1 + (trial.scene.prelude is not None):
             wrong.append("nothing was killed: the point was not passed")
         same = self._undisturbed[cell.at.scene, cell.at.way]
-        exact = cell.mode in ("daemon", "power") and (cell.at.scene, cell.at.name) not in TOLD_LESS
+        exact = cell.mode in ("daemon", "power")
         if exact and not trial.scene.apart and self._tip(trial) != same:
             wrong.append(f"the target ends in {self._tip(trial)} and not, as undisturbed, in {same}")
         return wrong

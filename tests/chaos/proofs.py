@@ -9,6 +9,7 @@ import re
 import sqlite3
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tests.chaos.scenes import EDITED, NOTES
@@ -131,9 +132,16 @@ def no_work_is_unreachable(evidence: Evidence) -> Iterator[str]:
 
     A candidate is a copy: it carries the id of its landing. What it was copied from is looked at by itself.
     """
-    git = evidence.project.repo.git
-    told = git("fsck", "--unreachable", "--no-reflogs", ok=False)  # a worktree half made is a fault to it, too
-    gone = [line.split()[2] for line in told.splitlines() if line.startswith("unreachable commit ")]
+    tool = evidence.project.path / ".git/runplan/tool.git"
+    for words in ((), (f"--git-dir={tool}",)) if (tool / "HEAD").exists() else ((),):
+        yield from _unreachable(evidence, partial(evidence.project.repo.git, *words))
+
+
+def _unreachable(evidence: Evidence, git: Callable[..., str]) -> Iterator[str]:
+    """Of one repository; `tool.git` sees the user's commits as well, which the user's refs reach."""
+    told = git("fsck", "--unreachable", "--no-reflogs", ok=False)
+    gone = {line.split()[2] for line in told.splitlines() if line.startswith("unreachable commit ")}
+    gone -= set(evidence.project.repo.git("rev-list", "--all").split())
     form = "--format=%H%x00%ae%x00%(trailers:key=Runplan-Landing,valueonly,separator=%x20)%x00%s"
     rows = git("log", "--no-walk", "--stdin", form, stdin="\n".join(gone)).splitlines() if gone else []
     work = {}
@@ -143,25 +151,26 @@ def no_work_is_unreachable(evidence: Evidence) -> Iterator[str]:
             work[oid] = subject
     if not work:
         return
-    kept = git("for-each-ref", "--format=%(objectname)", PARKED).split()
-    safe = set(_patches(evidence.target, [MAIN])) | set(_patches(evidence.project.repo, kept))
-    for patch, oid in _patches(evidence.project.repo, list(work), walk=False).items():
+    kept = evidence.project.repo.git("for-each-ref", "--format=%(objectname)", PARKED, "refs/heads/runplan/").split()
+    kept += git("for-each-ref", "--format=%(objectname)", "refs/heads/runplan/").split()
+    safe = set(_patches(evidence.target.git, [MAIN])) | set(_patches(git, kept))
+    for patch, oid in _patches(git, list(work), walk=False).items():
         if patch not in safe:
             yield f"{oid} ({work.get(oid, '')}) is reachable from nothing and its change is nowhere"
 
 
-def _patches(repo: Repo, tips: list[str], *, walk: bool = True) -> dict[str, str]:
+def _patches(git: Callable[..., str], tips: list[str], *, walk: bool = True) -> dict[str, str]:
     """Patch id -> commit."""
     if not tips:
         return {}
     how = [] if walk else ["--no-walk"]
-    log = repo.git("log", "-p", "--format=%H", "--diff-merges=first-parent", *how, "--stdin", stdin="\n".join(tips))
-    lines = repo.git("patch-id", "--stable", stdin=log + "\n").splitlines()
+    log = git("log", "-p", "--format=%H", "--diff-merges=first-parent", *how, "--stdin", stdin="\n".join(tips))
+    lines = git("patch-id", "--stable", stdin=log + "\n").splitlines()
     return dict(line.split() for line in lines)
 
 
 def nothing_is_left(evidence: Evidence) -> Iterator[str]:
-    """No worktree, branch, candidate, claim, lock or process; what is kept aside only where it may be."""
+    """No worktree, lane, branch, candidate, claim, lock or process; what is kept aside only where it may be."""
     for left in evidence.project.leftovers():
         if not (evidence.parks and left.startswith(PARKED)):
             yield f"{left} is left"
@@ -175,7 +184,9 @@ def nothing_is_left(evidence: Evidence) -> Iterator[str]:
             yield f"the claim {claim} is left"
     yield from (f"{lock} is held" for lock in _held([*state.glob("locks/*"), *state.glob("dispatch/*/lock")]))
     common = evidence.project.path / ".git"
-    for path in [*common.glob("*.lock"), *common.glob("refs/**/*.lock"), *common.glob("runplan.*")]:
+    tool = state / "tool.git"
+    locks = [lock for place in (common, tool) for lock in (*place.glob("*.lock"), *place.glob("refs/**/*.lock"))]
+    for path in [*locks, *common.glob("runplan.*"), *state.glob("*.new")]:
         yield f"{path.relative_to(common)} is left in the git directory"
     if running := _running(evidence.project.home):
         yield f"processes are left: {running}"

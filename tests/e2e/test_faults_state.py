@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.cli import Project, a_project, killed_at, processes_of, until, writes
+from tests.support.cli import Project, a_project, end_processes_of, killed_at, processes_of, until, writes
 from tests.support.scripts import Meanwhile, work
 
 if TYPE_CHECKING:
@@ -168,28 +168,75 @@ def test_a_state_directory_deleted_at_any_point_is_rebuilt_from_the_plan_and_git
     landed_once(project, project.start("finish", "auto"))
 
 
-def test_work_of_a_forgotten_run_is_parked_where_it_can_be_found(project: Project) -> None:
+def forget_journal(project: Project) -> None:
+    for file in journal(project).parent.glob("journal.db*"):
+        file.unlink()
+
+
+def forget_everything(project: Project) -> None:
+    shutil.rmtree(journal(project).parent)
+
+
+def worktree(project: Project) -> Path:
+    return next((project.home / ".cache/runplan/worktrees").iterdir())
+
+
+def parked(project: Project) -> dict[str, str]:
+    return {ref: oid for ref, oid in project.repo.refs().items() if ref.startswith("refs/runplan/parked/")}
+
+
+def holding(project: Project, path: str, text: str) -> list[str]:
+    """The parked refs whose commit has the file with this text."""
+    return [ref for ref in parked(project) if project.repo.git("show", f"{ref}:{path}", ok=False) == text]
+
+
+@pytest.mark.parametrize("forget", [forget_journal, forget_everything])
+@pytest.mark.parametrize("how", ["start", "gc"])
+def test_work_of_a_forgotten_run_is_kept_where_it_can_be_found(
+    project: Project, how: str, forget: Callable[[Project], None]
+) -> None:
+    """Commits are in `tool.git`, which a person may delete as well; the files of the worktree are there still."""
     killed_at(project, "TakeWork.WorkTaken.after#1")
-    work = project.repo.refs()["refs/heads/runplan/x/1"]
+    tool = project.path / ".git/runplan/tool.git"
+    work = project.repo.git(f"--git-dir={tool}", "rev-parse", "refs/heads/runplan/x/1")
     project.agent(writes("1", "2").replace('text = "1', 'text = "another way'))
-    place = next((project.home / ".cache/runplan/worktrees").iterdir())
-    (place / "draft.txt").write_text("not committed\n")
-    shutil.rmtree(project.path / ".git/runplan")
-    ran = project.start("1", "auto")
+    (worktree(project) / "draft.txt").write_text("not committed\n")
+    forget(project)
+    listed = [one["what"] for one in project.runplan("gc", "--dry-run", "--json").json]
+    assert str(worktree(project)) in listed
+    ran = project.start("1", "auto") if how == "start" else project.runplan("gc")
     assert ran.code == 0, ran.err
-    parked = {ref: oid for ref, oid in project.repo.refs().items() if ref.startswith("refs/runplan/parked/")}
-    assert work in parked.values()
-    assert any("draft.txt" in project.repo.git("ls-tree", "--name-only", oid) for oid in parked.values())
+    assert holding(project, "draft.txt", "not committed")
+    if forget is forget_journal:
+        assert work in project.repo.refs().values()
+    else:
+        assert holding(project, "1.txt", "1")
+
+
+def test_commits_that_a_killed_agent_made_are_parked_when_no_journal_knows_of_them(
+    project: Project, tmp_path: Path
+) -> None:
+    meanwhile = Meanwhile(tmp_path)
+    project.agent(work(*meanwhile.pause("at")))
+    running = project.popen("start", "X", "finish", "auto", "--foreground")
+    meanwhile.reached("at")
+    running.kill()
+    running.communicate()
+    end_processes_of(project.home)
+    made = project.repo.at(worktree(project)).commit("By the agent", **{"1.txt": "half\n"})
+    forget_journal(project)
+    project.agent(writes("1", "2"))
+    assert project.start("finish", "auto").code == 0
+    assert made in parked(project).values()
 
 
 def test_a_branch_with_a_persons_commit_on_top_is_still_refused(project: Project) -> None:
-    killed_at(project, "TakeWork.WorkTaken.after#1")
-    place = project.repo.at(next((project.home / ".cache/runplan/worktrees").iterdir()))
-    place.commit("Mine", **{"mine.txt": "mine\n"})
-    shutil.rmtree(project.path / ".git/runplan")
+    project.repo.git("switch", "-qc", "runplan/x/1")
+    project.repo.commit("Mine", **{"mine.txt": "mine\n"})
+    project.repo.git("switch", "-q", "main")
     ran = project.start("finish", "auto")
     assert ran.code == 2, ran.err
-    assert "holds 2 commits that runplan did not make; look at it, then: git branch -m" in ran.last
+    assert "holds 1 commit that runplan did not make; look at it, then: git branch -m" in ran.last
 
 
 def test_an_agent_of_a_forgotten_run_is_named_and_not_joined(project: Project, tmp_path: Path) -> None:
@@ -208,7 +255,9 @@ def test_an_agent_of_a_forgotten_run_is_named_and_not_joined(project: Project, t
         os.kill(pid, signal.SIGTERM)
     until(lambda: not processes_of(project.home))
     project.agent(writes("1", "2"))
-    landed_once(project, project.start("finish", "auto"))
+    assert project.start("finish", "auto").code == 0
+    assert project.landed() == ["1", "2"]
+    assert holding(project, "1.txt", "1"), "what that agent left in its worktree"
 
 
 def test_a_landing_whose_commits_are_gone_is_rolled_back_all_the_same(project: Project) -> None:

@@ -164,12 +164,16 @@ class Project:
         return [trailer for subject, trailer in rows if trailer and ": record phase" not in subject]
 
     def leftovers(self) -> list[str]:
-        """What a finished run must not leave: refs of its own, worktrees, claims."""
-        refs = [ref for ref in self.repo.git("for-each-ref", "--format=%(refname)").split() if "runplan" in ref]
+        """What a finished run must not leave: refs of its own in both repositories, worktrees, lanes."""
+        tool = self.path / ".git/runplan/tool.git"
+        asked = ((), (f"--git-dir={tool}",)) if tool.is_dir() else ((),)
+        told = (self.repo.git(*words, "for-each-ref", "--format=%(refname)") for words in asked)
+        refs = [ref for refs in told for ref in refs.split() if "runplan" in ref]
         trees = self.repo.git("worktree", "list", "--porcelain").count("worktree ") - 1
+        lanes = [*tool.parent.glob("lanes/*"), *tool.glob("worktrees/*")]
         places = self.home / ".cache/runplan/worktrees"
         there = [p.name for p in places.iterdir() if p.name != ".trash"] if places.is_dir() else []
-        return [*refs, *(["a registered worktree"] if trees else []), *there]
+        return [*refs, *(["a registered worktree"] if trees else []), *there, *map(str, lanes)]
 
 
 def _forked(cwd: Path, args: tuple[str, ...], env: dict[str, str]) -> Ran:

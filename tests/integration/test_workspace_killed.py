@@ -1,0 +1,113 @@
+"""What killed processes and moved directories leave in runplan's own repositories is mended, and work in them stays."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.removals import BRANCH, PARKED, Place, a_place
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+HOURS_AGO = 7200.0
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    with a_place(tmp_path) as made:
+        yield made
+
+
+def worked(place: Place) -> str:
+    tip = place.lease().commit("work", **{"c.txt": "c"})
+    place.take()
+    return tip
+
+
+def test_a_tool_repository_that_lost_its_head_keeps_its_branches(place: Place) -> None:
+    tip = worked(place)
+    (place.workspace.path / "HEAD").unlink()
+    place.workspace.prepare()
+    assert place.trees.tip(BRANCH) == tip
+
+
+def test_half_a_repository_is_made_whole(place: Place) -> None:
+    """The process died while git made it."""
+    shutil.rmtree(place.workspace.path)
+    (place.workspace.path.parent / "tool.git.new/objects").mkdir(parents=True)
+    place.workspace.prepare()
+    assert worked(place)
+    assert list(place.workspace.path.parent.glob("*.new")) == []
+
+
+def test_the_users_objects_are_found_after_the_repository_was_moved(place: Place) -> None:
+    borrowed = place.workspace.path / "objects/info/alternates"
+    borrowed.write_text("/where/it/was/.git/objects\n")
+    place.workspace.prepare()
+    assert place.workspace.git.tip(place.base) == place.base
+
+
+def test_a_lane_that_has_no_files_yet_holds_no_work(place: Place) -> None:
+    """The process died between making the worktree and writing its files."""
+    place.trees.lane("run").renew(place.base, mirror=())
+    place.lease()
+    assert PARKED not in place.repo.refs()
+
+
+def head_cut_off(place: Place) -> None:
+    (place.workspace.path / "worktrees/run/HEAD").write_bytes(b"")
+
+
+def state_deleted(place: Place) -> None:
+    shutil.rmtree(place.workspace.path.parent / "lanes")
+    shutil.rmtree(place.workspace.path / "worktrees")
+
+
+@pytest.mark.parametrize("lose", [head_cut_off, state_deleted])
+@pytest.mark.parametrize("then", [Place.lease, lambda place: place.removal.worktree("run")], ids=["lease", "gc"])
+def test_files_whose_repository_is_gone_are_parked(
+    place: Place, lose: Callable[[Place], None], then: Callable[[Place], object]
+) -> None:
+    tree = place.lease()
+    tree.write("draft.txt", "draft\n")
+    lose(place)
+    then(place)
+    kept = [ref for ref in place.repo.refs() if ref.startswith("refs/runplan/parked/")]
+    assert [place.repo.git("show", f"{ref}:draft.txt") for ref in kept] == ["draft"]
+
+
+def test_files_that_are_a_commit_of_the_target_are_not_parked(place: Place) -> None:
+    place.lease()
+    state_deleted(place)
+    place.lease(base=place.repo.commit("On", **{"on.txt": "on\n"}))
+    assert [ref for ref in place.repo.refs() if ref.startswith("refs/runplan/parked/")] == []
+
+
+def test_gc_gives_the_user_a_branch_that_no_journal_knows(place: Place) -> None:
+    tip = worked(place)
+    place.removal.worktree("run")
+    listed = place.removal.gc(dry_run=True, prefix="runplan/", active=())
+    assert BRANCH in [one.what for one in listed]
+    assert BRANCH not in place.repo.refs()
+    place.removal.gc(dry_run=False, prefix="runplan/", active=())
+    assert place.repo.refs()[BRANCH] == tip
+    assert place.trees.tip(BRANCH) is None
+
+
+@pytest.mark.parametrize(("age", "left"), [(HOURS_AGO, 0), (0.0, 3)], ids=["old", "at work"])
+def test_what_killed_copies_left_goes_when_no_copy_can_take_as_long(place: Place, age: float, left: int) -> None:
+    packs = place.repo.path / ".git/objects/pack"
+    made = [packs / "pack-1.keep", packs / "pack-2.keep", place.workspace.path / "objects/pack/tmp_pack_x"]
+    own = packs / "pack-3.keep"
+    for path, text in zip((*made, own), ("runplan\n", "runplan landing\n", "", "mine\n"), strict=True):
+        path.write_text(text)
+        os.utime(path, (time.time() - age, time.time() - age))
+    place.removal.sweep()
+    assert len([path for path in made if path.exists()]) == left
+    assert own.exists()
