@@ -41,7 +41,7 @@ READS: dict[str, frozenset[str]] = {
     "Clock": frozenset({"now", "sleep_until"}),
     "Store": frozenset({"events", "newest", "unfinished", "facts", "since", "baseline", "require_there"}),
     "Objects": frozenset({"tip", "blob", "beginning", "commit"}),
-    "Worktrees": frozenset({"tip", "path", "standing", "published", "head", "state"}),
+    "Worktrees": frozenset({"tip", "path", "standing", "published", "head", "state", "committed"}),
     "Removal": frozenset(),
     "Candidates": frozenset({"commits", "changes", "code_key", "lineage", "marked"}),
     "Lander": frozenset({"ref", "prepare"}),
