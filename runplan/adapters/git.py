@@ -15,7 +15,7 @@ import subprocess
 from typing import TYPE_CHECKING
 
 from runplan.adapters.gitenv import scrubbed
-from runplan.adapters.waiting import ANSWER_S, answer, has_said, let_go, outputs
+from runplan.adapters.waiting import ANSWER_S, answer, has_said, outputs
 from runplan.core.disk import remedy_for
 from runplan.core.errors import GitFailed
 from runplan.core.quickclass import NamedTuple, dataclass
@@ -81,19 +81,12 @@ class Git:
         self._reader: subprocess.Popen[bytes] | None = None
         self._updater: subprocess.Popen[bytes] | None = None
         self._kept: dict[str, Stored] = {}
-        self.slow: Callable[[], object] | None = None  #: called when a command takes long
         self.started: Callable[[Sequence[str], subprocess.Popen[bytes]], None] | None = None  #: told of every child
 
     def at(self, cwd: Path) -> Git:
         """The same git in another worktree."""
         there = Git(cwd, env=self.env)
         there.started = self.started
-        return there
-
-    def within(self, worktree: Path) -> Git:
-        """The same git in a worktree of ours; what an agent left there for it to wait at is taken away."""
-        there = self.at(worktree)
-        there.slow = functools.partial(let_go, worktree)
         return there
 
     def run(
@@ -115,7 +108,7 @@ class Git:
                 self.start(*args, env=env, fds=fds, spoken_to=bool(stdin), session=among is not None) as process,
                 among.bounded(process) if among is not None else contextlib.nullcontext(),
             ):
-                out, err = outputs(process, stdin, timeout_s, slow=self.slow)
+                out, err = outputs(process, stdin, timeout_s)
         except FileNotFoundError as error:
             raise GitFailed(_missing(error, self.cwd)) from error
         except subprocess.TimeoutExpired as error:

@@ -25,7 +25,7 @@ def program(text: str) -> Iterator[subprocess.Popen[bytes]]:
         yield process
 
 
-#: Reads a little, waits for longer than it takes to be looked after, and then reads on.
+#: Reads a little, waits, and then reads on.
 SLOW = """
 import os, sys, time
 first = os.read(0, 10)
@@ -36,13 +36,10 @@ sys.stderr.buffer.write(said)
 """
 
 
-def test_who_takes_long_to_read_still_gets_everything_and_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting, "SLOW_S", 0.02)
-    looks: list[float] = []
+def test_who_takes_long_to_read_still_gets_everything_and_the_end() -> None:
     with program(SLOW) as process:
-        out, err = waiting.outputs(process, MUCH, 20, slow=lambda: looks.append(time.monotonic()))
+        out, err = waiting.outputs(process, MUCH, 20)
     assert out == err == MUCH
-    assert 1 <= len(looks) <= 5, "less and less often, and not because of every piece"
 
 
 def test_who_does_not_want_to_hear_it_all_has_still_spoken() -> None:
