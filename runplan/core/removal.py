@@ -22,9 +22,6 @@ class Remains:
     """What is known about a thing that should go."""
 
     on_target: OnTarget  #: its commits
-    uncommitted: bool = False  #: work in its files that no commit holds
-    inside: tuple[int, ...] = ()  #: processes whose working directory it is
-    nested: str = ""  #: a repository within, which no snapshot can hold
     used_by: str = ""  #: a checkout or run that stands on it
 
 
@@ -49,13 +46,9 @@ RemovalDecision: TypeAlias = Remove | ParkFirst | Keep
 
 
 def safe_to_remove(remains: Remains) -> RemovalDecision:
-    """Keep what is in use or cannot be kept aside, park what is nowhere else, remove the rest."""
+    """Keep what is in use, park what is nowhere else, remove the rest."""
     if remains.used_by:
         return Keep(why=f"in use by {remains.used_by}")
-    if remains.inside:
-        return Keep(why=f"process {remains.inside[0]} works in it")
-    if remains.nested:
-        return Keep(why=f"it holds another git repository: {remains.nested}")
-    if remains.uncommitted or remains.on_target is OnTarget.NO:
+    if remains.on_target is OnTarget.NO:
         return ParkFirst()
     return Remove()
