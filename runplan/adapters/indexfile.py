@@ -1,4 +1,4 @@
-"""Reads git's index in this process: what is staged, and what git was told to overlook.
+"""Reads git's index in this process: what is staged, and where its entries lie.
 
 The format is git's own (`gitformat-index`), versions 2 to 4. An index of which a part lies elsewhere (a split one), or
 whose end does not fit its beginning, is told as such: who needs it has git write it anew.
@@ -20,9 +20,8 @@ if TYPE_CHECKING:
 _HEAD = 12  #: signature, version, number of entries
 _STAT = 40  #: times, sizes and modes of one entry, before its id
 _MODE = 24
-_ASSUME_VALID, _EXTENDED, _STAGE, _LENGTH = 0x8000, 0x4000, 0x3000, 0x0FFF
+_EXTENDED, _STAGE, _LENGTH = 0x4000, 0x3000, 0x0FFF
 _SKIP_WORKTREE = 0x4000 << 16  #: of the extended flags
-_ANY = -1
 _SPARSE = b"sdir"  #: the one extension with a small letter, which must be understood, that changes nothing here
 _NO_FILE = 0o040000  #: a directory that a sparse index does not open
 
@@ -31,35 +30,12 @@ class _Unreadable(Exception):
     """The index is damaged, of a version we do not know, or only a part of one."""
 
 
-class Hidden(NamedTuple):
-    """The paths git was told to take for unchanged, by how it was told."""
-
-    assumed: tuple[str, ...]  #: --assume-unchanged
-    skipped: tuple[str, ...]  #: --skip-worktree, as in a sparse checkout
-
-
-def hidden(content: bytes) -> Hidden | None:
-    """What git overlooks; None where that is not to be read."""
-    assumed, skipped = [], []
-    try:
-        for name, at, flags in _rows(content, _width(content), _ASSUME_VALID | _EXTENDED):
-            if flags & _STAGE or _mode(content, at) == _NO_FILE:
-                continue
-            if flags & _ASSUME_VALID:
-                assumed.append(os.fsdecode(name))
-            if flags & _SKIP_WORKTREE:
-                skipped.append(os.fsdecode(name))
-    except _Unreadable:
-        return None
-    return Hidden(assumed=tuple(assumed), skipped=tuple(skipped))
-
-
 def staged(content: bytes, paths: Iterable[str]) -> dict[str, Entry | None] | None:
     """What is staged for each of the paths, None for nothing; None where that is not to be read."""
     found: dict[str, Entry | None] = dict.fromkeys(paths)
     try:
         width = _width(content)
-        for name, at, flags in _rows(content, width, _ANY):
+        for name, at, flags in _rows(content, width):
             path = os.fsdecode(name)
             if path in found and not flags & _STAGE:
                 oid = content[at + _STAT : at + _STAT + width].hex()
@@ -80,7 +56,7 @@ def places(content: bytes, paths: Iterable[str]) -> dict[str, Place] | None:
     """The place of each path that is in the index; None where that is not to be read."""
     wanted, found, folders = set(paths), dict[str, Place](), list[str]()
     try:
-        for name, at, flags in _rows(content, _width(content), _ANY):
+        for name, at, flags in _rows(content, _width(content)):
             path = os.fsdecode(name)
             if path in wanted and not flags & _STAGE:
                 found[path] = Place(at, bool(flags & _SKIP_WORKTREE))
@@ -121,8 +97,8 @@ def _width(content: bytes) -> int:
     raise _Unreadable
 
 
-def _rows(content: bytes, width: int, wanted: int) -> Iterator[tuple[bytes, int, int]]:
-    """Name, place and flags of each entry that has a flag of those wanted; the extended flags are the higher ones.
+def _rows(content: bytes, width: int) -> Iterator[tuple[bytes, int, int]]:
+    """Name, place and flags of each entry; the extended flags are the higher ones.
 
     Asked of ten thousand entries each time somebody's work is looked at, so with nothing that takes time.
     """
@@ -142,8 +118,7 @@ def _rows(content: bytes, width: int, wanted: int) -> Iterator[tuple[bytes, int,
             else:
                 length = flags & _LENGTH
                 end = begin + length if length < _LENGTH else content.index(b"\0", begin)
-            if flags & wanted or wanted == _ANY:
-                yield (name if version == 4 else content[begin:end]), at, flags
+            yield (name if version == 4 else content[begin:end]), at, flags
             # Up to and with version 3 one to eight zeros make the length a multiple of eight.
             at = end + 1 if version == 4 else at + (end - at + 8 & ~7)
     except (IndexError, ValueError) as error:

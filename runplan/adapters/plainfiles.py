@@ -46,14 +46,6 @@ def first_line(path: str | Path) -> str | None:
     return None if content is None else os.fsdecode(content.partition(b"\n")[0])
 
 
-def write_anew(path: Path, content: bytes) -> None:
-    """Write a new file in the place of whatever link or file is there; nothing is followed, nothing written over."""
-    path.unlink(missing_ok=True)
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
-    with open(descriptor, "wb") as file:
-        file.write(content)
-
-
 def _opened(path: str | Path, *, follow: bool) -> int | None:
     try:
         descriptor = os.open(path, _FLAGS if follow else _FLAGS | os.O_NOFOLLOW)

@@ -11,20 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from runplan.adapters.git import Git
-
-COMMAND = ("status", "--porcelain=v2", "-z", "--branch", "--no-renames", "--untracked-files=all")
 #: How many blank-separated fields stand before the path: changed, unmerged, untracked, ignored.
 _FIELDS = {b"1": 8, b"u": 10, b"?": 1, b"!": 1}
-
-
-def status_of(git: Git) -> WorktreeState:
-    """The state of the checkout `git` stands in; costs one scan of the tree.
-
-    An untracked path that ends in a slash is a repository of its own, which git does not look into.
-    """
-    # "matching" names an ignored directory once; the default would list every file of a node_modules.
-    return read_status(git.run(*COMMAND, "--ignored=matching").out, git.cwd)
 
 
 def nested_repository(state: WorktreeState) -> str:
