@@ -201,12 +201,16 @@ def _judge(phase: PhaseRun, ended: DispatchEnded) -> Decision:
     }
     if ended.kind in ("context", "max-turns") and ended.role in WRITERS:
         return _take_or_hand_over(phase, ended)
-    if ended.kind in ONCE_MORE and ended.said not in ("blocked", "failed"):
+    if ended.kind in ("", "success", *ONCE_MORE) and (named := _named_by_itself(phase, ended)):
+        return named
+    if ended.kind in ONCE_MORE and ended.said != "failed":
         tried = next((one for one in phase.again if (one.role, one.cycle) == (ended.role, phase.cycle)), None)
         if tried is None:
             return _once_more(phase, ended)
-        reason = Reason.SILENT if ended.kind == "silent" else Reason.AGENT_FAILED
-        return _fail(reason, ended.role, f"{how(ended)}; it was tried once more after {tried.again}")
+        told = f"{how(ended)}; it was tried once more after {tried.again}"
+        if ended.kind == "crashed" and phase.unsolved is not None:
+            return _fail(Reason.CONFLICT, ended.role, unsolved(phase, told))
+        return _fail(Reason.SILENT if ended.kind == "silent" else Reason.AGENT_FAILED, ended.role, told)
     if ended.ending in endings and not is_told(ended):
         return _fail(endings[ended.ending], ended.role, how(ended))
     if ended.kind == "budget":  # its own limit, which it was given or has
@@ -215,13 +219,18 @@ def _judge(phase: PhaseRun, ended: DispatchEnded) -> Decision:
         return _fail(Reason.AGENT_FAILED, ended.role, how(ended))
     if ended.role == "verify" and ended.ending == "exited" and ended.code == 0:
         return _do(a.JudgeVerdict(), "the verifier has answered")
+    if ended.ending != "exited" or ended.code != 0 or ended.said == "failed":
+        return _fail(Reason.AGENT_FAILED, ended.role, how(ended))
+    return _do(a.TakeWork(), f"the {ended.role} agent has ended; its words count for nothing, its tree does")
+
+
+def _named_by_itself(phase: PhaseRun, ended: DispatchEnded) -> Decision | None:
+    """The failure that the agent names itself, whatever its exit code; None when it names none."""
     if ended.said == "blocked":
         return _fail(Reason.BLOCKED, ended.role, ended.detail)
     if ended.said == "failed" and phase.unsolved is not None:
         return _fail(Reason.CONFLICT, ended.role, unsolved(phase, f"it says: {ended.detail}"))
-    if ended.ending != "exited" or ended.code != 0 or ended.said == "failed":
-        return _fail(Reason.AGENT_FAILED, ended.role, how(ended))
-    return _do(a.TakeWork(), f"the {ended.role} agent has ended; its words count for nothing, its tree does")
+    return None
 
 
 def _once_more(phase: PhaseRun, ended: DispatchEnded) -> Decision:

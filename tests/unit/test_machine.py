@@ -432,6 +432,37 @@ def test_an_agent_that_says_why_it_stopped_is_not_tried_once_more(said: str) -> 
     assert isinstance(action, a.Fail)
 
 
+@pytest.mark.parametrize("kind", ["crashed", "killed", "silent"])
+def test_an_agent_that_says_it_is_blocked_is_blocked_however_it_ends(kind: str) -> None:
+    (action,) = decide(proven_by(*BEFORE["implement"][0], *sent("implement", kind, said="blocked"))).actions
+    assert action == a.Fail(reason=Reason.BLOCKED, step="implement", detail="oops")
+
+
+#: A conflict that a fixer was sent to solve.
+CONFLICTED: list[e.Event] = [
+    *IMPLEMENTED[:-1],
+    e.CandidateConflicted(onto="c9", paths=("a.txt", "b.txt")),
+    e.BranchRebuilt(base="c9", base_tree="t9", parked="refs/kept", conflict=True, errand="", tree=""),
+]
+
+
+def test_a_fixer_that_says_it_failed_leaves_a_conflict_whatever_its_exit_code() -> None:
+    (action,) = decide(proven_by(*CONFLICTED, *sent("fix", "crashed", cycle=2, said="failed"))).actions
+    assert isinstance(action, a.Fail)
+    assert action.reason == Reason.CONFLICT
+    assert "a.txt, b.txt: it says: oops" in action.detail
+
+
+def test_a_fixer_that_crashes_twice_over_a_conflict_leaves_the_conflict() -> None:
+    once = proven_by(*CONFLICTED, *sent("fix", "crashed", cycle=2))
+    (again,) = decide(once).actions
+    assert isinstance(again, a.Start)
+    (action,) = decide(fold_on(once, *sent("fix", "crashed", cycle=2, again=again.again))).actions
+    assert isinstance(action, a.Fail)
+    assert action.reason == Reason.CONFLICT
+    assert "a.txt, b.txt: the fix process ended with exit code 1: oops; it was tried once more" in action.detail
+
+
 def test_a_role_that_was_tried_once_more_is_so_again_in_the_next_fix_cycle_only() -> None:
     first = [*sent("implement", "crashed"), *sent("implement", "crashed", again="x")[:1], *ran("implement")[1:]]
     worked = proven_by(*BEFORE["implement"][0], *first, *IMPLEMENTED[-2:], *FAILED_GATES)
