@@ -8,10 +8,10 @@ from __future__ import annotations
 import json
 import posixpath
 import re
-import shlex
 from typing import TYPE_CHECKING
 
 from runplan.core import makefiles, testfiles
+from runplan.core.commandwords import inline_command, option_value, program, simple_commands
 from runplan.core.quickclass import NamedTuple
 
 if TYPE_CHECKING:
@@ -20,20 +20,18 @@ if TYPE_CHECKING:
 
     Read: TypeAlias = Callable[[str], str | None]  #: the text of a file of a tree; None when there is none
 
-_OPERATORS = frozenset(("&&", "||", ";", "|", "&", "(", ")", ";;", "|&"))
 _SHELLS = frozenset(("sh", "bash", "dash", "zsh", "ksh"))
-_INTERPRETERS = frozenset(("node", "deno", "tsx", "ts-node", "ruby", "perl", "php", "lua", "Rscript", ".", "source"))
+_SOURCES = frozenset((".", "source"))
+_SHEBANG = re.compile(r"#!\s*(?:\S*/)?(?:env\s+(?:-S\s+)?)?(?:\S*/)?(?:sh|bash|dash|zsh|ksh)(?:\s|$)")
+_INTERPRETERS = frozenset(("node", "deno", "tsx", "ts-node", "ruby", "perl", "php", "lua", "Rscript"))
 _PYTHON = re.compile(r"(?:python|pypy)[\d.]*")
-#: Programs that run the program after them, and those that do so after a word of their own.
-_BEFORE = frozenset(("env", "time", "timeout", "nice", "exec", "command", "nohup", "stdbuf", "sudo", "xvfb-run"))
-_RUNS = frozenset(("poetry", "uv", "pipenv", "hatch", "pdm", "rye", "bundle", "coverage"))
 _MAKES = frozenset(("make", "gmake", "$(MAKE)", "${MAKE}"))
 _PACKAGERS = frozenset(("npm", "yarn", "pnpm", "bun"))
 _SCRIPT_WORDS = {"t": "test", "tst": "test"}
-_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
 _COMPILERS = re.compile(r"(?:.*-)?(?:cc|gcc|clang|c\+\+|g\+\+|clang\+\+|ld|ar)")
 _HARMLESS = re.compile(r"[\w@%+,./:=-]+")  #: a word that is no option and no shell syntax, unless it begins with -
 _DEEPEST = 6  #: commands within commands
+_MOST_LINES = 1_000  #: of a shell script that are read for commands
 
 
 class Part(NamedTuple):
@@ -136,11 +134,12 @@ class _Parts:
     def command(self, text: str, folder: str, depth: int) -> None:
         if depth > _DEEPEST:
             return
-        for words in _simple_commands(text):
-            if words[0] == "cd" and len(words) == 2:
-                folder = _join(folder, words[1])
+        for words in map(program, simple_commands(text)):
+            if words[:1] == ["cd"] and len(words) == 2:
+                # `cd "$(dirname "$0")"` and its like lead most often to where the command began.
+                folder = folder if "$" in words[1] else _join(folder, words[1])
             else:
-                self._simple(_program(words), folder, depth)
+                self._simple(words, folder, depth)
 
     def _simple(self, words: Sequence[str], folder: str, depth: int) -> None:
         if not words:
@@ -151,35 +150,46 @@ class _Parts:
             self._make(arguments, folder, depth)
         elif base in _PACKAGERS:
             self._package(base, arguments, folder, depth)
-        elif base in _SHELLS and "-c" in arguments[:-1]:
-            self.command(arguments[arguments.index("-c") + 1], folder, depth + 1)
+        elif base in _SHELLS and (line := inline_command(arguments)):
+            self.command(line, folder, depth + 1)
+        elif base in _SHELLS | _SOURCES:
+            self._shell_script(self._script(arguments, folder), folder, depth)
         elif _PYTHON.fullmatch(base) and "-m" in arguments[:-1]:
             module = arguments[arguments.index("-m") + 1].replace(".", "/")
             self._script([f"{module}.py", f"{module}/__main__.py"], folder)
-        elif base in _SHELLS | _INTERPRETERS or _PYTHON.fullmatch(base):
+        elif base in _INTERPRETERS or _PYTHON.fullmatch(base):
             self._script(arguments, folder)
         elif "/" in name:
-            self._script([name], folder)
+            text = self._script([name], folder)
+            if _SHEBANG.match(text) or not text.startswith("#!"):
+                self._shell_script(text, folder, depth)
 
-    def _script(self, words: Sequence[str], folder: str) -> None:
-        """The first word that is a file; tests in it are judged as tests."""
+    def _shell_script(self, text: str, folder: str, depth: int) -> None:
+        """What the script runs in turn; a file that is no text runs nothing that could be read."""
+        if "\0" not in text:
+            lines = text.replace("\\\n", " ").splitlines()[:_MOST_LINES]
+            self.command("\n".join(lines), folder, depth + 1)
+
+    def _script(self, words: Sequence[str], folder: str) -> str:
+        """The text of the first word that is a file, "" if it is known already; tests in it are judged as tests."""
         for path in (_join(folder, word) for word in words if not word.startswith("-")):
             text = self._read(path)
             if text is not None:
-                if not (testfiles.is_test(path) and testfiles.test_names(text)):
-                    lines = tuple(line.rstrip() for line in text.splitlines())
-                    self.found.setdefault(("file", path), Part("the script", lines, path, 0))
-                return
+                if ("file", path) in self.found or (testfiles.is_test(path) and testfiles.test_names(text)):
+                    return ""
+                lines = tuple(line.rstrip() for line in text.splitlines())
+                self.found["file", path] = Part("the script", lines, path, 0)
+                return text
+        return ""
 
     # --- package.json -----------------------------------------------------------------------------------
 
     def _package(self, packager: str, arguments: Sequence[str], folder: str, depth: int) -> None:
-        options = {"--prefix", "-C", "--dir", "--cwd"}
         words: list[str] = []
         rest = iter(arguments)
         for word in rest:
-            if word in options:
-                folder = _join(folder, next(rest, ""))
+            if (value := option_value(word, rest, "-C", "--prefix", "--dir", "--cwd")) is not None:
+                folder = _join(folder, value)
             elif word == "--":
                 break
             elif not word.startswith("-"):
@@ -205,10 +215,10 @@ class _Parts:
         file = ""
         rest = iter(arguments)
         for word in rest:
-            if word in ("-C", "--directory"):
-                folder = _join(folder, next(rest, ""))
-            elif word in ("-f", "--file", "--makefile"):
-                file = next(rest, "")
+            if (value := option_value(word, rest, "-C", "--directory")) is not None:
+                folder = _join(folder, value)
+            elif (value := option_value(word, rest, "-f", "--file", "--makefile")) is not None:
+                file = value
             elif word in ("-j", "-l", "-o", "-W", "-I") or word.startswith("-") or "=" in word:
                 continue
             elif not word.isdigit():
@@ -270,51 +280,11 @@ def _join(folder: str, name: str) -> str:
     return posixpath.normpath(posixpath.join(folder, name)).removeprefix("./")
 
 
-def _simple_commands(text: str) -> Iterator[list[str]]:
-    """The commands of a command line, each as its words."""
-    for line in text.splitlines():
-        lexer = shlex.shlex(
-            line.replace("$(MAKE)", "make").replace("${MAKE}", "make"), posix=True, punctuation_chars=True
-        )
-        lexer.whitespace_split = True
-        try:
-            words = list(lexer)
-        except ValueError:  # a quote that is never closed
-            words = line.split()
-        simple: list[str] = []
-        for word in (*words, ";"):
-            if word in _OPERATORS:
-                if simple:
-                    yield simple
-                simple = []
-            else:
-                simple.append(word)
-
-
-def _program(words: Sequence[str]) -> list[str]:
-    """The words from the program on that does the work."""
-    left = list(words)
-    while left:
-        if _ASSIGNMENT.fullmatch(left[0]):
-            del left[0]
-        elif left[0] in _BEFORE:
-            del left[0]
-            while left and (left[0].startswith("-") or re.fullmatch(r"[\d.]+[smhd]?", left[0])):
-                del left[0]
-        elif left[0] in _RUNS and left[1:2] in (["run"], ["exec"]):
-            del left[:2]
-            while left and left[0].startswith("-") and left[0] != "-m":
-                del left[0]
-        else:
-            break
-    return left
-
-
 def _scripts(text: str) -> dict[str, str]:
     try:
-        scripts = json.loads(text)["scripts"]
+        scripts = json.loads(text.removeprefix("\ufeff"))["scripts"]
         return {str(name): script for name, script in scripts.items() if isinstance(script, str)}
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return {}
 
 

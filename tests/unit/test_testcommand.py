@@ -179,6 +179,50 @@ def test_files_that_the_command_does_not_run_are_free(command: str, file: str, t
     assert found(command, **{file: text}) == []
 
 
+@pytest.mark.parametrize(
+    ("command", "tree", "behind"),
+    [
+        (
+            "make test",
+            {"Makefile": "test:\n\tsh run-tests.sh\n", "run-tests.sh": "set -e\nsh checks/all.sh\n"},
+            "checks/all.sh",
+        ),
+        ("./run", {"run": "#!/usr/bin/env bash\n. ./lib.sh\n"}, "lib.sh"),
+        ("sh run", {"run": "source lib/all.sh || exit 1\n"}, "lib/all.sh"),
+        ("sh run", {"run": "if ! sh a.sh; then exit 1; fi\n"}, "a.sh"),
+        ("sh run", {"run": "if true; then\n  sh a.sh\nfi\n"}, "a.sh"),
+        ("sh run", {"run": "cd sub\nmake all\n", "sub/Makefile": "all:\n\tsh a.sh\n"}, "sub/a.sh"),
+        ("sh '' a.sh", {}, "a.sh"),
+        ("sh run", {"run": "check() {\n  sh a.sh \\\n    --all\n}\n"}, "a.sh"),
+        ("sh run", {"run": 'cd "$(dirname "$0")"\nsh a.sh\n'}, "a.sh"),
+        ("make -Csub", {"sub/Makefile": "all:\n\tsh a.sh\n"}, "sub/a.sh"),
+        ("make --directory=sub", {"sub/Makefile": "all:\n\tsh a.sh\n"}, "sub/a.sh"),
+        ("make -fX.mk", {"X.mk": "all:\n\tsh a.sh\n"}, "a.sh"),
+        ("make --file=X.mk", {"X.mk": "all:\n\tsh a.sh\n"}, "a.sh"),
+        ("make --makefile=X.mk", {"X.mk": "all:\n\tsh a.sh\n"}, "a.sh"),
+        ("npm --prefix=web test", {"web/package.json": '{"scripts": {"test": "sh a.sh"}}'}, "web/a.sh"),
+        ("npm test", {"package.json": '\ufeff{"scripts": {"test": "sh a.sh"}}'}, "a.sh"),
+        ("bash -lc 'sh a.sh'", {}, "a.sh"),
+        ("sh -ec 'sh a.sh'", {}, "a.sh"),
+    ],
+)
+def test_a_file_behind_other_files_is_guarded(command: str, tree: dict[str, str], behind: str) -> None:
+    before, after = {**tree, behind: "pytest\n"}, {**tree, behind: "true\n"}
+    (one,) = weakened(command, before.get, after.get)
+    assert (one.path, one.line) == (behind, 1)
+
+
+def test_scripts_that_run_each_other_are_read_once() -> None:
+    tree = {"a.sh": "sh b.sh\nsh b.sh\n" * 50, "b.sh": "sh a.sh\nsh a.sh\n" * 50}
+    assert weakened("sh a.sh", tree.get, tree.get) == ()
+
+
+def test_a_package_that_is_nested_too_deep_to_read_has_no_scripts() -> None:
+    before, after = {"package.json": PACKAGE}, {"package.json": "[" * 200_000}
+    assert weakened("npm test", before.get, after.get)
+    assert weakened("npm test", after.get, after.get) == ()
+
+
 LINES = st.lists(
     st.sampled_from(
         [
