@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from runplan.core.names import shown
 from runplan.core.prompts import one_line
 from runplan.core.quickclass import dataclass
 
@@ -55,7 +56,7 @@ def note(standing: Standing) -> str:
         "## Current state",
         "",
         _state(standing),
-        *_some([f"- {path}" for path in standing.files], "files"),
+        *_some([f"- {shown(path)}" for path in standing.files], "files"),
         "",
         "## Not yet proven",
         "",

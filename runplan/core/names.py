@@ -16,6 +16,7 @@ PARKED = "refs/runplan/parked/"  #: where work is kept that is nowhere else
 BASES = "refs/runplan/base/"  #: protects the base of a run from the user's `git gc`
 
 _NOT_IN_REF = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//")
+_NOT_UTF8 = re.compile("[\ud800-\udfff]")
 _LONGEST = 128  # bytes; a file name may have 255, and names are put together
 _LONGEST_SLUG = 80
 
@@ -39,6 +40,11 @@ def is_plain(path: str) -> bool:
 def shown(path: str) -> str:
     """The path on one line; what is not plain is escaped: `a\\nb`, `a\\xff`."""
     return path if is_plain(path) else "".join(char if is_plain(char) else _escaped(char) for char in path)
+
+
+def as_utf8(text: str) -> str:
+    """The text with what UTF-8 cannot hold escaped, as a byte of a file's name: `a\\xff`."""
+    return _NOT_UTF8.sub(lambda found: _escaped(found.group()), text)
 
 
 def _escaped(char: str) -> str:

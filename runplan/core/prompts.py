@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from runplan.core.errors import SettingsError
+from runplan.core.names import as_utf8, shown
 from runplan.core.quickclass import dataclass
 
 if TYPE_CHECKING:
@@ -78,13 +79,13 @@ def verify_prompt(
         template,
         **_common(brief),
         diff_command=one_line(diff_command),
-        changed="\n".join(f"- {one_line(path)}" for path in changed) or "No file differs.",
+        changed="\n".join(f"- {shown(path)}" for path in changed) or "No file differs.",
         gates="\n".join(_gate(gate) for gate in gates) or "None: the project has no test command.",
     )
 
 
 def render(template: str, **values: str) -> str:
-    """The template with every {{name}} replaced once; values are not looked at again.
+    """The template with every {{name}} replaced once, as valid UTF-8; values are not looked at again.
 
     A name without a value is refused, and so is a value without a place: a prompt never lacks its phase.
     """
@@ -96,7 +97,7 @@ def render(template: str, **values: str) -> str:
         raise SettingsError(f"prompt template: {{{{{unknown[0]}}}}} is not known; there are: {known}")
     if missing := sorted(values.keys() - named):
         raise SettingsError(f"prompt template: {{{{{missing[0]}}}}} is missing; add it where it belongs")
-    return _PLACE.sub(lambda place: values[place.group(1)], template)
+    return as_utf8(_PLACE.sub(lambda place: values[place.group(1)], template))
 
 
 def quoted(text: str, label: str) -> str:

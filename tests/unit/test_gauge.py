@@ -178,6 +178,10 @@ def test_the_note_begins_with_the_next_step_and_names_what_is_left() -> None:
     assert "- W1" not in text
 
 
+def test_the_note_is_utf8_whatever_the_files_are_called() -> None:
+    assert "\n- a\\xff\n- c\\nd\n" in note(standing(files=("a\udcff", "c\nd")))
+
+
 def test_the_note_names_the_plan() -> None:
     """S7: whoever goes on knows which plan it is."""
     assert "## References\n\nplans/X.md, phase 1\n" in note(standing())

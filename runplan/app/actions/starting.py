@@ -15,6 +15,7 @@ from runplan.core.dispatch import GRACE_S, WRITERS, Ending, ItemResult, Launch, 
 from runplan.core.errors import Unreachable
 from runplan.core.events import BaselineKnown, DispatchEnded, DispatchStarted, Paused, WorkRefused
 from runplan.core.gitfacts import committing_as
+from runplan.core.names import as_utf8
 from runplan.core.quickclass import dataclass
 from runplan.core.returns import IN_PROGRESS
 
@@ -235,7 +236,7 @@ def _prompt(action: Start, phase: PhaseRun, world: World, path: Path) -> str:
         test_command=world.settings.tests.command,
     )
     template = world.prompts[action.role]
-    note = prompts.rejections(_rejections(phase.read.phase, world)) + _note(phase)
+    note = as_utf8(prompts.rejections(_rejections(phase.read.phase, world)) + _note(phase))
     if action.role == "implement":
         return prompts.implement_prompt(template, brief) + note
     if action.role == "fix":
