@@ -14,7 +14,7 @@ from runplan.adapters.agentkit.task import Task, first_set, under_home
 from runplan.adapters.agents import about, module_of, script
 from runplan.adapters.environment import agent_environment, allowed, task_environment
 from runplan.adapters.versions import Versions
-from runplan.core.dispatch import WRITERS
+from runplan.core.dispatch import OWN, RETURN, WRITERS
 from runplan.core.endings import Profile
 from runplan.core.errors import RefusedEarly
 from runplan.core.facts import SENT, model_remedy
@@ -83,7 +83,7 @@ class Agents:
             root=self._root,
             directory=directory,
             keyed=keyed,
-            home=None if theirs else directory / "home",
+            home=None if theirs else directory / OWN / "home",
             sandboxed=self._settings.sandboxed(name),
             hears=self.profile(name, role).hears,
             usd=usd,
@@ -100,7 +100,7 @@ class Agents:
             attempt=attempt,
             cycle=cycle,
             prompt=str(directory / "prompt.md"),
-            return_file=str(directory / "return.json"),
+            return_file=str(directory / RETURN),
         )
         env = agent_environment(self._caller, keep=(*names, *table.env), settings={**own, **variables})
         env |= committing_as(dispatch)

@@ -1,5 +1,6 @@
 """Keeps what is known of a dispatch in a directory of its own, and reads its standing from there.
 
+own/       the agent's: its return and its private configuration
 lock       held by the shim, and by nothing else, for as long as it lives
 shim.json  who the shim is; written before the agent is started
 out.log    what the agent said, capped; err.log likewise
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from runplan.adapters.heldlock import is_held
 from runplan.adapters.plainfiles import open_plain
 from runplan.adapters.tally_record import record_of, tally_of, usage_of, usage_record
-from runplan.core.dispatch import Ending, NeverStarted, Outcome, Running, Spent, ToolUsed
+from runplan.core.dispatch import RETURN, Ending, NeverStarted, Outcome, Running, Spent, ToolUsed
 from runplan.core.quickclass import dataclass
 from runplan.core.tally import Tally
 
@@ -153,7 +154,7 @@ class DispatchFiles:
 
         `held` is its directory, open: where the repository was moved away, that has gone with it.
         """
-        _sync(self.directory / "return.json")
+        _sync(self.directory / RETURN)
         tools = [[event.tool, event.path] for event in outcome.events if isinstance(event, ToolUsed)]
         spent = [event.usage for event in outcome.events if isinstance(event, Spent)]
         record = {
@@ -270,8 +271,8 @@ def publish(path: Path, content: bytes, *, sync: bool, at: int | None = None) ->
 
 def _note(path: Path) -> None:
     """Let a test that cuts the power put back what the disk need not have seen; it asks by making the file."""
-    noted = path.parent.parent / UNSYNCED
-    if noted.exists():
+    noted = next((file for one in path.parents[1:3] if (file := one / UNSYNCED).exists()), None)
+    if noted is not None:
         former = path.read_text(encoding="utf-8") if path.exists() else None
         with noted.open("a", encoding="utf-8") as file:
             file.write(json.dumps({"path": str(path), "former": former}) + "\n")

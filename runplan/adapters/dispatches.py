@@ -21,7 +21,7 @@ from runplan.adapters.dispatch_files import DispatchFiles, Seal, directory_name,
 from runplan.adapters.environment import own_environment
 from runplan.adapters.settings import environment
 from runplan.adapters.shims import SPAWNER, Shims
-from runplan.core.dispatch import Ending, NeverStarted, Outcome, Running
+from runplan.core.dispatch import OWN, Ending, NeverStarted, Outcome, Running
 from runplan.core.errors import Unreachable
 from runplan.core.gauge import READING
 
@@ -97,8 +97,10 @@ class Dispatches:
         """The directory of the dispatch; made when there is none."""
         path = self._directory / directory_name(dispatch)
         if dispatch not in self._made:
-            with contextlib.suppress(FileExistsError):  # what its agent made of it tells nothing, and stops nobody
-                make_below(self._directory.parent, path)
+            with contextlib.suppress(
+                FileExistsError, NotADirectoryError
+            ):  # what its agent made of it tells nothing, and stops nobody
+                make_below(self._directory.parent, path / OWN)
             self._made.add(dispatch)
         return path
 

@@ -26,7 +26,7 @@ from runplan.adapters.shim_limits import Limits
 from runplan.adapters.shim_output import Intake, reader_of, rest_of
 from runplan.adapters.shim_signals import Signals
 from runplan.adapters.shim_speech import Speech
-from runplan.core.dispatch import Ending, Outcome
+from runplan.core.dispatch import OWN, Ending, Outcome
 from runplan.core.gauge import READING, Reading, reading_text
 from runplan.core.handoff import WRAP_UP
 from runplan.core.meter import used_by
@@ -77,7 +77,7 @@ def _held(directory: Path) -> Iterator[int]:
 def _see_through(
     launch: Launch, files: DispatchFiles, signals: Signals, group: Cgroup | None, *, subreaper: bool
 ) -> Outcome:
-    read, rest = reader_of(launch.reader), rest_of(launch.reader, files.directory)
+    read, rest = reader_of(launch.reader), rest_of(launch.reader, files.directory / OWN)
     secrets = secret_values(launch.env)
     intake = Intake(out=files.out, err=files.err, cap=launch.log_cap, read=read, rest=rest, secrets=secrets)
     began = time.monotonic()  # from here on an agent may stop us, and its time goes on

@@ -19,6 +19,10 @@ from runplan.core.tally import Tally
 #: What processes get to end, with all they started, when we want them to; their shims kill earlier than that.
 GRACE_S = 10.0
 
+#: The folder in the directory of a dispatch that is its agent's to write; under a sandbox it can write no other there.
+OWN = "own"
+RETURN = f"{OWN}/return.json"  #: what the agent hands back
+
 
 class Ending(StrEnum):
     """How a process came to its end."""

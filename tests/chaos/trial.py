@@ -156,7 +156,7 @@ class Trial:
         for line in reversed(self._unsynced.read_text(encoding="utf-8").splitlines()):
             note = json.loads(line)
             path = Path(note["path"])
-            if path.name == RETURN and path.with_name("exit.json").exists():
+            if path.name == RETURN and path.parent.with_name("exit.json").exists():
                 continue
             with contextlib.suppress(FileNotFoundError):
                 path.unlink()

@@ -306,5 +306,5 @@ def test_a_return_that_still_says_in_progress_is_no_return(project: Project) -> 
     ran = project.start("1", "auto")
     assert (ran.code, ran.last) == (1, "runplan: failed: invalid-verdict")
     first = str(of(project, "DispatchStarted")[0]["id"])
-    kept = project.path / ".git/runplan/dispatch" / first / "return.json"
+    kept = project.path / ".git/runplan/dispatch" / first / "own/return.json"
     assert json.loads(kept.read_text()) == {"status": "in_progress"}

@@ -107,8 +107,8 @@ def test_further_variables_are_passed_on_by_name_but_never_a_forges(tmp_path: Pa
 def test_with_a_key_at_hand_the_configuration_is_the_dispatchs_own(tmp_path: Path, name: str) -> None:
     variable, folder = calls(name)["private"], calls(name).get("folder", "")
     call = Call(tmp_path, name, caller={**KEYS, "HOME": "/home/uma", variable: "/home/uma/own"})
-    assert call.env[variable] == str(tmp_path / "home" / folder)
-    assert (tmp_path / "home" / folder).is_dir()
+    assert call.env[variable] == str(tmp_path / "own/home" / folder)
+    assert (tmp_path / "own/home" / folder).is_dir()
 
 
 @pytest.mark.parametrize("name", FOLDERS)
@@ -116,7 +116,7 @@ def test_without_a_key_the_users_own_configuration_is_used(tmp_path: Path, name:
     variable = calls(name)["private"]
     call = Call(tmp_path, name, caller={"HOME": "/home/uma", variable: "/home/uma/own"})
     assert call.env[variable] == "/home/uma/own"
-    assert not (tmp_path / "home").exists()
+    assert not (tmp_path / "own").exists()
 
 
 @pytest.mark.parametrize("name", FOLDERS)
@@ -152,7 +152,7 @@ def test_a_configuration_of_the_users_own_is_used_although_there_is_a_key(tmp_pa
     variable = calls(name)["private"]
     call = Call(tmp_path / "a", name, caller=caller)
     assert call.env.get(variable) == caller.get(variable)
-    assert not (tmp_path / "a/home").exists()
+    assert not (tmp_path / "a/own").exists()
     assert "--auth-type" not in call.argv
     private = Call(tmp_path / "b", name, caller=caller, private=True)
     assert private.env[variable].startswith(str(tmp_path / "b"))
@@ -177,7 +177,7 @@ def test_the_key_of_the_users_own_codex_gateway_is_passed_on(tmp_path: Path) -> 
 def test_a_model_alone_in_codex_configuration_goes_with_the_key(tmp_path: Path) -> None:
     caller = at_home(tmp_path / "uma", ".codex/config.toml", 'model = "mine"\n')
     Call(tmp_path / "a", "codex", caller=caller)
-    written = tomllib.loads((tmp_path / "a/home/codex/config.toml").read_text(encoding="utf-8"))
+    written = tomllib.loads((tmp_path / "a/own/home/codex/config.toml").read_text(encoding="utf-8"))
     assert (written["model"], written["model_provider"]) == ("mine", "runplan")
 
 
@@ -258,7 +258,7 @@ def test_codex_takes_its_prompt_from_standard_input_whatever_else_it_is_told(tmp
 def test_codex_is_told_which_variable_holds_its_key(tmp_path: Path) -> None:
     def provider(where: str, **caller: str) -> Any:
         Call(tmp_path / where, "codex", caller=caller)
-        written = tomllib.loads((tmp_path / where / "home/codex/config.toml").read_text(encoding="utf-8"))
+        written = tomllib.loads((tmp_path / where / "own/home/codex/config.toml").read_text(encoding="utf-8"))
         return written["model_providers"][written["model_provider"]]
 
     told = provider("a", OPENAI_API_KEY="k")
@@ -278,10 +278,10 @@ def test_no_key_is_written_to_a_file(tmp_path: Path) -> None:
 
 def test_gemini_and_qwen_are_given_their_settings(tmp_path: Path) -> None:
     Call(tmp_path / "g", "gemini", caller=KEYS)
-    gemini = json.loads((tmp_path / "g/home/.gemini/settings.json").read_text(encoding="utf-8"))
+    gemini = json.loads((tmp_path / "g/own/home/.gemini/settings.json").read_text(encoding="utf-8"))
     assert gemini["security"]["auth"]["selectedType"] == "gemini-api-key"
     Call(tmp_path / "q", "qwen", caller=KEYS)
-    qwen = json.loads((tmp_path / "q/home/.qwen/settings.json").read_text(encoding="utf-8"))
+    qwen = json.loads((tmp_path / "q/own/home/.qwen/settings.json").read_text(encoding="utf-8"))
     assert qwen["general"]["gitCoAuthor"] is False
     without = Call(tmp_path / "w", "qwen", caller={})
     assert json.loads((tmp_path / "w/qwen.json").read_text(encoding="utf-8")) == qwen
@@ -310,7 +310,7 @@ def test_opencode_may_neither_edit_nor_run_commands_when_it_judges(tmp_path: Pat
 
 def test_aider_finds_an_identity_where_it_would_else_write_one(tmp_path: Path) -> None:
     Call(tmp_path, "aider", caller=KEYS)
-    assert "name = runplan agent" in (tmp_path / "home/.gitconfig").read_text(encoding="utf-8")
+    assert "name = runplan agent" in (tmp_path / "own/home/.gitconfig").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(

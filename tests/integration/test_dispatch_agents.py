@@ -12,7 +12,7 @@ import pytest
 
 from runplan.adapters.calling import Agents
 from runplan.core.config import Layer
-from runplan.core.dispatch import Ending, Launch, Role
+from runplan.core.dispatch import OWN, Ending, Launch, Role
 from runplan.core.endings import judge
 from runplan.core.tally import Tally
 from tests.support import samples
@@ -36,7 +36,7 @@ def test_a_captured_stream_comes_back_as_it_was_read(on: Stage, cli: str) -> Non
     sample = next(name for name in samples.streams(cli) if "/success" in name)
     launch = on.launch("cat", str(samples.SAMPLES / sample), reader=cli)
     if samples.files(sample).is_dir():
-        shutil.copytree(samples.files(sample), on.dispatches.directory(launch.id), dirs_exist_ok=True)
+        shutil.copytree(samples.files(sample), on.dispatches.directory(launch.id) / OWN, dirs_exist_ok=True)
     on.dispatches.start(launch)
     found = on.outcome(launch.id)
 
@@ -56,7 +56,7 @@ def test_the_end_of_standard_error_and_the_moment_of_the_end_are_known(on: Stage
 @pytest.mark.parametrize("trap", ["fifo", "broken", "link"])
 def test_a_trajectory_that_is_none_holds_nobody_up(on: Stage, tmp_path: Path, trap: str) -> None:
     launch = on.launch("true", reader="mini")
-    path = on.dispatches.directory(launch.id) / "trajectory.json"
+    path = on.dispatches.directory(launch.id) / OWN / "trajectory.json"
     if trap == "fifo":
         os.mkfifo(path)
     elif trap == "broken":

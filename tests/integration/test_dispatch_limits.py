@@ -89,7 +89,7 @@ QUOTE = "echo 'Tokens: 900k sent, 1k received. Cost: $50.00 message, $50.00 sess
 def test_money_that_a_model_only_speaks_of_ends_nobody_and_is_not_booked(on: Stage, wait: str) -> None:
     """What an aider prints is asked of its own books before it is ended, and when it has ended."""
     launch = on.launch("sh", "-c", f"{QUOTE}{wait}{answer(1)}sleep 0.1\n", reader="aider", usd=2.0, grace_s=0.05)
-    (on.dispatches.directory(launch.id) / "analytics.jsonl").write_text(booked((10_000, 1_000, 1.0)))
+    (on.dispatches.directory(launch.id) / "own/analytics.jsonl").write_text(booked((10_000, 1_000, 1.0)))
     on.dispatches.start(launch)
     outcome = on.outcome(launch.id)
 
@@ -99,7 +99,7 @@ def test_money_that_a_model_only_speaks_of_ends_nobody_and_is_not_booked(on: Sta
 
 def test_books_that_say_so_end_an_aider_whatever_it_prints(on: Stage) -> None:
     launch = on.launch("sh", "-c", f"{answer(1)}{answer(2)}sleep 30", reader="aider", usd=2.0, grace_s=0.05)
-    (on.dispatches.directory(launch.id) / "analytics.jsonl").write_text(booked((1, 1, 1.0), (1, 1, 1.5)))
+    (on.dispatches.directory(launch.id) / "own/analytics.jsonl").write_text(booked((1, 1, 1.0), (1, 1, 1.5)))
     on.dispatches.start(launch)
     outcome = on.outcome(launch.id)
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runplan.core.dispatch import WRITERS, Role
+from runplan.core.dispatch import OWN, WRITERS, Role
 from runplan.core.quickclass import dataclass
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class Task:
     phase: str  #: phase id
     cycle: int  #: from 1; grows with each fix
     root: Path  #: the main checkout
-    directory: Path  #: the directory of the dispatch, for files that the program needs
+    directory: Path  #: the directory of the dispatch, for files that the program reads
     keyed: bool = False  #: whether one of its keys is in the caller's environment
     home: Path | None = None  #: the folder for its private configuration; None: the user's own is used
     sandboxed: bool = False  #: whether it is shut in from outside
@@ -41,6 +41,11 @@ class Task:
     @property
     def writes(self) -> bool:
         return self.role in WRITERS
+
+    @property
+    def own(self) -> Path:
+        """The folder that the program may write besides its worktree."""
+        return self.directory / OWN
 
     @property
     def prompt(self) -> Path:

@@ -72,7 +72,7 @@ def keys(table: AgentTable) -> tuple[str, ...]:
 def launch(table: AgentTable, task: Task) -> tuple[str, ...]:
     model = ("--model", table.model) if table.model else ()
     role = () if task.writes else ("--dry-run",)
-    files = ("--message-file", str(task.prompt), "--analytics-log", str(task.directory / BOOKS))
+    files = ("--message-file", str(task.prompt), "--analytics-log", str(task.own / BOOKS))
     return (*ABOUT.call(table), *files, *_BASE, *role, *model, *table.args)
 
 

@@ -52,7 +52,7 @@ def keys(table: AgentTable) -> tuple[str, ...]:
 
 def launch(table: AgentTable, task: Task) -> tuple[str, ...]:
     model = ("-m", table.model) if table.model else ()
-    trajectory = str(task.directory / TRAJECTORY)
+    trajectory = str(task.own / TRAJECTORY)
     # It tells its dollars only at its end, so it has to keep to them itself.
     most = ("--cost-limit", f"{task.usd:.4f}") if task.usd else ()
     base = ("-y", "--exit-immediately", "-o", trajectory)

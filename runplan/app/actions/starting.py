@@ -11,7 +11,7 @@ from runplan.app.actions.pausing import choose
 from runplan.app.actions.spending import allowance
 from runplan.core import prompts
 from runplan.core.budgets import Left
-from runplan.core.dispatch import GRACE_S, WRITERS, Ending, ItemResult, Launch, Role, Running
+from runplan.core.dispatch import GRACE_S, RETURN, WRITERS, Ending, ItemResult, Launch, Role, Running
 from runplan.core.errors import Unreachable
 from runplan.core.events import BaselineKnown, DispatchEnded, DispatchStarted, Paused, WorkRefused
 from runplan.core.gitfacts import committing_as
@@ -166,7 +166,7 @@ def _agent(action: Start, phase: PhaseRun, world: World, id: str, path: Path, se
     asked = _prompt(action, phase, world, path)
     world.dispatches.write(id, prompt.name, asked)
     # Whoever is interrupted has not come to write a return of its own.
-    world.dispatches.write(id, "return.json", IN_PROGRESS)
+    world.dispatches.write(id, RETURN, IN_PROGRESS)
     argv, env, reader = world.agents.launch(
         sent.agent,
         dispatch=id,
