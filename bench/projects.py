@@ -23,6 +23,7 @@ SETTINGS = """\
 [agents]
 implementer = "noop"
 verifier = "noop"
+sandbox = "none"
 [agents.noop]
 kind = "command"
 argv = ["sh", "{agent}"]

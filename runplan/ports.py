@@ -298,7 +298,9 @@ class Agents(Protocol):
         """The text without secrets: tokens, and the values that agents or commands are given in secret variables."""
         ...
 
-    def command(self, line: str, *, dispatch: str, role: Role, phase: str) -> tuple[tuple[str, ...], dict[str, str]]:
+    def command(
+        self, line: str, *, dispatch: str, role: Role, phase: str, directory: Path, worktree: Path
+    ) -> tuple[tuple[str, ...], dict[str, str]]:
         """argv and environment for tests and setup."""
         ...
 

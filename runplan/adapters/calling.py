@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runplan.adapters import sandbox
-from runplan.adapters.agentkit.task import Task, first_set, under_home
+from runplan.adapters.agentkit.task import Task, first_set
 from runplan.adapters.agents import about, module_of, script
 from runplan.adapters.environment import agent_environment, allowed, task_environment
+from runplan.adapters.sandbox import is_used, require
 from runplan.adapters.versions import Versions
 from runplan.core.dispatch import OWN, RETURN, WRITERS
 from runplan.core.endings import Profile
@@ -26,7 +26,7 @@ from runplan.core.secrets import redacted, secret_values
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from runplan.adapters.agentkit.module import AgentModule
+    from runplan.adapters.sandbox import Sandbox
     from runplan.core.config import AgentsSettings, AgentTable
     from runplan.core.dispatch import Role
     from runplan.core.facts import Account
@@ -47,8 +47,10 @@ class Agents:
         run: str,
         caller: Mapping[str, str],
         checks: Sequence[str] = (),
+        sandbox: Sandbox | None = None,
     ) -> None:
         """`checks` names the further variables that tests and setup see (tests.env)."""
+        self._sandbox = sandbox
         self._checks = checks
         self._settings = settings
         self._root = root
@@ -84,7 +86,7 @@ class Agents:
             directory=directory,
             keyed=keyed,
             home=None if theirs else directory / OWN / "home",
-            sandboxed=self._settings.sandboxed(name),
+            sandboxed=self._sandbox is not None and is_used(self._settings.sandbox_of(name), self._caller),
             hears=self.profile(name, role).hears,
             usd=usd,
         )
@@ -104,10 +106,8 @@ class Agents:
         )
         env = agent_environment(self._caller, keep=(*names, *table.env), settings={**own, **variables})
         env |= committing_as(dispatch)
-        if task.sandboxed:
-            state = _state(module, table, task, self._caller)
-            argv = sandbox.shut_in(argv, task, worktree=worktree, state=state, caller=self._caller)
-            env["TMPDIR"] = "/tmp"  # noqa: S108 - it is its own
+        if self._sandbox and task.sandboxed:
+            argv = self._sandbox.wrap(argv, role=role, worktree=worktree, own=task.own)
         return argv, env, table.kind
 
     def version(self, name: str) -> str:
@@ -134,7 +134,9 @@ class Agents:
     def redacted(self, text: str) -> str:
         return redacted(text, self._secrets)
 
-    def command(self, line: str, *, dispatch: str, role: Role, phase: str) -> tuple[tuple[str, ...], dict[str, str]]:
+    def command(
+        self, line: str, *, dispatch: str, role: Role, phase: str, directory: Path, worktree: Path
+    ) -> tuple[tuple[str, ...], dict[str, str]]:
         """Tests and setup run an agent's work, so they see what agents see. One stream keeps their order."""
         own = allowed(self._caller, keep=self._checks)
         variables = {
@@ -146,7 +148,10 @@ class Agents:
             "RUNPLAN_RUN": self._run,
             "GIT_NO_REPLACE_OBJECTS": "1",  # what they look at is what would land
         }
-        return ("/bin/sh", "-c", f"exec 2>&1\n{line}"), own | variables
+        argv: tuple[str, ...] = ("/bin/sh", "-c", f"exec 2>&1\n{line}")
+        if self._sandbox and is_used(self._settings.sandbox, self._caller):
+            argv = self._sandbox.wrap(argv, role=role, worktree=worktree, own=directory / OWN)
+        return argv, own | variables
 
 
 def keys_of(table: AgentTable) -> tuple[str, ...]:
@@ -198,14 +203,6 @@ def version_of(table: AgentTable, versions: Versions, caller: Mapping[str, str])
     return versions.of(told.call(table), asking=told.version, env=env)
 
 
-def _state(module: AgentModule, table: AgentTable, task: Task, caller: Mapping[str, str]) -> tuple[Path, ...]:
-    """What a sandboxed agent writes besides its work: its own configuration, where it has no private one, and more."""
-    own = module.state(caller) if task.home is None else ()
-    home = under_home(caller)
-    named = (home / path.removeprefix("~/") if path.startswith("~/") else Path(path) for path in table.writable)
-    return (*own, *named)
-
-
 def own_file(table: AgentTable) -> str:
     """The file of the project's that the agent is: its script, or what its command has an interpreter run."""
     if table.kind == "script":
@@ -215,8 +212,11 @@ def own_file(table: AgentTable) -> str:
     return rest[0] if table.kind == "command" and plain else ""
 
 
-def require_agents(agents: AgentsSettings, *, root: Path, caller: Mapping[str, str], in_dollars: bool = False) -> None:
-    """Refuse before any work what could not be dispatched later; `in_dollars`: or whose dollars nobody could watch."""
+def require_agents(agents: AgentsSettings, *, root: Path, caller: Mapping[str, str], in_dollars: bool = False) -> str:
+    """Refuse before any work what could not be dispatched later; `in_dollars`: or whose dollars nobody could watch.
+
+    Answers with what the user is to be warned of, or nothing.
+    """
     for role in SENT:
         if name := getattr(agents, role):
             _require_program(agents.agent(name), role, root, caller)
@@ -224,9 +224,9 @@ def require_agents(agents: AgentsSettings, *, root: Path, caller: Mapping[str, s
                 raise RefusedEarly(
                     f"agents.{role}: {name} tells no dollars, and [limits] are in dollars; {unwatched_remedy(name)}"
                 )
-    names = [getattr(agents, role) for role in SENT]
-    if shut_in := next((name for name in names if name and agents.sandboxed(name)), ""):
-        sandbox.require(caller, setting=f"agents.{shut_in}")
+    names = [name for role in SENT if (name := getattr(agents, role))]
+    own = {f"agents.{name}.sandbox": mode for name in names if (mode := agents.agent(name).sandbox)}
+    return require({"agents.sandbox": agents.sandbox} | own, caller)
 
 
 def _require_program(table: AgentTable, role: str, root: Path, caller: Mapping[str, str]) -> None:

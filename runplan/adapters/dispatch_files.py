@@ -271,7 +271,7 @@ def publish(path: Path, content: bytes, *, sync: bool, at: int | None = None) ->
 
 def _note(path: Path) -> None:
     """Let a test that cuts the power put back what the disk need not have seen; it asks by making the file."""
-    noted = next((file for one in path.parents[1:3] if (file := one / UNSYNCED).exists()), None)
+    noted = next((one / UNSYNCED for one in path.parents[1:3] if (one / UNSYNCED).exists()), None)
     if noted is not None:
         former = path.read_text(encoding="utf-8") if path.exists() else None
         with noted.open("a", encoding="utf-8") as file:

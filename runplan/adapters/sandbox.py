@@ -1,4 +1,4 @@
-"""Shuts agents in with bubblewrap: says what of the machine each may change, and whether that works here."""
+"""Runs agents and checks under bubblewrap, where the user's repository and runplan's records are read-only."""
 
 from __future__ import annotations
 
@@ -6,143 +6,102 @@ import os
 import shutil
 import subprocess
 import sys
-from pathlib import Path
+from functools import cache
 from typing import TYPE_CHECKING
 
-from runplan.adapters.plainfiles import first_line
+from runplan.adapters.places import socket_paths, state_directory
+from runplan.adapters.settings import user_file
 from runplan.core.errors import RefusedEarly
-from runplan.core.sandbox import PRIVATE, Room, wrapped
+from runplan.core.roles import Role
+from runplan.core.sandbox import Obstacle, sandboxed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from pathlib import Path
 
-    from runplan.adapters.agentkit.task import Task
-
-#: What a commit in a linked worktree writes besides its own entry, its ref and that ref's log.
-_STORES = ("objects", "lfs")
-#: Read-only among it: packs hold the history of everybody, `info` names further stores.
-_STORES_KEPT = ("objects/pack", "objects/info")
-#: By these files git knows a worktree and its repository.
-_LINKS = ("commondir", "gitdir", "locked")
-#: What git obeys in a worktree, where `extensions.worktreeConfig` is set: it names programs that git runs.
-_CONFIG = "config.worktree"
-#: The records of a dispatch that are not the agent's to write.
-_RECORDS = ("guard.json", "lock", "shim.json", "out.log", "err.log", "prompt.md")
-#: Whoever may speak to these can have anything written anywhere.
-_SOCKETS = ("/run/docker.sock", "/run/podman/podman.sock", "/run/containerd/containerd.sock")
+    from runplan.adapters.checkout import Checkouts
 
 PROBE_S = 10.0
 
 
-def require(caller: Mapping[str, str], *, setting: str) -> None:
-    """Refuse before any work where it cannot be done."""
-    if wrong := _obstacle(caller):
-        raise RefusedEarly(f'{setting}: sandbox = "bwrap" cannot work here: {wrong}; or set sandbox = "none"')
+class Sandbox:
+    """What the dispatches of one repository may not write; `lanes` has a repository of its own for each worktree."""
+
+    def __init__(self, checkouts: Checkouts, *, worktrees: Path, lanes: Path, env: Mapping[str, str]) -> None:
+        self._checkouts = checkouts
+        self._worktrees = worktrees
+        self._lanes = lanes
+        self._env = env
+
+    def wrap(self, argv: tuple[str, ...], *, role: Role, worktree: Path, own: Path) -> tuple[str, ...]:
+        """The call of a dispatch under bubblewrap; `own` is the folder for its return and private configuration."""
+        if _which(str(worktree / argv[0]) if "/" in argv[0] else argv[0], self._env) is None:
+            return argv  # the shim names a program that cannot be started; bwrap would end with 1
+        # A verifier must not change its worktree.
+        work = () if role is Role.VERIFY else (worktree, self._lanes / f"{worktree.name}.git")
+        bwrap, cwd = _which("bwrap", self._env) or "bwrap", os.path.realpath(worktree)
+        return sandboxed(argv, bwrap=bwrap, cwd=cwd, read_only=_real(self._read_only()), writable=_real((own, *work)))
+
+    def _read_only(self) -> Iterable[Path]:
+        common = self._checkouts.common_dir
+        yield common
+        if common.name == ".git":  # the main checkout, also where runplan was started in a linked one
+            yield common.parent
+        yield from (checkout.root for checkout in self._checkouts.all())
+        yield self._worktrees
+        yield user_file(self._env).parent
+        yield state_directory(self._env)
+        yield from (socket.parent for socket in socket_paths(self._env))
 
 
-def _obstacle(caller: Mapping[str, str]) -> str:
+def obstacle(env: Mapping[str, str]) -> Obstacle | None:
+    """What keeps bubblewrap from working here; None where it works. Each bwrap is tried once per process."""
     if sys.platform != "linux":
-        return "bubblewrap is for Linux only"
-    bwrap = _bwrap(caller)
+        return Obstacle(why="bubblewrap is for Linux only", remedy="run runplan on Linux")
+    bwrap = _which("bwrap", env)
     if bwrap is None:
-        return "bwrap is not on PATH; install the package bubblewrap"
-    argv = wrapped(("true",), Room(writable=()), bwrap=bwrap, cwd="/", root=os.geteuid() == 0)
-    path = {"PATH": caller.get("PATH", "")}
+        return Obstacle(why="bwrap is not on PATH", remedy="apt install bubblewrap")
+    if failed := _probe(bwrap):
+        allow = "sudo sysctl -w user.max_user_namespaces=10000 (Ubuntu: kernel.apparmor_restrict_unprivileged_userns=0)"
+        return Obstacle(why=failed, remedy=f"allow user namespaces, e.g. {allow}")
+    return None
+
+
+@cache
+def _probe(bwrap: str) -> str:
+    """What bwrap says when it cannot make a sandbox; "" when it can."""
+    argv = sandboxed(("/bin/sh", "-c", ":"), bwrap=bwrap, cwd="/", read_only=("/usr",))
     try:
-        ran = subprocess.run(
-            argv, env=path, stdin=subprocess.DEVNULL, capture_output=True, timeout=PROBE_S, check=False
-        )
+        ran = subprocess.run(argv, env={}, stdin=subprocess.DEVNULL, capture_output=True, timeout=PROBE_S, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
-        return f"{bwrap} does not run ({error}); mend it"
-    if ran.returncode == 0:
+        return f"{bwrap} does not run: {error}"
+    said = " ".join(ran.stderr.decode(errors="replace").split())[:300]
+    return "" if ran.returncode == 0 else said or f"{bwrap} ends with code {ran.returncode}"
+
+
+def is_used(mode: str, env: Mapping[str, str]) -> bool:
+    """Whether a dispatch with this setting runs in the sandbox."""
+    return mode == "bwrap" or (mode == "auto" and obstacle(env) is None)
+
+
+def require(modes: Mapping[str, str], env: Mapping[str, str]) -> str:
+    """Refuse a start where a setting demands the sandbox and it does not work; "" or what `auto` goes without.
+
+    `modes` has the value of each setting by its key.
+    """
+    wanted = {mode: key for key, mode in modes.items() if mode != "none"}
+    found = obstacle(env) if wanted else None
+    if found is None:
         return ""
-    told = " ".join(ran.stderr.decode(errors="replace").split()) or f"it ended with code {ran.returncode}"
-    return f"{told[:300]}; allow user namespaces to ordinary users (sysctl user.max_user_namespaces, AppArmor, seccomp)"
+    if key := wanted.get("bwrap"):
+        raise RefusedEarly(f'{key} = "bwrap" does not work here: {found.why}; to get it: {found.remedy}')
+    without = f"agents run without a sandbox ({found.why}), so they can write to your checkout and repository"
+    return f'{without}; to get one: {found.remedy}; to hear no more of it: agents.sandbox = "none"'
 
 
-def _bwrap(caller: Mapping[str, str]) -> str | None:
-    return shutil.which("bwrap", path=caller.get("PATH", ""))
-
-
-def shut_in(
-    argv: tuple[str, ...], task: Task, *, worktree: Path, state: Iterable[Path], caller: Mapping[str, str]
-) -> tuple[str, ...]:
-    """The call of an agent inside a room of its own; `state` is what it writes besides its work."""
-    bwrap = _bwrap(caller) or "bwrap"
-    room = _room(argv, task, worktree=worktree, state=state, caller=caller)
-    return wrapped(argv, room, bwrap=bwrap, cwd=os.path.realpath(worktree), root=os.geteuid() == 0)
-
-
-def _room(
-    argv: tuple[str, ...], task: Task, *, worktree: Path, state: Iterable[Path], caller: Mapping[str, str]
-) -> Room:
-    entry = _entry(worktree)
-    common = _common(entry)
-    writable = [task.directory, *_made(state)]
-    if task.writes:
-        writable += [worktree, entry, *_branch_places(entry, common)]
-        writable += [common / name for name in _STORES if (common / name).is_dir()]
-    kept = [worktree / ".git", _there(entry / _CONFIG), *(entry / name for name in _LINKS)]
-    kept += [common / name for name in _STORES_KEPT]
-    kept += [task.directory / name for name in _RECORDS]
-    # A script agent is played by this package, wherever that is installed.
-    seen = [task.root, common, worktree, Path(__file__).parent.parent, *_programs(argv, caller)]
-    runtime = caller.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}"
-    return Room(
-        writable=_real(writable),
-        kept=_real(kept),
-        seen=tuple(path for path in _real(seen) if path.startswith(tuple(f"{top}/" for top in PRIVATE))),
-        emptied=tuple(path for path in _real([Path(runtime)]) if Path(path).is_dir()),
-        closed=tuple(path for path in _SOCKETS if Path(path).exists()),
-    )
+def _which(program: str, env: Mapping[str, str]) -> str | None:
+    return shutil.which(program, path=env.get("PATH", ""))
 
 
 def _real(paths: Iterable[Path]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(os.path.realpath(path) for path in paths))
-
-
-def _entry(worktree: Path) -> Path:
-    """The worktree's own directory of git."""
-    told = first_line(worktree / ".git") or ""
-    return worktree / told.removeprefix("gitdir:").strip()
-
-
-def _common(entry: Path) -> Path:
-    return entry / (first_line(entry / "commondir") or "").strip()
-
-
-def _branch_places(entry: Path, common: Path) -> list[Path]:
-    """Where the ref of its branch and that ref's log lie: with those of the same plan, and nobody else's."""
-    head = (first_line(entry / "HEAD") or "").strip()
-    ref = head.removeprefix("ref: ")
-    if ref == head:
-        return []
-    # A packed ref has no folder, and inside of the room none can be made.
-    return _made([(common / ref).parent, (common / "logs" / ref).parent])
-
-
-def _made(places: Iterable[Path]) -> list[Path]:
-    """The places, folders that are not there made: a room has to have them before anybody is in it."""
-    found = []
-    for place in places:
-        if not place.exists():
-            place.mkdir(parents=True, exist_ok=True)
-        found.append(place)
-    return found
-
-
-def _there(file: Path) -> Path:
-    """The file, an empty one made where there is none: what is not there cannot be kept from being made."""
-    if not os.path.lexists(file):
-        file.touch()
-    return file
-
-
-def _programs(argv: tuple[str, ...], caller: Mapping[str, str]) -> Iterable[Path]:
-    """The user's home and the folders of the program: they may lie where the sandbox has folders of its own."""
-    if home := caller.get("HOME"):
-        yield Path(home)
-    yield Path(sys.prefix)
-    for word in argv[:2]:
-        if found := shutil.which(word, path=caller.get("PATH", "")):
-            yield from (Path(found).parent, Path(os.path.realpath(found)).parent)

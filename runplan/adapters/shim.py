@@ -30,7 +30,7 @@ from runplan.core.dispatch import OWN, Ending, Outcome
 from runplan.core.gauge import READING, Reading, reading_text
 from runplan.core.handoff import WRAP_UP
 from runplan.core.meter import used_by
-from runplan.core.sandbox import is_wrapped
+from runplan.core.sandbox import is_sandboxed
 from runplan.core.secrets import secret_values
 
 if TYPE_CHECKING:
@@ -276,7 +276,7 @@ class _Supervision:
 
     def _reaches(self, process: Process, number: signal.Signals) -> bool:
         """Whether it is asked by this signal."""
-        if process.pid == self._agent and is_wrapped(self._launch.argv):
+        if process.pid == self._agent and is_sandboxed(self._launch.argv):
             return False  # bwrap ends with what it wraps; before that it would take the agent's last words along
         # As at a terminal: what an agent runs in a session of its own it ends itself, or it is left over.
         return number is not signal.SIGINT or process.session == self._agent

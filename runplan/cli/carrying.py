@@ -106,17 +106,24 @@ def started(at: Here, path: str, plan: Plan, options: Resolved) -> RunStarted:
     )
 
 
+def admit_agents(at: Here) -> None:
+    """Refuse agents that could not be dispatched, and warn where they run without the sandbox."""
+    from runplan.adapters.calling import require_agents
+
+    settings = at.settings
+    in_dollars = settings.limits.in_dollars
+    if warning := require_agents(settings.agents, root=at.repository.root, caller=at.env, in_dollars=in_dollars):
+        progress.warn(warning)
+
+
 def carry_here(at: Here, errand: Errand) -> Exit:
     """Work the errand in this process."""
-    from runplan.adapters.calling import require_agents
     from runplan.adapters.interrupting import Interruption
     from runplan.adapters.settings import load_host
     from runplan.wiring.session import session
 
     if errand.started.mode != "undo":
-        require_agents(
-            at.settings.agents, root=at.repository.root, caller=at.env, in_dollars=at.settings.limits.in_dollars
-        )
+        admit_agents(at)
     with (
         Interruption(load_host(at.env).grace_s) as interruption,
         session(at, wakeup=interruption.wakeup) as rooms,

@@ -71,6 +71,7 @@ worktrees = "../worktrees"
 [agents]
 implementer = "player"
 verifier = "player"
+sandbox = "none"
 
 [agents.player]
 kind = "script"

@@ -40,6 +40,7 @@ def run(args: argparse.Namespace) -> Exit:
 
 def _examine(here: Path) -> tuple[Check, ...]:
     from runplan.adapters.discovery import cast, look_around, worktree_place
+    from runplan.adapters.sandbox import obstacle
     from runplan.adapters.settings import environment, kinds, worktree_root
     from runplan.wiring.here import here_at, settings_note
     from runplan.wiring.probing import bench
@@ -62,6 +63,7 @@ def _examine(here: Path) -> tuple[Check, ...]:
             note=settings_note(at) if reads else "",
             leftovers=[] if unusable or facts.empty else _leftovers(),
             cgroup=_cgroup(env),
+            obstacle=obstacle(env),
             refused=refused or (_refusal(at) if reads else ""),
         )
 

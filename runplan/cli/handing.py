@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from runplan.adapters.calling import require_agents
 from runplan.cli import carrying, progress
 from runplan.core import options as words_of
 from runplan.core.commands import command
@@ -42,7 +41,7 @@ def start(
         progress.say(f"runplan: {found}")
         return Exit.DONE
     at, errand = found
-    require_agents(at.settings.agents, root=at.repository.root, caller=at.env, in_dollars=at.settings.limits.in_dollars)
+    carrying.admit_agents(at)
     return hand(at, replace(errand, again=again), timing, wait=wait)
 
 

@@ -6,7 +6,7 @@ from runplan.core import values
 from runplan.core.key import Key
 from runplan.core.values import Shape
 
-SANDBOXES = ("none", "bwrap")
+SANDBOXES = ("auto", "bwrap", "none")
 
 AGENT_KEYS: tuple[Key, ...] = (
     Key(section="agents.*", name="kind", default="", why="which built-in kind it is"),
@@ -62,16 +62,8 @@ AGENT_KEYS: tuple[Key, ...] = (
     Key(
         section="agents.*",
         name="sandbox",
-        default="none",
+        default="auto",
         choices=SANDBOXES,
-        why="what shuts it in; unset: agents.sandbox",
-    ),
-    Key(
-        section="agents.*",
-        name="writable",
-        shape=Shape.LIST,
-        default=(),
-        rule=values.all_absolute,
-        why="further paths that it may write inside of its sandbox",
+        why="whether this agent runs under bubblewrap; unset: agents.sandbox",
     ),
 )

@@ -54,8 +54,7 @@ class AgentTable:
     usd_per_mtok_in: float = 0.0  #: what a million tokens cost, where it tells no dollars; 0: unknown
     usd_per_mtok_out: float = 0.0
     private: bool | None = None  #: a configuration of its own for each dispatch; None: when a key is at hand
-    sandbox: str = ""  #: what shuts it in; "": what is set for all
-    writable: tuple[str, ...] = ()  #: further paths that it may write inside of it
+    sandbox: str = ""  #: auto, bwrap or none; "": what is set for all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,11 +66,11 @@ class AgentsSettings:
     planner: str
     tables: Mapping[str, AgentTable]
     fallback: str = ""  #: nobody
-    sandbox: str = "none"
+    sandbox: str = "auto"  #: of agents whose table says nothing else, and of tests and setup
 
-    def sandboxed(self, name: str) -> bool:
-        """Whether the agent of that name is shut in."""
-        return (self.agent(name).sandbox or self.sandbox) != "none"
+    def sandbox_of(self, name: str) -> str:
+        """The sandbox setting of the agent of that name."""
+        return self.agent(name).sandbox or self.sandbox
 
     def agent(self, name: str) -> AgentTable:
         """The agent of that name; a built-in kind needs no table."""

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from runplan.core.config import Settings
     from runplan.core.facts import Cast, Facts, Place
+    from runplan.core.sandbox import Obstacle
 
 #: The first git with `merge-tree --write-tree`.
 OLDEST_GIT = (2, 38)
@@ -41,12 +42,14 @@ def check(
     note: str = "",
     leftovers: Sequence[str] = (),
     cgroup: str = "",
+    obstacle: Obstacle | None = None,
     refused: str = "",
 ) -> tuple[Check, ...]:
     """Every check in the order a run would meet them.
 
     `unusable` says why the settings cannot be read, `note` which version of them is used; `cgroup` is where dispatches
-    get control groups, "" for nowhere; `refused` is what `start` itself would say.
+    get control groups, "" for nowhere; `obstacle` keeps the sandbox from working; `refused` is what `start` itself
+    would say.
     """
     found = (
         _git(facts),
@@ -56,6 +59,7 @@ def check(
         _worktrees(place),
         *(_agent(each, settings) for each in cast),
         _processes(cgroup),
+        _sandbox(settings.agents.sandbox, obstacle),
         _tests(facts, settings, bench),
         _setup(settings, bench),
         _leftovers(leftovers),
@@ -161,6 +165,17 @@ def _start(refused: str) -> Check:
         return Check(name="start", ok=True, detail="refuses nothing else")
     what, _, helps = refused.partition("; ")
     return Check(name="start", ok=False, detail=what, remedy=helps or "runplan start says the same")
+
+
+def _sandbox(mode: str, obstacle: Obstacle | None) -> Check:
+    if obstacle is None:
+        off = ', but is switched off: agents.sandbox = "none"' if mode == "none" else ""
+        return Check(name="sandbox", ok=True, detail=f"bubblewrap works{off}")
+    detail = f"bubblewrap does not work: {obstacle.why}"
+    if mode == "bwrap":
+        remedy = f'{obstacle.remedy}, or set agents.sandbox = "auto"'
+        return Check(name="sandbox", ok=False, detail=detail, remedy=remedy)
+    return Check(name="sandbox", ok=True, detail=f"{detail}; agents run without it. To get it: {obstacle.remedy}")
 
 
 def _processes(cgroup: str) -> Check:

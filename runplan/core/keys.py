@@ -170,9 +170,9 @@ KEYS: tuple[Key, ...] = (
     Key(
         section="agents",
         name="sandbox",
-        default="none",
+        default="auto",
         choices=SANDBOXES,
-        why="what shuts agents in, unless their table says otherwise: none, or bwrap (Linux)",
+        why="run agents and checks under bubblewrap: auto (where it works), bwrap (refuse where not), none",
     ),
     Key(
         section="tests",

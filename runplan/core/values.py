@@ -155,11 +155,6 @@ def all_inside(values: tuple[str, ...]) -> str:
     return next((wrong for value in values if (wrong := inside(value))), "")
 
 
-def all_absolute(values: tuple[str, ...]) -> str:
-    loose = next((value for value in values if not value.startswith(("/", "~/"))), "")
-    return f"paths begin with / or ~/, not {loose!r}" if loose else ""
-
-
 def all_passed_on(values: tuple[str, ...]) -> str:
     """Names of variables that may be handed to an agent."""
     ours = next((value for value in values if value.startswith(("GIT_", "RUNPLAN_"))), "")

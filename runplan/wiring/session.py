@@ -10,8 +10,10 @@ from runplan.adapters import repository as repositories
 from runplan.adapters.anchored import make_below
 from runplan.adapters.calling import Agents
 from runplan.adapters.candidate import Candidates
+from runplan.adapters.checkout import Checkouts
 from runplan.adapters.claims import Claims
 from runplan.adapters.dispatches import Dispatches
+from runplan.adapters.sandbox import Sandbox
 from runplan.adapters.settings import worktree_root
 from runplan.adapters.store.sqlite import Store
 from runplan.app.world import World
@@ -90,6 +92,12 @@ class Session:
                 run=run,
                 caller=at.env,
                 checks=at.settings.tests.env,
+                sandbox=Sandbox(
+                    Checkouts(git, root=root, common_dir=common),
+                    worktrees=self.workspace.root,
+                    lanes=self.workspace.lanes,
+                    env=at.env,
+                ),
             ),
             claims=self.claims,
             point=point,

@@ -1,225 +1,220 @@
-"""Agents that are shut in by bubblewrap: they do their work as ever, and reach nothing else."""
+"""Agents and checks under bubblewrap: they do their work, and the user's repository is out of their reach."""
 
 from __future__ import annotations
 
 import os
 import shutil
-import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.support.cli import Project, a_project
 from tests.support.sandboxes import obstacle
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 SETTINGS = """\
+[run]
+setup = "sh {home}/setup.sh"
 [agents]
 implementer = "sh"
 verifier = "judge"
-sandbox = "bwrap"
 [agents.sh]
 kind = "command"
 argv = ["sh", "{home}/agent.sh"]
 [agents.judge]
-kind = "script"
-script = "agent.toml"
+kind = "command"
+argv = ["sh", "{home}/judge.sh"]
+[tests]
+command = "sh {home}/check.sh"
 """
+#: It replaces its return by a rename, as many programs write files.
+JUDGE = (
+    """printf '{"status":"done","summary":"s","items":[{"item":"W1","result":"pass","evidence":"1.txt:1"}]}' """
+    """>"$RUNPLAN_RETURN.new" && mv "$RUNPLAN_RETURN.new" "$RUNPLAN_RETURN"\n"""
+)
+
+
+class Shut:
+    """A project whose agent, verifier, tests and setup are shell scripts."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+        project.commit_file("runplan.toml", SETTINGS.format(home=project.home))
+        self.scripts(setup="true", agent="echo 1 >1.txt", judge="true", check="true")
+
+    def scripts(self, **scripts: str) -> None:
+        for name, script in scripts.items():
+            script += f"\n{JUDGE}" if name == "judge" else ""
+            (self.project.home / f"{name}.sh").write_text(f"{script}\n")
+
+    def said(self) -> str:
+        logs = (self.project.path / ".git/runplan/dispatch").glob("*/out.log")
+        return "".join(path.read_text() for path in sorted(logs))
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Project:
-    return a_project(tmp_path, "1")
+def shut(tmp_path: Path) -> Shut:
+    """Without the sandbox until a test says so."""
+    return Shut(a_project(tmp_path, "1"))
 
 
 @pytest.fixture
-def shut_in(project: Project) -> Project:
+def boxed(shut: Shut) -> Shut:
     if why := obstacle():
         pytest.skip(why)
-    project.commit_file("runplan.toml", SETTINGS.format(home=project.home))
-    return project
+    shut.project.extra["RUNPLAN_AGENTS_SANDBOX"] = "bwrap"
+    return shut
 
 
-def implement(project: Project, script: str) -> None:
-    (project.home / "agent.sh").write_text(script)
+def names(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir())
 
 
-def state(project: Project) -> dict[str, bytes]:
-    """What of the repository and the home an agent must leave alone, byte by byte; landing moves main and its files."""
-    git = project.path / ".git"
-    kept = [project.path / "agent.toml", git / "config", git / "HEAD", git / "packed-refs"]
-    kept += [*(git / "hooks").rglob("*"), *(git / "refs/heads").glob("[!m]*"), *(git / "refs/tags").glob("*")]
-    kept += [path for path in project.home.rglob("*") if ".cache" not in path.parts]
-    return {str(path): path.read_bytes() for path in kept if path.is_file()}
-
-
-@pytest.mark.parametrize("commit", ["git add 1.txt && git commit -qm one", "true"], ids=["commits", "leaves it"])
-def test_a_phase_is_implemented_verified_and_landed_from_within(shut_in: Project, commit: str) -> None:
-    implement(shut_in, f"set -e\necho 1 >1.txt\n{commit}\ngit log --oneline main\necho done\n")
-
-    ran = shut_in.start("1", "auto")
-
-    assert ran.code == 0, ran.err
-    assert shut_in.landed() == ["1"]
-    assert shut_in.show("main:1.txt") == "1"
-    assert shut_in.leftovers() == []
-
-
-def test_commits_are_amended_reset_and_made_on_a_branch_that_is_packed(shut_in: Project) -> None:
-    implement(
-        shut_in,
-        "set -e\necho 0 >1.txt; git add 1.txt; git commit -qm zero\n"
-        "echo 1 >1.txt; git commit -qa --amend -m one\n"
-        "echo 2 >2.txt; git add 2.txt; git commit -qm two; git reset -q --hard HEAD~1\n"
-        "git stash list; git status; git diff main\n",
-    )
-    text = (shut_in.path / "runplan.toml").read_text()
-    shut_in.commit_file("runplan.toml", text + '[run]\nsetup = "git pack-refs --all"\n')
-
-    ran = shut_in.start("1", "auto")
-
-    assert ran.code == 0, ran.err
-    assert shut_in.show("main:1.txt") == "1"
-
-
-#: Everything an agent must not do, each with what proves that it could not: the next command runs all the same.
-TRESPASSES = {
-    "write into the main checkout": "echo x >>{root}/agent.toml",
-    "write a new file there": "echo x >{root}/new.txt",
-    "write into the home": "echo x >{home}/x",
-    "add a key for ssh": "mkdir -p {home}/.ssh; echo x >>{home}/.ssh/authorized_keys",
-    "change a file of the user": "echo x >>{home}/.profile",
-    "set git's configuration": "git config core.editor evil",
-    "set it for the user": "git config --file {home}/.gitconfig core.editor evil",
+#: What must fail, by shell commands.
+DENIED = {
+    "change the checkout": "echo x >>{root}/agent.toml",
+    "add a file to it": "echo x >{root}/new.txt",
+    "commit in it": "git -C {root} commit -q --allow-empty -m x",
+    "stash there": "git -C {root} stash",
+    "change another checkout": "echo x >{other}/new.txt",
+    "configure git": "git -C {root} config core.editor evil",
+    "write the config file": "echo x >>{root}/.git/config",
     "add a hook": "echo 'exit 1' >{root}/.git/hooks/pre-commit",
-    "move another branch": "git update-ref refs/heads/other HEAD~1",
-    "move the target": "git update-ref refs/heads/main HEAD",
-    "make a branch": "git branch mine",
-    "tag": "git tag mine",
-    "pack refs": "git pack-refs --all",
-    "collect garbage": "git gc --prune=now",
-    "stash": "echo y >agent.toml; git stash",
-    "add a worktree": "git worktree add {home}/tree",
-    "delete its .git": "rm .git",
-    "point its .git elsewhere": "echo gitdir: /nowhere >.git",
-    "change its record of dispatch": 'echo {{}} >"$(dirname "$RUNPLAN_RETURN")/guard.json"',
-    "take it away": 'rm -rf "$(dirname "$RUNPLAN_RETURN")"',
+    "move the target": "git -C {root} update-ref refs/heads/main HEAD~1",
+    "write the target's file": "echo x >{root}/.git/refs/heads/main",
+    "push to it": "git push -q {root} HEAD:refs/heads/pushed",
+    "overwrite a loose object": "chmod 600 {object} && echo x >{object}",
+    "delete a loose object": "rm -f {object}",
+    "collect its garbage": "git -C {root} gc -q --prune=now",
     "write the journal": "echo x >>{root}/.git/runplan/journal.db",
-    "write another's file in /tmp": "echo x >>{outside}; false",
-    "lead its exit astray": 'ln -s {home}/.profile "$(dirname "$RUNPLAN_RETURN")/exit.json.new"; false',
-    "stand in its way": 'mkdir "$(dirname "$RUNPLAN_RETURN")/exit.json"; false',
-    "configure its worktree": 'echo x >"$(git rev-parse --absolute-git-dir)/config.worktree"',
-    "do so by git": "git config --worktree core.fsmonitor evil",
-    "move that file away": 'mv "$(git rev-parse --absolute-git-dir)/config.worktree" elsewhere',
-    "reach the desktop": "test -e {runtime}/bus",
-    "mount": "mount -o remount,rw,bind /",
-    "see the processes of others": "kill -0 {pid}",
-    "write into the kernel": "cat /proc/sys/kernel/core_pattern >/proc/sys/kernel/core_pattern",
+    "delete it": "rm {root}/.git/runplan/journal.db",
+    "write runplan's own repository": "echo x >>{root}/.git/runplan/tool.git/config",
+    "write a record of a dispatch": "for f in {root}/.git/runplan/dispatch/*/*.*; do test -w $f && exit 0; done; false",
+    "write another run's worktree": "echo x >{trees}/another/x",
+    "delete it too": "rm -rf {trees}/another",
+    "write the user's settings": "echo x >>{home}/.config/runplan/runplan.toml",
+    "mount": "mount -o remount,rw,bind {root}",
+    "unmount": "umount {root}",
+    "signal": "kill -0 {pid}",
 }
 
 
-@pytest.mark.parametrize("trespass", TRESPASSES.values(), ids=TRESPASSES.keys())
-def test_an_agent_that_reaches_out_fails_to_and_its_work_still_lands(
-    shut_in: Project, trespass: str, tmp_path: Path
-) -> None:
-    outside = tmp_path / "outside"
-    outside.write_text("mine\n")
-    (shut_in.home / ".profile").write_text("mine\n")
-    shut_in.repo.git("branch", "other")
-    shut_in.repo.git("config", "extensions.worktreeConfig", "true")
-    runtime = shut_in.home / "run"
-    runtime.mkdir(mode=0o700)
-    (runtime / "bus").write_text("")
-    places = {"root": shut_in.path, "home": shut_in.home, "outside": outside, "runtime": runtime}
-    word = trespass.format(**places, pid=os.getpid())
-    implement(shut_in, f"( {word} ) && echo TRESPASSED\ngit checkout -q -- . ; echo 1 >1.txt\n")
-    before = state(shut_in)
+def test_nobody_writes_the_checkout_the_repository_the_journal_or_another_worktree(boxed: Shut, tmp_path: Path) -> None:
+    project = boxed.project
+    (project.home / ".config/runplan").mkdir(parents=True)
+    (project.home / ".config/runplan/runplan.toml").write_text("")
+    another = project.home / ".cache/runplan/worktrees/another"
+    another.mkdir(parents=True)
+    project.repo.git("worktree", "add", "-q", "-b", "other", str(tmp_path / "other"))
+    blob = project.repo.git("rev-parse", "HEAD:agent.toml")
+    loose = project.path / ".git/objects" / blob[:2] / blob[2:]
+    assert loose.is_file()
+    places = {"root": project.path, "home": project.home, "trees": another.parent, "other": tmp_path / "other"}
+    deeds = {name: deed.format(**places, object=loose, pid=os.getpid()) for name, deed in DENIED.items()}
+    tries = "\n".join(f"( {deed} ) >/dev/null 2>&1 && echo 'DONE: {name}'" for name, deed in deeds.items())
+    boxed.scripts(
+        setup=f"{tries}\ntrue", check=f"{tries}\ntrue", agent=f"{tries}\necho 1 >1.txt; echo tried", judge=tries
+    )
+    objects = {path: path.read_bytes() for path in (project.path / ".git/objects").glob("??/*")}
+    config, hooks = (project.path / ".git/config").read_bytes(), names(project.path / ".git/hooks")
 
-    ran = shut_in.start("1", "auto", XDG_RUNTIME_DIR=str(runtime))
+    ran = project.start("1", "auto")
 
     assert ran.code == 0, ran.err
-    log = (shut_in.path / ".git/runplan/dispatch").glob("*/out.log")
-    assert not any("TRESPASSED" in path.read_text() for path in log)
-    assert state(shut_in) == before
-    assert outside.read_text() == "mine\n"
-    assert shut_in.landed() == ["1"]
+    assert "tried" in boxed.said()
+    assert "DONE" not in boxed.said()
+    assert project.landed() == ["1"]
+    assert {path: path.read_bytes() for path in objects} == objects
+    assert (project.path / ".git/config").read_bytes() == config
+    assert names(project.path / ".git/hooks") == hooks
+    assert another.is_dir()
+    project.repo.git("fsck", "--strict")
 
 
-def test_what_an_agent_says_and_returns_is_known_although_it_spoils_its_records(shut_in: Project) -> None:
-    implement(shut_in, 'rm -rf "$(dirname "$RUNPLAN_RETURN")"/*; echo BLOCKER: no way\n')
-
-    ran = shut_in.start("1", "auto")
-
-    assert ran.last == "runplan: failed: blocked", ran.err
-
-
-def test_an_agent_that_removes_its_worktree_spoils_its_own_work_only(shut_in: Project) -> None:
-    implement(shut_in, "git worktree remove --force .\n")
-    before = state(shut_in)
-
-    assert shut_in.start("1", "auto").code == 1
-    assert state(shut_in) == before
-    assert shut_in.landed() == []
-
-
-def test_a_verifier_cannot_even_write_its_worktree(shut_in: Project) -> None:
-    implement(shut_in, "echo 1 >1.txt\n")
-    text = (shut_in.path / "runplan.toml").read_text()
-    script = 'kind = "command"\nargv = ["sh", "' + str(shut_in.home / "judge.sh") + '"]\n'
-    shut_in.commit_file("runplan.toml", text.replace('kind = "script"\nscript = "agent.toml"\n', script))
-    (shut_in.home / "judge.sh").write_text(
-        "echo x >1.txt; echo x >new; git commit --allow-empty -m x; git status >/dev/null || exit 9\n"
-        'item() { printf \'{"item":"%s","result":"pass","evidence":"1.txt:1"}\' "$1"; }\n'
-        'ids=$(sed -n "/^## Items/,/^## /s/^- \\(\\w*\\): .*/\\1/p" "$RUNPLAN_PROMPT")\n'
-        'all=$(for id in $ids; do item "$id"; printf ,; done)\n'
-        'printf \'{"status":"done","summary":"s","items":[%s]}\' "${all%,}" >"$RUNPLAN_RETURN"\n'
+def test_work_and_caches_are_written_as_ever(boxed: Shut) -> None:
+    project = boxed.project
+    boxed.scripts(
+        setup=f"set -e; mkdir -p {project.home}/.npm; git config core.hooksPath .husky",
+        agent=f"set -e\necho 0 >1.txt; git add 1.txt; git commit -qm zero\n"
+        f"echo 1 >1.txt; git commit -qa --amend -m one\n"
+        f"echo 2 >2.txt; git stash -qu; git checkout -qb mine; git checkout -q -; git gc -q --prune=now\n"
+        f"touch {project.home}/.npm/agent; test -w /dev/null; touch /tmp/runplan-$$ && rm /tmp/runplan-$$",
+        check=f"set -e; echo x >build; touch {project.home}/.npm/check",
     )
 
-    ran = shut_in.start("1", "auto")
+    ran = project.start("1", "auto")
+
+    assert ran.code == 0, ran.err + boxed.said()
+    assert project.show("main:1.txt") == "1"
+    assert names(project.home / ".npm") == ["agent", "check"]
+
+
+def test_a_verifier_cannot_write_its_worktree(boxed: Shut) -> None:
+    boxed.scripts(
+        judge="(echo x >1.txt) && echo WROTE; (echo x >new) && echo WROTE\n"
+        "git commit -q --allow-empty -m x && echo WROTE\n"
+        'git status >/dev/null && git diff main >/dev/null && t=$(mktemp) && echo "scratch" && rm "$t"'
+    )
+
+    ran = boxed.project.start("1", "auto")
 
     assert ran.code == 0, ran.err
-    assert shut_in.show("main:1.txt") == "1"
+    assert "scratch" in boxed.said()
+    assert "WROTE" not in boxed.said()
 
 
-def test_a_sandbox_that_cannot_work_is_refused_at_the_door(project: Project, tmp_path: Path) -> None:
-    project.commit_file("runplan.toml", SETTINGS.format(home=project.home))
-    (project.home / "agent.sh").write_text("true\n")
+def test_the_table_of_an_agent_switches_it_off_for_that_agent_alone(boxed: Shut) -> None:
+    project = boxed.project
+    text = (project.path / "runplan.toml").read_text()
+    project.commit_file("runplan.toml", text.replace("[agents.sh]\n", '[agents.sh]\nsandbox = "none"\n'))
+    boxed.scripts(agent=f"echo 1 >1.txt; echo x >{project.path}/agent", check=f"echo x >{project.path}/check; true")
+
+    ran = project.start("1", "auto")
+
+    assert ran.code == 0, ran.err
+    assert [(project.path / name).exists() for name in ("agent", "check")] == [True, False]
+
+
+@pytest.fixture
+def without(shut: Shut, tmp_path: Path) -> dict[str, str]:
+    """An environment without bwrap."""
     tools = tmp_path / "bin"
     tools.mkdir()
-    for name in ("git", "sh", "true"):
+    for name in ("git", "sh", "true", "dirname", "mv", "printf"):
         (tools / name).symlink_to(shutil.which(name) or name)
+    return {"PATH": str(tools)}
 
-    absent = project.start("1", "auto", PATH=str(tools))
-    (tools / "bwrap").write_text("#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2\nexit 1\n")
-    (tools / "bwrap").chmod(0o755)
-    forbidden = project.start("1", "auto", PATH=str(tools))
+
+def forbid(env: dict[str, str]) -> None:
+    """Add a bwrap that is not allowed to make a sandbox."""
+    bwrap = Path(env["PATH"]) / "bwrap"
+    bwrap.write_text("#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2\nexit 1\n")
+    bwrap.chmod(0o755)
+
+
+def test_auto_goes_on_where_it_does_not_work_and_says_so_once(shut: Shut, without: dict[str, str]) -> None:
+    ran = shut.project.start("1", "auto", RUNPLAN_AGENTS_SANDBOX="auto", **without)
+
+    assert ran.code == 0, ran.err
+    assert ran.err.count("without a sandbox") == 1
+    assert "apt install bubblewrap" in ran.err
+    assert shut.project.landed() == ["1"]
+
+
+def test_bwrap_is_refused_where_it_does_not_work(shut: Shut, without: dict[str, str]) -> None:
+    project = shut.project
+    absent = project.start("1", "auto", RUNPLAN_AGENTS_SANDBOX="bwrap", **without)
+    forbid(without)
+    forbidden = project.start("1", "auto", RUNPLAN_AGENTS_SANDBOX="bwrap", **without)
 
     assert (absent.code, forbidden.code) == (2, 2)
-    assert 'agents.sh: sandbox = "bwrap" cannot work here' in absent.last
-    if sys.platform == "linux":
-        assert "install the package bubblewrap" in absent.last
-        assert "No permissions to create new namespace; allow user namespaces" in forbidden.last
+    assert 'agents.sandbox = "bwrap" does not work here: bwrap is not on PATH; ' in absent.last
+    assert "No permissions to create new namespace; to get it: allow user namespaces, e.g. sudo" in forbidden.last
     assert not (project.path / ".git/runplan/journal.db").exists()
 
 
-def test_one_agent_can_be_shut_in_and_another_not(shut_in: Project) -> None:
-    text = (shut_in.path / "runplan.toml").read_text()
-    text = text.replace('sandbox = "bwrap"\n', "").replace("[agents.judge]", '[agents.judge]\nsandbox = "bwrap"')
-    shut_in.commit_file("runplan.toml", text)
-    implement(shut_in, f"echo 1 >1.txt; echo free >{shut_in.home}/free\n")
+def test_doctor_says_whether_it_works_and_how_to_get_it(shut: Shut, without: dict[str, str]) -> None:
+    told = shut.project.runplan("doctor", RUNPLAN_AGENTS_SANDBOX="auto", **without).out
 
-    assert shut_in.start("1", "auto").code == 0
-    assert (shut_in.home / "free").read_text() == "free\n"
-
-
-def test_further_places_can_be_made_writable(shut_in: Project) -> None:
-    text = (shut_in.path / "runplan.toml").read_text()
-    shut_in.commit_file("runplan.toml", text.replace("[agents.judge]", 'writable = ["~/cache/deep"]\n[agents.judge]'))
-    implement(
-        shut_in, f"echo 1 >1.txt; echo kept >{shut_in.home}/cache/deep/x; echo no >{shut_in.home}/cache/y; true\n"
-    )
-
-    assert shut_in.start("1", "auto").code == 0
-    assert [path.name for path in (shut_in.home / "cache").rglob("*")] == ["deep", "x"]
+    (line,) = (line for line in told.splitlines() if " sandbox " in line)
+    assert line.startswith("ok    sandbox     bubblewrap does not work: bwrap is not on PATH; agents run without it. ")
+    assert "apt install bubblewrap" in line

@@ -403,7 +403,9 @@ def test_tests_and_setup_see_the_variables_that_agents_see_and_those_of_tests_en
     env = ("NPM_TOKEN", "GH_TOKEN", "GIT_DIR")
     agents = Agents(settings(), root=tmp_path, plan="p", run="r", caller=caller, checks=env)
     for role in (Role.GATE, Role.BASELINE, Role.SETUP):
-        _, seen = agents.command("make test", dispatch="r.1", role=role, phase="1")
+        _, seen = agents.command(
+            "make test", dispatch="r.1", role=role, phase="1", directory=tmp_path, worktree=tmp_path
+        )
         passed = {name: value for name, value in seen.items() if name in caller}
         assert passed == {"PATH": "/bin", "HOME": "/home/uma", "LC_ALL": "C", "NPM_TOKEN": "n"}
         assert seen["RUNPLAN_AGENT"] == "1"

@@ -1,47 +1,48 @@
-"""Agents behind bubblewrap, seen from the shim; and which folders of the user each may write."""
+"""Processes under bubblewrap as the shim sees them, and the paths that they cannot write."""
 
 from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.adapters.agents import module_of
-from runplan.adapters.calling import Agents
-from runplan.core.config import Layer
+from runplan.adapters.checkout import Checkouts
+from runplan.adapters.git import Git
+from runplan.adapters.sandbox import Sandbox
 from runplan.core.dispatch import Ending, Role
-from runplan.core.sandbox import Room, wrapped
+from runplan.core.sandbox import sandboxed
 from tests.support.dispatching import PATIENCE_S, Stage, gone, stage, until
 from tests.support.repos import init_repo
-from tests.support.samples import FOLDERS, expected
 from tests.support.sandboxes import obstacle
-from tests.support.settings import settle
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
 
-@pytest.fixture
-def on(tmp_path: Path) -> Iterator[Stage]:
+@pytest.fixture(autouse=True)
+def works() -> None:
     if why := obstacle():
         pytest.skip(why)
+
+
+@pytest.fixture
+def on(tmp_path: Path) -> Iterator[Stage]:
     with stage(tmp_path) as made:
         yield made
 
 
-def shut_in(on: Stage, script: str, **changes: object) -> str:
+def sandboxed_sh(on: Stage, script: str, **changes: object) -> str:
     bwrap = shutil.which("bwrap")
     assert bwrap
-    room = Room(writable=(str(on.path),))
-    argv = wrapped(("sh", "-c", script), room, bwrap=bwrap, cwd=str(on.path), root=os.geteuid() == 0)
-    return on.start(*argv, **changes)
+    return on.start(*sandboxed(("sh", "-c", script), bwrap=bwrap, cwd=str(on.path)), **changes)
 
 
 def test_last_words_within_the_grace_come_through(on: Stage) -> None:
-    dispatch = shut_in(
+    dispatch = sandboxed_sh(
         on, "trap 'echo bye; exit 3' TERM; echo on; while :; do sleep 0.01; done", wall_s=1.0, grace_s=PATIENCE_S
     )
 
@@ -51,7 +52,7 @@ def test_last_words_within_the_grace_come_through(on: Stage) -> None:
 
 
 def test_who_does_not_listen_is_killed_with_all_it_started(on: Stage) -> None:
-    dispatch = shut_in(
+    dispatch = sandboxed_sh(
         on,
         "trap '' TERM; (setsid env -i sh -c 'sleep 30' &); sleep 30 & touch ready; while :; do sleep 0.01; done",
         grace_s=0.1,
@@ -76,59 +77,73 @@ def _descendants(pid: int) -> list[str]:
 def test_bytes_moved_inside_are_a_sign_of_life_and_silence_is_silence(on: Stage) -> None:
     copies = "i=0; while test $i -lt 20; do head -c 1000000 /dev/zero >copy; sleep 0.05; i=$((i+1)); done"
 
-    assert on.outcome(shut_in(on, copies, silence_s=0.5)).code == 0
-    assert on.outcome(shut_in(on, "sleep 30", silence_s=0.3)).ending is Ending.SILENT
+    assert on.outcome(sandboxed_sh(on, copies, silence_s=0.5)).code == 0
+    assert on.outcome(sandboxed_sh(on, "sleep 30", silence_s=0.3)).ending is Ending.SILENT
 
 
-@pytest.mark.parametrize("name", FOLDERS)
-def test_each_may_write_its_own_folders_wherever_they_are(name: str, tmp_path: Path) -> None:
-    calls, state = expected(name)["calls"], module_of(name).state
+class Place:
+    """A repository with a linked checkout, and a worktree with the repository of its agent."""
 
-    assert state({"HOME": str(tmp_path)}) == tuple(tmp_path / path for path in calls.get("state", ()))
-    moved = [str(path) for path in state({"HOME": str(tmp_path), calls["private"]: "/else"})]
-    assert any(path.startswith("/else") for path in moved) is ("state" in calls)
+    def __init__(self, place: Path) -> None:
+        self.repo = init_repo(place / "repo")
+        self.repo.commit("Begin", None, a="a\n")
+        self.linked = place / "linked"
+        self.repo.git("worktree", "add", "-q", "-b", "other", str(self.linked))
+        self.home = place / "home"
+        self.git = self.repo.path / ".git"
+        self.lanes = self.git / "runplan/lanes"
+        self.trees = place / "trees"
+        for path in (*self.own, self.lanes / "b.git", self.trees / "b", self.home / ".config/runplan"):
+            path.mkdir(parents=True)
+
+    @property
+    def own(self) -> tuple[Path, Path, Path]:
+        """What a dispatch may write: its worktree, its repository, its folder."""
+        return self.trees / "a", self.lanes / "a.git", self.git / "runplan/dispatch/r1.1/own"
+
+    def sandbox(self) -> Sandbox:
+        env = {"PATH": os.environ["PATH"], "HOME": str(self.home)}
+        # As if runplan was started in the linked checkout.
+        checkouts = Checkouts(Git(self.linked, env=env), root=self.linked, common_dir=self.git)
+        return Sandbox(checkouts, worktrees=self.trees, lanes=self.lanes, env=env)
+
+    def can_write(self, role: Role, directory: Path) -> bool:
+        worktree, _, own = self.own
+        argv = self.sandbox().wrap(("sh", "-c", f"echo x >'{directory}/x'"), role=role, worktree=worktree, own=own)
+        return subprocess.run(argv, cwd=worktree, capture_output=True, check=False).returncode == 0
 
 
-def test_claudes_file_beside_its_folder_is_writable_when_it_is_there(tmp_path: Path) -> None:
-    (tmp_path / ".claude.json").write_text("{}")
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
 
-    assert tmp_path / ".claude.json" in module_of("claude").state({"HOME": str(tmp_path)})
+
+def test_a_dispatch_writes_its_own_places_and_a_verifier_only_its_folder(place: Place) -> None:
+    for role in Role:
+        can = [place.can_write(role, path) for path in (*place.own, place.home)]
+        assert can == [role is not Role.VERIFY, role is not Role.VERIFY, True, True], role
 
 
-@pytest.mark.parametrize("private", [True, False])
-@pytest.mark.parametrize("role", [Role.IMPLEMENT, Role.VERIFY])
-def test_the_users_own_folder_is_made_and_given_only_to_who_has_none_of_its_own(
-    tmp_path: Path, role: Role, private: bool
-) -> None:
-    repo = init_repo(tmp_path / "repo")
-    repo.write("a", "a\n")
-    repo.commit("Begin")
-    repo.git("worktree", "add", "-q", "-b", "runplan/x/1", str(tmp_path / "tree"))
-    directory = tmp_path / "repo/.git/runplan/dispatch/r1.1"
-    directory.mkdir(parents=True)
-    (directory / "prompt.md").write_text("Do it.")
-    tables = {"sandbox": "bwrap", "codex": {"private": private, "writable": ["~/cache"]}}
-    settings = settle([Layer(origin="x", values={"agents": tables})]).settings.agents
-    caller = {"PATH": os.environ["PATH"], "HOME": str(tmp_path / "home"), "TMPDIR": "/elsewhere"}
-    agents = Agents(settings, root=repo.path, plan="plans/x.md", run="r1", caller=caller)
+def test_checkouts_git_directory_other_worktrees_and_own_files_of_the_user_are_read_only(place: Place) -> None:
+    runplan = place.git / "runplan"
+    for path in (
+        place.repo.path,
+        place.linked,
+        place.git,
+        place.git / "objects",
+        runplan,
+        runplan / "dispatch/r1.1",
+        place.lanes / "b.git",
+        place.trees,
+        place.trees / "b",
+        place.home / ".config/runplan",
+    ):
+        assert not place.can_write(Role.IMPLEMENT, path), path
 
-    argv, env, _ = agents.launch(
-        "codex",
-        dispatch="r1.1",
-        role=role,
-        phase="1",
-        attempt=1,
-        cycle=1,
-        directory=directory,
-        worktree=tmp_path / "tree",
+
+def test_a_program_that_is_not_there_is_called_as_before(place: Place) -> None:
+    worktree, _, own = place.own
+
+    assert place.sandbox().wrap(("no-such-agent",), role=Role.IMPLEMENT, worktree=worktree, own=own) == (
+        "no-such-agent",
     )
-
-    writable = {argv[at + 1] for at, word in enumerate(argv) if word == "--bind"}
-    git = tmp_path / "repo/.git"
-    own = {git / "objects", git / "refs/heads/runplan/x", git / "logs/refs/heads/runplan/x", git / "worktrees/tree"}
-    expected = {directory, tmp_path / "home/cache", *(() if private else (tmp_path / "home/.codex",))}
-    expected |= {tmp_path / "tree", *own} if role is Role.IMPLEMENT else set()
-    assert writable == {str(path) for path in expected}
-    assert env["TMPDIR"] == "/tmp"
-    assert "--dangerously-bypass-approvals-and-sandbox" in argv
-    assert (tmp_path / "home/.codex").is_dir() is not private

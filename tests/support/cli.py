@@ -22,6 +22,8 @@ from tests.support.repos import Repo, init_repo
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+#: So that the tests test the same on every machine; those of the sandbox set another value in `extra`.
+NO_SANDBOX = {"RUNPLAN_AGENTS_SANDBOX": "none"}
 RUNPLAN = Path(sys.executable).with_name("runplan")
 SETTINGS = """\
 [agents]
@@ -65,7 +67,8 @@ class Project:
 
     @property
     def env(self) -> dict[str, str]:
-        return {**self.repo.env, "HOME": str(self.home), "XDG_CONFIG_HOME": str(self.home / ".config"), **self.extra}
+        own = {"HOME": str(self.home), "XDG_CONFIG_HOME": str(self.home / ".config")}
+        return {**self.repo.env, **own, **NO_SANDBOX, **self.extra}
 
     def runplan(self, *args: str, **env: str) -> Ran:
         return self.runplan_in(self.path, *args, **env)

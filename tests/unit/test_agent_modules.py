@@ -62,13 +62,13 @@ def test_what_a_module_leaves_out_is_nothing_and_its_keys_are_those_it_tells_of_
     assert made.keys(TABLE) == ("ACME_KEY",)
     assert made.environment(TABLE, TASK, {}) == ({}, ())
     made.prepare(TABLE, TASK, {})
-    assert (made.state({}), made.finish(Path("/d"))) == ((), ())
+    assert made.finish(Path("/d")) == ()
 
 
 def test_what_it_has_is_its_own() -> None:
-    made = whole(a_module(keys=lambda table: (table.model,), state=lambda caller: (Path(caller["HOME"]),)))
+    made = whole(a_module(keys=lambda table: (table.model,), logins=lambda caller: (Path(caller["HOME"]),)))
     assert made.keys(AgentTable(name="acme", kind="acme", model="m")) == ("m",)
-    assert made.state({"HOME": "/h"}) == (Path("/h"),)
+    assert made.logins({"HOME": "/h"}) == (Path("/h"),)
 
 
 @pytest.mark.parametrize("part", ["environment", "prepare"])

@@ -11,6 +11,7 @@ from runplan.core.config import Layer, Settings
 from runplan.core.doctor import Check, check
 from runplan.core.facts import Account, Bench, Cast, Facts, Place
 from runplan.core.gitfacts import Identity
+from runplan.core.sandbox import Obstacle
 from runplan.core.testinfra import Infrastructure
 from tests.support.settings import settle
 
@@ -78,7 +79,7 @@ def test_a_healthy_place_has_no_fault_and_every_check_says_what_it_saw() -> None
     assert faults() == []
     names = [each.name for each in check(HEALTHY, TESTED, place=PLACE, cast=CAST)]
     assert names[:5] == ["git", "settings", "identity", "target", "worktrees"]
-    assert names[5:] == ["implementer", "processes", "tests", "setup", "leftovers", "start"]
+    assert names[5:] == ["implementer", "processes", "sandbox", "tests", "setup", "leftovers", "start"]
 
 
 def test_the_oldest_git_that_can_merge_without_a_checkout_is_enough() -> None:
@@ -212,6 +213,25 @@ def test_what_start_would_refuse_is_a_fault_also_when_all_else_is_well() -> None
 def test_signing_is_mentioned_where_it_is_wanted() -> None:
     identity = check(replace(HEALTHY, signs=True), TESTED, place=PLACE, cast=CAST)[2]
     assert identity.detail == "Uma <uma@example.org>, commits are signed"
+
+
+@pytest.mark.parametrize(
+    ("mode", "why", "ok", "told"),
+    [
+        ("auto", "", True, "bubblewrap works"),
+        ("none", "", True, 'bubblewrap works, but is switched off: agents.sandbox = "none"'),
+        ("auto", "no", True, "bubblewrap does not work: no; agents run without it. To get it: apt install it"),
+        ("none", "no", True, "bubblewrap does not work: no; agents run without it. To get it: apt install it"),
+        ("bwrap", "no", False, "bubblewrap does not work: no"),
+    ],
+)
+def test_it_says_whether_the_sandbox_works_and_how_to_get_it(mode: str, why: str, ok: bool, told: str) -> None:
+    settings = replace(TESTED, agents=replace(TESTED.agents, sandbox=mode))
+    obstacle = Obstacle(why=why, remedy="apt install it") if why else None
+    found = check(HEALTHY, settings, place=PLACE, cast=CAST, obstacle=obstacle)
+    (line,) = [each for each in found if each.name == "sandbox"]
+    assert (line.ok, line.detail) == (ok, told)
+    assert ok or line.remedy == 'apt install it, or set agents.sandbox = "auto"'
 
 
 @pytest.mark.parametrize(

@@ -46,10 +46,6 @@ class AgentModule(Protocol):
         """Put the files in place that the environment speaks of; comes with that, or not at all."""
         ...
 
-    def state(self, caller: Mapping[str, str]) -> tuple[Path, ...]:
-        """What it writes of its user's, where it has no private configuration; left out: nothing."""
-        ...
-
     def configured(self, caller: Mapping[str, str]) -> bool:
         """Whether its user has chosen a login or a provider in its own configuration; left out: never."""
         ...
@@ -69,7 +65,7 @@ class AgentModule(Protocol):
 
 #: What no module can leave out.
 REQUIRED = ("ABOUT", "launch", "read")
-OPTIONAL = ("keys", "environment", "prepare", "state", "configured", "logins", "account", "finish")
+OPTIONAL = ("keys", "environment", "prepare", "configured", "logins", "account", "finish")
 
 
 def whole(module: ModuleType) -> AgentModule:
@@ -114,9 +110,6 @@ class _Defaults:
 
     def prepare(self, _table: AgentTable, _task: Task, _caller: Mapping[str, str]) -> None:
         pass
-
-    def state(self, _caller: Mapping[str, str]) -> tuple[Path, ...]:
-        return ()
 
     def configured(self, _caller: Mapping[str, str]) -> bool:
         return False

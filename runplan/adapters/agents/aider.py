@@ -93,10 +93,6 @@ def prepare(table: AgentTable, task: Task, caller: Mapping[str, str]) -> None:  
         (task.home / ".gitconfig").write_text(identity, encoding="utf-8")
 
 
-def state(caller: Mapping[str, str]) -> tuple[Path, ...]:
-    return (under_home(caller, ".aider"),)
-
-
 def configured(caller: Mapping[str, str]) -> bool:
     return under_home(caller, ".aider.conf.yml").is_file()
 

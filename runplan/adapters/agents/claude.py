@@ -104,14 +104,6 @@ def prepare(table: AgentTable, task: Task, caller: Mapping[str, str]) -> None:  
         (task.home / "tmp").mkdir(exist_ok=True)
 
 
-def state(caller: Mapping[str, str]) -> tuple[Path, ...]:
-    """Its folder; without one of its own choice also a file beside it, which it makes when it is first called."""
-    if told := caller.get("CLAUDE_CONFIG_DIR"):
-        return (Path(told),)
-    beside = under_home(caller, ".claude.json")
-    return (under_home(caller, ".claude"), *((beside,) if beside.is_file() else ()))
-
-
 def _folder(caller: Mapping[str, str]) -> Path:
     return Path(caller.get("CLAUDE_CONFIG_DIR") or under_home(caller, ".claude"))
 
@@ -142,8 +134,9 @@ def account(table: AgentTable, caller: Mapping[str, str], *, own: bool) -> Accou
 
 def logins(caller: Mapping[str, str]) -> tuple[Path, ...]:
     """On macOS the login is in the keychain, and its configuration has to do as a sign of it."""
-    own = state(caller)
-    return own if sys.platform == "darwin" else (own[0] / ".credentials.json",)
+    own = _folder(caller)
+    beside = () if caller.get("CLAUDE_CONFIG_DIR") else (under_home(caller, ".claude.json"),)
+    return (own, *beside) if sys.platform == "darwin" else (own / ".credentials.json",)
 
 
 def read(line: bytes) -> tuple[AgentEvent, ...]:

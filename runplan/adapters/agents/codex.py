@@ -89,10 +89,6 @@ def _folder(caller: Mapping[str, str]) -> Path:
     return Path(caller.get("CODEX_HOME") or under_home(caller, ".codex"))
 
 
-def state(caller: Mapping[str, str]) -> tuple[Path, ...]:
-    return (_folder(caller),)
-
-
 def _config(caller: Mapping[str, str]) -> dict[str, Any]:
     """The user's configuration, with the profile it chooses; an empty one when it cannot be read."""
     try:
@@ -142,7 +138,7 @@ def account(table: AgentTable, caller: Mapping[str, str], *, own: bool) -> Accou
 
 def logins(caller: Mapping[str, str]) -> tuple[Path, ...]:
     """Its login, or a configuration that names a provider of its own."""
-    home = state(caller)[0]
+    home = _folder(caller)
     own = home / "config.toml"
     provided = own.is_file() and "model_provider" in own.read_text(encoding="utf-8", errors="replace")
     return (home / "auth.json", *((own,) if provided else ()))

@@ -69,17 +69,17 @@ def prepare(table: AgentTable, task: Task, caller: Mapping[str, str]) -> None:  
         (task.home / ".gemini" / "settings.json").write_text(json.dumps(_SETTINGS), encoding="utf-8")
 
 
-def state(caller: Mapping[str, str]) -> tuple[Path, ...]:
-    return (Path(caller.get("GEMINI_CLI_HOME") or under_home(caller)) / ".gemini",)
+def _folder(caller: Mapping[str, str]) -> Path:
+    return Path(caller.get("GEMINI_CLI_HOME") or under_home(caller)) / ".gemini"
 
 
 def configured(caller: Mapping[str, str]) -> bool:
     """Whether its user has chosen how it logs in."""
-    return bool(text(read_json(state(caller)[0] / "settings.json"), "security", "auth", "selectedType"))
+    return bool(text(read_json(_folder(caller) / "settings.json"), "security", "auth", "selectedType"))
 
 
 def logins(caller: Mapping[str, str]) -> tuple[Path, ...]:
-    return tuple(state(caller)[0] / name for name in ("oauth_creds.json", "google_accounts.json", ".env"))
+    return tuple(_folder(caller) / name for name in ("oauth_creds.json", "google_accounts.json", ".env"))
 
 
 def read(line: bytes) -> tuple[AgentEvent, ...]:

@@ -82,14 +82,14 @@ def prepare(table: AgentTable, task: Task, caller: Mapping[str, str]) -> None:  
         (task.home / "mini").mkdir(parents=True, exist_ok=True)
 
 
-def state(caller: Mapping[str, str]) -> tuple[Path, ...]:
-    return (Path(caller.get("MSWEA_GLOBAL_CONFIG_DIR") or under_home(caller, ".config", "mini-swe-agent")),)
+def _folder(caller: Mapping[str, str]) -> Path:
+    return Path(caller.get("MSWEA_GLOBAL_CONFIG_DIR") or under_home(caller, ".config", "mini-swe-agent"))
 
 
 def _settings(caller: Mapping[str, str]) -> dict[str, str]:
     """What its user has set up: lines such as MSWEA_MODEL_NAME='openai/gpt-5'."""
     try:
-        told = (state(caller)[0] / ".env").read_text(encoding="utf-8")
+        told = (_folder(caller) / ".env").read_text(encoding="utf-8")
     except (OSError, ValueError):
         return {}
     pairs = (line.partition("=") for line in told.splitlines() if "=" in line)
@@ -109,7 +109,7 @@ def account(table: AgentTable, caller: Mapping[str, str], *, own: bool) -> Accou
 
 
 def logins(caller: Mapping[str, str]) -> tuple[Path, ...]:
-    return (state(caller)[0] / ".env",)
+    return (_folder(caller) / ".env",)
 
 
 def read(line: bytes) -> tuple[AgentEvent, ...]:  # noqa: ARG001

@@ -101,25 +101,14 @@ def _config(task: Task) -> Any:
     return task.directory / "opencode.json"
 
 
-def state(caller: Mapping[str, str]) -> tuple[Path, ...]:
-    rooms = {
-        "XDG_DATA_HOME": ".local/share",
-        "XDG_CONFIG_HOME": ".config",
-        "XDG_STATE_HOME": ".local/state",
-        "XDG_CACHE_HOME": ".cache",
-    }
-    return tuple(Path(caller.get(name) or under_home(caller, usual)) / "opencode" for name, usual in rooms.items())
-
-
 def configured(caller: Mapping[str, str]) -> bool:
     """Whether its user has logged in, or has a configuration, which may name providers."""
-    data, config, *_ = state(caller)
-    files = (data / "auth.json", *(config / name for name in ("opencode.json", "opencode.jsonc", "config.json")))
-    return any(file.is_file() for file in files)
+    return any(file.is_file() for file in logins(caller))
 
 
 def logins(caller: Mapping[str, str]) -> tuple[Path, ...]:
-    data, config, *_ = state(caller)
+    data = Path(caller.get("XDG_DATA_HOME") or under_home(caller, ".local", "share")) / "opencode"
+    config = Path(caller.get("XDG_CONFIG_HOME") or under_home(caller, ".config")) / "opencode"
     return (data / "auth.json", config / "opencode.json", config / "opencode.jsonc", config / "config.json")
 
 

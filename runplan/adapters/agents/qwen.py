@@ -69,10 +69,6 @@ def prepare(table: AgentTable, task: Task, caller: Mapping[str, str]) -> None:  
     file.write_text(json.dumps(_SETTINGS), encoding="utf-8")
 
 
-def state(caller: Mapping[str, str]) -> tuple[Path, ...]:
-    return (under_home(caller, ".qwen"),)
-
-
 def configured(caller: Mapping[str, str]) -> bool:
     """Whether its user has chosen how it logs in."""
     settings = read_json(under_home(caller, ".qwen", "settings.json"))
@@ -80,7 +76,7 @@ def configured(caller: Mapping[str, str]) -> bool:
 
 
 def logins(caller: Mapping[str, str]) -> tuple[Path, ...]:
-    return tuple(state(caller)[0] / name for name in ("oauth_creds.json", "settings.json", ".env"))
+    return tuple(under_home(caller, ".qwen", name) for name in ("oauth_creds.json", "settings.json", ".env"))
 
 
 def read(line: bytes) -> tuple[AgentEvent, ...]:

@@ -208,7 +208,14 @@ def _agent(action: Start, phase: PhaseRun, world: World, id: str, path: Path, se
 def _command(action: Start, phase: PhaseRun, world: World, id: str, path: Path) -> Launch:
     settings = world.settings
     line = settings.run.setup if action.role == "setup" else settings.tests.command
-    argv, env = world.agents.command(line, dispatch=id, role=Role(action.role), phase=phase.read.phase)
+    argv, env = world.agents.command(
+        line,
+        dispatch=id,
+        role=Role(action.role),
+        phase=phase.read.phase,
+        directory=world.dispatches.directory(id),
+        worktree=path,
+    )
     return Launch(
         id=id,
         argv=argv,

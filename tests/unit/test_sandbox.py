@@ -1,0 +1,49 @@
+"""The call of bubblewrap, and which setting holds for whom."""
+
+from __future__ import annotations
+
+import pytest
+
+from runplan.core.config import Layer
+from runplan.core.errors import SettingsError
+from runplan.core.sandbox import is_sandboxed, sandboxed
+from tests.support.settings import settle
+
+
+def test_what_is_writable_lies_on_top_of_what_is_read_only() -> None:
+    call = sandboxed(
+        ("agent", "-x"), bwrap="/usr/bin/bwrap", cwd="/w/a", read_only=("/w", "/repo/.git", "/repo"), writable=("/w/a",)
+    )
+
+    assert call[0] == "/usr/bin/bwrap"
+    mounts = [(word, call[at + 2]) for at, word in enumerate(call) if "bind" in word]
+    readable = [("--ro-bind-try", path) for path in ("/repo", "/repo/.git", "/w")]
+    assert mounts == [("--dev-bind", "/"), *readable, ("--bind", "/w/a")]
+    assert call[-5:] == ("--chdir", "/w/a", "--", "agent", "-x")
+
+
+@pytest.mark.parametrize(
+    ("argv", "is_so"), [(("/usr/bin/bwrap", "x"), True), (("bwrap",), True), (("sh", "bwrap"), False), ((), False)]
+)
+def test_a_sandboxed_call_is_recognized(argv: tuple[str, ...], is_so: bool) -> None:
+    assert is_sandboxed(argv) is is_so
+
+
+@pytest.mark.parametrize(
+    ("agents", "modes"),
+    [
+        pytest.param({}, ("auto", "auto"), id="default"),
+        pytest.param({"sandbox": "bwrap"}, ("bwrap", "bwrap"), id="all"),
+        pytest.param({"codex": {"sandbox": "none"}}, ("auto", "none"), id="one without"),
+        pytest.param({"sandbox": "none", "codex": {"sandbox": "bwrap"}}, ("none", "bwrap"), id="one with"),
+    ],
+)
+def test_the_table_of_an_agent_has_the_last_word(agents: dict[str, object], modes: tuple[str, str]) -> None:
+    settings = settle([Layer(origin="x", values={"agents": agents})]).settings.agents
+
+    assert (settings.sandbox_of("claude"), settings.sandbox_of("codex")) == modes
+
+
+def test_another_value_is_refused() -> None:
+    with pytest.raises(SettingsError, match="must be one of auto, bwrap, none"):
+        settle([Layer(origin="x", values={"agents": {"claude": {"sandbox": "docker"}}})])
