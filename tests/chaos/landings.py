@@ -387,10 +387,11 @@ class _User:
         self._repo.git("add", "--", *names, ok=False)
         self._repo.git("commit", "-qm", f"By the user {number}", "--", *names, ok=False)
         self._counts["refused"] += (self._repo.path / ".git/index.lock").exists()
-        if self._repo.head() != before and self._repo.git("log", "-1", "--format=%s") == f"By the user {number}":
-            self._commits.append(self._repo.head())
+        now, _, subject = self._repo.git("log", "-1", "--format=%H %s").partition(" ")  # a landing may follow at once
+        if now != before and subject == f"By the user {number}":
+            self._commits.append(now)
             for name in names:
-                if self._repo.git("show", f"HEAD:{name}", ok=False) == self._saved[name].strip():
+                if self._repo.git("show", f"{now}:{name}", ok=False) == self._saved[name].strip():
                     del self._saved[name]
             self._counts["commits"] += 1
 
