@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from runplan.adapters.gitenv import scrubbed
 from runplan.adapters.waiting import ANSWER_S, answer, has_said, outputs
-from runplan.core.disk import remedy_for
+from runplan.core.disk import REMEDIES
 from runplan.core.errors import GitFailed
 from runplan.core.quickclass import NamedTuple, dataclass
 
@@ -318,6 +318,12 @@ def in_a_line(err: str) -> str:
     words = " / ".join(line for line in err.splitlines() if line.strip())
     remedy = remedy_for(words)
     return f"{words}; {remedy}" if remedy else words
+
+
+def remedy_for(words: str) -> str:
+    """What helps against what git said of the disk; empty when it said nothing of it."""
+    found = (remedy for code, remedy in REMEDIES.items() if os.strerror(code) in words)
+    return next((f"{remedy}, then start again" for remedy in found), "")
 
 
 def _missing(error: FileNotFoundError, cwd: Path) -> str:

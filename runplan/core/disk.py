@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import errno
-import os
 
-_REMEDIES = {
+REMEDIES = {
     errno.ENOSPC: "make room on the disk",
     errno.EDQUOT: "make room within your quota",
     errno.EROFS: "make it writable",
@@ -17,14 +16,8 @@ _REMEDIES = {
 
 def refused_by_disk(error: OSError) -> str:
     """What happened, where, and what helps; empty when it was not the disk's fault."""
-    remedy = _REMEDIES.get(error.errno or 0)
+    remedy = REMEDIES.get(error.errno or 0)
     if remedy is None:
         return ""
     where = f"{error.filename}: " if isinstance(error.filename, str) else ""
     return f"{where}{error.strerror}; {remedy}, then start again"
-
-
-def remedy_for(words: str) -> str:
-    """What helps against what another program said of the disk; empty when it said nothing of it."""
-    found = (remedy for code, remedy in _REMEDIES.items() if os.strerror(code) in words)
-    return next((f"{remedy}, then start again" for remedy in found), "")

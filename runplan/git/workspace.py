@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING
 from filelock import FileLock
 
 from runplan.adapters.anchored import make_below
-from runplan.adapters.git import Git, in_a_line
+from runplan.adapters.git import Git, in_a_line, remedy_for
 from runplan.adapters.gitenv import borrowing
 from runplan.adapters.repository import refs_snapshot
-from runplan.core.disk import remedy_for
 from runplan.core.errors import GitFailed, ObjectsRefused, RefusedEarly
 from runplan.git import config
 
