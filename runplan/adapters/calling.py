@@ -244,4 +244,4 @@ def _require_program(table: AgentTable, role: str, root: Path, caller: Mapping[s
         )
     account = account_of(table, caller)
     if account and account.lacks:
-        raise RefusedEarly(f"agents.{role}: {table.name} {account.lacks}; {model_remedy(table.name)}")
+        raise RefusedEarly(f"agents.{role}: {table.name} {account.lacks}; {account.remedy or model_remedy(table.name)}")

@@ -116,7 +116,7 @@ def _agent(cast: Cast, settings: Settings) -> Check:
         return Check(name=cast.role, ok=False, detail=detail, remedy=unwatched_remedy(cast.agent))
     if cast.found and cast.account and cast.account.lacks:
         detail = f"{cast.agent} {cast.account.lacks}"
-        return Check(name=cast.role, ok=False, detail=detail, remedy=model_remedy(cast.agent))
+        return Check(name=cast.role, ok=False, detail=detail, remedy=cast.account.remedy or model_remedy(cast.agent))
     if cast.found and cast.lacks:
         remedy = f"run {cast.program} once and sign in, or set its key in this terminal"
         return Check(name=cast.role, ok=False, detail=f"{cast.agent}: {cast.lacks}", remedy=remedy)

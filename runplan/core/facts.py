@@ -51,6 +51,7 @@ class Account:
     model: str
     bill: str
     lacks: str = ""  #: why it could not work; "" when nothing is missing
+    remedy: str = ""  #: what helps then; "": a model
 
     @property
     def words(self) -> str:

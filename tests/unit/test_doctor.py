@@ -57,6 +57,12 @@ def test_an_agent_without_a_model_that_needs_one_is_a_fault() -> None:
     assert fault.remedy == 'set model = "..." under [agents.mini] in runplan.toml'
 
 
+def test_what_else_an_agent_lacks_has_its_own_remedy() -> None:
+    account = Account(login="K", address="", model="", bill="", lacks="needs K", remedy="set K in this terminal")
+    (fault,) = faults(cast=[Cast(role="verifier", agent="codex", program="codex", found=True, account=account)])
+    assert (fault.detail, fault.remedy) == ("codex needs K", "set K in this terminal")
+
+
 def faults(
     facts: Facts = HEALTHY,
     settings: Settings = TESTED,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,7 @@ from runplan.core.errorwords import trouble
 from runplan.core.facts import Account
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from runplan.adapters.agentkit.task import Task
     from runplan.core.config import AgentTable
@@ -99,6 +100,16 @@ def _config(caller: Mapping[str, str]) -> dict[str, Any]:
     return {**told, **chosen} if isinstance(chosen, dict) else told
 
 
+def _broken(path: Path, parse: Callable[[str], object]) -> str:
+    """What is wrong with a file of its configuration; "" when it can be read, or there is none."""
+    try:
+        return "" if isinstance(parse(path.read_text(encoding="utf-8")), dict) else f"cannot read {path}"
+    except FileNotFoundError:
+        return ""
+    except (OSError, ValueError):
+        return f"cannot read {path}"
+
+
 def _provider(config: dict[str, Any]) -> dict[str, Any]:
     """The provider of the user's own that the configuration chooses."""
     found = at(config, "model_providers", str(config.get("model_provider", "")))
@@ -114,19 +125,19 @@ def account(table: AgentTable, caller: Mapping[str, str], *, own: bool) -> Accou
     """In the order in which the program looks: its provider, CODEX_API_KEY, its login."""
     config = _config(caller) if table.private is not True else {}
     model = table.model or str(config.get("model") or "its default")
+    if table.private is not True and (broken := _broken(_folder(caller) / "config.toml", tomllib.loads)):
+        return Account(login="", address="", model=model, bill="", lacks=broken, remedy="correct that file")
     if not own:
         key, address = first_set(caller, *ABOUT.keys) or ABOUT.keys[0], caller.get("OPENAI_BASE_URL") or _OPENAI
         return Account(login=key, address=address, model=model, bill=f"the account of {key}, by use")
     if provider := _provider(config):
-        return Account(
-            login=str(provider.get("env_key") or "none"),
-            address=str(provider.get("base_url") or "its default"),
-            model=model,
-            bill=f"the account at {config['model_provider']}",
-        )
+        return _at_provider(provider, str(config["model_provider"]), model, caller)
     address = str(config.get("openai_base_url") or _OPENAI)
     if caller.get("CODEX_API_KEY"):
         return Account(login="CODEX_API_KEY", address=address, model=model, bill="the account of CODEX_API_KEY, by use")
+    if broken := _broken(_folder(caller) / "auth.json", json.loads):
+        helps = "correct that file, or run codex login"
+        return Account(login="", address=address, model=model, bill="", lacks=broken, remedy=helps)
     stored = read_json(_folder(caller) / "auth.json")
     if stored.get("OPENAI_API_KEY") and not stored.get("tokens"):
         return Account(
@@ -134,6 +145,16 @@ def account(table: AgentTable, caller: Mapping[str, str], *, own: bool) -> Accou
         )
     plan = "the ChatGPT plan of that login"
     return Account(login="of its own (codex login)", address="that of the login", model=model, bill=plan)
+
+
+def _at_provider(provider: dict[str, Any], name: str, model: str, caller: Mapping[str, str]) -> Account:
+    key = str(provider.get("env_key") or "")
+    address = str(provider.get("base_url") or "its default")
+    told = Account(login=key or "none", address=address, model=model, bill=f"the account at {name}")
+    if not key or caller.get(key):
+        return told
+    lacks = f"needs {key}, which its config.toml names for {name} and which is not set"
+    return replace(told, lacks=lacks, remedy=f"set {key} in this terminal")
 
 
 def logins(caller: Mapping[str, str]) -> tuple[Path, ...]:
