@@ -212,6 +212,15 @@ def own_file(table: AgentTable) -> str:
     return rest[0] if table.kind == "command" and plain else ""
 
 
+def worktree_files(table: AgentTable) -> tuple[str, ...]:
+    """The files of the project's that are looked for in the worktree when the agent is started."""
+    if table.kind == "script":
+        return ()
+    program = about(table.kind).call(table)[0]
+    named = (program if "/" in program else "", own_file(table))
+    return tuple(name for name in named if name and not name.startswith(("/", "../")))
+
+
 def require_agents(agents: AgentsSettings, *, root: Path, caller: Mapping[str, str], in_dollars: bool = False) -> str:
     """Refuse before any work what could not be dispatched later; `in_dollars`: or whose dollars nobody could watch.
 

@@ -108,11 +108,9 @@ def started(at: Here, path: str, plan: Plan, options: Resolved) -> RunStarted:
 
 def admit_agents(at: Here) -> None:
     """Refuse agents that could not be dispatched, and warn where they run without the sandbox."""
-    from runplan.adapters.calling import require_agents
+    from runplan.wiring.probing import require_agents
 
-    settings = at.settings
-    in_dollars = settings.limits.in_dollars
-    if warning := require_agents(settings.agents, root=at.repository.root, caller=at.env, in_dollars=in_dollars):
+    if warning := require_agents(at):
         progress.warn(warning)
 
 

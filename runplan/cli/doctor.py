@@ -83,19 +83,17 @@ def _settled(at: Here) -> tuple[Here, str, str]:
 
 def _refusal(at: Here) -> str:
     """What `start` would say before it looks at a plan; "" for nothing."""
-    from runplan.adapters.calling import require_agents
     from runplan.adapters.repository import require_workable
     from runplan.app.admission import require_test_command
     from runplan.wiring.landers import require_landable
-    from runplan.wiring.probing import infrastructure
+    from runplan.wiring.probing import infrastructure, require_agents
 
     settings = at.settings
     try:
         require_landable(at)
         require_workable(at.repository, target=at.target, prefix=settings.run.branch_prefix)
         require_test_command(settings, infrastructure(at.repository.git, at.tip()))
-        in_dollars = settings.limits.in_dollars
-        require_agents(settings.agents, root=at.repository.root, caller=at.env, in_dollars=in_dollars)
+        require_agents(at)
     except RunplanError as error:
         return str(error)
     return ""

@@ -244,6 +244,26 @@ def test_the_doctor_finds_what_a_start_or_its_first_step_would_fail_at(
     assert detail in faults[0]["detail"]
 
 
+@pytest.mark.parametrize("argv", ['["./tools/verify.sh"]', '["sh", "tools/verify.sh"]'])
+def test_the_doctor_looks_for_a_command_where_the_agent_will_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], argv: str
+) -> None:
+    install(tmp_path, "claude", "sh")
+    settings = f'{JUDGED}kind = "command"\nargv = {argv}\n'
+    repo = make_repo(tmp_path / "app", **{"runplan.toml": settings, ".gitignore": "tools/\n"})
+    repo.write("tools/verify.sh", "#!/bin/sh\n").chmod(0o755)
+    monkeypatch.chdir(repo.path)
+    assert call(doctor, "--json") is Exit.USAGE
+    (fault,) = [each for each in json.loads(capsys.readouterr().out) if not each["ok"]]
+    assert fault["detail"] == "agent-missing: agents.verifier: tools/verify.sh is not on main, so no worktree has it"
+    assert fault["remedy"] == "commit it on main, or add it to run.copy"
+
+    repo.commit("Copy it", **{"runplan.toml": f'{settings}[run]\ncopy = ["tools/verify.sh"]\n'})
+    assert call(doctor) is Exit.DONE
+    repo.commit("Have it", **{"runplan.toml": settings, ".gitignore": ""})
+    assert call(doctor) is Exit.DONE
+
+
 def test_the_doctor_finds_an_agent_without_key_and_login(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
