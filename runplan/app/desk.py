@@ -128,6 +128,15 @@ class Desk:
         held.journal.append(errand.answer or self._called_on(errand.started, held))
         return Accepted(run=held.world.run, fresh=True)
 
+    def continues(self, errand: Errand) -> bool:
+        """Whether `begin` would continue an unfinished run of the plan that waits, instead of beginning a new one."""
+        held = self._held.get(errand.started.plan)
+        if held is not None and (errand.answer is not None or self._is_at_work(held)):
+            return False
+        state = held.journal.state if held is not None else self.newest(errand.started.plan)
+        unfinished = state.started is not None and state.ended is None and not state.stop
+        return unfinished and not is_other_errand(state, errand.started)
+
     def newest(self, plan: str) -> RunState:
         """The state of the plan's newest run, in whose hands it ever is; an empty one for none."""
         row = self._rooms.store.newest(plan)

@@ -71,11 +71,15 @@ class Grants:
 
     def _resume(self, plan: str, desk: Desk, opened: Opened) -> list[str]:
         """Let the plan and its schedule go on; whoever calls a run on that has lost its keys has to bring them."""
+        self.require_keys(plan, opened)
+        goes_on = self.unpause(plan, opened)
+        return [f"{plan} goes on"] if desk.tell(plan, e.Continued()) or goes_on else []
+
+    def require_keys(self, plan: str, opened: Opened) -> None:
+        """Refuse to go on with a run that has lost its keys."""
         names = [name for started in opened.left() if started.plan == plan for name in opened.missing(started)]
         if names:
             raise RefusedEarly(told_missing(names, plan=plan))
-        goes_on = self.unpause(plan, opened)
-        return [f"{plan} goes on"] if desk.tell(plan, e.Continued()) or goes_on else []
 
     def bring_keys(self, plan: str, lend: Lend, desk: Desk, opened: Opened) -> None:
         """Let a run go on that lost its keys, where this caller has them all; else nothing is changed."""

@@ -133,7 +133,14 @@ class Keeper:
         """Work what a person asks for; who starts a plan anew lets its schedule go on as well."""
 
         def do(desk: Desk, opened: Opened) -> Accepted | Declined | Future[Accepted | Declined]:
-            answer = lending.begun(lend, lambda: desk.begin(errand))
+            goes_on = desk.continues(errand)
+
+            def begin() -> Accepted | Declined:
+                if goes_on:
+                    self._grants.require_keys(errand.started.plan, opened)
+                return desk.begin(errand)
+
+            answer = lending.begun(lend, begin, anew=not goes_on)
             if isinstance(answer, Declined):
                 return answer
             if not answer.fresh:

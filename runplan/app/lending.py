@@ -22,9 +22,9 @@ def nothing(_anew: bool) -> Callable[[], None]:
     return lambda: None
 
 
-def begun(lend: Lend, begin: Callable[[], Accepted | Declined]) -> Accepted | Declined:
-    """Begin with what is lent, and take it back where nothing was begun."""
-    take_back = lend(True)
+def begun(lend: Lend, begin: Callable[[], Accepted | Declined], *, anew: bool) -> Accepted | Declined:
+    """Begin with what is lent, and take it back where nothing was begun; unless `anew`, a run keeps what it has."""
+    take_back = lend(anew)
     try:
         answer = begin()
     except RunplanError:

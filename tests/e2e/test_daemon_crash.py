@@ -289,6 +289,36 @@ def test_a_run_whose_key_a_restart_has_lost_waits_and_names_it(
     assert found_in_files(project.home, project.path) == []
 
 
+@pytest.mark.parametrize("words", [("start", "X", "finish", "auto"), ("retry", "X")], ids=" ".join)
+def test_a_run_that_lost_its_key_is_not_started_again_without_it(
+    project: Project, meanwhile: Meanwhile, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    with_key(project, tmp_path)
+    assert project.runplan("start", "X", "finish", "auto", ROBOT_KEY=KEY).code == 0
+    meanwhile.reached("agent")
+    kill_daemon(project)
+    with in_foreground(project):
+        meanwhile.let_on("agent")
+        until(lambda: states(project) == ["waiting"])
+        without = project.runplan(*words)
+        assert (without.code, "ROBOT_KEY is not known any more" in without.last) == (2, True), without.err
+        assert run_of(project)["waiting_for"] == "paused"
+        ran = project.runplan(*words, ROBOT_KEY=KEY)
+        assert ran.code == 0, ran.err
+        until_runs_are(project, "done")
+    assert project.landed() == ["1", "2"]
+
+
+def test_who_starts_a_waiting_run_from_another_terminal_takes_no_key_away(project: Project, tmp_path: Path) -> None:
+    with_key(project, tmp_path)
+    (tmp_path / "agent.on").touch()
+    assert project.runplan("start", "X", "finish", ROBOT_KEY=KEY).code == 0
+    until(lambda: states(project) == ["waiting"])
+    assert project.runplan("start", "X", "finish", "auto").code == 0
+    until_runs_are(project, "done")
+    assert project.landed() == ["1", "2"]
+
+
 def test_a_key_that_is_brought_is_known_also_while_another_run_keeps_the_repository_open(
     project: Project, meanwhile: Meanwhile, tmp_path: Path
 ) -> None:
