@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -53,10 +55,11 @@ def run(args: argparse.Namespace) -> Exit:
 def _file(word: str) -> tuple[Path, str]:
     """The file that is meant: as given, else as a plan of the repository around us."""
     given = Path(word)
-    if given.is_dir():
+    if os.path.isdir(given):  # noqa: PTH112 - a name too long for a file is answered, not raised
         raise UsageError(f"{word} is a directory; name the plan file in it")
-    if given.exists() or word.endswith(".md"):
-        if given.exists():
+    exists = os.path.exists(given)  # noqa: PTH110 - likewise
+    if exists or word.endswith(".md"):
+        if exists:
             names.require_plain(given.name if given.is_absolute() else word)
         return given, names.shown(word)
     from runplan.wiring.here import here, plan_path
@@ -70,14 +73,14 @@ def _read(file: Path, name: str) -> bytes:
     try:
         with file.open("rb") as stream:
             return stream.read(LARGEST + 1)
-    except FileNotFoundError:
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.ENAMETOOLONG):
+            raise
         raise NotFound(f"{name}: no such file") from None
 
 
 def _replace(file: Path, text: bytes) -> None:
     """Whole or not at all, with the file's own mode."""
-    import os
-
     draft = file.with_name(f".{file.name}.draft")
     draft.write_bytes(text)
     draft.chmod(file.stat().st_mode & 0o777)

@@ -196,7 +196,7 @@ def plan_path(at: Here, word: str) -> str:
     """The repository-relative path of the plan that `word` means."""
     root = at.repository.root
     named = Path(os.path.normpath(at.cwd / word))
-    if named.is_file():
+    if os.path.isfile(named):  # noqa: PTH113 - a name too long for a file is answered, not raised
         for top in (root, _checkout_top(at)):
             if named.is_relative_to(top):
                 path = named.relative_to(top).as_posix()
@@ -207,7 +207,7 @@ def plan_path(at: Here, word: str) -> str:
 
     store = _readable(at)
     plans = known_plans(at, store)
-    if named.is_dir() and not any(is_named(word, plan) for plan in plans):
+    if os.path.isdir(named) and not any(is_named(word, plan) for plan in plans):  # noqa: PTH112
         raise UsageError(f"{word} is a directory; name the plan file in it")
     gone = [plan for plan in _ever_run(store) if plan not in plans]
     return find_plan(names.shown(word), plans, place=at.settings.paths.plans, gone=gone)

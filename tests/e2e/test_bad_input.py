@@ -88,6 +88,14 @@ PLANS = {
         words=start("plans/NO.md"),
         told="plans/NO.md: no such plan, neither as a path nor under plans/; did you mean X.md?",
     ),
+    "a name too long for a file": Bad(
+        code=3,
+        words=start(f"plans/{300 * 'n'}.md"),
+        told="n.md: no such plan, neither as a path nor under plans/; there are: plans/X.md",
+    ),
+    "check of a name too long for a file": Bad(
+        code=3, words=("check", f"plans/{300 * 'n'}.md"), told="n.md: no such file"
+    ),
     "ambiguous plan": Bad(
         code=3,
         words=start("old"),
