@@ -11,7 +11,7 @@ from runplan.adapters.gitenv import borrowing
 from runplan.adapters.repository import open_repository, require_target
 from runplan.adapters.settings import environment, load, load_anyhow, load_committed, repository_file, restored
 from runplan.core import names
-from runplan.core.errors import RefusedEarly, Unreachable, UsageError
+from runplan.core.errors import RefusedEarly, SettingsError, Unreachable, UsageError
 from runplan.core.keys import FILES
 from runplan.core.quickclass import dataclass
 from runplan.landing import modes
@@ -88,11 +88,29 @@ class Here:
     def committed(self) -> Committed | None:
         """The repository's settings file on the target; None where it has none."""
         git = self.repository.git
-        tip = git.tip(self.target)
+        tip = git.tip(self.target) or ""
         for name in FILES if tip else ():
-            if (found := git.object(f"{tip}:{name}")) is not None and found.kind == "blob":
-                return Committed(name=name, oid=found.oid, content=found.content, tip=tip or "")
+            if (found := git.object(f"{tip}:{self._followed(tip, name)}")) is not None and found.kind == "blob":
+                return Committed(name=name, oid=found.oid, content=found.content, tip=tip)
         return None
+
+    def _followed(self, tip: str, name: str) -> str:
+        """The path of the settings file in that commit: `name`, or the regular file that a link of this name means."""
+        from runplan.adapters import trees
+
+        git = self.repository.git
+        tree = git.object(f"{tip}^{{tree}}")
+        where, entry = trees.find(git, tree.oid, name) if tree is not None else ("", None)
+        if tree is None or entry is None or where != name or entry.mode != trees.SYMLINK:
+            return name
+        link = git.object(entry.oid)
+        to = os.fsdecode(link.content) if link is not None else ""
+        path = os.path.normpath(os.path.join(os.path.dirname(name), to))  # noqa: PTH120 - a path in the commit
+        reached, found = trees.find(git, tree.oid, path)
+        if reached == path and found is not None and found.mode not in (trees.TREE, trees.SYMLINK, trees.SUBMODULE):
+            return path
+        told = f"{name} on {self.target_name} is a symbolic link to {names.shown(to)}"
+        raise SettingsError(f"{told}, which is no regular file of the repository; commit the file itself as {name}")
 
     def with_settings(self) -> Here:
         """The same place with the settings of the checkout."""

@@ -61,6 +61,16 @@ def plan_bytes(content: bytes) -> Callable[[Project], object]:
     return write
 
 
+def linked_settings(destination: str) -> Callable[[Project], object]:
+    def link(project: Project) -> None:
+        file = project.path / "runplan.toml"
+        file.rename(project.path / destination)
+        file.symlink_to(destination)
+        project.repo.commit("Link")
+
+    return link
+
+
 def start(*words: str) -> tuple[str, ...]:
     return ("start", *words, "--foreground")
 
@@ -160,6 +170,11 @@ SETTINGS = {
         told="runplan.toml:8: [run] landng: unknown key; did you mean 'landing'?",
     ),
     "invalid TOML": Bad(make=settings("[run\n"), told="runplan.toml:7: invalid TOML"),
+    "a link out of the repository": Bad(
+        make=linked_settings("../real.toml"),
+        told="runplan.toml on main is a symbolic link to ../real.toml, which is no regular file of the repository; "
+        "commit the file itself as runplan.toml",
+    ),
     "target": Bad(
         make=settings('[run]\ntarget = "trunk"\n'),
         told="the target branch trunk does not exist; set run.target to one of: main",

@@ -85,6 +85,18 @@ def test_a_start_uses_the_committed_file_and_says_so_of_an_edited_one(project: P
     assert ("as-started" in shown.out, "edited" in shown.out) == (True, False)
 
 
+def test_a_committed_link_to_a_file_of_the_repository_is_followed(project: Project) -> None:
+    project.repo.git("rm", "-q", "runplan.toml")
+    (project.path / "runplan.toml").symlink_to("settings/real.toml")
+    project.repo.commit("Link", **{"settings/real.toml": CHECKED})
+    assert "settings" in (doctor := project.runplan("doctor")).out
+    assert "invalid TOML" not in doctor.out + doctor.err
+    ran = project.start("1", "auto")
+    assert ran.code == 0, ran.err
+    assert "the version of main" not in ran.err
+    assert checks(project) == ["as-started", "as-started"]
+
+
 def test_a_file_that_was_never_committed_is_used_and_kept_with_the_run(project: Project) -> None:
     """There is no other version; who first tries runplan need not commit its settings."""
     project.repo.git("rm", "-q", "--cached", "runplan.toml")
