@@ -67,7 +67,7 @@ NEXT: dict[Reason, str] = {
     Reason.AGENT_FAILED: "The agent failed; read its log, then start the phase again.",
     Reason.AGENT_MISSING: "Install the agent or name another one under [agents].",
     Reason.BLOCKED: "Answer the blocker the report names, then start the phase again.",
-    Reason.BASELINE_RED: "The tests fail before any work; mend them or set tests.allow_red_baseline.",
+    Reason.BASELINE_RED: "The tests fail before any work; mend them, or set tests.env or tests.allow_red_baseline.",
     Reason.SETUP_FAILED: "run.setup failed in the fresh worktree; mend the command.",
     Reason.ALREADY_ON_TARGET: (
         "If another run has landed it, nothing is to be done; else mark the phase done in the plan."
