@@ -69,8 +69,11 @@ class Lane:
 
     @property
     def exists(self) -> bool:
-        """Whether its files are there, seen with runplan's own git directory."""
-        return self.path.is_dir() and bool(self.standing)
+        """Whether its files are there, seen with runplan's own git directory.
+
+        Under the sandbox the directory is a mount: `git worktree remove` leaves it empty.
+        """
+        return self.path.is_dir() and any(self.path.iterdir()) and bool(self.standing)
 
     @property
     def intact(self) -> bool:

@@ -148,6 +148,15 @@ def test_work_and_caches_are_written_as_ever(boxed: Shut) -> None:
     assert names(project.home / ".npm") == ["agent", "check"]
 
 
+def test_commits_land_although_the_agent_removes_its_worktree(boxed: Shut) -> None:
+    boxed.scripts(agent='echo 1 >1.txt; git add 1.txt; git commit -qm one; git worktree remove -f -f "$PWD"; true')
+
+    ran = boxed.project.start("1", "auto")
+
+    assert ran.code == 0, ran.err
+    assert boxed.project.landed() == ["1"]
+
+
 def test_a_verifier_cannot_write_its_worktree(boxed: Shut) -> None:
     boxed.scripts(
         judge="(echo x >1.txt) && echo WROTE; (echo x >new) && echo WROTE\n"

@@ -33,7 +33,7 @@ def commit_leftovers(phase: PhaseRun, world: World, *, message: str) -> str | Wo
         tip = world.worktrees.take(phase.lease.worktree, branch=phase.lease.branch, base=phase.base)
     except ObjectsRefused as error:
         return WorkRefused(reason=Reason.TAMPERED, detail=redacted(str(error)))
-    if not path.is_dir():  # the agent deleted it; what it has committed is on its branch
+    if not path.is_dir() or not any(path.iterdir()):  # the agent deleted it; what it has committed is on its branch
         return tip
     left = without_copies(world.worktrees.state(path), world.settings.run.copy)
     refusal = _nested(left) or _unwanted(phase, world, path, left)
