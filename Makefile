@@ -13,7 +13,7 @@ SCRATCH := $(shell test -w /dev/shm && test "$$(df -Pk /dev/shm | awk 'NR==2 {pr
 
 CHAOS := $(if $(SOAK),--soak $(SOAK)) $(if $(SEED),--seed $(SEED)) $(if $(FULL),--full)
 
-.PHONY: demo test check format bench chaos chaos-table install-agents test-agents clean
+.PHONY: demo test check format bench chaos chaos-points install-agents test-agents clean
 
 $(READY): pyproject.toml requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit("runplan needs Python 3.11 or newer; this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'
@@ -43,7 +43,7 @@ bench: $(READY)  ## ratios against a plain shell script and a bare interpreter
 chaos: $(READY)  ## kill it at every point and at random moments; SOAK=200, SEED=7, FULL=1
 	@$(SCRATCH) $(BIN)/python -m tests.chaos $(CHAOS)
 
-chaos-table: $(READY)  ## the same, and write the table of docs/crash-safety.md
+chaos-points: $(READY)  ## the same, and write tests/chaos/points.txt
 	@$(SCRATCH) $(BIN)/python -m tests.chaos matrix --write $(CHAOS)
 
 install-agents:  ## the agents that test-agents drives, into .agents; ONLY="claude codex" for some of them

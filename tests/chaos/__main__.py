@@ -59,7 +59,7 @@ def _asked() -> argparse.Namespace:
     parser.add_argument("--first", type=int, default=1, help="and before this one first")
     parser.add_argument("--seed", type=int, default=int(time.time()) % 100_000, help="of the soak's moments")
     parser.add_argument("--full", action="store_true", help="every passing of every point in every mode")
-    parser.add_argument("--write", action="store_true", help="write the points and the table of docs/crash-safety.md")
+    parser.add_argument("--write", action="store_true", help="write the points the runs pass to points.txt")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     return parser.parse_args()
 
@@ -82,7 +82,6 @@ def _matrix(place: Path, asked: argparse.Namespace) -> list[matrix.Result]:
     print(f"matrix: {summary}, in {time.monotonic() - began:.0f} s", flush=True)
     if asked.write:
         listing.keep(found)
-        page.write(results)
     return results
 
 

@@ -1,9 +1,8 @@
-"""The table of the matrix, for the terminal and for docs/crash-safety.md."""
+"""The table of the matrix, for the terminal."""
 
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.chaos.matrix import MODES
@@ -14,8 +13,6 @@ if TYPE_CHECKING:
 
     from tests.chaos.matrix import Result
 
-PAGE = Path(__file__).parents[2] / "docs/crash-safety.md"
-BEGIN, END = "<!-- the matrix, written by `make chaos-table` -->", "<!-- end of the matrix -->"
 COLUMNS = [(way.name, mode) for way in WAYS for mode in MODES]
 
 
@@ -42,25 +39,3 @@ def table(results: Sequence[Result]) -> str:
     lines = [f"{'':{width}}{head}", f"{'point':{width}}" + "".join(f"{mode:>8}" for _, mode in COLUMNS)]
     lines += [f"{name:{width}}" + "".join(f"{cell or '·':>8}" for cell in cells) for name, cells in rows]
     return "\n".join(lines)
-
-
-def write(results: Sequence[Result]) -> None:
-    """Put the table between the two marks of the page."""
-    kills, good = sum(result.kills for result in results), sum(result.ok for result in results)
-    head = [
-        f"{len(results)} cells, {kills} kills, {good} ended as they must.",
-        "",
-        "| point | " + " | ".join(f"{way}: {mode}" for way, mode in COLUMNS) + " |",
-        "|---|" + "--:|" * len(COLUMNS),
-    ]
-    rows = [f"| `{name}` | " + " | ".join(cells) + " |" for name, cells in _rows(results)]
-    text = PAGE.read_text(encoding="utf-8")
-    before, _, rest = text.partition(BEGIN)
-    after = rest.partition(END)[2]
-    PAGE.write_text(f"{before}{BEGIN}\n" + "\n".join([*head, *rows]) + f"\n{END}{after}", encoding="utf-8")
-
-
-def points_told() -> list[str]:
-    """The points of the page, in its order."""
-    inside = PAGE.read_text(encoding="utf-8").partition(BEGIN)[2].partition(END)[0]
-    return [line.split("`")[1] for line in inside.splitlines() if line.startswith("| `")]

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.chaos import page
 from tests.chaos.listing import Listed, listed
 from tests.chaos.matrix import Bench, Cell, sample
 from tests.chaos.ways import WAYS
@@ -15,7 +14,7 @@ from tests.chaos.ways import WAYS
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-AGAIN = "the code passes other points than the list tells; if that is meant: make chaos-table"
+AGAIN = "the code passes other points than the list tells; if that is meant: make chaos-points"
 
 
 @pytest.fixture(scope="module")
@@ -33,10 +32,6 @@ def test_the_list_of_points_is_the_list_of_points_passed(bench: Bench) -> None:
 def settled(points: Sequence[Listed]) -> list[Listed]:
     """Without those that are numbered by chance: for a command that has ended at once nobody waits."""
     return [one for one in points if one.name != "Dispatches.wait.after"]
-
-
-def test_the_page_tells_of_the_points_of_the_code() -> None:
-    assert page.points_told() == sorted({one.name for one in listed()}), AGAIN
 
 
 def test_every_way_of_landing_is_killed_in() -> None:
