@@ -196,6 +196,9 @@ CASES = {
     "BLOCKER line": Case(
         reason="blocked", agent=work('say = "BLOCKER: which port?"'), step="implement", says="which port?"
     ),
+    "BLOCKER line and an exit code": Case(
+        reason="blocked", agent=work('say = "BLOCKER: which port?"', "exit = 1"), step="implement", says="which port?"
+    ),
     "blocked by its own account": Case(
         reason="blocked",
         agent=work('return = {status = "blocked", summary = "Which port?"}'),
