@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 
 from runplan.adapters.gitenv import scrubbed
 from runplan.adapters.waiting import ANSWER_S, answer, has_said, outputs
-from runplan.core.disk import REMEDIES
 from runplan.core.errors import GitFailed
 from runplan.core.quickclass import NamedTuple, dataclass
 
@@ -322,6 +321,8 @@ def in_a_line(err: str) -> str:
 
 def remedy_for(words: str) -> str:
     """What helps against what git said of the disk; empty when it said nothing of it."""
+    from runplan.core.disk import REMEDIES  # only a failure needs it
+
     found = (remedy for code, remedy in REMEDIES.items() if os.strerror(code) in words)
     return next((f"{remedy}, then start again" for remedy in found), "")
 

@@ -307,7 +307,7 @@ OURS = [
     "runplan/lanes/{worktree}.git/worktrees/{worktree}/index.lock",
     "refs/heads/runplan/x/1.lock",
 ]
-THEIRS = [("index.lock", 4), ("refs/heads/main.lock", 4), ("HEAD.lock", 4), ("packed-refs.lock", 5)]
+THEIRS = [("index.lock", 4), ("refs/heads/main.lock", 4), ("HEAD.lock", 4)]
 
 
 @pytest.mark.parametrize("lock", OURS)

@@ -31,7 +31,7 @@ def command_agent(project: Project, script: str) -> None:
 
 
 def test_an_agent_that_takes_away_its_own_records_is_not_sent_for_ever(project: Project) -> None:
-    command_agent(project, 'echo x > 1.txt; rm -rf "$(dirname "$RUNPLAN_RETURN")"\n')
+    command_agent(project, 'echo x > 1.txt; rm -rf "$(dirname "$(dirname "$RUNPLAN_RETURN")")"\n')
     ran = project.start("1", "auto")
     assert ran.code == 1, ran.err
     assert len([event for event in project.events() if event[0] == "DispatchStarted"]) <= 3

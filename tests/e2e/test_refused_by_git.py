@@ -116,9 +116,10 @@ def test_a_stop_ends_a_run_whose_worktree_git_cannot_read(project: Project) -> N
 def test_a_stop_that_git_refuses_says_so_and_does_not_signal_itself(project: Project) -> None:
     """It owns the run that it ends, so the claim leads to its own process."""
     assert project.start("1", "auto", RUNPLAN_TEST_KILL="TakeWork.begin").code == -signal.SIGKILL
-    lock = project.path / ".git/packed-refs.lock"
-    lock.touch()
-    refused = project.runplan("stop", "X")
+    lock = project.path / ".git/refs/heads/runplan/x/1.lock"
+    lock.parent.mkdir(parents=True)
+    with lock.open("w"):  # a git that holds the branch under which the work would be kept
+        refused = project.runplan("stop", "X")
     assert refused.code == 5, refused.err
     assert "then stop it again" in refused.err
     lock.unlink()
