@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import compileall
-import json
+import shutil
 import statistics
 import subprocess
 import sys
@@ -70,21 +70,21 @@ def spread(ours: list[float], floor: list[float]) -> str:
 
 
 def git_processes(place: Path) -> None:
-    """Git processes of one phase, by git's own trace: the difference between plans of two and of six phases."""
+    """Git processes of one phase, without the agent's: the difference between plans of two and of six phases."""
+    real = shutil.which("git") or "git"
     counts = []
     for phases in (2, 6):
-        root = make(place / f"trace-{phases}", files=100, phases=phases)
+        root = make(place / f"count-{phases}", files=100, phases=phases)
         home = root.parent / "home"
-        traces = home / "trace.jsonl"
-        with (home / "gitconfig").open("a") as config:
-            config.write(f"[trace2]\n\teventTarget = {traces}\n")
-        subprocess.run(START, cwd=root, env=environment(home), check=True, capture_output=True)
-        events = [json.loads(line) for line in traces.read_text().splitlines()]
-        counts.append([event["argv"] for event in events if event["event"] == "start"])
-    per_phase = (len(counts[1]) - len(counts[0])) / 4
-    print(
-        f"git processes: {per_phase:.1f} per one-commit phase (target 12), {len(counts[0]) - 2 * per_phase:.0f} per run"
-    )
+        calls, tools = home / "calls", home / "counting"
+        tools.mkdir()
+        (tools / "git").write_text(f"#!/bin/sh\ntest -n \"$RUNPLAN_AGENT\" || echo >>'{calls}'\nexec '{real}' \"$@\"\n")
+        (tools / "git").chmod(0o755)
+        env = environment(home)
+        subprocess.run(START, cwd=root, env=env | {"PATH": f"{tools}:{env['PATH']}"}, check=True, capture_output=True)
+        counts.append(len(calls.read_text().splitlines()))
+    per_phase = (counts[1] - counts[0]) / 4
+    print(f"git processes: {per_phase:.1f} per one-commit phase (target 12), {counts[0] - 2 * per_phase:.0f} per run")
 
 
 def turns(place: Path) -> None:
