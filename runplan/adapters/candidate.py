@@ -9,8 +9,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, TypeAlias
 
 from runplan.adapters import treediff, trees
-from runplan.adapters.looseobjects import LooseObjects
-from runplan.adapters.treewrite import commit_content, with_files
+from runplan.adapters.objectwriter import ObjectWriter
 from runplan.core.errors import GitFailed, RefusedEarly
 from runplan.core.gitfacts import Built, Conflicted, Identity, NothingLeft
 from runplan.core.lineage import NAMED, Foreign, Lineage, is_own, own_refs
@@ -57,7 +56,7 @@ class Candidates:
     def __init__(self, git: Git, *, common_dir: Path, user: Git | None = None) -> None:
         self._git = git
         self._user = user or git
-        self._objects = LooseObjects(common_dir)
+        self._writer = ObjectWriter(git, common_dir)
 
     # --- reading ----------------------------------------------------------------------------------------
 
@@ -182,7 +181,7 @@ class Candidates:
         """The tree with the paths as the other has them."""
         theirs = {path: self._entry(other, path) for path in paths}
         changed = {path: entry for path, entry in theirs.items() if entry != self._entry(tree, path)}
-        return with_files(self._git, self._objects, tree, changed, like=tree) if changed else tree
+        return self._writer.tree_with(tree, changed) if changed else tree
 
     def _entry(self, tree: Oid, path: str) -> trees.Entry | None:
         where, entry = trees.find(self._git, tree, path)
@@ -219,10 +218,9 @@ class Candidates:
         message, author, authored = dressed
         if hand.sign:
             return self._signed(tree, parent, dressed, hand)
-        written = commit_content(
+        return self._writer.commit(
             tree, parent, author=author, authored=authored, committer=hand.committer, when=hand.when, message=message
         )
-        return self._objects.write("commit", written, like=tree)
 
     def _signed(self, tree: Oid, parent: Oid, dressed: tuple[str, Identity, str], hand: _Hand) -> Oid:
         """Only git knows how its user signs."""
@@ -263,12 +261,12 @@ class Candidates:
         """One commit on `code` that changes `files` and, proven afterwards, nothing else; anchored."""
         tree = self._tree(code)
         written = {
-            path: trees.Entry(self._mode(tree, path), self._objects.write("blob", content, like=code))
+            path: trees.Entry(self._mode(tree, path), self._writer.write("blob", content, like=code))
             for path, content in files.items()
         }
         hand = _Hand(committer=committer, when=when, sign=sign)
         told = message if message.endswith("\n") else f"{message}\n"
-        kept = with_files(self._git, self._objects, tree, written, like=code)
+        kept = self._writer.tree_with(tree, written)
         made = self._commit_tree(kept, code, (told, author, when), hand)
         self._prove(tree, made, files)
         self.anchor(run, made)

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.adapters.looseobjects import LooseObjects
+from runplan.adapters.objectwriter import ObjectWriter
 from runplan.adapters.trees import Entry, entries
-from runplan.adapters.treewrite import with_files
 from runplan.core.errors import Unreachable
 from tests.support.repos import Repo, init_repo, make_repo
 
@@ -18,7 +17,8 @@ if TYPE_CHECKING:
 
 
 def write(repo: Repo, content: bytes) -> str:
-    return LooseObjects(repo.path / ".git").write("blob", content, like=repo.head())
+    with repo.adapter() as git:
+        return ObjectWriter(git, repo.path / ".git").write("blob", content, like=repo.head())
 
 
 @pytest.mark.parametrize(
@@ -67,15 +67,10 @@ def test_trees_are_sorted_as_git_sorts_them(tmp_path: Path) -> None:
     files = {"a.txt": "1", "a/x": "2", "a-b": "3", "a0": "4", "z/y/x.txt": "5"}
     repo = make_repo(tmp_path / "r", **files)
     with repo.adapter() as git:
-        objects = LooseObjects(repo.path / ".git")
-        blob = objects.write("blob", b"new\n", like=repo.head())
-        made = with_files(
-            git,
-            objects,
-            repo.tree(),
-            {"a/new.txt": Entry("100644", blob), "b/c/d.txt": Entry("100755", blob), "a.txt": Entry("100644", blob)},
-            like=repo.head(),
-        )
+        writer = ObjectWriter(git, repo.path / ".git")
+        blob = writer.write("blob", b"new\n", like=repo.head())
+        plain, executable = Entry("100644", blob), Entry("100755", blob)
+        made = writer.tree_with(repo.tree(), {"a/new.txt": plain, "b/c/d.txt": executable, "a.txt": plain})
         assert sorted(entries(git, made)) == ["a", "a-b", "a.txt", "a0", "b", "z"]
     for name in ("a/new.txt", "b/c/d.txt", "a.txt"):
         repo.write(name, "new\n")

@@ -1,0 +1,101 @@
+"""Writes blobs, trees and commits as loose objects, without a process (docs/adr/0007-objects-written-in-this-process.md)."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import zlib
+from typing import TYPE_CHECKING
+
+from runplan.adapters.trees import TREE, Entry, entries
+from runplan.core.errors import Unreachable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from runplan.adapters.git import Git
+    from runplan.core.gitfacts import Identity, Oid
+
+
+class ObjectWriter:
+    """Writes into the object store of one repository; `git` reads the trees that new ones are made from."""
+
+    def __init__(self, git: Git, common_dir: Path) -> None:
+        self._git = git
+        self._place = common_dir / "objects"
+
+    def write(self, kind: str, content: bytes, *, like: Oid) -> Oid:
+        """Store an object and return its id; `like` is any id of the repository and tells which hash it uses.
+
+        An object that exists is written again: that takes as long as a check, and mends a damaged file.
+        """
+        header = f"{kind} {len(content)}\0".encode()
+        digest = hashlib.sha1(usedforsecurity=False) if len(like) == 40 else hashlib.sha256()
+        digest.update(header + content)
+        oid = digest.hexdigest()
+        try:
+            self._store(oid, header + content)
+        except OSError as error:
+            raise Unreachable(f"{self._place} cannot be written: {error.strerror}; nothing was landed") from error
+        return oid
+
+    def _store(self, oid: Oid, whole: bytes) -> None:
+        directory = f"{self._place}/{oid[:2]}"
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(directory)  # noqa: PTH102 - seven objects a phase, and pathlib takes as long as the disk
+        # The directory follows the user's umask or core.sharedRepository; the file follows the directory.
+        mode = os.stat(directory).st_mode  # noqa: PTH116
+        draft = os.path.join(directory, f"tmp_obj_{os.getpid()}_{oid[-12:]}")
+        with open(draft, "wb") as file:
+            file.write(zlib.compress(whole, 1))
+            file.flush()
+            os.fchmod(file.fileno(), 0o440 | mode & 0o004 if mode & 0o060 else 0o444)
+            os.fsync(file.fileno())
+        os.replace(draft, f"{directory}/{oid[2:]}")
+
+    def tree_with(self, tree: Oid, files: Mapping[str, Entry | None]) -> Oid:
+        """The tree with each path of `files` set to its entry, or removed; missing directories are made."""
+        return self._write_tree(self._entries_with(tree, files, like=tree), like=tree)
+
+    def _entries_with(self, tree: Oid | None, files: Mapping[str, Entry | None], *, like: Oid) -> dict[str, Entry]:
+        found: dict[str, Entry | None] = dict(entries(self._git, tree)) if tree else {}
+        below: dict[str, dict[str, Entry | None]] = {}
+        for path, entry in files.items():
+            name, _, rest = path.partition("/")
+            if rest:
+                below.setdefault(name, {})[rest] = entry
+            else:
+                found[name] = entry
+        for name, inner in below.items():
+            there = found.get(name)
+            if there is not None and there.mode != TREE and not any(inner.values()):
+                continue  # a file stands where the directory was: the paths below are gone already
+            inside = there.oid if there is not None and there.mode == TREE else None
+            made = self._entries_with(inside, inner, like=like)
+            found[name] = Entry(TREE, self._write_tree(made, like=like)) if made else None
+        return {name: entry for name, entry in found.items() if entry is not None}
+
+    def _write_tree(self, found: Mapping[str, Entry], *, like: Oid) -> Oid:
+        """Sorted as git sorts: a directory as if its name ended in a slash."""
+        order = sorted(found.items(), key=lambda one: os.fsencode(one[0]) + (b"/" if one[1].mode == TREE else b""))
+        content = b"".join(
+            f"{entry.mode.lstrip('0')} ".encode() + os.fsencode(name) + b"\0" + bytes.fromhex(entry.oid)
+            for name, entry in order
+        )
+        return self.write("tree", content, like=like)
+
+    def commit(
+        self, tree: Oid, parent: Oid, *, author: Identity, authored: str, committer: Identity, when: str, message: str
+    ) -> Oid:
+        """Store a commit; both times are in git's own form, `<seconds> <zone>`."""
+        head = f"tree {tree}\nparent {parent}\nauthor {_person(author)} {authored}\n"
+        head += f"committer {_person(committer)} {when}\n"
+        return self.write("commit", f"{head}\n{message}".encode("utf-8", "surrogateescape"), like=tree)
+
+
+def _person(identity: Identity) -> str:
+    """Name and address without the characters that end them; git's own commands drop those as well."""
+    clean = str.maketrans("", "", "<>\n\0")
+    return f"{identity.name.translate(clean)} <{identity.email.translate(clean)}>"
