@@ -1,4 +1,4 @@
-"""Writes blobs, trees and commits as loose objects, without a process (docs/adr/0007-objects-written-in-this-process.md)."""
+"""Writes blobs, trees and commits as loose objects, without a process (docs/adr/0007)."""
 
 from __future__ import annotations
 
