@@ -1,54 +1,22 @@
-"""Looks around a repository for `init` and `doctor`: the one user of GitPython (docs/adr/0004)."""
+"""Looks for the programs of agents, and for a place for worktrees, for `init` and `doctor`."""
 
 from __future__ import annotations
 
 import os
-import re
 import shutil
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runplan.adapters.agents import about
 from runplan.adapters.calling import account_of, lacks_login, own_file, unwatched, version_of
-from runplan.adapters.gitenv import AS_STORED
 from runplan.adapters.settings import kinds
 from runplan.adapters.versions import Versions
-from runplan.core import testinfra
-from runplan.core.errors import GitFailed, RefusedEarly, Unreachable
-from runplan.core.facts import SENT, Cast, Facts, Place
-from runplan.core.gitfacts import Identity
+from runplan.core.facts import SENT, Cast, Place
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from git import Git, Repo
+    from pathlib import Path
 
     from runplan.core.config import AgentsSettings
-
-_PERSON = re.compile(r"(.*) <(.*)> \d+ [+-]\d{4}", re.DOTALL)
-_FIRST_CHOICES = ("main", "master")
-
-
-def look_around(start: Path, *, env: Mapping[str, str]) -> Facts:
-    """The facts of the repository around `start`; refuses where there is none, or none with a checkout."""
-    try:
-        import git
-    except ImportError as error:  # GitPython looks for git when it is imported
-        raise Unreachable("git was not found on PATH; install git 2.38 or newer") from error
-    try:
-        # Variables in a path are ours to mean literally; GitPython would expand them.
-        repo = git.Repo(start, search_parent_directories=True, expand_vars=False)
-    except (git.InvalidGitRepositoryError, git.NoSuchPathError):
-        raise RefusedEarly(f"{start} is not in a git repository; run git init, or go to one") from None
-    with repo:
-        if repo.bare:
-            raise RefusedEarly(f"{repo.git_dir} is a bare repository, without a checkout; go to a clone of it")
-        repo.git.update_environment(**_git_environment(repo, env))
-        try:
-            return _facts(repo, env)
-        except git.GitCommandError as error:
-            said = str(error.stderr).strip().removeprefix("stderr: ").strip("'\n ")
-            raise GitFailed(f"{repo.working_dir}: git {error.command[1]} failed: {said}") from error
 
 
 def worktree_place(path: Path) -> Place:
@@ -76,7 +44,7 @@ def _cast(root: Path, agents: AgentsSettings, role: str, versions: Versions, env
         role=role,
         agent=name,
         program=program,
-        found=_on_path(where, env),
+        found=is_on_path(where, env),
         version=version_of(agent, versions, env),
         unwatched=unwatched(agent),
         account=account_of(agent, env),
@@ -90,77 +58,5 @@ def known_agents() -> tuple[str, ...]:
     return tuple(sorted((kind for kind in told if told[kind].known), key=lambda kind: (told[kind].rank, kind)))
 
 
-def _on_path(program: str, env: Mapping[str, str]) -> bool:
+def is_on_path(program: str, env: Mapping[str, str]) -> bool:
     return shutil.which(program, path=env.get("PATH", os.defpath)) is not None
-
-
-def _git_environment(repo: Repo, env: Mapping[str, str]) -> dict[str, str]:
-    """GitPython adds to this process's environment and cannot take away: what misleads git is set right."""
-    right = {
-        "GIT_DIR": str(repo.git_dir),
-        "GIT_WORK_TREE": str(repo.working_dir),
-        "GIT_INDEX_FILE": str(Path(repo.git_dir) / "index"),
-    }
-    given = {name: value for name, value in env.items() if name.startswith("GIT_")} | AS_STORED
-    return given | {name: value for name, value in right.items() if name in os.environ or name in given}
-
-
-def _facts(repo: Repo, env: Mapping[str, str]) -> Facts:
-    branches = tuple(_lines(repo.git.for_each_ref("--format=%(refname:lstrip=2)", "refs/heads")))
-    root = _main_checkout(repo)
-    known = known_agents()
-    return Facts(
-        root=str(root),
-        git_version=tuple(repo.git.version_info),
-        branches=branches,
-        default_branch=_default_branch(repo.git, branches),
-        identity=_identity(repo.git),
-        signs=_ask(repo.git, "config", "--type=bool", "--get", "commit.gpgsign") == "true",
-        remotes=tuple(_lines(repo.git.remote())),
-        known=known,
-        installed=tuple(kind for kind in known if _on_path(about(kind).program, env)),
-        tests=_tests(repo),
-    )
-
-
-def _main_checkout(repo: Repo) -> Path:
-    common = Path(os.path.normpath(repo.common_dir))
-    return common.parent if common.name == ".git" else Path(repo.working_dir)
-
-
-def _default_branch(git: Git, branches: tuple[str, ...]) -> str:
-    remote = _ask(git, "symbolic-ref", "-q", "refs/remotes/origin/HEAD").removeprefix("refs/remotes/origin/")
-    current = _ask(git, "symbolic-ref", "-q", "--short", "HEAD")
-    if not branches:
-        return current
-    return next((name for name in (remote, *_FIRST_CHOICES, current) if name in branches), branches[0])
-
-
-def _identity(git: Git) -> Identity | None:
-    # What git would guess from the host name is nobody.
-    told = _ask(git, "-c", "user.useConfigOnly=true", "var", "GIT_COMMITTER_IDENT")
-    found = _PERSON.fullmatch(told)
-    return Identity(name=found[1], email=found[2]) if found else None
-
-
-def _tests(repo: Repo) -> testinfra.Infrastructure:
-    listed = repo.git.ls_files("-z", "--cached", "--others", "--exclude-standard", "--", ":(top,glob)*", ":(top)tests")
-    files = [path for path in listed.split("\0") if path]
-    root = Path(repo.working_dir)
-    return testinfra.find(files, package_json=_read(root / "package.json"), makefile=_read(root / "Makefile"))
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
-
-
-def _ask(git: Git, *args: str) -> str:
-    """The answer of a question git may have none to."""
-    return str(git.execute(["git", *args], with_exceptions=False))
-
-
-def _lines(text: str) -> list[str]:
-    return [line for line in text.splitlines() if line]

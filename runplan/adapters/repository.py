@@ -20,9 +20,7 @@ if TYPE_CHECKING:
 
 OLDEST_GIT = (2, 38)
 HEADS = "refs/heads/"
-#: Compiled when first needed: reading verbs need neither.
-_OID = rb"[0-9a-f]{40}(?:[0-9a-f]{24})?"
-_PERSON = r"(?s)(.*) <(.*)> \d+ [+-]\d{4}"
+_OID = rb"[0-9a-f]{40}(?:[0-9a-f]{24})?"  #: compiled when first needed; reading verbs do not need it
 
 
 PROBE_S = 20.0  #: a signature that takes longer waits for somebody
@@ -143,16 +141,16 @@ def blocking_branch(branches: Collection[str], prefix: str) -> str | None:
 
 def identity(git: Git) -> Identity:
     """Who the user is, as configured; git's guess from the host name does not count."""
-    from runplan.core.gitfacts import Identity  # dear, and reading verbs need nobody
+    from runplan.core.rawobjects import read_person  # dear, and reading verbs need nobody
 
     ran = git.run("-c", "user.useConfigOnly=true", "var", "GIT_COMMITTER_IDENT", ok=(0, 1, 128))
-    found = re.fullmatch(_PERSON, ran.text) if ran.code == 0 else None
-    if found is None:
+    person, when = read_person(ran.text)
+    if ran.code or not when:
         raise RefusedEarly(
             "git does not know who you are; "
             'run: git config user.name "Your Name" && git config user.email you@example.org'
         )
-    return Identity(name=found[1], email=found[2])
+    return person
 
 
 def signing(git: Git) -> bool:

@@ -39,9 +39,10 @@ def run(args: argparse.Namespace) -> Exit:
 
 
 def _examine(here: Path) -> tuple[Check, ...]:
-    from runplan.adapters.discovery import cast, look_around, worktree_place
+    from runplan.adapters.discovery import cast, worktree_place
     from runplan.adapters.sandbox import obstacle
     from runplan.adapters.settings import environment, kinds, worktree_root
+    from runplan.git.repository import look_around
     from runplan.wiring.here import here_at, settings_note
     from runplan.wiring.probing import bench
 

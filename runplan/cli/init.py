@@ -24,8 +24,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(_args: argparse.Namespace) -> Exit:
-    from runplan.adapters.discovery import look_around
     from runplan.adapters.settings import environment, repository_file
+    from runplan.git.repository import look_around
     from runplan.wiring.here import refuse_under_agent
 
     refuse_under_agent("init")

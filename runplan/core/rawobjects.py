@@ -19,8 +19,8 @@ def read_commit(oid: Oid, content: bytes) -> Commit:
         if name:  # continuation lines of a signature start with a blank
             fields.append((name, value))
     values = dict(reversed(fields))
-    author, when = _person(values.get("author", ""))
-    committer, _ = _person(values.get("committer", ""))
+    author, when = read_person(values.get("author", ""))
+    committer, _ = read_person(values.get("committer", ""))
     return Commit(
         oid=oid,
         tree=values.get("tree", ""),
@@ -32,7 +32,8 @@ def read_commit(oid: Oid, content: bytes) -> Commit:
     )
 
 
-def _person(line: str) -> tuple[Identity, str]:
+def read_person(line: str) -> tuple[Identity, str]:
+    """Name, address and time of `Name <address> <seconds> <zone>`; what is missing is empty."""
     person, _, when = line.partition("> ")
     name, _, email = person.partition(" <")
     return Identity(name=name, email=email), when

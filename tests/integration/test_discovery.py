@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from runplan.adapters import discovery
-from runplan.adapters.discovery import cast, look_around, worktree_place
+from runplan.adapters.discovery import cast, worktree_place
 from runplan.adapters.repository import OLDEST_GIT
 from runplan.core import doctor
 from runplan.core.config import Layer
 from runplan.core.errors import GitFailed, RefusedEarly
 from runplan.core.gitfacts import Identity
+from runplan.git import repository
+from runplan.git.repository import look_around
 from tests.support.repos import USER_EMAIL, USER_NAME, Repo, init_repo, isolated_env, make_repo
 from tests.support.settings import settle
 
@@ -139,7 +140,7 @@ def test_a_repository_git_cannot_read_is_named_with_what_git_says(tmp_path: Path
 
 def test_a_machine_without_git_is_told_what_to_install(tmp_path: Path) -> None:
     """GitPython looks for git when it is imported, so this needs a process of its own."""
-    asked = "import sys; from pathlib import Path; from runplan.adapters.discovery import look_around as look"
+    asked = "import sys; from pathlib import Path; from runplan.git.repository import look_around as look"
     ran = subprocess.run(
         [sys.executable, "-c", f"{asked}; look(Path.cwd(), env={{}})"],
         env={"PATH": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)},
@@ -178,9 +179,9 @@ def test_files_not_yet_committed_count_and_ignored_ones_do_not(tmp_path: Path) -
 def test_nothing_else_uses_gitpython() -> None:
     """Where it ends is written down in docs/adr/0004."""
     imports = re.compile(r"^\s*(?:import git\b|from git[. ])", re.MULTILINE)
-    package = Path(discovery.__file__).parents[1]
-    users = [path.name for path in package.rglob("*.py") if imports.search(path.read_text(encoding="utf-8"))]
-    assert users == ["discovery.py"]
+    package = Path(repository.__file__).parents[1]
+    users = [path for path in package.rglob("*.py") if imports.search(path.read_text(encoding="utf-8"))]
+    assert users == [Path(repository.__file__)]
 
 
 def test_the_doctor_asks_for_the_git_a_run_asks_for() -> None:

@@ -115,7 +115,7 @@ def test_only_one_place_runs_git() -> None:
     }
     assert spawns <= {
         "runplan.adapters.git",
-        "runplan.adapters.discovery",  # through GitPython, for init and doctor
+        "runplan.git.repository",  # through GitPython, for init and doctor
         "runplan.adapters.agentkit.script_player",  # a program of its own
         "runplan.cli.demo",  # plays a person
     }
@@ -128,7 +128,7 @@ def test_the_environment_is_read_in_one_place() -> None:
     assert readers <= {
         "runplan.adapters.settings",
         "runplan.adapters.agentkit.script_player",  # a program of its own
-        "runplan.adapters.discovery",  # GitPython adds to it, and has to be told what to leave out
+        "runplan.git.repository",  # GitPython adds to it, and has to be told what to leave out
         "runplan.cli.demo",  # plays a person
     }
 
