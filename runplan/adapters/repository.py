@@ -35,17 +35,6 @@ class Repository:
     git: Git
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Checkout:
-    """One entry of git's list of worktrees; the first one is the main checkout."""
-
-    path: Path
-    head: Oid | None
-    branch: str | None  #: full ref name; None when detached
-    bare: bool
-    prunable: bool  #: the directory is gone, the entry is left
-
-
 ODD_PATH = "runplan cannot work in a path with control characters or with bytes that are not UTF-8"
 
 
@@ -172,29 +161,27 @@ def _some(names: list[str], most: int = 8) -> str:
     return ", ".join(names[:most]) + more
 
 
-# --- refs and checkouts -------------------------------------------------------------------------------
+# --- refs ---------------------------------------------------------------------------------------------
 
 
 def refs_snapshot(common_dir: Path, git: Git) -> dict[str, Oid]:
-    """Every ref and its object, read from the files; git is asked only where refs are no files."""
-    return resolved_refs(stored_refs(common_dir, git))
+    """Every ref and its object, read from the files; git is asked only where refs are no files.
+
+    A symbolic ref has the object of the ref it names; one that leads nowhere is left out.
+    """
+    stored = _stored_refs(common_dir, git)
+    resolved = ((name, _resolve(stored, name)) for name in stored)
+    return {name: oid for name, oid in sorted(resolved) if oid is not None}
 
 
-def stored_refs(common_dir: Path, git: Git) -> dict[str, str]:
-    """Every ref as it is written down: an object, or `ref: ` and the name of another ref."""
+def _stored_refs(common_dir: Path, git: Git) -> dict[str, str]:
+    """Every ref as it is stored: an object, or `ref: ` and the name of another ref."""
     if (common_dir / "reftable").is_dir():
-        lines = os.fsdecode(git.run("for-each-ref", "--format=%(objectname) %(refname) %(symref)").out).splitlines()
-        fields = (line.split(" ") for line in lines)
-        return {name: f"ref: {other}" if other else oid for oid, name, other in fields}
+        lines = os.fsdecode(git.run("for-each-ref", "--format=%(objectname) %(refname)").out).splitlines()
+        return {name: oid for oid, _, name in (line.partition(" ") for line in lines)}
     # Loose first, as git does: a ref that is packed in between is then found in the packed file.
     loose = dict(_loose_refs(os.fspath(common_dir)))
     return dict(_packed_refs(common_dir)) | loose
-
-
-def resolved_refs(stored: Mapping[str, str]) -> dict[str, Oid]:
-    """The object each ref stands for; one that leads nowhere is left out."""
-    resolved = ((name, _resolve(stored, name)) for name in stored)
-    return {name: oid for name, oid in sorted(resolved) if oid is not None}
 
 
 def _loose_refs(top: str) -> Iterator[tuple[str, str]]:
@@ -226,21 +213,3 @@ def _resolve(stored: Mapping[str, str], name: str) -> Oid | None:
             return value
         name = value.removeprefix("ref: ").strip()
     return None
-
-
-def checkouts(git: Git) -> tuple[Checkout, ...]:
-    """Every worktree git knows of, the main one first."""
-    entries = git.run("worktree", "list", "--porcelain", "-z").out.split(b"\0\0")
-    return tuple(_checkout(entry) for entry in entries if entry.strip(b"\0"))
-
-
-def _checkout(entry: bytes) -> Checkout:
-    pairs = (os.fsdecode(line).partition(" ") for line in entry.strip(b"\0").split(b"\0"))
-    fields = {name: value for name, _, value in pairs}
-    return Checkout(
-        path=Path(fields["worktree"]),
-        head=fields.get("HEAD"),
-        branch=fields.get("branch"),
-        bare="bare" in fields,
-        prunable="prunable" in fields,
-    )

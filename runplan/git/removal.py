@@ -9,10 +9,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, assert_never
 
+from runplan.adapters.checkout import Checkouts
 from runplan.adapters.containment import on_target
 from runplan.adapters.dispatch_files import DispatchFiles
 from runplan.adapters.plainfiles import first_line
-from runplan.adapters.repository import HEADS, checkouts, refs_snapshot
+from runplan.adapters.repository import HEADS, refs_snapshot
 from runplan.adapters.trash import delete_tree
 from runplan.adapters.treediff import changes
 from runplan.core.errors import GitFailed, RefusedEarly
@@ -116,7 +117,8 @@ class Removal:
         """A checkout of the user's that stands on the ref."""
         if not ref.startswith(HEADS) or self._user.tip(ref) is None:
             return ""
-        return next((str(one.path) for one in checkouts(self._user) if one.branch == ref), "")
+        checkouts = Checkouts(self._user, root=self._user.cwd, common_dir=self._workspace.common_dir)
+        return next((str(one.root) for one in checkouts.having(ref)), "")
 
     def _work_of(self, tip: Oid) -> Oid:
         """A candidate without the bookkeeping on top: of each phase the target keeps its own."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
 
+from runplan.adapters.checkout import Checkouts
 from runplan.adapters.git import Git
 from runplan.adapters.repository import (
-    checkouts,
     identity,
     open_repository,
     refs_snapshot,
@@ -165,13 +166,14 @@ def test_checkouts_name_branch_detachment_and_missing_directories(tmp_path: Path
     gone, detached = tmp_path / "gone", tmp_path / "new\nline"
     repo.git("worktree", "add", "-q", "-b", "side", str(gone))
     repo.git("worktree", "add", "-q", "--detach", str(detached))
-    (gone / ".git").unlink()
-    main, *others = checkouts(repo.adapter())
-    assert (main.path, main.branch, main.head, main.bare) == (
-        repo.path,
-        "refs/heads/main",
-        repo.head(),
-        False,
-    )
-    seen = {(one.path, one.branch, one.prunable) for one in others}
-    assert seen == {(gone, "refs/heads/side", True), (detached, None, False)}
+    repo.git("worktree", "add", "-q", "-b", "other", str(tmp_path / "other"))
+    shutil.rmtree(gone)
+    checkouts = Checkouts(repo.adapter(), root=repo.path, common_dir=repo.path / ".git")
+    assert {(one.root, checkouts.branch(one)) for one in checkouts.all()} == {
+        (repo.path, "refs/heads/main"),
+        (gone, "refs/heads/side"),
+        (detached, None),
+        (tmp_path / "other", "refs/heads/other"),
+    }
+    assert [one.root for one in checkouts.having("refs/heads/other")] == [tmp_path / "other"]
+    assert checkouts.having("refs/heads/side") == ()
