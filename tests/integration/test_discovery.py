@@ -51,6 +51,15 @@ def test_a_repository_is_seen_whole_from_any_directory_in_it(tmp_path: Path) -> 
     assert (facts.signs, facts.remotes, facts.empty) == (False, (), False)
 
 
+def test_a_repository_with_sha256_ids_is_seen_whole(tmp_path: Path) -> None:
+    repo = init_repo(tmp_path / "app", "--object-format=sha256")
+    repo.commit("Start", **{"Makefile": "test:\n\ttrue\n"})
+    facts = seen(repo.path)
+    assert (facts.root, facts.branches, facts.default_branch) == (str(repo.path), ("main",), "main")
+    assert facts.identity == Identity(name=USER_NAME, email=USER_EMAIL)
+    assert facts.tests.command == "make test"
+
+
 def test_a_linked_worktree_belongs_to_its_main_checkout(tmp_path: Path) -> None:
     repo = make_repo(tmp_path / "app")
     repo.git("worktree", "add", "-q", "-b", "side", str(tmp_path / "side"))
