@@ -53,7 +53,7 @@ def test_a_repository_is_seen_whole_from_any_directory_in_it(tmp_path: Path) -> 
 
 def test_a_repository_with_sha256_ids_is_seen_whole(tmp_path: Path) -> None:
     repo = init_repo(tmp_path / "app", "--object-format=sha256")
-    repo.commit("Start", **{"Makefile": "test:\n\ttrue\n"})
+    repo.commit("Start", Makefile="test:\n\ttrue\n")
     facts = seen(repo.path)
     assert (facts.root, facts.branches, facts.default_branch) == (str(repo.path), ("main",), "main")
     assert facts.identity == Identity(name=USER_NAME, email=USER_EMAIL)
