@@ -17,18 +17,10 @@ def project(tmp_path: Path) -> Project:
     return a_project(tmp_path, "1")
 
 
-def command_agent(project: Project, script: str) -> None:
-    """A shell script implements; the scripted agent still verifies."""
-    (project.home / "agent.sh").write_text(script)
-    project.settings(f'[agents.sh]\nkind = "command"\nargv = ["sh", "{project.home / "agent.sh"}"]\n')
-    text = (project.path / "runplan.toml").read_text().replace('implementer = "robot"', 'implementer = "sh"')
-    project.commit_file("runplan.toml", text)
-
-
 @pytest.mark.parametrize("flag", ["--assume-unchanged", "--skip-worktree"])
 def test_an_edit_that_git_was_told_to_overlook_lands_like_any_other(project: Project, flag: str) -> None:
     project.commit_file("README.md", "hello\n")
-    command_agent(project, f"echo 1 >1.txt; git update-index {flag} README.md; echo more >>README.md\n")
+    project.shell_agent(f"echo 1 >1.txt; git update-index {flag} README.md; echo more >>README.md\n")
     ran = project.start("1", "auto")
     assert ran.code == 0, ran.err
     assert project.show("main:README.md") == "hello\nmore"
@@ -56,7 +48,7 @@ def test_commits_that_the_attempt_did_not_make_do_not_land(project: Project, tmp
     remote = project.repo.at(tmp_path / "remote.git")
     side = remote.git("commit-tree", "-p", "main~1", "-m", "Side", "main^{tree}", env=THEM)
     remote.git("update-ref", "refs/heads/side", side)
-    command_agent(project, script.format(remote=remote.path))
+    project.shell_agent(script.format(remote=remote.path))
     project.repo.commit("Unpushed", **{"mine.txt": "x\n"})
     main = project.repo.head("main")
     ran = project.start("1", "auto")
@@ -102,7 +94,7 @@ NO_GIT_MAKES = {
 @pytest.mark.parametrize("way", NO_GIT_MAKES)
 def test_what_no_git_would_make_ends_the_attempt_by_name(project: Project, way: str) -> None:
     script, told = NO_GIT_MAKES[way]
-    command_agent(project, script)
+    project.shell_agent(script)
     project.commit_file("runplan.toml", (project.path / "runplan.toml").read_text() + '[run]\nauthor = "agent"\n')
     main = project.repo.head("main")
     for _ in range(2):  # and the next attempt is no worse for it
@@ -118,7 +110,7 @@ def test_what_no_git_would_make_ends_the_attempt_by_name(project: Project, way: 
 
 def test_an_index_in_the_middle_of_a_merge_lands_what_is_there(project: Project) -> None:
     stages = "printf '100644 %s 1\\tz\\n100644 %s 2\\tz\\n' $blob $blob | git update-index --index-info"
-    command_agent(project, f"echo 1 >1.txt; blob=$(echo x | git hash-object -w --stdin); {stages}\n")
+    project.shell_agent(f"echo 1 >1.txt; blob=$(echo x | git hash-object -w --stdin); {stages}\n")
     ran = project.start("1", "auto")
     assert ran.code == 0, ran.err
     assert project.show("main:1.txt") == "1"
@@ -129,7 +121,7 @@ def test_an_index_in_the_middle_of_a_merge_lands_what_is_there(project: Project)
 
 
 def test_a_message_of_any_length_leaves_a_report_of_some_length(project: Project) -> None:
-    command_agent(project, "echo 1 >1.txt; git add .; head -c 2000000 /dev/zero | tr '\\0' m | git commit -q -F -\n")
+    project.shell_agent("echo 1 >1.txt; git add .; head -c 2000000 /dev/zero | tr '\\0' m | git commit -q -F -\n")
     ran = project.start("1", "auto")
     assert ran.code == 0, ran.err
     assert len(project.show("main:reports/plan-x.md")) < 10_000
@@ -143,7 +135,7 @@ def test_a_message_of_any_length_leaves_a_report_of_some_length(project: Project
 def test_what_stands_where_the_report_goes_is_told_before_anybody_verifies(
     project: Project, way: str, done: str
 ) -> None:
-    command_agent(project, f"echo 1 >1.txt; {way}{done}\n")
+    project.shell_agent(f"echo 1 >1.txt; {way}{done}\n")
     ran = project.start("1", "auto")
     assert (ran.code, ran.last) == (1, "runplan: failed: tampered"), ran.err
     assert "reports: stands in the way of reports/plan-x.md" in ran.err

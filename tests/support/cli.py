@@ -155,6 +155,13 @@ class Project:
         """Further settings, below the ones every project has."""
         self.commit_file("runplan.toml", SETTINGS + more)
 
+    def shell_agent(self, script: str, more: str = "") -> None:
+        """A shell script implements; the scripted agent still verifies. `more` are further settings."""
+        (self.home / "agent.sh").write_text(script)
+        text = SETTINGS.replace('implementer = "robot"', 'implementer = "sh"')
+        agent = f'[agents.sh]\nkind = "command"\nargv = ["sh", "{self.home / "agent.sh"}"]\n'
+        self.commit_file("runplan.toml", text + agent + more)
+
     def show(self, what: str) -> str:
         return self.repo.git("show", what)
 
