@@ -17,8 +17,12 @@ CORE = frozenset((
     "protecthfs", "protectntfs", "attributesfile", "excludesfile", "checkroundtripencoding",
     "bigfilethreshold", "quotepath", "commentchar", "whitespace", "longpaths", "trustctime", "checkstat", "abbrev",
 ))  # fmt: skip
-#: No maintenance may remove objects, and every ref change is logged.
-OWN = (("gc.auto", "0"), ("maintenance.auto", "false"), ("core.logallrefupdates", "true"))
+#: No maintenance may remove objects, and every ref change is logged. A file that the user's git-lfs has not
+#: downloaded stays a pointer.
+OWN = (
+    ("gc.auto", "0"), ("maintenance.auto", "false"), ("core.logallrefupdates", "true"),
+    ("lfs.skipdownloaderrors", "true"),
+)  # fmt: skip
 
 Pairs = tuple[tuple[str, str | None], ...]
 

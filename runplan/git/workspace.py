@@ -58,6 +58,7 @@ class Workspace:
                 "fetch them first: git fetch --refetch --no-filter, then git config --unset remote.origin.promisor"
             )
         self._config = config.allowed(pairs)
+        self._lfs = dict(pairs).get("lfs.storage")
         self._sha256 = dict(pairs).get("extensions.objectformat") == "sha256"
         if not (self.path / "HEAD").is_file():
             make_below(self.common_dir, self._lock.parent)
@@ -96,6 +97,8 @@ class Workspace:
         fixed: list[tuple[str, str | None]] = [("core.repositoryformatversion", "1" if self._sha256 else "0")]
         fixed += [("core.bare", "true"), *config.OWN]
         fixed += [("extensions.objectformat", "sha256")] if self._sha256 else []
+        if path == self.path or self._lfs:  # a lane has a store of its own beside the one that its alternates lead to
+            fixed += [("lfs.storage", str(self.common_dir / (self._lfs or "lfs")))]
         write_whole(path / "config", os.fsencode(config.config_text([*self._config, *fixed])))
         for name in _COPIED:
             source, goal = self.common_dir / name, path / name
@@ -121,12 +124,26 @@ class Workspace:
     def take(self, lane_objects: Path, tips: Sequence[Oid], *, without: Sequence[Oid]) -> None:
         """Copy what `tips` add to `without` from a lane into `tool.git`, checked by git's own fsck."""
         transfer(self.git, self.git, tips, without=without, env=borrowing(lane_objects), kept="")
+        self._share_lfs(lane_objects.parent)
+
+    def _share_lfs(self, lane: Path) -> None:
+        """Copy content that the agent's git-lfs has stored into the user's store; its name there is its hash."""
+        source, store = lane / "lfs" / "objects", self.common_dir / "lfs"
+        for file in source.glob("??/??/*"):
+            place, draft = store / "objects" / file.relative_to(source), store / "tmp" / f"{file.name}.{os.getpid()}"
+            if not place.exists():
+                place.parent.mkdir(parents=True, exist_ok=True)
+                draft.parent.mkdir(exist_ok=True)
+                shutil.copyfile(file, draft)
+                draft.replace(place)
 
     def copy_to_user(self, tips: Sequence[Oid], *, without: Sequence[Oid], keep: str = KEEP) -> str:
         """Copy commits of `tool.git` into the user's repository; the path of the pack's `.keep` file, or nothing.
 
         Until a ref names the commits, the `.keep` file protects them from the user's `git gc`.
         """
+        for lane in self.lanes.glob("*.git"):  # the user may have pruned it: no ref of theirs named it yet
+            self._share_lfs(lane)
         missing = [oid for oid in tips if self.user.object(oid) is None]
         if not missing:
             return ""
