@@ -119,6 +119,10 @@ class Worktrees(Protocol):
         """Bring a branch with work into the user's repository; its full name there, or nothing when it has none."""
         ...
 
+    def hand_over(self, branch: str, *, base: Oid) -> None:
+        """Publish the branch, then delete runplan's own."""
+        ...
+
     def unpin(self, pin: str) -> None: ...
 
     def deliver(self, new: Oid, *, without: Oid) -> None:

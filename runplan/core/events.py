@@ -280,10 +280,9 @@ class PhaseFailed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanedUp:
-    """Branch and candidate are gone (landed) or kept by name (failed)."""
+    """Candidate and branch are gone; work that did not land is on a branch of the user's."""
 
     phase: str
-    kept: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

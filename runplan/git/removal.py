@@ -217,18 +217,13 @@ class Removal:
             case Keep(why=why):
                 return Kept(what=ref, why=why)
             case ParkFirst():
-                if not (known or dry_run) and self._user.tip(ref) is None:
-                    self._hand_over(ref, tip)
+                if not dry_run:  # only from the user's repository does a person get at it
+                    self._worktrees.hand_over(ref)
                 return Kept(what=ref, why=self._unlanded(tip))
             case Remove():
                 return Removed(what=ref) if dry_run else self.ref(ref)
             case unreachable:
                 assert_never(unreachable)
-
-    def _hand_over(self, ref: str, tip: Oid) -> None:
-        """Work of a run that no journal knows: only from the user's repository does a person get at it."""
-        self._workspace.publish(f"update {ref} {tip}", tips=[tip], without=[])
-        self._tool.update_refs(f"delete {ref} {tip}")
 
     def _unlanded(self, tip: Oid) -> str:
         about = self._tool.text("log", "-1", "--no-show-signature", "--format=%cs %s", tip, "--")

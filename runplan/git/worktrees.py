@@ -12,6 +12,7 @@ from filelock import FileLock
 
 from runplan.adapters.anchored import make_below
 from runplan.adapters.plainfiles import first_line, read_file
+from runplan.adapters.repository import refs_snapshot
 from runplan.adapters.status import nested_repository
 from runplan.core.errors import GitFailed, ObjectsRefused, RefusedEarly, SettingsError
 from runplan.core.gitfacts import Absent, Ahead, Identity, Poisoned, Stale, Unstored, is_agent
@@ -201,20 +202,27 @@ class Worktrees:
         """Whether the user's repository has the branch."""
         return self._workspace.user.tip(branch) is not None
 
-    def publish(self, branch: str, *, base: Oid) -> str:
+    def publish(self, branch: str, *, base: Oid = "") -> str:
         """Bring a branch with work into the user's repository; its full name there, or nothing when it has none.
 
-        A name that is taken by other commits gets a number.
+        A name that is taken by other commits gets a number. Work that was published keeps the name it got then.
         """
         tip = self.tip(branch)
-        if tip is None or tip == base:
-            return branch if tip is None and self.published(branch) else ""
-        user = self._workspace.user
+        if tip in (None, base):
+            return ""
+        refs = refs_snapshot(self._workspace.common_dir, self._workspace.user)
         names = (branch, *(f"{branch}-{number}" for number in range(2, MOST_NAMES)))
-        name = next(name for name in names if user.tip(name) in (None, tip))
-        if user.tip(name) is None:
-            self._workspace.publish(f"update {name} {tip}", tips=[tip], without=[base])
+        name = next((name for name in names if refs.get(name) == tip), "")
+        if not name:
+            name = next(name for name in names if name not in refs)
+            self._workspace.publish(f"update {name} {tip}", tips=[tip], without=[base] if base else [])
         return name
+
+    def hand_over(self, branch: str, *, base: Oid = "") -> None:
+        """Publish the branch, then delete runplan's own: from now on it is the user's."""
+        self.publish(branch, base=base)
+        if tip := self.tip(branch):
+            self._workspace.git.update_refs(f"delete {branch} {tip}")
 
     def unpin(self, pin: str) -> None:
         """Let the user's `git gc` have the base again.

@@ -25,7 +25,10 @@ EFFECTS: dict[str, frozenset[str]] = {
     "Store": frozenset({"append", "keep_baseline"}),
     "Objects": frozenset(),
     "Worktrees": frozenset(
-        {"lease", "attach", "take", "publish", "unpin", "deliver", "delivered", "commit_leftovers", "show", "copy"}
+        {
+            *("lease", "attach", "take", "publish", "hand_over", "unpin", "deliver", "delivered"),
+            *("commit_leftovers", "show", "copy"),
+        }
     ),
     "Removal": frozenset({"worktree", "ref", "free", "landed"}),
     "Candidates": frozenset({"replay", "revert", "anchor", "drop", "bookkeep"}),

@@ -563,9 +563,31 @@ def test_a_name_that_is_taken_gets_a_number(place: Place) -> None:
     tree = place.lease()
     tip = tree.commit("work", **{"c.txt": "c"})
     place.take()
-    for _ in range(2):
-        assert place.trees.publish(BRANCH, base=place.base) == f"{BRANCH}-2"
+    assert place.trees.publish(BRANCH, base=place.base) == f"{BRANCH}-2"
     assert place.repo.head(f"{BRANCH}-2") == tip
+
+
+def test_a_branch_that_is_published_again_keeps_its_name_when_a_better_one_is_free(place: Place) -> None:
+    place.repo.git("branch", "runplan/plan/1")
+    place.lease().commit("work", **{"c.txt": "c"})
+    place.take()
+    assert place.trees.publish(BRANCH, base=place.base) == f"{BRANCH}-2"
+    place.repo.git("branch", "-D", "runplan/plan/1")
+    assert place.trees.publish(BRANCH, base=place.base) == f"{BRANCH}-2"
+    assert sorted(place.refs()) == ["refs/heads/main", f"{BRANCH}-2"]
+
+
+def test_a_branch_that_is_handed_over_is_the_users_alone(place: Place) -> None:
+    tip = place.lease().commit("work", **{"c.txt": "c"})
+    place.take()
+    for _ in range(2):
+        place.trees.hand_over(BRANCH, base=place.base)
+        assert place.repo.head(BRANCH) == tip
+        assert place.trees.tip(BRANCH) is None
+    place.repo.git("branch", "-D", "runplan/plan/1")
+    place.removal.worktree("run")
+    gone = place.removal.gc(dry_run=True, prefix="runplan/", active=(), known={BRANCH})
+    assert [one.what for one in gone] == ["refs/runplan/base/r1"]
 
 
 def test_a_published_branch_survives_gc_and_leaves_no_keep_file(place: Place) -> None:

@@ -178,7 +178,7 @@ class Project:
         tool = self.path / ".git/runplan/tool.git"
         asked = ((), (f"--git-dir={tool}",)) if tool.is_dir() else ((),)
         told = (self.repo.git(*words, "for-each-ref", "--format=%(refname)") for words in asked)
-        refs = sorted({ref for refs in told for ref in refs.split() if "runplan" in ref})
+        refs = sorted(ref for refs in told for ref in refs.split() if "runplan" in ref)
         trees = self.repo.git("worktree", "list", "--porcelain").count("worktree ") - 1
         lanes = [*tool.parent.glob("lanes/*"), *tool.glob("worktrees/*")]
         places = self.home / ".cache/runplan/worktrees"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from runplan.app.accounts import evidence
 from runplan.app.actions.doing import phase_of
 from runplan.core.events import CleanedUp, PhaseFailed, RunEnded
-from runplan.core.gitfacts import Kept, Removed
+from runplan.core.gitfacts import Kept
 from runplan.core.reasons import Reason
 
 if TYPE_CHECKING:
@@ -55,31 +55,20 @@ def clean_up(action: CleanUp, state: RunState, world: World) -> Iterator[Event]:
     phase = phase_of(state)
     branch = phase.lease.branch if phase.lease else ""
     tip = world.worktrees.tip(branch) if branch else None
-    kept: tuple[str, ...] = ()
     if phase.landed is not None and phase.lease is not None and phase.work is not None and tip == phase.work.head:
         refs = {branch: tip, world.candidate: world.objects.tip(world.candidate) or ""}
         path = world.worktrees.path(phase.lease.worktree)
         world.removal.landed({ref: oid for ref, oid in refs.items() if oid}, worktree=path)
     else:
         world.candidates.drop(world.mark)
-        kept = _leave(world, branch, base=phase.base)
+        if branch:
+            world.worktrees.hand_over(branch, base=phase.base)
     world.point("CleanUp.dropped")
-    yield CleanedUp(phase=phase.read.phase, kept=kept)
-
-
-def _leave(world: World, branch: str, *, base: str) -> tuple[str, ...]:
-    """A branch with work stays in the user's repository; an empty one goes."""
-    kept = world.worktrees.publish(branch, base=base) if branch else ""
-    if kept:
-        return (kept.removeprefix("refs/heads/"),)
-    answer = world.removal.ref(branch) if branch else None
-    return (answer.parked,) if isinstance(answer, Removed) and answer.parked else ()
+    yield CleanedUp(phase=phase.read.phase)
 
 
 def finish(action: Finish, state: RunState, world: World) -> Iterator[Event]:
     detail, parked = action.detail, ""
-    if state.phase is not None and state.phase.lease is not None and state.phase.landed is None:
-        world.worktrees.publish(state.phase.lease.branch, base=state.phase.base)
     if state.leased:
         world.worktrees.unpin(world.mark)
         answer = world.removal.worktree(world.worktree)
