@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from runplan.core.gitfacts import Oid
 
 TRANSFER_S = 600.0
+MOST_PACKS = 50  #: from 100 on git takes noticeably longer to start
 KEEP = "runplan"  #: how `.keep` files of ours begin
 #: The values of the user's files were taken over already; an agent can write those files.
 _OWN_CONFIG = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1"}
@@ -66,6 +67,21 @@ class Workspace:
                 if not (self.path / "HEAD").is_file():  # another process may have made it meanwhile
                     self._init(self.path)
         self.refresh(self.path)
+        if len(list((self.path / "objects" / "pack").glob("*.pack"))) > MOST_PACKS:
+            self._repack()
+
+    def _repack(self) -> None:
+        """Merge all packs and loose objects of `tool.git` into one pack. Every object stays, also without a ref."""
+        objects = self.path / "objects"
+        with FileLock(self._lock, thread_local=False, fallback_to_soft=False, preserve_lock_file=True):
+            (objects / "pack" / "multi-pack-index.lock").unlink(missing_ok=True)  # its git was killed
+            loose = list(objects.glob("??/[0-9a-f]*"))
+            names = "".join(f"{file.parent.name}{file.name}\n" for file in loose).encode()
+            self.git.run("pack-objects", "-q", "--non-empty", str(objects / "pack" / "pack"), stdin=names)
+            for file in loose:
+                file.unlink()
+            for step in (("write",), ("repack", "--batch-size=0"), ("expire",)):
+                self.git.run("multi-pack-index", *step)
 
     def close(self) -> None:
         self.git.close()

@@ -10,6 +10,7 @@ import pytest
 
 from runplan.core.errors import GitFailed, RefusedEarly, SettingsError
 from runplan.core.gitfacts import AGENT, Absent, Ahead, Kept, Poisoned, Removed, Stale, Unstored
+from runplan.git.workspace import MOST_PACKS
 from tests.support.removals import BRANCH, PARKED, Place, a_place
 from tests.support.repos import Repo, init_repo, make_repo
 
@@ -193,6 +194,28 @@ def test_the_base_survives_a_user_who_amends_it_and_prunes(place: Place) -> None
     place.repo.git("gc", "-q", "--prune=now")
     tree.commit("work", **{"c.txt": "c"})
     assert place.take() == tree.head()
+
+
+def test_packs_are_merged_when_they_have_become_many(place: Place) -> None:
+    """Also what no ref names, and what the user's repository has in a pack and may prune, stays."""
+    tool = place.repo.at(place.workspace.path)
+    place.repo.git("repack", "-adq")
+    borrowed = place.repo.head()
+    packs = tool.path / "objects/pack"
+    names = [str(place.repo.write(f"{one}.txt", f"{one}")) for one in range(MOST_PACKS + 2)]
+    oids = [borrowed, *tool.git("hash-object", "-w", "--stdin-paths", stdin="\n".join(names)).split()]
+    for oid in oids[:-1]:
+        tool.git("pack-objects", "-q", str(packs / "pack"), stdin=f"{oid}\n")
+    tool.git("prune-packed")
+    (packs / "multi-pack-index.lock").touch()
+    reads = place.workspace.git.object
+    assert reads(oids[1]) is not None
+    place.workspace.prepare()
+    assert all(map(reads, oids))  # a git that was at work meanwhile finds them as well
+    assert len(list(packs.glob("*.pack"))) == 1
+    assert list(tool.path.glob("objects/??/*")) == []
+    (tool.path / "objects/info/alternates").unlink()
+    assert all(tool.git("cat-file", "-t", oid) in ("commit", "blob") for oid in oids)
 
 
 # --- taking ---------------------------------------------------------------------------------------------
