@@ -120,71 +120,7 @@ def test_a_partial_clone_is_refused_before_any_work(place: Place) -> None:
         place.workspace.prepare()
 
 
-# --- kinds of repositories ------------------------------------------------------------------------------
-
-
-def _linked(path: Path) -> Repo:
-    repo = make_repo(path / "main", **{"a.txt": "a\n"})
-    repo.git("worktree", "add", "-q", "-b", "other", str(path / "repo"))
-    return repo.at(path / "repo")
-
-
-def _submodule(path: Path) -> Repo:
-    make_repo(path / "inner", **{"a.txt": "a\n"})
-    outer = make_repo(path / "outer", o="o")
-    outer.git("-c", "protocol.file.allow=always", "submodule", "add", "-q", str(path / "inner"), "sub")
-    sub = outer.at(path / "outer" / "sub")
-    sub.git("config", "user.name", "Uma")
-    sub.git("config", "user.email", "uma@example.org")
-    return sub
-
-
-def _shallow(path: Path) -> Repo:
-    origin = make_repo(path / "origin", **{"a.txt": "1\n"})
-    origin.commit("two", **{"a.txt": "a\n"})
-    origin.git("clone", "-q", "--depth=1", f"file://{path}/origin", str(path / "repo"))
-    repo = origin.at(path / "repo")
-    repo.git("config", "user.name", "Uma")
-    repo.git("config", "user.email", "uma@example.org")
-    return repo
-
-
-def _sha256(path: Path) -> Repo:
-    repo = init_repo(path / "repo", "--object-format=sha256")
-    repo.commit("first", **{"a.txt": "a\n"})
-    return repo
-
-
-def _sparse(path: Path) -> Repo:
-    repo = make_repo(path / "repo", **{"a.txt": "a\n", "out/b.txt": "b\n"})
-    repo.git("sparse-checkout", "set", "in")
-    return repo
-
-
-def _crlf(path: Path) -> Repo:
-    repo = make_repo(path / "repo", **{"a.txt": "a\n"})
-    repo.git("config", "core.autocrlf", "true")
-    return repo
-
-
-@pytest.mark.parametrize("make", [_linked, _submodule, _shallow, _sha256, _sparse, _crlf])
-def test_every_kind_of_repository_can_be_worked_for(tmp_path: Path, make: Callable[[Path], Repo]) -> None:
-    repo = make(tmp_path)
-    with a_place(tmp_path, repo) as place:
-        tree = place.lease()
-        assert tree.status() == ""
-        tree.git("log", "--stat")
-        tree.commit("work", **{"c.txt": "c\n"})
-        tree.write("d.txt", "d\n")
-        tip = place.take()
-        assert tip == tree.head()
-        assert place.trees.state(tree.path).changed == ()
-        made = leftovers(place, tree, "d.txt")
-        assert place.trees.publish(BRANCH, base=place.base) == BRANCH
-        assert place.repo.head(BRANCH) == made
-        assert place.repo.git("diff", "--name-only", place.base, BRANCH).split() == ["c.txt", "d.txt"]
-        place.repo.git("fsck", "--strict")
-        place.removal.worktree("run")
+# --- objects ---------------------------------------------------------------------------------------------
 
 
 def test_the_base_survives_a_user_who_amends_it_and_prunes(place: Place) -> None:
