@@ -1,14 +1,13 @@
-"""Keeps what is known of a dispatch in a directory of its own, and reads its standing from there.
+"""The directory of one dispatch, and its state as read from there.
 
-own/       the agent's: its return and its private configuration
-lock       held by the shim, and by nothing else, for as long as it lives
-shim.json  who the shim is; written before the agent is started
-out.log    what the agent said, capped; err.log likewise
-gauge.json how full its context was when a hand-over had to be prepared, and bell, to wake who waits for that
-exit.json  how it ended; the shim's last deed
+own/       the agent's return and private configuration
+lock       held by the shim for as long as it lives
+shim.json  identity of the shim; written before the agent is started
+out.log    output of the agent, capped; err.log likewise
+gauge.json how full the context was when a hand-over had to be prepared; bell wakes whoever waits for it
+exit.json  how the dispatch ended; written by rename as the shim's last act
 
-Agents can write there. No link is followed, nothing there is taken for granted, and an exit counts only with the token
-that its shim was given and nobody else has seen: an agent that kills its shim cannot say in its place how it ended.
+A free lock without a whole exit.json means that the shim died.
 """
 
 from __future__ import annotations
@@ -23,7 +22,6 @@ from runplan.adapters.heldlock import is_held
 from runplan.adapters.plainfiles import open_plain
 from runplan.adapters.tally_record import record_of, tally_of, usage_of, usage_record
 from runplan.core.dispatch import RETURN, Ending, NeverStarted, Outcome, Running, Spent, ToolUsed
-from runplan.core.quickclass import dataclass
 from runplan.core.tally import Tally
 
 if TYPE_CHECKING:
@@ -52,35 +50,15 @@ LARGEST_EXIT = 64 * 1024 * 1024
 LARGEST_LOG = 64 * 1024 * 1024
 UNSYNCED = "unsynced"
 
-#: What a record that somebody else wrote makes of whoever reads it.
+#: Reading a record that is incomplete fails with one of these.
 _MISREAD = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seal:
-    """By what an exit is known to be the shim's: it tells the token there, of which only the hash is known before."""
-
-    token: str
-    hash: str
-
-    @classmethod
-    def new(cls) -> Seal:
-        token = os.urandom(16).hex()
-        return cls(token=token, hash=_hash(token))
-
-
-def _hash(token: str) -> str:
-    import hashlib  # dear, and nobody but a runner needs it
-
-    return hashlib.sha256(token.encode()).hexdigest()
-
-
 class DispatchFiles:
-    """The directory of one dispatch; whoever started it knows its seal."""
+    """The directory of one dispatch."""
 
-    def __init__(self, directory: Path, *, seal: Seal | None = None) -> None:
+    def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self._seal = seal
         self.lock = directory / "lock"
         self.shim = directory / "shim.json"
         self.out = directory / "out.log"
@@ -144,10 +122,10 @@ class DispatchFiles:
         return {}
 
     def write_shim(self, identity: str, *, reader: str = "", cgroup: str = "") -> None:
-        """Say who the shim is, where its agent will be, and by what its last word will be known."""
-        seal = {"seal": self._seal.hash} if self._seal else {}
+        """Say who the shim is and where its agent will be."""
         place = {"cgroup": cgroup} if cgroup else {}
-        _publish(self.shim, {"identity": identity, "reader": reader, **place, **seal}, sync=False)
+        record = {"identity": identity, "reader": reader, **place}
+        publish(self.shim, json.dumps(record).encode(), sync=False)
 
     def write_exit(self, outcome: Outcome, *, held: int | None = None) -> None:
         """Say how the dispatch ended, when what the agent returned is on the disk; on the disk before it returns.
@@ -171,7 +149,6 @@ class DispatchFiles:
             "error": outcome.error,
             "ended_at": outcome.ended_at,
             "seconds": round(outcome.seconds, 3),
-            "token": self._seal.token if self._seal else "",
         }
         content = json.dumps(record).encode()
         try:
@@ -184,18 +161,8 @@ class DispatchFiles:
     def _outcome(self) -> Outcome | None:
         text = read_plain(self.exit, largest=LARGEST_EXIT)
         with contextlib.suppress(*_MISREAD):
-            record = json.loads(text or "")
-            return _outcome_of(record) if self._sealed(record) else None
+            return _outcome_of(json.loads(text or ""))
         return None
-
-    def _sealed(self, record: Mapping[str, object]) -> bool:
-        """Whether the shim wrote it, by what we know or else by the hash that it told before it started anybody."""
-        token = record.get("token")
-        if self._seal is not None:
-            return token == self._seal.token
-        told = self._shim_record().get("seal")
-        # A machine that lost its power may have lost that file, and an earlier version's shim told none.
-        return told is None or (isinstance(token, str) and _hash(token) == told)
 
 
 def _outcome_of(record: Mapping[str, Any]) -> Outcome:
@@ -210,11 +177,10 @@ def _outcome_of(record: Mapping[str, Any]) -> Outcome:
         events_left_out=int(record["tools_left_out"]),
         output_bytes=int(record["output_bytes"]),
         leftovers=int(record["leftovers"]),
-        # An earlier version's shim, which may still be at work, writes none of these.
-        tally=tally_of(record["tally"]) if "tally" in record else Tally(),
-        error=str(record.get("error", "")),
-        ended_at=float(record.get("ended_at", 0.0)),
-        seconds=float(record.get("seconds", 0.0)),
+        tally=tally_of(record["tally"]),
+        error=str(record["error"]),
+        ended_at=float(record["ended_at"]),
+        seconds=float(record["seconds"]),
     )
 
 
@@ -241,10 +207,6 @@ def _sync(path: Path) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
-
-
-def _publish(path: Path, record: Mapping[str, object], *, sync: bool) -> None:
-    publish(path, json.dumps(record).encode(), sync=sync)
 
 
 def publish(path: Path, content: bytes, *, sync: bool, at: int | None = None) -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from runplan.adapters import bell, cgroups, processes
 from runplan.adapters.anchored import Anchor, make_below
-from runplan.adapters.dispatch_files import DispatchFiles, Seal, directory_name, publish, read_plain
+from runplan.adapters.dispatch_files import DispatchFiles, directory_name, publish, read_plain
 from runplan.adapters.environment import own_environment
 from runplan.adapters.settings import environment
 from runplan.adapters.shims import SPAWNER, Shims
@@ -71,7 +71,6 @@ class Dispatches:
         self._socket: socket.socket | None = None
         self._spawners_end = -1  #: the descriptor of the same socket there
         self._made: set[str] = set()  #: dispatches whose directory is there
-        self._seals: dict[str, Seal] = {}  #: of the dispatches that were started here
         self._shims = Shims(directory)
         self._due: dict[str, float] = {}  #: when those that run have to be over, at the latest
         self._rung: set[str] = set()  #: dispatches whose bell has woken us; once is enough, whoever rings
@@ -117,15 +116,13 @@ class Dispatches:
 
     def start(self, launch: Launch) -> None:
         """Start the process under a shim and return as soon as that runs; an id is started once."""
-        seal = self._seals[launch.id] = self._seals.get(launch.id) or Seal.new()
-        files = DispatchFiles(self.directory(launch.id), seal=seal)
+        files = DispatchFiles(self.directory(launch.id))
         if launch.arm_at:
             bell.hang(files.directory)
         for name, content in launch.files:
             publish(files.directory / name, content.encode("utf-8", "surrogateescape"), sync=True)
         asked = asdict(replace(launch, files=()))
-        sealed = {"token": seal.token, "hash": seal.hash}
-        text = json.dumps({"launch": asked, "directory": str(files.directory), "seal": sealed}).encode()
+        text = json.dumps({"launch": asked, "directory": str(files.directory)}).encode()
         for _ in range(2):
             lock = _take_lock(files, launch.id)
             try:
@@ -316,7 +313,7 @@ class Dispatches:
                 cgroups.end(cgroups.left(files.directory, told=""), list, grace_s=SWEEP_GRACE_S)
 
     def _files(self, dispatch: str) -> DispatchFiles:
-        return DispatchFiles(self._directory / directory_name(dispatch), seal=self._seals.get(dispatch))
+        return DispatchFiles(self._directory / directory_name(dispatch))
 
 
 def _take_lock(files: DispatchFiles, dispatch: str) -> int:

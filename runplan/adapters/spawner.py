@@ -18,7 +18,7 @@ import sys
 from pathlib import Path
 
 from runplan.adapters import cgroups, processes
-from runplan.adapters.dispatch_files import DispatchFiles, Seal
+from runplan.adapters.dispatch_files import DispatchFiles
 from runplan.adapters.shim import supervise
 from runplan.adapters.shim_output import reader_of
 from runplan.core.dispatch import Launch
@@ -75,8 +75,7 @@ def _wait_for_request(runner: socket.socket, taken: int) -> None:
     with contextlib.suppress(OSError):  # nor does a spawner
         os.write(taken, f"{launch.reader}\n".encode())
     os.close(taken)
-    files = DispatchFiles(Path(request["directory"]), seal=Seal(**request["seal"]))
-    _become_shim(launch, files, me, subreaper=subreaper)
+    _become_shim(launch, DispatchFiles(Path(request["directory"])), me, subreaper=subreaper)
 
 
 def _receive(runner: socket.socket) -> bytes:

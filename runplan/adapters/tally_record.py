@@ -31,13 +31,9 @@ def tally_of(record: dict[str, Any]) -> Tally:
         troubles=tuple(
             Trouble(kind=TroubleKind(kind), words=words, resets=resets) for kind, words, resets in record["troubles"]
         ),
-        finished=None if ended is None else _finished(*ended),
+        finished=None if ended is None else Finished(ok=ended[0], words=ended[1], so_far=ended[2]),
         denied=tuple(ToolUsed(tool=tool, path=path, denied=True) for tool, path in record["denied"]),
     )
-
-
-def _finished(ok: bool, words: str, so_far: bool = False) -> Finished:
-    return Finished(ok=ok, words=words, so_far=so_far)
 
 
 def usage_record(usage: Usage) -> list[object]:
@@ -45,5 +41,5 @@ def usage_record(usage: Usage) -> list[object]:
 
 
 def usage_of(record: list[Any]) -> Usage:
-    sent, answered, usd, *rest = record
-    return Usage(input_tokens=sent, output_tokens=answered, usd=usd, cached_tokens=rest[0] if rest else 0)
+    sent, answered, usd, cached = record
+    return Usage(input_tokens=sent, output_tokens=answered, usd=usd, cached_tokens=cached)

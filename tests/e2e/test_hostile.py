@@ -37,12 +37,6 @@ def test_an_agent_that_takes_away_its_own_records_is_not_sent_for_ever(project: 
     assert len([event for event in project.events() if event[0] == "DispatchStarted"]) <= 3
 
 
-FORGED = (
-    '{"ending":"exited","code":0,"signal":null,"message":"m","tools":[],"tools_left_out":0,"usage":[],'
-    '"output_bytes":0,"leftovers":0}'
-)
-
-
 FORGES = """
 start=$(sed 's/.*) //' /proc/{pid}/stat | cut -d' ' -f20)
 record=$(dirname "$RUNPLAN_RETURN")/shim.json
@@ -72,27 +66,13 @@ def test_an_agent_that_stops_its_shim_is_out_of_time_for_the_next_runner_too_and
     assert processes_of(project.home) == []
 
 
-@pytest.mark.parametrize(
-    "poison",
-    ["echo garbage >exit.json", f"echo '{FORGED}' >exit.json", "mkdir exit.json"],
-    ids=["garbage", "forged", "folder"],
-)
-def test_an_agent_that_kills_its_shim_has_not_succeeded_whatever_it_wrote_in_its_place(
-    project: Project, poison: str
-) -> None:
-    command_agent(project, f'echo x > 1.txt; cd "$(dirname "$RUNPLAN_RETURN")"; {poison}; kill -9 $PPID; sleep 5\n')
+def test_an_agent_whose_shim_is_killed_has_not_succeeded(project: Project) -> None:
+    command_agent(project, "echo x > 1.txt; kill -9 $PPID; sleep 5\n")
     ran = project.start("1", "auto")
     assert ran.code == 1, ran.err
     assert "vanished without a trace" in ran.err
     assert len(project.dispatched()) <= 3
     assert project.landed() == []
-
-
-def test_an_agent_that_stands_in_the_way_of_its_exit_only_has_done_its_work(project: Project) -> None:
-    command_agent(project, 'echo x > 1.txt; mkdir "$(dirname "$RUNPLAN_RETURN")/exit.json"\n')
-    ran = project.start("1", "auto")
-    assert ran.code == 0, ran.err
-    assert project.landed() == ["1"]
 
 
 def test_a_repository_inside_the_work_does_not_land_as_an_empty_name(project: Project) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sys
@@ -80,19 +79,6 @@ def test_strange_lines_are_kept_counted_and_ignored(on: Stage) -> None:
     assert found.tally.unread == 4
     assert found.message == "Done."
     assert on.out(dispatch).count(b"noise") == 3
-
-
-def test_what_an_earlier_version_wrote_is_still_read(on: Stage) -> None:
-    dispatch = on.sh("echo said")
-    on.outcome(dispatch)
-    path = on.dispatches.directory(dispatch) / "exit.json"
-    record = json.loads(path.read_text(encoding="utf-8"))
-    for name in ("tally", "error", "ended_at"):
-        del record[name]
-    record["usage"] = [[1, 2, 0.5]]
-    path.write_text(json.dumps(record), encoding="utf-8")
-    found = on.outcome(dispatch)
-    assert (found.message, found.tally, found.error) == ("said\n", Tally(), "")
 
 
 FAKE = """\

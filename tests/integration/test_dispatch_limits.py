@@ -134,3 +134,35 @@ def test_what_its_sub_agents_use_after_a_good_end_counts_and_leaves_the_end_stan
 
     assert (cheap.ending, cheap.tally.finished and cheap.tally.finished.ok) == (Ending.EXITED, True)
     assert dear.ending is Ending.BUDGET
+
+
+DONE = {
+    "codex": ['{"type":"turn.completed","usage":{"input_tokens":5000,"output_tokens":5}}'],
+    "claude": [
+        '{"type":"assistant","message":{"id":"m1","usage":{"input_tokens":100000,"output_tokens":5},"content":[]}}',
+        '{"type":"result","subtype":"success","is_error":false,"result":"All done.","total_cost_usd":0.5,'
+        '"modelUsage":{"m":{"inputTokens":100000,"outputTokens":5,"contextWindow":150000}}}',
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("reader", "limit"),
+    [("codex", {"tokens": 1000}), ("claude", {"tokens": 1000}), ("claude", {"usd": 0.1}), ("claude", {})],
+    ids=["tokens told at the end", "tokens", "usd", "context"],
+)
+def test_work_that_is_finished_is_not_cut_off_for_what_it_cost(
+    on: Stage, reader: str, limit: dict[str, object]
+) -> None:
+    """An agent tells what it used at its end, and then takes its time to go."""
+    lines = "\n".join(DONE[reader])
+
+    outcome = on.outcome(on.sh(f"echo '{lines}'; sleep 0.1; echo; sleep 0.1; exit 0", reader=reader, **limit))
+
+    assert (outcome.ending, outcome.code) == (Ending.EXITED, 0)
+
+
+def test_wall_time_is_kept_after_a_good_end_too(on: Stage) -> None:
+    outcome = on.outcome(on.sh(f"echo '{DONE['codex'][0]}'; sleep 30", reader="codex", wall_s=0.3))
+
+    assert outcome.ending is Ending.TIMEOUT

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
@@ -10,8 +11,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from runplan.adapters.dispatches import Dispatches
 from runplan.adapters.shim_output import LOG_TAIL
-from runplan.core.dispatch import Ending, NeverStarted, Running
+from runplan.core.agentevents import Usage
+from runplan.core.dispatch import Ending, NeverStarted, Outcome, Running
 from runplan.core.errors import Unreachable
 from runplan.core.secrets import LONGEST
 from runplan.core.tally import MESSAGE_TAIL
@@ -218,3 +221,50 @@ def test_an_agent_finds_none_of_its_users_secrets_in_those_who_watch_it(
         seen = on.outcome(on.sh(looks)).message
     assert seen.count("LC_CTYPE=C.UTF-8") == 2
     assert "given-to-the-runner" not in seen
+
+
+# --- the exit record ----------------------------------------------------------------------------------------
+
+
+def elsewhere(on: Stage, dispatch: str) -> object:
+    """What a runner sees that did not start the dispatch."""
+    return Dispatches(on.path / "dispatch").standing(dispatch)
+
+
+def test_an_exit_is_read_alike_by_every_runner(on: Stage) -> None:
+    dispatch = on.sh("echo said; exit 4")
+
+    outcome = on.outcome(dispatch)
+
+    assert outcome == elsewhere(on, dispatch)
+    assert (outcome.ending, outcome.code) == (Ending.EXITED, 4)
+
+
+@pytest.mark.parametrize(
+    "record", [None, "", '{"ending": "exit', '{"ending": "exited"}'], ids=["absent", "empty", "half", "incomplete"]
+)
+def test_without_a_whole_exit_record_the_shim_is_lost(on: Stage, record: str | None) -> None:
+    dispatch = on.sh("sleep 30")
+    if record is not None:
+        (on.dispatches.directory(dispatch) / "exit.json").write_text(record)
+
+    os.kill(on.shim(dispatch), signal.SIGKILL)
+
+    assert on.outcome(dispatch).ending is Ending.LOST
+    seen = elsewhere(on, dispatch)
+    assert isinstance(seen, Outcome)
+    assert seen.ending is Ending.LOST
+
+
+def test_what_a_lost_agent_had_used_is_known_from_its_log(on: Stage) -> None:
+    told = json.dumps({"type": "turn.completed", "usage": {"input_tokens": 5000, "output_tokens": 7}})
+    dispatch = on.sh(f"echo '{told}'; sleep 30", reader="codex")
+    log = on.dispatches.directory(dispatch) / "out.log"
+    until(lambda: log.exists() and b"turn.completed" in log.read_bytes())
+
+    os.kill(on.shim(dispatch), signal.SIGKILL)
+
+    outcome = on.outcome(dispatch)
+    assert outcome.ending is Ending.LOST
+    assert outcome.tally.usage == Usage(input_tokens=5000, output_tokens=7)
+    assert (outcome.tally.finished, outcome.message) == (None, "")
