@@ -31,19 +31,19 @@ class LongCalls:
         with self._lock:
             self._running.add(process)
             if self._closed:
-                _end(process)
+                end_session(process)
         try:
             yield
         finally:
             with self._lock:
                 self._running.discard(process)
-            _end(process)
+            end_session(process)
 
     def end(self) -> None:
         """End all of them now; whoever waits for one sees that it was killed."""
         with self._lock:
             for process in self._running:
-                _end(process)
+                end_session(process)
 
     def close(self) -> None:
         """End all of them, and whatever a thread that is left behind may begin later."""
@@ -51,7 +51,8 @@ class LongCalls:
         self.end()
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def end_session(process: subprocess.Popen[bytes]) -> None:
+    """Kill a program that leads a session, with all it started."""
     if process.returncode is None:  # nobody has seen its end, so the number is still its own
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)

@@ -20,7 +20,7 @@ STATUS = {
     "app": ("views",),
     "landing": ("modes",),
     "adapters": (
-        *("repository", "git", "gitenv", "waiting", "trees", "plainfiles", "anchored", "settings", "places"),
+        *("repository", "git", "gitenv", "trees", "plainfiles", "anchored", "settings", "places"),
         *("daemonrecord", "store", "store.sqlite", "store.schedules", "store.work"),
     ),
     "core": (

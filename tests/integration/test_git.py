@@ -123,11 +123,12 @@ def test_a_command_that_takes_too_long_is_ended_and_told(repo: Repo) -> None:
 
 @pytest.mark.parametrize("options", [[], ["--literal-pathspecs"], ["-c", "core.x=y", "--no-pager"]])
 def test_a_command_that_fails_is_told_by_its_name_and_not_by_an_option(repo: Repo, options: list[str]) -> None:
+    repo.git("config", "alias.nap", "!exec sleep 1")
     with repo.adapter() as git:
         with pytest.raises(GitFailed, match=r"git rev-parse failed in .*Needed a single revision"):
             git.run(*options, "rev-parse", "--verify", "none")
-        with pytest.raises(GitFailed, match="git rev-parse did not finish"):
-            git.run(*options, "rev-parse", "HEAD", timeout_s=0)
+        with pytest.raises(GitFailed, match="git nap did not finish"):
+            git.run(*options, "nap", timeout_s=0.05)
 
 
 def test_a_command_gets_its_input_and_gives_both_outputs_whole(repo: Repo) -> None:
@@ -138,6 +139,8 @@ def test_a_command_gets_its_input_and_gives_both_outputs_whole(repo: Repo) -> No
         repo.git("config", "alias.both", "!head -c 200000 /dev/zero >&2; echo out; exit 3")
         ran = git.run("both", ok=(3,))
         assert (ran.code, ran.text, len(ran.err)) == (3, "out", 200_000)
+        repo.git("config", "alias.named", "!echo one >/dev/stderr; echo two >&2")
+        assert git.run("named").err == "one\ntwo"
 
 
 def test_no_program_that_is_configured_in_a_worktree_runs_when_we_ask_git_there(repo: Repo, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 from runplan.core.errors import GitFailed, RefusedEarly, SettingsError
 from runplan.core.gitfacts import AGENT, Absent, Ahead, Kept, Poisoned, Removed, Stale, Unstored
 from runplan.git.workspace import MOST_PACKS
+from tests.support.dispatching import gone, until
 from tests.support.removals import BRANCH, PARKED, Place, a_place
 from tests.support.repos import Repo, init_repo, make_repo
 
@@ -350,6 +351,21 @@ def test_no_program_that_an_agent_plants_is_run(place: Place, tmp_path: Path) ->
     place.trees.publish(BRANCH, base=place.base)
     place.removal.worktree("run")
     assert not ran.exists()
+
+
+def test_a_filter_that_hangs_is_ended_with_all_it_started(place: Place, tmp_path: Path) -> None:
+    started = tmp_path / "started"
+    place.repo.git("config", "filter.slow.clean", f"sleep 300 & echo $! $$ >{started}; wait")
+    place.workspace.prepare()
+    tree = place.lease()
+    tree.write(".gitattributes", "*.slow filter=slow\n")
+    tree.write("a.slow", "a")
+    git = place.trees.lane("run")._git
+
+    with pytest.raises(GitFailed, match="git update-index did not finish within 1 s"):
+        git.run("update-index", "--add", "a.slow", timeout_s=1)
+
+    until(lambda: all(gone(int(pid)) for pid in started.read_text().split()))
 
 
 # --- attaching, showing, mending ----------------------------------------------------------------------
