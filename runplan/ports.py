@@ -245,11 +245,11 @@ class Dispatches(Protocol):
     def directory(self, id: str) -> Path: ...
 
     def read(self, id: str, name: str) -> str | None:
-        """The text of a file of the dispatch; None when there is none, or none that could be one of ours."""
+        """The text of a file of the dispatch; None when there is none, or one that is too large."""
         ...
 
     def write(self, id: str, name: str, text: str) -> None:
-        """Put a file among those of the dispatch, whatever its agent left in that place."""
+        """Put a file among those of the dispatch."""
         ...
 
     def start(self, launch: Launch) -> None: ...

@@ -1,14 +1,12 @@
 """A bell beside the files of a dispatch: its shim rings, and whoever waits for the dispatch is awake.
 
-A named pipe, since those who wait come and go, and the shim need not know them. The agent can write there too: what a
-ring means is never in the pipe.
+A named pipe, since those who wait come and go, and the shim need not know them.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import stat
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -27,22 +25,17 @@ def listen(directory: Path) -> int | None:
     """A descriptor that becomes readable when the bell rings; None when there is none."""
     try:
         # For writing, too: else it would look like the end of a file for as long as nobody rings.
-        descriptor = os.open(directory / NAME, os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+        return os.open(directory / NAME, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None
-    if stat.S_ISFIFO(os.fstat(descriptor).st_mode):
-        return descriptor
-    os.close(descriptor)
-    return None
 
 
 def ring(directory: Path) -> None:
     """Wake who listens; nobody needs to."""
     with contextlib.suppress(OSError):
-        descriptor = os.open(directory / NAME, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+        descriptor = os.open(directory / NAME, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
-            if stat.S_ISFIFO(os.fstat(descriptor).st_mode):
-                os.write(descriptor, b".")
+            os.write(descriptor, b".")
         finally:
             os.close(descriptor)
 

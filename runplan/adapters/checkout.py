@@ -85,4 +85,4 @@ def _is_main(root: Path, common: Path) -> bool:
 
 
 def read_line(path: Path) -> str:
-    return os.fsdecode(read_file(path, follow=True) or b"").strip()
+    return os.fsdecode(read_file(path) or b"").strip()

@@ -19,7 +19,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from runplan.adapters.heldlock import is_held
-from runplan.adapters.plainfiles import open_plain
+from runplan.adapters.plainfiles import read_bounded
 from runplan.adapters.tally_record import record_of, tally_of, usage_of, usage_record
 from runplan.core.dispatch import RETURN, Ending, NeverStarted, Outcome, Running, Spent, ToolUsed
 from runplan.core.tally import Tally
@@ -85,7 +85,7 @@ class DispatchFiles:
     def _told(self) -> Tally:
         """What an agent that was lost had used, by the log of what it said; whatever else it said counts no more."""
         reader = self._shim_record().get("reader")
-        said = read_plain_bytes(self.out, largest=LARGEST_LOG)
+        said = read_bounded(self.out, largest=LARGEST_LOG)
         from runplan.adapters.settings import kinds  # dear, and only what was lost is asked for it
         from runplan.adapters.shim_output import told_in
 
@@ -117,7 +117,7 @@ class DispatchFiles:
 
     def _shim_record(self) -> dict[str, object]:
         with contextlib.suppress(*_MISREAD):
-            record = json.loads(read_plain(self.shim) or "{}")
+            record = json.loads(read_text(self.shim) or "{}")
             return record if isinstance(record, dict) else {}
         return {}
 
@@ -159,7 +159,7 @@ class DispatchFiles:
             publish(self.exit.relative_to(self.directory), content, sync=True, at=held)
 
     def _outcome(self) -> Outcome | None:
-        text = read_plain(self.exit, largest=LARGEST_EXIT)
+        text = read_text(self.exit, largest=LARGEST_EXIT)
         with contextlib.suppress(*_MISREAD):
             return _outcome_of(json.loads(text or ""))
         return None
@@ -184,39 +184,27 @@ def _outcome_of(record: Mapping[str, Any]) -> Outcome:
     )
 
 
-def read_plain(path: Path, *, largest: int = LARGEST) -> str | None:
-    """A plain file's text. A pipe would hang us, a device would fill us, a link would lead us astray."""
-    found = read_plain_bytes(path, largest=largest)
+def read_text(path: Path, *, largest: int = LARGEST) -> str | None:
+    """The text of a file of a dispatch; None when there is none, or one that is too large."""
+    found = read_bounded(path, largest=largest)
     return None if found is None else found.decode("utf-8", "replace")
 
 
-def read_plain_bytes(path: Path, *, largest: int = LARGEST) -> bytes | None:
-    """The same as it is."""
-    file = open_plain(path)
-    if file is None:
-        return None
-    with file:
-        return file.read(largest) if os.fstat(file.fileno()).st_size <= largest else None
-
-
 def _sync(path: Path) -> None:
-    """Let a file that somebody else has written reach the disk, if it is a plain one."""
+    """Let a file that somebody else has written reach the disk."""
     with contextlib.suppress(OSError):
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        if path.is_file():
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
 
 
 def publish(path: Path, content: bytes, *, sync: bool, at: int | None = None) -> None:
-    """Write the file whole or not at all; no link is followed, and what else stands in its place is put aside.
+    """Write the file whole or not at all.
 
     `at` is an open directory, where the path is one below it.
     """
-    mark = os.urandom(8).hex()  # nobody can have put anything there before us
-    draft = f"{path}.{mark}.new"
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    draft = f"{path}.new"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
     with open(os.open(draft, flags, 0o644, dir_fd=at), "wb") as file:
         file.write(content)
         if sync:
@@ -224,11 +212,7 @@ def publish(path: Path, content: bytes, *, sync: bool, at: int | None = None) ->
             os.fsync(file.fileno())
     if not sync:
         _note(path)
-    try:
-        os.replace(draft, path, src_dir_fd=at, dst_dir_fd=at)
-    except IsADirectoryError:
-        os.rename(path, f"{path}.{mark}.aside", src_dir_fd=at, dst_dir_fd=at)
-        os.replace(draft, path, src_dir_fd=at, dst_dir_fd=at)
+    os.replace(draft, path, src_dir_fd=at, dst_dir_fd=at)
 
 
 def _note(path: Path) -> None:

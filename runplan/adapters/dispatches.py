@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from runplan.adapters import bell, cgroups, processes
 from runplan.adapters.anchored import Anchor, make_below
-from runplan.adapters.dispatch_files import DispatchFiles, directory_name, publish, read_plain
+from runplan.adapters.dispatch_files import DispatchFiles, directory_name, publish, read_text
 from runplan.adapters.environment import own_environment
 from runplan.adapters.settings import environment
 from runplan.adapters.shims import SPAWNER, Shims
@@ -96,19 +96,16 @@ class Dispatches:
         """The directory of the dispatch; made when there is none."""
         path = self._directory / directory_name(dispatch)
         if dispatch not in self._made:
-            with contextlib.suppress(
-                FileExistsError, NotADirectoryError
-            ):  # what its agent made of it tells nothing, and stops nobody
-                make_below(self._directory.parent, path / OWN)
+            make_below(self._directory.parent, path / OWN)
             self._made.add(dispatch)
         return path
 
     def read(self, dispatch: str, name: str) -> str | None:
-        """The text of one of its files. Agents can write there, so only a plain file of bounded size is read."""
-        return read_plain(self.directory(dispatch) / name)
+        """The text of one of its files; None when there is none, or one that is too large."""
+        return read_text(self.directory(dispatch) / name)
 
     def write(self, dispatch: str, name: str, text: str) -> None:
-        """Put a file among them, in the place of whatever an agent left there; no link of its is followed."""
+        """Put a file among them."""
         # Not synced: a power cut that takes it takes its reader along, and what we go by is in the journal.
         publish(self.directory(dispatch) / name, text.encode("utf-8", "surrogateescape"), sync=False)
 
@@ -319,7 +316,7 @@ class Dispatches:
 def _take_lock(files: DispatchFiles, dispatch: str) -> int:
     from filelock import lock_descriptor  # 60 ms, and only those who start something need it
 
-    descriptor = os.open(files.lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+    descriptor = os.open(files.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     for _ in range(LOCK_TRIES):
         # On a descriptor of our own, because it is handed over: FileLock would unlock it when it is dropped.
         if lock_descriptor(descriptor, blocking=False):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
 from typing import TYPE_CHECKING
@@ -10,17 +9,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-_NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
-
 
 def is_held(path: Path) -> bool:
-    """Whether a process holds the lock on the file; what is no file there is held by nobody."""
+    """Whether a process holds the lock on the file; nobody does when there is none."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError as error:
-        if error.errno in _NO_FILE:
-            return False
-        raise
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
     try:
         # Shared, so that two who ask at the same time do not take each other for the holder.
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)

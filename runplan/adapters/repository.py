@@ -194,13 +194,13 @@ def _loose_refs(top: str) -> Iterator[tuple[str, str]]:
                 yield path[len(top) + 1 :], f"ref: {os.readlink(path)}"  # noqa: PTH115 - git's oldest symbolic refs
                 continue
             # None when it is deleted or packed while we look, or no file at all.
-            content = (read_file(path, follow=True) or b"").strip()
+            content = (read_file(path) or b"").strip()
             if content.startswith(b"ref: ") or re.fullmatch(_OID, content):
                 yield path[len(top) + 1 :], os.fsdecode(content)
 
 
 def _packed_refs(common_dir: Path) -> Iterator[tuple[str, str]]:
-    for line in (read_file(common_dir / "packed-refs", follow=True) or b"").splitlines():
+    for line in (read_file(common_dir / "packed-refs") or b"").splitlines():
         oid, _, name = line.partition(b" ")
         if re.fullmatch(_OID, oid):
             yield os.fsdecode(name), oid.decode()

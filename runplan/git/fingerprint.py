@@ -64,7 +64,7 @@ class Fingerprints:
     def _files(self) -> Iterator[tuple[str, str]]:
         hooks = sorted(path for path in (self._common_dir / "hooks").glob("*") if path.suffix != ".sample")
         for path in (*(self._common_dir / name for name in _FILES), *hooks, *_global_files(self._git.env)):
-            content = read_file(path, follow=True)
+            content = read_file(path)
             if content is not None:
                 yield os.fspath(path), sha256(content).hexdigest()
 

@@ -231,7 +231,7 @@ class Worktrees:
         where there is more to delete than one file.
         """
         ref, common = base_ref(pin), self._workspace.common_dir
-        packed = ref.encode() in (read_file(common / "packed-refs", follow=True) or b"")
+        packed = ref.encode() in (read_file(common / "packed-refs") or b"")
         if packed or (common / "reftable").is_dir():
             self._workspace.user.run("update-ref", "--no-deref", "-d", ref)
         else:

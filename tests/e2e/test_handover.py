@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -247,25 +246,6 @@ def test_an_agent_that_is_sent_away_after_it_was_armed_leaves_its_note(project: 
     prompt = kept(project, second, "prompt.md").read_text()
     assert str(of(project, "HandoverArmed")[0]["note"]) in prompt
     assert "> b comes next" in prompt
-
-
-@pytest.mark.parametrize(
-    "left",
-    [
-        "rm -f {d}/gauge.json {d}/bell; mkdir {d}/gauge.json",
-        "echo nonsense > {d}/gauge.json; rm -f {d}/bell; ln -s /dev/zero {d}/bell",
-        "chmod 000 {d}/bell",
-    ],
-)
-def test_what_an_agent_does_to_its_own_bell_harms_nobody(project: Project, tmp_path: Path, left: str) -> None:
-    script = left.format(d='"$(dirname "$RUNPLAN_RETURN")"')
-    command = ["sh", "-c", f"{script}; echo x > 1.txt"]
-    set_up(project, settings=f'[agents.mine]\nkind = "command"\nargv = {json.dumps(command)}\n')
-    text = (project.path / "runplan.toml").read_text().replace('implementer = "robot"', 'implementer = "mine"')
-    project.commit_file("runplan.toml", text)
-    ran = project.start("1", "auto")
-    assert ran.code == 0, ran.err
-    assert of(project, "HandoverArmed") == []
 
 
 # --- many plans ---------------------------------------------------------------------------------------

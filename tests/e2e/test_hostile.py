@@ -83,11 +83,8 @@ def test_a_repository_inside_the_work_does_not_land_as_an_empty_name(project: Pr
     assert "inner is a git repository of its own" in ran.err
 
 
-@pytest.mark.parametrize(
-    "spoil", ['mkfifo "$RUNPLAN_RETURN"', 'ln -s /dev/zero "$RUNPLAN_RETURN"', 'mkdir "$RUNPLAN_RETURN"']
-)
-def test_a_return_that_is_no_file_is_no_return(project: Project, spoil: str) -> None:
-    command_agent(project, f"{spoil}; echo x > 1.txt\n")
+def test_a_return_that_is_no_file_is_no_return(project: Project) -> None:
+    command_agent(project, 'mkdir "$RUNPLAN_RETURN"; echo x > 1.txt\n')
     assert project.start("1", "auto").code == 0
     assert project.landed() == ["1"]
 

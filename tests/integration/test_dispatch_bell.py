@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,7 +9,7 @@ import pytest
 from runplan.adapters import bell
 from runplan.core.dispatch import Ending, Running
 from runplan.core.gauge import READING, Reading, reading_of
-from tests.support.dispatching import Stage, gone, pid_in, stage, until
+from tests.support.dispatching import Stage, stage, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -80,36 +79,3 @@ def test_one_that_rang_before_anybody_waited_is_seen_at_once(tmp_path: Path) -> 
             (tmp_path / "go").touch()
             second.dispatches.wait([dispatch], timeout_s=None)
             assert second.dispatches.standing(dispatch) != Running(), "once told, it is its end that is waited for"
-
-
-def test_an_agent_that_rings_by_itself_wakes_nobody_twice(on: Stage) -> None:
-    """What a ring means is not in the pipe; and a bell that never stops keeps nobody from waiting."""
-    ringing = f'while :; do echo x >"{{}}/{bell.NAME}"; done'
-    launch = on.launch("unused", **WATCHED)
-    loud = ringing.format(on.dispatches.directory(launch.id))
-    dispatch = on.sh(f"({loud}) & echo $! >agent; {WAITS}", **WATCHED, id=launch.id)
-    on.dispatches.wait([dispatch], timeout_s=None)
-    assert on.dispatches.standing(dispatch) == Running()
-    assert reading(on, dispatch) is None
-    (on.path / "go").touch()
-    on.outcome(dispatch)
-    until(lambda: gone(pid_in(on.path / "agent")))
-
-
-@pytest.mark.parametrize("there", ["nothing", "file", "link", "directory"])
-def test_what_is_no_pipe_is_no_bell(tmp_path: Path, there: str) -> None:
-    place = tmp_path / bell.NAME
-    match there:
-        case "file":
-            place.write_text("x")
-        case "link":
-            os.mkfifo(tmp_path / "other")
-            place.symlink_to(tmp_path / "other")
-        case "directory":
-            place.mkdir()
-        case _:
-            pass
-    assert bell.listen(tmp_path) is None
-    bell.ring(tmp_path)
-    if there == "file":
-        assert place.read_text() == "x"

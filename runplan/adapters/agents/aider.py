@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from runplan.adapters.agentkit.about import About
 from runplan.adapters.agentkit.lines import at, count, money, record, text
 from runplan.adapters.agentkit.task import provider_keys, provider_names, under_home
-from runplan.adapters.dispatch_files import read_plain
+from runplan.adapters.dispatch_files import read_text
 from runplan.adapters.environment import AGENT_EMAIL, AGENT_NAME
 from runplan.core.agentevents import (
     AgentEvent,
@@ -125,7 +125,7 @@ def read(line: bytes) -> tuple[AgentEvent, ...]:
 
 def finish(directory: Path) -> tuple[AgentEvent, ...]:
     """All that its answers cost, by its own books; what it prints could as well be a line of its model's."""
-    told = read_plain(directory / BOOKS, largest=LARGEST_BOOKS) or ""
+    told = read_text(directory / BOOKS, largest=LARGEST_BOOKS) or ""
     entries = [record(line.encode()) for line in told.splitlines() if _ANSWERED in line]
     answers = [at(entry, "properties") for entry in entries if text(entry, "event") == _ANSWERED]
     if not answers:

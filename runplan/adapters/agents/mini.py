@@ -11,7 +11,7 @@ from runplan.adapters.agentkit.about import About
 from runplan.adapters.agentkit.lines import at, count, money, objects, record, text
 from runplan.adapters.agentkit.module import by_variables
 from runplan.adapters.agentkit.task import provider_keys, provider_names, under_home
-from runplan.adapters.dispatch_files import read_plain
+from runplan.adapters.dispatch_files import read_text
 from runplan.core.agentevents import AgentEvent, Context, Finished, Message, Spent, Started, Usage
 from runplan.core.errorwords import trouble
 
@@ -119,7 +119,7 @@ def read(line: bytes) -> tuple[AgentEvent, ...]:  # noqa: ARG001
 
 def finish(directory: Path) -> tuple[AgentEvent, ...]:
     """What its trajectory tells; it is written at every step."""
-    told = read_plain(directory / TRAJECTORY, largest=LARGEST_TRAJECTORY)
+    told = read_text(directory / TRAJECTORY, largest=LARGEST_TRAJECTORY)
     return read_trajectory(told.encode()) if told else ()
 
 

@@ -9,7 +9,7 @@ from runplan.adapters.agentkit.about import About
 from runplan.adapters.agentkit.lines import at, count, record, text
 from runplan.adapters.agentkit.task import read_json, under_home
 from runplan.adapters.agents import claude
-from runplan.adapters.dispatch_files import read_plain
+from runplan.adapters.dispatch_files import read_text
 from runplan.core.agentevents import AgentEvent, Finished, Message, Retrying, Started
 from runplan.core.endings import EndingKind
 from runplan.core.errorwords import trouble
@@ -99,7 +99,7 @@ def _named(told: AgentEvent, line: bytes) -> AgentEvent:
 def finish(directory: Path) -> tuple[AgentEvent, ...]:
     """It retries without a word: only the records of its sessions tell what its provider last answered."""
     sessions = (directory / "home" / ".qwen" / "projects").glob("*/chats/*.jsonl")
-    told = (read_plain(session, largest=LARGEST_SESSION) or "" for session in sorted(sessions))
+    told = (read_text(session, largest=LARGEST_SESSION) or "" for session in sorted(sessions))
     return tuple(each for session in told for each in read_session(session.encode()))
 
 
