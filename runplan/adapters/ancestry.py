@@ -1,7 +1,7 @@
 """Tells whether a process descends from an agent, also when it has cleared its environment.
 
 An agent's processes carry the mark of their dispatch. One that was started without it still has a parent: the agent,
-or, once that has gone, the shim, to which the kernel gives the orphans of a dispatch (Linux only), or the spawner.
+or, once that has gone, the shim, to which the kernel gives the orphans of a dispatch (Linux only).
 """
 
 from __future__ import annotations

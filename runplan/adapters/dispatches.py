@@ -19,8 +19,8 @@ from runplan.adapters import bell, cgroups, processes
 from runplan.adapters.anchored import Anchor, make_below
 from runplan.adapters.dispatch_files import DispatchFiles, directory_name, publish, read_text
 from runplan.adapters.environment import own_environment
+from runplan.adapters.processtable import Process, this_table
 from runplan.adapters.settings import environment
-from runplan.adapters.shims import SPAWNER, Shims
 from runplan.core.dispatch import OWN, Ending, NeverStarted, Outcome, Running
 from runplan.core.errors import Unreachable
 from runplan.core.gauge import READING
@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
     from pathlib import Path
 
-    from runplan.adapters.processtable import Process
     from runplan.core.dispatch import DispatchStanding, Launch
+
+SPAWNER = "runplan.adapters.spawner"
 
 #: A spawner that has not answered after this has to be called dead.
 ANSWER_S = 30.0
@@ -69,9 +70,8 @@ class Dispatches:
         self._now = now
         self._spawner: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
-        self._spawners_end = -1  #: the descriptor of the same socket there
         self._made: set[str] = set()  #: dispatches whose directory is there
-        self._shims = Shims(directory)
+        self._shims: dict[str, Process] = {}  #: of dispatches that were started here or taken up
         self._due: dict[str, float] = {}  #: when those that run have to be over, at the latest
         self._rung: set[str] = set()  #: dispatches whose bell has woken us; once is enough, whoever rings
 
@@ -131,7 +131,8 @@ class Dispatches:
                 os.close(lock)
             # A spawner that died without an answer may have forked the shim before that.
             if shim:
-                self._shims.answered(launch.id, shim)
+                gone = Process(pid=shim, parent=0, session=0, started="", cpu_s=0.0)
+                self._shims[launch.id] = this_table().process(shim) or gone
             if shim or files.locked():
                 return
         raise Unreachable(f"no shim could be started; see {self._spawner_log}")
@@ -167,7 +168,6 @@ class Dispatches:
                 env=own_environment(environment()),
                 start_new_session=True,
             )
-            self._spawners_end = theirs.fileno()
         self._socket = ours
 
     @property
@@ -178,8 +178,8 @@ class Dispatches:
 
     def standing(self, dispatch: str) -> DispatchStanding:
         """Whether the dispatch runs, never started, or how it ended; Unreachable while the repository is not there."""
-        if (runs := self._shims.runs(dispatch)) is True:
-            return Running()  # whatever its agent has made of the lock
+        if (runs := self._known_runs(dispatch)) is True:
+            return Running()  # also while the repository is away
         files = self._files(dispatch)
         told = files.standing() if runs is None else files.standing_unlocked()
         if told == NeverStarted() or (isinstance(told, Outcome) and told.ending is Ending.LOST):
@@ -201,18 +201,10 @@ class Dispatches:
         moments = [self._due[dispatch] for dispatch in ids if dispatch in self._due]
         moments += [] if timeout_s is None else [self._now() + timeout_s]
         deadline = min(moments, default=None)
-        self._take_up(ids)
         while True:
             rest = None if deadline is None else min(LONGEST_SLEEP_S, max(0.0, deadline - self._now()))
             if self._settled(ids, rest) or (deadline is not None and self._now() >= deadline):
                 return
-
-    def _take_up(self, ids: Collection[str]) -> None:
-        """Find the shims of those that another runner started."""
-        for dispatch in ids:
-            files = self._files(dispatch)
-            if self._shims.runs(dispatch) is None and files.locked():
-                self._shims.search(dispatch, files)
 
     def _settled(self, ids: Collection[str], timeout_s: float | None) -> bool:
         """Wait once; False when it has to be looked at again."""
@@ -250,8 +242,21 @@ class Dispatches:
 
     def _handle(self, dispatch: str) -> int | None:
         """A descriptor that becomes readable when the shim ends, if there is one already."""
-        shim = self._shims.of(dispatch, self._files(dispatch))
+        shim = self._shim(dispatch)
         return processes.descriptor(shim) if shim else None
+
+    def _shim(self, dispatch: str) -> Process | None:
+        """Its living shim: the one that answered us, else the one that wrote its identity and holds the lock."""
+        if dispatch not in self._shims:
+            files = self._files(dispatch)
+            if files.locked() and (found := processes.living(files.shim_identity() or "")):
+                self._shims[dispatch] = found
+        return self._shims[dispatch] if self._known_runs(dispatch) else None
+
+    def _known_runs(self, dispatch: str) -> bool | None:
+        """Whether its shim lives; None when nobody here has seen it."""
+        known = self._shims.get(dispatch)
+        return None if known is None else processes.lives(known)
 
     # --- ending -------------------------------------------------------------------------------------
 
@@ -269,12 +274,11 @@ class Dispatches:
         unborn = list(ids)
         while unborn := [dispatch for dispatch in unborn if self._runs(dispatch)]:
             for dispatch in tuple(unborn):
-                if shims := self._shims.search(dispatch, self._files(dispatch)):
+                if shim := self._shim(dispatch):
                     unborn.remove(dispatch)
-                    asked += shims
-                    for shim in shims:
-                        processes.send(shim, number)
-                        processes.send(shim, signal.SIGCONT)  # its agent may have stopped it
+                    asked.append(shim)
+                    processes.send(shim, number)
+                    processes.send(shim, signal.SIGCONT)  # somebody may have stopped it
             if not unborn or time.monotonic() >= deadline:
                 break
             time.sleep(UNBORN_POLL_S)
@@ -282,7 +286,7 @@ class Dispatches:
 
     def _runs(self, dispatch: str) -> bool:
         """The same as its standing tells, for those who end it: that need not wait until the repository is back."""
-        known = self._shims.runs(dispatch)
+        known = self._known_runs(dispatch)
         return self._files(dispatch).locked() if known is None else known
 
     def sweep(self, ids: Collection[str]) -> int:
@@ -290,16 +294,11 @@ class Dispatches:
         over = [dispatch for dispatch in ids if not self._runs(dispatch)]
         files = [self._files(dispatch) for dispatch in over]
         groups = [group for one in files for group in cgroups.left(one.directory, told=one.cgroup())]
-        return cgroups.end(groups, lambda: self._left(over), grace_s=SWEEP_GRACE_S)
 
-    def _left(self, ids: Collection[str]) -> list[Process]:
-        """What carries their marks, what shims that died left to the spawner, and shims that lost their lock."""
-        found: list[Process] = []
-        if self._spawner and self._spawner.poll() is None:
-            found = self._shims.orphans(self._spawner.pid, self._spawners_end)
-        for dispatch in ids:
-            found += [*processes.marked(dispatch), *self._shims.search(dispatch, self._files(dispatch))]
-        return found
+        def marked() -> list[Process]:
+            return [process for dispatch in over for process in processes.marked(dispatch)]
+
+        return cgroups.end(groups, marked, grace_s=SWEEP_GRACE_S)
 
     def _sweep_groups(self) -> None:
         """End what is left in the control groups of dispatches that are over, also those the journal does not know."""

@@ -73,15 +73,6 @@ def family(dispatch: str, *, root: int, session: int, table: ProcessTable | None
     ]
 
 
-def below(root: int, *, spared: Callable[[Process], bool], table: ProcessTable | None = None) -> list[Process]:
-    """Every child of `root` that is not spared, and all that descend from it."""
-    table = table or this_table()
-    everyone = list(table.processes())
-    children = {process.pid for process in everyone if process.parent == root and not spared(process)}
-    descended = _descended(everyone, children)
-    return [process for process in everyone if process.pid in descended]
-
-
 def _descended(everyone: Collection[Process], roots: set[int]) -> set[int]:
     """These and all below them."""
     found = set(roots)

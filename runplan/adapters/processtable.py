@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import os
 from typing import TYPE_CHECKING, Protocol
@@ -49,9 +48,6 @@ class ProcessTable(Protocol):
 
     def command(self, pid: int) -> tuple[str, ...]:
         """The program and its arguments; empty when they may not be read."""
-
-    def files(self, pid: int) -> tuple[str, ...]:
-        """The paths of what it has open, as the system tells them; empty when they may not be read."""
 
     def moved(self, pid: int) -> int:
         """Bytes that it and the children it has waited for have read and written; 0 when nobody tells."""
@@ -101,14 +97,6 @@ class ProcTable:
                 return tuple(os.fsdecode(word) for word in file.read().split(b"\0")[:-1])
         except OSError:
             return ()
-
-    def files(self, pid: int) -> tuple[str, ...]:
-        found = []
-        with contextlib.suppress(OSError):
-            for number in os.listdir(f"/proc/{pid}/fd"):  # noqa: PTH208
-                with contextlib.suppress(OSError):  # closed since
-                    found.append(os.readlink(f"/proc/{pid}/fd/{number}"))  # noqa: PTH115
-        return tuple(found)
 
     def moved(self, pid: int) -> int:
         try:

@@ -62,12 +62,6 @@ class PsutilTable:
         except (psutil.Error, OSError):
             return ()
 
-    def files(self, pid: int) -> tuple[str, ...]:
-        try:
-            return tuple(found.path for found in psutil.Process(pid).open_files())
-        except (psutil.Error, OSError):
-            return ()
-
     def moved(self, pid: int) -> int:
         try:
             told = psutil.Process(pid).io_counters()

@@ -36,7 +36,6 @@ def main(descriptor: int) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # shims are reaped by the kernel
     processes.identity(os.getpid())  # read once, so that no shim has to ask which boot this is
     cgroups.own_home()  # nor in which control group
-    _adopt_orphans()  # of shims that were killed: whoever descends from an agent keeps a parent that tells
     gc.freeze()  # the forks share these pages as long as nobody writes to them
     with socket.socket(fileno=descriptor) as runner:
         while (reader := _next_shim(runner)) is not None:

@@ -140,31 +140,6 @@ class ProcessTableContract:
         assert child.pid in {found.pid for found in by_descent}
         assert os.getpid() not in {found.pid for found in by_descent}
 
-    def test_what_is_below_a_process_leaves_the_spared_out_with_all_that_is_below_them(self) -> None:
-        one, two = (subprocess.Popen(["sh", "-c", "sleep 30 & wait"]) for _ in range(2))
-        try:
-            until(lambda: len(processes.below(one.pid, spared=lambda _: False, table=self.table)) == 1)
-            until(lambda: len(processes.below(two.pid, spared=lambda _: False, table=self.table)) == 1)
-
-            found = processes.below(os.getpid(), spared=lambda process: process.pid != two.pid, table=self.table)
-
-            assert two.pid in {process.pid for process in found}
-            assert {process.parent for process in found} == {os.getpid(), two.pid}
-        finally:
-            for shell in (one, two):
-                family = processes.below(shell.pid, spared=lambda _: False, table=self.table)
-                processes.end_all([*family, self.seen(shell.pid)], grace_s=0, table=self.table)
-                shell.wait()
-
-    def test_the_files_that_a_process_has_open_are_seen_as_the_system_calls_them(self, tmp_path: Path) -> None:
-        place = tmp_path / "place"
-        place.mkdir()
-        (tmp_path / "link").symlink_to(place)
-        with (tmp_path / "link/lock").open("w"):
-            assert str(place.resolve() / "lock") in self.table.files(os.getpid())
-        assert str(place.resolve() / "lock") not in self.table.files(os.getpid())
-        assert self.table.files(999_999_999) == ()
-
     def test_a_process_is_ended_by_request(self, child: subprocess.Popen[bytes]) -> None:
         assert processes.end_all([self.seen(child.pid)], grace_s=10, table=self.table) == 1
         assert child.wait() == -signal.SIGTERM

@@ -143,23 +143,6 @@ def test_a_descendant_of_an_agent_may_ask_and_not_act(door: Door, on_stage: Stag
     assert echo.asked == ["status"]
 
 
-def test_what_outlives_its_killed_shim_is_still_known(door: Door, on_stage: Stage, tmp_path: Path) -> None:
-    """Its orphans go to the spawner, as long as that lives."""
-    path, echo = door
-    script = tmp_path / "calls.py"
-    script.write_text(CALLS)
-    call = f"{sys.executable} -I -S {script} {path} {tmp_path}/told stop"
-    waits = f"echo $$ >{tmp_path}/pid; until test -e {tmp_path}/go; do sleep 0.01; done; exec {call}"
-    dispatch = on_stage.sh(f'(setsid env -i sh -c "{waits.replace("$", chr(92) + "$")}" &); sleep 30')
-    pid_in(tmp_path / "pid")
-    os.kill(on_stage.shim(dispatch), signal.SIGKILL)
-    until(lambda: on_stage.dispatches.standing(dispatch).__class__.__name__ != "Running")
-    (tmp_path / "go").touch()
-
-    assert "does not run inside an agent" in str(answers(tmp_path / "told")["stop"]["error"])
-    assert echo.asked == []
-
-
 @pytest.mark.parametrize("name", ["RUNPLAN_AGENT", "RUNPLAN_DISPATCH"])
 @pytest.mark.parametrize("table", [ProcTable(), PsutilTable()], ids=["proc", "psutil"])
 def test_a_variable_of_a_parent_tells(name: str, table: ProcTable | PsutilTable, tmp_path: Path) -> None:

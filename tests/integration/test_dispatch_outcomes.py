@@ -18,7 +18,7 @@ from runplan.core.dispatch import Ending, NeverStarted, Outcome, Running
 from runplan.core.errors import Unreachable
 from runplan.core.secrets import LONGEST
 from runplan.core.tally import MESSAGE_TAIL
-from tests.support.dispatching import Stage, stage, until
+from tests.support.dispatching import Stage, pid_in, stage, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -244,7 +244,8 @@ def test_an_exit_is_read_alike_by_every_runner(on: Stage) -> None:
     "record", [None, "", '{"ending": "exit', '{"ending": "exited"}'], ids=["absent", "empty", "half", "incomplete"]
 )
 def test_without_a_whole_exit_record_the_shim_is_lost(on: Stage, record: str | None) -> None:
-    dispatch = on.sh("sleep 30")
+    dispatch = on.sh("echo $$ >agent; sleep 30")
+    pid_in(on.path / "agent")
     if record is not None:
         (on.dispatches.directory(dispatch) / "exit.json").write_text(record)
 
