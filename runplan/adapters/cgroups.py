@@ -135,9 +135,9 @@ def left(directory: Path, *, told: str) -> list[Cgroup]:
     here = planned(directory)
     found = {here.path} if here else set()
     with contextlib.suppress(OSError):
-        if told.rpartition("/")[2] == name_of(directory) and _is_group(told):
+        if told.rpartition("/")[2] == name_of(directory):  # in a copy of the repository it is another's
             found.add(told)
-    return [Cgroup(path) for path in sorted(found) if os.path.lexists(path) and not _is_around_us(path)]
+    return [Cgroup(path) for path in sorted(found) if os.path.lexists(path)]
 
 
 def all_left(dispatches: Path) -> list[str]:
@@ -157,16 +157,6 @@ def _prefix(dispatches: Path) -> str:
     """How the groups of a directory are called: by its number, which goes with it wherever it is moved."""
     found = dispatches.stat()
     return f"runplan-{found.st_dev:x}-{found.st_ino:x}-"
-
-
-def _is_group(path: str) -> bool:
-    """Whether such a path lies in the kernel's tree of groups; an agent may have told us another."""
-    return os.path.normpath(path) == path and any(path.startswith(f"{mount}/") for mount, _ in _mounts())
-
-
-def _is_around_us(path: str) -> bool:
-    """Whether this process itself is in that group, or below it: then it is not ours to end."""
-    return f"{_directory(_OWN)}/".startswith(f"{path}/")
 
 
 # --- where -------------------------------------------------------------------------------------------------

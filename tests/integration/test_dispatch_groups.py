@@ -276,23 +276,6 @@ def test_the_group_of_a_stranger_is_not_touched_whatever_is_told_of_it(on: Stage
         assert group.remove()
 
 
-def test_a_folder_that_is_no_group_is_not_believed(on: Stage, tmp_path: Path) -> None:
-    dispatch = on.launch("unused").id
-    stranger = subprocess.Popen(["sleep", "30"])
-    directory = on.dispatches.directory(dispatch)
-    name = cgroups.name_of(directory)
-    try:
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "cgroup.procs").write_text(f"{stranger.pid}\n", encoding="utf-8")
-        DispatchFiles(directory).write_shim("1:1:1", cgroup=str(tmp_path / name))
-
-        assert on.dispatches.sweep([dispatch]) == 0
-        assert stranger.poll() is None
-    finally:
-        stranger.kill()
-        stranger.wait()
-
-
 # --- older kernels, and none --------------------------------------------------------------------------------
 
 
