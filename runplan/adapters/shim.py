@@ -20,27 +20,25 @@ from runplan.adapters import bell, cgroups, processes
 from runplan.adapters.agents import about
 from runplan.adapters.agentstart import PIPE_SIZE, start
 from runplan.adapters.dispatch_files import publish
-from runplan.adapters.lifesigns import signs_of
-from runplan.adapters.shim_ladder import ladder
+from runplan.adapters.processtable import this_table
 from runplan.adapters.shim_limits import Limits
 from runplan.adapters.shim_output import Intake, reader_of, rest_of
-from runplan.adapters.shim_signals import Signals
 from runplan.adapters.shim_speech import Speech
 from runplan.core.dispatch import OWN, Ending, Outcome
 from runplan.core.gauge import READING, Reading, reading_text
 from runplan.core.handoff import WRAP_UP
 from runplan.core.meter import used_by
+from runplan.core.quickclass import dataclass
 from runplan.core.sandbox import is_sandboxed
 from runplan.core.secrets import secret_values
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     from runplan.adapters.cgroups import Cgroup
     from runplan.adapters.dispatch_files import DispatchFiles
-    from runplan.adapters.lifesigns import Signs
-    from runplan.adapters.processtable import Process
+    from runplan.adapters.processtable import Process, ProcessTable
     from runplan.core.dispatch import Launch
 
 CHUNK = 256 * 1024
@@ -331,3 +329,100 @@ class _Supervision:
             ended_at=time.time(),
             seconds=time.monotonic() - self._started,
         )
+
+
+# --- the signals that end an agent ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rung:
+    """One step."""
+
+    signal: signal.Signals
+    seconds: float  #: until the next
+
+
+def ladder(ending: Ending, launch: Launch, asked: signal.Signals) -> Iterator[Rung]:
+    """The steps, the last of them again and again; `asked` is the signal that this kind of agent ends cleanly by.
+
+    Where it is only out of room nothing is urgent: an interrupt leaves it the most, so every kind gets one first.
+    """
+    if ending is Ending.CONTEXT:
+        yield Rung(signal=signal.SIGINT, seconds=launch.rung_s)
+        yield Rung(signal=signal.SIGTERM, seconds=launch.rung_s)
+    else:
+        yield Rung(signal=asked, seconds=launch.grace_s)
+    while True:
+        yield Rung(signal=signal.SIGKILL, seconds=processes.KILLED_S)
+
+
+# --- signals to the shim -------------------------------------------------------------------------------------
+
+
+class Signals:
+    """Turns SIGTERM and SIGCHLD into a readable descriptor."""
+
+    def __init__(self) -> None:
+        self.asked = 0  #: how often we were asked to end
+        self.descriptor, self._write_end = os.pipe()
+        os.set_blocking(self.descriptor, False)
+        os.set_blocking(self._write_end, False)
+
+    def __enter__(self) -> Signals:
+        signal.set_wakeup_fd(self._write_end, warn_on_full_buffer=False)
+        signal.signal(signal.SIGTERM, self._on_term)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})  # whatever was asked of us until now counts
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        signal.set_wakeup_fd(-1)
+
+    def clear(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while os.read(self.descriptor, 4096):
+                pass
+
+    def _on_term(self, *_: object) -> None:
+        self.asked += 1
+
+
+# --- signs of life -------------------------------------------------------------------------------------------
+
+
+#: Processor time that counts as a sign of life: this much, and this share of the time. Agents that merely wait for
+#: their provider use 1 % (opencode) to 3 % (codex) of a processor.
+BUSY_S = 0.02
+BUSY_SHARE = 0.05
+
+#: Bytes that count as one: this many, and this many a second. Loops that look at something once a second move 5 kB
+#: (sleep), 15 kB (ls, git status) to 50 kB (curl, which reads its certificates); a download over 1 Mbit/s moves 125 kB.
+MOVED = 256 * 1024
+MOVED_PER_S = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signs:
+    """What some processes had done at a moment."""
+
+    at: float
+    cpu_s: float
+    moved: int  #: bytes
+
+    def working(self, earlier: Signs) -> bool:
+        """Whether they have worked since; who merely waits or polls has not."""
+        elapsed = self.at - earlier.at
+        return self.cpu_s - earlier.cpu_s >= max(BUSY_S, BUSY_SHARE * elapsed) or (
+            self.moved - earlier.moved >= max(MOVED, MOVED_PER_S * elapsed)
+        )
+
+
+def signs_of(family: Iterable[Process], *, at: float, table: ProcessTable | None = None) -> Signs:
+    """What the processes have done so far."""
+    table = table or this_table()
+    there = list(family)
+    return Signs(
+        at=at,
+        cpu_s=sum(process.cpu_s for process in there),
+        moved=sum(table.moved(process.pid) for process in there),
+    )

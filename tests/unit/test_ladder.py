@@ -9,7 +9,7 @@ from signal import SIGINT, SIGKILL, SIGTERM
 import pytest
 
 from runplan.adapters.processes import KILLED_S
-from runplan.adapters.shim_ladder import ladder
+from runplan.adapters.shim import ladder
 from runplan.core.dispatch import Ending, Launch
 
 LAUNCH = Launch(id="r1.1", argv=("true",), cwd="/", env={}, stdin="", reader="", wall_s=1.0, silence_s=0.0)
