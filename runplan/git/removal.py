@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, assert_never
 
 from runplan.adapters.checkout import Checkouts
-from runplan.adapters.containment import on_target
 from runplan.adapters.dispatch_files import DispatchFiles
 from runplan.adapters.plainfiles import first_line
 from runplan.adapters.repository import HEADS, refs_snapshot
@@ -27,6 +26,7 @@ from runplan.git.workspace import KEEP
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
+    from runplan.adapters.git import Git
     from runplan.core.gitfacts import Oid
     from runplan.git.workspace import Workspace
     from runplan.git.worktrees import Worktrees
@@ -258,3 +258,41 @@ def processes_inside(path: Path) -> tuple[int, ...]:
             if process.name.isdigit() and (process / "cwd").readlink().is_relative_to(path):
                 found.append(int(process.name))
     return tuple(sorted(found))
+
+
+# --- whether the target holds a commit ------------------------------------------------------------------------
+
+_WHO = {
+    f"GIT_{who}_{what}": value
+    for who in ("AUTHOR", "COMMITTER")
+    for what, value in (("NAME", "runplan"), ("EMAIL", "runplan@runplan.invalid"), ("DATE", "1000000000 +0000"))
+}
+
+
+def on_target(git: Git, tip: Oid, target: str) -> OnTarget:
+    """How `target` holds the content of `tip`: cheapest proof first."""
+    if git.tip(target) is None:
+        return OnTarget.NO
+    base = git.run("merge-base", target, tip, ok=(0, 1)).text
+    if base == tip:
+        return OnTarget.REACHABLE
+    if not base:
+        return OnTarget.NO
+    tree = git.commit(tip).tree
+    if tree in git.text("log", "--format=%T", f"{base}..{target}", "--").split() or tree == git.commit(base).tree:
+        return OnTarget.TREE
+    if _linear(git, base, tip) and _picked(git, target, tip):
+        return OnTarget.PATCH
+    # The branch as one commit of its net diff: how a squash, or a branch with merges, lands.
+    squashed = git.run("commit-tree", "--no-gpg-sign", "-p", base, "-m", "-", tree, env=_WHO).text
+    return OnTarget.PATCH if _picked(git, target, squashed) else OnTarget.NO
+
+
+def _linear(git: Git, base: Oid, tip: Oid) -> bool:
+    return git.text("rev-list", "--merges", "--count", f"{base}..{tip}", "--") == "0"
+
+
+def _picked(git: Git, target: str, tip: Oid) -> bool:
+    """Whether every commit has one with the same patch on the target."""
+    marks = git.text("cherry", target, tip).splitlines()
+    return bool(marks) and all(mark.startswith("-") for mark in marks)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 PARKED = "refs/runplan/parked/"
 GONE_S = 5.0  #: what a process gets to end after the one that is waited for
 #: Nobody wrote these, told by author and subject: the base of a merge in memory (candidate.py), and a branch as one
-#: commit, made to be compared with the target (containment.py).
+#: commit, made to be compared with the target (git/removal.py).
 THROW_AWAY = (("runplan@localhost", None), ("runplan@runplan.invalid", "-"))
 
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.adapters.containment import on_target
 from runplan.core.gitfacts import AGENT, Kept, Removed
 from runplan.core.removal import OnTarget
 from runplan.git.parking import park
+from runplan.git.removal import on_target
 from tests.support.removals import BRANCH, PARKED, Place, a_place
 from tests.support.repos import Repo, make_repo
 

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from runplan.adapters.agents import claude
+from runplan.adapters.dispatch_files import record_of, tally_of
 from runplan.adapters.shim_output import Harvest
-from runplan.adapters.tally_record import record_of, tally_of
 from runplan.core.agentevents import (
     AgentEvent,
     Context,
