@@ -106,7 +106,7 @@ class DispatchFiles:
         return is_held(self.lock)
 
     def shim_identity(self) -> str | None:
-        """The identity of the shim's process, once it has written it; its agent may have written another."""
+        """The identity of the shim's process, once it has written it."""
         told = self._shim_record().get("identity")
         return told if isinstance(told, str) else None
 

@@ -10,8 +10,6 @@ from runplan.core.spans import in_words
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-SCOPES = ("dispatch", "phase", "plan", "day")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:

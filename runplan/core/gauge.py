@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 UNSURE = 15  #: points more than a threshold says, where the gauge is only estimated
 MESSAGE = 8_000  #: characters of the end of the agent's message that a reading holds
-MOST = 9_999  #: per cent that anybody is told of; a wrong window makes any number of them
 READING = "gauge.json"  #: the file of a dispatch that holds one
 DEFAULT_WINDOW = 200_000
 _LARGE = 1_000_000
@@ -86,16 +85,8 @@ def reading_text(reading: Reading) -> str:
 
 
 def reading_of(text: str | None) -> Reading | None:
-    """What is read back; None when there is none. The agent can write there, so nothing is taken for granted."""
+    """What is read back; None when there is none, or after a power cut no whole one."""
     try:
-        told = json.loads(text or "null")
-    except (ValueError, RecursionError):
+        return Reading(**json.loads(text)) if text else None
+    except (TypeError, ValueError):
         return None
-    if not isinstance(told, dict):
-        return None
-    percent, message = told.get("percent"), told.get("message")
-    if isinstance(percent, bool) or not isinstance(percent, int) or not isinstance(message, str):
-        return None
-    return Reading(
-        percent=min(max(percent, 0), MOST), estimated=told.get("estimated") is True, message=message[-MESSAGE:]
-    )

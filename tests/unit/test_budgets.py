@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from runplan.core.budgets import SCOPES, Budget, Cost, GivenOut, Left, UsedUp, left
+from runplan.core.budgets import Budget, Cost, GivenOut, Left, UsedUp, left
+
+SCOPES = ("dispatch", "phase", "plan", "day")
 
 
 def test_without_a_budget_nothing_is_limited() -> None:

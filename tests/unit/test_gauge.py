@@ -9,7 +9,7 @@ import pytest
 
 from runplan.core.agentevents import Context, Spent, Usage
 from runplan.core.dispatch import Launch
-from runplan.core.gauge import MESSAGE, MOST, Reading, percent, reached, reading_of, reading_text, window_of
+from runplan.core.gauge import MESSAGE, Reading, percent, reached, reading_of, reading_text, window_of
 from runplan.core.handoff import LINES, Standing, note
 from runplan.core.tally import Folding, Tally
 
@@ -126,27 +126,9 @@ def test_a_reading_is_read_back_as_it_was_written_and_holds_no_more_than_the_end
     assert read == Reading(percent=52, estimated=True, message=long.message[-MESSAGE:])
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        None,
-        "",
-        "[]",
-        "{",
-        "[" * 100_000,
-        '{"percent": "52", "message": ""}',
-        '{"percent": true, "message": ""}',
-        '{"percent": 5}',
-    ],
-)
-def test_what_an_agent_put_in_place_of_a_reading_is_none(text: str | None) -> None:
+@pytest.mark.parametrize("text", [None, "", "{", "\0\0", '{"percent": 5}'])
+def test_half_a_reading_is_none(text: str | None) -> None:
     assert reading_of(text) is None
-
-
-def test_a_number_that_cannot_be_is_told_within_bounds() -> None:
-    read = reading_of('{"percent": ' + "9" * 400 + ', "message": ""}')
-    assert read is not None
-    assert read.percent == MOST
 
 
 def test_an_estimate_counts_the_prompt() -> None:
