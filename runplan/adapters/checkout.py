@@ -47,6 +47,10 @@ class Checkouts:
             if named:  # absolute, or since git 2.48 relative to where it is written
                 yield TargetCheckout(root=Path(os.path.normpath(link.parent / named)).parent, git_dir=link.parent)
 
+    def reachable(self) -> Iterator[TargetCheckout]:
+        """Those whose directory is there."""
+        return (one for one in self.all() if one.root.is_dir())
+
     def branch(self, checkout: TargetCheckout) -> str | None:
         """The full name of the branch that is out, or None."""
         if (self.common_dir / "reftable").is_dir():

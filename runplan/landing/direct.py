@@ -19,8 +19,7 @@ from runplan.core import push
 from runplan.core.commands import command
 from runplan.core.errors import GitFailed, Unreachable
 from runplan.landing.cherry_pick import CherryPick
-from runplan.landing.lander import Declined, Landed, Landing, Pending, Refused, TargetMoved
-from runplan.landing.observe import find, is_built_on
+from runplan.landing.lander import Declined, Landed, Landing, Pending, Refused, TargetMoved, do_nothing, find
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -42,10 +41,6 @@ POINTS = (
 )
 
 
-def _pass(_point: str) -> None:
-    return
-
-
 class Direct:
     """Moves a branch of a remote."""
 
@@ -58,17 +53,14 @@ class Direct:
         root: Path,
         common_dir: Path,
         caller: Mapping[str, str],
-        lanes: Path | None = None,
-        point: Callable[[str], None] = _pass,
+        point: Callable[[str], None] = do_nothing,
         timeout_s: float = NETWORK_S,
     ) -> None:
         self._git = git
         self._remote = Remote(
             git, name=remote, branch=branch, common_dir=common_dir, caller=caller, timeout_s=timeout_s
         )
-        self._local = CherryPick(
-            git, ref=f"{HEADS}{branch}", root=root, common_dir=common_dir, lanes=lanes, point=point
-        )
+        self._local = CherryPick(git, ref=f"{HEADS}{branch}", root=root, common_dir=common_dir, point=point)
         self._checkouts = Checkouts(git, root=root, common_dir=common_dir)
         self._point = point
         self.ref = self._remote.ref
@@ -81,12 +73,13 @@ class Direct:
         """The intent, to be recorded before `land`."""
         return Landing(id=id, ref=self.ref, old=old, new=new, follows=self._local.tip() or "")
 
-    def land(self, landing: Landing) -> LandingAnswer:
+    def land(self, landing: Landing, deliver: Callable[[], None] = do_nothing) -> LandingAnswer:
         """Push, and let the local branch follow; or say why not, with nothing changed."""
+        deliver()
         note = self._settle(landing)
         if (tip := self._seen()) != landing.old:
             return Landed(tip=tip, note=note) if find(self._git, landing, tip) else _moved(tip)
-        if not is_built_on(self._git, landing.new, landing.old):
+        if not self._holds(landing.new, landing.old):
             raise GitFailed(f"{landing.new:.12} is not built on {landing.old:.12}; it is not pushed to {self.ref}")
         self._point("direct.push.before")
         answer = self._remote.push(landing.new, old=landing.old, owner=landing.id)

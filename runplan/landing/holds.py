@@ -34,8 +34,6 @@ _NAMED_IN = {
     "rebase-merge/update-refs": "rebase",
     "BISECT_START": "bisect",
 }
-#: Beyond this many paths one look at the whole checkout is cheaper than a command line that long.
-_MOST_PATHS = 1000
 
 
 class InTheWay(Exception):
@@ -67,20 +65,16 @@ def the_only(having: Sequence[TargetCheckout], ref: str) -> TargetCheckout:
     return having[0]
 
 
-def require_unedited(git: Git, changes: Sequence[Change], *, env: Mapping[str, str]) -> None:
-    """Wait for the first path of `changes` that the user has edited, deleted or staged.
+def require_unedited(git: Git, changes: Sequence[Change], *, env: Mapping[str, str], staged: bool) -> None:
+    """Wait for the first path of `changes` that the user has edited, deleted or, if that counts, `staged`.
 
-    One status. It refreshes the index that `env` names, so a file that was only touched counts as clean afterwards.
+    The status refreshes the index that `env` names, so a file that was only touched counts as clean afterwards.
     """
     paths = {change.path for change in changes}
-    named = sorted(paths) if len(paths) <= _MOST_PATHS else []
-    ran = git.run(
-        *("status", "--porcelain=v1", "-z", "--untracked-files=no", "--no-renames"),
-        *("--ignore-submodules=dirty", "--", *named),
-        env={**env, "GIT_OPTIONAL_LOCKS": "1", "GIT_LITERAL_PATHSPECS": "1"},
-    )
+    words = ("--porcelain=v1", "-z", "--untracked-files=no", "--no-renames", "--ignore-submodules=dirty")
+    ran = git.run("status", *words, env={**env, "GIT_OPTIONAL_LOCKS": "1"})
     for record in os.fsdecode(ran.out).split("\0"):
-        if record[3:] in paths:
+        if record[3:] in paths and (staged or record[1] != " "):
             raise InTheWay(f"{record[3:]} is {_state(record[:2])} in {git.cwd}; commit that change or undo it")
 
 
@@ -93,25 +87,15 @@ def _state(code: str) -> str:
 
 
 def require_room(root: Path, changes: Sequence[Change]) -> None:
-    """Wait for a file or link that git does not track where the landing adds a file or needs a directory."""
+    """Wait for a file that git does not track where the landing adds a file or needs a directory."""
     leaving = {change.path for change in changes if change.kind == "D"}
     for change in changes:
-        if (link := _linked_parent(root, change.path)) and link not in leaving:
-            raise InTheWay(
-                f"{link} is in the way in {root}: it is a symbolic link; the landing needs a directory there"
-            )
         is_new = change.kind == "A" or (change.kind == "T" and change.old_mode == SUBMODULE)
         if is_new and (found := _blocker(root, change.path, leaving)):
             raise InTheWay(
                 f"{found} is in the way in {root}: git does not track it and the landing would overwrite it; "
                 "move it elsewhere"
             )
-
-
-def _linked_parent(root: Path, path: str) -> str:
-    names = path.split("/")
-    parents = ("/".join(names[:count]) for count in range(1, len(names)))
-    return next((parent for parent in parents if (root / parent).is_symlink()), "")
 
 
 def _blocker(root: Path, path: str, leaving: Collection[str]) -> str:

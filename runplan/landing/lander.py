@@ -1,12 +1,17 @@
-"""The contract of a lander: what it is asked, and its three answers."""
+"""The contract of a lander: what it is asked, its three answers, and how a landing is found in a history."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from runplan.core.quickclass import dataclass
+from runplan.core.rawobjects import read_commit
+from runplan.core.trailers import LANDING, read_trailers
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from runplan.adapters.git import Git
     from runplan.core.gitfacts import Oid
 
 
@@ -34,7 +39,6 @@ class Pending:
     """The landing waits and nothing was changed."""
 
     why: str  #: a sentence for the user: what is in the way, and what to do
-    until: str = ""  #: UTC time of the next try; "" when the user has to act first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +65,33 @@ class Refused:
 LandingAnswer: TypeAlias = Landed | Pending | Refused
 
 
+#: How far back a landing is looked for when the user has worked on top of it or rewritten the branch.
+DEEPEST = 2_000
+
+
+def find(git: Git, landing: Landing, tip: Oid) -> Oid | None:
+    """The newest commit between the old tip and this one that is the landing's, by its id; costs no process."""
+    seen = {landing.old}
+    queue = [tip]
+    while queue and len(seen) < DEEPEST:
+        oid = queue.pop(0)
+        if oid in seen:
+            continue
+        seen.add(oid)
+        stored = git.object(oid)
+        if stored is None:
+            continue  # where a shallow clone ends
+        commit = read_commit(oid, stored.content)
+        if oid == landing.new or read_trailers(commit.message).get(LANDING) == landing.id:
+            return oid
+        queue += commit.parents
+    return None
+
+
+def do_nothing(*_: object) -> None:
+    """The default of callables that only tests and the engine set."""
+
+
 class Lander(Protocol):
     """Moves the target, once."""
 
@@ -77,7 +108,9 @@ class Lander(Protocol):
         """The intent, to be recorded before `land`."""
         ...
 
-    def land(self, landing: Landing) -> LandingAnswer: ...
+    def land(self, landing: Landing, deliver: Callable[[], None]) -> LandingAnswer:
+        """Move the target; `deliver` copies the candidate into the user's repository when it is needed there."""
+        ...
 
     def observe(self, landing: Landing) -> Landed | None:
         """Whether the target holds the landing; reliable after `recover`; changes nothing."""

@@ -22,7 +22,6 @@ class Place(NamedTuple):
     git: Git
     root: Path
     common_dir: Path
-    lanes: Path  #: where runplan's own worktrees are
     env: Mapping[str, str]  #: of the user, for reaching a remote
 
 
@@ -37,7 +36,7 @@ def _cherry_pick(at: Place, run: RunSettings, point: Callable[[str], None]) -> L
     from runplan.landing.cherry_pick import CherryPick
 
     ref = f"refs/heads/{run.target}"
-    return CherryPick(at.git, ref=ref, root=at.root, common_dir=at.common_dir, lanes=at.lanes, point=point)
+    return CherryPick(at.git, ref=ref, root=at.root, common_dir=at.common_dir, point=point)
 
 
 def _direct(at: Place, run: RunSettings, point: Callable[[str], None]) -> Lander:
@@ -50,7 +49,6 @@ def _direct(at: Place, run: RunSettings, point: Callable[[str], None]) -> Lander
         root=at.root,
         common_dir=at.common_dir,
         caller=at.env,
-        lanes=at.lanes,
         point=point,
     )
 

@@ -1,6 +1,6 @@
 """Updates the checkout of a branch together with the branch: stage aside, swap by rename, commit the ref.
 
-1. stage: git writes the new files and the new index into a box. Everything that can fail fails here.
+1. stage: git writes the new files and the new index into a box. Filters, conversions and a full disk fail here.
 2. write the plan of the swap to the disk
 3. prepare the ref transaction and take index.lock: nothing can switch, stage or commit any more
 4. swap: each old file is moved into the box, each new one linked into its place. Nothing is ever replaced or
@@ -14,29 +14,29 @@ from __future__ import annotations
 
 import os
 import shutil
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING
 
-from runplan.adapters import indexfile
-from runplan.adapters.plainfiles import read_file
-from runplan.adapters.trees import SUBMODULE, Entry
-from runplan.landing.files import inode, is_file, put, remove_empty_parents, remove_empty_tree, signature
+from runplan.adapters.git import in_a_line
+from runplan.adapters.trees import SUBMODULE
+from runplan.adapters.waiting import answer
+from runplan.core.errors import GitFailed
 from runplan.landing.holds import InTheWay, require_room, require_unedited
-from runplan.landing.recovery import Recovery
-from runplan.landing.refswap import RefSwap
+from runplan.landing.recovery import Plan, is_file, put, remove_empty_parents, signature
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
+    from collections.abc import Callable, Mapping, Sequence
 
     from runplan.adapters.checkout import Checkouts, TargetCheckout
     from runplan.adapters.git import Git
-    from runplan.core.gitfacts import Change
-    from runplan.landing.box import Box
-    from runplan.landing.files import Signature
+    from runplan.core.gitfacts import Change, Oid
     from runplan.landing.lander import Landing
+    from runplan.landing.recovery import Box, Signature
 
+#: The ref is on the disk before the landing is recorded; git waits so many milliseconds for a ref that is locked.
+_SETTINGS = ("-c", "core.fsync=committed,loose-object,reference", "-c", "core.filesRefLockTimeout=500")
 _ANY = range(-64, 256)
+_MOST_LOOKED_FOR = 100  #: ids in the index; beyond that `git status` is quicker
 
 
 class IndexChanged(Exception):
@@ -47,10 +47,37 @@ class RefNotPrepared(Exception):
     """Git did not lock the branch: it moved, or is locked; the text is git's."""
 
 
-def shows_old(index: Path, changes: Sequence[Change]) -> bool:
-    """Whether an index has each path as it was before; False also where it cannot be read."""
-    wanted = {one.path: None if one.kind == "A" else Entry(one.old_mode, one.old) for one in changes}
-    return indexfile.staged(read_file(index) or b"", wanted) == wanted
+class RefTransaction(AbstractContextManager["RefTransaction"]):
+    """One `update-ref --stdin`; left without `commit`, or when we die, it changes nothing."""
+
+    def __init__(self, git: Git, landing: Landing, *, name: str, old: Oid, fd: int) -> None:
+        words = ("update-ref", "-m", f"runplan: land {landing.id}", "--stdin")
+        self._git = git.start(*_SETTINGS, *words, fds=(fd,))
+        self._order = f"start\nupdate {name} {landing.new} {old}\nprepare\n"
+
+    def prepare(self) -> None:
+        """Check the old value and lock the ref."""
+        if not self._say(self._order, b"start: ok\nprepare: ok\n"):
+            raise RefNotPrepared(self.close())
+
+    def commit(self) -> None:
+        """The one instant at which the landing happens."""
+        if not self._say("commit\n", b"commit: ok\n"):
+            raise GitFailed(f"git could not move the branch: {self.close()}")
+
+    def close(self) -> str:
+        """End git; without a commit before, nothing was changed."""
+        return in_a_line(os.fsdecode(self._git.communicate()[1])) if self._git.returncode is None else ""
+
+    def _say(self, words: str, expected: bytes) -> bool:
+        assert self._git.stdin is not None
+        with suppress(BrokenPipeError):
+            self._git.stdin.write(words.encode())
+            self._git.stdin.flush()
+        return answer(self._git, len(expected)) == expected
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 class Swap:
@@ -65,46 +92,43 @@ class Swap:
         self._root = checkout.root
         self._index = checkout.git_dir / "index"
         self._box = box
-        self._new, self._aside = box.files / "new", box.files / "aside"
-        self._staged_index = box.path / "index"
-        self._old_index = box.path / "index.old"
-        self._env = {"GIT_INDEX_FILE": str(self._staged_index)}
-        self._places: dict[str, indexfile.Place] = {}
-        self._recovery = Recovery(git, checkouts, checkout, box)
+        self._files = box.files(checkout)
+        self._is_sparse = (checkout.git_dir / "info/sparse-checkout").exists()
         self._point = point
 
     def land(self, landing: Landing, changes: Sequence[Change], *, behind: bool = False) -> str:
-        """Move files, index and ref; a note when a file was kept aside. `behind`: the ref is at `new` already."""
-        files = [one for one in changes if SUBMODULE not in (one.old_mode, one.new_mode)]
-        was, staged, seen = self._stage(landing, changes, files)
+        """Move files, index and ref; a note when a file was kept. `behind`: the ref is at `new` already."""
+        seen = signature(self._index)
+        was = {one.path: signature(self._root / one.path) for one in changes}  # before git is asked about them
+        try:
+            staged = self._stage(landing, changes, was, behind=behind)
+        except BaseException:
+            shutil.rmtree(self._files, ignore_errors=True)
+            raise
         files_before = {path: found for path, found in was.items() if is_file(found)}
-        plan = {"was": files_before, "staged": staged, "index": inode(self._staged_index), "behind": behind}
-        self._box.write_plan(landing, **plan)
+        place = {"root": str(self._root), "git_dir": str(self._checkout.git_dir)}
+        self._box.write(Plan(landing=landing, was=files_before, staged=staged, behind=behind, **place))
         self._point("land.staged")
         old = landing.new if behind else landing.old
-        with RefSwap(self._git, "HEAD", new=landing.new, old=old, id=landing.id, fds=(self._box.fd,)) as ref:
+        with RefTransaction(self._git, landing, name="HEAD", old=old, fd=self._box.fd) as ref:
             try:
                 self._lock(ref, landing, seen)
                 self._point("land.prepared")
                 self._swap(changes, was, staged)
-                self._restamp(staged)
-                if seen:
-                    os.link(self._index, self._old_index)
-                self._staged_index.rename(self._index)
+                self._install_index(seen)
                 self._point("land.swapped")
                 ref.commit()
             except BaseException:
                 ref.close()
-                if not (ended := self._recovery.run()).landed:
+                if not (ended := self._box.end()).landed:
                     raise
                 return ended.note
         self._point("land.committed")
-        return self._recovery.run().note
+        return self._box.end().note
 
-    def _lock(self, ref: RefSwap, landing: Landing, seen: Signature) -> None:
+    def _lock(self, ref: RefTransaction, landing: Landing, seen: Signature) -> None:
         """From here on the user's git can neither switch, stage nor commit."""
-        if not ref.prepare():
-            raise RefNotPrepared(ref.said)
+        ref.prepare()
         if self._checkouts.branch(self._checkout) != landing.ref:
             raise InTheWay(f"{self._root} is switching branches")
         self._box.lock_index(self._checkout)
@@ -114,65 +138,76 @@ class Swap:
     # --- staging ---------------------------------------------------------------------------------------
 
     def _stage(
-        self, landing: Landing, changes: Sequence[Change], files: Sequence[Change]
-    ) -> tuple[dict[str, Signature], dict[str, Signature], Signature]:
-        was = {one.path: signature(self._root / one.path) for one in changes}  # before git is asked about them
-        seen = signature(self._index)
-        self._copy_index()
-        if not self._is_as_old(changes, was) or self._read_tree(landing):  # staged, edited, or only touched
-            require_unedited(self._git, changes, env=self._env)
+        self, landing: Landing, changes: Sequence[Change], was: dict[str, Signature], *, behind: bool
+    ) -> dict[str, Signature]:
+        for place in {self._box.path, self._files}:
+            shutil.rmtree(place, ignore_errors=True)  # of a landing that was killed while it staged
+            (place / "new").mkdir(parents=True)
+        if self._index.exists():
+            # With its times: git takes a file that is as young as the index for possibly changed.
+            shutil.copy2(self._index, self._box.index)
+        if self._is_doubtful(changes, was) or self._read_tree(landing):
+            require_unedited(self._git, changes, env=self._env(), staged=not behind)
             if said := self._read_tree(landing):
                 raise InTheWay(f"git cannot update {self._root}: {said}")
         require_room(self._root, changes)
-        kept = self._located([one.path for one in files if one.kind != "D"])
-        self._write_out(kept)
-        staged = {path: signature(self._new / path) for path in kept}
+        files = [one.path for one in changes if one.kind != "D" and SUBMODULE not in (one.old_mode, one.new_mode)]
+        staged = {path: signature(self._files / "new" / path) for path in self._write_out(files)}
         if missing := next((path for path, found in staged.items() if found is None), None):
             raise InTheWay(f"git cannot update {self._root}: {missing} was not written")
-        return was, staged, seen
+        return staged
 
-    def _copy_index(self) -> None:
-        if self._index.exists():
-            # With its times: git takes a file that is as young as the index for possibly changed.
-            shutil.copy2(self._index, self._staged_index)
+    def _is_doubtful(self, changes: Sequence[Change], was: dict[str, Signature]) -> bool:
+        """Whether `git status` has to be asked first.
 
-    def _is_as_old(self, changes: Sequence[Change], was: dict[str, Signature]) -> bool:
-        """Whether index and tree certainly hold each path as `old` does, but for edits; saves a `git status`."""
-        if any(was[one.path] is None and one.kind != "A" for one in changes):
-            return False
-        return shows_old(self._staged_index, changes)
+        `read-tree` refuses a path that is edited, also one that git was told to overlook. It does not look at a file
+        that is deleted, that lies behind a link, or whose entry in the index is as in `new` already: removed, or
+        staged with that content.
+        """
+        if self._is_sparse or len(changes) > _MOST_LOOKED_FOR or any(self._index.parent.glob("sharedindex.*")):
+            return True
+        index = self._box.index.read_bytes() if self._box.index.exists() else b""
+        return any(
+            one.kind == "D"
+            or bytes.fromhex(one.new) in index
+            or (one.kind != "A" and not self._is_there(one.path, was))
+            for one in changes
+        )
+
+    def _is_there(self, path: str, was: dict[str, Signature]) -> bool:
+        parent = (self._root / path).parent
+        return was[path] is not None and parent.resolve() == self._root.resolve() / parent.relative_to(self._root)
+
+    def _env(self) -> dict[str, str]:
+        return {"GIT_INDEX_FILE": str(self._box.index)}
 
     def _read_tree(self, landing: Landing) -> str:
-        """Put `new` into the staged index; git refuses it where a path is edited, even one it was told to overlook."""
-        ran = self._git.run("read-tree", "-m", landing.old, landing.new, env=self._env, ok=_ANY, fds=(self._box.fd,))
-        if ran.code == 0 and (self._checkout.git_dir / "info/sparse-checkout").exists():
+        """Put `new` into the staged index; git's words when it refuses."""
+        said = self._said("read-tree", "-m", landing.old, landing.new)
+        if self._is_sparse and not said:
             # Git decides what a sparse checkout leaves out only where it may write files: in an empty directory.
             empty = self._box.path / "empty"
             empty.mkdir(exist_ok=True)
-            env = {**self._env, "GIT_WORK_TREE": str(empty), "GIT_DIR": str(self._checkout.git_dir)}
-            same = (landing.new, landing.new)  # so that what is staged stays
-            ran = self._git.run("read-tree", "-m", "-u", *same, env=env, ok=_ANY, fds=(self._box.fd,))
-        return "" if ran.code == 0 else " / ".join(ran.err.splitlines()) or f"exit code {ran.code}"
+            env = {"GIT_WORK_TREE": str(empty), "GIT_DIR": str(self._checkout.git_dir)}
+            said = self._said("read-tree", "-m", "-u", landing.new, landing.new, env=env)  # what is staged stays
+        return said
 
-    def _located(self, paths: list[str]) -> list[str]:
-        """The paths that the checkout shows: a sparse one leaves some out."""
-        self._places = indexfile.places(self._staged_index.read_bytes(), paths) or {}
-        return [path for path in paths if path not in self._places or not self._places[path].skipped]
-
-    def _write_out(self, paths: Sequence[str]) -> None:
-        self._new.mkdir(parents=True)
-        if not paths:
-            return
-        ran = self._git.run(
-            *("checkout-index", "-q", "-z", "--stdin", f"--prefix={self._new}/"),
-            stdin=b"".join(os.fsencode(path) + b"\0" for path in paths),
-            env=self._env,
-            ok=_ANY,
-            fds=(self._box.fd,),
-        )
-        if ran.code:
-            said = " / ".join(ran.err.splitlines()) or f"checkout-index: exit code {ran.code}"
+    def _write_out(self, paths: Sequence[str]) -> Sequence[str]:
+        """Write the new files, but for those that a sparse checkout leaves out; the paths written."""
+        if self._is_sparse:
+            listed = self._git.run("ls-files", "-t", "-z", env=self._env()).out.split(b"\0")
+            hidden = {os.fsdecode(one[2:]) for one in listed if one.startswith(b"S ")}
+            paths = [path for path in paths if path not in hidden]
+        named = b"".join(os.fsencode(path) + b"\0" for path in paths)
+        prefix = f"--prefix={self._files / 'new'}/"
+        if paths and (said := self._said("checkout-index", "-q", "-z", "--stdin", prefix, stdin=named)):
             raise InTheWay(f"git cannot update {self._root}: {said}")
+        return paths
+
+    def _said(self, *args: str, stdin: bytes = b"", env: Mapping[str, str] | None = None) -> str:
+        """Run git on the staged index; its words when it fails."""
+        ran = self._git.run(*args, stdin=stdin, env=self._env() | dict(env or {}), ok=_ANY, fds=(self._box.fd,))
+        return "" if ran.code == 0 else in_a_line(ran.err) or f"{args[0]}: exit code {ran.code}"
 
     # --- the swap --------------------------------------------------------------------------------------
 
@@ -191,29 +226,27 @@ class Swap:
                 path.mkdir(parents=True, exist_ok=True)
             elif one.path in staged:
                 self._set_aside(one.path, was[one.path])
-                remove_empty_tree(path)
-                path.parent.mkdir(parents=True, exist_ok=True)
-                if not put(self._new / one.path, path):
-                    raise InTheWay(f"{one.path} was edited just now in {self._root}; commit that change or undo it")
+                try:
+                    put(self._files / "new" / one.path, path)
+                except (FileExistsError, NotADirectoryError):
+                    raise self._edited(one.path) from None
 
     def _set_aside(self, name: str, was: Signature) -> None:
-        if not is_file(was):
-            return
-        aside = self._aside / name
-        aside.parent.mkdir(parents=True, exist_ok=True)
-        with suppress(FileNotFoundError):
-            (self._root / name).rename(aside)  # whatever is there now
-        if signature(aside) != was:
-            raise InTheWay(f"{name} was edited just now in {self._root}; commit that change or undo it")
+        if is_file(was):
+            aside = self._files / "aside" / name
+            aside.parent.mkdir(parents=True, exist_ok=True)
+            with suppress(FileNotFoundError):
+                (self._root / name).rename(aside)  # whatever is there now
+            if signature(aside) != was:
+                raise self._edited(name)
 
-    def _restamp(self, staged: dict[str, Signature]) -> None:
-        """Note the final times of the new files in the staged index, so that git need not read them again."""
-        found = {
-            self._places[path].at: (self._root / path).lstat()
-            for path in staged
-            if path in self._places and signature(self._root / path) == staged[path]
-        }
-        if found:
-            content = indexfile.restamped(self._staged_index.read_bytes(), found)
-            with self._staged_index.open("r+b") as file:
-                file.write(content)
+    def _edited(self, name: str) -> InTheWay:
+        return InTheWay(f"{name} was edited just now in {self._root}; commit that change or undo it")
+
+    def _install_index(self, seen: Signature) -> None:
+        # Without the refresh git would read each new file again; it fails harmlessly.
+        self._said("update-index", "-q", "--refresh")
+        os.link(self._box.index, self._box.installed)
+        if seen:
+            os.link(self._index, self._box.old_index)
+        self._box.index.rename(self._index)

@@ -10,22 +10,22 @@ from runplan.app.actions.lease import leased_before, refused
 from runplan.core import names
 from runplan.core.errors import RefusedEarly
 from runplan.git.worktrees import standing
-from runplan.landing.box import BOXES
+from runplan.landing.recovery import BOX
 from runplan.wiring import testing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from runplan.landing.cherry_pick import Settled
+    from runplan.landing.recovery import Ended
     from runplan.wiring.here import Here
 
 PATIENCE_S = 20.0  #: a landing here takes less, a push may take longer
 
 
 def settle_lost_landings(at: Here) -> list[str]:
-    """Bring landings that were killed to their end, of whichever plan; what the user should know, in sentences."""
+    """Bring a landing that was killed to its end, of whichever plan; what the user should know, in sentences."""
     common = at.repository.common_dir
-    if not any((place / name).exists() for place in (common, *common.glob("worktrees/*")) for name in BOXES):
+    if not (common / BOX).exists():
         return []
     from runplan.adapters.claims import landing_lock
     from runplan.landing.cherry_pick import CherryPick
@@ -42,14 +42,15 @@ def settle_lost_landings(at: Here) -> list[str]:
             return []  # another landing is at work, and settles these as well
         known = {row.id for row in store.unfinished()} if store else set()
         lander = CherryPick(git, ref=at.local_target, root=at.repository.root, common_dir=common, point=point)
-        return [told for one in lander.settle() for told in _told(one, is_known=_run(one) in known)]
+        settled = lander.settle()
+        return _told(settled, is_known=_run(settled) in known)
 
 
-def _run(settled: Settled) -> str:
+def _run(settled: Ended) -> str:
     return names.run_of(settled.id.rpartition(".")[0])
 
 
-def _told(settled: Settled, *, is_known: bool) -> list[str]:
+def _told(settled: Ended, *, is_known: bool) -> list[str]:
     if settled.waits and not is_known:  # else its run says so itself
         raise RefusedEarly(settled.waits)
     if not settled.id or is_known:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from runplan.adapters.settings import worktree_root
 from runplan.core.commands import command
 from runplan.core.errors import RefusedEarly
 from runplan.landing import modes
@@ -14,8 +13,7 @@ if TYPE_CHECKING:
 
 
 def landing_place(at: Here) -> modes.Place:
-    lanes = worktree_root(at.repository.root, at.settings, at.env)
-    return modes.Place(at.repository.git, at.repository.root, at.repository.common_dir, lanes, at.env)
+    return modes.Place(at.repository.git, at.repository.root, at.repository.common_dir, at.state / "tool.git", at.env)
 
 
 def require_landable(at: Here) -> None:

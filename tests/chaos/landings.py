@@ -16,8 +16,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from runplan.landing.box import BOXES, SWAP
 from runplan.landing.lander import Landed, Landing, Pending
+from runplan.landing.recovery import BOX
 from tests.support.landings import MAIN, candidate, files_of, intent, lander, leftovers, snapshot
 from tests.support.repos import Repo, make_repo
 
@@ -227,7 +227,7 @@ SHARED = tuple(f"s{number}.txt" for number in range(6))  #: changed by landings,
 OWN = tuple(f"u{number}.txt" for number in range(3))  #: the user's
 LONGEST_S = 0.08
 #: When to kill: at most so long after this has appeared in the git directory; half of them while files are swapped.
-MOMENTS = (("HEAD", LONGEST_S), (SWAP, LONGEST_S), (f"{SWAP}/plan", 0.02), (f"{SWAP}/aside", 0.004))
+MOMENTS = (("HEAD", LONGEST_S), (BOX, LONGEST_S), (f"{BOX}/plan", 0.02), (f"{BOX}/aside", 0.004))
 SETTLE_S = 60.0
 
 
@@ -276,8 +276,8 @@ def soak(place: Path, *, kills: int, seed: int) -> Account:
         with suppress(ProcessLookupError):
             os.kill(worker, signal.SIGKILL)  # the next one begins anew
         os.waitpid(worker, 0)
-        account.planned += any((repo.path / ".git" / box / "plan").exists() for box in BOXES)
-        account.touched += (repo.path / ".git" / SWAP / "aside").exists()
+        account.planned += (repo.path / ".git" / BOX / "plan").exists()
+        account.touched += (repo.path / ".git" / BOX / "aside").exists()
     (place / "stop").touch()
     os.waitpid(user, 0)
     _settle(repo, place, account)

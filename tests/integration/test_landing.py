@@ -209,7 +209,7 @@ def land_until_done(repo: Repo, name: str) -> str:
 # --- the cost -----------------------------------------------------------------------------------------
 
 
-def test_a_phase_of_one_commit_costs_five_git_processes(repo: Repo, tmp_path: Path) -> None:
+def test_a_phase_of_one_commit_costs_six_git_processes(repo: Repo, tmp_path: Path) -> None:
     base = repo.head()
     repo.git("switch", "-qc", "work")
     head = repo.commit("Work", **{"a.txt": "a2\n"})
@@ -251,6 +251,7 @@ def test_a_phase_of_one_commit_costs_five_git_processes(repo: Repo, tmp_path: Pa
         "cat-file",
         "checkout-index",
         "read-tree",
+        "update-index",
         "update-ref",
         "update-ref",
     ]

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.landing.box import SWAP
 from runplan.landing.lander import Landed, Pending
+from runplan.landing.recovery import LOCK
 from tests.support.landings import MAIN, candidate, files_of, intent, lander, leftovers, snapshot
 from tests.support.repos import Repo, make_repo
 
@@ -82,7 +82,7 @@ def test_a_file_edited_after_the_kill_stays_and_the_former_one_is_kept_aside_and
     repo.write("a.txt", "edited after the kill\n")
     repo.write("new/mine.txt", "mine\n")
     with lander(repo) as cherry_pick:
-        (settled,) = cherry_pick.settle()
+        settled = cherry_pick.settle()
         answer = cherry_pick.land(landing)
     assert settled.note.startswith("a.txt could not be put back after a landing was killed; the former content is in ")
     assert (Path(settled.note.rpartition(" is in ")[2]) / "a.txt").read_text() == "a\n"
@@ -156,9 +156,9 @@ def test_a_git_of_ours_that_is_killed_while_it_writes_touches_nothing(repo: Repo
 def test_a_git_that_outlives_its_lander_is_waited_for(repo: Repo) -> None:
     """It writes into the box, which nobody may remove under it."""
     landing = intent(repo, candidate(repo, PHASE))
-    box = repo.path / ".git" / SWAP
-    box.mkdir()
-    with (box / "lock").open("w") as lock:
+    held = repo.path / ".git" / LOCK
+    held.parent.mkdir()
+    with held.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         git = subprocess.Popen(["sleep", "0.3"], pass_fds=(lock.fileno(),))
     with lander(repo) as cherry_pick:

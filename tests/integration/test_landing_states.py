@@ -318,7 +318,7 @@ STATES = [
     (a_box_of_a_landing_that_was_never_planned, ""),
     (staged_as_the_landing_would_and_edited_since, "a.txt is edited in"),
     (removed_from_the_index_where_it_is_to_be_removed, "gone.txt is staged in"),
-    (a_parent_replaced_by_a_link, "dir is in the way in"),
+    (a_parent_replaced_by_a_link, "dir/d.txt is deleted in"),
     (a_branch_lock, "main.lock"),
     (a_head_lock, "HEAD.lock"),
     (edited, "a.txt is edited in"),
@@ -381,6 +381,32 @@ def test_the_landing_arrives_or_waits_and_nothing_of_the_users_is_lost(
     if arrange is not split_index:
         assert repo.git("diff-files", "--name-only", "--", *ARRIVES) == "", "git need not read the new files again"
     assert not set(PHASE) & {line[3:] for line in repo.status().splitlines()}
+
+
+@pytest.mark.parametrize(
+    ("arrange", "said"),
+    [
+        (arrange, said)
+        for arrange, said in STATES
+        if said.startswith(("a.txt", "dir", "git cannot")) or arrange is clean
+    ],
+    ids=lambda part: getattr(part, "__name__", ""),
+)
+def test_edits_are_seen_also_where_the_landing_removes_nothing(
+    repo: Repo, arrange: Callable[[Repo], None], said: str
+) -> None:
+    """Git is asked in another way then."""
+    arrange(repo)
+    landing = intent(repo, candidate(repo, {"a.txt": "a2\n", "dir/d.txt": "d2\n"}))
+    before = snapshot(repo)
+    with lander(repo) as cherry_pick:
+        answer = cherry_pick.land(landing)
+    if said:
+        assert isinstance(answer, Pending)
+        assert said in answer.why
+        assert snapshot(repo) == before
+    else:
+        assert answer == Landed(tip=landing.new)
 
 
 @pytest.mark.parametrize("name", [":!odd.txt", "od*[d].txt", "-odd", "ö dd"])

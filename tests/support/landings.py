@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from runplan.landing.box import BOXES
 from runplan.landing.cherry_pick import CherryPick
+from runplan.landing.recovery import BOX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -98,5 +98,5 @@ def files_of(root: Path) -> dict[str, tuple[str, bytes]]:
 def leftovers(repo: Repo) -> tuple[str, ...]:
     common = repo.path / repo.git("rev-parse", "--git-common-dir")
     found = [*common.rglob("*.lock"), *common.rglob("runplan.*")]
-    found += [box for name in BOXES for box in common.rglob(name)]
+    found += [*common.rglob(BOX)]
     return tuple(sorted(str(path.relative_to(common)) for path in found))

@@ -61,17 +61,14 @@ def land(action: Land, state: RunState, world: World) -> Iterator[e.Event]:  # n
             yield started
         else:
             started = phase.landing
-        world.worktrees.deliver(started.new, without=started.old)
-        answer = world.lander.land(_landing(started))
+        answer = world.lander.land(_landing(started), lambda: world.worktrees.deliver(started.new, without=started.old))
         world.point("Land.swapped")
         match answer:
             case Landed() as seen:
                 world.worktrees.delivered()
                 yield _landed(phase, started, seen)
-            case Pending(why=why, until=until):
+            case Pending(why=why):
                 yield e.LandingHeld(id=name, why=why)
-                if until:
-                    yield e.Paused(kind="checkout", until=until, words=why)
             case Refused(reason=reason):
                 yield _refused(world, name, reason)
             case unreachable:
