@@ -90,9 +90,9 @@ class Git:
         self._kept: dict[str, Stored] = {}
         self.started: Callable[[Sequence[str], subprocess.Popen[bytes]], None] | None = None  #: told of every child
 
-    def at(self, cwd: Path) -> Git:
-        """The same git in another worktree."""
-        there = Git(cwd, env=self.env)
+    def at(self, cwd: Path, *options: str) -> Git:
+        """The same git in another worktree, or with other options."""
+        there = Git(cwd, env=self.env, options=options)
         there.started = self.started
         return there
 

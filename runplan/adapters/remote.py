@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runplan.adapters.checkout import HEADS, Checkouts
+from runplan.adapters.gitenv import configured
 from runplan.adapters.longcalls import LongCalls
 from runplan.adapters.remotemarks import marking, sweep
 from runplan.core.commands import command
@@ -19,7 +20,7 @@ from runplan.core.errors import GitFailed, RefusedEarly, Unreachable
 from runplan.core.push import Uncertain, read_push, words
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from runplan.adapters.git import Git, Ran
     from runplan.core.gitfacts import Oid
@@ -89,8 +90,11 @@ class Remote:
             return None
         raise Unreachable(f"{self.name} cannot be asked where {self.branch} stands: {_told(ran, self.name)}")
 
-    def push(self, new: Oid, *, old: Oid, owner: str) -> PushAnswer:
-        """Move the branch from `old` to `new`; rejected when it stands elsewhere. `new` has to be built on `old`."""
+    def push(self, new: Oid, *, old: Oid, owner: str, source: Path) -> PushAnswer:
+        """Move the branch from `old` to `new`; rejected when it stands elsewhere. `new` has to be built on `old`.
+
+        The repository `source` holds `new`. The user's own configuration says how the remote is reached.
+        """
         ref = f"{HEADS}{self.branch}"
         try:
             ran = self._run(
@@ -98,6 +102,7 @@ class Remote:
                 *("push", "--porcelain", "--no-follow-tags", "--recurse-submodules=no"),
                 f"--force-with-lease={ref}:{old}",
                 *("--", self.name, f"{new}:{ref}"),
+                source=source,
             )
         except GitFailed as error:  # it took too long, and may have worked all the same
             return Uncertain(said=str(error))
@@ -111,25 +116,28 @@ class Remote:
         pairs = (entry.partition("\n") for entry in os.fsdecode(ran.out).split("\0") if entry)
         return {key: value for key, _, value in pairs}
 
-    def _run(self, owner: str, *args: str) -> Ran:
+    def _run(self, owner: str, *args: str, source: Path | None = None) -> Ran:
         whose = owner or f"process {os.getpid()}"
+        git, env = self._git, self._env(included=())
+        if source is not None:
+            git = git.at(git.cwd, f"--git-dir={source}")
+            env = self._env(included=[self.common_dir / name for name in ("config", "config.worktree")])
         sweep(self.common_dir, (self.lock, self.common_dir / "shallow.lock"), whose)
         with marking(self.common_dir, whose) as mark:
-            ran = self._git.run(*args, env=self._env, ok=_ANY, timeout_s=self._timeout_s, fds=(mark.fd,), among=CALLS)
+            ran = git.run(*args, env=env, ok=_ANY, timeout_s=self._timeout_s, fds=(mark.fd,), among=CALLS)
             if ran.code >= 0:  # else it was killed, and may have left its locks
                 mark.remove()
         return ran
 
-    @cached_property
-    def _env(self) -> dict[str, str]:
+    def _env(self, *, included: Iterable[Path]) -> dict[str, str]:
         env = {name: self._caller[name] for name in PASSED if name in self._caller}
         if "GIT_SSH_COMMAND" not in env and "GIT_SSH" not in env and "core.sshcommand" not in self.known:
             env["GIT_SSH_COMMAND"] = SSH
         # A mirror would be pushed whole, and by force.
         settings = _SETTINGS | {f"remote.{self.name}.mirror": "false"}
-        for number, (key, value) in enumerate(settings.items()):
-            env |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
-        return env | {"GIT_CONFIG_COUNT": str(len(settings))}
+        return env | configured(
+            *(f"include.path={file}" for file in included), *(f"{key}={value}" for key, value in settings.items())
+        )
 
 
 def _told(ran: Ran, name: str) -> str:

@@ -1,5 +1,7 @@
 """Lands on a branch of a remote: one push with a lease on the old tip, which the local branch of the same name follows.
 
+The push goes out from `tool.git`, so the user's repository gets nothing before the remote has taken it.
+
 The server compares the old tip and moves the branch: this is the landing. The lease alone would also allow a commit
 that is not built on the old tip, so that is checked here. Every answer but a clear one is followed by a fetch, which
 tells whether the landing is there, the branch has moved, or nothing has happened. So does the process after a kill.
@@ -52,6 +54,7 @@ class Direct:
         branch: str,
         root: Path,
         common_dir: Path,
+        tool: Path,
         caller: Mapping[str, str],
         point: Callable[[str], None] = do_nothing,
         timeout_s: float = NETWORK_S,
@@ -61,6 +64,7 @@ class Direct:
             git, name=remote, branch=branch, common_dir=common_dir, caller=caller, timeout_s=timeout_s
         )
         self._local = CherryPick(git, ref=f"{HEADS}{branch}", root=root, common_dir=common_dir, point=point)
+        self._tool = tool  #: the repository that holds the candidate
         self._checkouts = Checkouts(git, root=root, common_dir=common_dir)
         self._point = point
         self.ref = self._remote.ref
@@ -75,16 +79,19 @@ class Direct:
 
     def land(self, landing: Landing, deliver: Callable[[], None] = do_nothing) -> LandingAnswer:
         """Push, and let the local branch follow; or say why not, with nothing changed."""
-        deliver()
         note = self._settle(landing)
         if (tip := self._seen()) != landing.old:
             return Landed(tip=tip, note=note) if find(self._git, landing, tip) else _moved(tip)
-        if not self._holds(landing.new, landing.old):
+        tool = self._git.at(self._git.cwd, f"--git-dir={self._tool}")
+        if not _holds(tool, landing.new, landing.old):
             raise GitFailed(f"{landing.new:.12} is not built on {landing.old:.12}; it is not pushed to {self.ref}")
         self._point("direct.push.before")
-        answer = self._remote.push(landing.new, old=landing.old, owner=landing.id)
+        answer = self._remote.push(landing.new, old=landing.old, owner=landing.id, source=self._tool)
         self._point("direct.push.after")
-        return self._taken(landing) if isinstance(answer, push.Taken) else self._not_taken(landing, answer)
+        if not isinstance(answer, push.Taken):
+            return self._not_taken(landing, answer)
+        deliver()
+        return self._taken(landing)
 
     def observe(self, landing: Landing) -> Landed | None:
         """Whether the landing is in what was last seen of the remote; believed after `recover`; changes nothing."""
@@ -130,7 +137,7 @@ class Direct:
         return tip
 
     def _taken(self, landing: Landing) -> Landed:
-        if self._git.tip(self.ref) == landing.old:  # git notes it only where the remote's fetch settings say so
+        if self._git.tip(self.ref) == landing.old:  # else the user has just fetched
             self._git.update_refs(f"update {self.ref} {landing.new} {landing.old}")
         self._point("direct.track.after")
         return Landed(tip=landing.new, note=self._follow(landing))
@@ -158,8 +165,12 @@ class Direct:
         if not landing.follows or here is None or here == landing.new:
             return ""
         if here != landing.follows:
-            return "" if self._holds(here, landing.new) else self._stays(here, "it has moved meanwhile", how="--rebase")
-        if here != landing.old and not self._holds(landing.new, here):
+            return (
+                ""
+                if _holds(self._git, here, landing.new)
+                else self._stays(here, "it has moved meanwhile", how="--rebase")
+            )
+        if here != landing.old and not _holds(self._git, landing.new, here):
             return self._stays(here, "it has commits of its own", how="--rebase")
         self._point("direct.follow.before")
         answer = self._local.land(self._here(landing))
@@ -173,15 +184,16 @@ class Direct:
                 tip = reason.tip if isinstance(reason, TargetMoved) else here
                 return self._stays(tip, "it has moved meanwhile", how="--rebase")
 
-    def _holds(self, tip: Oid, commit: Oid) -> bool:
-        return self._git.run("merge-base", "--is-ancestor", commit, tip, ok=(0, 1)).code == 0
-
     def _stays(self, at: Oid, why: str = "", *, how: str = "--ff-only") -> str:
         if not at:
             return ""
         settled = f": {why}; when that is settled" if why else "; to let it follow"
         pull = self._checkouts.pull(self._local.ref, self._remote.name, how=how)
         return f"{self._remote.branch} here stays at {at:.7}{settled}: {pull}"
+
+
+def _holds(git: Git, tip: Oid, commit: Oid) -> bool:
+    return git.run("merge-base", "--is-ancestor", commit, tip, ok=(0, 1)).code == 0
 
 
 def _moved(tip: Oid) -> Refused:

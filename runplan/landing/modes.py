@@ -22,6 +22,7 @@ class Place(NamedTuple):
     git: Git
     root: Path
     common_dir: Path
+    tool: Path  #: the repository that holds candidates
     env: Mapping[str, str]  #: of the user, for reaching a remote
 
 
@@ -48,6 +49,7 @@ def _direct(at: Place, run: RunSettings, point: Callable[[str], None]) -> Lander
         branch=run.target,
         root=at.root,
         common_dir=at.common_dir,
+        tool=at.tool,
         caller=at.env,
         point=point,
     )

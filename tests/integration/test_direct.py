@@ -55,6 +55,41 @@ def test_a_landing_is_on_the_remote_and_the_checkout_follows(pair: Pair) -> None
     assert leftovers(pair.here) == ()
 
 
+@pytest.mark.parametrize("accepts", [True, False])
+def test_the_candidate_gets_into_the_repository_only_when_the_remote_has_taken_it(pair: Pair, accepts: bool) -> None:
+    new = candidate(pair.tool, {"a.txt": "a2\n"}, onto=pair.here.head(MAIN))
+    landing = pair.intent(new)
+    before = objects(pair)
+    seen = []
+
+    def deliver() -> None:
+        seen.append(objects(pair))
+        pair.here.git("fetch", "-q", str(pair.tool.path), new)
+
+    if not accepts:
+        pair.hook("pre-receive", "exit 1")
+    with pair.lander() as direct:
+        answer = direct.land(landing, deliver)
+    assert seen == ([before] if accepts else [])
+    assert answer == Landed(tip=new) if accepts else isinstance(answer, Refused)
+    assert (objects(pair) == before) is not accepts
+    assert pair.here.head(TRACKED) == pair.here.head(MAIN) == (new if accepts else landing.old)
+
+
+def objects(pair: Pair) -> list[str]:
+    return sorted(pair.here.git("cat-file", "--batch-all-objects", "--batch-check").splitlines())
+
+
+def test_the_push_reaches_the_remote_as_the_users_own_configuration_says(pair: Pair, tmp_path: Path) -> None:
+    more = tmp_path / "more.config"
+    more.write_text(f'[url "{pair.there.path.parent}/"]\n\tinsteadOf = forge:\n')
+    pair.here.git("config", "include.path", str(more))
+    pair.here.git("remote", "set-url", "origin", f"forge:{pair.there.path.name}")
+    new = candidate(pair.here, {"a.txt": "a2\n"})
+    assert land(pair, new) == Landed(tip=new)
+    assert pair.there.head(MAIN) == new
+
+
 def test_landing_again_lands_nothing(pair: Pair) -> None:
     landing = pair.intent(candidate(pair.here, {"a.txt": "a2\n"}))
     with pair.lander() as direct:
@@ -87,14 +122,14 @@ def test_a_landing_costs_a_fetch_and_a_push_more_than_a_local_one(pair: Pair, tm
     env = pair.here.env | {"PATH": f"{wrapper.parent}:{pair.here.env['PATH']}"}
     with Git(pair.here.path, env=env) as git:
         place = {"root": pair.here.path, "common_dir": pair.here.path / ".git"}
-        direct = Direct(git, remote="origin", branch="main", caller=env, **place)  # type: ignore[arg-type]
+        direct = Direct(git, remote="origin", branch="main", tool=pair.tool.path, caller=env, **place)  # type: ignore[arg-type]
         direct.tip()
         (traces / "ours").unlink()
         direct.land(landing)
     words = (traces / "ours").read_text().split()
-    verbs = ("config", "fetch", "push", "cat-file", "status", "update-ref", "read-tree", "checkout-index", "merge-base")
-    assert sorted(word for word in words if word in verbs) == [
-        *("checkout-index", "fetch", "push", "read-tree", "update-ref")
+    verbs = ("config", "fetch", "push", "cat-file", "status", "update-index", "update-ref", "read-tree")
+    assert sorted(word for word in words if word in (*verbs, "checkout-index", "merge-base")) == [
+        *("checkout-index", "fetch", "merge-base", "push", "read-tree", "update-index", "update-ref", "update-ref")
     ]
 
 

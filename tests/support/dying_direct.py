@@ -32,6 +32,7 @@ def main(root: str, at: str, who: str, verb: str, given: str) -> None:
             branch="main",
             root=Path(root),
             common_dir=Path(root) / ".git",
+            tool=Path(root) / ".git/runplan/tool.git",
             caller=env,
             point=die,
         )

@@ -27,6 +27,15 @@ class Pair:
     here: Repo
     there: Repo
 
+    @property
+    def tool(self) -> Repo:
+        """The repository beside the checkout that candidates are pushed from; it borrows the checkout's objects."""
+        tool = Repo(path=self.here.path / ".git/runplan/tool.git", env=self.here.env)
+        if not tool.path.exists():
+            init_repo(tool.path, "--bare")
+            (tool.path / "objects/info/alternates").write_text(f"{self.here.path}/.git/objects\n")
+        return tool
+
     @contextmanager
     def lander(self, point: Callable[[str], None] = lambda _: None, *, timeout_s: float = 20.0) -> Iterator[Direct]:
         with self.here.adapter() as git:
@@ -36,6 +45,7 @@ class Pair:
                 branch="main",
                 root=self.here.path,
                 common_dir=self.here.path / ".git",
+                tool=self.tool.path,
                 caller=self.here.env,
                 point=point,
                 timeout_s=timeout_s,
