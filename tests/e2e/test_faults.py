@@ -79,6 +79,7 @@ FULL = [
     ("logs", "Lease.Leased.after#1", 5, "No space left on device; make room on the disk, then start again"),
     ("git", BUILT, 5, "No space left on device; make room on the disk, then start again; what was made is kept"),
     ("git", INTENDED, 5, "No space left on device; make room on the disk, then start again"),
+    ("git", "land.swapped", 4, "waits: git cannot"),
     ("checkout", INTENDED, 4, "the landing waits: git cannot update"),
 ]
 
