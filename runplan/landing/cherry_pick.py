@@ -13,7 +13,7 @@ from runplan.core.errors import GitFailed
 from runplan.landing.holds import InTheWay, require_idle, the_only
 from runplan.landing.lander import Landed, Landing, Pending, Refused, TargetMoved, do_nothing, find
 from runplan.landing.recovery import Box, Ended, Plan
-from runplan.landing.swap import IndexChanged, RefNotPrepared, RefTransaction, Swap
+from runplan.landing.swap import IndexChanged, RefTransaction, Swap
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,14 +54,12 @@ class CherryPick:
         """Move the branch, its checkout with it; or say why not, with nothing changed."""
         deliver()
         try:
-            with Box(self._git, self._checkouts) as box:
+            with Box(self._git, self._checkouts).entered() as box:
                 for _ in range(TRIES):
                     with contextlib.suppress(IndexChanged):
                         return self._land(landing, box)
-        except RefNotPrepared as refused:
-            return self._not_there(landing, str(refused))
         except InTheWay as waits:
-            return Pending(why=str(waits))
+            return self._moved(landing) or Pending(why=str(waits))
         return Pending(why=f"files are being staged again and again where {self.ref} is checked out; let that end")
 
     def observe(self, landing: Landing) -> Landed | None:
@@ -79,7 +77,7 @@ class CherryPick:
         plan = box.read()
         try:
             if box.path.exists():
-                with box:
+                with box.entered():
                     return box.found
         except InTheWay as waits:
             return Ended(plan.landing.id if plan else "", waits=str(waits))
@@ -88,8 +86,8 @@ class CherryPick:
     # --- the steps --------------------------------------------------------------------------------------
 
     def _land(self, landing: Landing, box: Box) -> LandingAnswer:
-        if self._tip(landing) != landing.old:
-            return self._not_there(landing)
+        if moved := self._moved(landing):
+            return moved
         require_idle(self._checkouts, landing.ref)
         having = self._checkouts.having(landing.ref)
         if not having:
@@ -130,7 +128,7 @@ class CherryPick:
             if one.root.is_dir() and self._shows_old(one, landing):
                 try:
                     self._swap(landing, one, box, behind=True)
-                except (InTheWay, IndexChanged, RefNotPrepared):
+                except (InTheWay, IndexChanged):
                     update = command("git", "-C", str(one.root), "read-tree", "-m", "-u", landing.old, landing.new)
                     return f"{one.root} still shows the files before the landing; to update it: {update}"
         return ""
@@ -144,19 +142,12 @@ class CherryPick:
         old, new = self._git.commit(landing.old).tree, self._git.commit(landing.new).tree
         return treediff.changes(self._git, old, new)
 
-    # --- the branch -------------------------------------------------------------------------------------
-
-    def _not_there(self, landing: Landing, said: str = "") -> LandingAnswer:
-        """Why the branch could not be moved."""
-        tip = self._tip(landing)
-        if tip == landing.old:
-            return Pending(why=f"git cannot lock {landing.ref}: {said}")
-        return self.observe(landing) or Refused(reason=TargetMoved(tip=tip))
-
-    def _tip(self, landing: Landing) -> Oid:
+    def _moved(self, landing: Landing) -> Landed | Refused | None:
+        """What to answer when the branch is not where the candidate was built."""
         tip = self._git.tip(landing.ref)
         if tip is None:
             branch = landing.ref.removeprefix(HEADS)
-            again = command("git", "branch", branch, landing.old)
-            raise GitFailed(f"the branch {branch} is gone; make it again: {again}")
-        return tip
+            raise GitFailed(
+                f"the branch {branch} is gone; make it again: {command('git', 'branch', branch, landing.old)}"
+            )
+        return None if tip == landing.old else self.observe(landing) or Refused(reason=TargetMoved(tip=tip))

@@ -13,7 +13,7 @@ import os
 import shutil
 import stat
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,7 +25,7 @@ from runplan.landing.holds import InTheWay
 from runplan.landing.lander import Landing, find
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from runplan.adapters.checkout import Checkouts
     from runplan.adapters.git import Git
@@ -47,6 +47,7 @@ class Plan:
     landing: Landing
     root: str = ""
     git_dir: str = ""
+    files: str = ""  #: the directory of the files staged and set aside
     was: dict[str, Signature]
     staged: dict[str, Signature]
     behind: bool = False  #: the ref is at `new` already, and only the checkout follows
@@ -81,23 +82,18 @@ class Box:
         self.fd = -1
         self.found = Ended("")  #: what became of the landing before
 
-    def __enter__(self) -> Box:
+    @contextmanager
+    def entered(self) -> Iterator[Box]:
+        """Hold the lock; a box with a plan stays for the next landing."""
         lock = self._checkouts.common_dir / LOCK
         lock.parent.mkdir(exist_ok=True)
         self.fd = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
             self._await_lock()
             self.found = self.end()
-        except BaseException:
+            yield self
+        finally:
             os.close(self.fd)
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """A box with a plan stays for the next landing."""
-        if not self._plan.exists():
-            shutil.rmtree(self.path, ignore_errors=True)
-        os.close(self.fd)
 
     def _await_lock(self) -> None:
         deadline = time.monotonic() + WAIT_S
@@ -106,15 +102,8 @@ class Box:
                 return fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 if time.monotonic() > deadline:
-                    raise InTheWay(
-                        f"another landing is at work in {self.path.parent}; wait for it, then retry"
-                    ) from None
+                    raise InTheWay(f"a landing is at work in {self.path.parent}; wait for it, then retry") from None
             time.sleep(_STEP_S)
-
-    def files(self, checkout: TargetCheckout) -> Path:
-        """Where the files of a landing lie: on the device of the checkout."""
-        same = checkout.root.is_dir() and checkout.root.stat().st_dev == self.path.parent.stat().st_dev
-        return self.path if same else checkout.root / f".{BOX}"
 
     def write(self, plan: Plan) -> None:
         """Put the plan on the disk: from here on a killed landing can be ended."""
@@ -155,20 +144,22 @@ class Box:
     # --- the end of a landing ----------------------------------------------------------------------------
 
     def end(self) -> Ended:
-        """End the landing that there is a plan of, and empty the box."""
+        """End the landing that there is a plan of, and remove the box."""
         plan = self.read()
         if plan is None:
+            shutil.rmtree(self.path, ignore_errors=True)
             return Ended("")
         landing, since = plan.landing, self._plan.stat().st_mtime_ns
         _remove_stale(self._checkouts.common_dir / f"{landing.ref}.lock", ("", landing.new), since_ns=since)
-        _remove_stale(plan.checkout.git_dir / "HEAD.lock", ("",), since_ns=since)
+        if plan.root:
+            _remove_stale(plan.checkout.git_dir / "HEAD.lock", ("",), since_ns=since)
         landed = self._has_landed(plan)
         ended = Ended(landing.id, landed, self._finish(plan, landed=landed) if plan.root else "")
         for one in self._checkouts.all():
             if is_same(self._mark, one.lock):
                 one.lock.unlink(missing_ok=True)
-        if plan.root and (files := self.files(plan.checkout)) != self.path:
-            shutil.rmtree(files, ignore_errors=True)
+        if plan.files and plan.files != str(self.path):
+            shutil.rmtree(plan.files, ignore_errors=True)
         self._plan.unlink()
         shutil.rmtree(self.path)
         return ended
@@ -181,7 +172,7 @@ class Box:
 
     def _finish(self, plan: Plan, *, landed: bool) -> str:
         checkout, landing = plan.checkout, plan.landing
-        aside, index = self.files(checkout) / "aside", checkout.git_dir / "index"
+        aside, index = Path(plan.files) / "aside", checkout.git_dir / "index"
         if not checkout.root.is_dir() and (checkout.git_dir / "locked").exists():
             raise InTheWay(f"{checkout.root} cannot be reached, and a landing was killed there; mount it")
         if landed:
@@ -200,7 +191,7 @@ class Box:
 
     def _keep(self, plan: Plan, paths: Iterable[str], why: str) -> str:
         """Move files out of the box to a place where they stay; a sentence that names it."""
-        aside = self.files(plan.checkout) / "aside"
+        aside = Path(plan.files) / "aside"
         kept = [path for path in paths if signature(aside / path) is not None]
         if not kept:
             return ""

@@ -43,27 +43,23 @@ class IndexChanged(Exception):
     """The user staged something since the index was copied: stage again."""
 
 
-class RefNotPrepared(Exception):
-    """Git did not lock the branch: it moved, or is locked; the text is git's."""
-
-
 class RefTransaction(AbstractContextManager["RefTransaction"]):
     """One `update-ref --stdin`; left without `commit`, or when we die, it changes nothing."""
 
     def __init__(self, git: Git, landing: Landing, *, name: str, old: Oid, fd: int) -> None:
         words = ("update-ref", "-m", f"runplan: land {landing.id}", "--stdin")
         self._git = git.start(*_SETTINGS, *words, fds=(fd,))
-        self._order = f"start\nupdate {name} {landing.new} {old}\nprepare\n"
+        self._name, self._order = name, f"start\nupdate {name} {landing.new} {old}\nprepare\n"
 
     def prepare(self) -> None:
-        """Check the old value and lock the ref."""
+        """Lock the ref; refused when it is locked, or has another value than the old one."""
         if not self._say(self._order, b"start: ok\nprepare: ok\n"):
-            raise RefNotPrepared(self.close())
+            raise InTheWay(f"git cannot lock {self._name}: {self.close()}")
 
     def commit(self) -> None:
         """The one instant at which the landing happens."""
         if not self._say("commit\n", b"commit: ok\n"):
-            raise GitFailed(f"git could not move the branch: {self.close()}")
+            raise GitFailed(f"git could not move {self._name}: {self.close()}")
 
     def close(self) -> str:
         """End git; without a commit before, nothing was changed."""
@@ -92,22 +88,23 @@ class Swap:
         self._root = checkout.root
         self._index = checkout.git_dir / "index"
         self._box = box
-        self._files = box.files(checkout)
+        same_device = checkout.root.stat().st_dev == checkout.git_dir.stat().st_dev
+        self._files = box.path if same_device else checkout.root / f".{box.path.name}"  #: files are moved by rename
         self._is_sparse = (checkout.git_dir / "info/sparse-checkout").exists()
         self._point = point
 
     def land(self, landing: Landing, changes: Sequence[Change], *, behind: bool = False) -> str:
         """Move files, index and ref; a note when a file was kept. `behind`: the ref is at `new` already."""
         seen = signature(self._index)
-        was = {one.path: signature(self._root / one.path) for one in changes}  # before git is asked about them
+        # Before git is asked about them: a file that has another signature later was edited since.
+        was = {one.path: found for one in changes if is_file(found := signature(self._root / one.path))}
         try:
             staged = self._stage(landing, changes, was, behind=behind)
         except BaseException:
-            shutil.rmtree(self._files, ignore_errors=True)
+            self._discard()
             raise
-        files_before = {path: found for path, found in was.items() if is_file(found)}
-        place = {"root": str(self._root), "git_dir": str(self._checkout.git_dir)}
-        self._box.write(Plan(landing=landing, was=files_before, staged=staged, behind=behind, **place))
+        place = {"root": str(self._root), "git_dir": str(self._checkout.git_dir), "files": str(self._files)}
+        self._box.write(Plan(landing=landing, was=was, staged=staged, behind=behind, **place))
         self._point("land.staged")
         old = landing.new if behind else landing.old
         with RefTransaction(self._git, landing, name="HEAD", old=old, fd=self._box.fd) as ref:
@@ -140,9 +137,9 @@ class Swap:
     def _stage(
         self, landing: Landing, changes: Sequence[Change], was: dict[str, Signature], *, behind: bool
     ) -> dict[str, Signature]:
-        for place in {self._box.path, self._files}:
-            shutil.rmtree(place, ignore_errors=True)  # of a landing that was killed while it staged
-            (place / "new").mkdir(parents=True)
+        self._discard()  # of a landing that was killed while it staged
+        self._box.path.mkdir()
+        (self._files / "new").mkdir(parents=True)
         if self._index.exists():
             # With its times: git takes a file that is as young as the index for possibly changed.
             shutil.copy2(self._index, self._box.index)
@@ -156,6 +153,10 @@ class Swap:
         if missing := next((path for path, found in staged.items() if found is None), None):
             raise InTheWay(f"git cannot update {self._root}: {missing} was not written")
         return staged
+
+    def _discard(self) -> None:
+        for place in (self._box.path, self._files):
+            shutil.rmtree(place, ignore_errors=True)
 
     def _is_doubtful(self, changes: Sequence[Change], was: dict[str, Signature]) -> bool:
         """Whether `git status` has to be asked first.
@@ -176,7 +177,7 @@ class Swap:
 
     def _is_there(self, path: str, was: dict[str, Signature]) -> bool:
         parent = (self._root / path).parent
-        return was[path] is not None and parent.resolve() == self._root.resolve() / parent.relative_to(self._root)
+        return path in was and parent.resolve() == self._root.resolve() / parent.relative_to(self._root)
 
     def _env(self) -> dict[str, str]:
         return {"GIT_INDEX_FILE": str(self._box.index)}
@@ -214,7 +215,7 @@ class Swap:
     def _swap(self, changes: Sequence[Change], was: dict[str, Signature], staged: dict[str, Signature]) -> None:
         leaving = [one.path for one in changes if one.kind == "D"]
         for name in leaving:
-            self._set_aside(name, was[name])
+            self._set_aside(name, was)
         remove_empty_parents(self._root, leaving)
         for one in changes:
             path = self._root / one.path
@@ -222,22 +223,22 @@ class Swap:
                 with suppress(OSError):  # a submodule with files stays, as with git
                     path.rmdir()
             if one.new_mode == SUBMODULE and one.old_mode != SUBMODULE:
-                self._set_aside(one.path, was[one.path])
+                self._set_aside(one.path, was)
                 path.mkdir(parents=True, exist_ok=True)
             elif one.path in staged:
-                self._set_aside(one.path, was[one.path])
+                self._set_aside(one.path, was)
                 try:
                     put(self._files / "new" / one.path, path)
                 except (FileExistsError, NotADirectoryError):
                     raise self._edited(one.path) from None
 
-    def _set_aside(self, name: str, was: Signature) -> None:
-        if is_file(was):
+    def _set_aside(self, name: str, was: dict[str, Signature]) -> None:
+        if name in was:
             aside = self._files / "aside" / name
             aside.parent.mkdir(parents=True, exist_ok=True)
             with suppress(FileNotFoundError):
                 (self._root / name).rename(aside)  # whatever is there now
-            if signature(aside) != was:
+            if signature(aside) != was[name]:
                 raise self._edited(name)
 
     def _edited(self, name: str) -> InTheWay:
