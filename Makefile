@@ -11,9 +11,9 @@ unexport PYTHONDONTWRITEBYTECODE
 # Real git and real files, in memory where there are 2 GB of it: the tests make and remove many thousand files.
 SCRATCH := $(shell test -w /dev/shm && test "$$(df -Pk /dev/shm | awk 'NR==2 {print $$4}')" -gt 2000000 && echo TMPDIR=/dev/shm)
 
-CHAOS := $(if $(SOAK),--soak $(SOAK)) $(if $(SEED),--seed $(SEED)) $(if $(FULL),--full)
+CHAOS := $(if $(SOAK),--soak $(SOAK)) $(if $(SEED),--seed $(SEED)) $(if $(SAMPLE),--sample $(SAMPLE))
 
-.PHONY: demo test check format bench chaos chaos-points install-agents test-agents clean
+.PHONY: demo test check format bench chaos install-agents test-agents clean
 
 $(READY): pyproject.toml requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit("runplan needs Python 3.11 or newer; this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'
@@ -40,11 +40,8 @@ format: $(READY)
 bench: $(READY)  ## ratios against a plain shell script and a bare interpreter
 	@$(BIN)/python -m bench
 
-chaos: $(READY)  ## kill it at every point and at random moments; SOAK=200, SEED=7, FULL=1
+chaos: $(READY)  ## kill it at every effect and at random moments; SOAK=200, SEED=7, SAMPLE=0 (all)
 	@$(SCRATCH) $(BIN)/python -m tests.chaos $(CHAOS)
-
-chaos-points: $(READY)  ## the same, and write tests/chaos/points.txt
-	@$(SCRATCH) $(BIN)/python -m tests.chaos matrix --write $(CHAOS)
 
 install-agents:  ## the agents that test-agents drives, into .agents; ONLY="claude codex" for some of them
 	@PYTHON=$(PYTHON) tests/agents/install.sh $(ONLY)

@@ -1,41 +1,61 @@
-"""The matrix: every point, every way of landing, everybody who can die there."""
+"""The matrix: every effect of every scene, runner and way of landing, and everybody who can die there."""
 
 from __future__ import annotations
 
-import os
 import queue
+import random
 import shutil
-import threading
-from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from itertools import pairwise
+from typing import TYPE_CHECKING, TypeVar
+from zlib import crc32
 
-from tests.chaos import listing, proofs, scenes, ways
-from tests.chaos.scenes import Kill
-from tests.chaos.trial import Trial
-from tests.chaos.ways import MAIN
+from tests.chaos import proofs, scenes, ways
+from tests.chaos.runners import BY_NAME as RUNNERS
+from tests.chaos.trial import Kill, Trial
 from tests.support.cli import end_processes_of
 from tests.support.forks import Starter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
-    from tests.chaos.listing import Listed
+Asked = TypeVar("Asked")
+Answer = TypeVar("Answer")
+#: Where an agent or check is met while it works: `<phase>.<role>.<stage>`.
+STAGES = {
+    "two": ("1.implement.begun", "1.implement.written", "2.implement.written", "1.implement.committed"),
+    "checked": ("1.setup.begun", "1.test.begun", "1.fix.begun", "1.fix.written", "1.fix.committed"),
+}
+LEAST = 0.75  #: the share of cells in which somebody has to be killed
 
-MODES = ("daemon", "agent", "git", "power")
+
+@dataclass(frozen=True)
+class World:
+    """A scene, worked in one way by one runner."""
+
+    runner: str
+    scene: str
+    way: str
+
+    def __str__(self) -> str:
+        return f"{self.runner} {self.scene} {self.way}"
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One instant, and who dies at it."""
+    """One instant of a world, and who dies at it."""
 
-    at: Listed
-    mode: str
+    world: World
+    kill: Kill
+    effect: str = ""  #: what an undisturbed run does then
 
     def __str__(self) -> str:
-        met = f" @{self.at.stage}" if self.at.of_agent else ""
-        return f"{self.at.scene}/{self.at.way} start {self.at.start} {self.at.point}{met} {self.mode}"
+        kill = self.kill
+        at = kill.stage or f"{kill.start}:{kill.effect} ({self.effect})"
+        more = f" during {kill.command}" if kill.command else f" again at {kill.again}" if kill.again else ""
+        return f"{self.world} {at} {kill.victim}{more}"
 
 
 @dataclass
@@ -51,105 +71,76 @@ class Result:
     def ok(self) -> bool:
         return not self.found.wrong
 
-    @property
-    def tried(self) -> bool:
-        """Whether anybody was killed; else that all is well says nothing."""
-        return self.kills > 0
+
+def worlds(runner: str, way: str = "") -> list[World]:
+    chosen = [one.name for one in ways.WAYS if way in ("", one.name)]
+    return [World(runner=runner, scene=scene.name, way=name) for scene in scenes.SCENES for name in chosen]
 
 
-def cells(found: Sequence[Listed], *, full: bool = False) -> list[Cell]:
-    """Every point, way and mode that can happen together: an agent dies while one lives, a git child as it starts.
-
-    Where the runner is alone, its death and a power cut leave the same world; so of a point that is passed several
-    times, such passings get the one and the other in turn, unless `full`.
-    """
-    turns: dict[tuple[str, str], int] = {}
-    passings = Counter((one.name, one.way) for one in found)
-    chosen = []
-    for one in found:
-        turn = turns[one.name, one.way] = turns.get((one.name, one.way), -1) + 1
-        alone = not full and not one.crowded and passings[one.name, one.way] > 1
-        skipped = ("power", "daemon")[turn % 2] if alone else ""
-        chosen += [Cell(at=one, mode=mode) for mode in MODES if mode != skipped and can_happen(one, mode)]
-    return chosen
+def cells(world: World, starts: Sequence[Sequence[str]]) -> list[Cell]:
+    """Every effect of every process of an undisturbed run, with everybody who can die there."""
+    found = []
+    for start, effects in enumerate(starts, 1):
+        for number, name in enumerate(effects, 1):
+            again = 1 + crc32(f"{world} {start} {number}".encode()) % len(effects)
+            kills = [Kill("runner", start, number, command=command) for command in RUNNERS[world.runner].commands]
+            kills += [Kill("power", start, number), Kill("runner", start, number, again=again)]
+            kills += [Kill("git", start, number)] if name.startswith("git ") else []
+            found += [Cell(world, kill, name) for kill in kills]
+    stages = STAGES.get(world.scene, ())
+    return found + [Cell(world, Kill(victim, stage=one)) for one in stages for victim in ("runner", "agent", "power")]
 
 
-def can_happen(one: Listed, mode: str) -> bool:
-    return {"agent": one.of_agent, "git": one.of_git}.get(mode, True)
+def sample(found: Sequence[Cell], count: int, seed: int) -> list[Cell]:
+    """So many cells, spread evenly: one of each stretch of the list, which one the seed decides."""
+    if not 0 < count < len(found):
+        return list(found)
+    chance = random.Random(seed)
+    edges = [len(found) * number // count for number in range(count + 1)]
+    return [found[chance.randrange(low, high)] for low, high in pairwise(edges)]
 
 
-#: (point, scene, mode) of cells that have failed, and are tried always.
-ONCE_FAILED = {
-    ("git.checkout-index.started", "recovered", "git"),  # a half-written landing stayed in the checkout
-}
-
-
-def sample(found: Sequence[Listed]) -> list[Cell]:
-    """Every point once, with ways and modes in turn, and what has failed before; always the same."""
-    chosen = [cell for cell in cells(found, full=True) if (cell.at.name, cell.at.scene, cell.mode) in ONCE_FAILED]
-    for turn, name in enumerate(sorted({one.name for one in found})):
-        every = [
-            Cell(at=one, mode=mode) for one in found if one.name == name for mode in MODES if can_happen(one, mode)
-        ]
-        modes = sorted({cell.mode for cell in every})
-        wanted = ways.WAYS[turn % len(ways.WAYS)].name, modes[turn // len(ways.WAYS) % len(modes)]
-        fitting = [cell for cell in every if cell.mode == wanted[1]]
-        chosen.append(next((cell for cell in fitting if cell.at.way == wanted[0]), fitting[0]))
-    return list(dict.fromkeys(chosen))
+def too_few(results: Sequence[Result]) -> str:
+    """What is wrong when in so many cells nobody was killed that the others prove little; "" when enough were."""
+    tried = sum(result.kills > 0 for result in results)
+    return "" if tried >= LEAST * len(results) else f"in {len(results) - tried} of {len(results)} nobody was killed"
 
 
 class Bench:
     """A place to try cells, one after the other; several work side by side under names of their own."""
 
-    def __init__(self, place: Path, name: str) -> None:
+    def __init__(self, place: Path, name: str, shapes: dict[World, proofs.Shape] | None = None) -> None:
         self._place = place / name
         self._place.mkdir(parents=True)
-        # Whoever sweeps up after a dead agent ends all that carry its id, whosever they are: nobody else has this one.
-        self._run = f"r{os.getpid()}{name}x"
         self._starter = Starter()
         self._templates: dict[tuple[str, str], Path] = {}
-        self._undisturbed: dict[tuple[str, str], str] = {}
+        self._shapes = {} if shapes is None else shapes  #: of undisturbed runs; benches may share them
         self._count = 0
 
     def close(self) -> None:
         self._starter.close()
 
-    def undisturbed(self, scene: str, way: str) -> Trial:
-        """A run that nobody disturbs, proven like the others; its last commit is kept to compare with."""
-        trial = self._trial(scene, way).work(self._starter)
-        found = proofs.examine(self._evidence(trial, parks=False))
-        assert trial.done, f"{scene}/{way}: {trial.codes} {self._said(trial)}"
-        assert not found.wrong, f"{scene}/{way}: {found.wrong}"
-        self._undisturbed[scene, way] = self._tip(trial)
-        return trial
-
-    def list_points(self) -> list[Listed]:
-        """What undisturbed runs of all scenes pass, in the order of the scenes."""
-        found: list[Listed] = []
-        for way in ways.WAYS:
-            known: set[str] = set()
-            for scene in scenes.SCENES:
-                trial = self.undisturbed(scene.name, way.name)
-                found += listing.of_scene(trial, known)
-                found += listing.stages(trial) if scene.settings else []
-                known |= {one.point.partition("#")[0] for one in found}
-        return found
+    def undisturbed(self, world: World) -> list[Cell]:
+        """A run that nobody disturbs, proven like the others; the cells it leads to."""
+        trial = self._trial(world, None)
+        RUNNERS[world.runner].work(trial)
+        assert trial.is_done(), f"{world}: {trial.codes} {self._said(trial)}"
+        found = proofs.examine(trial.evidence)
+        assert not found.wrong, f"{world}: {found.wrong}"
+        self._shapes[world] = proofs.shape(trial.evidence)
+        return cells(world, [trial.effects(start) for start in range(1, trial.starts + 1)])
 
     def run(self, cell: Cell) -> Result:
-        """Kill, start again until it is done, and look at what is there."""
-        scene, way = cell.at.scene, cell.at.way
-        if (scene, way) not in self._undisturbed:
-            self.undisturbed(scene, way)
-        trial = self._trial(scene, way)
-        number, _, met = cell.at.stage.partition(".")
-        stage = f"{number}.{met.partition('.')[2]}" if met else ""
-        kill = Kill(start=cell.at.start, point=cell.at.point, mode=cell.mode, stage=stage)
+        """Kill, work on until it is done, and look at what is there."""
+        if cell.world not in self._shapes:
+            self.undisturbed(cell.world)
+        trial = self._trial(cell.world, cell.kill)
+        found = proofs.Found()
         try:
-            trial.work(self._starter, kill)
-            found = proofs.examine(self._evidence(trial, parks=cell.mode == "agent", lags=cell.mode == "git"))
-            found.wrong += self._further(cell, trial)
-        except AssertionError as error:  # git could not tell
-            found = proofs.Found(wrong=[str(error)])
+            RUNNERS[cell.world.runner].work(trial)
+            found = self._examined(cell, trial)
+        except AssertionError as error:  # a command or git could not tell
+            found.wrong.append(str(error))
         finally:
             end_processes_of(trial.project.home)
         if found.wrong:
@@ -158,70 +149,43 @@ class Bench:
             shutil.rmtree(trial.place)
         return Result(cell=cell, kills=trial.struck, found=found, codes=trial.codes)
 
-    def _further(self, cell: Cell, trial: Trial) -> list[str]:
-        wrong = list(trial.wrong)
-        if not trial.done:
-            wrong.append(f"the run does not come to its end: {trial.codes}")
-        # Side by side, whoever is quicker passes other points: then nobody was killed, and nothing was tried.
-        if not trial.scene.apart and trial.struck != 1 + (trial.scene.prelude is not None):
-            wrong.append("nothing was killed: the point was not passed")
-        same = self._undisturbed[cell.at.scene, cell.at.way]
-        exact = cell.mode in ("daemon", "power")
-        if exact and not trial.scene.apart and self._tip(trial) != same:
-            wrong.append(f"the target ends in {self._tip(trial)} and not, as undisturbed, in {same}")
-        return wrong
+    def _examined(self, cell: Cell, trial: Trial) -> proofs.Found:
+        parks = cell.kill.victim == "agent" or cell.kill.command == "stop"
+        evidence = proofs.Evidence(trial.project, trial.scene, trial.way, parks=parks, lags=cell.kill.victim == "git")
+        found = proofs.examine(evidence)
+        found.wrong += trial.wrong
+        if not trial.is_done():
+            found.wrong.append(f"it does not come to its end: {trial.situation('X')}")
+        elif (now := proofs.shape(evidence)) != (calm := self._shapes[cell.world]):
+            found.wrong.append(f"{now} instead of, as undisturbed, {calm}")
+        return found
 
-    def _trial(self, scene: str, way: str) -> Trial:
-        key = (scene, way)
-        chosen, by = scenes.BY_NAME[scene], ways.BY_NAME[way]
+    def _trial(self, world: World, kill: Kill | None) -> Trial:
+        scene, way = scenes.BY_NAME[world.scene], ways.BY_NAME[world.way]
+        key = (scene.name, way.name)
         if key not in self._templates:
-            self._templates[key] = scenes.template(chosen, by, self._place / f"{scene}-{way}")
+            self._templates[key] = scenes.template(scene, way, self._place / "-".join(key))
         self._count += 1
-        project = scenes.copied(self._templates[key], by, self._place / str(self._count))
-        return Trial(project=project, scene=chosen, way=by, run=self._run)
-
-    def _evidence(self, trial: Trial, *, parks: bool, lags: bool = False) -> proofs.Evidence:
-        scene = trial.scene
-        return proofs.Evidence(
-            project=trial.project,
-            way=trial.way,
-            phases=scene.phases,
-            parks=parks or scene.parks,
-            lags=lags,
-            undone=scene.undoes,
-            apart=scene.apart,
-        )
-
-    def _tip(self, trial: Trial) -> str:
-        return proofs.Evidence(project=trial.project, way=trial.way, phases=(), parks=False).target.head(MAIN)
+        project = scenes.copied(self._templates[key], way, self._place / str(self._count))
+        return Trial(project=project, scene=scene, way=way, starter=self._starter, kill=kill)
 
     def _said(self, trial: Trial) -> str:
         said = trial.place / "err"
         return said.read_text(encoding="utf-8") if said.exists() else ""
 
 
-def run_all(found: Sequence[Cell], benches: Sequence[Bench], tell: Callable[[Result], None]) -> list[Result]:
-    """All cells on all benches; which bench gets which is of no importance."""
-    waiting: queue.SimpleQueue[Cell] = queue.SimpleQueue()
-    for cell in found:
-        waiting.put(cell)
-    results: list[Result] = []
-    guard = threading.Lock()
+def spread(work: Callable[[Bench, Asked], Answer], asked: Iterable[Asked], benches: Sequence[Bench]) -> list[Answer]:
+    """The answers in order; which bench gets what is of no importance."""
+    free: queue.SimpleQueue[Bench] = queue.SimpleQueue()
+    for bench in benches:
+        free.put(bench)
 
-    def work(bench: Bench) -> None:
-        while True:
-            try:
-                cell = waiting.get_nowait()
-            except queue.Empty:
-                return
-            result = bench.run(cell)
-            with guard:
-                results.append(result)
-                tell(result)
+    def one(question: Asked) -> Answer:
+        bench = free.get()
+        try:
+            return work(bench, question)
+        finally:
+            free.put(bench)
 
-    threads = [threading.Thread(target=work, args=(bench,)) for bench in benches]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return results
+    with ThreadPoolExecutor(len(benches)) as pool:
+        return list(pool.map(one, asked))

@@ -8,6 +8,7 @@ import os
 import re
 import sqlite3
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
@@ -21,8 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
+    from tests.chaos.scenes import Scene
     from tests.chaos.ways import Way
 
+LANDING = "%(trailers:key=Runplan-Landing,valueonly,separator=%x20)"
 PARKED = "refs/runplan/parked/"
 GONE_S = 5.0  #: what a process gets to end after the one that is waited for
 #: Nobody wrote these, told by author and subject: the base of a merge in memory (candidate.py), and a branch as one
@@ -35,12 +38,10 @@ class Evidence:
     """A project after its last start."""
 
     project: Project
+    scene: Scene
     way: Way
-    phases: tuple[str, ...]
-    parks: bool  #: whether something may be kept aside here: an agent was killed, or the scene makes it so
+    parks: bool = False  #: whether something may be kept aside here: an agent was killed, or a run was stopped
     lags: bool = False  #: whether the local branch may have stayed behind a remote: a git that moves it was killed
-    undone: int = 0  #: how often each phase was taken back, to be landed again
-    apart: bool = False  #: whether no file is every phase's
 
     @property
     def target(self) -> Repo:
@@ -59,7 +60,7 @@ class Found:
 def examine(evidence: Evidence) -> Found:
     """Every proof, one after the other."""
     found = Found()
-    for phase in evidence.phases:
+    for phase in evidence.scene.phases:
         count = _times(evidence, phase)
         found.lost += count == 0
         found.doubled += count > 1
@@ -74,9 +75,9 @@ def _times(evidence: Evidence, phase: str) -> int:
     undone = sum(subject.startswith(f"Undo phase {phase}:") for subject in subjects)
     own = (f"Write {phase} by ", f"Step {phase}")
     writes = max((subjects.count(one) for one in subjects if one.startswith(own)), default=0) - undone
-    lines = 1 if evidence.apart else _show(evidence, "all.txt").splitlines().count(f"phase {phase}")
+    lines = 1 if evidence.scene.apart else _show(evidence, "all.txt").splitlines().count(f"phase {phase}")
     touching = len(evidence.target.git("log", "--format=%h", MAIN, "--", f"{phase}.txt").split()) - 2 * undone
-    counts = (writes, lines, touching, 1 + undone - evidence.undone)
+    counts = (writes, lines, touching, 1 + undone - evidence.scene.undoes)
     return 0 if min(counts) < 1 or _show(evidence, f"{phase}.txt") != phase else max(counts)
 
 
@@ -87,8 +88,36 @@ def _landed(evidence: Evidence) -> list[tuple[str, str]]:
     return [(subject, phase) for subject, phase in rows if phase]
 
 
+def landed_phases(evidence: Evidence) -> list[str]:
+    """The phase of each commit that landed, oldest first."""
+    return [phase for _, phase in _landed(evidence)]
+
+
 def _show(evidence: Evidence, path: str) -> str:
     return evidence.target.git("show", f"{MAIN}:{path}", ok=False)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What two runs of the same plans have in common, whatever their times, ids and failed attempts."""
+
+    files: str  #: every file but plans and reports, with its content
+    landed: tuple[str, ...]  #: the phases by their trailers, in order; of several at a time, sorted
+    tracker: tuple[str, ...]
+    report: tuple[str, ...]  #: the phases of which it tells
+
+
+def shape(evidence: Evidence) -> Shape:
+    entries = evidence.target.git("ls-tree", "-r", MAIN).splitlines()
+    landed = landed_phases(evidence)
+    plans = "".join(_show(evidence, f"plans/{name}.md") for name in evidence.scene.plans)
+    told = re.findall(r"^## Phase — (?!.*failed)(.*)", reports(evidence), re.MULTILINE)
+    return Shape(
+        files="\n".join(entry for entry in entries if not re.search(r"\t(plans|reports)/", entry)),
+        landed=tuple(sorted(landed) if evidence.scene.apart else landed),
+        tracker=tuple(re.findall(r"^\| (\S+ — .*?\|.*?)\|", plans, re.MULTILINE)),
+        report=tuple(sorted(told) if evidence.scene.apart else told),
+    )
 
 
 # --- the proofs ---------------------------------------------------------------------------------------
@@ -96,19 +125,22 @@ def _show(evidence: Evidence, path: str) -> str:
 
 def each_phase_is_on_the_target_once(evidence: Evidence) -> Iterator[str]:
     """By the trailers of the commits, by how many commits touch its file, and by what stands in the files."""
-    for phase in evidence.phases:
+    for phase in evidence.scene.phases:
         if (count := _times(evidence, phase)) != 1:
             yield f"phase {phase} is there {count} times: {evidence.target.git('log', '--oneline', MAIN)}"
     records = sum(": record phase" in subject for subject, _ in _landed(evidence))
-    if records != (expected := len(evidence.phases) * (1 + evidence.undone)):
+    landings = evidence.target.git("log", f"--format={LANDING}", "--grep=: record phase", MAIN).split()
+    yield from (f"{one} has landed twice" for one, count in Counter(landings).items() if count > 1)
+    if records != (expected := len(evidence.scene.phases) * (1 + evidence.scene.undoes)):
         yield f"{records} landings are recorded, not {expected}"
 
 
 def tracker_and_report_agree_with_it(evidence: Evidence) -> Iterator[str]:
     """The row names the last code commit of the phase; the report has one section for each; the plan is complete."""
-    plan, report = _show(evidence, "plans/X.md"), _reports(evidence)
+    report = reports(evidence)
+    plan = "".join(_show(evidence, f"plans/{name}.md") for name in evidence.scene.plans)
     log = evidence.target.git("log", "--format=%H %s%x00%(trailers:key=Runplan-Phase,valueonly,separator=%x20)", MAIN)
-    for phase in evidence.phases:
+    for phase in evidence.scene.phases:
         last = next(
             (line[:7] for line in log.splitlines() if line.endswith(f"\0{phase}") and ": record phase" not in line), ""
         )
@@ -116,13 +148,13 @@ def tracker_and_report_agree_with_it(evidence: Evidence) -> Iterator[str]:
             yield f"the row of phase {phase} is not done by {last}: {plan}"
         if (
             count := len(re.findall(rf"^## Phase — {phase} (?!.*failed)", report, re.MULTILINE))
-        ) != 1 + evidence.undone:
+        ) != 1 + evidence.scene.undoes:
             yield f"the report has {count} sections for phase {phase}: {report}"
-    if "status: complete" not in plan:
-        yield "the plan is not complete"
+    if plan.count("status: complete") != len(evidence.scene.plans):
+        yield "a plan is not complete"
 
 
-def _reports(evidence: Evidence) -> str:
+def reports(evidence: Evidence) -> str:
     names = evidence.target.git("ls-tree", "--name-only", f"{MAIN}:reports", ok=False).split()
     return "".join(_show(evidence, f"reports/{name}") for name in names)
 
@@ -142,7 +174,7 @@ def _unreachable(evidence: Evidence, git: Callable[..., str]) -> Iterator[str]:
     told = git("fsck", "--unreachable", "--no-reflogs", ok=False)
     gone = {line.split()[2] for line in told.splitlines() if line.startswith("unreachable commit ")}
     gone -= set(evidence.project.repo.git("rev-list", "--all").split())
-    form = "--format=%H%x00%ae%x00%(trailers:key=Runplan-Landing,valueonly,separator=%x20)%x00%s"
+    form = f"--format=%H%x00%ae%x00{LANDING}%x00%s"
     rows = git("log", "--no-walk", "--stdin", form, stdin="\n".join(gone)).splitlines() if gone else []
     work = {}
     for row in rows:
@@ -172,7 +204,7 @@ def _patches(git: Callable[..., str], tips: list[str], *, walk: bool = True) -> 
 def nothing_is_left(evidence: Evidence) -> Iterator[str]:
     """No worktree, lane, branch, candidate, claim, lock or process; what is kept aside only where it may be."""
     for left in evidence.project.leftovers():
-        if not (evidence.parks and left.startswith(PARKED)):
+        if not ((evidence.parks or evidence.scene.parks) and left.startswith(PARKED)):
             yield f"{left} is left"
     if evidence.target.path != evidence.project.path:
         for ref in evidence.target.git("for-each-ref", "--format=%(refname)").split():

@@ -15,16 +15,14 @@ from tests.support.cli import Project, a_plan
 from tests.support.repos import Repo, init_repo
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from tests.chaos.ways import Way
 
-DATE = "2026-01-01T00:00:00Z"
-FIXED = {"RUNPLAN_TEST_NOW": "2026-03-01T12:00:00Z", "GIT_AUTHOR_DATE": DATE, "GIT_COMMITTER_DATE": DATE}
-
 STAGE = r"""
 stage() {
-    for hold in "$RUNPLAN_DISPATCH.$1" "any.$1"; do
+    for hold in "$RUNPLAN_PHASE.$RUNPLAN_ROLE.$1" "any.$1"; do
         while test -e "$HOME/hold/$hold"; do : >"$HOME/at/$hold"; sleep 0.005; done
     done
 }
@@ -32,13 +30,13 @@ stage begun
 """
 AGENT = r"""
 . ./stage.sh
-export GIT_AUTHOR_DATE=2026-01-01T00:00:00Z GIT_COMMITTER_DATE=2026-01-01T00:00:00Z
 add_line() { test -e "$1" && grep -qx "$2" "$1" || echo "$2" >>"$1"; }
 case $RUNPLAN_ROLE in
 implement | fix)
     echo "$RUNPLAN_PHASE" >"$RUNPLAN_PHASE.txt"
     grep -q "^Touches:" plans/X.md || add_line all.txt "phase $RUNPLAN_PHASE"
     test "$RUNPLAN_ROLE" = implement || echo mended >mended.txt
+    test ! -e pace || sleep "$(cat pace)"
     stage written
     test "$RUNPLAN_PHASE" = 2 || { git add -A . && git commit -qm "Write $RUNPLAN_PHASE by $RUNPLAN_ROLE" >/dev/null; }
     stage committed
@@ -72,69 +70,57 @@ EDITED, NOTES = "hello\nedited\n", "mine\n"
 
 
 @dataclass(frozen=True)
-class Kill:
-    """Who dies, where, in which start."""
-
-    start: int  #: from 1
-    point: str  #: `NAME#n`
-    mode: str
-    stage: str = ""  #: where the agent has come to by then: `<dispatch number>.<stage>`
-
-
-@dataclass(frozen=True)
 class Scene:
-    """One project, and how it is worked to its end."""
+    """One project, and how a person works it to its end."""
 
     name: str
     told: str
-    phases: tuple[str, ...]
+    plans: Mapping[str, tuple[str, ...]]  #: the phases of each
     settings: str = ""
-    prelude: Kill | None = None  #: how the first start dies before anything is tried
     contested: bool = False  #: whether somebody changes the target while the first agent works
     fails: bool = False  #: whether agents end with an error until somebody mends it
+    stops: bool = False  #: whether a person stops the run once the first agent has committed
     auto: bool = True
     undoes: int = 0  #: how often a phase is taken back
     parks: bool = False  #: whether an undisturbed run keeps something aside
     apart: bool = False  #: whether each phase touches its own file only
+    pace_s: float = 0  #: how long an agent works
+
+    @property
+    def phases(self) -> tuple[str, ...]:
+        return tuple(phase for phases in self.plans.values() for phase in phases)
 
 
+ONE, TWO = {"X": ("1",)}, {"X": ("1", "2")}
 SCENES = (
-    Scene(name="two", told="two phases, one after the other", phases=("1", "2")),
-    Scene(name="checked", told="one phase with setup, checks and a fixer", phases=("1",), settings=CHECKS),
+    Scene(name="two", told="two phases, one after the other", plans=TWO),
+    Scene(name="checked", told="one phase with setup, checks and a fixer", plans=ONE, settings=CHECKS),
     Scene(
         name="contested",
         told="the user's commit conflicts with the phase; a person approves",
-        phases=("1",),
+        plans=ONE,
         contested=True,
         auto=False,
         parks=True,
     ),
-    Scene(name="failing", told="the first attempt fails, the second lands", phases=("1",), fails=True, parks=True),
+    Scene(name="failing", told="the first attempt fails, the second lands", plans=ONE, fails=True, parks=True),
+    Scene(name="stopped", told="a person stops the run, and starts it again", plans=TWO, stops=True, parks=True),
+    Scene(name="undone", told="a landed phase is taken back, and landed again", plans=ONE, undoes=1),
     Scene(
-        name="stopped",
-        told="a start for another phase ends the agent of the first",
-        phases=("1", "2"),
-        prelude=Kill(start=1, point="Dispatches.start.after#1", mode="daemon", stage="1.committed"),
-        parks=True,
+        name="beside",
+        told="three phases side by side",
+        plans={"X": ("1", "2", "3")},
+        settings="parallel = 3\n",
+        apart=True,
     ),
-    Scene(
-        name="recovered",
-        told="a landing that was interrupted is brought to its end",
-        phases=("1",),
-        prelude=Kill(start=1, point="land.swapped#1", mode="power"),
-    ),
-    Scene(name="undone", told="a landed phase is taken back, and landed again", phases=("1",), undoes=1),
 )
-#: What is passed when depends on who is quicker, so it is no part of the list of points: tests/chaos/lanes.py.
-SIDE_BY_SIDE = Scene(
-    name="lanes", told="three phases side by side", phases=("1", "2", "3"), settings="parallel = 3\n", apart=True
-)
-BY_NAME = {scene.name: scene for scene in (*SCENES, SIDE_BY_SIDE)}
+BY_NAME = {scene.name: scene for scene in SCENES}
 
 
-def _plan(scene: Scene) -> str:
-    plan = a_plan(*scene.phases, front="status: active\nissue: 7")
-    for phase in scene.phases if scene.apart else ():
+def _plan(scene: Scene, name: str) -> str:
+    phases = scene.plans[name]
+    plan = a_plan(*phases, front="status: active\nissue: 7")
+    for phase in phases if scene.apart else ():
         heading = f"## Phase {phase} — Step {phase}\n"
         plan = plan.replace(heading, f"{heading}\nTouches: {phase}.txt\n")
     return plan
@@ -144,16 +130,17 @@ def template(scene: Scene, way: Way, place: Path) -> Path:
     """The project as it is before anything runs, to be copied."""
     place.mkdir(parents=True)
     repo = init_repo(place / "repo", "--template=")
-    repo.env.update(FIXED)
     files = {
         "runplan.toml": SETTINGS + scene.settings,
-        "plans/X.md": _plan(scene),
+        **{f"plans/{name}.md": _plan(scene, name) for name in scene.plans},
         "agent.sh": AGENT,
         "stage.sh": STAGE,
         "README.md": "hello\n",
         "all.txt": "begun\n",
         ".gitignore": "deps/\nlocal.env\n",
     }
+    if scene.pace_s:
+        files["pace"] = f"{scene.pace_s}\n"
     repo.commit("Begin", **files)
     repo.write("local.env", "KEY=1\n")
     repo.write("README.md", EDITED)
@@ -167,8 +154,6 @@ def template(scene: Scene, way: Way, place: Path) -> Path:
 def copied(model: Path, way: Way, place: Path) -> Project:
     """The same project at another place: making one takes longer than a copy."""
     shutil.copytree(model, place, symlinks=True)
-    repo = Repo(path=place / "repo")
-    repo.env.update(FIXED)
-    project = Project(repo=repo, home=place / "home")
+    project = Project(repo=Repo(path=place / "repo"), home=place / "home")
     way.moved(place, project.repo)
     return project

@@ -1,4 +1,4 @@
-"""Works a scene to its end, killed once on the way, started again until it is done."""
+"""One project on its way: what a person types next, and the kill that meets the runner."""
 
 from __future__ import annotations
 
@@ -6,146 +6,203 @@ import contextlib
 import json
 import os
 import signal
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.chaos import proofs
+from tests.chaos import proofs, tracer
+from tests.chaos.ways import MAIN
+from tests.support.cli import processes_of
 
 if TYPE_CHECKING:
-    from tests.chaos.scenes import Kill, Scene
+    from tests.chaos.scenes import Scene
     from tests.chaos.ways import Way
     from tests.support.cli import Project
     from tests.support.forks import Started, Starter
 
-KILLED = -signal.SIGKILL
-CONTESTED = "any.written"  #: where every agent waits until somebody has changed the target
-STRUCK = "killed:"
+WRITTEN, COMMITTED = "any.written", "any.committed"  #: where every agent waits until a person has done something
 RETURN = "return.json"  #: what an agent returns
-REFUSED = 2
-WAITS = 4  #: the exit code of a run that waits for a person
-MOST_STARTS = 8
-_LOOK_S = 0.003
+UNFINISHED = ("queued", "running", "waiting")
+ANSWER_S = 60.0  #: what a command gets to answer
+AHEAD_S = 0.3  #: how long a command is under way before the runner is killed
+_LOOK_S = 0.004
+
+
+@dataclass(frozen=True)
+class Kill:
+    """Who dies, and when."""
+
+    victim: str  #: runner, git, agent or power
+    start: int = 1  #: which process of the runner, from 1
+    effect: int = 0  #: before which of its effects (a git command: after it has started)
+    stage: str = ""  #: or when an agent stands there: `<phase>.<role>.<stage>`
+    command: str = ""  #: what a person types at that instant
+    again: int = 0  #: before which of its effects the next process of the runner dies too; 0: it lives
 
 
 @dataclass
 class Trial:
-    """One project on its way."""
+    """A copy of a scene's project."""
 
     project: Project
     scene: Scene
     way: Way
-    run: str  #: the beginning of its run ids; no other trial at the same time has it
-    codes: list[int] = field(default_factory=list)
-    passed: list[list[str]] = field(default_factory=list)  #: the points of each start
-    runs: int = 0  #: runs that have ended
+    starter: Starter
+    kill: Kill | None = None
+    codes: list[int] = field(default_factory=list)  #: of the commands, in order
+    starts: int = 0  #: processes of the runner
     struck: int = 0  #: kills
-    wrong: list[str] = field(default_factory=list)  #: what was found between two starts
+    most_s: float = 90.0  #: until it is given up
+    landed: int = 0  #: phases that had landed at the kill
+    wrong: list[str] = field(default_factory=list)
+    _promised: str = ""  #: the command that was acknowledged and has to be done
+    _undoing: bool = False
+
+    def __post_init__(self) -> None:
+        wanted = {WRITTEN: self.scene.contested, COMMITTED: self.scene.stops, "fail": self.scene.fails}
+        for name in (name for name, held in wanted.items() if held):
+            self._hold(name).touch()
+        if self.kill is not None and self.kill.stage:
+            self._hold(self.kill.stage).touch()
+        if self.kill is not None and self.kill.victim == "power":
+            self.expect_power_cut()
 
     @property
     def place(self) -> Path:
         return self.project.home.parent
 
     @property
-    def done(self) -> bool:
-        return bool(self.codes) and self.codes[-1] == 0 and self._finishing
+    def evidence(self) -> proofs.Evidence:
+        return proofs.Evidence(project=self.project, scene=self.scene, way=self.way)
 
     @property
-    def _finishing(self) -> bool:
-        needed = {"stopped": 2, "undone": 3}.get(self.scene.name, 1)
-        return self._succeeded >= needed
+    def trace(self) -> Path:
+        return self.place / f"trace.{self.starts}"
 
-    @property
-    def _succeeded(self) -> int:
-        """Starts that did what they were asked for; to take a phase back again is refused, since that was done."""
-        return self.codes.count(0) + (self.scene.name == "undone" and self.codes.count(REFUSED))
+    def effects(self, start: int) -> list[str]:
+        """What the process of the runner did, by its own trace."""
+        log = self.place / f"trace.{start}/log"
+        return [line.partition(" ")[2] for line in log.read_text(encoding="utf-8").splitlines()]
 
-    def work(self, starter: Starter, kill: Kill | None = None) -> Trial:
-        """Start again until it is done; give up after a few times, and let the proofs tell."""
-        self._prepare(kill)
-        while not self.done and len(self.codes) < MOST_STARTS:
-            due = kill if kill is not None and kill.start == len(self.codes) + 1 else None
-            self._start(starter, due)
-        return self
+    # --- processes ------------------------------------------------------------------------------------
 
-    def _prepare(self, kill: Kill | None) -> None:
-        if self.scene.contested:
-            (self.project.home / "hold" / CONTESTED).touch()
-        if self.scene.fails:
-            (self.project.home / "hold/fail").touch()
-        if "power" in (kill and kill.mode, self.scene.prelude and self.scene.prelude.mode):
-            self._unsynced.parent.mkdir(parents=True)
-            self._unsynced.touch()
-
-    def _start(self, starter: Starter, kill: Kill | None) -> None:
-        points = self.place / f"points.{len(self.codes) + 1}"
-        env = {**self.project.env, "RUNPLAN_TEST_RUN": f"{self.run}{self.runs}"}
-        env["RUNPLAN_TEST_POINTS"] = str(points)
-        if self._is_prelude:
-            kill = self.scene.prelude
-        env |= self._kill_env(kill) if kill is not None else {}
+    def spawn(self, *words: str, env: dict[str, str] | None = None) -> Started:
+        """A command, without waiting for it."""
         with open(os.devnull, "wb") as out, (self.place / "err").open("ab") as err:
-            started = starter.start(self._words(), cwd=self.project.path, env=env, out=out.fileno(), err=err.fileno())
-        if self.scene.contested:
-            self._person(started)
-        code = started.wait()
-        self.codes.append(code)
-        passed = points.read_text(encoding="utf-8").split() if points.exists() else []
-        self.passed.append([name for name in passed if not name.startswith(STRUCK)])
-        self.struck += passed != self.passed[-1]
-        self._after(code, kill)
+            given = {**self.project.env, **(env or {})}
+            return self.starter.start(words, cwd=self.project.path, env=given, out=out.fileno(), err=err.fileno())
 
-    def _words(self) -> list[str]:
-        match self.scene.name:
-            case "contested" if self.codes and self.codes[-1] == WAITS:
-                return ["approve", "X"]
-            case "contested":
-                words = ["finish"]
-            case "stopped" if not self.codes:
-                words = ["1", "auto"]
-            case "stopped" if not self._succeeded:
-                words = ["2", "auto"]
-            case "undone" if self._succeeded == 1:
-                return ["undo", "X", "1"]
-            case _:
-                words = ["finish", "auto"]
-        return ["start", "X", *words, self.way.name, "--foreground"]
+    def spawn_runner(self, *words: str) -> Started:
+        """The same, traced."""
+        self.starts += 1
+        self.trace.mkdir()
+        kill, hold = self.kill, 0
+        if kill is not None:
+            hold = kill.effect if self.starts == kill.start else kill.again if self.starts == kill.start + 1 else 0
+            if kill.victim == "git":
+                (self.trace / "after").touch()
+        return self.spawn(*words, env={tracer.VARIABLE: str(self.trace), tracer.HOLD: str(hold)})
+
+    # --- the person -----------------------------------------------------------------------------------
+
+    def situation(self, plan: str) -> tuple[int, str, str]:
+        """The number of runs, and state and wait of the newest."""
+        query = "SELECT state, waiting_for FROM runs WHERE plan=? ORDER BY number"
+        runs = self.project.rows(query, f"plans/{plan}.md")
+        return (len(runs), runs[-1][0], runs[-1][1] or "") if runs else (0, "", "")
+
+    def next_words(self, plan: str) -> tuple[str, ...]:
+        """What a person would type now; nothing when the plan is done, or when a command has yet to be done."""
+        _, state, waits = self.situation(plan)
+        if self._is_promised(state, waits):
+            return ()
+        if state == "done" and self._is_complete(plan) and (self._is_undone or not self.scene.undoes):
+            return ()
+        if state == "done" and self._is_complete(plan):
+            self._undoing = True
+        if self._undoing and not self._is_undone:
+            return ("undo", plan, "1")
+        if state == "failed":
+            self._hold("fail").unlink(missing_ok=True)
+        if state == "waiting":
+            return ({"approval": "approve", "paused": "resume"}.get(waits, "retry"), plan)
+        return ("start", plan, "finish", *(["auto"] if self.scene.auto else []), self.way.name)
+
+    def is_done(self) -> bool:
+        return all(
+            self.situation(plan)[1] == "done" and not self.next_words(plan) and not self._promised
+            for plan in self.scene.plans
+        )
+
+    def _is_promised(self, state: str, waits: str) -> bool:
+        """Whether a stop or pause that was acknowledged is still to be done."""
+        met = state not in UNFINISHED or (self._promised == "pause" and waits == "paused")
+        if self._promised == "pause" and state == "done" and self.landed < len(self.scene.phases):
+            self.wrong.append("the pause was acknowledged, and the run went on")
+        self._promised = "" if met else self._promised
+        return bool(self._promised)
+
+    def _is_complete(self, plan: str) -> bool:
+        return "status: complete" in self.evidence.target.git("show", f"{MAIN}:plans/{plan}.md")
 
     @property
-    def _is_prelude(self) -> bool:
-        return self.scene.prelude is not None and not self.codes
+    def _is_undone(self) -> bool:
+        return bool(self.evidence.target.git("log", "--format=%h", "--grep=^Undo phase", MAIN))
 
-    def _kill_env(self, kill: Kill) -> dict[str, str]:
-        env = {"RUNPLAN_TEST_KILL": kill.point, "RUNPLAN_TEST_KILL_WHAT": kill.mode}
-        if kill.stage:
-            self._hold(kill.stage).touch()
-            env["RUNPLAN_TEST_KILL_AWAIT"] = str(self.project.home / "at" / f"{self.run}0.{kill.stage}")
-        return env
+    def _hold(self, name: str) -> Path:
+        return self.project.home / "hold" / name
 
-    def _hold(self, stage: str) -> Path:
-        return self.project.home / "hold" / f"{self.run}0.{stage}"
+    def _reached(self, name: str) -> bool:
+        return self._hold(name).exists() and (self.project.home / "at" / name).exists()
 
-    def _person(self, started: Started) -> None:
-        """Once the agent has written something, somebody else changes the same file on the target."""
-        hold = self.project.home / "hold" / CONTESTED
-        there = self.project.home / "at" / hold.name
-        while hold.exists() and Path(f"/proc/{started.pid}").exists():
-            if there.exists():
-                self.way.person(self.place, self.project.repo)
-                hold.unlink()
-            time.sleep(_LOOK_S)
+    # --- the kill -------------------------------------------------------------------------------------
 
-    def _after(self, code: int, kill: Kill | None) -> None:
-        is_prelude = kill is not None and kill is self.scene.prelude
-        if code == KILLED and kill is not None and not is_prelude and kill.stage and kill.mode == "daemon":
-            self._hold(kill.stage).unlink()
-        if kill is not None and kill.mode == "power":
+    def look(self, runner: Started, within_s: float = _LOOK_S) -> bool:
+        """Do what is due now; whether the runner has ended."""
+        if self._reached(WRITTEN):
+            self.way.person(self.place, self.project.repo)
+            self._hold(WRITTEN).unlink()
+        if self._reached(COMMITTED):
+            self.codes.append(self.spawn("stop", *self.scene.plans).wait(ANSWER_S))
+            self._hold(COMMITTED).unlink()
+        if self.kill is not None:
+            reached = self.trace / "at"
+            if reached.exists() and not (self.trace / "go").exists():
+                self.strike(self.kill, runner, child=int(reached.read_text(encoding="ascii")))
+            elif self.kill.stage and self._reached(self.kill.stage):
+                self.strike(self.kill, runner)
+        return runner.ended(within_s)
+
+    def strike(self, kill: Kill, runner: Started, child: int = 0) -> None:
+        self.landed = len(set(proofs.landed_phases(self.evidence)))
+        typed = self.spawn(kill.command, *self.scene.plans) if kill.command and not self.struck else None
+        if typed is not None:
+            typed.ended(AHEAD_S)
+        match kill.victim:
+            case "git":
+                self.struck += bool(child) and _kill(child)
+            case "agent":
+                self.struck += sum(_kill(pid) for pid in processes_of(self.project.home) if is_agent(pid)) > 0
+            case _:
+                self.struck += _kill(runner.pid)
+        if kill.victim == "power":
+            while left := processes_of(self.project.home):
+                for pid in left:
+                    _kill(pid)
             self._lose_unsynced()
             self._lose_unreachable()
-        if code not in (KILLED, WAITS, 5) or (self.scene.name == "stopped" and len(self.codes) == 1):
-            self.runs += 1
-            (self.project.home / "hold/fail").unlink(missing_ok=True)
+        (self.trace / "go").touch()
+        if kill.stage:
+            self._hold(kill.stage).unlink()
+        if typed is not None:
+            runner.ended(ANSWER_S)
+            self.codes.append(typed.wait(ANSWER_S))
+            self._promised = kill.command if self.codes[-1] == 0 else ""
+
+    def expect_power_cut(self) -> None:
+        """From now on it is noted what would be lost."""
+        self._unsynced.parent.mkdir(parents=True)
+        self._unsynced.touch()
 
     @property
     def _unsynced(self) -> Path:
@@ -166,6 +223,19 @@ class Trial:
 
     def _lose_unreachable(self) -> None:
         """What no ref holds, git's own housekeeping may take: no work may be among it, and nothing may need it."""
-        evidence = proofs.Evidence(project=self.project, way=self.way, phases=(), parks=True)
-        self.wrong += [f"after the kill: {one}" for one in proofs.no_work_is_unreachable(evidence)]
+        self.wrong += [f"after the kill: {one}" for one in proofs.no_work_is_unreachable(self.evidence)]
         self.project.repo.git("prune", "--expire=now")
+
+
+def _kill(pid: int) -> bool:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+        return True
+    return False
+
+
+def is_agent(pid: int) -> bool:
+    """An agent's process carries the mark of its dispatch; its shim does not."""
+    with contextlib.suppress(OSError):
+        return b"\0RUNPLAN_DISPATCH=" in b"\0" + Path(f"/proc/{pid}/environ").read_bytes()
+    return False

@@ -24,6 +24,7 @@ from functools import cache
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NoReturn
 
+from tests.chaos.tracer import trace
 from tests.support.repos import isolated_env
 
 if TYPE_CHECKING:
@@ -42,6 +43,9 @@ class Started:
 
     pid: int
     told: IO[str]
+
+    def ended(self, within_s: float = 0) -> bool:
+        return bool(select.select([self.told], [], [], within_s)[0])
 
     def wait(self, timeout_s: float | None = None) -> int:
         """Its exit code; minus the signal that ended it."""
@@ -155,6 +159,7 @@ def _become(request: dict[str, Any], out: int, err: int) -> NoReturn:
         os.environ.clear()
         os.environ.update(request["env"])
         sys.argv = ["runplan", *request["argv"]]
+        trace(request["env"])
         from runplan.cli.main import entry
 
         entry()

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any, Protocol, get_args
+from typing import Any, Protocol
 
 import pytest
 
 from runplan import ports
-from runplan.core import actions
 from runplan.landing.lander import Lander
 from runplan.wiring import points
 from runplan.wiring.testing import KillPoint
-from tests.chaos.listing import listed
 
 PORTS = {
     name: kind
@@ -36,24 +34,6 @@ def test_every_method_of_a_port_is_either_an_effect_or_a_look(port: str) -> None
 
 def test_the_tables_speak_of_no_port_that_is_not_there() -> None:
     assert set(points.EFFECTS) == set(points.READS) == set(PORTS)
-
-
-#: Actions that no scene of the matrix leads to: its agents run into no limit. tests/e2e/test_limits.py kills in them.
-#: What is done in a lane is any of the others; tests/chaos/test_lanes.py kills there.
-NOT_VISITED = {"HandOver", "Sleep", "LaneAction"}
-
-
-def test_every_action_has_a_point_in_the_matrix() -> None:
-    """An action that no scene leads to would never be killed in."""
-    killed_in = {one.point.partition(".")[0] for one in listed()}
-    known = {action.__name__ for action in get_args(actions.Action)}
-    assert known - killed_in == NOT_VISITED & known
-
-
-def test_every_effect_is_killed_around() -> None:
-    killed_in = {one.name for one in listed()}
-    effects = {f"{port}.{method}.after" for port, methods in points.EFFECTS.items() for method in methods}
-    assert effects <= killed_in
 
 
 class _Port:

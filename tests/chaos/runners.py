@@ -1,0 +1,123 @@
+"""Who works the plans: the command in the foreground, or the daemon. Both are driven by the command line alone."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import TYPE_CHECKING, Protocol
+
+from tests.support.daemons import answering, daemon_of
+
+if TYPE_CHECKING:
+    from tests.chaos.trial import Trial
+    from tests.support.forks import Started
+
+END_S = 60.0  #: what the daemon gets to end
+_PAUSE_S = 0.05  #: before a command that was refused is typed again
+
+
+class Runner(Protocol):
+    """One way to work a trial to its end; gives up after a while, and the proofs tell."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def commands(self) -> tuple[str, ...]:
+        """What a person types while it is killed."""
+
+    def work(self, trial: Trial) -> None: ...
+
+
+class Foreground:
+    """`start --foreground`: killed, it is started again by a person."""
+
+    name = "foreground"
+    commands = ("",)
+
+    def work(self, trial: Trial) -> None:
+        end = time.monotonic() + trial.most_s
+        while not trial.is_done() and time.monotonic() < end:
+            for plan in trial.scene.plans:
+                if words := trial.next_words(plan):
+                    self._run(trial, *words)
+
+    def _run(self, trial: Trial, *words: str) -> None:
+        runner = trial.spawn_runner(*words, *(["--foreground"] if words[0] == "start" else []))
+        while not trial.look(runner):
+            pass
+        trial.codes.append(runner.wait())
+
+
+class Daemon:
+    """`runplan daemon`: killed, it is started again, and goes on with its runs by itself.
+
+    A person repeats a command that failed, never one that was acknowledged.
+    """
+
+    name = "daemon"
+    commands = ("", "stop", "pause")
+
+    def work(self, trial: Trial) -> None:
+        daemon = _Started(trial)
+        answered = dict.fromkeys(trial.scene.plans, (-1, "", ""))
+        end = time.monotonic() + trial.most_s
+        while not trial.is_done() and time.monotonic() < end:
+            if daemon.look():
+                continue
+            for plan in trial.scene.plans:
+                situation = trial.situation(plan)
+                words = trial.next_words(plan)
+                mine = words and (situation[1] not in ("queued", "running") or words[0] == "undo")
+                if mine and situation != answered[plan] and daemon.type(*words):
+                    answered[plan] = situation
+        daemon.end()
+
+
+class _Started:
+    """The daemon of a trial, started again when it is gone."""
+
+    def __init__(self, trial: Trial) -> None:
+        self._trial = trial
+        self._process: Started = trial.spawn_runner("daemon")
+        self._answers = False
+
+    def look(self) -> bool:
+        """Whether there is nobody to type a command to yet."""
+        if not self._trial.look(self._process):
+            self._answers = self._answers or bool(answering(self._trial.project))
+        elif answering(self._trial.project):  # a command was quicker to start one
+            time.sleep(_PAUSE_S)
+        else:
+            self._process.wait()
+            self._process = self._trial.spawn_runner("daemon")
+            self._answers = False
+        return not self._answers
+
+    def type(self, *words: str) -> bool:
+        """Whether the command was acknowledged; the daemon may be killed meanwhile."""
+        command = self._trial.spawn(*words)
+        while not command.ended():
+            if self._trial.look(self._process):
+                break
+        self._trial.codes.append(command.wait(60))
+        if self._trial.codes[-1]:
+            time.sleep(_PAUSE_S)
+        return self._trial.codes[-1] == 0
+
+    def end(self) -> None:
+        """As a service manager does."""
+        end = time.monotonic() + END_S
+        while (pid := daemon_of(self._trial.project)) and time.monotonic() < end:
+            os.kill(pid, signal.SIGTERM)
+            if pid == self._process.pid:
+                while not self._trial.look(self._process) and time.monotonic() < end:
+                    pass
+            else:
+                time.sleep(_PAUSE_S)
+        self._process.wait(END_S)
+
+
+RUNNERS: tuple[Runner, ...] = (Foreground(), Daemon())
+BY_NAME = {runner.name: runner for runner in RUNNERS}
