@@ -21,7 +21,7 @@ from runplan.core.errors import GitFailed
 from runplan.core.quickclass import NamedTuple, dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
     from types import TracebackType
     from typing import IO
@@ -88,13 +88,10 @@ class Git:
         self._reader: subprocess.Popen[bytes] | None = None
         self._updater: subprocess.Popen[bytes] | None = None
         self._kept: dict[str, Stored] = {}
-        self.started: Callable[[Sequence[str], subprocess.Popen[bytes]], None] | None = None  #: told of every child
 
     def at(self, cwd: Path, *options: str) -> Git:
         """The same git in another worktree, or with other options."""
-        there = Git(cwd, env=self.env, options=options)
-        there.started = self.started
-        return there
+        return Git(cwd, env=self.env, options=options)
 
     def run(
         self,
@@ -151,7 +148,7 @@ class Git:
         session: bool,
     ) -> subprocess.Popen[bytes]:
         stdin, stdout, stderr = standard
-        process = subprocess.Popen(
+        return subprocess.Popen(
             [*self._base, *args],
             executable=_program(self.env.get("PATH", os.defpath)),
             cwd=self.cwd,
@@ -162,9 +159,6 @@ class Git:
             pass_fds=tuple(fds),
             start_new_session=session,
         )
-        if self.started is not None:
-            self.started(args, process)
-        return process
 
     # --- objects ---------------------------------------------------------------------------------------
 

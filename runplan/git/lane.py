@@ -62,7 +62,6 @@ class Lane:
         self._ours = workspace.path / "worktrees" / name
         words = (f"--git-dir={self._ours}", f"--work-tree={self.path}")
         self._git = Git(self.path, env=workspace.env, options=words, filters=True)
-        self._git.started = workspace.git.started
         self.pristine = False  #: the last status found nothing but the commit, and no process ran there since
 
     # --- making it ---------------------------------------------------------------------------------------

@@ -31,9 +31,7 @@ def settle_lost_landings(at: Here) -> list[str]:
     from runplan.landing.cherry_pick import CherryPick
 
     store = at.store()
-    point = testing.kill_point(at.env)
     with at.repository.git.at(at.repository.root) as git, contextlib.ExitStack() as closing:
-        point.watch_git(git)
         if store is not None:
             closing.callback(store.close)
         try:
@@ -41,6 +39,7 @@ def settle_lost_landings(at: Here) -> list[str]:
         except TimeoutError:
             return []  # another landing is at work, and settles these as well
         known = {row.id for row in store.unfinished()} if store else set()
+        point = testing.kill_point(at.env)
         lander = CherryPick(git, ref=at.local_target, root=at.repository.root, common_dir=common, point=point)
         settled = lander.settle()
         return _told(settled, is_known=_run(settled) in known)

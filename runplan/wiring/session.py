@@ -67,7 +67,7 @@ class Session:
         at = self.here.for_run(started)
         git, root, common = at.repository.git, at.repository.root, at.repository.common_dir
         point = self.point
-        world = World(
+        return World(
             run=run,
             plan=started.plan,
             slug=started.slug,
@@ -102,7 +102,6 @@ class Session:
             claims=self.claims,
             point=point,
         )
-        return point.watched(world)
 
 
 @contextlib.contextmanager
@@ -114,15 +113,12 @@ def session(at: Here, *, wakeup: int | None = None) -> Iterator[Session]:
     settings = at.settings
     user = repositories.require_workable(at.repository, target=at.target, prefix=settings.run.branch_prefix)
     git, common = at.repository.git, at.repository.common_dir
-    point = testing.kill_point(at.env)
-    point.watch_git(git)
     sign = repositories.signing(git)
     root = worktree_root(at.repository.root, settings, at.env)
     _make(root, below=Path(root.anchor), remedy="set run.worktrees to a directory that can be made")
     _make(at.state, below=common, remedy="the journal is kept there")
     settle_lost_landings(at)
     workspace = Workspace(git, common_dir=common, state=at.state, root=root)
-    point.watch_git(workspace.git)
     workspace.prepare()
     with Dispatches(at.state / "dispatch", wakeup=wakeup) as dispatches, contextlib.ExitStack() as closing:
         store = Store(at.state)
@@ -132,7 +128,7 @@ def session(at: Here, *, wakeup: int | None = None) -> Iterator[Session]:
         removal = Removal(workspace, worktrees, targets=at.targets)
         claims = Claims(store, at.state / "locks")
         closing.callback(claims.close)
-        rooms = Session(
+        yield Session(
             here=at,
             user=user,
             sign=sign,
@@ -143,9 +139,8 @@ def session(at: Here, *, wakeup: int | None = None) -> Iterator[Session]:
             workspace=workspace,
             worktrees=worktrees,
             removal=removal,
-            point=point,
+            point=testing.kill_point(at.env),
         )
-        yield point.watched(rooms)
 
 
 def _make(directory: Path, *, below: Path, remedy: str) -> None:

@@ -193,7 +193,7 @@ def test_one_that_fills_while_nobody_looks_is_seen_by_whoever_comes_next(
 ) -> None:
     """Its bell rings, and nobody is there."""
     project.agent(work(*meanwhile.pause("first"), HALF, *meanwhile.pause("second")))
-    killed = project.start("1", "auto", RUNPLAN_TEST_KILL="Dispatches.wait.before")
+    killed = project.start("1", "auto", RUNPLAN_TEST_KILL="Await.begin")
     assert killed.code == -9, killed.err
     meanwhile.reached("first")
     meanwhile.let_on("first")
@@ -208,7 +208,7 @@ def test_one_that_fills_while_nobody_looks_is_seen_by_whoever_comes_next(
 
 def test_one_that_is_adopted_and_fills_after_that_wakes_its_new_runner(project: Project, meanwhile: Meanwhile) -> None:
     project.agent(work(*meanwhile.pause("first"), HALF, *meanwhile.pause("second")))
-    assert project.start("1", "auto", RUNPLAN_TEST_KILL="Dispatches.wait.before").code == -9
+    assert project.start("1", "auto", RUNPLAN_TEST_KILL="Await.begin").code == -9
     with project.running("retry", "X") as run:
         meanwhile.reached("first")
         meanwhile.let_on("first")

@@ -257,7 +257,6 @@ def test_an_agent_that_used_up_its_turns_hands_over_as_well(project: Project, tm
     "point",
     [
         "HandOver.begin",
-        "Worktrees.commit_leftovers.after",
         "HandOver.HandedOver.before",
         "HandOver.HandedOver.after",
         "Start.DispatchStarted.after#2",
