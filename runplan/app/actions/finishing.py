@@ -69,8 +69,8 @@ def clean_up(action: CleanUp, state: RunState, world: World) -> Iterator[Event]:
 
 def finish(action: Finish, state: RunState, world: World) -> Iterator[Event]:
     detail, parked = action.detail, ""
+    world.worktrees.unpin(world.mark)  # a run that is stopped while it leases has a pin and no lease
     if state.leased:
-        world.worktrees.unpin(world.mark)
         answer = world.removal.worktree(world.worktree)
         if isinstance(answer, Kept):
             detail = f"{detail}; {answer.what} was kept: {answer.why}".lstrip("; ")
