@@ -116,9 +116,9 @@ class Trial:
         _, state, waits = self.situation(plan)
         if self._is_promised(state, waits):
             return ()
-        if state == "done" and self._is_complete(plan) and (self._is_undone or not self.scene.undoes):
+        if self._is_worked(plan, state) and (self._is_undone or not self.scene.undoes):
             return ()
-        if state == "done" and self._is_complete(plan):
+        if self._is_worked(plan, state):
             self._undoing = True
         if self._undoing and not self._is_undone:
             return ("undo", plan, "1")
@@ -129,10 +129,8 @@ class Trial:
         return ("start", plan, "finish", *(["auto"] if self.scene.auto else []), self.way.name)
 
     def is_done(self) -> bool:
-        return all(
-            self.situation(plan)[1] == "done" and not self.next_words(plan) and not self._promised
-            for plan in self.scene.plans
-        )
+        states = {plan: self.situation(plan)[1] for plan in self.scene.plans}
+        return all(self._is_worked(plan, state) and not self.next_words(plan) for plan, state in states.items())
 
     def _is_promised(self, state: str, waits: str) -> bool:
         """Whether a stop or pause that was acknowledged is still to be done."""
@@ -142,8 +140,10 @@ class Trial:
         self._promised = "" if met else self._promised
         return bool(self._promised)
 
-    def _is_complete(self, plan: str) -> bool:
-        return "status: complete" in self.evidence.target.git("show", f"{MAIN}:plans/{plan}.md")
+    def _is_worked(self, plan: str, state: str) -> bool:
+        """Whether everything has landed and the last run has ended, if only by a stop after the last landing."""
+        ended = state in ("done", "stopped")
+        return ended and "status: complete" in self.evidence.target.git("show", f"{MAIN}:plans/{plan}.md")
 
     @property
     def _is_undone(self) -> bool:
