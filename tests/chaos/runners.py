@@ -107,15 +107,17 @@ class _Started:
         return self._trial.codes[-1] == 0
 
     def end(self) -> None:
-        """As a service manager does."""
-        end = time.monotonic() + END_S
-        while (pid := daemon_of(self._trial.project)) and time.monotonic() < end:
-            os.kill(pid, signal.SIGTERM)
-            if pid == self._process.pid:
-                while not self._trial.look(self._process) and time.monotonic() < end:
-                    pass
-            else:
-                time.sleep(_PAUSE_S)
+        """As a service manager does; a command may have started another one."""
+        end, asked = time.monotonic() + END_S, set[int]()
+        while time.monotonic() < end:
+            ended = self._trial.look(self._process)
+            pid = daemon_of(self._trial.project) if ended else self._process.pid
+            if not pid:
+                break
+            if pid not in asked:
+                asked.add(pid)
+                os.kill(pid, signal.SIGTERM)
+            time.sleep(_PAUSE_S if ended else 0)
         self._process.wait(END_S)
 
 

@@ -197,6 +197,8 @@ class Trial:
         if typed is not None:
             runner.ended(ANSWER_S)
             self.codes.append(typed.wait(ANSWER_S))
+            if self.codes[-1]:  # it has lost its daemon: typed again, while there is none
+                self.codes.append(self.spawn(kill.command, *self.scene.plans).wait(ANSWER_S))
             self._promised = kill.command if self.codes[-1] == 0 else ""
 
     def expect_power_cut(self) -> None:
