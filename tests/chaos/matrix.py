@@ -156,6 +156,8 @@ class Bench:
         found.wrong += trial.wrong
         if not trial.is_done():
             found.wrong.append(f"it does not come to its end: {trial.situation('X')}")
+        elif cell.kill.command == "stop" and trial.scene.contested:
+            pass  # the next run finds no conflict any more, and needs no fixer
         elif (now := proofs.shape(evidence)) != (calm := self._shapes[cell.world]):
             found.wrong.append(f"{now} instead of, as undisturbed, {calm}")
         return found

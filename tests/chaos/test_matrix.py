@@ -16,7 +16,7 @@ from tests.chaos.ways import WAYS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-CELLS = {"foreground": 5, "daemon": 2}  #: of each scene
+CELLS = {"foreground": 5, "daemon": 1}  #: of each scene
 WORLDS = [
     World(runner=runner, scene=scene.name, way=WAYS[(number + turn) % len(WAYS)].name)
     for turn, runner in enumerate(CELLS)
