@@ -26,7 +26,7 @@ Answer = TypeVar("Answer")
 #: Where an agent or check is met while it works: `<phase>.<role>.<stage>`.
 STAGES = {
     "two": ("1.implement.begun", "1.implement.written", "2.implement.written", "1.implement.committed"),
-    "checked": ("1.setup.begun", "1.test.begun", "1.fix.begun", "1.fix.written", "1.fix.committed"),
+    "checked": ("1.setup.begun", "1.baseline.begun", "1.gate.begun", "1.fix.begun", "1.fix.written", "1.fix.committed"),
 }
 LEAST = 0.75  #: the share of cells in which somebody has to be killed
 
