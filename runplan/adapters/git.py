@@ -259,7 +259,7 @@ class Git:
         try:
             updater.stdin.write(os.fsencode("\n".join(asked) + "\n"))
             updater.stdin.flush()
-            done = _answer(updater, len(expected)) == expected
+            done = answer(updater, len(expected)) == expected
         except BrokenPipeError:
             done = False
         if done:
@@ -336,7 +336,7 @@ def _wait(process: subprocess.Popen[bytes], timeout_s: float) -> None:
     process.wait()
 
 
-def _answer(process: subprocess.Popen[bytes], length: int) -> bytes:
+def answer(process: subprocess.Popen[bytes], length: int) -> bytes:
     """So many bytes of what a kept process says next; fewer when it ends, or is silent for too long."""
     assert process.stdout is not None
     said = b""

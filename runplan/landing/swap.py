@@ -17,9 +17,8 @@ import shutil
 from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING
 
-from runplan.adapters.git import in_a_line
+from runplan.adapters.git import answer, in_a_line
 from runplan.adapters.trees import SUBMODULE
-from runplan.adapters.waiting import answer
 from runplan.core.errors import GitFailed
 from runplan.landing.holds import InTheWay, require_room, require_unedited
 from runplan.landing.recovery import Plan, is_file, put, remove_empty_parents, signature
