@@ -16,8 +16,11 @@ LATE_S = 10.0
 
 
 def left_s(started: DispatchStarted, now: datetime) -> float | None:
-    """What is left until its shim has to be called stuck; None when it has no limit."""
-    return started.seconds - _passed(started, now) + LATE_S if started.seconds else None
+    """What is left until its shim has to be called stuck; None when it has no limit.
+
+    A clock that was set ahead lets a shim look late: it always has LATE_S from now.
+    """
+    return max(started.seconds - _passed(started, now), 0.0) + LATE_S if started.seconds else None
 
 
 def ran_s(started: DispatchStarted, now: datetime) -> float:

@@ -67,10 +67,6 @@ ZOO: dict[str, Beast] = {
     "ignores the request to end": Beast(does="trap '' TERM INT HUP; while :; do sleep 300; done", ends="silent"),
     "works in a process group of its own": Beast(does="setsid -w sh -c '" + WORK.replace("'", '"') + "'"),
     "kills its parent": Beast(does=WORK + "; kill -9 $PPID; sleep 300", ends="crashed"),
-    "kills its parent and hides a child": Beast(does=HIDES + "; kill -9 $PPID; sleep 300", ends="crashed"),
-    "kills its parent and takes away who that was": Beast(
-        does=HIDES + '; rm "$(dirname "$RUNPLAN_RETURN")/shim.json"; kill -9 $PPID; sleep 300', ends="crashed"
-    ),
     "stops its parent": Beast(does=HIDES + "; kill -STOP $PPID; sleep 300", ends="timeout", settings='wall = "1s"\n'),
     "kills itself": Beast(does=WORK + "; kill -9 $$", ends="agent-failed", says="died by signal 9"),
     "sleeps for ever": Beast(does="sleep 300", ends="silent"),

@@ -27,7 +27,7 @@ def begun(*, seconds: float = 60.0, at: str = iso(THEN)) -> DispatchStarted:
     [
         (begun(), 0, 60 + LATE_S),
         (begun(), 45, 15 + LATE_S),
-        (begun(), 3600, 60 + LATE_S - 3600),
+        (begun(), 3600, LATE_S),
         (begun(), -3600, 60 + LATE_S),
         (begun(at=""), 3600, 60 + LATE_S),
         (begun(seconds=0.0), 3600, None),
