@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from runplan.app.holding import Errand, interrupted
-from runplan.cli import carrying, handing, progress
+from runplan.cli import prepare, progress, submit
 from runplan.cli.diff import SHORT
 from runplan.core.commands import command
 from runplan.core.errors import Exit, NotFound
 from runplan.core.events import Approved
+from runplan.core.requests import RunRequest
 from runplan.core.run import awaiting
+from runplan.engine.acquire import interrupted
 from runplan.wiring import here as places
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def answer_waiting(
         raise NotFound(
             f"no candidate of {path} waits for {' or '.join(waits)}; see: {command('runplan', 'status', path)}"
         )
-    state = carrying.state_of(store, row)
+    state = prepare.state_of(store, row)
     phase = awaiting(state)
     tree = phase.candidate.tree if phase and phase.candidate else ""
     assert state.started is not None
@@ -42,5 +43,5 @@ def answer_waiting(
         progress.say(f"runplan: {verb} phase {phase.read.phase} of {path}: {named}")
     at = at.for_run(state.started)
     started = replace(state.started, auto=state.auto)
-    errand = Errand(started=started, answer=answer(tree))
-    return handing.hand(at, errand) if started.daemon else carrying.carry_here(at, errand)
+    request = RunRequest(started=started, answer=answer(tree))
+    return submit.submit_run(at, request) if started.daemon else prepare.run_here(at, request)

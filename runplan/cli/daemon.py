@@ -20,7 +20,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> Exit:
     del args
     from runplan.adapters.settings import environment
-    from runplan.wiring.daemon import serve
+    from runplan.daemon.process import serve
     from runplan.wiring.here import refuse_under_agent
 
     refuse_under_agent("daemon")

@@ -47,9 +47,9 @@ def run(args: argparse.Namespace) -> Exit:
 
 def _view(at: Here, plan: str, wanted: str | None) -> dict[str, Any]:
     """What waits, as data (docs/json.md)."""
-    from runplan.app.holding import interrupted
     from runplan.app.journal import recorded
     from runplan.core.run import fold
+    from runplan.engine.acquire import interrupted
 
     store = at.store()
     row = interrupted(store, plan) if store is not None else None

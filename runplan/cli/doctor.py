@@ -71,11 +71,11 @@ def _examine(here: Path) -> tuple[Check, ...]:
 
 def _settled(at: Here) -> tuple[Here, str, str]:
     """The place with the settings that a start would use; why they cannot be used, and what it would refuse in them."""
-    from runplan.cli import carrying
+    from runplan.cli import prepare
 
     try:
         at = at.with_settings()
-        return carrying.fixed(at, []), "", ""
+        return prepare.fixed(at, []), "", ""
     except SettingsError as error:
         return at, str(error), ""
     except RunplanError as error:
@@ -104,7 +104,7 @@ def _cgroup(env: Mapping[str, str]) -> str:
     """Where the daemon divides its control group for dispatches, or a run in this terminal would; "" for nowhere."""
     from runplan.adapters.cgroups import home
     from runplan.adapters.places import state_directory
-    from runplan.adapters.singleton import holder
+    from runplan.daemon.singleton import holder
 
     daemon = holder(state_directory(env))
     return home(daemon.pid if daemon else None)

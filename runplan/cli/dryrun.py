@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from runplan.core import names, prompts, target
 from runplan.core.plan import Status, parse
-from runplan.wiring.session import prompt_template
+from runplan.engine.repository import prompt_template
 
 if TYPE_CHECKING:
     from runplan.core.events import RunStarted

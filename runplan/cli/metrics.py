@@ -29,9 +29,9 @@ def run(_args: argparse.Namespace) -> Exit:
 
 def _from_daemon() -> str | None:
     """All repositories and the daemon itself; None when no daemon runs."""
-    from runplan.adapters.control.client import NotRunning
-    from runplan.adapters.control.reaching import reached
     from runplan.adapters.settings import environment
+    from runplan.daemon.client import NotRunning
+    from runplan.daemon.reaching import reached
 
     try:
         with reached(environment()) as client:

@@ -51,8 +51,8 @@ def _schedules(store: Any) -> list[ScheduleRow]:
 
 def _unattended(env: Any, *, due: bool) -> str:
     """Why nobody fires them; "" when somebody does."""
-    from runplan.adapters import singleton
     from runplan.adapters.places import state_directory
+    from runplan.daemon import singleton
 
     state = state_directory(env)
     if singleton.holder(state) is None:

@@ -20,10 +20,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Exit:
-    from runplan.cli.handing import left_to_person, takes_long, told_begun, waits_for
-    from runplan.wiring import handing
-    from runplan.wiring.here import here, plan_path, refuse_under_agent
-    from runplan.wiring.stopping import scheduled
+    from runplan.cli import submit
+    from runplan.core.requests import BY_PERSON
+    from runplan.core.rows import Command
+    from runplan.wiring.here import here, plan_path, refuse_under_agent, scheduled
 
     refuse_under_agent("now")
     with here() as at:
@@ -36,8 +36,8 @@ def run(args: argparse.Namespace) -> Exit:
         if plan not in plans:
             make = command("runplan", "start", plan, "auto", "every", "4h")
             raise NotFound(f"{plan} has no schedule; make one: {make}")
-        answer = handing.now(at, plan, notice=takes_long, say=waits_for)
-    if answer.get("declined") == "":
-        return left_to_person(answer)
-    told_begun(plan, answer)
+        answer = submit.submit(at, Command(plan=plan, verb="now", arguments={}, by=BY_PERSON, at=""))
+    if answer.declined and not answer.owner:
+        return submit.left_to_person(answer)
+    submit.told_begun(plan, answer)
     return Exit.DONE

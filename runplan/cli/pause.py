@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from runplan.core.commands import command
-from runplan.core.errors import Exit, NotFound, Unreachable
+from runplan.core.errors import Exit, NotFound, error_with
 
 if TYPE_CHECKING:
     import argparse
@@ -19,17 +19,26 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Exit:
-    from runplan.cli import progress
-    from runplan.wiring.here import here_anyhow, plan_path, refuse_under_agent
-    from runplan.wiring.stopping import pause
+    from runplan.cli import progress, submit
+    from runplan.core.requests import BY_PERSON
+    from runplan.core.rows import Command
+    from runplan.daemon import submitting
+    from runplan.wiring.here import here_anyhow, is_kept, plan_path, refuse_under_agent
 
     refuse_under_agent("pause")
     with here_anyhow(progress.warn) as at:
         plan = plan_path(at, args.plan)
-        told, unanswered = pause(at, plan)
-    if unanswered:
-        raise Unreachable(unanswered)
-    if not told:
-        raise NotFound(f"the daemon has no run and no schedule of {plan}; see: {command('runplan', 'status', plan)}")
-    progress.say(f"runplan: {told[0]}; go on with: {command('runplan', 'resume', plan)}")
+        nothing = NotFound(
+            f"the daemon has no run and no schedule of {plan}; see: {command('runplan', 'status', plan)}"
+        )
+        if not is_kept(at, plan):
+            raise nothing
+        asked = Command(plan=plan, verb="pause", arguments={}, by=BY_PERSON, at="")
+        (answer,) = submitting.submit(at, [asked], talk=submit.TALK)
+    if answer is not None and answer.error:
+        raise error_with(answer.error, answer.exit)
+    if answer is not None and not answer.lines:
+        raise nothing
+    told = answer.lines[0] if answer is not None else submit.BUSY
+    progress.say(f"runplan: {told}; go on with: {command('runplan', 'resume', plan)}")
     return Exit.DONE

@@ -19,19 +19,19 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Exit:
-    from runplan.cli import progress
-    from runplan.cli.handing import waits_for
-    from runplan.wiring import handing
-    from runplan.wiring.here import here, plan_path, refuse_under_agent
-    from runplan.wiring.stopping import is_there
+    from runplan.cli import progress, submit
+    from runplan.core.requests import BY_PERSON
+    from runplan.core.rows import Command
+    from runplan.wiring.here import here, is_kept, plan_path, refuse_under_agent
 
     refuse_under_agent("resume")
     with here() as at:
         plan = plan_path(at, args.plan)
-        told = handing.resume(at, plan, say=waits_for).get("told") if is_there(at, plan) else None
-    if not told:
+        asked = Command(plan=plan, verb="resume", arguments={}, by=BY_PERSON, at="")
+        lines = submit.submit(at, asked).lines if is_kept(at, plan) else ()
+    if not lines:
         raise NotFound(
             f"the daemon has no run and no schedule of {plan}; start it: {command('runplan', 'start', plan)}"
         )
-    progress.say(f"runplan: {told[0]}; see: {command('runplan', 'status', plan)}")
+    progress.say(f"runplan: {lines[0]}; see: {command('runplan', 'status', plan)}")
     return Exit.DONE

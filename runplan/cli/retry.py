@@ -29,17 +29,17 @@ def run(args: argparse.Namespace) -> Exit:
 
     refuse_under_agent("retry")
     with here() as at:
-        from runplan.app.holding import ended_well
-        from runplan.cli import carrying
+        from runplan.cli import prepare
         from runplan.cli.undo import undo
         from runplan.core.run import words
+        from runplan.engine.acquire import ended_well
 
         path = plan_path(at, args.plan)
         store = at.store()
         row = store.newest(path) if store is not None else None
         if store is None or row is None:
             raise NotFound(f"no run of {path} is recorded here; begin one: {command('runplan', 'start', path)}")
-        state = carrying.state_of(store, row)
+        state = prepare.state_of(store, row)
         assert state.started is not None
         if row.state == "done" and not args.phase:
             print(ended_well(path))
@@ -52,10 +52,10 @@ def run(args: argparse.Namespace) -> Exit:
             asked = replace(_worked(store, asked), mode="phase", wanted=args.phase, landing=asked.landing)
         again = not args.phase
         if asked.daemon:
-            from runplan.cli import handing
+            from runplan.cli import submit
 
-            return handing.start(at, path, words(asked), wait=False, again=again, like=asked)
-        return carrying.start(at, path, words(asked), again=again, like=asked)
+            return submit.start(at, path, words(asked), wait=False, again=again, like=asked)
+        return prepare.start(at, path, words(asked), again=again, like=asked)
 
 
 def _worked(store: Store, newest: RunStarted) -> RunStarted:

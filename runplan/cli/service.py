@@ -10,7 +10,7 @@ from runplan.core.errors import Exit
 if TYPE_CHECKING:
     import argparse
 
-    from runplan.adapters.service import Manager, Standing
+    from runplan.daemon.service import Manager, Standing
 
 EXAMPLES = """\
   runplan service install --dry-run      show the file that would be written
@@ -26,8 +26,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Exit:
-    from runplan.adapters import service
     from runplan.adapters.settings import environment
+    from runplan.daemon import service
     from runplan.wiring.here import refuse_under_agent
 
     env = environment()

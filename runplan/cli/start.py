@@ -39,15 +39,15 @@ def run(args: argparse.Namespace) -> Exit:
 
     refuse_under_agent("start")
     with here() as at:
-        from runplan.cli import carrying
+        from runplan.cli import prepare
 
         if args.dry_run:
-            at = carrying.fixed(carrying.towards_landing(at, args.words), args.words)
-            errand = carrying.errand_for(at, args.plan, args.words)
-            print(errand if isinstance(errand, str) else carrying.dry_run(at, errand))
+            at = prepare.fixed(prepare.towards_landing(at, args.words), args.words)
+            request = prepare.request_for(at, args.plan, args.words)
+            print(request if isinstance(request, str) else prepare.dry_run(at, request))
             return Exit.DONE
         if args.foreground:
-            return carrying.start(at, args.plan, args.words)
-        from runplan.cli import handing
+            return prepare.start(at, args.plan, args.words)
+        from runplan.cli import submit
 
-        return handing.start(at, args.plan, args.words, wait=args.wait)
+        return submit.start(at, args.plan, args.words, wait=args.wait)

@@ -106,13 +106,13 @@ def _daemon(at: Here, views: list[dict[str, Any]]) -> dict[str, Any] | None:
 
 def _draining(env: Mapping[str, str]) -> dict[str, Any] | None:
     """That the daemon is about to let go; else None."""
-    from runplan.adapters import daemonrecord
     from runplan.adapters.places import state_directory
+    from runplan.daemon import record
 
     state = state_directory(env)
-    if not daemonrecord.may_drain(state):
+    if not record.may_drain(state):
         return None
-    from runplan.adapters import singleton  # it looks at processes
+    from runplan.daemon import singleton  # it looks at processes
 
     found = singleton.holder(state)
     if found is None or not found.draining:
@@ -122,8 +122,8 @@ def _draining(env: Mapping[str, str]) -> dict[str, Any] | None:
 
 def _stopped(env: Mapping[str, str]) -> dict[str, Any] | None:
     """That the daemon does nothing until it is told to go on; else None."""
-    from runplan.adapters import singleton
     from runplan.adapters.places import state_directory
+    from runplan.daemon import singleton
 
     found = singleton.stopped(state_directory(env))
     return {"pid": found.pid, "version": found.version, "state": "stopped", "until": None} if found else None
@@ -143,8 +143,8 @@ def _stands(view: dict[str, Any]) -> bool:
 
 def _closed(at: Here) -> dict[str, Any] | None:
     """What the daemon says when it can do nothing in this repository; else None."""
-    from runplan.adapters.control.client import Client, find_socket
     from runplan.core.errors import RunplanError
+    from runplan.daemon.client import Client, find_socket
 
     try:
         with Client(find_socket(at.env), answer_s=ANSWER_S) as client:
@@ -182,15 +182,13 @@ class Looking:
         self._zone = zone
         self._store = at.store()
         self._schedules: dict[str, ScheduleRow] = {}
-        self._wishes: dict[str, str] = {}
+        self._queued: dict[str, str] = {}  #: by plan: the verb of the newest command that waits
         if self._store is not None:
             from runplan.adapters.store.schedules import Schedules
 
             self._schedules = {row.plan: row for row in Schedules(self._store).all()}
-            if self._store.query("SELECT 1 FROM sqlite_master WHERE type='table' AND name='wishes'"):  # hardly ever
-                from runplan.adapters.store.wishes import Wishes
-
-                self._wishes = {wish.plan: wish.what for wish in Wishes(self._store).all()}
+            queued = self._store.query("SELECT plan, verb FROM commands WHERE answer IS NULL ORDER BY seq")
+            self._queued = {str(plan): str(verb) for plan, verb in queued}
 
     def all(self) -> list[dict[str, Any]]:
         from runplan.wiring.here import shown_plans
@@ -254,9 +252,9 @@ class Looking:
         )
 
     def _wished(self, path: str) -> str:
-        """What is noted for whoever carries the plan's run; "" is the plan of all that is to be stopped."""
-        wished = {self._wishes.get(path), self._wishes.get("")}
-        return next((what for what in ("stop", "pause") if what in wished), "")
+        """The stop or pause that waits for the worker of the plan."""
+        queued = self._queued.get(path, "")
+        return queued if queued in ("stop", "pause") else ""
 
     def _work(self, store: Store, run: RunRow) -> tuple[Work, dict[str, datetime]]:
         """What the run is at, and when its processes last said something."""

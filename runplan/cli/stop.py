@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from runplan.core.errors import Exit, Unreachable
+from runplan.core.errors import Exit, Unreachable, error_with
 
 if TYPE_CHECKING:
     import argparse
+
+    from runplan.wiring.here import Here
+
+ENDING_S = 20.0  #: what a foreground run may need to end its agents
 
 EXAMPLES = """\
   runplan stop                  everything in this repository
@@ -24,16 +28,72 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> Exit:
     from runplan.cli import progress
     from runplan.wiring.here import here_anyhow, plan_path, refuse_under_agent
-    from runplan.wiring.stopping import stop
 
     refuse_under_agent("stop")
     with here_anyhow(progress.warn) as at:
-        plan = plan_path(at, args.plan) if args.plan else None
-        told, unanswered = stop(at, plan, force=args.force)
-    for line in told:
+        plan = plan_path(at, args.plan) if args.plan else ""
+        lines = stop(at, plan, force=args.force)
+    if not lines:
+        lines = [f"nothing runs {f'for {plan}' if plan else 'here'}, and nothing is scheduled"]
+    for line in lines:
         progress.say(f"runplan: {line}")
-    if unanswered:
-        raise Unreachable(unanswered)
-    if not told:
-        progress.say(f"runplan: nothing runs {f'for {plan}' if plan else 'here'}, and nothing is scheduled")
     return Exit.DONE
+
+
+def stop(at: Here, plan: str, *, force: bool) -> list[str]:
+    """Cancel schedules and end runs, of one plan or of all; what was done, a sentence each."""
+    from runplan.adapters.store.sqlite import Store
+    from runplan.cli import progress, submit
+    from runplan.core.rows import Command
+    from runplan.daemon import submitting
+    from runplan.engine.ending import end_agents
+    from runplan.wiring.here import kept_plans
+
+    if not Store.exists(at.state):
+        return []
+    lines, still_there = _end_foreground(at, plan, force=force)
+    plans = [one for one in kept_plans(at) if plan in ("", one) and one not in still_there]
+    commands = [Command(plan=one, verb="stop", arguments={}, by="runplan stop", at="") for one in plans]
+    if not commands:
+        return lines
+    try:
+        answers = submitting.submit(at, commands, talk=submit.TALK)
+    except Unreachable:
+        # The daemon does not answer, or nothing can be recorded: agents are ended all the same.
+        lines += [f"the agent at work on {one} was ended; what it made is kept" for one in end_agents(at.state, plan)]
+        for line in lines:
+            progress.say(f"runplan: {line}")
+        raise
+    refused = next((answer for answer in answers if answer is not None and answer.error), None)
+    lines += [line for answer in answers if answer is not None for line in answer.lines]
+    if None in answers:
+        lines.append(submit.BUSY)
+    if refused is not None:
+        for line in lines:
+            progress.say(f"runplan: {line}")
+        raise error_with(refused.error, refused.exit)
+    return lines
+
+
+def _end_foreground(at: Here, plan: str, *, force: bool) -> tuple[list[str], list[str]]:
+    """End the processes that work runs in other terminals; what was done, and the plans that still have one."""
+    from contextlib import closing
+
+    from runplan.daemon import submitting
+
+    store = at.store()
+    if store is None:
+        return [], []
+    with closing(store):
+        claims = {key: owner for key, (_, owner, _) in store.claims("plan").items() if plan in ("", key)}
+    lines, still_there = [], []
+    for key, owner in claims.items():
+        if not submitting.foreground_owner(owner):
+            continue
+        number = owner.partition(":")[0]
+        if submitting.end_foreground(owner, force=force, within_s=ENDING_S):
+            lines.append(f"the run of {key} in process {number} was ended")
+        else:
+            still_there.append(key)
+            lines.append(f"the run of {key} in process {number} was asked to end, and is still ending; stop it again")
+    return lines, still_there

@@ -12,18 +12,18 @@ from runplan.core.run import failed_lane, failure as failure_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from runplan.app.carry import Carried
     from runplan.core.events import PhaseFailed, RunEnded
     from runplan.core.run import RunState
+    from runplan.engine.worker import Outcome
 
 
-def summary(plan: str, carried: Carried, *, logs: Path) -> tuple[Exit, list[str]]:
+def summary(plan: str, outcome: Outcome, *, logs: Path) -> tuple[Exit, list[str]]:
     """The exit code and the lines; `logs` is where the outputs of processes are kept."""
-    state, ended = carried.state, carried.state.ended
+    state, ended = outcome.state, outcome.state.ended
     if ended is None:
-        waits = carried.decision.waiting == "approval"
+        waits = outcome.decision.waiting == "approval"
         seen = [f"to see it: {command('runplan', 'diff', plan)}"] if waits else []
-        return Exit.WAITING, [carried.decision.why, *seen, _go_on(plan, carried)]
+        return Exit.WAITING, [outcome.decision.why, *seen, _go_on(plan, outcome)]
     landed = _landed(state)
     match OUTCOMES[ended.outcome]:
         case Exit.DONE if ended.outcome == "nothing-to-do" and not state.landed:
@@ -65,9 +65,9 @@ def _failure(failure: PhaseFailed, ended: RunEnded, logs: Path) -> list[str]:
     return told
 
 
-def _go_on(plan: str, carried: Carried) -> str:
-    if carried.decision.waiting == "approval":
+def _go_on(plan: str, outcome: Outcome) -> str:
+    if outcome.decision.waiting == "approval":
         return f"to land it: {command('runplan', 'approve', plan)}; to refuse it: {command('runplan', 'reject', plan)}"
-    if carried.decision.wake:
+    if outcome.decision.wake:
         return f"when that is settled it goes on by itself, and at once with: {command('runplan', 'retry', plan)}"
     return f"when that is settled: {command('runplan', 'retry', plan)}"

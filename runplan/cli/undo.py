@@ -31,27 +31,28 @@ def run(args: argparse.Namespace) -> Exit:
 def undo(at: Here, path: str, phase: str) -> Exit:
     """Take the phase back the way the plan was landed, in this process."""
     from runplan.app import admission
-    from runplan.app.holding import Declined, Errand, interrupted
-    from runplan.cli import carrying
+    from runplan.cli import prepare
     from runplan.core import options
     from runplan.core.plan import parse
+    from runplan.core.requests import RunRequest
+    from runplan.engine.acquire import Declined, interrupted
     from runplan.landing import modes
     from runplan.wiring.undoing import living_owner, require_undoable
 
     at = at.for_plan(path)
-    carrying.enter(at, path)
+    prepare.enter(at, path)
     blob = at.repository.git.blob(at.tip(), path)
     plan = parse(admission.committed_plan(path, at.tip(), blob, "absent", target=at.target_name), path=path)
     store = at.store()
     row = interrupted(store, path) if store is not None else None
-    under_way = carrying.state_of(store, row).started if store is not None and row is not None else None
+    under_way = prepare.state_of(store, row).started if store is not None and row is not None else None
     if store is not None and under_way is not None and (owner := living_owner(store, path)):
-        return carrying.declined(path, Declined(owner=owner, why="it is at work", readable=True))
+        return prepare.declined(path, Declined(owner=owner, why="it is at work", readable=True))
     undone = admission.phase_to_undo(plan, phase, under_way=under_way)
     if under_way is None:
         require_undoable(at, plan, undone)
     at = at.with_committed_settings().for_plan(path)
     resolved = options.resolve(options.parse_words([], phases=None), at.settings)
     modes.require_allowed(resolved.landing, at.settings.run)
-    asked = replace(carrying.started(at, path, plan, resolved), mode="undo", wanted=undone.id, auto=True, issues=())
-    return carrying.carry_here(at, Errand(started=asked))
+    asked = replace(prepare.started(at, path, plan, resolved), mode="undo", wanted=undone.id, auto=True, issues=())
+    return prepare.run_here(at, RunRequest(started=asked))

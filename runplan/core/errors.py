@@ -103,3 +103,12 @@ class Interrupted(RunplanError):
     """The person pressed Ctrl-C."""
 
     exit = Exit.INTERRUPTED
+
+
+def error_with(text: str, code: int) -> RunplanError:
+    """The error that ends a command with this exit code."""
+    kinds: dict[int, type[RunplanError]] = {Exit.NOT_FOUND: NotFound, Exit.UNREACHABLE: Unreachable}
+    error = kinds.get(code, RefusedEarly)(text)
+    if code in set(Exit):
+        error.exit = Exit(code)
+    return error

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from runplan.core.quickclass import dataclass
 
+TYPE_CHECKING = False  # typing is slow to import
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
 UNFINISHED = ("queued", "running", "waiting")  #: the states of a run that has not ended
 
 
@@ -66,9 +71,12 @@ class FiringRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
-    """What a person wants of a plan."""
+class Command:
+    """A request of a person that the worker of the repository executes."""
 
-    plan: str  #: "" for all of the repository, when it is to be stopped
+    plan: str
+    verb: str  #: start, now, stop, pause, resume
+    arguments: Mapping[str, Any]
     by: str
-    what: str = "stop"  #: stop, pause, resume
+    at: str
+    seq: int = 0  #: its number in the queue; 0 for a command that is not stored

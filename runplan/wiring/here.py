@@ -273,6 +273,35 @@ def _plans_on_record(store: Store | None) -> Iterator[str]:
     yield from (row.plan for row in Schedules(store).all())
 
 
+def scheduled(at: Here) -> list[str]:
+    """The plans of this repository that have a schedule."""
+    store = at.store()
+    if store is None:
+        return []
+    from runplan.adapters.store.schedules import Schedules
+
+    with contextlib.closing(store):
+        return [row.plan for row in Schedules(store).all()]
+
+
+def kept_plans(at: Here) -> list[str]:
+    """The plans that have a schedule or an unfinished run."""
+    store = at.store()
+    if store is None:
+        return []
+    with contextlib.closing(store):
+        return list(dict.fromkeys(_plans_on_record(store)))
+
+
+def is_kept(at: Here, plan: str) -> bool:
+    """Whether the daemon has a schedule of the plan, or a run of it that has not ended."""
+    store = at.store()
+    if store is None:
+        return False
+    with contextlib.closing(store):
+        return plan in _plans_on_record(store) and (plan in scheduled(at) or store.is_daemons(plan))
+
+
 def _plans_on_target(at: Here, place: str) -> Iterator[str]:
     from runplan.adapters import trees
 

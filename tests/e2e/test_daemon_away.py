@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.adapters.control.client import Client
+from runplan.daemon.client import Client
 from runplan.adapters.store.sqlite import Store
 from runplan.core.dispatch import Ending
 from runplan.core.events import DispatchEnded

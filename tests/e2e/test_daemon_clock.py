@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.adapters.control.client import Client
+from runplan.daemon.client import Client
 from tests.support.cli import a_plan, until
 from tests.support.clocks import Wall
 from tests.support.daemons import firings, in_foreground, kill_daemon, log_of, socket_of, states, until_runs_are

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.adapters.control.client import Client
+from runplan.daemon.client import Client
 from runplan.adapters.places import state_directory
 from runplan.core.times import iso, parse_iso
 from tests.support.cli import RUNPLAN, processes_of, until
@@ -357,7 +357,7 @@ VERBS = ("start Y auto", "approve X", "stop", "retry X", "pause X", "resume X", 
 #: Whoever does not use the command at all.
 RAW = """\
 from pathlib import Path
-from runplan.adapters.control.client import Client
+from runplan.daemon.client import Client
 with Client(Path('{socket}')) as client:
     print(client.call("stop", root='{root}', plan=None, by="an agent"))
 """

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runplan import __version__
-from runplan.adapters import launching, singleton
-from runplan.adapters.control.client import Client
+from runplan.daemon import launching, singleton
+from runplan.daemon.client import Client
 from runplan.adapters.places import state_directory
 from runplan.core.times import iso, parse_iso
 from tests.support.cli import processes_of, until

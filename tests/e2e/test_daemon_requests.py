@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.adapters.control.addresses import reachable
-from runplan.adapters.control.client import Client
-from runplan.adapters.control.server import CALLERS
+from runplan.daemon.addresses import reachable
+from runplan.daemon.client import Client
+from runplan.daemon.server import CALLERS
 from runplan.core.errors import RunplanError, Unreachable
 from tests.support.daemons import (
     answering,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from runplan.adapters.control.client import Client
+from runplan.daemon.client import Client
 from tests.support.cli import SETTINGS, ended, until
 from tests.support.daemons import (
     daemon_of,

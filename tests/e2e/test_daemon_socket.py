@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.adapters import singleton
-from runplan.adapters.control.client import Client, find_socket
+from runplan.daemon import singleton
+from runplan.daemon.client import Client, find_socket
 from runplan.adapters.places import state_directory
 from runplan.adapters.processtable import this_table
 from runplan.core.errors import RunplanError

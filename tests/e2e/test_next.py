@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.adapters import singleton
-from runplan.adapters.control.server import ControlServer
+from runplan.daemon import singleton
+from runplan.daemon.server import ControlServer
 from runplan.adapters.places import state_directory
 from runplan.adapters.store.schedules import Schedules
 from runplan.adapters.store.sqlite import Store
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from runplan.core.control import Request
+    from runplan.daemon.protocol import Request
 
 
 @contextlib.contextmanager

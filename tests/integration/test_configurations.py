@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.adapters.configurations import Configurations
+from runplan.daemon.configurations import Configurations
 from runplan.core.errors import SettingsError
 
 if TYPE_CHECKING:

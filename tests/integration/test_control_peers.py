@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runplan.adapters.ancestry import agent_above
-from runplan.adapters.control.client import Client
-from runplan.adapters.control.peers import peer_of
+from runplan.daemon.client import Client
+from runplan.daemon.peers import peer_of
 from runplan.adapters.processtable import ProcTable
 from runplan.adapters.processtable_psutil import PsutilTable
 from tests.support.dispatching import Stage, pid_in, stage, until

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from runplan.adapters import singleton
-from runplan.adapters.control import connection
-from runplan.adapters.control.addresses import LONGEST as LONGEST_PATH
-from runplan.adapters.control.client import Client, NotRunning
-from runplan.adapters.control.server import CALLERS, ControlServer
-from runplan.core import control
+from runplan.daemon import singleton
+from runplan.daemon import connection
+from runplan.daemon.addresses import LONGEST as LONGEST_PATH
+from runplan.daemon.client import Client, NotRunning
+from runplan.daemon.server import CALLERS, ControlServer
+from runplan.daemon import protocol as control
 from runplan.core.errors import Exit, NotFound, RefusedEarly, Unreachable
 from tests.support.dispatching import until
 from tests.support.doors import ROOT, SINCE, Echo, a_door
@@ -239,9 +239,9 @@ def test_without_descriptors_callers_are_turned_away_and_nothing_spins(tmp_path:
 _NO_DESCRIPTORS = """
 import os, pathlib, resource, select, socket, sys
 from tests.support.doors import Echo, SINCE
-from runplan.adapters import singleton
-from runplan.adapters.control.server import ControlServer
-from runplan.core import control
+from runplan.daemon import singleton
+from runplan.daemon.server import ControlServer
+from runplan.daemon import protocol as control
 base = pathlib.Path(sys.argv[1])
 path = base / "run/daemon.sock"
 held = singleton.take(base / "state", version="1", since=SINCE, socket=path)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from runplan.adapters.repositories import FILE, Known, Repositories
+from runplan.daemon.repositories import FILE, Known, Repositories
 from runplan.core.errors import Unreachable
 
 AT = "2026-01-01T00:00:00Z"

@@ -9,8 +9,8 @@ import signal
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from runplan.adapters import singleton
-from runplan.adapters.control.client import Client
+from runplan.daemon import singleton
+from runplan.daemon.client import Client
 from runplan.adapters.places import socket_path, state_directory
 from runplan.adapters.store.schedules import Schedules
 from runplan.adapters.store.sqlite import Store

@@ -15,17 +15,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runplan.adapters import singleton
-from runplan.adapters.control.server import ControlServer
+from runplan.daemon import singleton
+from runplan.daemon.server import ControlServer
 from runplan.adapters.places import socket_path, state_directory
-from runplan.core.control import Hello
+from runplan.daemon.protocol import Hello
 from runplan.core.errors import NotFound
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from runplan.adapters.control.connection import Connection
-    from runplan.core.control import Request
+    from runplan.daemon.protocol import Request
 
 #: Where a child finds this package.
 ROOT = Path(__file__).parents[2]

@@ -7,8 +7,8 @@ import json
 import pytest
 from hypothesis import given, strategies as st
 
-from runplan.core import control
-from runplan.core.control import Granted, Hello, Lines, Refusal, Request, Told, TooLong
+from runplan.daemon import protocol as control
+from runplan.daemon.protocol import Granted, Hello, Lines, Refusal, Request, Told, TooLong
 from runplan.core.errors import Exit, NotFound, RefusedEarly, Unreachable
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from runplan.app.draining import ENDING_S, Drain
+from runplan.daemon.draining import ENDING_S, Drain
 from runplan.core import actions as a, events as e
 from runplan.core.decide import decide
 from runplan.core.draining import BEGINNINGS, ends, without_beginnings

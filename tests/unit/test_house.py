@@ -150,8 +150,8 @@ def test_broad_catches_stand_only_at_named_edges() -> None:
         "runplan.app.foreground",
         "runplan.app.desk",
         "runplan.app.station",
-        "runplan.adapters.control.server",
-        "runplan.wiring.daemon",
+        "runplan.daemon.server",
+        "runplan.daemon.process",
     }
 
 

@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 
 from runplan.adapters.clock import SystemClock
 from runplan.app.daemon import Daemon
-from runplan.app.pulse import Pulse
+from runplan.daemon.pulse import Pulse
 from runplan.core.errors import NotFound
 from runplan.core.turns import Turns
 

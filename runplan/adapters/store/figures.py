@@ -72,7 +72,5 @@ def _seconds(since: str, now: datetime) -> float:
 
 
 def _firings(store: Store) -> dict[tuple[str, str], int]:
-    if store.version < 3:  # a journal that only an older version has written to
-        return {}
     found: Any = store.query("SELECT plan, answer, count(*) FROM firings GROUP BY 1, 2")
     return {(plan, answer): count for plan, answer, count in found}

@@ -20,10 +20,7 @@ class Schedules:
         self._store = store
 
     def all(self) -> list[ScheduleRow]:
-        if self._store.version < 3:  # a journal that only an older version has written to
-            return []
-        columns = COLUMNS if self._store.version > 3 else COLUMNS.replace("given", "''")
-        rows = self._store.query(f"SELECT {columns} FROM schedules ORDER BY plan")
+        rows = self._store.query(f"SELECT {COLUMNS} FROM schedules ORDER BY plan")
         return [ScheduleRow(**dict(zip(_NAMES, row, strict=True))) for row in rows]  # type: ignore[arg-type]
 
     def get(self, plan: str) -> ScheduleRow | None:
@@ -64,8 +61,6 @@ class Schedules:
 
     def firings(self, plan: str, *, limit: int = 20) -> list[FiringRow]:
         """The newest first."""
-        if self._store.version < 3:
-            return []
         query = "SELECT plan, slot, at, answer, why FROM firings WHERE plan=? ORDER BY rowid DESC LIMIT ?"
         found = self._store.query(query, plan, limit)
         return [FiringRow(**dict(zip(("plan", "slot", "at", "answer", "why"), row, strict=True))) for row in found]  # type: ignore[arg-type]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 SCHEMA = """
 CREATE TABLE runs (
     id TEXT PRIMARY KEY, number INTEGER NOT NULL, plan TEXT NOT NULL, started TEXT NOT NULL,
@@ -42,20 +42,20 @@ CREATE TABLE claims (
 );
 CREATE TABLE fences (kind TEXT NOT NULL, key TEXT NOT NULL, fence INTEGER NOT NULL, PRIMARY KEY (kind, key));
 CREATE TABLE baselines (key TEXT PRIMARY KEY, results TEXT NOT NULL, at TEXT NOT NULL);
-"""
-SCHEDULES = """
+CREATE TABLE commands (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT, plan TEXT NOT NULL, verb TEXT NOT NULL, arguments TEXT NOT NULL,
+    by TEXT NOT NULL, at TEXT NOT NULL, answer TEXT
+);
+CREATE INDEX commands_queued ON commands (seq) WHERE answer IS NULL;
 CREATE TABLE schedules (
     plan TEXT PRIMARY KEY, spec TEXT NOT NULL, zone TEXT NOT NULL, misfire TEXT NOT NULL, errand TEXT NOT NULL,
-    anchor TEXT NOT NULL, made TEXT NOT NULL, last TEXT, paused TEXT
+    anchor TEXT NOT NULL, made TEXT NOT NULL, last TEXT, paused TEXT, given TEXT NOT NULL DEFAULT ''
 );
 CREATE TABLE firings (
     plan TEXT NOT NULL, slot TEXT NOT NULL, at TEXT NOT NULL, answer TEXT NOT NULL, why TEXT NOT NULL,
     PRIMARY KEY (plan, slot)
 );
 """
-GIVEN = "ALTER TABLE schedules ADD COLUMN given TEXT NOT NULL DEFAULT ''"
-#: What brings a journal of an older version to the next one.
-STEPS = {1: "ALTER TABLE runs ADD COLUMN about TEXT;ALTER TABLE runs ADD COLUMN wake TEXT", 2: SCHEDULES, 3: GIVEN}
 
 
 class Store:
@@ -74,15 +74,16 @@ class Store:
                 with _alone_in(directory):
                     self._db.execute("PRAGMA journal_mode=WAL")
                     self._db.execute("PRAGMA synchronous=FULL")
-                    self._migrate()
+                    self._make_tables()
             elif not self._recorded():
                 # Whoever was making it has died, or is at it: nothing has been recorded.
                 self._db.close()
                 self._db = sqlite3.connect(":memory:", isolation_level=None)
-                self._migrate()
-            self._check_version()
-            # Whoever only reads cannot bring an older journal up to date, and need not.
-            self._columns = COLUMNS if self._version() > 1 else COLUMNS.replace("about, wake", "NULL, NULL")
+                self._make_tables()
+            if self._version() != SCHEMA_VERSION:
+                raise RefusedEarly(
+                    f"{self.path} was written by another version of runplan; use that version, or {self._aside()}"
+                )
 
     @classmethod
     def exists(cls, directory: Path) -> bool:
@@ -93,15 +94,13 @@ class Store:
         written = self.path.with_name(f"{self.path.name}-wal").exists()
         return "" if written or os.access(self.path.parent, os.W_OK) else "&immutable=1"
 
-    def _migrate(self) -> None:
-        if self._version() >= SCHEMA_VERSION:
+    def _make_tables(self) -> None:
+        if self._version():
             return
         with self.transaction():
-            version = self._version()  # another process may have made it meanwhile
-            steps = (
-                [STEPS[older] for older in range(version, SCHEMA_VERSION)] if version else [SCHEMA, SCHEDULES, GIVEN]
-            )
-            for statement in ";".join(steps).split(";"):
+            if self._version():  # another process may have made them meanwhile
+                return
+            for statement in SCHEMA.split(";"):
                 self._db.execute(statement)
             self._db.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
 
@@ -116,10 +115,6 @@ class Store:
 
     def _version(self) -> int:
         return int(self._db.execute("PRAGMA user_version").fetchone()[0])
-
-    def _check_version(self) -> None:
-        if self._version() > SCHEMA_VERSION:
-            raise RefusedEarly(f"{self.path} was written by a newer runplan; install that version to go on")
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
@@ -147,13 +142,14 @@ class Store:
             raise Unreachable(f"{self.path}: {error}; nothing was recorded{helps}") from error
 
     def _damaged(self, what: str) -> JournalDamaged:
-        import shlex  # only the unlucky need it
+        told = f"{self.path}: {what}; nothing was recorded; what is done stands in the plans and in git"
+        return JournalDamaged(f"{told}; {self._aside()}")
+
+    def _aside(self) -> str:
+        import shlex  # only an error needs it
 
         here = shlex.quote(str(self.path))
-        return JournalDamaged(
-            f"{self.path}: {what}; nothing was recorded; what is done stands in the plans and in git; "
-            f"move it away and start again: mv {here} {here}.damaged"
-        )
+        return f"move it away and start again: mv {here} {here}.damaged"
 
     def _event(self, found: tuple[int, str, str, str, str, int]) -> EventRow:
         seq, run, at, kind, body, whole = found
@@ -169,10 +165,6 @@ class Store:
     def run(self, sql: str, *values: object) -> int:
         """One change, inside a transaction; says how many rows it met."""
         return self._db.execute(sql, values).rowcount
-
-    @property
-    def version(self) -> int:
-        return self._version()
 
     def require_there(self) -> None:
         """Refuse to conclude anything while the journal is not where it was opened."""
@@ -219,7 +211,7 @@ class Store:
     def runs(self, plan: str | None = None, *, limit: int = 50) -> list[RunRow]:
         """The newest runs first."""
         where, values = ("WHERE plan=?", [plan]) if plan is not None else ("", [])
-        query = f"SELECT {self._columns} FROM runs {where} ORDER BY number DESC LIMIT ?"
+        query = f"SELECT {COLUMNS} FROM runs {where} ORDER BY number DESC LIMIT ?"
         with self._told():
             return [_row(found) for found in self._db.execute(query, (*values, limit))]
 
@@ -228,7 +220,7 @@ class Store:
 
     def unfinished(self) -> list[RunRow]:
         marks = ",".join("?" for _ in UNFINISHED)
-        query = f"SELECT {self._columns} FROM runs WHERE state IN ({marks}) ORDER BY number"
+        query = f"SELECT {COLUMNS} FROM runs WHERE state IN ({marks}) ORDER BY number"
         with self._told():
             return [_row(found) for found in self._db.execute(query, UNFINISHED)]
 
@@ -250,6 +242,12 @@ class Store:
             return None
         landing, target, remote = (part.decode("utf-8", "surrogatepass") for part in found)
         return landing, target, remote
+
+    def is_daemons(self, plan: str) -> bool:
+        """Whether the daemon works the newest run of the plan."""
+        row = self.newest(plan)
+        query = "SELECT json_extract(body, '$.daemon') FROM events WHERE run=? AND type='RunStarted' LIMIT 1"
+        return row is not None and bool(self.query(query, row.id)[0][0])
 
     def since(self, kind: str, at: str) -> list[EventRow]:
         """The events of one kind from a moment on, over all plans, oldest first."""

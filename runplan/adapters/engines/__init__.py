@@ -1,1 +1,0 @@
-"""What calls the daemon back at a moment; one module per way."""

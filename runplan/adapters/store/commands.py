@@ -1,0 +1,53 @@
+"""The queue of commands: what people ask for, in order, until it is answered."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from runplan.core.requests import answer_json, read_answer
+from runplan.core.rows import Command
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from runplan.adapters.store.sqlite import Store
+    from runplan.core.requests import Answer
+
+KEPT = 200  #: answered commands that are kept for those who ask late
+_COLUMNS = "seq, plan, verb, arguments, by, at"
+
+
+class Commands:
+    """Those of one repository."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def add(self, plan: str, verb: str, arguments: Mapping[str, Any], *, by: str, at: str) -> int:
+        """Queue a command; its number."""
+        values = (plan, verb, json.dumps(arguments), by, at)
+        with self._store.transaction():
+            self._store.run("INSERT INTO commands (plan, verb, arguments, by, at) VALUES (?,?,?,?,?)", *values)
+            ((seq,),) = self._store.query("SELECT last_insert_rowid()")
+            number = int(str(seq))
+            self._store.run("DELETE FROM commands WHERE answer IS NOT NULL AND seq <= ?", number - KEPT)
+        return number
+
+    def queued(self) -> list[Command]:
+        """Those without an answer, oldest first."""
+        found: Any = self._store.query(f"SELECT {_COLUMNS} FROM commands WHERE answer IS NULL ORDER BY seq")
+        return [
+            Command(seq=seq, plan=plan, verb=verb, arguments=json.loads(arguments), by=by, at=at)
+            for seq, plan, verb, arguments, by, at in found
+        ]
+
+    def finish(self, seq: int, answer: Answer) -> None:
+        with self._store.transaction():
+            self._store.run("UPDATE commands SET answer=? WHERE seq=? AND answer IS NULL", answer_json(answer), seq)
+
+    def answer(self, seq: int) -> Answer | None:
+        """None while the command is queued."""
+        found = self._store.query("SELECT answer FROM commands WHERE seq=?", seq)
+        text = found[0][0] if found else None
+        return read_answer(str(text)) if text is not None else None

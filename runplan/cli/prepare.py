@@ -1,0 +1,287 @@
+"""From words to the run that they ask for; runs in the foreground; and from outcomes to exit codes."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from runplan.adapters.settings import given
+from runplan.app import admission
+from runplan.cli import progress
+from runplan.cli.asking import ask_here
+from runplan.cli.summary import summary
+from runplan.core import options as words_of
+from runplan.core.commands import command
+from runplan.core.decide import decide
+from runplan.core.errors import (
+    Exit,
+    Fenced,
+    Interrupted,
+    JournalDamaged,
+    NotFound,
+    RefusedEarly,
+    SettingsError,
+    Unreachable,
+    UsageError,
+)
+from runplan.core.events import RunStarted
+from runplan.core.plan import parse
+from runplan.core.requests import RunRequest
+from runplan.core.run import fold
+from runplan.core.settingstext import file_mark, kept
+from runplan.engine.acquire import Declined, interrupted
+from runplan.engine.worker import ForegroundWorker, Outcome
+from runplan.landing import modes
+from runplan.wiring import here as places
+from runplan.wiring.branches import require_own_branches, settle_lost_landings
+from runplan.wiring.landers import require_landable, require_same_history
+from runplan.wiring.probing import infrastructure
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from runplan.adapters.store.sqlite import Store
+    from runplan.core.options import Resolved
+    from runplan.core.plan import Plan
+    from runplan.core.rows import RunRow
+    from runplan.core.run import RunState
+    from runplan.wiring.here import Here
+
+
+MOST_TARGETS = 3  #: branches whose settings may name another target, in a row
+
+
+def towards_landing(at: Here, words: Sequence[str]) -> Here:
+    """Where it lands decides which tip the plan is read from, and so which phases there are."""
+    options = words_of.resolve(words_of.parse_words(words, phases=None), at.settings)
+    modes.require_allowed(options.landing, at.settings.run)
+    return at.towards(options.landing)
+
+
+def request_for(at: Here, plan_word: str, words: Sequence[str]) -> RunRequest | str:
+    """What is asked for, resolved and admitted; a sentence when there is nothing to do."""
+    tip = at.tip()
+    path = places.plan_path(at, plan_word)
+    blob = at.repository.git.blob(tip, path)
+    store = at.store()
+    resuming = store is not None and interrupted(store, path) is not None
+    standing = "same" if resuming and blob is not None else places.in_checkout(at, path, blob)
+    text = admission.committed_plan(path, tip, blob, standing, target=at.target_name)
+    plan = parse(text, path=path)
+    parsed = words_of.parse_words(words, phases=[phase.id for phase in plan.phases])
+    options = words_of.resolve(parsed, at.settings)
+    admitted = admission.admit(text, path, tip=tip, options=options, resuming=resuming)
+    if isinstance(admitted, admission.NothingToDo):
+        return admitted.told
+    admission.require_test_command(at.settings, infrastructure(at.repository.git, tip))
+    asked = started(at, path, plan, options)
+    require_same_history(at, path)
+    if not resuming:
+        require_own_branches(at, plan=path, slug=asked.slug, phases=admission.due(admitted, options), tip=tip)
+    for remark in plan.remarks:
+        progress.warn(f"{path}:{remark.line}: {remark.text}")
+    return RunRequest(started=asked)
+
+
+def started(at: Here, path: str, plan: Plan, options: Resolved) -> RunStarted:
+    return RunStarted(
+        plan=path,
+        title=plan.title,
+        mode=options.mode,
+        wanted=options.phase or "",
+        auto=options.auto,
+        landing=options.landing,
+        target=options.target,
+        slug=places.slug_of(at, path),
+        max_fix_cycles=at.settings.run.max_fix_cycles,
+        test_command=at.settings.tests.command,
+        setup=at.settings.run.setup,
+        clean=at.settings.run.clean,
+        parallel=at.settings.run.parallel,
+        issues=plan.issues,
+        remote=at.settings.run.remote if modes.uses_remote(options.landing) else "",
+        settings=kept(at.settings),
+        settings_file=file_mark(file.content if (file := at.committed()) is not None else None),
+        given=given(at.env),
+    )
+
+
+def admit_agents(at: Here) -> None:
+    """Refuse agents that could not be dispatched, and warn where they run without the sandbox."""
+    from runplan.wiring.probing import require_agents
+
+    if warning := require_agents(at):
+        progress.warn(warning)
+
+
+def run_here(at: Here, request: RunRequest) -> Exit:
+    """Work the run in this process."""
+    from runplan.adapters.interrupting import Interruption
+    from runplan.adapters.settings import load_host
+    from runplan.engine.repository import open_repository
+
+    if request.started.mode != "undo":
+        admit_agents(at)
+    plan = request.started.plan
+    with (
+        Interruption(load_host(at.env).grace_s) as interruption,
+        open_repository(at, wakeup=interruption.wakeup) as repository,
+        _told_how_to_go_on(plan),
+    ):
+        worker = ForegroundWorker(
+            interruption, person=lambda state: ask_here(at, state), tell=progress.tell, warn=progress.warn
+        )
+        outcome = worker.run(request, repository)
+    match outcome:
+        case Declined(owner=""):
+            return over(request, outcome.why)
+        case Declined():
+            return declined(plan, outcome)
+        case Outcome():
+            return _told(at, plan, outcome)
+
+
+def over(request: RunRequest, why: str) -> Exit:
+    """The run that was to go on has ended meanwhile: a retry is not needed, and an answer is nobody's."""
+    if request.answer is not None:
+        raise NotFound(why)
+    progress.say(f"runplan: {why}")
+    return Exit.DONE
+
+
+def declined(plan: str, answer: Declined) -> Exit:
+    """Say who is at it instead."""
+    progress.say(f"runplan: {_declined(plan, answer)}; nothing was changed")
+    release = f"if nobody works on it: {command('runplan', 'gc', '--release', plan)}"
+    follow = f"follow it: {command('runplan', 'logs', plan, '-f')}"
+    progress.say(f"runplan: {follow if answer.readable else release}")
+    return Exit.DONE
+
+
+@contextlib.contextmanager
+def _told_how_to_go_on(plan: str) -> Iterator[None]:
+    """Whatever stops the work from outside, the journal knows where it stands."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise Interrupted(
+            f"interrupted; nothing runs any more, go on with: {command('runplan', 'retry', plan)}"
+        ) from None
+    except (Fenced, JournalDamaged):
+        raise  # with this journal nobody goes on
+    except Unreachable as error:
+        raise Unreachable(f"{error}; what was made is kept, go on with: {command('runplan', 'retry', plan)}") from error
+
+
+def _declined(plan: str, answer: Declined) -> str:
+    if answer.readable:
+        number = answer.owner.partition(":")[0]
+        return f"{plan} is being worked by another process ({number if number.isdigit() else answer.owner})"
+    return f"{plan} is left to its owner {answer.owner!r}: {answer.why}"
+
+
+def outcome(at: Here, plan: str, run: str) -> Exit:
+    """The last lines of that run of the plan, from its journal, and their exit code."""
+    store = at.store()
+    row = next((one for one in store.runs(plan) if one.id == run), None) if store is not None else None
+    if store is None or row is None:
+        raise NotFound(f"no run of {plan} is recorded here")
+    state = state_of(store, row)
+    return _told(at, plan, Outcome(run=row.id, decision=decide(state), state=state))
+
+
+def _told(at: Here, plan: str, outcome: Outcome) -> Exit:
+    code, lines = summary(plan, outcome, logs=at.state / "dispatch")
+    progress.say("\n".join(["", *(f"runplan: {line}" for line in lines)]))
+    return code
+
+
+def state_of(store: Store, row: RunRow) -> RunState:
+    """What the journal knows of a run."""
+    from runplan.app.journal import recorded
+
+    state = fold(one.fact for one in recorded(store, row.id))
+    if state.started is None:
+        raise RefusedEarly(f"{row.plan}: the run {row.id} cannot be read; see: {command('runplan', 'logs', row.plan)}")
+    return state
+
+
+def prepared(
+    at: Here, plan_word: str, words: Sequence[str], *, like: RunStarted | None = None
+) -> tuple[Here, RunRequest] | str:
+    """What the words ask for, after everything that can be refused has been; a sentence when nothing is to be done.
+
+    `like` is the run that is retried, which says where to land.
+    """
+    at = towards_landing(at, words)
+    enter(at, plan_word)
+    at = fixed(at, words, like=like)
+    request = request_for(at, plan_word, words)
+    if isinstance(request, str):
+        return request
+    store = at.store()
+    row = interrupted(store, request.started.plan) if store is not None else None
+    begun = state_of(store, row).started if store is not None and row is not None else None
+    if begun is not None:  # it goes on with the settings it was started with
+        return at.for_run(begun), request
+    if note := places.settings_note(at):
+        progress.say(f"runplan: {note}")
+    return at, request
+
+
+def fixed(at: Here, words: Sequence[str], *, like: RunStarted | None = None) -> Here:
+    """The same place with the settings that a run begun now has: those of the target's tip."""
+    for _ in range(MOST_TARGETS):
+        there = towards_landing(at.with_committed_settings(), words)
+        if like is not None:
+            return there.towards(there.settings.run.landing, target=like.target, remote=like.remote)
+        if there.target == at.target:
+            return there
+        require_landable(there)
+        at = there
+    raise SettingsError(f"run.target: the settings on each branch name another one; the last is {at.target_name}")
+
+
+def enter(at: Here, plan_word: str) -> None:
+    """Refuse what could not land well; what killed landings left here is ended first, and without asking a remote."""
+    try:
+        for told in settle_lost_landings(at):
+            progress.warn(told)
+        require_landable(at)
+    except JournalDamaged:
+        raise
+    except Unreachable:
+        path = _interrupted_plan(at, plan_word)
+        with _told_how_to_go_on(path) if path else contextlib.nullcontext():
+            raise
+
+
+def _interrupted_plan(at: Here, plan_word: str) -> str | None:
+    """The plan that is meant, if there is something to go on with; a remote's may be out of reach."""
+    try:
+        path, store = places.plan_path(at, plan_word), at.store()
+    except (NotFound, UsageError):
+        return None
+    return path if store is not None and interrupted(store, path) else None
+
+
+def start(
+    at: Here, plan_word: str, words: Sequence[str], *, again: bool = False, like: RunStarted | None = None
+) -> Exit:
+    """Work what the words ask for, in this process; `again`: as a retry of the plan's last run."""
+    if words_of.parse_words(words, phases=None).every is not None:
+        raise RefusedEarly("a schedule is kept by the daemon; leave out --foreground")
+    found = prepared(at, plan_word, words, like=like)
+    if isinstance(found, str):
+        progress.say(f"runplan: {found}")
+        return Exit.DONE
+    at, request = found
+    return run_here(at, replace(request, again=again))
+
+
+def dry_run(at: Here, request: RunRequest) -> str:
+    """What would be done, from the same texts; nothing is written."""
+    from runplan.cli.dryrun import account
+
+    return account(at, request.started)

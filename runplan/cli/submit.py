@@ -1,0 +1,126 @@
+"""Hands commands to the daemon, tells what became of them, and turns that into exit codes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from runplan.adapters.settings import variables
+from runplan.cli import prepare, progress
+from runplan.core import options as words_of
+from runplan.core.commands import command
+from runplan.core.errors import Exit, Interrupted, error_with
+from runplan.core.events import Rejected
+from runplan.core.requests import BY_PERSON, Timing, start_arguments
+from runplan.core.rows import Command
+from runplan.core.schedule import parse, spell
+from runplan.core.times import parse_iso, zone
+from runplan.daemon import submitting
+from runplan.daemon.submitting import Talk
+from runplan.engine.acquire import Declined
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from runplan.core.events import RunStarted
+    from runplan.core.requests import Answer, RunRequest
+    from runplan.wiring.here import Here
+
+BUSY = "daemon busy (git or network); request queued, you can quit now"
+#: What a schedule is timed by, and how a caller sets it over the files.
+TIMED = {"zone": "RUNPLAN_RUN_TIMEZONE", "misfire": "RUNPLAN_RUN_MISFIRE"}
+
+
+def start(
+    at: Here,
+    plan_word: str,
+    words: Sequence[str],
+    *,
+    wait: bool,
+    again: bool = False,
+    like: RunStarted | None = None,
+) -> Exit:
+    """Hand what the words ask for to the daemon; `again`: as a retry of the plan's last run."""
+    found = prepare.prepared(at, plan_word, words, like=like)
+    if isinstance(found, str):
+        progress.say(f"runplan: {found}")
+        return Exit.DONE
+    at, request = found
+    prepare.admit_agents(at)
+    asked = words_of.parse_words(words, phases=None)
+    timing = _timing(at, asked.every, now=asked.now) if asked.every is not None else None
+    return submit_run(at, replace(request, again=again), timing, wait=wait)
+
+
+def _timing(at: Here, every: str, *, now: bool) -> Timing:
+    run, set_by = at.settings.run, variables(at.env)
+    given = ",".join(name for name, variable in TIMED.items() if variable in set_by)
+    spec = spell(parse(every)).removeprefix("every ")
+    return Timing(every=spec, now=now, zone=run.timezone, misfire=run.misfire, given=given)
+
+
+def submit_run(at: Here, request: RunRequest, timing: Timing | None = None, *, wait: bool = False) -> Exit:
+    """Hand the run over, and say what came of it."""
+    plan = request.started.plan
+    started = replace(request.started, daemon=True, needs=submitting.needed(at, request.started))
+    arguments = start_arguments(replace(request, started=started), timing)
+    answer = submit(at, Command(plan=plan, verb="start", arguments=arguments, by=BY_PERSON, at=""))
+    if timing is not None and answer.scheduled:
+        first = parse_iso(answer.scheduled).astimezone(zone(at.settings.run.timezone))
+        instead = f" instead of every {answer.instead}" if answer.instead else ""
+        progress.say(f"runplan: {plan} is worked every {timing.every}{instead}, first at {first:%Y-%m-%d %H:%M %Z}")
+        if not timing.now:
+            return Exit.DONE
+    if answer.declined and not answer.owner:
+        return left_to_person(answer) if timing is not None else prepare.over(request, answer.why)
+    if isinstance(request.answer, Rejected) and answer.run:
+        kept = "it ends, and its work is kept on its branch"
+        progress.say(f"runplan: {answer.run} is rejected: {kept}; see: {command('runplan', 'status', plan)}")
+    else:
+        told_begun(plan, answer)
+    return _follow(at, plan, answer.run) if wait and not answer.declined else Exit.DONE
+
+
+def submit(at: Here, asked: Command) -> Answer:
+    """Have a command executed that begins something; its answer, however long that takes. A refusal is an error."""
+    (answer,) = submitting.submit(at, [asked], talk=TALK, wait=True)
+    assert answer is not None
+    if answer.error:
+        raise error_with(answer.error, answer.exit)
+    return answer
+
+
+def _follow(at: Here, plan: str, run: str) -> Exit:
+    """Tell what happens in the run until it ends or waits for a person; who leaves before that leaves it at work."""
+    try:
+        for event in submitting.follow(at, plan, run):
+            progress.tell(event)
+    except KeyboardInterrupt:
+        again, stop = command("runplan", "logs", plan, "-f"), command("runplan", "stop", plan)
+        raise Interrupted(f"interrupted; {run} goes on without you, follow it: {again}; end it: {stop}") from None
+    return prepare.outcome(at, plan, run)
+
+
+def left_to_person(answer: Answer) -> Exit:
+    """A firing has met what a person was asked."""
+    progress.say(f"runplan: nothing was begun: {answer.why}")
+    return Exit.WAITING
+
+
+def told_begun(plan: str, answer: Answer) -> None:
+    """What became of a run that was asked for."""
+    for words in answer.warnings:
+        progress.warn(words)
+    if answer.declined:
+        prepare.declined(plan, Declined(owner=answer.owner, why=answer.why, readable=answer.readable))
+    elif answer.fresh:
+        progress.say(f"runplan: accepted as {answer.run}; follow it: {command('runplan', 'logs', plan, '-f')}")
+    else:
+        progress.say(f"runplan: {plan} is at work already ({answer.run}); see: {command('runplan', 'status', plan)}")
+
+
+def _say(text: str) -> None:
+    progress.say(f"runplan: {text}")
+
+
+TALK = Talk(notice=lambda: _say(BUSY), say=_say)

@@ -1,0 +1,191 @@
+"""Talks to the daemon: one request, one answer, or a stream of events."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from runplan.adapters.places import socket_path, state_directory
+from runplan.adapters.processtable import this_table
+from runplan.core.errors import RefusedEarly, Unreachable, error_with
+from runplan.daemon import protocol, singleton
+from runplan.daemon.addresses import reachable
+from runplan.daemon.peers import pid_of, user_of
+from runplan.daemon.protocol import Granted, Lines, Refusal, Told, TooLong
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
+    from runplan.daemon.protocol import Hello, Reply
+
+CHUNK = 64 * 1024
+NOBODY = "the daemon is not running; start it: runplan daemon"
+
+#: A daemon that lives answers at once; a loaded machine may take a while.
+ANSWER_S = 30.0
+STOPPED_S = 1.0  #: for one that does nothing, unless somebody lets it go on just now
+NOTICE_S = 3.0  #: whoever waits for ever is told so after this
+
+
+class NotRunning(Unreachable):
+    """Nobody listens."""
+
+
+class Silent(Unreachable):
+    """Somebody listens, and does not answer."""
+
+
+class HungUp(Unreachable):
+    """Nobody listens any more."""
+
+
+class Client:
+    """One connection to the daemon, with its greeting behind it."""
+
+    def __init__(self, path: Path, *, answer_s: float = ANSWER_S) -> None:
+        """Connect, and learn who answers."""
+        self._lines = Lines()
+        self._come: deque[bytes] = deque()
+        self._stream = _connected(path, answer_s)
+        self._pid = pid_of(self._stream)
+        with contextlib.ExitStack() as stack:
+            stack.callback(self.close)
+            self.hello: Hello = self._greeted(answer_s)
+            stack.pop_all()
+
+    def _greeted(self, answer_s: float) -> Hello:
+        try:
+            return protocol.read_hello(self._asked("ping", {}, within_s=answer_s))
+        except HungUp as error:  # it was just ending
+            raise NotRunning(NOBODY) from error
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._stream.close()
+
+    @property
+    def understood(self) -> bool:
+        """Whether it speaks our protocol."""
+        return protocol.PROTOCOL in self.hello.speaks
+
+    def call(self, verb: str, *, within_s: float = ANSWER_S, **fields: Any) -> Mapping[str, Any]:
+        """What the daemon answers; a refusal is the error that it stands for."""
+        return self._asked(verb, fields, within_s=within_s)
+
+    def await_answer(self, verb: str, notice: Callable[[], None], **fields: Any) -> Mapping[str, Any]:
+        """The same, however long it takes; when it does, `notice` is called once."""
+        self._stream.settimeout(NOTICE_S)
+        self._send(verb, fields)
+        with contextlib.suppress(Silent):
+            return self._answer(verb)
+        notice()
+        self._stream.settimeout(ANSWER_S)
+        return self._granted(verb, self._patiently())
+
+    def stream(self, verb: str = "follow", **fields: Any) -> Iterator[Mapping[str, Any]]:
+        """Events, as long as there are any."""
+        self._stream.settimeout(ANSWER_S)
+        self._send(verb, fields)
+        while isinstance(reply := self._patiently(), Told):
+            yield reply.event
+        if isinstance(reply, Refusal):
+            raise error_with(reply.error, reply.exit)
+
+    def _asked(self, verb: str, fields: Mapping[str, Any], *, within_s: float) -> Mapping[str, Any]:
+        within_s = min(within_s, STOPPED_S) if this_table().stopped(self._pid) else within_s
+        self._stream.settimeout(within_s)
+        self._send(verb, fields)
+        return self._answer(verb)
+
+    def _answer(self, verb: str) -> Mapping[str, Any]:
+        return self._granted(verb, self._reply())
+
+    def _granted(self, verb: str, reply: Reply) -> Mapping[str, Any]:
+        match reply:
+            case Granted(fields=answer):
+                return answer
+            case Refusal() as refusal:
+                raise error_with(refusal.error, refusal.exit)
+            case Told():
+                raise Unreachable(f"the daemon tells events where {verb} was asked; ask it anew")
+
+    def _send(self, verb: str, fields: Mapping[str, Any]) -> None:
+        line = protocol.request_line(verb, fields)
+        if len(line) > protocol.LONGEST:
+            raise RefusedEarly(f"{verb}: the request is longer than the {protocol.LONGEST} bytes a line may have")
+        try:
+            self._stream.sendall(line)
+        except TimeoutError as error:
+            raise self._silent() from error
+        except OSError:
+            # It may have hung up with a word of parting, which is still to be read.
+            return
+
+    def _reply(self) -> Reply:
+        try:
+            while not self._come:
+                chunk = self._stream.recv(CHUNK)
+                if not chunk:
+                    raise HungUp("the daemon hung up; see: runplan status")
+                self._come += self._lines.take(chunk)
+        except TimeoutError as error:
+            raise self._silent() from error
+        except TooLong as error:
+            raise Unreachable("the daemon answers without end; end it and start it anew") from error
+        except OSError as error:
+            raise HungUp(f"the daemon hung up ({error.strerror}); see: runplan status") from error
+        return protocol.read_reply(self._come.popleft())
+
+    def _patiently(self) -> Reply:
+        """Whatever comes next, however late; not from one that is stopped."""
+        while True:
+            try:
+                return self._reply()
+            except Silent:
+                if this_table().stopped(self._pid):
+                    raise
+
+    def _silent(self) -> Silent:
+        stopped = this_table().stopped(self._pid)
+        helps = f"it is stopped; let it go on: kill -CONT {self._pid}" if stopped else "look at its log"
+        waited_s = self._stream.gettimeout() or 0.0
+        return Silent(f"the daemon (process {self._pid}) has not answered for {waited_s:.0f} s; {helps}")
+
+
+def find_socket(env: Mapping[str, str]) -> Path:
+    """Where the daemon listens: where it says, as another login has other directories; else where ours would."""
+    found = singleton.holder(state_directory(env))
+    ours = socket_path(env)
+    return type(ours)(found.socket) if found else ours
+
+
+def _connected(path: Path, within_s: float) -> socket.socket:
+    with contextlib.ExitStack() as stack:
+        stream = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+        stream.settimeout(within_s)
+        _connect(stream, path)
+        if (user := user_of(stream)) != os.geteuid():
+            raise Unreachable(f"{path} is served by the user {user}; it is told nothing")
+        stack.pop_all()
+    return stream
+
+
+def _connect(stream: socket.socket, path: Path) -> None:
+    try:
+        with reachable(path) as address:
+            stream.connect(address)
+    except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError) as error:
+        raise NotRunning(NOBODY) from error
+    except TimeoutError as error:
+        raise Silent(f"the daemon at {path} takes no calls; look at its log") from error
+    except OSError as error:
+        raise Unreachable(f"{path} cannot be reached: {error.strerror}") from error

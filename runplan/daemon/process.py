@@ -1,0 +1,496 @@
+"""The process of the daemon: its main thread, and what callers ask of it beside commands."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import threading
+import time
+import traceback
+from collections import deque
+from concurrent.futures import wait
+from dataclasses import asdict
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from runplan import __version__
+from runplan.adapters import remote
+from runplan.adapters.anchored import not_there
+from runplan.adapters.clock import SystemClock
+from runplan.adapters.logs import open_log
+from runplan.adapters.measuring import metrics_text, this_process
+from runplan.adapters.places import socket_path, socket_paths, state_directory
+from runplan.adapters.settings import variables
+from runplan.adapters.store.sqlite import Store
+from runplan.core.errors import NotFound, RefusedEarly, Unreachable
+from runplan.core.notices import of_settings
+from runplan.core.rows import UNFINISHED, Command
+from runplan.core.times import iso
+from runplan.core.turns import Turns
+from runplan.daemon import notify, protocol, sdnotify, singleton
+from runplan.daemon.configurations import Configurations
+from runplan.daemon.draining import Drain
+from runplan.daemon.noticed import Noticed
+from runplan.daemon.notify import Notifier
+from runplan.daemon.observer import Follower, Observer
+from runplan.daemon.protocol import Hello
+from runplan.daemon.pulse import Pulse
+from runplan.daemon.repositories import Repositories
+from runplan.daemon.server import listen
+from runplan.daemon.slots import HostSlots
+from runplan.daemon.timers import Timers
+from runplan.daemon.worker import BUSY_S, DaemonWorker, Services
+from runplan.engine.repository import open_repository
+from runplan.wiring.here import here_at
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from typing import Any
+
+    from runplan.daemon.protocol import Request
+    from runplan.daemon.server import Caller, ControlServer
+    from runplan.daemon.singleton import Held
+    from runplan.engine.environments import Environments
+    from runplan.engine.repository import OpenRepository
+    from runplan.ports import Log
+
+LOOK_S = 60.0  #: the one timer: the watchdog, settings, and a clock that jumped while the machine slept
+LOG = "daemon.log"
+CLOSING_S = 60.0  #: what the step that is being taken may need, when it is time to let go
+STEP_S = 10.0  #: after which it is waited for no longer, unless it is interrupted by ending what it asks a remote
+AT_ONCE_S = 0.5
+TRACED = 8  #: calls of a trace that are logged
+TOLD_S = 2.0  #: what the last notifications get to be sent
+
+
+def serve(env: Mapping[str, str]) -> None:
+    """Be the user's daemon until somebody ends it; refused when there is one."""
+    state, path = state_directory(env), socket_path(env)
+    signal.signal(signal.SIGHUP, lambda _number, _frame: None)  # whoever knows of us may ring before we can listen
+    taken = singleton.take(state, version=__version__, since=iso(SystemClock().now()), socket=path, wait_s=1.0)
+    if isinstance(taken, singleton.Occupied):
+        raise RefusedEarly(str(taken))
+    with taken as held, contextlib.closing(open_log(state / LOG)) as log:
+        DaemonProcess(env, held, log, path).run()
+
+
+class DaemonProcess:
+    """The main thread: accepts callers, hears signals, and looks at the clock. Workers do the work."""
+
+    def __init__(self, env: Mapping[str, str], held: Held, log: Log, path: Path) -> None:
+        self._env = env
+        self._held = held
+        self._log = log
+        self._path = path
+        self._tasks: deque[Callable[[], None]] = deque()
+        self._lost = False  #: somebody took our state away
+        self._unheard = ""  #: why nobody can reach us
+        self._began = time.monotonic()
+        self._wake_r, self._wake_w = os.pipe()
+        os.set_blocking(self._wake_r, False)
+        os.set_blocking(self._wake_w, False)
+
+        self._known = Repositories(state_directory(env))
+        self._configurations = Configurations(env, self._settings_told)
+        self._observer = Observer(log, self._notifier(), Noticed(state_directory(env)))
+        self._timers = Timers()
+        self._reloading = threading.Lock()
+        self._lock = threading.Lock()
+        self._workers: dict[str, DaemonWorker] = {}
+        settings = self._configurations.user.daemon
+        turns = Turns(host=settings.max_parallel, repository=settings.max_parallel_repository)
+        self._slots = HostSlots(turns, self._slot_is_free)
+        self._services = Services(
+            open_up=self._open,
+            # Settings among it would hold for runs of callers who know nothing of them.
+            environment={name: value for name, value in env.items() if name not in variables(env)},
+            timers=self._timers,
+            clock=SystemClock(),
+            slots=self._slots,
+            observer=self._observer,
+            may_begin=lambda: not self._drain.begun,
+            rested=lambda: self.post(lambda: None),  # a look at whether all is at rest now
+        )
+        self._drain = Drain(
+            self,
+            grace_s=lambda: self._configurations.user.daemon.grace_s,
+            told=self._drain_told,
+            interrupt=remote.CALLS.end,
+        )
+
+    def run(self) -> None:
+        with self._signals():
+            self._serve()
+            self._timers.close()
+            self._close()
+            self._observer.notifier.flush(within_s=0.0 if self._drain.at_once else TOLD_S)
+            notify.CALLS.close()
+        self._log.info("stopped")
+
+    def _serve(self) -> None:
+        server = listen(self, [self._path])
+        try:
+            self._log.info("started", version=__version__, pid=os.getpid(), socket=str(self._path))
+            self._recall()
+            sdnotify.notify(self._env, sdnotify.READY)
+            server = self._loop(server)
+            self._log.info("stopping")
+            sdnotify.notify(self._env, sdnotify.STOPPING, sdnotify.extended(CLOSING_S))
+        finally:
+            server.close()
+
+    def _recall(self) -> None:
+        """Go on with what is unfinished in the repositories that are known, and with their schedules."""
+        recalled = self._known.recall()
+        for note in recalled.notes:
+            self._log.warning("repositories", words=note)
+        with self._lock:
+            new = [one for one in recalled.known if one.root not in self._workers]
+            for one in new:
+                self._workers[one.root] = DaemonWorker(one.root, Path(one.common) / "runplan", self._services)
+        self._slots.expect(one.root for one in new)
+        for one in recalled.known:
+            self.worker(one.root).wake()
+
+    def post(self, task: Callable[[], None]) -> None:
+        """Let something be done in the main thread; may be called from any."""
+        self._tasks.append(task)
+        with contextlib.suppress(BlockingIOError):
+            os.write(self._wake_w, b".")
+
+    def _loop(self, server: ControlServer) -> ControlServer:
+        """Until it is time to end; the server, which may be another by then."""
+        pulse = Pulse(self._look_s(), look=self._look, jumped=self._look_again)
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._wake_r, selectors.EVENT_READ)
+            selector.register(server.fileno(), selectors.EVENT_READ)
+            while not (self._lost or self._drain.over):
+                left_s = self._drain.left_s
+                selector.select(pulse.left_s if left_s is None else min(pulse.left_s, left_s))
+                self._clear()
+                self._attempt(server.handle_request)
+                self._do_tasks()
+                self._attempt(pulse.beat)
+                if not server.is_reachable and (other := self._listen_anew()) is not None:
+                    selector.unregister(server.fileno())
+                    server.close()
+                    server = other
+                    selector.register(server.fileno(), selectors.EVENT_READ)
+        return server
+
+    def _do_tasks(self) -> None:
+        while self._tasks:
+            self._attempt(self._tasks.popleft())
+
+    def _attempt(self, task: Callable[[], None]) -> None:
+        """Log an unexpected error of one task; the next one is done all the same."""
+        try:
+            task()
+        except Exception as error:  # noqa: BLE001 - the edge of a task: it must not end the daemon
+            self._log.error("task-failed", error=error, trace=traceback.format_exc(limit=-TRACED))
+
+    def request_failed(self, verb: str, error: Exception) -> None:
+        self._log.error("request-failed", verb=verb, error=error, trace=traceback.format_exc(limit=-TRACED))
+
+    def _look(self) -> None:
+        """What the one timer is for, beside a clock that jumped."""
+        self.reload(anew=False)
+        for worker in self._all():
+            if worker.retries:
+                worker.wake()
+        if not (state_directory(self._env) / singleton.LOCK).exists():
+            self._log.warning("ending", words="its state was taken away; another daemon may be there")
+            self._lost = True
+        sdnotify.notify(self._env, sdnotify.WATCHDOG)
+
+    def _look_again(self) -> None:
+        """The machine was asleep, or its clock was set: see by the clock on the wall what is due."""
+        self._timers.look_again()
+        for worker in self._all():
+            worker.wake()
+
+    def _listen_anew(self) -> ControlServer | None:
+        """Our socket was taken away, as a logout does; callers that are connected notice nothing."""
+        try:
+            server = listen(self, socket_paths(self._env))
+            self._held.listens(server.path)
+        except (Unreachable, OSError) as error:
+            if self._unheard != str(error):
+                self._log.error("unheard", words=f"nobody can reach this daemon: {error}; it tries again")
+            self._unheard = str(error)
+            return None
+        self._unheard = ""
+        self._log.warning("socket", words="its socket was taken away; it listens anew", socket=str(server.path))
+        return server
+
+    def _look_s(self) -> float:
+        """How often it wakes without a reason: for a service manager that watches, more often than that asks."""
+        watched = sdnotify.watchdog_s(self._env)
+        return min(LOOK_S, watched / 2) if watched else LOOK_S
+
+    def _clear(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while os.read(self._wake_r, 4096):
+                pass
+
+    # --- workers ------------------------------------------------------------------------------------------
+
+    def worker(self, root: str) -> DaemonWorker:
+        """The worker of the repository, which is remembered from now on."""
+        with self._lock:
+            found = self._workers.get(root)
+        if found is not None:
+            return found
+        state = self._remember(root) / "runplan"
+        with self._lock:
+            return self._workers.setdefault(root, DaemonWorker(root, state, self._services))
+
+    def _all(self) -> list[DaemonWorker]:
+        with self._lock:
+            return list(self._workers.values())
+
+    def _slot_is_free(self, root: str) -> None:
+        with self._lock:
+            worker = self._workers.get(root)
+        if worker is not None:
+            worker.wake()
+
+    def _remember(self, root: str) -> Path:
+        """Know the repository across restarts; its common git directory. Refused where there is none."""
+        from runplan.adapters.repository import open_repository as look_at
+
+        no_checkout = NotFound(f"{root} is not the checkout of a repository")
+        if not Path(root).is_dir():
+            known = [Path(one.common) for one in self._known.there() if one.root == root]
+            if known:
+                return known[0]  # away for a moment
+            raise no_checkout
+        repository = look_at(Path(root), env=self._env)
+        try:
+            if repository.root.resolve() != Path(root).resolve():
+                raise no_checkout
+            self._known.add(common=repository.common_dir, root=repository.root, at=iso(SystemClock().now()))
+            return repository.common_dir
+        finally:
+            repository.git.close()
+
+    @contextlib.contextmanager
+    def _open(self, root: str, wakeup: int, environments: Environments) -> Iterator[OpenRepository]:
+        """The repository, open for work; not another one that lies around its place."""
+        if not Path(root).is_dir():
+            raise not_there(Path(root))
+        read = self._configurations.read
+        with here_at(Path(root), self._services.environment, read) as at:
+            if at.repository.root.resolve() != Path(root).resolve():
+                raise not_there(Path(root))
+            with open_repository(
+                at,
+                wakeup=wakeup,
+                environment=environments.of,
+                settings=lambda: read(at.repository.root, self._services.environment),
+            ) as repository:
+                yield repository
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether nothing is being done anywhere."""
+        return all(worker.at_rest for worker in self._all())
+
+    def drain(self) -> None:
+        """Nothing new is begun any more: let every worker that waits see that."""
+        for worker in self._all():
+            if not worker.at_rest:
+                worker.wake()
+
+    def end_agents(self) -> None:
+        """End every process; the next daemon starts the same ones again."""
+        for worker in self._all():
+            worker.end_agents()
+
+    # --- requests; in the threads of callers ----------------------------------------------------------------
+
+    @property
+    def hello(self) -> Hello:
+        holder = self._held.holder
+        return Hello(
+            version=holder.version,
+            pid=os.getpid(),
+            since=holder.since,
+            speaks=(protocol.PROTOCOL,),
+            draining=self._drain.refusal,
+        )
+
+    def answer(self, request: Request, caller: Caller) -> Mapping[str, Any]:
+        if request.verb == "ping":
+            return protocol.hello_fields(self.hello)
+        self.reload(anew=request.verb == "reload")
+        match request.verb:
+            case "metrics":
+                return {"text": self._metrics()}
+            case "status":
+                return self._status()
+            case "follow":
+                return self._follow(request, caller)
+            case "submit":
+                return self._submit(request, caller)
+            case "drain":
+                self.post(self._drain.hand_over)
+        return {}
+
+    def _submit(self, request: Request, caller: Caller) -> Mapping[str, Any]:
+        """Have commands executed: those that are stored by their numbers, others as they are."""
+        root = str(request.fields.get("root") or "")
+        worker = self.worker(root)
+        numbers = [int(number) for number in request.fields.get("commands") or ()]
+        env = {str(name): str(value) for name, value in (request.fields.get("env") or {}).items()}
+        answers = [self._observer.expect(root, number) for number in numbers]
+        for number in numbers:
+            worker.environments.receive(number, env)
+        for command in request.fields.get("unstored") or ():
+            worker.submit(Command(**command))
+        worker.wake()
+        if request.fields.get("wait"):
+            return {"answers": [asdict(caller.wait_for(answer)) for answer in answers]}
+        wait(answers, timeout=BUSY_S)
+        return {"answers": [asdict(one.result()) if one.done() else None for one in answers]}
+
+    def _follow(self, request: Request, caller: Caller) -> Mapping[str, Any]:
+        """Tell what happens in a run until it has ended, or waits for a person; it may have done so already."""
+        root, plan, run = (str(request.fields.get(name) or "") for name in ("root", "plan", "run"))
+        state = self._remember(root) / "runplan"
+        follower = Follower(root, plan, run)
+        self._observer.follow(follower)
+        try:
+            if not _goes_on(state, plan, run):
+                return {"outcome": "waiting"}
+            return caller.tell(follower)
+        finally:
+            self._observer.unfollow(follower)
+
+    def _status(self) -> Mapping[str, Any]:
+        turns = self._slots.now
+        return {
+            "repositories": [worker.root for worker in self._all()],
+            "closed": [asdict(worker.trouble) for worker in self._all() if worker.trouble is not None],
+            "working": turns.working,
+            "queued": turns.waiting,
+            "draining": self._held.holder.draining or None,
+            "settings": list(self._configurations.troubles),
+        }
+
+    def _metrics(self) -> str:
+        states = {one.root: Path(one.common) / "runplan" for one in self._known.there()}
+        turns = self._slots.now
+        process = this_process(
+            version=__version__,
+            uptime_s=time.monotonic() - self._began,
+            repositories=len(states),
+            working=len(turns.working),
+            queued=len(turns.waiting),
+        )
+        return metrics_text(states, now=SystemClock().now(), process=process)
+
+    # --- how it ends --------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _signals(self) -> Iterator[None]:
+        def on_end(number: int, _: object) -> None:
+            self.post(lambda: self._log.info("signal", number=number))
+            self.post(self._drain.ask)
+
+        def on_reload(_number: int, _: object) -> None:
+            self.post(lambda: self.reload(anew=True))
+
+        before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
+        signal.signal(signal.SIGTERM, on_end)
+        signal.signal(signal.SIGINT, on_end)
+        signal.signal(signal.SIGHUP, on_reload)
+        # The kernel may give a signal to any thread; only this way the main one, whose it is, wakes up for it.
+        signal.set_wakeup_fd(self._wake_w, warn_on_full_buffer=False)
+        try:
+            yield
+        finally:
+            signal.set_wakeup_fd(-1)
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _close(self) -> None:
+        """Let go of every worker, in a thread of its own: whatever holds that up, another signal ends us at once."""
+        closer = threading.Thread(target=self._let_go, name="closing", daemon=True)
+        closer.start()
+        until = time.monotonic() + CLOSING_S
+        while closer.is_alive() and time.monotonic() < until and not self._drain.at_once:
+            closer.join(0.05)
+            self._do_tasks()
+        closer.join(2 * AT_ONCE_S)
+        remote.CALLS.close()  # what they have begun does not outlive us
+
+    def _let_go(self) -> None:
+        within_s = AT_ONCE_S if self._drain.at_once else STEP_S
+        if self._close_workers(within_s):
+            return
+        remote.CALLS.end()
+        if not self._close_workers(within_s):
+            words = "a step is being taken that takes long; the next daemon goes on there"
+            self._log.warning("unfinished", words=words)
+
+    def _close_workers(self, within_s: float) -> bool:
+        """Take no further step anywhere; agents live on under their shims. False when a step takes longer."""
+        for worker in self._all():
+            worker.close(0.0)
+        deadline = time.monotonic() + within_s
+        closed = [worker.close(max(0.0, deadline - time.monotonic())) for worker in self._all()]
+        return all(closed)
+
+    def _drain_told(self, step: str, within_s: float) -> None:
+        until = iso(SystemClock().now() + timedelta(seconds=within_s))
+        try:
+            self._held.drains(until)
+        except OSError as error:  # whoever asks hears it all the same, and whoever only looks does not
+            self._log.warning("untold", words=f"{singleton.RECORD} cannot be written: {error.strerror}")
+        self._log.info(step, until=until)
+        status = f"STATUS={step.replace('-', ' ')}, until {until}"
+        sdnotify.notify(self._env, sdnotify.STOPPING, sdnotify.extended(within_s + CLOSING_S), status)
+
+    # --- its settings -------------------------------------------------------------------------------------
+
+    def reload(self, *, anew: bool) -> None:
+        """Go by the settings as they are now; `anew`: look at every repository, too."""
+        with self._reloading:
+            changed = self._configurations.look(anew=anew)
+            if changed.user:
+                settings = self._configurations.user.daemon
+                self._slots.resize(host=settings.max_parallel, repository=settings.max_parallel_repository)
+                self._observer.notifier = self._notifier()
+        if changed.user or changed.roots:
+            self._log.info("settings-changed", user=changed.user, repositories=list(changed.roots))
+        for root in changed.roots:
+            self.worker(root).retime()
+        if anew:
+            self._recall()
+
+    def _notifier(self) -> Notifier:
+        return Notifier(self._configurations.user.notify, self._log, env=self._env)
+
+    def _settings_told(self, whose: str, words: str) -> None:
+        if not words:
+            self._log.info("settings-mended", repository=whose)
+            return
+        self._log.error(
+            "settings", repository=whose, words=f"{words}; going on with the settings that were good before"
+        )
+        self._observer.notifier.send(of_settings(words, repository=whose))
+
+
+def _goes_on(state: Path, plan: str, run: str) -> bool:
+    """Whether anything will be heard of that run of the plan without a person."""
+    if not Store.exists(state):
+        return False
+    with contextlib.closing(Store(state, writable=False)) as store:
+        row = store.newest(plan)
+    if row is None or row.state not in UNFINISHED or run not in ("", row.id):
+        return False
+    return row.state != "waiting" or (bool(row.wake) and row.waiting_for != "checkout")

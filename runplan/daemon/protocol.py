@@ -1,0 +1,194 @@
+"""The words that the daemon and its callers exchange: one JSON object a line, told with the version it is spoken in."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from runplan.core.errors import Exit
+from runplan.core.quickclass import dataclass
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+#: The protocol spoken here (docs/daemon.md). It grows when an old word changes its meaning, not when one is added.
+PROTOCOL = 1
+
+#: The longest line, with its end.
+LONGEST = 1024 * 1024
+
+#: Answered to everybody of the same user, agents too.
+READING = ("ping", "status", "metrics", "follow")
+
+#: Refused to whoever descends from an agent.
+ACTING = ("submit", "drain", "reload")
+
+#: Said alike in every protocol: by these a daemon of another version is known and sent away.
+LASTING = ("ping", "drain")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What a caller asks for."""
+
+    verb: str
+    fields: Mapping[str, Any]  #: what it says besides; names that nobody knows are ignored
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """Why a caller does not get what it asks for."""
+
+    error: str
+    exit: int = Exit.USAGE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Granted:
+    """What a caller is answered."""
+
+    fields: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """One event of those that a follower is told."""
+
+    event: Mapping[str, Any]
+
+
+Reply: TypeAlias = Granted | Refusal | Told
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hello:
+    """What a daemon says of itself when it is pinged."""
+
+    version: str
+    pid: int
+    since: str  #: UTC, ISO 8601
+    speaks: tuple[int, ...]  #: protocols
+    draining: str = ""  #: why it begins nothing new
+
+
+# --- writing ------------------------------------------------------------------------------------------
+
+
+def request_line(verb: str, fields: Mapping[str, Any]) -> bytes:
+    return _line({**fields, "v": PROTOCOL, "verb": verb})
+
+
+def granted_line(fields: Mapping[str, Any]) -> bytes:
+    return _line({**fields, "ok": True, "v": PROTOCOL})
+
+
+def refusal_line(refusal: Refusal) -> bytes:
+    return _line({"ok": False, "v": PROTOCOL, "error": refusal.error, "exit": int(refusal.exit)})
+
+
+def told_line(event: Mapping[str, Any]) -> bytes:
+    return _line({"event": event})
+
+
+def _line(record: Mapping[str, Any]) -> bytes:
+    # In ASCII a file name that is no text survives, and no byte of a value can be taken for the end of the line.
+    return json.dumps(record, separators=(",", ":")).encode("ascii") + b"\n"
+
+
+# --- reading ------------------------------------------------------------------------------------------
+
+
+def read_request(line: bytes) -> Request | Refusal:
+    """What the line asks for, or what is wrong with it."""
+    record = _record(line)
+    if record is None:
+        return Refusal(error="a request is one JSON object on a line of its own")
+    spoken, verb = record.pop("v", None), record.pop("verb", None)
+    if type(spoken) is not int or not isinstance(verb, str):
+        return Refusal(error='a request names its protocol and its verb: {"v": 1, "verb": "ping"}')
+    if spoken != PROTOCOL and verb not in LASTING:
+        return Refusal(error=f"this daemon speaks protocol {PROTOCOL}, not {spoken}", exit=Exit.UNREACHABLE)
+    if verb not in READING and verb not in ACTING:
+        known = ", ".join((*READING, *ACTING))
+        return Refusal(error=f"this daemon does not know the verb {verb!r}; there are: {known}")
+    return Request(verb=verb, fields=record)
+
+
+def read_reply(line: bytes) -> Reply:
+    """What the daemon says; what cannot be understood is a refusal, too."""
+    match _record(line):
+        case {"event": dict() as event}:
+            return Told(event=event)
+        case {"ok": True, **fields}:
+            return Granted(fields={str(name): value for name, value in fields.items() if name != "v"})
+        case {"ok": False, "error": str(error), "exit": int(code)}:
+            return Refusal(error=error, exit=code)
+        case _:
+            return Refusal(error=f"the daemon answered what nobody understands: {line[:80]!r}", exit=Exit.UNREACHABLE)
+
+
+def read_hello(fields: Mapping[str, Any]) -> Hello:
+    """What a daemon said of itself; a name that it left out is empty."""
+    speaks = fields.get("speaks")
+    pid = fields.get("pid")
+    return Hello(
+        version=str(fields.get("version", "")),
+        pid=pid if isinstance(pid, int) else 0,
+        since=str(fields.get("since", "")),
+        speaks=tuple(one for one in speaks if isinstance(one, int)) if isinstance(speaks, list) else (),
+        draining=str(fields.get("draining") or ""),
+    )
+
+
+def hello_fields(hello: Hello) -> dict[str, Any]:
+    told = {"version": hello.version, "pid": hello.pid, "since": hello.since, "speaks": list(hello.speaks)}
+    return {**told, "draining": hello.draining} if hello.draining else told
+
+
+def _record(line: bytes) -> dict[str, Any] | None:
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return record if isinstance(record, dict) else None
+
+
+class TooLong(Exception):
+    """A line that is longer than any may be."""
+
+
+class Lines:
+    """Cuts what comes through a stream into lines."""
+
+    def __init__(self) -> None:
+        self._rest = bytearray()
+
+    def take(self, chunk: bytes) -> list[bytes]:
+        """The lines that are whole with this chunk, without their ends."""
+        *whole, rest = chunk.split(b"\n")
+        if whole:
+            whole[0] = bytes(self._rest) + whole[0]
+            self._rest.clear()
+        self._rest += rest
+        if max(map(len, (self._rest, *whole))) >= LONGEST:
+            raise TooLong
+        return whole
+
+
+# --- versions ----------------------------------------------------------------------------
+
+
+def is_older(one: str, other: str) -> bool:
+    """Whether the version `one` came before `other`; versions that cannot be told apart are equally old."""
+    return _age(one) < _age(other)
+
+
+def _age(version: str) -> tuple[tuple[int, ...], bool]:
+    found = re.match(r"\d+(?:\.\d+)*", version)
+    numbers = [int(part) for part in found[0].split(".")] if found else []
+    while numbers and numbers[-1] == 0:
+        numbers.pop()
+    # 1.2rc1 and 1.2.dev3 come before 1.2.
+    early = re.match(r"\.?(?:a|b|rc|dev)\d", version[found.end() :]) if found else None
+    return tuple(numbers), early is None

@@ -1,0 +1,152 @@
+"""Hands commands to the daemon: stores them, wakes it, and waits for the answers."""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import closing
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from runplan.adapters import processes
+from runplan.adapters.callerenv import for_a_run, needed_by_a_run
+from runplan.adapters.clock import SystemClock
+from runplan.adapters.places import state_directory
+from runplan.adapters.settings import environment
+from runplan.adapters.store.commands import Commands
+from runplan.adapters.store.sqlite import Store
+from runplan.core.errors import Unreachable
+from runplan.core.eventtext import recorded_as
+from runplan.core.quickclass import dataclass
+from runplan.core.requests import Answer, read_answer_fields
+from runplan.core.times import iso
+from runplan.daemon import reaching, singleton
+from runplan.daemon.client import NotRunning, Silent
+from runplan.daemon.launching import reach
+from runplan.daemon.repositories import Repositories
+from runplan.engine.commands import BEGINNING
+from runplan.landing import modes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from runplan.core.events import Fact, RunStarted
+    from runplan.core.rows import Command
+    from runplan.daemon.client import Client
+    from runplan.wiring.here import Here
+
+
+class Queued(Unreachable):
+    """The command is stored, and the daemon does not answer: it is executed when the daemon does."""
+
+
+class Unstored(Unreachable):
+    """The command could not be stored, as on a full disk."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Talk:
+    """How a caller who has to wait is told for what."""
+
+    notice: Callable[[], None]  #: the daemon is busy
+    say: Callable[[str], None]  #: the daemon itself cannot be used yet
+
+
+def submit(at: Here, commands: Sequence[Command], *, talk: Talk, wait: bool = False) -> list[Answer | None]:
+    """Have the commands executed by the daemon, which is started for those that begin something.
+
+    Without a daemon the others are executed here. An answer is None while the daemon is busy; with `wait` it is waited
+    for, however long it takes.
+    """
+    begins = any(command.verb in BEGINNING for command in commands)
+    try:
+        client = reach(at.env, say=talk.say) if begins else reaching.reached(at.env)
+    except NotRunning:
+        return list(_execute_here(at, _stored(at, commands)))
+    except Silent as silent:
+        _stored(at, commands)
+        Repositories(state_directory(at.env)).add(
+            common=at.repository.common_dir, root=at.repository.root, at=iso(SystemClock().now())
+        )
+        reaching.ring(at.env)
+        raise Queued(f"the request is queued and takes effect when the daemon responds; {silent}") from silent
+    with client:
+        if begins and client.hello.draining:
+            raise Unreachable(client.hello.draining)
+        return _submitted(client, at, commands, talk, wait=wait)
+
+
+def _submitted(client: Client, at: Here, commands: Sequence[Command], talk: Talk, *, wait: bool) -> list[Answer | None]:
+    try:
+        stored = _stored(at, commands)
+    except Unreachable as error:
+        unstored = [asdict(command) for command in commands if command.verb not in BEGINNING]
+        if unstored:
+            client.call("submit", root=str(at.repository.root), unstored=unstored)
+        raise Unstored(str(error)) from error
+    fields: dict[str, Any] = {
+        "root": str(at.repository.root),
+        "commands": [command.seq for command in stored],
+        "env": for_a_run(at.env, at.settings.agents, checks=at.settings.tests.env),
+    }
+    reply = client.await_answer("submit", talk.notice, **fields, wait=True) if wait else client.call("submit", **fields)
+    return [read_answer_fields(one) if one is not None else None for one in reply["answers"]]
+
+
+def _stored(at: Here, commands: Sequence[Command]) -> list[Command]:
+    from dataclasses import replace
+
+    now = iso(SystemClock().now())
+    with closing(Store(at.state)) as store:
+        table = Commands(store)
+        numbers = [table.add(one.plan, one.verb, one.arguments, by=one.by, at=one.at or now) for one in commands]
+    return [replace(one, seq=number) for one, number in zip(commands, numbers, strict=True)]
+
+
+def _execute_here(at: Here, commands: list[Command]) -> list[Answer]:
+    """Execute commands in this process; runs that are stopped are worked to their end."""
+    from runplan.adapters.interrupting import Interruption
+    from runplan.engine.commands import Executor
+    from runplan.engine.environments import Environments
+    from runplan.engine.repository import open_repository
+    from runplan.engine.runs import ActiveRuns
+    from runplan.engine.worker import LocalWorker
+
+    with Interruption(0.0) as interruption, open_repository(at, wakeup=interruption.wakeup) as repository:
+        worker = LocalWorker()
+        runs = ActiveRuns(repository, worker)
+        return worker.run(commands, Executor(repository, runs, Environments(at.env)), repository, runs)
+
+
+def needed(at: Here, started: RunStarted) -> tuple[str, ...]:
+    """The names of the variables without which the run cannot go on."""
+    agents, checks = at.settings.agents, at.settings.tests.env
+    sent = for_a_run(at.env, agents, checks=checks)
+    return needed_by_a_run(sent, agents, pushes=modes.uses_remote(started.landing), checks=checks)
+
+
+def follow(at: Here, plan: str, run: str) -> Iterator[Fact]:
+    """The events of that run of the plan, until it ends or waits for a person."""
+    with reach(at.env) as client:
+        for told in client.stream("follow", root=str(at.repository.root), plan=plan, run=run):
+            fact = recorded_as(str(told.get("type")), str(told.get("body")))
+            if fact is not None:
+                yield fact
+
+
+def foreground_owner(owner: str) -> bool:
+    """Whether the owner of a claim is a living foreground process: neither the daemon nor this one."""
+    daemon = singleton.holder(state_directory(environment()))
+    own = owner == processes.identity(os.getpid())
+    return processes.living(owner) is not None and not own and (daemon is None or daemon.identity != owner)
+
+
+def end_foreground(owner: str, *, force: bool, within_s: float) -> bool:
+    """End a foreground run as Ctrl-C twice does; False when its process is still there after that time."""
+    process = processes.living(owner)
+    if process is None:
+        return True
+    # Of two the second ends the agents; the same one twice could be heard as one.
+    for number in (signal.SIGKILL,) if force else (signal.SIGTERM, signal.SIGINT):
+        processes.send(process, number)
+    return not processes.await_gone([process], timeout_s=within_s)

@@ -1,0 +1,210 @@
+"""Claims a plan for a run, and opens the journal of the run that begins or goes on."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol
+
+from runplan.app.journal import Journal, recorded
+from runplan.core import events as e
+from runplan.core.claims import Taken, Theirs
+from runplan.core.commands import command
+from runplan.core.errors import RefusedEarly
+from runplan.core.names import base_ref
+from runplan.core.quickclass import dataclass
+from runplan.core.rows import UNFINISHED
+from runplan.core.run import open_lanes, strands
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from runplan import ports
+    from runplan.app.world import World
+    from runplan.core.requests import RunRequest
+    from runplan.core.rows import RunRow
+    from runplan.core.run import RunState
+    from runplan.engine.repository import OpenRepository
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declined:
+    """Another process works on the plan, or there is nothing to do; nothing was changed."""
+
+    owner: str  #: "" for nobody
+    why: str
+    readable: bool = True  #: False when the claim of the owner cannot be read
+
+
+class Listener(Protocol):
+    """Hears what happens in runs."""
+
+    def recorded(self, plan: str, run: str, fact: e.Fact, /) -> None: ...
+
+    def warned(self, text: str, /) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActiveRun:
+    """A run that this process owns."""
+
+    world: World
+    journal: Journal
+    warnings: tuple[str, ...] = ()  #: for the caller
+    ends: bool = False  #: the run has to end before the one that was asked for begins
+
+
+def interrupted(store: ports.Store, plan: str) -> RunRow | None:
+    """The newest run of the plan, if it has not ended."""
+    row = store.newest(plan)
+    return row if row is not None and row.state in UNFINISHED else None
+
+
+def acquire(request: RunRequest, repository: OpenRepository, listener: Listener) -> ActiveRun | Declined:
+    """Claim the plan and resume its unfinished run; one that does other work is told to end."""
+    while (claimed := _claim(request.started, repository, listener)) is None:
+        pass  # somebody was quicker; look again
+    if isinstance(claimed, Declined):
+        return claimed
+    world, journal, taken, asked = claimed
+    if journal.state.started is None:
+        if why := _nothing_left(request, repository.store):  # now that nobody else can end or begin a run
+            repository.claims.release(asked.plan, run=world.run)
+            return Declined(owner="", why=why)
+        journal.append(asked, taken)
+    else:
+        _free(world, journal)
+        if does_other_work(journal.state, asked):
+            journal.append(taken, e.StopRequested(by="a new start"))
+            return ActiveRun(world=world, journal=journal, ends=True)
+        journal.append(taken, resumed(asked, journal.state.started))
+    warnings = _claim_issues(asked.issues, journal, world, repository)
+    for words in warnings:
+        listener.warned(words)
+    if request.answer is not None:
+        journal.append(request.answer)
+    return ActiveRun(world=world, journal=journal, warnings=warnings)
+
+
+def _claim_issues(issues: Sequence[int], journal: Journal, world: World, repository: OpenRepository) -> tuple[str, ...]:
+    """Claim the issues for the run; those of another run that has not ended are recorded once, and told."""
+    warnings = []
+    for number in issues:
+        if not isinstance(theirs := repository.claims.take_issue(number, run=world.run, at=world.iso()), Theirs):
+            continue
+        plan = next((row.plan for row in repository.store.unfinished() if row.id == theirs.owner), "")
+        shared = e.IssueShared(number=number, run=theirs.owner, plan=plan)
+        if shared.words not in journal.state.warnings:
+            journal.append(shared)
+        warnings.append(shared.words)
+    return tuple(warnings)
+
+
+def _nothing_left(request: RunRequest, store: ports.Store) -> str:
+    """What is told of an errand that goes on with a run, where that has ended meanwhile; "" when one may be begun."""
+    plan = request.started.plan
+    if request.answer is not None:
+        return nothing_waits(plan)
+    row = store.newest(plan) if request.again else None
+    return ended_well(plan) if row is not None and row.state == "done" else ""
+
+
+def is_meant(state: RunState, answer: e.Approved | e.Rejected) -> bool:
+    """Whether what a person said is about what waits now, and not about what waited when they looked."""
+    candidates = (one.phase.candidate for _, one in strands(state) if one.phase)
+    return answer.tree in {candidate.tree if candidate else "" for candidate in candidates}
+
+
+def nothing_waits(plan: str) -> str:
+    """What is told of an answer that nobody waits for."""
+    return f"no candidate of {plan} waits any more; see: {command('runplan', 'status', plan)}"
+
+
+def ended_well(plan: str) -> str:
+    """What is told of a run that there is no need to retry."""
+    return f"the last run of {plan} ended well; nothing to retry"
+
+
+def adopt(row: RunRow, started: e.RunStarted, repository: OpenRepository, listener: Listener) -> ActiveRun | Declined:
+    """Claim the plan of an unfinished run again, and let the run go on as it is."""
+    world = repository.world(run=row.id, started=started)
+    standing = repository.claims.take_plan(row.plan, run=row.id, at=world.iso())
+    if isinstance(standing, Theirs):
+        return Declined(owner=standing.owner, why=standing.why, readable=standing.readable)
+    told = functools.partial(listener.recorded, row.plan, row.id)
+    journal = Journal(repository.store, repository.clock, run=row.id, plan=row.plan, fence=standing.fence, told=told)
+    if isinstance(standing, Taken):
+        dead = standing.took_over if row.state != "waiting" else ""
+        journal.append(e.ClaimTaken(owner=repository.claims.me, fence=standing.fence, took_over=dead))
+        _free(world, journal)
+        for words in _claim_issues(started.issues, journal, world, repository):
+            listener.warned(words)
+    return ActiveRun(world=world, journal=journal)
+
+
+def resumed(asked: e.RunStarted, begun: e.RunStarted) -> e.RunResumed:
+    """The fact that somebody calls a run on, with what is asked for now and the settings it began with."""
+    return e.RunResumed(
+        mode=asked.mode,
+        wanted=asked.wanted,
+        auto=asked.auto,
+        max_fix_cycles=begun.max_fix_cycles,
+        test_command=begun.test_command,
+        setup=begun.setup,
+        clean=begun.clean,
+        parallel=begun.parallel,
+    )
+
+
+def _claim(
+    asked: e.RunStarted, repository: OpenRepository, listener: Listener
+) -> tuple[World, Journal, e.ClaimTaken, e.RunStarted] | Declined | None:
+    """Claim the plan for the run that was interrupted, or for a new one; None when somebody was quicker."""
+    row = interrupted(repository.store, asked.plan)
+    run = row.id if row else repository.new_run_id()
+    asked = asked if row else repository.fixed(asked)
+    # What was begun at one place is ended there, whatever is asked for now.
+    world = repository.world(run=run, started=_begun(repository.store, row) if row else asked)
+    standing = repository.claims.take_plan(asked.plan, run=run, at=world.iso())
+    if isinstance(standing, Theirs):
+        return Declined(owner=standing.owner, why=standing.why, readable=standing.readable)
+    now = interrupted(repository.store, asked.plan)
+    if (now and now.id) != (row and row.id):
+        # Between the look and the claim another process ended its run, or began one and died.
+        repository.claims.release(asked.plan, run=run)
+        return None
+    told = functools.partial(listener.recorded, asked.plan, run)
+    journal = Journal(repository.store, repository.clock, run=run, plan=asked.plan, fence=standing.fence, told=told)
+    # A process that left its run waiting for a person is not one that died.
+    left = row is not None and row.state == "waiting"
+    dead = standing.took_over if isinstance(standing, Taken) and not left else ""
+    return world, journal, e.ClaimTaken(owner=repository.claims.me, fence=standing.fence, took_over=dead), asked
+
+
+def _begun(store: ports.Store, row: RunRow) -> e.RunStarted:
+    for one in recorded(store, row.id):
+        if isinstance(one.event, e.RunStarted):
+            return one.event
+    raise RefusedEarly(f"{row.plan}: the run {row.id} cannot be read; see: {command('runplan', 'logs', row.plan)}")
+
+
+def _free(world: World, journal: Journal) -> None:
+    """The run's own refs may be locked by a git that was killed with the last process; nobody else uses them."""
+    for lane, state in strands(journal.state):
+        leased = state.phase.lease if state.phase else None
+        strand = replace(world, lane=lane)
+        refs = (strand.candidate, base_ref(strand.mark), *([leased.branch] if leased else []))
+        world.removal.free(refs)
+
+
+def does_other_work(state: RunState, asked: e.RunStarted) -> bool:
+    """Whether what is asked for cannot be had by going on with the interrupted run."""
+    was = state.started
+    if was is None:
+        return False
+    if "undo" in (asked.mode, was.mode):
+        return (asked.mode, asked.wanted) != (was.mode, was.wanted)
+    at = state.phase.read.phase if state.phase is not None else None
+    elsewhere = (asked.landing, asked.target, asked.remote) != (was.landing, was.target, was.remote)
+    other = (at is not None and asked.wanted != at) or bool(open_lanes(state))
+    return elsewhere or (asked.mode == "phase" and other)

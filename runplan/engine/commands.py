@@ -1,0 +1,226 @@
+"""Executes commands: the one implementation of each verb that changes something."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from runplan.core import events as e
+from runplan.core.carried import told_missing
+from runplan.core.due import what_is_due
+from runplan.core.errors import Fenced, NotFound, RefusedEarly, RunplanError, Unreachable, UsageError
+from runplan.core.eventtext import to_json
+from runplan.core.requests import Answer, read_request, read_timing, refused
+from runplan.core.rows import ScheduleRow
+from runplan.core.times import iso
+from runplan.engine import schedules
+from runplan.engine.acquire import Declined
+from runplan.engine.runs import Accepted, Deferred
+
+if TYPE_CHECKING:
+    from runplan.core.requests import RunRequest, Timing
+    from runplan.core.rows import Command
+    from runplan.engine.environments import Environments
+    from runplan.engine.repository import OpenRepository
+    from runplan.engine.runs import ActiveRuns
+
+#: Verbs that begin something; a later stop of the plan refuses them while they wait.
+BEGINNING = ("start", "now", "resume")
+
+
+class Executor:
+    """Executes the commands of one repository; belongs to the thread of its worker."""
+
+    def __init__(self, repository: OpenRepository, runs: ActiveRuns, environments: Environments) -> None:
+        self._repository = repository
+        self._schedules = repository.schedules
+        self._runs = runs
+        self._environments = environments
+
+    def execute_queued(self, unstored: list[Command], *, begins: bool = True) -> list[tuple[Command, Answer]]:
+        """Execute what is queued, in order; what could be executed now, with its answer.
+
+        Unless `begins`, nothing new is begun: such commands are left to the next worker.
+
+        Commands that could not be stored come first, and are removed from `unstored` when they are executed. A command
+        whose plan has to wait for the end of a run stays queued, and so do the later ones of that plan but a stop.
+        """
+        done: list[tuple[Command, Answer]] = []
+        deferred: set[str] = set()
+        for command in (*unstored, *self._repository.commands.queued()):
+            if (command.plan in deferred and command.verb != "stop") or (command.verb in BEGINNING and not begins):
+                continue
+            answer = self._answer(command)
+            if isinstance(answer, Deferred):
+                deferred.add(command.plan)
+                continue
+            if command.seq:
+                self._repository.commands.finish(command.seq, answer)
+                self._environments.forget(command.seq)
+            else:
+                unstored.remove(command)
+            done.append((command, answer))
+        return done
+
+    def _answer(self, command: Command) -> Answer | Deferred:
+        try:
+            return self.execute(command)
+        except RunplanError as error:
+            if command.verb == "stop" and isinstance(error, Unreachable) and not isinstance(error, Fenced):
+                raise  # it could not be recorded: nothing goes on here as if nobody had asked
+            return refused(error)
+
+    def execute(self, command: Command) -> Answer | Deferred:
+        match command.verb:
+            case "start":
+                return self._start(command)
+            case "now":
+                return self._now(command)
+            case "stop":
+                return self._stop(command)
+            case "pause":
+                return self._pause(command)
+            case "resume":
+                return self._resume(command)
+            case verb:
+                raise UsageError(f"{verb}: no such command")
+
+    # --- runs -------------------------------------------------------------------------------------------
+
+    def _start(self, command: Command) -> Answer | Deferred:
+        request, timing = read_request(command.arguments), read_timing(command.arguments)
+        if timing is None:
+            return self._begin(request, command)
+        made = self._schedule(request, timing, command)
+        if not timing.now:
+            return made
+        begun = self._begin(replace(request, fired=True), command)
+        return begun if isinstance(begun, Deferred) else replace(begun, scheduled=made.scheduled, instead=made.instead)
+
+    def _begin(self, request: RunRequest, command: Command) -> Answer | Deferred:
+        """Begin or resume the run with the environment of the caller; a run at work keeps its own."""
+        plan = request.started.plan
+        resumes = self._runs.resumes(request)
+        before = self._environments.lend(plan, command.seq, anew=not resumes and request.answer is None)
+        try:
+            if resumes:
+                self._require_keys(plan)
+            begun = self._runs.begin(request)
+        except RunplanError:
+            self._environments.restore(plan, before)
+            raise
+        if not (isinstance(begun, Accepted) and begun.fresh):
+            self._environments.restore(plan, before)
+        if isinstance(begun, Accepted):
+            if not begun.fresh:
+                self._bring_keys(plan, command)
+            if request.answer is None:
+                self._schedules.pause(plan, None)
+        return _answer(begun)
+
+    def _stop(self, command: Command) -> Answer:
+        """Cancel the schedule and end the run; starts that still wait are refused."""
+        plan, lines = command.plan, []
+        for other in self._repository.commands.queued():
+            if other.plan == plan and other.seq < command.seq and other.verb in BEGINNING:
+                self._repository.commands.finish(
+                    other.seq, refused(RefusedEarly(f"{plan} was stopped before it began"))
+                )
+        row = self._schedules.get(plan)
+        if row is not None:
+            schedules.give_up(row, self._schedules, self._repository.clock.now(), "the schedule was cancelled")
+            self._schedules.drop(plan)
+            lines.append(f"the schedule of {plan} (every {row.spec}) is cancelled")
+        self._runs.adopt(plan)
+        if self._runs.record(plan, e.StopRequested(by=command.by)):
+            lines.append(f"the run of {plan} ends; what was made is kept")
+        return Answer(lines=tuple(lines))
+
+    def _pause(self, command: Command) -> Answer:
+        """Begin nothing new for the plan; the current step finishes."""
+        plan = command.plan
+        rests = self._schedules.pause(plan, f"paused by {command.by}")
+        self._runs.adopt(plan)
+        halts = self._runs.record(plan, e.Halted(by=command.by))
+        return Answer(lines=(f"nothing new is begun for {plan}",) if rests or halts else ())
+
+    def _resume(self, command: Command) -> Answer:
+        """Let the plan and its schedule go on; who resumes a run that has lost its keys has to bring them."""
+        plan = command.plan
+        self._environments.lend(plan, command.seq, anew=False)
+        self._require_keys(plan)
+        goes_on = self._schedules.pause(plan, None)
+        return Answer(lines=(f"{plan} goes on",) if self._runs.record(plan, e.Continued()) or goes_on else ())
+
+    # --- schedules --------------------------------------------------------------------------------------
+
+    def _schedule(self, request: RunRequest, timing: Timing, command: Command) -> Answer:
+        """Make the plan's schedule, instead of the one it has."""
+        plan, now = request.started.plan, self._repository.clock.now()
+        self._bring_keys(plan, command)
+        if plan not in self._runs.plans:
+            self._environments.lend(plan, command.seq, anew=True)
+        before = self._schedules.get(plan)
+        if before is not None:
+            schedules.give_up(before, self._schedules, now, "the schedule was changed")
+        row = ScheduleRow(
+            plan=plan,
+            spec=timing.every,
+            zone=timing.zone,
+            misfire=timing.misfire,
+            errand=to_json(replace(request.started, settings="")),
+            anchor=iso(now),
+            made=iso(now),
+            given=timing.given,
+        )
+        self._schedules.put(row)
+        instead = before.spec if before is not None and before.spec != row.spec else ""
+        return Answer(scheduled=iso(what_is_due(row, now).next.at), instead=instead)
+
+    def _now(self, command: Command) -> Answer | Deferred:
+        """Fire the plan's schedule early, and keep it."""
+        plan = command.plan
+        row = self._schedules.get(plan)
+        if row is None:
+            raise NotFound(f"{plan} has no schedule any more; make one: runplan start PLAN auto every 4h")
+        self._environments.lend(plan, command.seq, anew=False)
+        fired = schedules.fire_early(row, self._runs, self._schedules, self._repository.clock.now())
+        if isinstance(fired, Accepted):
+            self._bring_keys(plan, command)
+            self.halt_without_keys(schedules.request_of(row).started)
+        return _answer(fired)
+
+    # --- keys -------------------------------------------------------------------------------------------
+
+    def halt_without_keys(self, started: e.RunStarted) -> None:
+        """An agent without its keys would fail: the run waits for a person who brings them."""
+        if names := self._repository.missing(started):
+            told = f"a restart: {', '.join(names)} of its caller are not known any more"
+            self._runs.record(started.plan, e.Halted(by=told, missing=names))
+
+    def _require_keys(self, plan: str) -> None:
+        """Refuse to go on with a run that has lost its keys."""
+        started = self._runs.newest(plan).started
+        if started is not None and (names := self._repository.missing(started)):
+            raise RefusedEarly(told_missing(names, plan=plan))
+
+    def _bring_keys(self, plan: str, command: Command) -> None:
+        """Let a run go on that lost its keys, where this caller has them all; else nothing is changed."""
+        state = self._runs.state(plan)
+        if state is None or not state.missing or state.started is None:
+            return
+        before = self._environments.lend(plan, command.seq, anew=False)
+        if self._repository.missing(state.started):
+            self._environments.restore(plan, before)
+        else:
+            self._runs.record(plan, e.Continued())
+
+
+def _answer(begun: Accepted | Declined | Deferred) -> Answer | Deferred:
+    match begun:
+        case Accepted():
+            return Answer(run=begun.run, fresh=begun.fresh, warnings=begun.warnings)
+        case Declined():
+            return Answer(declined=True, owner=begun.owner, why=begun.why, readable=begun.readable)
+        case Deferred():
+            return begun

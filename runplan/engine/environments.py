@@ -1,0 +1,42 @@
+"""The environments that callers sent along, in memory only: they hold the keys of agents."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class Environments:
+    """Those of one repository: each run sees the environment of the caller who asked for it."""
+
+    def __init__(self, own: Mapping[str, str]) -> None:
+        self._own = own  #: of the process, for runs whose caller sent none
+        self._plans: dict[str, Mapping[str, str]] = {}
+        self._sent: dict[int, Mapping[str, str]] = {}  #: by the number of a command
+
+    def receive(self, command: int, sent: Mapping[str, str]) -> None:
+        """Keep what came with a command until it is executed."""
+        if sent:
+            self._sent[command] = sent
+
+    def forget(self, command: int) -> None:
+        self._sent.pop(command, None)
+
+    def of(self, plan: str) -> Mapping[str, str]:
+        return self._plans.get(plan, self._own)
+
+    def lend(self, plan: str, command: int, *, anew: bool) -> Mapping[str, str] | None:
+        """Give the plan what came with the command, on top of what it has unless `anew`; what it had before."""
+        before, sent = self._plans.get(plan), self._sent.get(command)
+        if sent:
+            self._plans[plan] = dict(sent) if anew or before is None else {**before, **sent}
+        return before
+
+    def restore(self, plan: str, before: Mapping[str, str] | None) -> None:
+        """Take back what was lent."""
+        if before is None:
+            self._plans.pop(plan, None)
+        else:
+            self._plans[plan] = before

@@ -1,0 +1,224 @@
+"""Opens everything that the runs of one repository need, and closes it again; agents outlive it."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from runplan.adapters import repository as repositories
+from runplan.adapters.anchored import make_below
+from runplan.adapters.calling import Agents
+from runplan.adapters.candidate import Candidates
+from runplan.adapters.checkout import Checkouts
+from runplan.adapters.claims import Claims
+from runplan.adapters.dispatches import Dispatches
+from runplan.adapters.sandbox import Sandbox
+from runplan.adapters.settings import worktree_root
+from runplan.adapters.store.commands import Commands
+from runplan.adapters.store.schedules import Schedules
+from runplan.adapters.store.sqlite import Store
+from runplan.app.world import World
+from runplan.core.carried import missing
+from runplan.core.errors import PlanUnreadable, Unreachable
+from runplan.core.events import RunStarted
+from runplan.core.eventtext import from_json
+from runplan.core.plan import parse
+from runplan.core.quickclass import dataclass
+from runplan.core.settingstext import file_mark, kept
+from runplan.git.fingerprint import Fingerprints
+from runplan.git.removal import Removal
+from runplan.git.workspace import Workspace
+from runplan.git.worktrees import Worktrees
+from runplan.landing import modes
+from runplan.wiring import testing
+from runplan.wiring.branches import settle_lost_landings
+from runplan.wiring.landers import landing_place
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from runplan.core.config import Settings
+    from runplan.core.gitfacts import Identity
+    from runplan.core.rows import RunRow
+    from runplan.ports import Clock
+    from runplan.wiring.here import Here
+
+PROMPTS = ("implement", "fix", "verify")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenRepository:
+    """A repository that is open for work in the thread that opened it."""
+
+    here: Here
+    user: Identity
+    sign: bool
+    clock: Clock
+    store: Store
+    schedules: Schedules
+    commands: Commands
+    claims: Claims
+    dispatches: Dispatches
+    workspace: Workspace
+    worktrees: Worktrees
+    removal: Removal
+    point: testing.KillPoint
+    environment: Callable[[str], Mapping[str, str]]  #: by plan: the environment that its run was asked for in
+    settings: Callable[[], Settings]  #: those of the checkout, as they are now
+    seen: dict[str, Mapping[str, str]]  #: by run: the environment its context was made with
+
+    def new_run_id(self) -> str:
+        return testing.new_run_id(self.here.env)
+
+    def fixed(self, asked: RunStarted) -> RunStarted:
+        """The request with the settings of now, unless it has some: each run of a schedule takes those of its start."""
+        if asked.settings:
+            return asked
+        env = {**self.environment(asked.plan), **dict(asked.given)}
+        at = replace(self.here, env=env).towards(asked.landing, target=asked.target, remote=asked.remote)
+        file, at = at.committed(), at.with_committed_settings()
+        run = at.settings.run
+        return replace(
+            asked,
+            max_fix_cycles=run.max_fix_cycles,
+            test_command=at.settings.tests.command,
+            setup=run.setup,
+            clean=run.clean,
+            parallel=run.parallel,
+            settings=kept(at.settings),
+            settings_file=file_mark(file.content if file is not None else None),
+        )
+
+    def started(self, row: RunRow) -> RunStarted | None:
+        """How the run began; None when that cannot be read."""
+        facts = (fact for fact in self.store.events(row.id) if fact.type == "RunStarted")
+        started = next((from_json(fact.type, fact.body) for fact in facts), None)
+        return started if isinstance(started, RunStarted) else None
+
+    def missing(self, started: RunStarted) -> tuple[str, ...]:
+        """The variables that the run needs and that nobody knows any more."""
+        return missing(started.needs, at_hand=self.environment(started.plan))
+
+    def is_complete(self, plan: str) -> bool:
+        """Whether nothing is left to do in the plan, as its target has it."""
+        at = self.here.for_plan(plan)
+        text = at.repository.git.blob(at.tip(), plan)
+        try:
+            return text is not None and parse(text, path=plan).complete
+        except PlanUnreadable:
+            return False
+
+    def renewed(self, world: World, started: RunStarted) -> World:
+        """The context with the environment of now; itself where that is the same."""
+        same = self.seen.get(world.run) == self.environment(started.plan)
+        return world if same else self.world(run=world.run, started=started)
+
+    def world(self, *, run: str, started: RunStarted) -> World:
+        """Everything the actions of one run may reach, where that run was asked to land."""
+        env = self.seen[run] = self.environment(started.plan)
+        at = replace(self.here, env=env).for_run(started)
+        git, root, common = at.repository.git, at.repository.root, at.repository.common_dir
+        point = self.point
+        return World(
+            run=run,
+            plan=started.plan,
+            slug=started.slug,
+            root=root,
+            settings=at.settings,
+            prompts={role: prompt_template(role) for role in PROMPTS},
+            user=self.user,
+            sign=self.sign,
+            clock=self.clock,
+            store=self.store,
+            objects=self.workspace.git,
+            worktrees=self.worktrees,
+            removal=self.removal.towards(at.targets),
+            candidates=Candidates(self.workspace.git, common_dir=self.workspace.path, user=git),
+            lander=modes.open_lander(landing_place(at), at.settings.run, point),
+            fingerprints=Fingerprints(git, common_dir=common, prefix=at.settings.run.branch_prefix),
+            dispatches=self.dispatches,
+            agents=Agents(
+                at.settings.agents,
+                root=root,
+                plan=started.plan,
+                run=run,
+                caller=at.env,
+                checks=at.settings.tests.env,
+                sandbox=Sandbox(
+                    Checkouts(git, root=root, common_dir=common),
+                    worktrees=self.workspace.root,
+                    lanes=self.workspace.lanes,
+                    env=at.env,
+                ),
+            ),
+            claims=self.claims,
+            point=testing.kill_point(at.env),
+        )
+
+
+@contextlib.contextmanager
+def open_repository(
+    at: Here,
+    *,
+    wakeup: int | None = None,
+    environment: Callable[[str], Mapping[str, str]] | None = None,
+    settings: Callable[[], Settings] | None = None,
+) -> Iterator[OpenRepository]:
+    """Refuse what cannot be worked in. The spawner is started early, so that it is ready when it is needed.
+
+    `wakeup` is a descriptor that interrupts a wait for dispatches. Without `environment` and `settings` every run has
+    those of this process.
+    """
+    own = at.settings
+    user = repositories.require_workable(at.repository, target=at.target, prefix=own.run.branch_prefix)
+    git, common = at.repository.git, at.repository.common_dir
+    sign = repositories.signing(git)
+    root = worktree_root(at.repository.root, own, at.env)
+    _make(root, below=Path(root.anchor), remedy="set run.worktrees to a directory that can be made")
+    _make(at.state, below=common, remedy="the journal is kept there")
+    settle_lost_landings(at)
+    workspace = Workspace(git, common_dir=common, state=at.state, root=root)
+    workspace.prepare()
+    with Dispatches(at.state / "dispatch", wakeup=wakeup) as dispatches, contextlib.ExitStack() as closing:
+        store = Store(at.state)
+        closing.callback(store.close)
+        closing.callback(workspace.close)
+        worktrees = Worktrees(workspace, lock_dir=at.state / "locks", mirror=at.mirrored)
+        removal = Removal(workspace, worktrees, targets=at.targets)
+        claims = Claims(store, at.state / "locks")
+        closing.callback(claims.close)
+        yield OpenRepository(
+            here=at,
+            user=user,
+            sign=sign,
+            clock=testing.clock(at.env),
+            store=store,
+            claims=claims,
+            dispatches=dispatches,
+            workspace=workspace,
+            worktrees=worktrees,
+            removal=removal,
+            point=testing.kill_point(at.env),
+            schedules=Schedules(store),
+            commands=Commands(store),
+            environment=environment or (lambda _plan: at.env),
+            settings=settings or (lambda: own),
+            seen={},
+        )
+
+
+def _make(directory: Path, *, below: Path, remedy: str) -> None:
+    try:
+        make_below(below, directory)
+    except OSError as error:
+        raise Unreachable(f"{directory} cannot be made: {error.strerror}; {remedy}") from error
+
+
+def prompt_template(role: str) -> str:
+    """Installed, the templates lie inside the package; in a checkout, beside it."""
+    package = Path(__file__).parent.parent
+    inside = package / "config" / "prompts" / f"{role}.md"
+    beside = package.parent / "config" / "prompts" / f"{role}.md"
+    return (inside if inside.exists() else beside).read_text(encoding="utf-8")

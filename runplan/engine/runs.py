@@ -1,0 +1,370 @@
+"""The runs that a worker owns: begun, resumed, and taken step by step."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Protocol
+
+from runplan.app.journal import recorded
+from runplan.core import backoff, events as e
+from runplan.core.decide import decide
+from runplan.core.disk import refused_by_disk
+from runplan.core.dispatch import GRACE_S
+from runplan.core.errors import Crashed, Fenced, RunplanError, Unreachable
+from runplan.core.quickclass import dataclass
+from runplan.core.reasons import Reason
+from runplan.core.resting import waits_for_person
+from runplan.core.run import RunState, fold, open_lanes, running, strands
+from runplan.core.times import iso, parse_iso
+from runplan.core.told import step_of
+from runplan.engine.acquire import (
+    Declined,
+    Listener,
+    acquire,
+    adopt,
+    does_other_work,
+    interrupted,
+    is_meant,
+    nothing_waits,
+    resumed,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from datetime import datetime
+
+    from runplan.core.decide import Decision
+    from runplan.core.requests import RunRequest
+    from runplan.engine.acquire import ActiveRun
+    from runplan.engine.repository import OpenRepository
+
+
+class Host(Listener, Protocol):
+    """The worker, as its runs see it."""
+
+    @property
+    def unattended(self) -> bool:
+        """Whether nobody watches: a run that cannot go on is put off, instead of handed back to the caller."""
+        ...
+
+    def may_begin(self) -> bool:
+        """False as soon as nothing new is to be begun."""
+        ...
+
+    def ask_slot(self, plan: str, /) -> bool: ...
+
+    def enter_slot(self, plan: str, /) -> None:
+        """Count a run whose process is running already."""
+        ...
+
+    def leave_slot(self, plan: str, /) -> None: ...
+
+    def ended(self, plan: str, run: str, state: RunState, /) -> None: ...
+
+    def waits(self, plan: str, run: str, state: RunState, decision: Decision, /) -> None: ...
+
+    def failed(self, plan: str, error: RunplanError, /) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accepted:
+    """This worker owns the run of the plan."""
+
+    run: str
+    fresh: bool  #: False when it was at work already, and nothing was changed
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deferred:
+    """Another run of the plan has to end first; ask again then."""
+
+
+class ActiveRuns:
+    """The runs of one repository in this process; belongs to one thread."""
+
+    def __init__(self, repository: OpenRepository, host: Host) -> None:
+        self._repository = repository
+        self._host = host
+        self._runs: dict[str, ActiveRun] = {}
+
+    @property
+    def plans(self) -> tuple[str, ...]:
+        return tuple(self._runs)
+
+    def state(self, plan: str) -> RunState | None:
+        """The state of the plan's run here; None when this worker owns none."""
+        active = self._runs.get(plan)
+        return active.journal.state if active is not None else None
+
+    def newest(self, plan: str) -> RunState:
+        """The state of the plan's newest run, whoever owns it; an empty one for none."""
+        store = self._repository.store
+        row = store.newest(plan)
+        return fold(one.fact for one in recorded(store, row.id)) if row is not None else RunState()
+
+    # --- what people ask for ----------------------------------------------------------------------------
+
+    def begin(self, request: RunRequest) -> Accepted | Declined | Deferred:
+        """Begin the run, or resume one that waits; a run at work is left alone."""
+        plan = request.started.plan
+        active = self._runs.get(plan)
+        if request.fired and not self._is_at_work(active) and (why := waits_for_person(self.newest(plan), plan)):
+            return Declined(owner="", why=why)
+        if active is None:
+            taken = acquire(request, self._repository, self._host)
+            if isinstance(taken, Declined):
+                return taken
+            self._own(plan, taken)
+            return Deferred() if taken.ends else Accepted(run=taken.world.run, fresh=True, warnings=taken.warnings)
+        state = active.journal.state
+        if request.answer is not None:
+            if not is_meant(state, request.answer):
+                return Declined(owner="", why=nothing_waits(plan))
+            active.journal.append(request.answer)
+            return Accepted(run=active.world.run, fresh=True)
+        if state.stop:
+            return Deferred()
+        if self._is_at_work(active):
+            return Accepted(run=active.world.run, fresh=False)
+        if does_other_work(state, request.started):
+            active.journal.append(e.StopRequested(by="a new start"))
+            return Deferred()
+        assert state.started is not None
+        active.journal.append(resumed(request.started, state.started))
+        return Accepted(run=active.world.run, fresh=True)
+
+    def resumes(self, request: RunRequest) -> bool:
+        """Whether `begin` would resume a run that waits, instead of beginning a new one."""
+        plan = request.started.plan
+        active = self._runs.get(plan)
+        if active is not None and (request.answer is not None or self._is_at_work(active)):
+            return False
+        state = active.journal.state if active is not None else self.newest(plan)
+        unfinished = state.started is not None and state.ended is None and not state.stop
+        return unfinished and not does_other_work(state, request.started)
+
+    def _is_at_work(self, active: ActiveRun | None) -> bool:
+        return active is not None and not decide(active.journal.state).waiting
+
+    def adopt(self, plan: str) -> Declined | None:
+        """Own the plan's unfinished run, if there is one and its process is gone."""
+        if plan in self._runs or (row := interrupted(self._repository.store, plan)) is None:
+            return None
+        started = self._repository.started(row)
+        if started is None:
+            return None
+        taken = adopt(row, started, self._repository, self._host)
+        if isinstance(taken, Declined):
+            return taken
+        self._own(plan, taken)
+        return None
+
+    def _own(self, plan: str, active: ActiveRun) -> None:
+        self._runs[plan] = active
+        if running(active.journal.state):  # an agent of an earlier process has its slot already
+            self._host.enter_slot(plan)
+
+    def record(self, plan: str, event: e.StopRequested | e.Halted | e.Continued | e.Approved | e.Rejected) -> bool:
+        """Record what a person wants of the plan's run; False when this worker owns none."""
+        active = self._runs.get(plan)
+        if active is None:
+            return False
+        if not isinstance(event, e.Halted) or active.journal.state.halted != event.by:
+            active.journal.append(event)
+        return True
+
+    def goes_on(self, plan: str, run: str = "") -> bool:
+        """Whether the plan's run, or only that one, goes on without a person."""
+        active = self._runs.get(plan)
+        if active is None or run not in ("", active.world.run):
+            return False
+        decision = decide(active.journal.state)
+        return bool(decision.actions or decision.waiting in ("slot", "checkout"))
+
+    def end_agents(self) -> None:
+        """End every process of every run at the same time; the next runner starts the same ones again."""
+        found = list(self._runs.values())
+        if ids := [dispatch for active in found for dispatch in running(active.journal.state)]:
+            self._repository.dispatches.end(ids, grace_s=GRACE_S)
+        from runplan.app.runner import record_ends
+
+        for plan, active in self._runs.items():
+            try:
+                record_ends(active.journal, active.world)
+            except RunplanError as error:  # the next runner sees that they have ended
+                self._host.failed(plan, error)
+
+    def disown(self, plan: str) -> None:
+        """Leave the run to the next process that asks for it."""
+        active = self._runs[plan]
+        self._forget(plan)
+        self._repository.claims.release(plan, run=active.world.run)
+
+    # --- the work -----------------------------------------------------------------------------------------
+
+    def step_all(self, between: Callable[[], None]) -> tuple[list[str], datetime | None]:
+        """Take every step that is due; the dispatches that run now, and when to look again at the latest.
+
+        `between` is called after each plan. A run that changes meanwhile has its step afterwards.
+        """
+        stepped: dict[str, RunState] = {}
+        wakes: dict[str, str] = {}
+        while (plan := self._unstepped(stepped)) is not None:
+            decision = self._step(plan)
+            if (active := self._runs.get(plan)) is not None:
+                stepped[plan] = active.journal.state
+            wakes[plan] = decision.wake if decision else ""
+            between()
+        ids = [one for active in self._runs.values() for one in _watched(active.journal.state)]
+        return ids, min((parse_iso(wakes[plan]) for plan in self._runs if wakes[plan]), default=None)
+
+    def _unstepped(self, stepped: Mapping[str, RunState]) -> str | None:
+        """A plan that has had no step since its state became what it is."""
+        return next((plan for plan, run in self._runs.items() if stepped.get(plan) is not run.journal.state), None)
+
+    def _step(self, plan: str) -> Decision | None:
+        active = self._runs[plan]
+        try:
+            decision = self._advance(plan, active)
+        except Fenced:
+            self._forget(plan)
+            if not self._host.unattended:
+                raise
+            return None
+        except Crashed as error:
+            self._over(plan, active)
+            self._host.failed(plan, error)
+            return None
+        except RunplanError as error:
+            if not self._host.unattended:
+                raise
+            decision = self._put_off(plan, active, error)
+            # What goes on beside the lane that waits now goes on at once.
+            return self._step(plan) if error.lane and decide(_strand(active, error.lane)).waiting else decision
+        if active.journal.state.ended is not None:
+            self._over(plan, active)
+            return None
+        return decision
+
+    def _advance(self, plan: str, active: ActiveRun) -> Decision:
+        from runplan.app.runner import advance  # slow to import; by now the spawner is starting
+
+        journal = active.journal
+        if not self._has_slot(plan, active, decide(journal.state)):
+            return decide(journal.state)
+        active = self._renewed(plan, active)
+        try:
+            decision = advance(journal, active.world, self._host.may_begin)
+        except RunplanError:
+            raise
+        except Exception as error:
+            raise crash(error, active) from error
+        if journal.state.ended is None and self._host.unattended:
+            self._look_again_at_checkouts(active)
+            decision = self._waits(plan, active)
+        return decision
+
+    def _renewed(self, plan: str, active: ActiveRun) -> ActiveRun:
+        """Whatever is begun from here on is begun with the environment of now."""
+        assert active.journal.state.started is not None
+        world = self._repository.renewed(active.world, active.journal.state.started)
+        self._runs[plan] = active if world is active.world else replace(active, world=world)
+        return self._runs[plan]
+
+    def _has_slot(self, plan: str, active: ActiveRun, decision: Decision) -> bool:
+        """Whether it has its slot; a run that waits for something else needs none."""
+        journal = active.journal
+        waits = decision.waiting and decision.waiting != "slot" and not decision.wake
+        if waits or journal.state.stop or running(journal.state) or not self._host.may_begin():
+            return True
+        if decision.waiting and decision.wake and parse_iso(decision.wake) > active.world.clock.now():
+            return True
+        if not self._host.ask_slot(plan):
+            if not journal.state.queued:
+                journal.append(e.Queued())
+            return False
+        if journal.state.queued:
+            journal.append(e.Admitted())
+        return True
+
+    def _look_again_at_checkouts(self, active: ActiveRun) -> None:
+        """A checkout in use is looked at again without a person."""
+        for lane, state in strands(active.journal.state):
+            decision = decide(state)
+            if decision.waiting == "checkout" and not decision.wake:
+                until = active.world.clock.now() + timedelta(minutes=backoff.delay(state.waits + 1))
+                words = state.phase.held if state.phase else ""
+                active.journal.append(e.Paused(kind="checkout", until=iso(until), words=words), lane=lane)
+
+    def _waits(self, plan: str, active: ActiveRun) -> Decision:
+        """Tell of every wait, lane by lane; while nothing goes on, other runs have the slot."""
+        state, run = active.journal.state, active.world.run
+        decision = decide(state)
+        for lane in open_lanes(state):
+            if (alone := decide(lane.state)).waiting:
+                self._host.waits(plan, run, lane.state, alone)
+        if decision.waiting and not running(state):
+            if decision.waiting != "slot":
+                self._host.leave_slot(plan)
+            if not open_lanes(state):
+                self._host.waits(plan, run, state, decision)
+        return decision
+
+    def _put_off(self, plan: str, active: ActiveRun, error: RunplanError) -> Decision:
+        """Git, disk or network do not answer: try again, less and less often."""
+        minutes = backoff.delay(_strand(active, error.lane).waits + 1)
+        until = active.world.clock.now() + timedelta(minutes=minutes)
+        active.journal.append(e.Paused(kind="unreachable", until=iso(until), words=str(error)), lane=error.lane)
+        self._host.failed(plan, error)
+        return self._waits(plan, active)
+
+    def _over(self, plan: str, active: ActiveRun) -> None:
+        """The run has ended."""
+        self.disown(plan)
+        self._host.ended(plan, active.world.run, active.journal.state)
+
+    def _forget(self, plan: str) -> None:
+        self._runs.pop(plan, None)
+        self._host.leave_slot(plan)
+
+
+def crash(error: Exception, active: ActiveRun) -> RunplanError:
+    """What an unforeseen error means: a disk that refuses leaves the run where it is, any other fault ends it."""
+    if isinstance(error, OSError) and (refused := refused_by_disk(error)):
+        return Unreachable(refused)
+    active.world.store.require_there()
+    told = f"{type(error).__name__}: {error}"
+    _record_crash(active, told)
+    return Crashed(f"unexpected {told}; what was made is kept, --debug shows where it was")
+
+
+def _record_crash(active: ActiveRun, told: str) -> None:
+    """End the run by name: the report tells of it, no agent goes on, and the plan is free again."""
+    journal, world = active.journal, active.world
+    world.dispatches.end(running(journal.state), grace_s=GRACE_S)
+    over = e.RunEnded(outcome="failed", reason=Reason.CRASHED, detail=told)
+    for lane, state in strands(journal.state):
+        phase = state.phase
+        if phase is not None and phase.failure is None and phase.landed is None:
+            failed = e.PhaseFailed(
+                phase=phase.read.phase,
+                reason=Reason.CRASHED,
+                step=step_of(phase),
+                detail=told,
+                title=phase.read.title,
+                attempt=phase.lease.attempt if phase.lease else 1,
+            )
+            journal.append(failed, *([over] if lane else []), lane=lane)
+    journal.append(over)
+
+
+def _strand(active: ActiveRun, lane: str) -> RunState:
+    """The state of one lane, or of the run itself."""
+    return active.journal.strand(lane).state if lane else active.journal.state
+
+
+def _watched(state: RunState) -> list[str]:
+    """The dispatches whose end is waited for; one that waits for something else is looked at again at its time."""
+    return [id_ for _, one in strands(state) if not decide(one).waiting for id_ in running(one)]

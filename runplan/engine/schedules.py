@@ -1,0 +1,148 @@
+"""Fires schedules: each slot is answered once, by a run or by a recorded reason."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol
+
+from runplan.core.due import what_is_due
+from runplan.core.requests import RunRequest, read_request
+from runplan.core.resting import rejected_phase, told_rejected, waits_for_person
+from runplan.core.rows import FiringRow
+from runplan.core.schedule import Interval, parse
+from runplan.core.times import iso
+from runplan.engine.acquire import Declined
+from runplan.engine.runs import Accepted, Deferred
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
+    from runplan.core.rows import ScheduleRow
+    from runplan.core.run import RunState
+    from runplan.core.slots import Slot
+
+
+IN_FLIGHT = "the plan is in flight"
+
+
+class Schedules(Protocol):
+    """The schedules of one repository."""
+
+    def all(self) -> list[ScheduleRow]: ...
+
+    def get(self, plan: str) -> ScheduleRow | None: ...
+
+    def put(self, row: ScheduleRow) -> None: ...
+
+    def drop(self, plan: str) -> bool: ...
+
+    def pause(self, plan: str, why: str | None) -> bool: ...
+
+    def answer(self, firing: FiringRow) -> bool: ...
+
+    def note(self, firing: FiringRow) -> None: ...
+
+
+class Runs(Protocol):
+    """What firing needs of the runs of a worker."""
+
+    @property
+    def plans(self) -> tuple[str, ...]: ...
+
+    def begin(self, request: RunRequest) -> Accepted | Declined | Deferred: ...
+
+    def newest(self, plan: str) -> RunState: ...
+
+
+def timed(row: ScheduleRow, *, zone: str, misfire: str) -> ScheduleRow:
+    """The schedule as the settings of now have it; what its caller gave ranks above them."""
+    given = row.given.split(",")
+    return replace(
+        row, zone=row.zone if "zone" in given else zone, misfire=row.misfire if "misfire" in given else misfire
+    )
+
+
+def fire(row: ScheduleRow, runs: Runs, schedules: Schedules, now: datetime) -> list[FiringRow]:
+    """Answer every slot that is due: the newest by a run, unless the plan is in flight; the others were missed."""
+    return _settle(row, schedules, now, lambda: ("skipped", row.paused) if row.paused else _begin(row, runs))
+
+
+def fire_early(row: ScheduleRow, runs: Runs, schedules: Schedules, now: datetime) -> Accepted | Declined | Deferred:
+    """Fire because a person says so, and count an interval from here; a slot that is due already is answered by it."""
+    answer = _rejected(row, runs) or runs.begin(request_of(row))
+    if isinstance(answer, Deferred):
+        return answer
+    what, why = _told(answer)
+    settled = _settle(row, schedules, now, lambda: (what, why))
+    if isinstance(answer, Accepted):
+        schedules.put(after_firing_early(schedules.get(row.plan) or row, now))
+    elif all(one.answer == "missed" for one in settled):  # no slot was due that could record it
+        slot = json.dumps([iso(now), "now"])
+        schedules.note(FiringRow(plan=row.plan, slot=slot, at=iso(now), answer=what, why=why))
+    return answer
+
+
+def _rejected(row: ScheduleRow, runs: Runs) -> Declined | None:
+    """The answer while the schedule rests because a person rejected the candidate."""
+    phase = rejected_phase(runs.newest(row.plan)) if row.paused else ""
+    return Declined(owner="", why=told_rejected(phase, row.plan), readable=True) if phase else None
+
+
+def give_up(row: ScheduleRow, schedules: Schedules, now: datetime, why: str) -> None:
+    """The schedule is about to be changed or cancelled: a slot that is due and not answered yet is recorded."""
+    _settle(row, schedules, now, lambda: ("skipped", why))
+
+
+def _settle(
+    row: ScheduleRow, schedules: Schedules, now: datetime, newest: Callable[[], tuple[str, str]]
+) -> list[FiringRow]:
+    """Record what comes of the slots that are due; `newest` says it of the newest."""
+    found = what_is_due(row, now)
+    told: list[FiringRow] = []
+
+    def answer(slot: Slot, what: str, why: str) -> bool:
+        firing = FiringRow(plan=row.plan, slot=_key(slot), at=iso(now), answer=what, why=why)
+        fresh = schedules.answer(firing)
+        if fresh:
+            told.append(firing)
+        return fresh
+
+    for slot in found.missed:
+        answer(slot, "missed", "nobody was there to fire it")
+    if found.through is not None:
+        answer(found.through, "missed", "and all before it that are not listed")
+    if found.fire is not None:
+        answer(found.fire, *newest())
+    return told
+
+
+def _begin(row: ScheduleRow, runs: Runs) -> tuple[str, str]:
+    if row.plan in runs.plans:
+        return "skipped", waits_for_person(runs.newest(row.plan), row.plan) or IN_FLIGHT
+    return _told(runs.begin(request_of(row)))
+
+
+def _told(answer: Accepted | Declined | Deferred) -> tuple[str, str]:
+    if isinstance(answer, Deferred):
+        return "skipped", IN_FLIGHT
+    if isinstance(answer, Accepted):
+        return ("fired", answer.run) if answer.fresh else ("skipped", IN_FLIGHT)
+    if not answer.owner:
+        return "skipped", answer.why
+    return "skipped", f"another process owns the plan ({answer.owner})"
+
+
+def request_of(row: ScheduleRow) -> RunRequest:
+    """The run that the schedule begins, with the options it was made with."""
+    return replace(read_request({"started": row.errand}), fired=True)
+
+
+def after_firing_early(row: ScheduleRow, now: datetime) -> ScheduleRow:
+    """An interval is counted from the last firing; a time of day stays what it is."""
+    return replace(row, anchor=iso(now)) if isinstance(parse(row.spec), Interval) else row
+
+
+def _key(slot: Slot) -> str:
+    return json.dumps([iso(slot.at), slot.key])

@@ -1,0 +1,235 @@
+"""The worker of a repository: the one outer loop, and the worker that a foreground command runs."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Protocol
+
+from runplan.core.decide import decide
+from runplan.core.dispatch import GRACE_S
+from runplan.core.errors import Fenced, RunplanError
+from runplan.core.quickclass import dataclass
+from runplan.core.run import running
+from runplan.core.times import parse_iso
+from runplan.engine.acquire import Declined
+from runplan.engine.runs import ActiveRuns
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+    from datetime import datetime
+
+    from runplan.core.decide import Decision
+    from runplan.core.events import Approved, Fact, Rejected
+    from runplan.core.requests import Answer, RunRequest
+    from runplan.core.rows import Command
+    from runplan.core.run import RunState
+    from runplan.engine.commands import Executor
+    from runplan.engine.repository import OpenRepository
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """Where a worker stands when every step that was due has been taken."""
+
+    repository: OpenRepository
+    runs: ActiveRuns
+    dispatches: list[str]  #: those that run
+    wake: datetime | None  #: when something is due at the latest
+
+
+class RepositoryWorker:
+    """Executes the commands of one repository and takes the steps of its runs."""
+
+    unattended = True
+
+    def work(self, repository: OpenRepository, runs: ActiveRuns) -> datetime | None:
+        """Work until nothing is left to do; when to look again at the latest."""
+        while True:
+            self.execute_commands(repository, runs)
+            dispatches, wake = runs.step_all(lambda: self.execute_commands(repository, runs))
+            if not self.wait(Turn(repository=repository, runs=runs, dispatches=dispatches, wake=wake)):
+                return wake
+
+    def execute_commands(self, repository: OpenRepository, runs: ActiveRuns) -> None:
+        """Called before and between steps."""
+
+    def wait(self, turn: Turn) -> bool:
+        """Wait until one of the dispatches ends, or until `turn.wake`; False when the work here is over."""
+        left = (turn.wake - turn.repository.clock.now()).total_seconds() if turn.wake else None
+        turn.repository.dispatches.wait(turn.dispatches, timeout_s=left)
+        return bool(turn.runs.plans)
+
+    # --- what runs ask and tell; see runs.Host ------------------------------------------------------------
+
+    def may_begin(self) -> bool:
+        return True
+
+    def ask_slot(self, _plan: str) -> bool:
+        return True
+
+    def enter_slot(self, _plan: str) -> None: ...
+
+    def leave_slot(self, _plan: str) -> None: ...
+
+    def recorded(self, _plan: str, _run: str, _fact: Fact) -> None: ...
+
+    def warned(self, _text: str) -> None: ...
+
+    def ended(self, _plan: str, _run: str, _state: RunState) -> None: ...
+
+    def waits(self, _plan: str, _run: str, _state: RunState, _decision: Decision) -> None: ...
+
+    def failed(self, _plan: str, error: RunplanError) -> None:
+        raise error
+
+
+# --- a run in the foreground ---------------------------------------------------------------------------
+
+
+class Interruption(Protocol):
+    """A person's wish that the work here ends; the second one is raised as KeyboardInterrupt."""
+
+    @property
+    def asked(self) -> bool: ...
+
+    @property
+    def left_s(self) -> float:
+        """What is left of the time in which processes may end by themselves."""
+        ...
+
+    def clear(self) -> None:
+        """Let the next wait be a wait again."""
+        ...
+
+    def at_once(self) -> AbstractContextManager[None]:
+        """While nothing runs, the first one is raised, too."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """Where a run has come to: its end, or a wait for a person."""
+
+    run: str
+    decision: Decision
+    state: RunState
+
+
+class ForegroundWorker(RepositoryWorker):
+    """Works one run in this process; a person may answer, and errors are the caller's."""
+
+    unattended = False
+
+    def __init__(
+        self,
+        interruption: Interruption,
+        *,
+        person: Callable[[RunState], Approved | Rejected | None],
+        tell: Callable[[Fact], None],
+        warn: Callable[[str], None],
+    ) -> None:
+        self._interruption = interruption
+        self._person = person
+        self._tell = tell
+        self._warn = warn
+        self._plan = ""
+        self._last: tuple[str, RunState] | None = None  #: run and state, when it has ended
+
+    def run(self, request: RunRequest, repository: OpenRepository) -> Outcome | Declined:
+        """Work the run to its end, or to where only a person can go on."""
+        from runplan.engine.runs import Deferred
+
+        self._plan = request.started.plan
+        runs = ActiveRuns(repository, self)
+        while True:
+            begun = runs.begin(request)
+            if isinstance(begun, Declined):
+                return begun
+            self._work_to_end(repository, runs)
+            if not isinstance(begun, Deferred):  # else another run had to end first
+                break
+        if self._last is not None:
+            run, state = self._last
+            return Outcome(run=run, decision=decide(state), state=state)
+        left = runs.state(self._plan)
+        assert left is not None
+        return Outcome(run=begun.run, decision=decide(left), state=left)
+
+    def _work_to_end(self, repository: OpenRepository, runs: ActiveRuns) -> None:
+        try:
+            self.work(repository, runs)
+        except Fenced:
+            raise  # whatever runs is somebody else's
+        except RunplanError as error:
+            if not self._interruption.asked:
+                raise
+            self._end_agents(repository, runs)
+            raise KeyboardInterrupt from error  # a terminal tells everybody, and git ends at once
+        except KeyboardInterrupt:
+            self._end_agents(repository, runs)
+            raise
+
+    def _end_agents(self, repository: OpenRepository, runs: ActiveRuns) -> None:
+        """The person does not wait any longer; the next start begins the same again."""
+        state = runs.state(self._plan)
+        if state is not None:
+            repository.dispatches.end(running(state), grace_s=GRACE_S)
+            with suppress(RunplanError):  # the next start sees that they have ended
+                runs.end_agents()
+
+    def wait(self, turn: Turn) -> bool:
+        repository, runs = turn.repository, turn.runs
+        state = runs.state(self._plan)
+        if state is None:
+            return False
+        decision, stop = decide(state), self._interruption
+        if stop.asked and not (running(state) and stop.left_s):
+            raise KeyboardInterrupt
+        if not decision.waiting:
+            left = (parse_iso(decision.wake) - repository.clock.now()).total_seconds() if decision.wake else None
+            if stop.asked:
+                left = stop.left_s if left is None else min(left, stop.left_s)
+            repository.dispatches.wait(running(state), timeout_s=left)
+            stop.clear()
+            return True
+        with stop.at_once():
+            if decision.waiting == "approval" and (answer := self._person(state)) is not None:
+                return runs.record(self._plan, answer)
+            if not decision.wake:
+                return False
+            repository.clock.sleep_until(parse_iso(decision.wake))
+            return True
+
+    def may_begin(self) -> bool:
+        return not self._interruption.asked
+
+    def recorded(self, _plan: str, _run: str, fact: Fact) -> None:
+        self._tell(fact)
+
+    def warned(self, text: str) -> None:
+        self._warn(text)
+
+    def ended(self, _plan: str, run: str, state: RunState) -> None:
+        self._last = (run, state)
+
+
+class LocalWorker(RepositoryWorker):
+    """Executes a few commands in this process, where no daemon runs: runs that are stopped are worked to their end."""
+
+    unattended = False
+
+    def run(
+        self, commands: list[Command], executor: Executor, repository: OpenRepository, runs: ActiveRuns
+    ) -> list[Answer]:
+        """Execute the commands, which were just queued, and those before them."""
+        answers = {command.seq: answer for command, answer in executor.execute_queued([])}
+        for plan in runs.plans:
+            state = runs.state(plan)
+            if state is not None and not state.stop:
+                runs.disown(plan)  # the next worker goes on with it
+        self.work(repository, runs)
+        return [answers[command.seq] for command in commands]
+
+    def wait(self, turn: Turn) -> bool:
+        return bool(turn.runs.plans) and super().wait(turn)
