@@ -57,6 +57,7 @@ class ScheduleRow:
     last: str | None = None  #: key of the newest slot that was answered
     paused: str | None = None  #: why it does not fire
     given: str = ""  #: zone, misfire: those that its caller has set, whatever files say
+    next: str | None = None  #: the first slot after now, recorded when the schedule is armed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

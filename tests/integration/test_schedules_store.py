@@ -48,6 +48,39 @@ def test_a_slot_is_answered_once_whoever_comes_first(tmp_path: Path) -> None:
         assert kept.last == fired.slot
 
 
+def test_an_answer_from_the_future_gives_way_to_the_real_one(tmp_path: Path) -> None:
+    """It was recorded while the clock was ahead."""
+    with closing(Store(tmp_path)) as store:
+        schedules = Schedules(store)
+        schedules.put(ROW)
+        missed = FiringRow(plan=ROW.plan, slot="2026-03-01T16:00", at="2028-03-01T12:00:00Z", answer="missed")
+        fired = FiringRow(plan=ROW.plan, slot="2026-03-01T16:00", at="2026-03-01T16:00:01Z", answer="fired", why="r1")
+        assert schedules.answer(missed)
+        assert schedules.answer(fired)
+        assert schedules.firings(ROW.plan) == [fired]
+
+
+def test_the_next_slot_is_recorded_until_the_schedule_changes_or_fires(tmp_path: Path) -> None:
+    with closing(Store(tmp_path)) as store:
+        schedules = Schedules(store)
+
+        def recorded() -> str | None:
+            row = schedules.get(ROW.plan)
+            assert row is not None
+            return row.next
+
+        changes = (
+            lambda: schedules.put(ROW),
+            lambda: schedules.answer(FiringRow(plan=ROW.plan, slot="s", at=NOW, answer="fired")),
+        )
+        for change in changes:
+            schedules.put(ROW)
+            schedules.arm(ROW.plan, NOW)
+            assert recorded() == NOW
+            change()
+            assert recorded() is None
+
+
 def test_a_journal_that_knows_no_schedules_has_none(tmp_path: Path) -> None:
     Store(tmp_path).close()
     with closing(sqlite3.connect(tmp_path / "journal.db")) as older, older:
@@ -69,6 +102,7 @@ def test_a_schedule_of_a_journal_that_knew_no_callers_word_is_read_as_it_is_and_
         Schedules(store).put(ROW)
     with closing(sqlite3.connect(tmp_path / "journal.db")) as older, older:
         older.execute("ALTER TABLE schedules DROP COLUMN given")
+        older.execute("ALTER TABLE schedules DROP COLUMN next")
         older.execute("PRAGMA user_version=3")
     with closing(Store(tmp_path, writable=False)) as store:
         assert Schedules(store).all() == [ROW]

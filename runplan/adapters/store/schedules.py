@@ -20,17 +20,22 @@ class Schedules:
         self._store = store
 
     def all(self) -> list[ScheduleRow]:
-        rows = self._store.query(f"SELECT {COLUMNS} FROM schedules ORDER BY plan")
-        return [ScheduleRow(**dict(zip(_NAMES, row, strict=True))) for row in rows]  # type: ignore[arg-type]
+        rows = self._store.query(f"SELECT {COLUMNS}, next FROM schedules ORDER BY plan")
+        return [ScheduleRow(**dict(zip((*_NAMES, "next"), row, strict=True))) for row in rows]  # type: ignore[arg-type]
 
     def get(self, plan: str) -> ScheduleRow | None:
         return next((row for row in self.all() if row.plan == plan), None)
 
     def put(self, row: ScheduleRow) -> None:
-        """Make or change the schedule of a plan; it has one."""
+        """Make or change the schedule of a plan; it has one, and is not armed by this."""
         values = [getattr(row, name) for name in _NAMES]
         with self._store.transaction():
             self._store.run(f"INSERT OR REPLACE INTO schedules ({COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?)", *values)
+
+    def arm(self, plan: str, following: str) -> None:
+        """Record the next slot of a schedule, for those who only read."""
+        with self._store.transaction():
+            self._store.run("UPDATE schedules SET next=? WHERE plan=?", following, plan)
 
     def drop(self, plan: str) -> bool:
         with self._store.transaction():
@@ -42,13 +47,14 @@ class Schedules:
             return self._store.run("UPDATE schedules SET paused=? WHERE plan=?", why, plan) > 0
 
     def answer(self, firing: FiringRow) -> bool:
-        """Record what came of a slot, once; False when somebody has answered it already."""
+        """Record what came of a slot, once; False if it is answered already. A record from the future is replaced."""
         with self._store.transaction():
             fresh = self._store.run(
-                "INSERT OR IGNORE INTO firings (plan, slot, at, answer, why) VALUES (?,?,?,?,?)",
+                "INSERT INTO firings (plan, slot, at, answer, why) VALUES (?,?,?,?,?) ON CONFLICT (plan, slot)"
+                " DO UPDATE SET at=excluded.at, answer=excluded.answer, why=excluded.why WHERE excluded.at < at",
                 *(firing.plan, firing.slot, firing.at, firing.answer, firing.why),
             )
-            self._store.run("UPDATE schedules SET last=? WHERE plan=?", firing.slot, firing.plan)
+            self._store.run("UPDATE schedules SET last=?, next=NULL WHERE plan=?", firing.slot, firing.plan)
         return fresh > 0
 
     def note(self, firing: FiringRow) -> None:

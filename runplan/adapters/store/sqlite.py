@@ -49,7 +49,8 @@ CREATE TABLE commands (
 CREATE INDEX commands_queued ON commands (seq) WHERE answer IS NULL;
 CREATE TABLE schedules (
     plan TEXT PRIMARY KEY, spec TEXT NOT NULL, zone TEXT NOT NULL, misfire TEXT NOT NULL, errand TEXT NOT NULL,
-    anchor TEXT NOT NULL, made TEXT NOT NULL, last TEXT, paused TEXT, given TEXT NOT NULL DEFAULT ''
+    anchor TEXT NOT NULL, made TEXT NOT NULL, last TEXT, paused TEXT, given TEXT NOT NULL DEFAULT '',
+    next TEXT
 );
 CREATE TABLE firings (
     plan TEXT NOT NULL, slot TEXT NOT NULL, at TEXT NOT NULL, answer TEXT NOT NULL, why TEXT NOT NULL,
