@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import deque
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -17,12 +16,6 @@ if TYPE_CHECKING:
 
     from runplan.core.config import Settings
 
-_DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
-_INTERVAL = re.compile(r"0*[1-9]\d*[mhd]")
-_TIME = re.compile(r"(\d{1,2})(?::([0-5]\d))?(am|pm)?")
-_NAME = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|mon|tue|wed|thu|fri|sat|sun)"
-_CRON_FIELD = re.compile(rf"(?:[\d*/,-]|{_NAME})+")
-_SCHEDULES = "4h, hour, day at 9am, weekday at 14:00, monday at 8, or five cron fields"
 _VERBS = ("stop", "next", "status")
 
 
@@ -42,7 +35,7 @@ class Words:
     mode: Mode = Mode.NEXT
     auto: bool = False
     landing: str | None = None
-    every: str | None = None  #: the schedule, lower case, words joined by single blanks
+    every: str | None = None  #: the schedule in its canonical form, without `every`
     now: bool = False
 
 
@@ -74,7 +67,9 @@ def parse_words(words: Sequence[str], *, phases: Sequence[str] | None) -> Words:
             case landing if landing in LANDINGS:
                 landings[landing] = None
             case "every" if every is None:
-                every = _schedule(left)
+                from runplan.core.schedule import spell, take  # few starts need it
+
+                every = spell(take(left)).removeprefix("every ")
             case "every":
                 raise UsageError("every: a plan has one schedule; say it once")
             case _:
@@ -129,44 +124,3 @@ def _phase(token: str, phases: Sequence[str] | None) -> str:
     if named is not None and named.id == token and any(sign.isdigit() for sign in token):
         raise NotFound(f"{token}: no such phase; {known}")
     raise UsageError(f"{token}: no such word or phase; {known}")
-
-
-# --- schedules -----------------------------------------------------------------------------------------
-
-
-def _schedule(left: deque[str]) -> str:
-    """Take the words of a schedule from the left of what follows `every`."""
-    if not left:
-        raise UsageError(f"every: when? Say {_SCHEDULES}")
-    if cron := _cron(left):
-        return cron
-    first = left.popleft().lower()
-    if first == "hour" or _INTERVAL.fullmatch(first):
-        return first
-    if first in ("day", "weekday", *_DAYS):
-        return f"{first} at {_at(first, left)}"
-    raise UsageError(f"every {first}: unsupported schedule; say {_SCHEDULES}")
-
-
-def _cron(left: deque[str]) -> str:
-    fields = [field.lower() for field in list(left)[:5]]
-    if len(fields) < 5 or not all(_CRON_FIELD.fullmatch(field) for field in fields):
-        return ""
-    for _ in fields:
-        left.popleft()
-    return " ".join(fields)
-
-
-def _at(day: str, left: deque[str]) -> str:
-    """The time after `at`, such as 9am, 14:00 or 8."""
-    if len(left) < 2 or left[0].lower() != "at":
-        raise UsageError(f"every {day}: at what time? Say every {day} at 9am")
-    left.popleft()
-    said = left.popleft().lower()
-    if left and left[0].lower() in ("am", "pm"):
-        said += left.popleft().lower()
-    found = _TIME.fullmatch(said)
-    hours = range(1, 13) if found and found.group(3) else range(24)
-    if not found or int(found.group(1)) not in hours:
-        raise UsageError(f"every {day} at {said}: no time of day; say 9am or 14:00")
-    return said

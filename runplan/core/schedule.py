@@ -1,110 +1,170 @@
-"""What `every …` means: an interval, times of day, or a cron line; read from words and written back.
+"""Schedules: the words after `every`, read into values and written back. `core/slots.py` computes when they fire.
 
-An interval is elapsed time from its anchor; times of day and cron lines are what a clock on the wall shows.
+Importing this module is cheap. APScheduler is imported only for a schedule by the wall clock.
 """
 
 from __future__ import annotations
 
 import re
-from typing import TypeAlias
+from collections import deque
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any, TypeAlias
 
-from runplan.core.cron import Cron, read_cron
 from runplan.core.errors import UsageError
 from runplan.core.quickclass import dataclass
 
-SCHEDULES = "4h, hour, day at 9am, weekday at 14:00, monday at 8, or five cron fields"
-DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
-WEEKDAY = (0, 1, 2, 3, 4)
-DAY = tuple(range(7))
-LONGEST_DAYS = 366  #: nobody waits longer for a phase; it is a slip of the keyboard
+EXAMPLES = "4h, hour, day at 9am, weekday at 14:00, monday at 8, or five cron fields such as 30 6 * * 1-5"
+LONGEST_DAYS = 366  #: a longer interval is a typing error
 
 _UNITS = {"m": 60, "h": 3600, "d": 86_400}
-_INTERVAL = re.compile(r"(\d+)([mhd])")
+_INTERVAL = re.compile(r"(?:(\d{1,9})([mhd])|hour)(?= |$)")
+_TIME_OF_DAY = re.compile(r"(day|weekday|(?:mon|tues|wednes|thurs|fri|satur|sun)day) at (\S+(?: [ap]m)?)(?= |$)")
 _TIME = re.compile(r"(\d{1,2})(?::([0-5]\d))? ?(am|pm)?")
-_AT = re.compile(r"(\w+) at (.+)")
-_CRON = re.compile(r"[\d*][\w*/,-]*( [\w*/,-]+){4}$|(?=.*\*)([\w*/,-]+( |$)){3,}$")
+_CRON = re.compile(r"[\d*]\S*(?: \S+){4}(?= |$)")
+
+#: The fields of a cron line by their APScheduler names, with the values that they take.
+_CRON_FIELDS = {
+    "minute": "0-59",
+    "hour": "0-23",
+    "day": "1-31",
+    "month": "1-12 or jan-dec",
+    "day_of_week": "0-7 or sun-sat",
+}
+_WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
-    """So many seconds of elapsed time from the anchor, and again and again."""
+    """Elapsed time, counted from the schedule's anchor."""
 
     seconds: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeOfDay:
-    """A time on the clock, on some days of the week."""
+    """A wall-clock time on some days of the week."""
 
-    days: tuple[int, ...]  #: 0 is Monday
+    day: str  #: day, weekday, or the name of one
     hour: int
     minute: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cron:
+    """The wall-clock times of five cron fields."""
+
+    text: str
 
 
 Schedule: TypeAlias = Interval | TimeOfDay | Cron
 
 
-def parse(spec: str) -> Schedule:
-    """The schedule that the words after `every` mean; else UsageError with the nearest that mean something."""
-    text = " ".join(spec.lower().split()).removeprefix("every ")
-    schedule = _read(text)
-    if schedule is None:
-        raise UsageError(f"every {text}: {_why(text)}")
+def parse(text: str) -> Schedule:
+    """Read a schedule such as `4h` or `every 4h`."""
+    words = deque(text.split())
+    if words and words[0].lower() == "every":
+        words.popleft()
+    schedule = take(words)
+    if words:
+        raise _unknown(text)
+    return schedule
+
+
+def take(words: deque[str]) -> Schedule:
+    """Read the schedule with which the words begin, and remove its words."""
+    text = " ".join(words).lower()
+    if found := _INTERVAL.match(text):
+        schedule: Schedule = _interval(found)
+    elif found := _TIME_OF_DAY.match(text):
+        schedule = _time_of_day(found)
+    elif found := _CRON.match(text):
+        wall_trigger(schedule := Cron(text=found[0]))  # raises UsageError where it is none
+    else:
+        raise _unknown(text)
+    for _ in found[0].split():
+        words.popleft()
     return schedule
 
 
 def spell(schedule: Schedule) -> str:
-    """The one way in which a schedule is written, such as `every 4h`; `parse` reads it."""
+    """Write a schedule in its one canonical form, such as `every 4h`."""
     match schedule:
         case Interval(seconds=3600):
             return "every hour"
         case Interval(seconds=seconds):
             unit = next(unit for unit in "dhm" if seconds % _UNITS[unit] == 0)
             return f"every {seconds // _UNITS[unit]}{unit}"
-        case TimeOfDay(days=days, hour=hour, minute=minute):
-            day = "day" if days == DAY else "weekday" if days == WEEKDAY else DAYS[days[0]]
-            return f"every {day} at {_clock(hour, minute)}"
+        case TimeOfDay(day=day, hour=hour, minute=minute):
+            time = f"{hour}am" if minute == 0 and 1 <= hour <= 11 else f"{hour}:{minute:02d}"
+            return f"every {day} at {time}"
         case Cron(text=text):
             return f"every {text}"
 
 
-def _clock(hour: int, minute: int) -> str:
-    return f"{hour}am" if minute == 0 and 1 <= hour <= 11 else f"{hour}:{minute:02d}"
+@lru_cache(maxsize=32)
+def wall_trigger(schedule: TimeOfDay | Cron) -> Any:
+    """The APScheduler trigger of a wall-clock schedule. Its zone is UTC, which stands for the wall clock."""
+    from apscheduler.triggers.combining import OrTrigger
+    from apscheduler.triggers.cron import CronTrigger
+
+    if isinstance(schedule, TimeOfDay):
+        days = {"day": "*", "weekday": "mon-fri"}.get(schedule.day, schedule.day[:3])
+        return CronTrigger(day_of_week=days, hour=schedule.hour, minute=schedule.minute, timezone=UTC)
+    fields = dict(zip(_CRON_FIELDS, schedule.text.split(), strict=True))
+    by_star = fields["day"].startswith("*") or fields["day_of_week"].startswith("*")
+    for name, field in fields.items():
+        try:
+            fields[name] = _by_name(field) if name == "day_of_week" else field
+            CronTrigger(**{name: fields[name]}, timezone=UTC)
+        except ValueError as error:
+            kind = "weekday" if name == "day_of_week" else name
+            raise UsageError(
+                f'Unknown {kind} "{field}" in schedule "{schedule.text}". '
+                f"Try: {_CRON_FIELDS[name]}, a list 1,3, a range 1-5, a step */2, or *"
+            ) from error
+    # As in cron: a day field that begins with a star restricts nothing, two that do not are alternatives.
+    alternatives = [fields] if by_star else [{**fields, "day": "*"}, {**fields, "day_of_week": "*"}]
+    trigger = OrTrigger([CronTrigger(**one, timezone=UTC) for one in alternatives])
+    if trigger.get_next_fire_time(None, datetime(2000, 1, 1, tzinfo=UTC)) is None:
+        raise UsageError(f'Schedule "{schedule.text}" never fires: no such month has that day. Try: a day from 1 to 28')
+    return trigger
 
 
-def _read(text: str) -> Schedule | None:
-    """None when it is none; a cron line says itself what is wrong with it."""
-    if text == "hour":
-        return Interval(seconds=3600)
-    if found := _INTERVAL.fullmatch(text):
-        count = int(found[1].lstrip("0")[:12] or 0)
-        return Interval(seconds=count * _UNITS[found[2]]) if _sane(count, found[2]) else None
-    if found := _AT.fullmatch(text):
-        return _time_of_day(found[1], found[2])
-    if _CRON.match(text):
-        return read_cron(text)
-    return None
+def _by_name(field: str) -> str:
+    """A weekday field with names for numbers: APScheduler counts from Monday, cron from Sunday."""
+    for number, name in enumerate(_WEEKDAYS):
+        field = field.replace(name, str(number))
+    days: set[str] = set()
+    for part in field.split(","):
+        span, slash, step = part.partition("/")
+        first, dash, last = ("0-6" if span == "*" else span).partition("-")
+        low, high = int(first), int(last if dash else "6" if slash else first)
+        if low > 7 or high > 7 or (slash and not 0 < int(step) < 7):
+            raise ValueError(part)
+        high += 7 if high < low else 0  # fri-mon
+        days |= {_WEEKDAYS[day % 7] for day in range(low, high + 1, int(step or 1))}
+    return ",".join(sorted(days))
 
 
-def _sane(count: int, unit: str) -> bool:
-    return 0 < count * _UNITS[unit] <= LONGEST_DAYS * 86_400
+def _interval(found: re.Match[str]) -> Interval:
+    seconds = int(found[1]) * _UNITS[found[2]] if found[1] else 3600
+    if not 0 < seconds <= LONGEST_DAYS * 86_400:
+        raise UsageError(f'Interval "{found[0]}" is out of range. Try: 1m to {LONGEST_DAYS}d')
+    return Interval(seconds=seconds)
 
 
-def _time_of_day(day: str, said: str) -> TimeOfDay | None:
-    days = {"day": DAY, "weekday": WEEKDAY} | {name: (number,) for number, name in enumerate(DAYS)}
-    found = _TIME.fullmatch(said)
-    if found is None or day not in days:
-        return None
-    hour, half = int(found[1]), found[3]
-    if hour not in (range(1, 13) if half else range(24)):
-        return None
-    if half:
-        hour = hour % 12 + (12 if half == "pm" else 0)
-    return TimeOfDay(days=days[day], hour=hour, minute=int(found[2] or 0))
+def _time_of_day(found: re.Match[str]) -> TimeOfDay:
+    time = _TIME.fullmatch(found[2])
+    hours = range(1, 13) if time and time[3] else range(24)
+    if time is None or int(time[1]) not in hours:
+        raise UsageError(f'Unknown time of day "{found[2]}" in schedule "{found[0]}". Try: 9am or 14:00')
+    hour = int(time[1])
+    if time[3]:
+        hour = hour % 12 + (12 if time[3] == "pm" else 0)
+    return TimeOfDay(day=found[1], hour=hour, minute=int(time[2] or 0))
 
 
-def _why(text: str) -> str:
-    from runplan.core.schedulehints import near  # only an error needs it
-
-    guess = near(text)
-    return f"unsupported schedule; say every {guess}" if _read(guess) else f"unsupported schedule; say {SCHEDULES}"
+def _unknown(text: str) -> UsageError:
+    what = f'Unknown schedule "{text}"' if text else "Missing schedule"
+    return UsageError(f"{what}. Try: {EXAMPLES}")

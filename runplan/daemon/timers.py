@@ -1,7 +1,6 @@
-"""Calls back at moments, on APScheduler; it remembers nothing, since the store does.
+"""Calls back at moments, on APScheduler. The jobs are in memory; schedules and waits are in the store.
 
-Every job is one moment: what comes after it is computed from the store by core/slots.py, which knows about zones,
-summer time and missed slots. So none of the scheduler's own rules for these has to be believed.
+Every job is one moment. `core/slots.py` computes it from the rows of the store, which know the slots that are answered.
 """
 
 from __future__ import annotations

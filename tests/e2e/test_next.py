@@ -22,6 +22,7 @@ from runplan.core.rows import ScheduleRow
 from runplan.core.times import iso
 from tests.support.cli import RUNPLAN, Project, a_project
 from tests.support.doors import Echo
+from tests.support.imports import imported
 from tests.support.journals import record
 from tests.support.prometheus import read
 
@@ -96,6 +97,19 @@ def test_what_was_missed_is_said_to_fire_as_soon_as_a_daemon_is_there(project: P
     )
     assert project.runplan("next", "--json").json[0]["due"] is True
     assert "  every 4h  due now, then next " in project.runplan("status", "X").out
+
+
+@pytest.mark.parametrize("words", [("status",), ("next",)], ids=" ".join)
+@pytest.mark.parametrize("spec", ["4h", "30 6 * * 1-5"])
+def test_a_schedule_that_a_daemon_has_armed_is_told_without_the_scheduler(
+    project: Project, spec: str, words: tuple[str, ...]
+) -> None:
+    """Importing it takes longer than all the rest."""
+    with journal(project) as store:
+        plan_every(store, spec, since=datetime.now(UTC))
+        Schedules(store).arm("plans/X.md", iso(datetime.now(UTC) + timedelta(hours=2, seconds=30)))
+    assert f"every {spec}  next " in project.runplan(*words).out
+    assert not {name for name in imported(project, *words) if name.partition(".")[0] in ("apscheduler", "asyncio")}
 
 
 def test_a_dead_dispatch_is_not_told_to_run(project: Project) -> None:
