@@ -5,7 +5,8 @@ Every job is one moment. `core/slots.py` computes it from the rows of the store,
 
 from __future__ import annotations
 
-from datetime import UTC
+import contextlib
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from apscheduler.executors.debug import DebugExecutor
@@ -15,7 +16,6 @@ from apscheduler.triggers.date import DateTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from datetime import datetime
 
 
 class Timers:
@@ -33,14 +33,14 @@ class Timers:
         )
 
     def cancel(self, key: str) -> None:
-        try:
+        with contextlib.suppress(JobLookupError):  # it has fired, or was never there
             self._scheduler.remove_job(key)
-        except JobLookupError:
-            return  # it has fired, or was never there
 
     def look_again(self) -> None:
-        """The machine was asleep, or its clock was set: see by the clock on the wall what is due."""
-        self._scheduler.wakeup()
+        """Make all calls now. The clock was set, so their moments may be wrong; each computes its next one."""
+        for job in self._scheduler.get_jobs():
+            with contextlib.suppress(JobLookupError):
+                job.modify(next_run_time=datetime.now(UTC))
 
     def close(self) -> None:
         self._scheduler.shutdown(wait=False)

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.daemon.client import Client
+from runplan.adapters.control.client import Client
+from runplan.core.times import iso, parse_iso
 from tests.support.cli import a_plan, until
 from tests.support.clocks import Wall
-from tests.support.daemons import firings, in_foreground, kill_daemon, log_of, socket_of, states, until_runs_are
+from tests.support.daemons import (
+    firings,
+    in_foreground,
+    kill_daemon,
+    log_of,
+    schedules,
+    socket_of,
+    states,
+    until_runs_are,
+)
 from tests.support.scripts import work
 
 if TYPE_CHECKING:
@@ -112,6 +123,22 @@ def test_a_clock_that_is_put_back_while_nobody_is_there_fires_nothing_again(proj
         jump(project, wall, 9)
         until_runs_are(project, "done", "done")
     assert answers(project) == ["fired", "fired"]
+
+
+def test_a_clock_that_was_ahead_for_a_moment_does_not_silence_a_schedule(project: Project, wall: Wall) -> None:
+    """The slots up to that time are recorded as missed; the next one by the right clock fires all the same."""
+    scheduled(project)
+    jump(project, wall, 20 * 24)
+    until_runs_are(project, "done")
+    (first,) = schedules(project)
+    for hours in (1, 4.02):
+        jump(project, wall, hours)
+    until_runs_are(project, "done", "done")
+    found = project.rows("SELECT slot, answer FROM firings WHERE plan='plans/X.md' ORDER BY slot")
+    assert found[0][1] == "fired"
+    assert [json.loads(slot)[0] for slot, _ in found[:1]] == [iso(parse_iso(first.anchor) + timedelta(hours=4))]
+    assert [answer for _, answer in found].count("fired") == 2
+    assert project.landed() == ["1", "2"]
 
 
 def test_an_agent_at_work_lives_through_a_night_of_sleep(project: Project, wall: Wall, meanwhile: Meanwhile) -> None:
