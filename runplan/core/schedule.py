@@ -111,8 +111,22 @@ def wall_trigger(schedule: TimeOfDay | Cron) -> Any:
     if isinstance(schedule, TimeOfDay):
         days = {"day": "*", "weekday": "mon-fri"}.get(schedule.day, schedule.day[:3])
         return CronTrigger(day_of_week=days, hour=schedule.hour, minute=schedule.minute, timezone=UTC)
-    fields = dict(zip(_CRON_FIELDS, schedule.text.split(), strict=True))
-    by_star = fields["day"].startswith("*") or fields["day_of_week"].startswith("*")
+    fields = _cron_fields(schedule.text)
+    # As in cron: a day field that begins with a star restricts nothing, two that do not are alternatives.
+    _, _, day, _, weekday = schedule.text.split()
+    by_star = day.startswith("*") or weekday.startswith("*")
+    alternatives = [fields] if by_star else [{**fields, "day": "*"}, {**fields, "day_of_week": "*"}]
+    trigger = OrTrigger([CronTrigger(**one, timezone=UTC) for one in alternatives])
+    if trigger.get_next_fire_time(None, datetime(2000, 1, 1, tzinfo=UTC)) is None:
+        raise UsageError(f'Schedule "{schedule.text}" never fires: no such month has that day. Try: a day from 1 to 28')
+    return trigger
+
+
+def _cron_fields(text: str) -> dict[str, str]:
+    """The fields of a cron line as APScheduler takes them."""
+    from apscheduler.triggers.cron import CronTrigger
+
+    fields = dict(zip(_CRON_FIELDS, text.split(), strict=True))
     for name, field in fields.items():
         try:
             fields[name] = _by_name(field) if name == "day_of_week" else field
@@ -120,15 +134,10 @@ def wall_trigger(schedule: TimeOfDay | Cron) -> Any:
         except ValueError as error:
             kind = "weekday" if name == "day_of_week" else name
             raise UsageError(
-                f'Unknown {kind} "{field}" in schedule "{schedule.text}". '
+                f'Unknown {kind} "{field}" in schedule "{text}". '
                 f"Try: {_CRON_FIELDS[name]}, a list 1,3, a range 1-5, a step */2, or *"
             ) from error
-    # As in cron: a day field that begins with a star restricts nothing, two that do not are alternatives.
-    alternatives = [fields] if by_star else [{**fields, "day": "*"}, {**fields, "day_of_week": "*"}]
-    trigger = OrTrigger([CronTrigger(**one, timezone=UTC) for one in alternatives])
-    if trigger.get_next_fire_time(None, datetime(2000, 1, 1, tzinfo=UTC)) is None:
-        raise UsageError(f'Schedule "{schedule.text}" never fires: no such month has that day. Try: a day from 1 to 28')
-    return trigger
+    return fields
 
 
 def _by_name(field: str) -> str:
