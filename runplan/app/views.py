@@ -200,11 +200,11 @@ def _answer(run: RunRow, seen: Seen, work: Work | None, now: datetime, zone: tzi
 
 def schedule_view(row: ScheduleRow, now: datetime) -> dict[str, str | bool | None]:
     """When a plan is worked again; `next` is null when that cannot be told here."""
-    from runplan.core.upcoming import is_due, spelled, upcoming
+    from runplan.core.slots import is_due, upcoming
 
     following = upcoming(row, now)
     return {
-        "spec": spelled(row),
+        "spec": f"every {row.spec}",
         "next": _iso(following) if following else None,
         "paused": row.paused,
         "due": is_due(row, now),

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 from runplan.adapters.store.commands import Commands
 from runplan.adapters.store.sqlite import Store
 from runplan.core import backoff
-from runplan.core.due import what_is_due
 from runplan.core.errors import RunplanError, Unreachable
 from runplan.core.quickclass import dataclass
 from runplan.core.requests import refused
 from runplan.core.resting import why_to_rest
 from runplan.core.run import awaiting
+from runplan.core.slots import what_is_due
 from runplan.core.times import iso
 from runplan.engine import schedules
 from runplan.engine.acquire import interrupted
@@ -324,7 +324,11 @@ class DaemonWorker(RepositoryWorker):
             self._observer.happened(self.root, "trouble", plan=row.plan, error=str(error), again=again.isoformat())
             return again
         self._slot_retries.pop(row.plan, None)
-        return what_is_due(repository.schedules.get(row.plan) or row, now).next.at
+        row = repository.schedules.get(row.plan) or row
+        following = what_is_due(row, now).next.at
+        if row.next != iso(following):
+            repository.schedules.arm(row.plan, iso(following))
+        return following
 
     # --- what runs ask and tell -------------------------------------------------------------------------
 

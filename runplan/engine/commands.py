@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from runplan.core import events as e
 from runplan.core.carried import told_missing
-from runplan.core.due import what_is_due
 from runplan.core.errors import Fenced, NotFound, RefusedEarly, RunplanError, Unreachable, UsageError
 from runplan.core.eventtext import to_json
 from runplan.core.requests import Answer, read_request, read_timing, refused
 from runplan.core.rows import ScheduleRow
+from runplan.core.slots import what_is_due
 from runplan.core.times import iso
 from runplan.engine import schedules
 from runplan.engine.acquire import Declined
@@ -173,9 +173,11 @@ class Executor:
             made=iso(now),
             given=timing.given,
         )
+        first = iso(what_is_due(row, now).next.at)
         self._schedules.put(row)
+        self._schedules.arm(plan, first)
         instead = before.spec if before is not None and before.spec != row.spec else ""
-        return Answer(scheduled=iso(what_is_due(row, now).next.at), instead=instead)
+        return Answer(scheduled=first, instead=instead)
 
     def _now(self, command: Command) -> Answer | Deferred:
         """Fire the plan's schedule early, and keep it."""

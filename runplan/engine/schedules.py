@@ -6,11 +6,11 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
-from runplan.core.due import what_is_due
 from runplan.core.requests import RunRequest, read_request
 from runplan.core.resting import rejected_phase, told_rejected, waits_for_person
 from runplan.core.rows import FiringRow
 from runplan.core.schedule import Interval, parse
+from runplan.core.slots import what_is_due
 from runplan.core.times import iso
 from runplan.engine.acquire import Declined
 from runplan.engine.runs import Accepted, Deferred
@@ -41,6 +41,8 @@ class Schedules(Protocol):
     def pause(self, plan: str, why: str | None) -> bool: ...
 
     def answer(self, firing: FiringRow) -> bool: ...
+
+    def is_answered(self, plan: str, slot: str, *, before: str) -> bool: ...
 
     def note(self, firing: FiringRow) -> None: ...
 
@@ -113,7 +115,7 @@ def _settle(
         answer(slot, "missed", "nobody was there to fire it")
     if found.through is not None:
         answer(found.through, "missed", "and all before it that are not listed")
-    if found.fire is not None:
+    if found.fire is not None and not schedules.is_answered(row.plan, _key(found.fire), before=iso(now)):
         answer(found.fire, *newest())
     return told
 

@@ -7,8 +7,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
-
 from runplan.adapters.control.client import Client
+
 from runplan.core.times import iso, parse_iso
 from tests.support.cli import a_plan, until
 from tests.support.clocks import Wall

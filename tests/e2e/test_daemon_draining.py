@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runplan import __version__
-from runplan.daemon import launching, singleton
-from runplan.daemon.client import Client
 from runplan.adapters.places import state_directory
 from runplan.core.times import iso, parse_iso
+from runplan.daemon import launching, singleton
+from runplan.daemon.client import Client
 from tests.support.cli import processes_of, until
 from tests.support.daemons import (
     change_schedule,

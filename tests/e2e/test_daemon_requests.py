@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from runplan.core.errors import RunplanError, Unreachable
 from runplan.daemon.addresses import reachable
 from runplan.daemon.client import Client
 from runplan.daemon.server import CALLERS
-from runplan.core.errors import RunplanError, Unreachable
 from tests.support.daemons import (
     answering,
     in_foreground,

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.daemon.launching import reach
 from runplan.adapters.processtable import this_table
+from runplan.daemon.launching import reach
 from tests.support.cli import processes_of, until
 from tests.support.daemons import daemon_of, run_of, schedules, shell_agent, states, until_runs_are, waits
 

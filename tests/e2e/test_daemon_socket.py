@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.daemon import singleton
-from runplan.daemon.client import Client, find_socket
 from runplan.adapters.places import state_directory
 from runplan.adapters.processtable import this_table
 from runplan.core.errors import RunplanError
+from runplan.daemon import singleton
+from runplan.daemon.client import Client, find_socket
 from tests.support.cli import until
 from tests.support.daemons import (
     daemon_of,

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.daemon import singleton
-from runplan.daemon.server import ControlServer
 from runplan.adapters.places import state_directory
 from runplan.adapters.store.schedules import Schedules
 from runplan.adapters.store.sqlite import Store
 from runplan.core.rows import ScheduleRow
 from runplan.core.times import iso
+from runplan.daemon import singleton
+from runplan.daemon.server import ControlServer
 from tests.support.cli import RUNPLAN, Project, a_project
 from tests.support.doors import Echo
 from tests.support.imports import imported

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.daemon.addresses import reachable
 from runplan.daemon import protocol as control
+from runplan.daemon.addresses import reachable
 from tests.support.cli import a_plan, a_project, processes_of, until, with_remote
 from tests.support.daemons import (
     daemon_of,

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runplan.adapters.ancestry import agent_above
-from runplan.daemon.client import Client
-from runplan.daemon.peers import peer_of
 from runplan.adapters.processtable import ProcTable
 from runplan.adapters.processtable_psutil import PsutilTable
+from runplan.daemon.client import Client
+from runplan.daemon.peers import peer_of
 from tests.support.dispatching import Stage, pid_in, stage, until
 from tests.support.doors import Echo, a_door
 

@@ -13,13 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from runplan.daemon import singleton
-from runplan.daemon import connection
+from runplan.core.errors import Exit, NotFound, RefusedEarly, Unreachable
+from runplan.daemon import connection, protocol as control, singleton
 from runplan.daemon.addresses import LONGEST as LONGEST_PATH
 from runplan.daemon.client import Client, NotRunning
 from runplan.daemon.server import CALLERS, ControlServer
-from runplan.daemon import protocol as control
-from runplan.core.errors import Exit, NotFound, RefusedEarly, Unreachable
 from tests.support.dispatching import until
 from tests.support.doors import ROOT, SINCE, Echo, a_door
 

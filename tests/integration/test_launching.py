@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runplan.adapters import processes
-from runplan.daemon import launching, singleton
-from runplan.daemon.client import Client, find_socket
 from runplan.adapters.places import OUTPUT, state_directory
 from runplan.adapters.processtable import this_table
 from runplan.core.errors import RefusedEarly, Unreachable
+from runplan.daemon import launching, singleton
+from runplan.daemon.client import Client, find_socket
 from tests.support.dispatching import stage, until
 from tests.support.doors import ROOT
 from tests.support.services import a_manager

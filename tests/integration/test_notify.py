@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from runplan.adapters.logs import open_log
-from runplan.daemon.notify import MOST_AT_ONCE, MOST_WAITING, Notifier
 from runplan.core.config import NotifySettings
 from runplan.core.notices import Notice
+from runplan.daemon.notify import MOST_AT_ONCE, MOST_WAITING, Notifier
 from tests.support.cli import until
 
 if TYPE_CHECKING:

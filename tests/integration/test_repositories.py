@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from runplan.daemon.repositories import FILE, Known, Repositories
 from runplan.core.errors import Unreachable
+from runplan.daemon.repositories import FILE, Known, Repositories
 
 AT = "2026-01-01T00:00:00Z"
 

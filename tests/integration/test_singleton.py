@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from runplan.adapters.places import socket_path, state_directory
+from runplan.core.errors import Unreachable
 from runplan.daemon import record as daemonrecord, singleton
 from runplan.daemon.client import Client, NotRunning, find_socket
-from runplan.adapters.places import socket_path, state_directory
 from runplan.daemon.singleton import Answer, Held, Occupied
-from runplan.core.errors import Unreachable
 from tests.support.dispatching import until
 from tests.support.doors import ROOT, SINCE
 

@@ -15,16 +15,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runplan.daemon import singleton
-from runplan.daemon.server import ControlServer
 from runplan.adapters.places import socket_path, state_directory
-from runplan.daemon.protocol import Hello
 from runplan.core.errors import NotFound
+from runplan.daemon import singleton
+from runplan.daemon.protocol import Hello
+from runplan.daemon.server import ControlServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from runplan.adapters.control.connection import Connection
+
     from runplan.daemon.protocol import Request
 
 #: Where a child finds this package.

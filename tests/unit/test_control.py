@@ -7,9 +7,9 @@ import json
 import pytest
 from hypothesis import given, strategies as st
 
+from runplan.core.errors import Exit, NotFound, RefusedEarly, Unreachable
 from runplan.daemon import protocol as control
 from runplan.daemon.protocol import Granted, Hello, Lines, Refusal, Request, Told, TooLong
-from runplan.core.errors import Exit, NotFound, RefusedEarly, Unreachable
 
 
 def test_a_request_is_read_as_it_was_written() -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from runplan.daemon.draining import ENDING_S, Drain
 from runplan.core import actions as a, events as e
 from runplan.core.decide import decide
 from runplan.core.draining import BEGINNINGS, ends, without_beginnings
 from runplan.core.run import RunState, apply, fold, running
+from runplan.daemon.draining import ENDING_S, Drain
 from tests.support.machine import Chance, started
 
 MANY = 200

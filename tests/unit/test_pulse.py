@@ -8,12 +8,12 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from hypothesis import given, strategies as st
+from runplan.app.daemon import Daemon
 
 from runplan.adapters.clock import SystemClock
-from runplan.app.daemon import Daemon
-from runplan.daemon.pulse import Pulse
 from runplan.core.errors import NotFound
 from runplan.core.turns import Turns
+from runplan.daemon.pulse import Pulse
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager

@@ -9,10 +9,10 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from hypothesis import example, given, settings, strategies as st
-
 from runplan.app.desk import Accepted
 from runplan.app.holding import Declined
 from runplan.app.scheduling import fire, fire_early, give_up
+
 from runplan.core.events import RunStarted
 from runplan.core.eventtext import to_json
 from runplan.core.rows import FiringRow, ScheduleRow

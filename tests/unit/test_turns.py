@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from hypothesis import given, strategies as st
-
 from runplan.app.daemon import SharedTurns
+
 from runplan.core.turns import Key, Turns
 
 KEYS = st.tuples(st.sampled_from(["r1", "r2", "r3"]), st.sampled_from(["a", "b", "c", "d"]))

@@ -57,6 +57,11 @@ class Schedules:
             self._store.run("UPDATE schedules SET last=?, next=NULL WHERE plan=?", firing.slot, firing.plan)
         return fresh > 0
 
+    def is_answered(self, plan: str, slot: str, *, before: str) -> bool:
+        """Whether the slot was answered; a record from the future, of a clock that was ahead, does not count."""
+        query = "SELECT 1 FROM firings WHERE plan=? AND slot=? AND at<=?"
+        return bool(self._store.query(query, plan, slot, before))
+
     def note(self, firing: FiringRow) -> None:
         """Record what came of a firing that no slot asked for."""
         with self._store.transaction():
