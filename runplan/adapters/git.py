@@ -410,7 +410,7 @@ def remedy_for(words: str) -> str:
     from runplan.core.disk import REMEDIES  # only a failure needs it
 
     found = (remedy for code, remedy in REMEDIES.items() if os.strerror(code) in words)
-    return next((f"{remedy}, then start again" for remedy in found), "")
+    return next((f"{remedy}, then try again" for remedy in found), "")
 
 
 def _missing(error: FileNotFoundError, cwd: Path) -> str:

@@ -20,4 +20,4 @@ def refused_by_disk(error: OSError) -> str:
     if remedy is None:
         return ""
     where = f"{error.filename}: " if isinstance(error.filename, str) else ""
-    return f"{where}{error.strerror}; {remedy}, then start again"
+    return f"{where}{error.strerror}; {remedy}, then try again"

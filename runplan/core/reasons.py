@@ -46,22 +46,22 @@ NEXT: dict[Reason, str] = {
     Reason.OFF_BASE: (
         "The branch holds commits that the agent did not make; pick its own from the kept branch, or start again."
     ),
-    Reason.VERIFICATION_FAILED: "Read the failed items in the report; mend the plan, then start again.",
+    Reason.VERIFICATION_FAILED: "Read the failed items in the report; mend the plan, then try again.",
     Reason.INVALID_VERDICT: "The verifier gave no usable verdict; read its log, then start the phase again.",
     Reason.TESTS_FAILED: "Read the gate's output; the branch holds the work, start again when it is clear.",
     Reason.TESTS_UNFINISHED: "The test command did not finish; raise tests.timeout or mend the suite.",
     Reason.TAMPERED: "The agent changed what it may not; review the branch or allow it in the plan.",
     Reason.OUT_OF_SCOPE: "Files outside the phase's Touches: changed; widen Touches: or start again.",
-    Reason.GUARD_VIOLATED: "A ref of yours was moved; the report shows both values. Set it back, then start again.",
-    Reason.READONLY_VIOLATED: "The verifier changed files; use another verifier, then start again.",
+    Reason.GUARD_VIOLATED: "A ref of yours was moved; the report shows both values. Set it back, then try again.",
+    Reason.READONLY_VIOLATED: "The verifier changed files; use another verifier, then try again.",
     Reason.CONFLICT: "Bring the kept work onto the target by hand; the report names its ref. Or start the phase again.",
     Reason.TARGET_MOVING: "The target kept moving; start again when it is quiet.",
     Reason.PROTECTED: (
         "The target refuses pushes; land by cherry-pick and push when it is allowed, or ask for the rule to be lifted."
     ),
-    Reason.DRIFT: "The plan's numbers do not fit the code; correct the plan, then start again.",
+    Reason.DRIFT: "The plan's numbers do not fit the code; correct the plan, then try again.",
     Reason.TIMEOUT: "The agent ran longer than limits.wall; raise it or make the phase smaller.",
-    Reason.SILENT: "The agent said nothing for limits.silence; read its log, then start again.",
+    Reason.SILENT: "The agent said nothing for limits.silence; read its log, then try again.",
     Reason.NO_PROGRESS: "Two passes gave the same tree and the same failure; a person must look.",
     Reason.BUDGET: "The budget is used up; raise it to go on.",
     Reason.AGENT_FAILED: "The agent failed; read its log, then start the phase again.",

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import queue
+import select
 import socket
 import socketserver
 import sys
@@ -94,10 +95,9 @@ class Caller(socketserver.StreamRequestHandler):
     @property
     def gone(self) -> bool:
         """Whether the caller has hung up."""
+        readable, _, _ = select.select([self.request], [], [], 0)
         try:
-            return not self.request.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
-        except BlockingIOError:
-            return False
+            return bool(readable) and not self.request.recv(1, socket.MSG_PEEK)
         except OSError:
             return True
 

@@ -81,9 +81,10 @@ def _submitted(client: Client, at: Here, commands: Sequence[Command], talk: Talk
         stored = _stored(at, commands)
     except Unreachable as error:
         unstored = [asdict(command) for command in commands if command.verb not in BEGINNING]
-        if unstored:
-            client.call("submit", root=str(at.repository.root), unstored=unstored)
-        raise Unstored(str(error)) from error
+        if not unstored:
+            raise
+        client.call("submit", root=str(at.repository.root), unstored=unstored)
+        raise Unstored(f"{error}; the daemon keeps the request and executes it when it can") from error
     fields: dict[str, Any] = {
         "root": str(at.repository.root),
         "commands": [command.seq for command in stored],

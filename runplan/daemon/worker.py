@@ -264,6 +264,8 @@ class DaemonWorker(RepositoryWorker):
 
     def _refuse_starts(self, trouble: RunplanError) -> None:
         """Whoever asked for something new is told why not; what is to be stopped or paused stays queued."""
+        if not Store.exists(self._state):  # the repository is away, and nothing is made in its place
+            return
         with contextlib.suppress(RunplanError, OSError), contextlib.closing(Store(self._state)) as store:
             commands = Commands(store)
             for command in commands.queued():

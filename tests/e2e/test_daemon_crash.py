@@ -359,7 +359,8 @@ RAW = """\
 from pathlib import Path
 from runplan.daemon.client import Client
 with Client(Path('{socket}')) as client:
-    print(client.call("stop", root='{root}', plan=None, by="an agent"))
+    stop = dict(plan="plans/X.md", verb="stop", arguments=dict(), by="an agent", at="")
+    print(client.call("submit", root='{root}', unstored=[stop]))
 """
 
 

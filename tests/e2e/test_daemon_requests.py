@@ -14,7 +14,6 @@ import pytest
 from runplan.core.errors import RunplanError, Unreachable
 from runplan.daemon.addresses import reachable
 from runplan.daemon.client import Client
-from runplan.daemon.server import CALLERS
 from tests.support.daemons import (
     answering,
     in_foreground,
@@ -37,9 +36,9 @@ def test_an_unexpected_error_in_a_request_is_answered_logged_and_survived(projec
     """No file name has 300 characters: the kernel refuses to look for one."""
     with in_foreground(project) as daemon:
         with Client(socket_of(project)) as client, pytest.raises(Unreachable, match="File name too long"):
-            client.call("stop", root="/" + 300 * "x", plan="plans/X.md")
+            client.call("submit", root="/" + 300 * "x", commands=[])
         (logged,) = log_of(project, "request-failed")
-        assert (logged["verb"], "File name too long" in logged["error"]) == ("stop", True)
+        assert (logged["verb"], "File name too long" in logged["error"]) == ("submit", True)
         assert project.runplan("start", "X", "finish", "auto", "--wait").code == 0
         assert answering(project) == daemon.pid
 
@@ -50,9 +49,9 @@ def test_a_daemon_without_free_descriptors_goes_on_when_there_are_some(project: 
         for free in (0, 1, 2, 4, 6, 9):
             with descriptors_left(daemon.pid, free):
                 user_settings(project, f"[daemon]\nmax_parallel = {free + 1}\n")
-                for verb in ("status", "metrics", "now", "stop"):
-                    with contextlib.suppress(RunplanError), Client(socket_of(project)) as client:
-                        client.call(verb, root=str(project.path), plan="plans/X.md")
+                for verb in ("status", "metrics", "submit"):
+                    with contextlib.suppress(RunplanError), Client(socket_of(project), answer_s=2) as client:
+                        client.call(verb, root=str(project.path), within_s=2)
         assert answering(project) == daemon.pid
         assert project.runplan("start", "X", "finish", "auto", "--wait").code == 0
         assert answering(project) == daemon.pid
@@ -78,7 +77,7 @@ def test_a_stop_is_heard_however_many_callers_say_nothing(
         assert project.runplan("start", "X", "auto").code == 0
         meanwhile.reached("agent")
         address = idle.enter_context(reachable(socket_of(project)))
-        for _ in range(CALLERS + 1):
+        for _ in range(129):
             idle.enter_context(socket.socket(socket.AF_UNIX)).connect(address)
         ran = project.runplan("stop", "X")
         assert ran.code == 0, ran.err

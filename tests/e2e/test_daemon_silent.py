@@ -1,4 +1,4 @@
-"""A daemon that does not answer: what people want is done as far as it can be, noted for later, and said so."""
+"""A daemon that does not answer: agents are ended, the request is queued, and the caller is told so."""
 
 from __future__ import annotations
 
@@ -48,8 +48,12 @@ def another_comes(project: Project, daemon: int) -> None:
         assert daemon_of(project) not in (0, daemon)
 
 
-def wishes(project: Project) -> list[tuple[str, str]]:
-    return [(plan, what) for plan, what in project.rows("SELECT plan, what FROM wishes")]
+def queued(project: Project) -> list[tuple[str, str]]:
+    rows = project.rows("SELECT plan, verb FROM commands WHERE answer IS NULL ORDER BY seq")
+    return [(plan, verb) for plan, verb in rows]
+
+
+QUEUED = "the request is queued and takes effect when the daemon responds"
 
 
 def silence(daemon: int) -> str:
@@ -62,19 +66,18 @@ def test_a_stop_ends_agents_at_once_and_the_rest_when_somebody_can(
     project: Project, tmp_path: Path, stopped: int, words: tuple[str, ...], then: Callable[[Project, int], None]
 ) -> None:
     ran = project.runplan("stop", *words)
-    what = "plans/X.md" if words else "everything here"
     assert (ran.code, ran.err.splitlines()) == (
         5,
         [
             "runplan: the agent at work on plans/X.md was ended; what it made is kept",
-            f"runplan: it is noted that {what} be stopped, for this daemon as for the next one; {silence(stopped)}",
+            f"runplan: {QUEUED}; {silence(stopped)}",
         ],
     )
     assert int((tmp_path / "agent.here").read_text()) not in processes_of(project.home)
-    assert wishes(project) == [("plans/X.md" if words else "", "stop")]
+    assert queued(project) == [("plans/X.md", "stop")]
     then(project, stopped)
     until_runs_are(project, "stopped")
-    until(lambda: wishes(project) == [])
+    until(lambda: queued(project) == [])
     assert (schedules(project), project.landed(), project.dispatched()) == ([], [], ["implement"])
 
 
@@ -94,7 +97,7 @@ def main_thread_held(pid: int) -> Iterator[None]:
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="threads are held by ptrace")
-def test_a_desk_heeds_what_is_noted_while_the_main_thread_hangs(
+def test_a_worker_executes_what_is_queued_while_the_main_thread_hangs(
     project: Project, meanwhile: Meanwhile, tmp_path: Path
 ) -> None:
     shell_agent(project, tmp_path, waits(tmp_path, "agent"))
@@ -102,9 +105,9 @@ def test_a_desk_heeds_what_is_noted_while_the_main_thread_hangs(
     meanwhile.reached("agent")
     with main_thread_held(daemon_of(project)):
         ran = project.runplan("stop", "X")
-        assert (ran.code, "it is noted that plans/X.md be stopped, " in ran.last) == (5, True), ran.err
+        assert (ran.code, QUEUED in ran.last) == (5, True), ran.err
         until_runs_are(project, "stopped")
-        assert (wishes(project), schedules(project)) == ([], [])
+        assert (queued(project), schedules(project)) == ([], [])
     assert project.runplan("start", "X", "every", "4h").code == 0, "it is there again"
 
 
@@ -118,33 +121,30 @@ def test_what_is_started_after_a_stop_was_done_is_not_stopped(project: Project, 
 
 def test_a_pause_is_noted_and_holds_when_the_daemon_goes_on(project: Project, tmp_path: Path, stopped: int) -> None:
     ran = project.runplan("pause", "X")
-    noted = "it is noted that plans/X.md be paused, for this daemon as for the next one"
-    assert (ran.code, ran.last) == (5, f"runplan: {noted}; {silence(stopped)}")
+    assert (ran.code, ran.last) == (5, f"runplan: {QUEUED}; {silence(stopped)}")
     (tmp_path / "agent.on").touch()
     os.kill(stopped, signal.SIGCONT)
     until(lambda: states(project) == ["waiting"])
-    assert (run_of(project)["about"], wishes(project)) == ("paused by a person", [])
+    assert (run_of(project)["about"], queued(project)) == ("paused by a person", [])
     assert (schedules(project)[0].paused, project.dispatched()) == ("paused by a person", ["implement"])
     assert project.runplan("resume", "X").code == 0
     until_runs_are(project, "done")
 
 
 def test_a_stop_is_not_taken_back_by_a_pause_that_comes_later(project: Project, stopped: int) -> None:
-    for verb, told in (("pause", "paused"), ("stop", "stopped"), ("pause", "stopped")):
+    for verb in ("pause", "stop", "pause"):
         ran = project.runplan(verb, "X")
-        assert (ran.code, f"it is noted that plans/X.md be {told}, " in ran.last) == (5, True), ran.err
-    assert wishes(project) == [("plans/X.md", "stop")]
+        assert (ran.code, QUEUED in ran.last) == (5, True), ran.err
+    assert queued(project) == [("plans/X.md", verb) for verb in ("pause", "stop", "pause")]
     os.kill(stopped, signal.SIGCONT)
     until_runs_are(project, "stopped")
-    until(lambda: wishes(project) == [])
+    until(lambda: queued(project) == [])
 
 
-@pytest.mark.parametrize("words", [("resume", "X"), ("now",), ("start", "X", "2"), ("metrics",)], ids=" ".join)
-def test_whatever_else_needs_its_answer_says_what_helps(project: Project, stopped: int, words: tuple[str, ...]) -> None:
+def test_what_only_reads_says_what_helps(project: Project, stopped: int) -> None:
     began = time.monotonic()
-    ran = project.runplan(*words)
+    ran = project.runplan("metrics")
     assert (ran.code, ran.last, time.monotonic() - began < 20) == (5, f"runplan: {silence(stopped)}", True)
-    assert wishes(project) == []
 
 
 def test_who_looks_is_told_that_it_is_stopped_and_that_nothing_goes_on(
@@ -169,4 +169,4 @@ def test_what_is_wanted_of_a_plan_that_nobody_works_on_is_not_noted(project: Pro
     project.plan((project.path / "plans/X.md").read_text(), name="plans/Y.md")
     ran = project.runplan("pause", "Y")
     assert (ran.code, "has no run and no schedule of plans/Y.md" in ran.last) == (3, True), ran.err
-    assert (daemon_of(project), wishes(project)) == (stopped, [])
+    assert (daemon_of(project), queued(project)) == (stopped, [])

@@ -108,7 +108,7 @@ def test_a_stop_is_noted_when_it_does_nothing_besides(project: Project, runtime:
         5,
         [
             "runplan: the agent at work on plans/X.md was ended; what it made is kept",
-            "runplan: it is noted that plans/X.md be stopped, for this daemon as for the next one; "
+            "runplan: the request is queued and takes effect when the daemon responds; "
             f"the daemon (process {at_work}) has not listened at {runtime}/runplan/daemon.sock for 1 s; "
             f"it is stopped; let it go on: kill -CONT {at_work}",
         ],
@@ -133,13 +133,13 @@ def test_a_daemon_that_has_just_begun_survives_whoever_rings(project: Project) -
         assert process.poll() is None
 
 
-@pytest.mark.parametrize("verb", ["now", "stop", "pause", "resume", "follow", "start"])
+@pytest.mark.parametrize("verb", ["submit", "follow"])
 def test_what_is_no_checkout_of_a_repository_is_refused_and_not_looked_after(
     project: Project, tmp_path: Path, verb: str
 ) -> None:
     with in_foreground(project), Client(socket_of(project)) as client:
         for root in (tmp_path / "nope", project.path / "plans"):
             with pytest.raises(RunplanError, match=f"{root} is not the checkout of a repository"):
-                list(client.stream(verb, root=str(root), plan="plans/X.md", started="{}"))
+                list(client.stream(verb, root=str(root), plan="plans/X.md", commands=[]))
         assert client.call("status")["repositories"] == []
     assert not (state_directory(project.env) / "repositories.json").exists()

@@ -51,7 +51,7 @@ def test_a_daemon_that_cannot_be_begun_for_want_of_room_is_told_with_that_reason
         small_disk(there, state)
         fill(there, state)
         ran = there.runplan("start", "X", "1", "auto")
-        why = f"{state}: No space left on device; make room on the disk, then start again"
+        why = f"{state}: No space left on device; make room on the disk, then try again"
         assert (ran.code, ran.last) == (5, f"runplan: the daemon ended with code 5: {why}")
         make_room(there, state)
         assert there.runplan("start", "X", "1", "auto", "--wait").code == 0

@@ -70,15 +70,15 @@ def refused_then_landed(there: Inside, *, code: int, told: str, settle: Callable
 
 
 FULL = [
-    ("journal", "", 5, "No space left on device; make room on the disk, then start again"),
-    ("journal", WORKED, 5, "make room on the disk, then start again"),
-    ("journal", "TakeWork.WorkTaken.after#1", 5, "make room on the disk, then start again"),
-    ("journal", "Land.Landed.after#1", 5, "make room on the disk, then start again"),
-    ("worktrees", "ReadPlan.PlanRead.after#1", 5, "make room on the disk, then start again; what was made is kept"),
-    ("objects", WORKED, 5, "No space left on device; make room on the disk, then start again"),
-    ("logs", "Lease.Leased.after#1", 5, "No space left on device; make room on the disk, then start again"),
-    ("git", BUILT, 5, "No space left on device; make room on the disk, then start again; what was made is kept"),
-    ("git", INTENDED, 5, "No space left on device; make room on the disk, then start again"),
+    ("journal", "", 5, "No space left on device; make room on the disk, then try again"),
+    ("journal", WORKED, 5, "make room on the disk, then try again"),
+    ("journal", "TakeWork.WorkTaken.after#1", 5, "make room on the disk, then try again"),
+    ("journal", "Land.Landed.after#1", 5, "make room on the disk, then try again"),
+    ("worktrees", "ReadPlan.PlanRead.after#1", 5, "make room on the disk, then try again; what was made is kept"),
+    ("objects", WORKED, 5, "No space left on device; make room on the disk, then try again"),
+    ("logs", "Lease.Leased.after#1", 5, "No space left on device; make room on the disk, then try again"),
+    ("git", BUILT, 5, "No space left on device; make room on the disk, then try again; what was made is kept"),
+    ("git", INTENDED, 5, "No space left on device; make room on the disk, then try again"),
     ("git", "land.swapped", 4, "waits: git cannot"),
     ("checkout", INTENDED, 4, "the landing waits: git cannot update"),
 ]
@@ -128,11 +128,11 @@ def test_an_agent_whose_output_fills_the_disk_is_sent_again_when_there_is_room(p
 
 
 READ_ONLY = [
-    ("journal", "", 5, "Read-only file system; make it writable, then start again"),
-    ("journal", INTENDED, 5, "Read-only file system; make it writable, then start again"),
-    ("worktrees", "", 5, "Read-only file system; make it writable, then start again; what was made is kept"),
+    ("journal", "", 5, "Read-only file system; make it writable, then try again"),
+    ("journal", INTENDED, 5, "Read-only file system; make it writable, then try again"),
+    ("worktrees", "", 5, "Read-only file system; make it writable, then try again; what was made is kept"),
     ("worktrees", BUILT, 5, "Read-only file system"),
-    ("objects", WORKED, 5, "Read-only file system; make it writable, then start again"),
+    ("objects", WORKED, 5, "Read-only file system; make it writable, then try again"),
     ("git", "", 5, ".git/runplan cannot be made: Read-only file system"),
     ("checkout", "", 4, "the landing waits: git cannot update"),
     ("checkout", INTENDED, 4, "the landing waits: git cannot update"),

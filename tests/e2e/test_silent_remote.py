@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import time
 from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.daemon import protocol as control
-from runplan.daemon.addresses import reachable
 from tests.support.cli import a_plan, a_project, processes_of, until, with_remote
 from tests.support.daemons import (
     daemon_of,
@@ -20,7 +17,6 @@ from tests.support.daemons import (
     none_left,
     schedules,
     shell_agent,
-    socket_of,
     states,
     until_runs_are,
     user_settings,
@@ -107,40 +103,40 @@ def test_the_third_word_ends_it_at_once_and_agents_live_on(project: Project, tmp
     until(lambda: nobody_waits_for_the_remote(project, tmp_path))
 
 
-def test_a_stop_is_answered_before_long_and_done_after_the_step(project: Project, tmp_path: Path) -> None:
+BUSY = "runplan: daemon busy (git or network); request queued, you can quit now"
+
+
+def queued(project: Project) -> list[tuple[str, str]]:
+    rows = project.rows("SELECT plan, verb FROM commands WHERE answer IS NULL ORDER BY seq")
+    return [(plan, verb) for plan, verb in rows]
+
+
+def test_a_stop_is_acknowledged_soon_and_executed_after_the_step(project: Project, tmp_path: Path) -> None:
     blocked(project, tmp_path)
     began = time.monotonic()
     stopped = project.runplan("stop", "X")
     assert time.monotonic() - began < 30
-    assert stopped.code == 0
-    assert stopped.last == (
-        "runplan: plans/X.md is stopped as soon as the step that is being taken is over: git or a remote takes long"
-    )
+    assert (stopped.code, stopped.last, queued(project)) == (0, BUSY, [("plans/X.md", "stop")])
     (tmp_path / "silent").unlink()
     until_runs_are(project, "stopped")
-    until(lambda: project.rows("SELECT plan FROM wishes") == [])  # it was done, and is not done again
-    assert project.landed() == []
+    assert (queued(project), project.landed()) == ([], [])
 
 
-def test_a_pause_and_what_calls_it_on_are_answered_before_long_too(project: Project, tmp_path: Path) -> None:
+def test_a_pause_is_acknowledged_soon_too_and_a_resume_waits(project: Project, tmp_path: Path) -> None:
     blocked(project, tmp_path)
     paused = project.runplan("pause", "X")
-    soon = "as soon as the step that is being taken is over: git or a remote takes long"
-    assert (paused.code, paused.last) == (
-        0,
-        f"runplan: plans/X.md is paused {soon}; go on with: runplan resume plans/X.md",
-    )
-    resumed = project.runplan("resume", "X")
-    assert (resumed.code, resumed.last) == (
-        0,
-        f"runplan: plans/X.md goes on {soon}; see: runplan status plans/X.md",
-    )
-    assert project.rows("SELECT plan, what FROM wishes") == [("plans/X.md", "resume")], "the last word holds"
+    assert (paused.code, paused.last) == (0, f"{BUSY}; go on with: runplan resume plans/X.md")
+    with project.popen("resume", "X") as resumes:
+        assert resumes.stderr is not None
+        assert resumes.stderr.readline().decode() == f"{BUSY}\n"
+        resumes.send_signal(signal.SIGINT)
+        assert resumes.wait() == 130
     assert project.runplan("pause", "X").code == 0
+    assert queued(project) == [("plans/X.md", verb) for verb in ("pause", "resume", "pause")]
     (tmp_path / "silent").unlink()
-    until(lambda: project.rows("SELECT plan FROM wishes") == [])
+    until(lambda: queued(project) == [])
     words = [kind for kind, _ in project.events() if kind in ("Halted", "Continued")]
-    assert (words, project.landed()) == (["Halted"], []), "what was taken back before it could be done is not done"
+    assert (words, project.landed()) == (["Halted", "Continued", "Halted"], []), "in the order they were asked for"
 
 
 def test_who_asks_for_something_new_meanwhile_is_told_for_what_it_waits(project: Project, tmp_path: Path) -> None:
@@ -149,10 +145,7 @@ def test_who_asks_for_something_new_meanwhile_is_told_for_what_it_waits(project:
     blocked(project, tmp_path)
     with project.popen("now") as asks:
         assert asks.stderr is not None
-        assert asks.stderr.readline().decode() == (
-            "runplan: the daemon is at a step that takes long, with git or a remote; "
-            "this is done after it, and also if you leave now (Ctrl-C)\n"
-        )
+        assert asks.stderr.readline().decode() == f"{BUSY}\n"
         asks.send_signal(signal.SIGINT)
         assert asks.wait() == 130
     assert schedules(project) == [before]
@@ -160,17 +153,13 @@ def test_who_asks_for_something_new_meanwhile_is_told_for_what_it_waits(project:
     until(lambda: schedules(project)[0].anchor > before.anchor)
 
 
-def test_a_stop_is_done_by_the_next_daemon_although_its_caller_hung_up(project: Project, tmp_path: Path) -> None:
+def test_a_stop_is_executed_by_the_next_daemon_when_this_one_is_killed(project: Project, tmp_path: Path) -> None:
     daemon = blocked(project, tmp_path)
-    with socket.socket(socket.AF_UNIX) as caller, reachable(socket_of(project)) as address:
-        caller.connect(address)
-        fields = {"root": str(project.path), "plan": "plans/X.md", "by": "somebody"}
-        caller.sendall(control.request_line("stop", fields))
-    until(lambda: project.rows("SELECT plan FROM wishes") == [("plans/X.md",)])
+    assert project.runplan("stop", "X").last == BUSY
     os.kill(daemon, signal.SIGKILL)
     until(lambda: daemon not in processes_of(project.home))
     (tmp_path / "silent").unlink()
     with in_foreground(project):
         until_runs_are(project, "stopped")
-        until(lambda: project.rows("SELECT plan FROM wishes") == [])
+        assert queued(project) == []
     assert project.landed() == []

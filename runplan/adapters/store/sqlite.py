@@ -322,8 +322,8 @@ def _values(row: RunRow) -> tuple[object, ...]:
 _DAMAGE = ("SQLITE_NOTADB", "SQLITE_CORRUPT", "SQLITE_ERROR", "SQLITE_SCHEMA", "SQLITE_MISMATCH", "SQLITE_CONSTRAINT")
 #: What a person can do about the rest.
 _HELPS = (
-    (("SQLITE_FULL", "SQLITE_IOERR"), "make room on the disk, then start again"),
-    (("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM"), "make its directory writable, then start again"),
+    (("SQLITE_FULL", "SQLITE_IOERR"), "make room on the disk, then try again"),
+    (("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM"), "make its directory writable, then try again"),
 )
 
 
