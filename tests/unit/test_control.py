@@ -7,17 +7,17 @@ import json
 import pytest
 from hypothesis import given, strategies as st
 
-from runplan.core.errors import Exit, NotFound, RefusedEarly, Unreachable
+from runplan.core.errors import Exit, NotFound, RefusedEarly, RunplanError, Unreachable, error_with
 from runplan.daemon import protocol as control
 from runplan.daemon.protocol import Granted, Hello, Lines, Refusal, Request, Told, TooLong
 
 
 def test_a_request_is_read_as_it_was_written() -> None:
-    line = control.request_line("start", {"plan": "plans/x.md", "words": ["finish"], "odd": "a\nb\udc80"})
+    line = control.request_line("submit", {"root": "/r", "commands": [4], "odd": "a\nb\udc80"})
 
     assert line.count(b"\n") == 1
     assert control.read_request(line) == Request(
-        verb="start", fields={"plan": "plans/x.md", "words": ["finish"], "odd": "a\nb\udc80"}
+        verb="submit", fields={"root": "/r", "commands": [4], "odd": "a\nb\udc80"}
     )
 
 
@@ -71,7 +71,7 @@ def test_each_reply_is_read_as_it_was_written() -> None:
 
 
 def test_a_field_cannot_pass_for_the_frame_of_the_line() -> None:
-    assert control.read_request(control.request_line("ping", {"verb": "stop", "v": 9})) == Request(
+    assert control.read_request(control.request_line("ping", {"verb": "drain", "v": 9})) == Request(
         verb="ping", fields={}
     )
     assert control.read_reply(control.granted_line({"ok": False})) == Granted(fields={})
@@ -111,17 +111,17 @@ def test_a_line_that_never_ends_is_given_up() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "kind"), [(2, RefusedEarly), (3, NotFound), (5, Unreachable), (1, Exception), (4, Exception)]
+    ("code", "kind"), [(2, RefusedEarly), (3, NotFound), (5, Unreachable), (1, RunplanError), (4, RunplanError)]
 )
-def test_a_refusal_ends_the_command_with_its_own_code(code: int, kind: type[Exception]) -> None:
-    error = control.error_of(Refusal(error="no", exit=code))
+def test_a_refusal_ends_the_command_with_its_own_code(code: int, kind: type[RunplanError]) -> None:
+    error = error_with("no", code)
 
     assert isinstance(error, kind)
     assert (str(error), error.exit) == ("no", code)
 
 
 def test_a_code_nobody_knows_is_usage() -> None:
-    assert control.error_of(Refusal(error="no", exit=99)).exit == Exit.USAGE
+    assert error_with("no", 99).exit == Exit.USAGE
 
 
 @pytest.mark.parametrize(

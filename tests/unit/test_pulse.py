@@ -2,21 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import threading
 from collections import Counter
-from typing import TYPE_CHECKING, Any
 
 from hypothesis import given, strategies as st
-from runplan.app.daemon import Daemon
 
-from runplan.adapters.clock import SystemClock
-from runplan.core.errors import NotFound
-from runplan.core.turns import Turns
 from runplan.daemon.pulse import Pulse
-
-if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
 
 EVERY_S = 60.0
 HOUR_S = 3600.0
@@ -99,40 +89,3 @@ def test_no_look_is_late_and_no_sleep_is_for_nothing(happens: list[tuple[int, in
         assert 0 < machine.pulse.left_s <= EVERY_S
     slept, passed_s = machine.woken["sleep"], sum(idle_s for idle_s, _ in happens)
     assert slept <= passed_s / EVERY_S + 1
-
-
-class Around:
-    """What a daemon has around it: notes what it is told, and answers nothing."""
-
-    def __init__(self) -> None:
-        self.called: list[str] = []
-
-    def __getattr__(self, name: str) -> Any:
-        return lambda *_, **__: self.called.append(name)
-
-
-def test_a_clock_that_jumped_wakes_the_timers_and_every_desk() -> None:
-    timers, nobody, bells, rested = Around(), Around(), list[int](), threading.Event()
-
-    def opened(_root: str, bell: int) -> AbstractContextManager[Any]:
-        bells.append(bell)
-        raise NotFound("no repository")
-
-    daemon = Daemon(
-        opened,
-        timers=timers,
-        clock=SystemClock(),
-        audience=nobody,
-        turns=Turns(host=1, repository=1),
-        rested=rested.set,
-        beside=nobody,
-    )
-    daemon.take_over(["somewhere"])
-    assert rested.wait(20)
-    os.read(bells[0], 100)  # the look that opened it
-    timers.called.clear()
-    try:
-        daemon.look_again()
-        assert (timers.called, os.read(bells[0], 100)) == (["look_again"], b".")
-    finally:
-        assert daemon.close(20)

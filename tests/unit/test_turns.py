@@ -1,11 +1,11 @@
-"""Who may be at work."""
+"""The slots of the host: which runs may work at the same time."""
 
 from __future__ import annotations
 
 from hypothesis import given, strategies as st
-from runplan.app.daemon import SharedTurns
 
 from runplan.core.turns import Key, Turns
+from runplan.daemon.slots import HostSlots
 
 KEYS = st.tuples(st.sampled_from(["r1", "r2", "r3"]), st.sampled_from(["a", "b", "c", "d"]))
 
@@ -47,19 +47,19 @@ def test_the_limits_hold_and_nobody_is_lost(host: int, repository: int, moves: l
         assert not set(turns.working) & set(turns.waiting)
 
 
-def test_when_more_may_be_at_work_those_in_line_are_called_and_nobody_is_sent_away() -> None:
+def test_a_higher_limit_wakes_those_in_line_and_a_lower_one_interrupts_nobody() -> None:
     called: list[str] = []
-    shared = SharedTurns(Turns(host=1, repository=1), called.append)
+    slots = HostSlots(Turns(host=1, repository=1), called.append)
     for key in (("a", "x"), ("b", "y"), ("c", "z")):
-        shared.ask(key)
-    assert (shared.now.working, called) == ((("a", "x"),), [])
-    shared.resize(host=2, repository=1)
+        slots.ask(key)
+    assert (slots.now.working, called) == ((("a", "x"),), [])
+    slots.resize(host=2, repository=1)
     assert called == ["b"]
-    assert shared.ask(("b", "y"))
-    shared.resize(host=1, repository=1)
-    assert (len(shared.now.working), called) == (2, ["b"])
-    shared.leave(("a", "x"))
-    assert called == ["b"], "one is still more than may be"
+    assert slots.ask(("b", "y"))
+    slots.resize(host=1, repository=1)
+    assert (len(slots.now.working), called) == (2, ["b"])
+    slots.leave(("a", "x"))
+    assert called == ["b"], "the limit is still exceeded"
 
 
 def test_a_run_that_is_adopted_counts_also_above_the_limit() -> None:
@@ -72,14 +72,14 @@ def test_a_run_that_is_adopted_counts_also_above_the_limit() -> None:
     assert turns.leave(("r1", "b")).due() == (("r2", "c"),)
 
 
-def test_no_turn_is_given_before_the_adopted_runs_of_every_repository_are_counted() -> None:
+def test_no_slot_is_given_before_the_adopted_runs_of_every_repository_are_counted() -> None:
     called: list[str] = []
-    shared = SharedTurns(Turns(host=1, repository=1), called.append)
-    shared.expect(["r1", "r2"])
-    shared.counted("r1")
-    assert not shared.ask(("r1", "queued"))
-    shared.enter(("r2", "adopted"))
-    shared.counted("r2")
-    assert (called, shared.ask(("r1", "queued"))) == ([], False)
-    shared.leave(("r2", "adopted"))
-    assert (called, shared.ask(("r1", "queued"))) == (["r1"], True)
+    slots = HostSlots(Turns(host=1, repository=1), called.append)
+    slots.expect(["r1", "r2"])
+    slots.counted("r1")
+    assert not slots.ask(("r1", "queued"))
+    slots.enter(("r2", "adopted"))
+    slots.counted("r2")
+    assert (called, slots.ask(("r1", "queued"))) == ([], False)
+    slots.leave(("r2", "adopted"))
+    assert (called, slots.ask(("r1", "queued"))) == (["r1"], True)
