@@ -23,7 +23,9 @@ FLOORS = {
     "git": {"core", "ports", "adapters", "git"},
     "app": {"core", "ports", "landing", "app"},
     "wiring": {"core", "ports", "adapters", "git", "landing", "app", "wiring"},
-    "cli": {"core", "ports", "adapters", "git", "landing", "app", "wiring", "cli"},
+    "engine": {"core", "ports", "adapters", "git", "landing", "app", "wiring", "engine"},
+    "daemon": {"core", "ports", "adapters", "git", "landing", "app", "wiring", "engine", "daemon"},
+    "cli": {"core", "ports", "adapters", "git", "landing", "app", "wiring", "engine", "daemon", "cli"},
 }
 PURE = {
     "os",
@@ -143,13 +145,12 @@ def test_broad_catches_stand_only_at_named_edges() -> None:
         "runplan.adapters.store.sqlite",
         "runplan.landing.swap",
     }
-    # The edges of a command, of a run in this process, of a run at a desk, of an order that somebody waits for, of a
-    # request to the daemon, and of a task of its main thread.
+    # The edges of a command line, of a run, of a worker's thread, of a request to the daemon, and of a task of its
+    # main thread.
     assert broad - undo_and_raise <= {
         "runplan.cli.main",
-        "runplan.app.foreground",
-        "runplan.app.desk",
-        "runplan.app.station",
+        "runplan.engine.runs",
+        "runplan.daemon.worker",
         "runplan.daemon.server",
         "runplan.daemon.process",
     }

@@ -9,9 +9,6 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from hypothesis import example, given, settings, strategies as st
-from runplan.app.desk import Accepted
-from runplan.app.holding import Declined
-from runplan.app.scheduling import fire, fire_early, give_up
 
 from runplan.core.events import RunStarted
 from runplan.core.eventtext import to_json
@@ -20,9 +17,12 @@ from runplan.core.run import RunState
 from runplan.core.schedule import parse
 from runplan.core.slots import slots_after
 from runplan.core.times import iso, parse_iso, zone
+from runplan.engine.acquire import Declined
+from runplan.engine.runs import Accepted
+from runplan.engine.schedules import fire, fire_early, give_up
 
 if TYPE_CHECKING:
-    from runplan.app.holding import Errand
+    from runplan.core.requests import RunRequest
 
 PLANS = ("plans/A.md", "plans/B.md")
 ZONE = "Europe/Berlin"
@@ -68,18 +68,24 @@ class Disk:
     def answer(self, firing: FiringRow) -> bool:
         if self.dies and firing.answer == "fired":
             raise Death
-        fresh = (firing.plan, firing.slot) not in self.firings
-        self.firings.setdefault((firing.plan, firing.slot), firing)
+        found = self.firings.get((firing.plan, firing.slot))
+        fresh = found is None or firing.at < found.at
+        if fresh:
+            self.firings[firing.plan, firing.slot] = firing
         if firing.plan in self.rows:
             self.rows[firing.plan] = replace(self.rows[firing.plan], last=firing.slot)
         return fresh
+
+    def is_answered(self, plan: str, slot: str, *, before: str) -> bool:
+        found = self.firings.get((plan, slot))
+        return found is not None and found.at <= before
 
     def note(self, firing: FiringRow) -> None:
         self.noted.append(firing)
 
 
-class Desk:
-    """Runs in memory, as the real one has them: taken up from the disk when it is opened anew."""
+class Runs:
+    """Runs in memory; those on the disk are adopted, as a worker does when it opens its repository."""
 
     def __init__(self, disk: Disk, foreign: set[str]) -> None:
         self.disk = disk
@@ -90,8 +96,8 @@ class Desk:
     def plans(self) -> tuple[str, ...]:
         return tuple(self.held)
 
-    def begin(self, errand: Errand) -> Accepted | Declined:
-        plan = errand.started.plan
+    def begin(self, request: RunRequest) -> Accepted | Declined:
+        plan = request.started.plan
         if plan in self.foreign:
             return Declined(owner="1:1:somebody", why="it lives", readable=True)
         if plan in self.held:
@@ -117,7 +123,7 @@ class History:
         self.disk = Disk()
         self.now = BEGIN
         self.foreign: set[str] = set()
-        self.desk = Desk(self.disk, self.foreign)
+        self.runs = Runs(self.disk, self.foreign)
         self.owed: set[tuple[str, str]] = set()
         self.latest: dict[str, datetime] = {}  #: up to when somebody has dealt with its slots
 
@@ -138,17 +144,17 @@ class History:
         if (row := self._row(plan)) is not None:
             give_up(row, self.disk, self.now, "cancelled")
         self.disk.drop(plan)
-        self.desk.end(plan)
+        self.runs.end(plan)
 
     def pause(self, plan: str) -> None:
         row = self.disk.get(plan)
         self.disk.pause(plan, None if row and row.paused else "a person")
 
     def end(self, plan: str) -> None:
-        self.desk.end(plan)
+        self.runs.end(plan)
 
     def crash(self) -> None:
-        self.desk = Desk(self.disk, self.foreign)
+        self.runs = Runs(self.disk, self.foreign)
 
     def die(self) -> None:
         """Fire what is due, and be killed between the run that was begun and the record of its slot."""
@@ -171,11 +177,11 @@ class History:
 
     def early(self, plan: str) -> None:
         if (row := self._row(plan)) is not None:
-            fire_early(row, self.desk, self.disk, self.now)  # type: ignore[arg-type]
+            fire_early(row, self.runs, self.disk, self.now)
 
     def look(self) -> None:
         for row in filter(None, map(self._row, list(self.disk.rows))):
-            fire(row, self.desk, self.disk, self.now)  # type: ignore[arg-type]
+            fire(row, self.runs, self.disk, self.now)
 
     def _row(self, plan: str) -> ScheduleRow | None:
         """The schedule, for somebody who deals with it now: the slots due since the last time are owed an answer."""
