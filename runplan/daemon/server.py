@@ -47,8 +47,11 @@ class Daemon(Protocol):
 class Caller(socketserver.StreamRequestHandler):
     """One connection: a request is answered before the next one is read."""
 
-    timeout = IDLE_S
     server: ControlServer
+
+    def setup(self) -> None:
+        super().setup()
+        self.request.settimeout(self.server.idle_s)
 
     def handle(self) -> None:
         with contextlib.suppress(OSError):  # it hung up, or has said nothing for long
@@ -95,9 +98,10 @@ class Caller(socketserver.StreamRequestHandler):
     @property
     def gone(self) -> bool:
         """Whether the caller has hung up."""
-        readable, _, _ = select.select([self.request], [], [], 0)
+        poll = select.poll()  # on a socket with a timeout, recv waits whatever its flags
+        poll.register(self.request, select.POLLIN)
         try:
-            return bool(readable) and not self.request.recv(1, socket.MSG_PEEK)
+            return bool(poll.poll(0)) and not self.request.recv(1, socket.MSG_PEEK)
         except OSError:
             return True
 
@@ -105,14 +109,14 @@ class Caller(socketserver.StreamRequestHandler):
         """The answer to a command, however long it takes; an OSError when the caller does not wait any longer."""
         while True:
             with contextlib.suppress(TimeoutError):
-                return future.result(timeout=IDLE_S)
+                return future.result(timeout=self.server.idle_s)
             self._require_there()
 
     def tell(self, follower: Follower) -> Mapping[str, Any]:
         """Send events until there are no more; the outcome."""
         while True:
             try:
-                last, fields = follower.events.get(timeout=IDLE_S)
+                last, fields = follower.events.get(timeout=self.server.idle_s)
             except queue.Empty:
                 self._require_there()
                 continue
@@ -134,10 +138,11 @@ class ControlServer(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
     request_queue_size = 128
     timeout = 0
 
-    def __init__(self, daemon: Daemon, path: Path) -> None:
+    def __init__(self, daemon: Daemon, path: Path, *, idle_s: float = IDLE_S) -> None:
         """Listen at `path`. A socket found there was left by a dead daemon, since we hold the lock."""
         self.daemon = daemon
         self.path = path
+        self.idle_s = idle_s
         super().__init__(str(path), Caller, bind_and_activate=False)
         try:
             own_directory(path.parent)
