@@ -7,9 +7,8 @@ import fcntl
 import re
 import signal
 import subprocess
-import threading
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -21,16 +20,17 @@ from runplan.core.times import iso
 from runplan.daemon import singleton
 from runplan.daemon.server import ControlServer
 from tests.support.cli import RUNPLAN, Project, a_project
-from tests.support.doors import Echo
+from tests.support.doors import Echo, serving
 from tests.support.imports import imported
 from tests.support.journals import record
 from tests.support.prometheus import read
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from runplan.daemon.protocol import Request
+    from runplan.daemon.server import Caller
 
 
 @contextlib.contextmanager
@@ -161,32 +161,21 @@ def test_metrics_come_from_the_journal_when_no_daemon_runs(project: Project) -> 
     assert not any(name.startswith("runplan_daemon") for name, _, _ in read(told.out))
 
 
-class Metrics:
+class Metrics(Echo):
     """A daemon that knows one number."""
 
-    def take(self, request: Request, _caller: object) -> dict[str, str]:
-        assert request.verb == "metrics"
-        return {"text": "runplan_daemon_threads 3\n"}
+    def answer(self, request: Request, caller: Caller) -> Mapping[str, Any]:
+        if request.verb == "metrics":
+            return {"text": "runplan_daemon_threads 3\n"}
+        return super().answer(request, caller)
 
 
 @contextlib.contextmanager
 def answering(state: Path) -> Iterator[None]:
     held = singleton.take(state, version="1", since=iso(datetime.now(UTC)), socket=state / "daemon.sock")
     assert isinstance(held, singleton.Held)
-    over = threading.Event()
-    with held, ControlServer(Metrics(), path=state / "daemon.sock", held=held, failed=Echo().fail) as server:
-
-        def turn() -> None:
-            while not over.is_set():
-                server.ready(0.01)
-
-        thread = threading.Thread(target=turn)
-        thread.start()
-        try:
-            yield
-        finally:
-            over.set()
-            thread.join()
+    with held, contextlib.closing(ControlServer(Metrics(), state / "daemon.sock")) as server, serving(server):
+        yield
 
 
 def test_metrics_come_from_the_daemon_where_one_runs_also_outside_of_a_repository(

@@ -75,7 +75,10 @@ def as_nobody(path: Path, out: Path) -> dict[str, dict[str, object]]:
     leave = f"os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})"
     code = f"import contextlib, json, os, socket; {leave}; exec({CALLS!r})"
     done = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", code, path, out, "ping", "stop"], check=False, capture_output=True, text=True
+        [sys.executable, "-I", "-S", "-c", code, path, out, "ping", "submit"],
+        check=False,
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0, done.stderr
     return answers(out)
@@ -97,7 +100,7 @@ def test_another_user_is_refused_where_the_socket_was_left_open(door: Door, tmp_
     path.chmod(0o666)
     told = as_nobody(path, tmp_path / "told")
     assert told["ping"] == {"ok": False, "v": 1, "error": f"this daemon serves the user 0, not {NOBODY}", "exit": 2}
-    assert told["stop"]["ok"] is False
+    assert told["submit"]["ok"] is False
     assert echo.asked == []
 
 
@@ -113,11 +116,11 @@ def _let_in(path: Path) -> None:
 
 
 def test_a_person_is_answered(door: Door, tmp_path: Path) -> None:
-    subprocess.run([sys.executable, "-c", CALLS, door[0], tmp_path / "told", "start", "status"], check=True)
+    subprocess.run([sys.executable, "-c", CALLS, door[0], tmp_path / "told", "submit", "status"], check=True)
     assert [told["ok"] for told in answers(tmp_path / "told").values()] == [True, True]
 
 
-ACTS = ("start", "stop", "approve", "drain")
+ACTS = ("submit", "drain", "reload")
 WAYS = {
     "itself": "exec {call}",
     "with its environment cleared": "env -i {call}",
