@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.adapters.store.sqlite import Store
+from runplan.adapters.store.commands import Commands
+from runplan.adapters.store.sqlite import SCHEMA_VERSION, Store
 from runplan.core.errors import Fenced, RefusedEarly, Unreachable
 from runplan.core.rows import RunRow
 
@@ -101,7 +102,8 @@ def test_a_fact_that_cannot_be_written_takes_the_others_with_it(store: Store) ->
 WRITER = """
 import sys
 from pathlib import Path
-from runplan.adapters.store.sqlite import Store
+from runplan.adapters.store.commands import Commands
+from runplan.adapters.store.sqlite import SCHEMA_VERSION, Store
 from tests.integration.test_store import facts, row
 store = Store(Path(sys.argv[1]))
 for number in range(100_000):
@@ -151,15 +153,21 @@ def test_several_processes_may_make_the_journal_at_once(tmp_path: Path) -> None:
             assert store.newest(PLAN) is None
 
 
+@pytest.mark.parametrize("version", [1, SCHEMA_VERSION + 1])
 @pytest.mark.parametrize("writable", [True, False])
-def test_a_journal_of_a_newer_version_is_refused_and_left_alone(tmp_path: Path, writable: bool) -> None:
+def test_a_journal_of_another_version_is_left_alone_until_it_is_moved_away(
+    tmp_path: Path, writable: bool, version: int
+) -> None:
     Store(tmp_path).close()
-    with closing(sqlite3.connect(tmp_path / "journal.db")) as newer:
-        newer.execute("PRAGMA user_version=99")
+    with closing(sqlite3.connect(tmp_path / "journal.db")) as other:
+        other.execute(f"PRAGMA user_version={version}")
     before = (tmp_path / "journal.db").read_bytes()
-    with pytest.raises(RefusedEarly, match=r"journal\.db was written by a newer runplan"):
+    with pytest.raises(RefusedEarly, match=r"journal\.db was written by another version of runplan") as refused:
         Store(tmp_path, writable=writable)
     assert (tmp_path / "journal.db").read_bytes() == before
+    subprocess.run(["sh", "-c", str(refused.value).partition("start again: ")[2]], check=True)
+    with closing(Store(tmp_path)) as anew:
+        assert anew.runs() == []
 
 
 def test_reading_makes_no_journal_and_writes_nothing_into_one(tmp_path: Path) -> None:
@@ -195,25 +203,6 @@ def test_a_file_that_is_no_journal_is_named_with_what_helps(tmp_path: Path) -> N
         Store(tmp_path)
 
 
-def test_a_journal_of_the_version_before_is_read_as_it_is_and_brought_up_to_date_by_a_writer(tmp_path: Path) -> None:
-    with closing(Store(tmp_path)) as store:
-        store.set_claim("plan", PLAN, run="r1", owner="me", at=NOW)
-    with closing(sqlite3.connect(tmp_path / "journal.db")) as older, older:
-        older.execute("ALTER TABLE runs DROP COLUMN about")
-        older.execute("ALTER TABLE runs DROP COLUMN wake")
-        older.execute("DROP TABLE schedules")
-        older.execute("DROP TABLE firings")
-        older.execute(
-            "INSERT INTO runs VALUES ('r1',1,?,?,'waiting',NULL,NULL,?,1,NULL,NULL,NULL,'direct')", (PLAN, NOW, NOW)
-        )
-        older.execute("PRAGMA user_version=1")
-    for writable in (False, True):
-        with closing(Store(tmp_path, writable=writable)) as store:
-            newest = store.newest(PLAN)
-            assert newest is not None
-            assert (newest.landing, newest.about, newest.wake) == ("direct", None, None)
-
-
 def test_a_directory_with_an_odd_name_is_opened_as_it_is(tmp_path: Path) -> None:
     odd = tmp_path / "a?b#c%20d"
     Store(odd).close()
@@ -238,6 +227,10 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
             "INSERT INTO events (run, at, type, body) VALUES (?,?,?,'{}')",
             [(f"r{number}", NOW, kind) for number in count for kind in ("RunStarted", "Leased", "RunEnded")],
         )
+        store._db.executemany(
+            "INSERT INTO commands (plan, verb, arguments, by, at, answer) VALUES ('p','stop','{}','me',?,'{}')",
+            [(NOW,) for _ in count],
+        )
         store.set_claim("plan", PLAN, run="r1", owner="me", at=NOW)
     yield store
     store.close()
@@ -253,6 +246,7 @@ QUERIES: dict[str, Callable[[Store], object]] = {
     "facts": lambda store: store.facts("plans/7.md", "Leased"),
     "destination": lambda store: store.destination("r7"),
     "claim": lambda store: store.claim("plan", PLAN),
+    "queued commands": lambda store: Commands(store).queued(),
     "append": lambda store: store.append(facts("PlanRead"), row("r-new"), fence=1),
 }
 

@@ -1,0 +1,79 @@
+"""The queue of commands: executed in order, answered once, and the answer is kept for a caller who asks late."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+
+from runplan.adapters.store.commands import KEPT, Commands
+from runplan.adapters.store.sqlite import Store
+from runplan.core.requests import Answer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+NOW = "2026-03-01T12:00:00Z"
+PLAN = "plans/X.md"
+
+
+@pytest.fixture
+def commands(tmp_path: Path) -> Iterator[Commands]:
+    with closing(Store(tmp_path)) as store:
+        yield Commands(store)
+
+
+def add(commands: Commands, verb: str = "stop", plan: str = PLAN) -> int:
+    return commands.add(plan, verb, {"n": [1, "\udcff"]}, by="a person", at=NOW)
+
+
+def test_commands_come_in_the_order_in_which_they_were_queued(commands: Commands) -> None:
+    numbers = [add(commands, verb, plan) for verb, plan in (("stop", "b.md"), ("pause", "a.md"), ("start", "b.md"))]
+    assert numbers == sorted(numbers)
+    assert [(one.seq, one.verb, one.plan) for one in commands.queued()] == [
+        (numbers[0], "stop", "b.md"),
+        (numbers[1], "pause", "a.md"),
+        (numbers[2], "start", "b.md"),
+    ]
+
+
+def test_a_command_is_read_as_it_was_queued_also_by_another_process(commands: Commands, tmp_path: Path) -> None:
+    number = add(commands, "start")
+    with closing(Store(tmp_path)) as other:
+        (found,) = Commands(other).queued()
+    assert (found.seq, found.plan, found.verb, found.by, found.at) == (number, PLAN, "start", "a person", NOW)
+    assert found.arguments == {"n": [1, "\udcff"]}
+
+
+def test_a_command_is_answered_once_and_leaves_the_queue(commands: Commands) -> None:
+    first, second = add(commands), add(commands)
+    assert commands.answer(first) is None
+    commands.finish(first, Answer(lines=("it ends",)))
+    commands.finish(first, Answer(error="too late", exit=2))
+    assert commands.answer(first) == Answer(lines=("it ends",))
+    assert [one.seq for one in commands.queued()] == [second]
+
+
+def test_an_answer_can_be_had_late_with_all_its_fields(commands: Commands) -> None:
+    number = add(commands)
+    answer = Answer(
+        run="r1", fresh=True, declined=True, owner="1:2:x", why="w", readable=False, lines=("a", "b"),
+        warnings=("c",), scheduled=NOW, instead="4h", error="e", exit=5,
+    )  # fmt: skip
+    commands.finish(number, answer)
+    for _ in range(3):
+        add(commands)
+    assert commands.answer(number) == answer
+
+
+def test_old_answers_are_forgotten_and_a_queued_command_never_is(commands: Commands) -> None:
+    waits, old = add(commands), add(commands)
+    commands.finish(old, Answer(run="r1"))
+    for _ in range(KEPT - 1):
+        commands.finish(add(commands), Answer())
+    assert commands.answer(old) == Answer(run="r1")
+    newest = add(commands)
+    assert commands.answer(old) is None
+    assert [one.seq for one in commands.queued()] == [waits, newest]
