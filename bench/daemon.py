@@ -23,8 +23,11 @@ from bench.projects import environment, make, plan
 from runplan.adapters.settings import load
 from runplan.adapters.store.schedules import Schedules
 from runplan.adapters.store.sqlite import Store
-from runplan.cli import carrying
-from runplan.wiring import handing
+from runplan.cli import prepare
+from runplan.core.requests import BY_PERSON, start_arguments
+from runplan.core.rows import Command
+from runplan.daemon import submitting
+from runplan.daemon.submitting import Talk
 from runplan.wiring.here import here_at
 
 if TYPE_CHECKING:
@@ -93,9 +96,15 @@ def hand_over(root: Path, home: Path, plans: Sequence[str]) -> None:
     """As `runplan start PLAN auto` does, without a process for each: starting those is measured elsewhere."""
     with here_at(root, environment(home), lambda at, env: load(at, env=env, flags={}).settings) as at:
         for name in plans:
-            found = carrying.prepared(at, name, ["auto"])
+            found = prepare.prepared(at, name, ["auto"])
             assert not isinstance(found, str), found
-            assert "run" in handing.hand_over(*found, notice=lambda: None, say=print)
+            there, request = found
+            started = replace(request.started, daemon=True, needs=submitting.needed(there, request.started))
+            arguments = start_arguments(replace(request, started=started))
+            command = Command(plan=started.plan, verb="start", arguments=arguments, by=BY_PERSON, at="")
+            (answer,) = submitting.submit(there, [command], talk=Talk(notice=lambda: None, say=print), wait=True)
+            assert answer is not None
+            assert answer.run, answer
 
 
 def by_script(place: Path, phases: int) -> float:
