@@ -50,17 +50,31 @@ class Executor:
         for command in (*unstored, *self._repository.commands.queued()):
             if (command.plan in deferred and command.verb != "stop") or (command.verb in BEGINNING and not begins):
                 continue
+            if command.verb == "stop":
+                done += self._refuse_starts_before(command)
             answer = self._answer(command)
             if isinstance(answer, Deferred):
                 deferred.add(command.plan)
                 continue
             if command.seq:
-                self._repository.commands.finish(command.seq, answer)
-                self._environments.forget(command.seq)
+                self._finish(command, answer)
             else:
                 unstored.remove(command)
             done.append((command, answer))
         return done
+
+    def _refuse_starts_before(self, stop: Command) -> list[tuple[Command, Answer]]:
+        """Refuse the starts of the plan that were queued before the stop and still wait."""
+        answer = refused(RefusedEarly(f"{stop.plan} was stopped before it began"))
+        queued = self._repository.commands.queued()
+        found = [one for one in queued if one.plan == stop.plan and one.seq < stop.seq and one.verb in BEGINNING]
+        for one in found:
+            self._finish(one, answer)
+        return [(one, answer) for one in found]
+
+    def _finish(self, command: Command, answer: Answer) -> None:
+        self._repository.commands.finish(command.seq, answer)
+        self._environments.forget(command.seq)
 
     def _answer(self, command: Command) -> Answer | Deferred:
         try:
@@ -119,13 +133,8 @@ class Executor:
         return _answer(begun)
 
     def _stop(self, command: Command) -> Answer:
-        """Cancel the schedule and end the run; starts that still wait are refused."""
+        """Cancel the schedule and end the run."""
         plan, lines = command.plan, []
-        for other in self._repository.commands.queued():
-            if other.plan == plan and other.seq < command.seq and other.verb in BEGINNING:
-                self._repository.commands.finish(
-                    other.seq, refused(RefusedEarly(f"{plan} was stopped before it began"))
-                )
         row = self._schedules.get(plan)
         if row is not None:
             schedules.give_up(row, self._schedules, self._repository.clock.now(), "the schedule was cancelled")
