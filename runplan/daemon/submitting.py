@@ -62,7 +62,7 @@ def submit(at: Here, commands: Sequence[Command], *, talk: Talk, wait: bool = Fa
     try:
         client = reach(at.env, say=talk.say) if begins else reaching.reached(at.env)
     except NotRunning:
-        return list(_execute_here(at, _stored(at, commands)))
+        return _execute_here(at, _stored(at, commands))
     except Silent as silent:
         _stored(at, commands)
         Repositories(state_directory(at.env)).add(
@@ -104,7 +104,7 @@ def _stored(at: Here, commands: Sequence[Command]) -> list[Command]:
     return [replace(one, seq=number) for one, number in zip(commands, numbers, strict=True)]
 
 
-def _execute_here(at: Here, commands: list[Command]) -> list[Answer]:
+def _execute_here(at: Here, commands: list[Command]) -> list[Answer | None]:
     """Execute commands in this process; runs that are stopped are worked to their end."""
     from runplan.adapters.interrupting import Interruption
     from runplan.engine.commands import Executor

@@ -221,15 +221,16 @@ class LocalWorker(RepositoryWorker):
 
     def run(
         self, commands: list[Command], executor: Executor, repository: OpenRepository, runs: ActiveRuns
-    ) -> list[Answer]:
-        """Execute the commands, which were just queued, and those before them."""
+    ) -> list[Answer | None]:
+        """Execute the commands, which were just queued, and those before them; None for one that stays queued."""
         answers = {command.seq: answer for command, answer in executor.execute_queued([])}
         for plan in runs.plans:
             state = runs.state(plan)
             if state is not None and not state.stop:
                 runs.disown(plan)  # the next worker goes on with it
         self.work(repository, runs)
-        return [answers[command.seq] for command in commands]
+        # Another process may have been quicker.
+        return [answers.get(command.seq) or repository.commands.answer(command.seq) for command in commands]
 
     def wait(self, turn: Turn) -> bool:
         return bool(turn.runs.plans) and super().wait(turn)
