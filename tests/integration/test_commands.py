@@ -1,0 +1,241 @@
+"""Commands are executed in order and answered once, whatever became of them; a stop counts above all others."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, cast
+
+import pytest
+
+from runplan.adapters.store.commands import Commands
+from runplan.adapters.store.schedules import Schedules
+from runplan.adapters.store.sqlite import Store
+from runplan.core.errors import Fenced, RefusedEarly, RunplanError, Unreachable
+from runplan.core.events import RunStarted
+from runplan.core.eventtext import to_json
+from runplan.core.requests import Answer
+from runplan.core.rows import Command
+from runplan.core.run import RunState
+from runplan.engine.commands import Executor
+from runplan.engine.environments import Environments
+from runplan.engine.runs import Accepted, Deferred
+from runplan.engine.worker import LocalWorker
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+    from typing import Any
+
+    from runplan.core.events import Fact
+    from runplan.core.requests import RunRequest
+    from runplan.engine.acquire import Declined
+    from runplan.engine.repository import OpenRepository
+    from runplan.engine.runs import ActiveRuns
+
+A, B = "plans/A.md", "plans/B.md"
+NOW = "2026-03-01T12:00:00Z"
+#: What is sent along with a start.
+KEYS = {"KEY": "secret"}
+
+
+class Runs:
+    """Runs in memory; those that are `ending` have to end before the plan's next one begins."""
+
+    def __init__(self) -> None:
+        self.ending: set[str] = set()
+        self.done: list[str] = []
+        self.trouble: RunplanError | None = None
+
+    plans: tuple[str, ...] = ()
+
+    def begin(self, request: RunRequest) -> Accepted | Declined | Deferred:
+        plan = request.started.plan
+        if plan in self.ending:
+            return Deferred()
+        self.done.append(f"begin {plan}")
+        return Accepted(run=f"run of {plan}", fresh=True)
+
+    def record(self, plan: str, event: Fact) -> bool:
+        if self.trouble is not None:
+            raise self.trouble
+        self.done.append(f"{type(event).__name__} {plan}")
+        return True
+
+    def adopt(self, _plan: str) -> None: ...
+
+    def resumes(self, _request: RunRequest) -> bool:
+        return False
+
+    def state(self, _plan: str) -> None: ...
+
+    def newest(self, _plan: str) -> RunState:
+        return RunState()
+
+
+class Repository:
+    """An open repository, as far as commands need it."""
+
+    def __init__(self, store: Store) -> None:
+        self.commands = Commands(store)
+        self.schedules = Schedules(store)
+        self.clock = self
+
+    def now(self) -> datetime:
+        return datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+    def missing(self, _started: RunStarted) -> tuple[str, ...]:
+        return ()
+
+
+class Bench:
+    """A real queue with an executor, and runs that do nothing."""
+
+    def __init__(self, store: Store) -> None:
+        self.repository = cast("OpenRepository", Repository(store))
+        self.commands = self.repository.commands
+        self.runs = Runs()
+        self.environments = Environments({})
+        self.executor = Executor(self.repository, cast("ActiveRuns", self.runs), self.environments)
+
+    def queue(self, verb: str, plan: str = A) -> int:
+        number = self.commands.add(plan, verb, arguments(verb, plan), by="a person", at=NOW)
+        self.environments.receive(number, KEYS)
+        return number
+
+    def execute(self, *unstored: Command, begins: bool = True) -> list[tuple[int, str]]:
+        """Execute what is queued; the numbers and the errors of what was answered."""
+        return [
+            (command.seq, answer.error) for command, answer in self.executor.execute_queued([*unstored], begins=begins)
+        ]
+
+    @property
+    def queued(self) -> list[int]:
+        return [one.seq for one in self.commands.queued()]
+
+
+def arguments(verb: str, plan: str) -> Mapping[str, Any]:
+    started = RunStarted(plan=plan, title="", mode="next", wanted="", auto=True, landing="cherry-pick",
+                         target="main", slug="a", max_fix_cycles=2, test_command="", daemon=True)  # fmt: skip
+    return {"started": to_json(started)} if verb == "start" else {}
+
+
+def unstored(verb: str, plan: str = A) -> Command:
+    return Command(plan=plan, verb=verb, arguments={}, by="a person", at="")
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    with closing(Store(tmp_path)) as store:
+        yield Bench(store)
+
+
+# --- order ----------------------------------------------------------------------------------------------
+
+
+def test_commands_are_executed_in_order_and_leave_the_queue(bench: Bench) -> None:
+    start, pause, stop = bench.queue("start"), bench.queue("pause", B), bench.queue("stop")
+    assert bench.execute() == [(start, ""), (pause, ""), (stop, "")]
+    assert bench.runs.done == [f"begin {A}", f"Halted {B}", f"StopRequested {A}"]
+    assert bench.queued == []
+    assert bench.execute() == []
+    assert bench.commands.answer(start) == Answer(run=f"run of {A}", fresh=True)
+
+
+def test_commands_that_could_not_be_stored_come_first_and_are_executed_once(bench: Bench) -> None:
+    bench.queue("pause", B)
+    waiting = [unstored("stop"), unstored("pause")]
+    assert len(bench.executor.execute_queued(waiting)) == 3
+    assert bench.runs.done == [f"StopRequested {A}", f"Halted {A}", f"Halted {B}"]
+    assert waiting == []
+
+
+def test_a_command_that_is_refused_is_answered_and_the_next_one_is_executed(bench: Bench) -> None:
+    dance, pause = bench.queue("dance"), bench.queue("pause")
+    assert bench.execute() == [(dance, "dance: no such command"), (pause, "")]
+    assert bench.commands.answer(dance) == Answer(error="dance: no such command", exit=2)
+
+
+# --- a run that has to end first ------------------------------------------------------------------------
+
+
+def test_a_start_that_has_to_wait_keeps_the_later_commands_of_its_plan_queued(bench: Bench) -> None:
+    bench.runs.ending.add(A)
+    start, pause, other = bench.queue("start"), bench.queue("pause"), bench.queue("pause", B)
+    assert bench.execute() == [(other, "")]
+    assert bench.queued == [start, pause]
+    bench.runs.ending.clear()
+    assert bench.execute() == [(start, ""), (pause, "")]
+    assert bench.runs.done == [f"Halted {B}", f"begin {A}", f"Halted {A}"]
+
+
+def test_a_stop_does_not_wait_and_refuses_the_starts_before_it(bench: Bench) -> None:
+    bench.runs.ending.add(A)
+    first, second, other = bench.queue("start"), bench.queue("start"), bench.queue("start", B)
+    stop, after = bench.queue("stop"), bench.queue("start")
+    told = f"{A} was stopped before it began"
+    assert sorted(bench.execute()) == [(first, told), (second, told), (other, ""), (stop, "")]
+    assert bench.runs.done == [f"begin {B}", f"StopRequested {A}"]
+    bench.runs.ending.clear()
+    assert bench.execute() == [(after, "")]
+
+
+def test_the_keys_of_a_caller_are_forgotten_with_its_command(bench: Bench) -> None:
+    bench.runs.ending.add(A)
+    start, stop = bench.queue("start"), bench.queue("stop")
+    bench.execute()
+    assert [bench.environments.lend(B, number, anew=True) for number in (start, stop)] == [None, None]
+    assert bench.environments.of(B) == {}
+
+
+def test_where_nothing_new_is_begun_starts_are_left_to_the_next_worker(bench: Bench) -> None:
+    start, pause = bench.queue("start"), bench.queue("pause")
+    assert bench.execute(begins=False) == [(pause, "")]
+    assert bench.queued == [start]
+    assert bench.execute() == [(start, "")]
+
+
+# --- a stop that cannot be recorded -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_a_stop_that_cannot_be_recorded_ends_the_work_here_and_is_tried_again(bench: Bench, stored: bool) -> None:
+    waiting = [] if stored else [unstored("stop")]
+    if stored:
+        bench.queue("stop")
+    bench.runs.trouble = Unreachable("no space left")
+    with pytest.raises(Unreachable, match="no space left"):
+        bench.executor.execute_queued(waiting)
+    bench.runs.trouble = None
+    assert len(bench.executor.execute_queued(waiting)) == 1
+    assert (bench.runs.done, waiting, bench.queued) == ([f"StopRequested {A}"], [], [])
+
+
+@pytest.mark.parametrize("trouble", [Fenced("another process took it"), RefusedEarly("no")])
+def test_a_stop_of_a_run_that_is_somebody_elses_is_refused(bench: Bench, trouble: RunplanError) -> None:
+    stop = bench.queue("stop")
+    bench.runs.trouble = trouble
+    assert bench.execute() == [(stop, str(trouble))]
+
+
+def test_a_pause_that_cannot_be_recorded_is_refused(bench: Bench) -> None:
+    pause = bench.queue("pause")
+    bench.runs.trouble = Unreachable("no space left")
+    assert bench.execute() == [(pause, "no space left")]
+
+
+# --- without a daemon -----------------------------------------------------------------------------------
+
+
+def test_a_command_that_another_process_has_executed_is_told_with_its_answer(bench: Bench) -> None:
+    """Two callers without a daemon execute each other's commands, whoever looks first."""
+    numbers = [bench.queue("pause"), bench.queue("pause", B)]
+    ours = [one for one in bench.commands.queued() if one.seq in numbers]
+    bench.commands.finish(numbers[0], Answer(lines=("done by another",)))
+    told = LocalWorker().run(ours, bench.executor, bench.repository, cast("ActiveRuns", Idle()))
+    assert [answer.lines for answer in told if answer] == [("done by another",), (f"nothing new is begun for {B}",)]
+
+
+class Idle(Runs):
+    def step_all(self, _between: object) -> tuple[list[str], None]:
+        return [], None
