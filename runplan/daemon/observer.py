@@ -65,8 +65,12 @@ class Observer:
     def answered(self, root: str, command: Command, answer: Answer) -> None:
         result = answer.error or answer.why or " ".join(answer.lines) or answer.run or "scheduled"
         self.happened(root, "command", plan=command.plan, verb=command.verb, answer=result)
+        self.resolve(root, command.seq, answer)
+
+    def resolve(self, root: str, command: int, answer: Answer) -> None:
+        """Tell the answer to those who wait for it."""
         with self._lock:
-            future = self._waiting.pop((root, command.seq), None)
+            future = self._waiting.pop((root, command), None)
         if future is not None:
             future.set_result(answer)
 

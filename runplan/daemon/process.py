@@ -346,16 +346,19 @@ class DaemonProcess:
         worker = self.worker(root)
         numbers = [int(number) for number in request.fields.get("commands") or ()]
         env = {str(name): str(value) for name, value in (request.fields.get("env") or {}).items()}
-        answers = [self._observer.expect(root, number) for number in numbers]
+        futures = [self._observer.expect(root, number) for number in numbers]
         for number in numbers:
             worker.environments.receive(number, env)
         for command in request.fields.get("unstored") or ():
             worker.submit(Command(**command))
         worker.wake()
+        if numbers:  # a worker that was awake may have answered before we asked
+            for number, answer in worker.answers(numbers).items():
+                self._observer.resolve(root, number, answer)
         if request.fields.get("wait"):
-            return {"answers": [asdict(caller.wait_for(answer)) for answer in answers]}
-        wait(answers, timeout=BUSY_S)
-        return {"answers": [asdict(one.result()) if one.done() else None for one in answers]}
+            return {"answers": [asdict(caller.wait_for(one)) for one in futures]}
+        wait(futures, timeout=BUSY_S)
+        return {"answers": [asdict(one.result()) if one.done() else None for one in futures]}
 
     def _follow(self, request: Request, caller: Caller) -> Mapping[str, Any]:
         """Tell what happens in a run until it has ended, or waits for a person; it may have done so already."""

@@ -27,7 +27,7 @@ from runplan.engine.runs import ActiveRuns
 from runplan.engine.worker import RepositoryWorker, Turn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from contextlib import AbstractContextManager
     from datetime import datetime
     from pathlib import Path
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from runplan import ports
     from runplan.core.decide import Decision
     from runplan.core.events import Fact
+    from runplan.core.requests import Answer
     from runplan.core.rows import Command, ScheduleRow
     from runplan.core.run import RunState
     from runplan.daemon.observer import Observer
@@ -119,6 +120,12 @@ class DaemonWorker(RepositoryWorker):
         if command not in self._unstored:
             self._unstored.append(command)
         self.wake()
+
+    def answers(self, numbers: Sequence[int]) -> dict[int, Answer]:
+        """Those of the stored commands that are answered already."""
+        with contextlib.closing(Store(self._state, writable=False)) as store:
+            found = {number: Commands(store).answer(number) for number in numbers}
+        return {number: answer for number, answer in found.items() if answer is not None}
 
     @property
     def at_rest(self) -> bool:
