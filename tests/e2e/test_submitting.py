@@ -1,0 +1,56 @@
+"""Whoever submits a command is told its answer, whoever was quicker."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from runplan.adapters.store.commands import Commands
+from runplan.adapters.store.sqlite import Store
+from runplan.daemon.client import Client
+from tests.support.cli import until
+from tests.support.daemons import in_foreground, schedules, socket_of
+
+if TYPE_CHECKING:
+    from tests.support.cli import Project
+
+
+def queue_pause(project: Project) -> int:
+    """As `runplan pause` does, before it asks the daemon."""
+    with closing(Store(project.path / ".git/runplan")) as store:
+        return Commands(store).add("plans/X.md", "pause", {}, by="a person", at="2026-03-01T12:00:00Z")
+
+
+def is_answered(project: Project, number: int) -> bool:
+    with closing(Store(project.path / ".git/runplan")) as store:
+        return Commands(store).answer(number) is not None
+
+
+def test_a_command_that_was_executed_before_its_caller_asked_is_answered(project: Project) -> None:
+    """The worker may be awake for another reason when the row is stored."""
+    with in_foreground(project):
+        assert project.runplan("start", "X", "auto", "every", "4h").code == 0
+        number = queue_pause(project)
+        with Client(socket_of(project)) as client:
+            client.call("submit", root=str(project.path))
+            until(lambda: is_answered(project, number))
+            reply = client.call("submit", root=str(project.path), commands=[number], wait=True)
+    assert reply["answers"][0]["lines"] == ["nothing new is begun for plans/X.md"]
+
+
+def test_what_is_queued_while_no_daemon_runs_is_executed_by_the_next_one(project: Project) -> None:
+    with in_foreground(project):
+        assert project.runplan("start", "X", "auto", "every", "4h").code == 0
+    number = queue_pause(project)
+    with in_foreground(project):
+        until(lambda: is_answered(project, number))
+    assert [row.paused for row in schedules(project)] == ["paused by a person"]
+
+
+def test_commands_that_wait_are_executed_with_the_one_of_a_caller_without_a_daemon(project: Project) -> None:
+    with in_foreground(project):
+        assert project.runplan("start", "X", "auto", "every", "4h").code == 0
+    left = queue_pause(project)
+    stopped = project.runplan("stop", "X")
+    assert (stopped.code, is_answered(project, left)) == (0, True), stopped.err
+    assert schedules(project) == []
