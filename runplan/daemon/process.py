@@ -246,7 +246,9 @@ class DaemonProcess:
             return found
         state = self._remember(root) / "runplan"
         with self._lock:
-            return self._workers.setdefault(root, DaemonWorker(root, state, self._services))
+            if root not in self._workers:  # a worker that nobody uses would keep its pipe open
+                self._workers[root] = DaemonWorker(root, state, self._services)
+            return self._workers[root]
 
     def _all(self) -> list[DaemonWorker]:
         with self._lock:
