@@ -336,6 +336,11 @@ class DaemonProcess:
                 return self._status()
             case "follow":
                 return self._follow(request, caller)
+            case "lend":
+                env = {str(name): str(value) for name, value in (request.fields.get("env") or {}).items()}
+                self.worker(str(request.fields.get("root") or "")).environments.receive(
+                    str(request.fields["name"]), env
+                )
             case "submit":
                 return self._submit(request, caller)
             case "drain":
@@ -347,10 +352,7 @@ class DaemonProcess:
         root = str(request.fields.get("root") or "")
         worker = self.worker(root)
         numbers = [int(number) for number in request.fields.get("commands") or ()]
-        env = {str(name): str(value) for name, value in (request.fields.get("env") or {}).items()}
         futures = [self._observer.expect(root, number) for number in numbers]
-        for number in numbers:
-            worker.environments.receive(number, env)
         for command in request.fields.get("unstored") or ():
             worker.submit(Command(**command))
         worker.wake()

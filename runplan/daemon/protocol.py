@@ -22,7 +22,7 @@ LONGEST = 1024 * 1024
 READING = ("ping", "status", "metrics", "follow")
 
 #: Refused to whoever descends from an agent.
-ACTING = ("submit", "drain", "reload")
+ACTING = ("lend", "submit", "drain", "reload")
 
 #: Said alike in every protocol: by these a daemon of another version is known and sent away.
 LASTING = ("ping", "drain")

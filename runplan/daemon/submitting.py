@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from contextlib import closing
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from runplan.adapters import processes
@@ -25,6 +25,7 @@ from runplan.daemon.client import NotRunning, Silent
 from runplan.daemon.launching import reach
 from runplan.daemon.repositories import Repositories
 from runplan.engine.commands import BEGINNING
+from runplan.engine.environments import NAME
 from runplan.landing import modes
 
 if TYPE_CHECKING:
@@ -77,26 +78,33 @@ def submit(at: Here, commands: Sequence[Command], *, talk: Talk, wait: bool = Fa
 
 
 def _submitted(client: Client, at: Here, commands: Sequence[Command], talk: Talk, *, wait: bool) -> list[Answer | None]:
+    root = str(at.repository.root)
+    # Before they are stored: a worker that is awake executes them at once.
+    commands = [_with_environment(client, at, command) for command in commands]
     try:
         stored = _stored(at, commands)
     except Unreachable as error:
         unstored = [asdict(command) for command in commands if command.verb not in BEGINNING]
         if not unstored:
             raise
-        client.call("submit", root=str(at.repository.root), unstored=unstored)
+        client.call("submit", root=root, unstored=unstored)
         raise Unstored(f"{error}; the daemon keeps the request and executes it when it can") from error
-    fields: dict[str, Any] = {
-        "root": str(at.repository.root),
-        "commands": [command.seq for command in stored],
-        "env": for_a_run(at.env, at.settings.agents, checks=at.settings.tests.env),
-    }
+    fields: dict[str, Any] = {"root": root, "commands": [command.seq for command in stored]}
     reply = client.await_answer("submit", talk.notice, **fields, wait=True) if wait else client.call("submit", **fields)
     return [read_answer_fields(one) if one is not None else None for one in reply["answers"]]
 
 
-def _stored(at: Here, commands: Sequence[Command]) -> list[Command]:
-    from dataclasses import replace
+def _with_environment(client: Client, at: Here, command: Command) -> Command:
+    """The command with a name for the environment of this caller, which the daemon keeps in memory."""
+    if command.verb not in BEGINNING:
+        return command
+    name = os.urandom(8).hex()
+    env = for_a_run(at.env, at.settings.agents, checks=at.settings.tests.env)
+    client.call("lend", root=str(at.repository.root), name=name, env=env)
+    return replace(command, arguments={**command.arguments, NAME: name})
 
+
+def _stored(at: Here, commands: Sequence[Command]) -> list[Command]:
     now = iso(SystemClock().now())
     with closing(Store(at.state)) as store:
         table = Commands(store)

@@ -74,7 +74,7 @@ class Executor:
 
     def _finish(self, command: Command, answer: Answer) -> None:
         self._repository.commands.finish(command.seq, answer)
-        self._environments.forget(command.seq)
+        self._environments.forget(command)
 
     def _answer(self, command: Command) -> Answer | Deferred:
         try:
@@ -115,7 +115,7 @@ class Executor:
         """Begin or resume the run with the environment of the caller; a run at work keeps its own."""
         plan = request.started.plan
         resumes = self._runs.resumes(request)
-        before = self._environments.lend(plan, command.seq, anew=not resumes and request.answer is None)
+        before = self._environments.lend(plan, command, anew=not resumes and request.answer is None)
         try:
             if resumes:
                 self._require_keys(plan)
@@ -126,7 +126,9 @@ class Executor:
         if not (isinstance(begun, Accepted) and begun.fresh):
             self._environments.restore(plan, before)
         if isinstance(begun, Accepted):
-            if not begun.fresh:
+            if begun.fresh:
+                self.halt_without_keys(request.started)
+            else:
                 self._bring_keys(plan, command)
             if request.answer is None:
                 self._schedules.pause(plan, None)
@@ -156,7 +158,7 @@ class Executor:
     def _resume(self, command: Command) -> Answer:
         """Let the plan and its schedule go on; who resumes a run that has lost its keys has to bring them."""
         plan = command.plan
-        self._environments.lend(plan, command.seq, anew=False)
+        self._environments.lend(plan, command, anew=False)
         self._require_keys(plan)
         goes_on = self._schedules.pause(plan, None)
         return Answer(lines=(f"{plan} goes on",) if self._runs.record(plan, e.Continued()) or goes_on else ())
@@ -168,7 +170,7 @@ class Executor:
         plan, now = request.started.plan, self._repository.clock.now()
         self._bring_keys(plan, command)
         if plan not in self._runs.plans:
-            self._environments.lend(plan, command.seq, anew=True)
+            self._environments.lend(plan, command, anew=True)
         before = self._schedules.get(plan)
         if before is not None:
             schedules.give_up(before, self._schedules, now, "the schedule was changed")
@@ -194,7 +196,7 @@ class Executor:
         row = self._schedules.get(plan)
         if row is None:
             raise NotFound(f"{plan} has no schedule any more; make one: runplan start PLAN auto every 4h")
-        self._environments.lend(plan, command.seq, anew=False)
+        self._environments.lend(plan, command, anew=False)
         fired = schedules.fire_early(row, self._runs, self._schedules, self._repository.clock.now())
         if isinstance(fired, Accepted):
             self._bring_keys(plan, command)
@@ -220,7 +222,7 @@ class Executor:
         state = self._runs.state(plan)
         if state is None or not state.missing or state.started is None:
             return
-        before = self._environments.lend(plan, command.seq, anew=False)
+        before = self._environments.lend(plan, command, anew=False)
         if self._repository.missing(state.started):
             self._environments.restore(plan, before)
         else:

@@ -7,6 +7,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from runplan.core.rows import Command
+
+KEPT = 100  #: environments whose command has not come yet
+NAME = "environment"  #: the argument of a command that names the environment of its caller
+
 
 class Environments:
     """Those of one repository: each run sees the environment of the caller who asked for it."""
@@ -14,22 +19,23 @@ class Environments:
     def __init__(self, own: Mapping[str, str]) -> None:
         self._own = own  #: of the process, for runs whose caller sent none
         self._plans: dict[str, Mapping[str, str]] = {}
-        self._sent: dict[int, Mapping[str, str]] = {}  #: by the number of a command
+        self._sent: dict[str, Mapping[str, str]] = {}  #: by the name that its command gives it
 
-    def receive(self, command: int, sent: Mapping[str, str]) -> None:
-        """Keep what came with a command until it is executed."""
-        if sent:
-            self._sent[command] = sent
+    def receive(self, name: str, sent: Mapping[str, str]) -> None:
+        """Keep an environment until its command, which is stored afterwards, is executed."""
+        while len(self._sent) >= KEPT:
+            self._sent.pop(next(iter(self._sent)))
+        self._sent[name] = sent
 
-    def forget(self, command: int) -> None:
-        self._sent.pop(command, None)
+    def forget(self, command: Command) -> None:
+        self._sent.pop(str(command.arguments.get(NAME)), None)
 
     def of(self, plan: str) -> Mapping[str, str]:
         return self._plans.get(plan, self._own)
 
-    def lend(self, plan: str, command: int, *, anew: bool) -> Mapping[str, str] | None:
+    def lend(self, plan: str, command: Command, *, anew: bool) -> Mapping[str, str] | None:
         """Give the plan what came with the command, on top of what it has unless `anew`; what it had before."""
-        before, sent = self._plans.get(plan), self._sent.get(command)
+        before, sent = self._plans.get(plan), self._sent.get(str(command.arguments.get(NAME)))
         if sent:
             self._plans[plan] = dict(sent) if anew or before is None else {**before, **sent}
         return before

@@ -7,9 +7,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
-from runplan.adapters.control.client import Client
 
 from runplan.core.times import iso, parse_iso
+from runplan.daemon.client import Client
 from tests.support.cli import a_plan, until
 from tests.support.clocks import Wall
 from tests.support.daemons import (

@@ -18,7 +18,7 @@ from runplan.core.requests import Answer
 from runplan.core.rows import Command
 from runplan.core.run import RunState
 from runplan.engine.commands import Executor
-from runplan.engine.environments import Environments
+from runplan.engine.environments import NAME, Environments
 from runplan.engine.runs import Accepted, Deferred
 from runplan.engine.worker import LocalWorker
 
@@ -96,12 +96,14 @@ class Bench:
         self.commands = self.repository.commands
         self.runs = Runs()
         self.environments = Environments({})
+        self.sent: list[Command] = []
         self.executor = Executor(self.repository, cast("ActiveRuns", self.runs), self.environments)
 
     def queue(self, verb: str, plan: str = A) -> int:
-        number = self.commands.add(plan, verb, arguments(verb, plan), by="a person", at=NOW)
-        self.environments.receive(number, KEYS)
-        return number
+        name = f"keys {len(self.sent)}"
+        self.sent.append(Command(plan=plan, verb=verb, arguments={NAME: name}, by="", at=""))
+        self.environments.receive(name, KEYS)
+        return self.commands.add(plan, verb, {**arguments(verb, plan), NAME: name}, by="a person", at=NOW)
 
     def execute(self, *unstored: Command, begins: bool = True) -> list[tuple[int, str]]:
         """Execute what is queued; the numbers and the errors of what was answered."""
@@ -182,9 +184,10 @@ def test_a_stop_does_not_wait_and_refuses_the_starts_before_it(bench: Bench) -> 
 
 def test_the_keys_of_a_caller_are_forgotten_with_its_command(bench: Bench) -> None:
     bench.runs.ending.add(A)
-    start, stop = bench.queue("start"), bench.queue("stop")
+    bench.queue("start")
+    bench.queue("stop")
     bench.execute()
-    assert [bench.environments.lend(B, number, anew=True) for number in (start, stop)] == [None, None]
+    assert [bench.environments.lend(B, command, anew=True) for command in bench.sent] == [None, None]
     assert bench.environments.of(B) == {}
 
 
