@@ -21,14 +21,14 @@ import psutil
 
 from bench.projects import environment, make, plan
 from runplan.adapters.settings import load
-from runplan.adapters.store.schedules import Schedules
-from runplan.adapters.store.sqlite import Store
 from runplan.cli import prepare
 from runplan.core.requests import BY_PERSON, start_arguments
 from runplan.core.rows import Command
 from runplan.daemon import submitting
 from runplan.daemon.submitting import Talk
-from runplan.wiring.here import here_at
+from runplan.engine.context import here_at
+from runplan.store.schedules import Schedules
+from runplan.store.sqlite import Store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

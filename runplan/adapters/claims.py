@@ -24,8 +24,8 @@ from runplan.core.rows import UNFINISHED
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from runplan.adapters.store.sqlite import Store
     from runplan.core.claims import Standing
+    from runplan.store.sqlite import Store
 
 _OWNER = re.compile(r"[0-9]+:[^:\s]+:\S+")
 

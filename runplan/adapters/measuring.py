@@ -9,10 +9,10 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from runplan.adapters.store.figures import figures
-from runplan.adapters.store.sqlite import Store
 from runplan.core.errors import RunplanError
 from runplan.core.metrics import Process, render, samples
+from runplan.store.figures import figures
+from runplan.store.sqlite import Store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

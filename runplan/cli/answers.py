@@ -12,14 +12,14 @@ from runplan.core.errors import Exit, NotFound
 from runplan.core.events import Approved
 from runplan.core.requests import RunRequest
 from runplan.core.run import awaiting
+from runplan.engine import context as places
 from runplan.engine.acquire import interrupted
-from runplan.wiring import here as places
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from runplan.core.events import Rejected
-    from runplan.wiring.here import Here
+    from runplan.engine.context import Here
 
 
 def answer_waiting(

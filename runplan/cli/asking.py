@@ -11,7 +11,7 @@ from runplan.core.run import awaiting
 if TYPE_CHECKING:
     from runplan.core.events import CandidateBuilt
     from runplan.core.run import PhaseRun, RunState
-    from runplan.wiring.here import Here
+    from runplan.engine.context import Here
 
 
 def ask_here(at: Here, state: RunState) -> Approved | Rejected | None:

@@ -62,7 +62,7 @@ def _file(word: str) -> tuple[Path, str]:
         if exists:
             names.require_plain(given.name if given.is_absolute() else word)
         return given, names.shown(word)
-    from runplan.wiring.here import here, plan_path
+    from runplan.engine.context import here, plan_path
 
     with here() as at:
         path = plan_path(at, word)

@@ -24,7 +24,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Exit:
-    from runplan.wiring.here import here, settings_note
+    from runplan.engine.context import here, settings_note
 
     with here() as at:
         settled = at.settled()

@@ -21,7 +21,7 @@ def run(args: argparse.Namespace) -> Exit:
     del args
     from runplan.adapters.settings import environment
     from runplan.daemon.process import serve
-    from runplan.wiring.here import refuse_under_agent
+    from runplan.engine.context import refuse_under_agent
 
     refuse_under_agent("daemon")
     serve(environment())

@@ -32,7 +32,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Exit:
-    from runplan.wiring.here import refuse_under_agent
+    from runplan.engine.context import refuse_under_agent
 
     refuse_under_agent("demo")
     with _place(keep=args.keep) as place:

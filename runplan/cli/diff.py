@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import argparse
 
     from runplan.core.phaserun import PhaseRun
-    from runplan.wiring.here import Here
+    from runplan.engine.context import Here
 
 EXAMPLES = """\
   runplan diff plans/X.md         checks, verdict, findings and diff; in a pager on a terminal
@@ -33,7 +33,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Exit:
     from runplan.cli.aside import Aside
-    from runplan.wiring.here import here_anyhow, plan_path
+    from runplan.engine.context import here_anyhow, plan_path
 
     aside = Aside()
     with here_anyhow(aside.warn) as at:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from runplan.core.doctor import Check
-    from runplan.wiring.here import Here
+    from runplan.engine.context import Here
 
 HELP = "check git, settings, agents and tests; say what to mend"
 EXAMPLES = """\
@@ -42,9 +42,9 @@ def _examine(here: Path) -> tuple[Check, ...]:
     from runplan.adapters.discovery import cast, worktree_place
     from runplan.adapters.sandbox import obstacle
     from runplan.adapters.settings import environment, kinds, worktree_root
+    from runplan.engine.context import here_at, settings_note
+    from runplan.engine.preflight import bench
     from runplan.git.repository import look_around
-    from runplan.wiring.here import here_at, settings_note
-    from runplan.wiring.probing import bench
 
     env = environment()
     facts = look_around(here, env=env)
@@ -86,8 +86,7 @@ def _refusal(at: Here) -> str:
     """What `start` would say before it looks at a plan; "" for nothing."""
     from runplan.adapters.repository import require_workable
     from runplan.app.admission import require_test_command
-    from runplan.wiring.landers import require_landable
-    from runplan.wiring.probing import infrastructure, require_agents
+    from runplan.engine.preflight import infrastructure, require_agents, require_landable
 
     settings = at.settings
     try:
@@ -113,8 +112,8 @@ def _cgroup(env: Mapping[str, str]) -> str:
 def _leftovers() -> list[str]:
     """What `runplan gc` would take away; what is kept aside on purpose is no fault."""
     from runplan.core.gitfacts import Removed
-    from runplan.wiring.here import here
-    from runplan.wiring.leftovers import collect
+    from runplan.engine.context import here
+    from runplan.engine.leftovers import collect
 
     with here() as at:
         found, _ = collect(at, dry_run=True)  # logs are history, and no fault

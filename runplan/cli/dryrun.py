@@ -11,7 +11,7 @@ from runplan.engine.repository import prompt_template
 if TYPE_CHECKING:
     from runplan.core.events import RunStarted
     from runplan.core.plan import Phase, Plan
-    from runplan.wiring.here import Here
+    from runplan.engine.context import Here
 
 
 def account(at: Here, started: RunStarted) -> str:

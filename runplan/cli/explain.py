@@ -28,7 +28,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> Exit:
     from runplan.app.journal import recorded
     from runplan.cli.aside import Aside
-    from runplan.wiring.here import here_anyhow, plan_path
+    from runplan.engine.context import here_anyhow, plan_path
 
     aside = Aside()
     with here_anyhow(aside.warn) as at:

@@ -27,8 +27,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Exit:
-    from runplan.wiring.here import here, plan_path, refuse_under_agent
-    from runplan.wiring.leftovers import collect, release
+    from runplan.engine.context import here, plan_path, refuse_under_agent
+    from runplan.engine.leftovers import collect, release
 
     if not args.dry_run or args.release is not None:
         refuse_under_agent("gc")

@@ -25,8 +25,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(_args: argparse.Namespace) -> Exit:
     from runplan.adapters.settings import environment, repository_file
+    from runplan.engine.context import refuse_under_agent
     from runplan.git.repository import look_around
-    from runplan.wiring.here import refuse_under_agent
 
     refuse_under_agent("init")
     facts = look_around(Path.cwd(), env=environment())

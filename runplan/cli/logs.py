@@ -12,8 +12,8 @@ from runplan.core.terminal import escaped, plain
 if TYPE_CHECKING:
     import argparse
 
-    from runplan.adapters.store.sqlite import Store
     from runplan.core.rows import EventRow, RunRow
+    from runplan.store.sqlite import Store
 
 EXAMPLES = """\
   runplan logs                   the newest run of all plans
@@ -31,7 +31,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Exit:
     from runplan.cli.aside import Aside
-    from runplan.wiring.here import here_anyhow, plan_path
+    from runplan.engine.context import here_anyhow, plan_path
 
     aside = Aside()
     with here_anyhow(aside.warn) as at:

@@ -43,9 +43,9 @@ def _from_daemon() -> str | None:
 def _from_journal(warn: Callable[[str], None]) -> str:
     from datetime import UTC, datetime
 
-    from runplan.adapters.store.figures import figures
     from runplan.core.metrics import render, samples
-    from runplan.wiring.here import here_anyhow
+    from runplan.engine.context import here_anyhow
+    from runplan.store.figures import figures
 
     with here_anyhow(warn) as at:
         store = at.store()

@@ -24,7 +24,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> Exit:
     from runplan.app.views import schedule_view
     from runplan.cli.aside import Aside
-    from runplan.wiring.here import here_anyhow
+    from runplan.engine.context import here_anyhow
 
     now = datetime.now(UTC)
     aside = Aside()
@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> Exit:
 def _schedules(store: Any) -> list[ScheduleRow]:
     if store is None:
         return []
-    from runplan.adapters.store.schedules import Schedules
+    from runplan.store.schedules import Schedules
 
     return Schedules(store).all()
 

@@ -23,7 +23,7 @@ def run(args: argparse.Namespace) -> Exit:
     from runplan.cli import submit
     from runplan.core.requests import BY_PERSON
     from runplan.core.rows import Command
-    from runplan.wiring.here import here, plan_path, refuse_under_agent, scheduled
+    from runplan.engine.context import here, plan_path, refuse_under_agent, scheduled
 
     refuse_under_agent("now")
     with here() as at:

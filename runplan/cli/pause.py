@@ -23,7 +23,7 @@ def run(args: argparse.Namespace) -> Exit:
     from runplan.core.requests import BY_PERSON
     from runplan.core.rows import Command
     from runplan.daemon import submitting
-    from runplan.wiring.here import here_anyhow, is_kept, plan_path, refuse_under_agent
+    from runplan.engine.context import here_anyhow, is_kept, plan_path, refuse_under_agent
 
     refuse_under_agent("pause")
     with here_anyhow(progress.warn) as at:

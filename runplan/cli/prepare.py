@@ -30,23 +30,27 @@ from runplan.core.plan import parse
 from runplan.core.requests import RunRequest
 from runplan.core.run import fold
 from runplan.core.settingstext import file_mark, kept
+from runplan.engine import context as places
 from runplan.engine.acquire import Declined, interrupted
+from runplan.engine.preflight import (
+    infrastructure,
+    require_landable,
+    require_own_branches,
+    require_same_history,
+    settle_lost_landings,
+)
 from runplan.engine.worker import ForegroundWorker, Outcome
 from runplan.landing import modes
-from runplan.wiring import here as places
-from runplan.wiring.branches import require_own_branches, settle_lost_landings
-from runplan.wiring.landers import require_landable, require_same_history
-from runplan.wiring.probing import infrastructure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from runplan.adapters.store.sqlite import Store
     from runplan.core.options import Resolved
     from runplan.core.plan import Plan
     from runplan.core.rows import RunRow
     from runplan.core.run import RunState
-    from runplan.wiring.here import Here
+    from runplan.engine.context import Here
+    from runplan.store.sqlite import Store
 
 
 MOST_TARGETS = 3  #: branches whose settings may name another target, in a row
@@ -109,7 +113,7 @@ def started(at: Here, path: str, plan: Plan, options: Resolved) -> RunStarted:
 
 def admit_agents(at: Here) -> None:
     """Refuse agents that could not be dispatched, and warn where they run without the sandbox."""
-    from runplan.wiring.probing import require_agents
+    from runplan.engine.preflight import require_agents
 
     if warning := require_agents(at):
         progress.warn(warning)

@@ -25,7 +25,7 @@ def run(args: argparse.Namespace) -> Exit:
     from runplan.app.accounts import failure_sections
     from runplan.cli.aside import Aside
     from runplan.core import names, report
-    from runplan.wiring.here import here_anyhow, plan_path, slug_of
+    from runplan.engine.context import here_anyhow, plan_path, slug_of
 
     aside = Aside()
     with here_anyhow(aside.warn) as at:

@@ -22,7 +22,7 @@ def run(args: argparse.Namespace) -> Exit:
     from runplan.cli import progress, submit
     from runplan.core.requests import BY_PERSON
     from runplan.core.rows import Command
-    from runplan.wiring.here import here, is_kept, plan_path, refuse_under_agent
+    from runplan.engine.context import here, is_kept, plan_path, refuse_under_agent
 
     refuse_under_agent("resume")
     with here() as at:

@@ -11,8 +11,8 @@ from runplan.core.errors import Exit, NotFound
 if TYPE_CHECKING:
     import argparse
 
-    from runplan.adapters.store.sqlite import Store
     from runplan.core.events import RunStarted
+    from runplan.store.sqlite import Store
 
 EXAMPLES = """\
   runplan retry plans/X.md        once more, with the words the run was started with
@@ -25,7 +25,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Exit:
-    from runplan.wiring.here import here, plan_path, refuse_under_agent
+    from runplan.engine.context import here, plan_path, refuse_under_agent
 
     refuse_under_agent("retry")
     with here() as at:

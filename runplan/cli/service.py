@@ -28,7 +28,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> Exit:
     from runplan.adapters.settings import environment
     from runplan.daemon import service
-    from runplan.wiring.here import refuse_under_agent
+    from runplan.engine.context import refuse_under_agent
 
     env = environment()
     manager = service.manager(env)

@@ -35,7 +35,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Exit:
-    from runplan.wiring.here import here, refuse_under_agent
+    from runplan.engine.context import here, refuse_under_agent
 
     refuse_under_agent("start")
     with here() as at:

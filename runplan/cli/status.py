@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from datetime import tzinfo
 
-    from runplan.adapters.store.sqlite import Store
     from runplan.app.views import Seen
     from runplan.cli.aside import Aside
     from runplan.core.rows import RunRow, ScheduleRow
     from runplan.core.work import Work
-    from runplan.wiring.here import Here
+    from runplan.engine.context import Here
+    from runplan.store.sqlite import Store
 
 EXAMPLES = """\
   runplan status                every plan that has ever been run, and the open ones under plans/
@@ -67,7 +67,7 @@ def watch(told: Callable[[], str], wait: Callable[[float], None], *, terminal: b
 
 
 def _told(args: argparse.Namespace, aside: Aside) -> str:
-    from runplan.wiring.here import here_anyhow, plan_path
+    from runplan.engine.context import here_anyhow, plan_path
 
     now = datetime.now(UTC)
     with here_anyhow(aside.warn) as at:
@@ -184,14 +184,14 @@ class Looking:
         self._schedules: dict[str, ScheduleRow] = {}
         self._queued: dict[str, str] = {}  #: by plan: the verb of the newest command that waits
         if self._store is not None:
-            from runplan.adapters.store.schedules import Schedules
+            from runplan.store.schedules import Schedules
 
             self._schedules = {row.plan: row for row in Schedules(self._store).all()}
             queued = self._store.query("SELECT plan, verb FROM commands WHERE answer IS NULL ORDER BY seq")
             self._queued = {str(plan): str(verb) for plan, verb in queued}
 
     def all(self) -> list[dict[str, Any]]:
-        from runplan.wiring.here import shown_plans
+        from runplan.engine.context import shown_plans
 
         views = []
         for path in shown_plans(self._at, self._store):
@@ -258,7 +258,7 @@ class Looking:
 
     def _work(self, store: Store, run: RunRow) -> tuple[Work, dict[str, datetime]]:
         """What the run is at, and when its processes last said something."""
-        from runplan.adapters.store.work import read_work
+        from runplan.store.work import read_work
 
         work = read_work(store, run.id)
         outputs: dict[str, datetime] = {}

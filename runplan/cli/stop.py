@@ -9,7 +9,7 @@ from runplan.core.errors import Exit, Unreachable, error_with
 if TYPE_CHECKING:
     import argparse
 
-    from runplan.wiring.here import Here
+    from runplan.engine.context import Here
 
 ENDING_S = 20.0  #: what a foreground run may need to end its agents
 
@@ -27,7 +27,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Exit:
     from runplan.cli import progress
-    from runplan.wiring.here import here_anyhow, plan_path, refuse_under_agent
+    from runplan.engine.context import here_anyhow, plan_path, refuse_under_agent
 
     refuse_under_agent("stop")
     with here_anyhow(progress.warn) as at:
@@ -42,12 +42,12 @@ def run(args: argparse.Namespace) -> Exit:
 
 def stop(at: Here, plan: str, *, force: bool) -> list[str]:
     """Cancel schedules and end runs, of one plan or of all; what was done, a sentence each."""
-    from runplan.adapters.store.sqlite import Store
     from runplan.cli import progress, submit
     from runplan.core.rows import Command
     from runplan.daemon import submitting
+    from runplan.engine.context import kept_plans
     from runplan.engine.ending import end_agents
-    from runplan.wiring.here import kept_plans
+    from runplan.store.sqlite import Store
 
     if not Store.exists(at.state):
         return []

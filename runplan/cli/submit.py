@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from runplan.core.events import RunStarted
     from runplan.core.requests import Answer, RunRequest
-    from runplan.wiring.here import Here
+    from runplan.engine.context import Here
 
 BUSY = "daemon busy (git or network); request queued, you can quit now"
 #: What a schedule is timed by, and how a caller sets it over the files.

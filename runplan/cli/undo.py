@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     import argparse
 
     from runplan.core.errors import Exit
-    from runplan.wiring.here import Here
+    from runplan.engine.context import Here
 
 EXAMPLES = """\
   runplan undo plans/X.md 3       revert what phase 3 landed; the phase can be worked again"""
@@ -21,7 +21,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Exit:
-    from runplan.wiring.here import here, plan_path, refuse_under_agent
+    from runplan.engine.context import here, plan_path, refuse_under_agent
 
     refuse_under_agent("undo")
     with here() as at:
@@ -36,8 +36,8 @@ def undo(at: Here, path: str, phase: str) -> Exit:
     from runplan.core.plan import parse
     from runplan.core.requests import RunRequest
     from runplan.engine.acquire import Declined, interrupted
+    from runplan.engine.preflight import living_owner, require_undoable
     from runplan.landing import modes
-    from runplan.wiring.undoing import living_owner, require_undoable
 
     at = at.for_plan(path)
     prepare.enter(at, path)

@@ -24,7 +24,6 @@ from runplan.adapters.logs import open_log
 from runplan.adapters.measuring import metrics_text, this_process
 from runplan.adapters.places import socket_path, socket_paths, state_directory
 from runplan.adapters.settings import variables
-from runplan.adapters.store.sqlite import Store
 from runplan.core.errors import NotFound, RefusedEarly, Unreachable
 from runplan.core.notices import of_settings
 from runplan.core.rows import UNFINISHED, Command
@@ -43,8 +42,9 @@ from runplan.daemon.server import listen
 from runplan.daemon.slots import HostSlots
 from runplan.daemon.timers import Timers
 from runplan.daemon.worker import BUSY_S, DaemonWorker, Services
+from runplan.engine.context import here_at
 from runplan.engine.repository import open_repository
-from runplan.wiring.here import here_at
+from runplan.store.sqlite import Store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -13,8 +13,6 @@ from runplan.adapters.callerenv import for_a_run, needed_by_a_run
 from runplan.adapters.clock import SystemClock
 from runplan.adapters.places import state_directory
 from runplan.adapters.settings import environment
-from runplan.adapters.store.commands import Commands
-from runplan.adapters.store.sqlite import Store
 from runplan.core.errors import Unreachable
 from runplan.core.eventtext import recorded_as
 from runplan.core.quickclass import dataclass
@@ -27,6 +25,8 @@ from runplan.daemon.repositories import Repositories
 from runplan.engine.commands import BEGINNING
 from runplan.engine.environments import NAME
 from runplan.landing import modes
+from runplan.store.commands import Commands
+from runplan.store.sqlite import Store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from runplan.core.events import Fact, RunStarted
     from runplan.core.rows import Command
     from runplan.daemon.client import Client
-    from runplan.wiring.here import Here
+    from runplan.engine.context import Here
 
 
 class Queued(Unreachable):

@@ -8,8 +8,6 @@ import threading
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from runplan.adapters.store.commands import Commands
-from runplan.adapters.store.sqlite import Store
 from runplan.core import backoff
 from runplan.core.errors import RunplanError, Unreachable
 from runplan.core.quickclass import dataclass
@@ -25,6 +23,8 @@ from runplan.engine.ending import end_agents
 from runplan.engine.environments import Environments
 from runplan.engine.runs import ActiveRuns
 from runplan.engine.worker import RepositoryWorker, Turn
+from runplan.store.commands import Commands
+from runplan.store.sqlite import Store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -6,10 +6,10 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from runplan.adapters.dispatches import Dispatches
-from runplan.adapters.store.sqlite import Store
 from runplan.core.dispatch import GRACE_S
 from runplan.core.eventtext import recorded_as
 from runplan.core.run import fold, running
+from runplan.store.sqlite import Store
 
 if TYPE_CHECKING:
     from pathlib import Path

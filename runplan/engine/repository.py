@@ -16,9 +16,6 @@ from runplan.adapters.claims import Claims
 from runplan.adapters.dispatches import Dispatches
 from runplan.adapters.sandbox import Sandbox
 from runplan.adapters.settings import worktree_root
-from runplan.adapters.store.commands import Commands
-from runplan.adapters.store.schedules import Schedules
-from runplan.adapters.store.sqlite import Store
 from runplan.app.world import World
 from runplan.core.carried import missing
 from runplan.core.errors import PlanUnreadable, Unreachable
@@ -27,14 +24,16 @@ from runplan.core.eventtext import from_json
 from runplan.core.plan import parse
 from runplan.core.quickclass import dataclass
 from runplan.core.settingstext import file_mark, kept
+from runplan.engine import testing
+from runplan.engine.preflight import landing_place, settle_lost_landings
 from runplan.git.fingerprint import Fingerprints
 from runplan.git.removal import Removal
 from runplan.git.workspace import Workspace
 from runplan.git.worktrees import Worktrees
 from runplan.landing import modes
-from runplan.wiring import testing
-from runplan.wiring.branches import settle_lost_landings
-from runplan.wiring.landers import landing_place
+from runplan.store.commands import Commands
+from runplan.store.schedules import Schedules
+from runplan.store.sqlite import Store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -42,8 +41,8 @@ if TYPE_CHECKING:
     from runplan.core.config import Settings
     from runplan.core.gitfacts import Identity
     from runplan.core.rows import RunRow
+    from runplan.engine.context import Here
     from runplan.ports import Clock
-    from runplan.wiring.here import Here
 
 PROMPTS = ("implement", "fix", "verify")
 

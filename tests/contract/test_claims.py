@@ -13,10 +13,10 @@ import pytest
 
 from runplan.adapters.claims import Claims
 from runplan.adapters.processes import identity
-from runplan.adapters.store.sqlite import Store
 from runplan.core.claims import Mine, Taken, Theirs
 from runplan.core.errors import Fenced, RefusedEarly, Unreachable
 from runplan.core.rows import RunRow
+from runplan.store.sqlite import Store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

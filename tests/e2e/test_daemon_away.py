@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.adapters.store.sqlite import Store
 from runplan.core.dispatch import Ending
 from runplan.core.events import DispatchEnded
 from runplan.core.eventtext import to_json
 from runplan.core.times import iso
 from runplan.daemon.client import Client
+from runplan.store.sqlite import Store
 from tests.support.cli import ended, processes_of, until
 from tests.support.daemons import kill_daemon, log_of, run_of, shell_agent, socket_of, until_runs_are, waits
 from tests.support.mounts import inside

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from runplan.adapters.places import state_directory
-from runplan.adapters.store.schedules import Schedules
-from runplan.adapters.store.sqlite import Store
 from runplan.core.rows import ScheduleRow
 from runplan.core.times import iso
 from runplan.daemon import singleton
 from runplan.daemon.server import ControlServer
+from runplan.store.schedules import Schedules
+from runplan.store.sqlite import Store
 from tests.support.cli import RUNPLAN, Project, a_project
 from tests.support.doors import Echo, serving
 from tests.support.imports import imported

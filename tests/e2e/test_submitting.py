@@ -5,9 +5,9 @@ from __future__ import annotations
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from runplan.adapters.store.commands import Commands
-from runplan.adapters.store.sqlite import Store
 from runplan.daemon.client import Client
+from runplan.store.commands import Commands
+from runplan.store.sqlite import Store
 from tests.support.cli import until
 from tests.support.daemons import in_foreground, schedules, socket_of
 

@@ -8,9 +8,6 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from runplan.adapters.store.commands import Commands
-from runplan.adapters.store.schedules import Schedules
-from runplan.adapters.store.sqlite import Store
 from runplan.core.errors import Fenced, RefusedEarly, RunplanError, Unreachable
 from runplan.core.events import RunStarted
 from runplan.core.eventtext import to_json
@@ -21,6 +18,9 @@ from runplan.engine.commands import Executor
 from runplan.engine.environments import NAME, Environments
 from runplan.engine.runs import Accepted, Deferred
 from runplan.engine.worker import LocalWorker
+from runplan.store.commands import Commands
+from runplan.store.schedules import Schedules
+from runplan.store.sqlite import Store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

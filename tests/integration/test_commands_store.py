@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.adapters.store.commands import KEPT, Commands
-from runplan.adapters.store.sqlite import Store
 from runplan.core.requests import Answer
+from runplan.store.commands import KEPT, Commands
+from runplan.store.sqlite import Store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,11 +7,11 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from runplan.adapters.measuring import metrics_text, resident_bytes, this_process
-from runplan.adapters.store.figures import figures
-from runplan.adapters.store.schedules import Schedules
-from runplan.adapters.store.sqlite import Store
 from runplan.core.rows import FiringRow, ScheduleRow
 from runplan.core.times import iso
+from runplan.store.figures import figures
+from runplan.store.schedules import Schedules
+from runplan.store.sqlite import Store
 from tests.support.journals import NOW, record
 from tests.support.prometheus import read
 

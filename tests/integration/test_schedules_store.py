@@ -7,9 +7,9 @@ from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from runplan.adapters.store.schedules import Schedules
-from runplan.adapters.store.sqlite import Store
 from runplan.core.rows import FiringRow, RunRow, ScheduleRow
+from runplan.store.schedules import Schedules
+from runplan.store.sqlite import Store
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.adapters.store.commands import Commands
-from runplan.adapters.store.sqlite import SCHEMA_VERSION, Store
 from runplan.core.errors import Fenced, RefusedEarly, Unreachable
 from runplan.core.rows import RunRow
+from runplan.store.commands import Commands
+from runplan.store.sqlite import SCHEMA_VERSION, Store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -102,8 +102,8 @@ def test_a_fact_that_cannot_be_written_takes_the_others_with_it(store: Store) ->
 WRITER = """
 import sys
 from pathlib import Path
-from runplan.adapters.store.commands import Commands
-from runplan.adapters.store.sqlite import SCHEMA_VERSION, Store
+from runplan.store.commands import Commands
+from runplan.store.sqlite import SCHEMA_VERSION, Store
 from tests.integration.test_store import facts, row
 store = Store(Path(sys.argv[1]))
 for number in range(100_000):

@@ -10,11 +10,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from runplan.adapters.places import socket_path, state_directory
-from runplan.adapters.store.schedules import Schedules
-from runplan.adapters.store.sqlite import Store
 from runplan.core.errors import Unreachable
 from runplan.daemon import singleton
 from runplan.daemon.client import Client
+from runplan.store.schedules import Schedules
+from runplan.store.sqlite import Store
 from tests.support.cli import SETTINGS, a_plan, end_processes_of, processes_of, until
 
 if TYPE_CHECKING:

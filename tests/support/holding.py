@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from runplan.adapters.claims import Claims
-from runplan.adapters.store.sqlite import Store
+from runplan.store.sqlite import Store
 
 
 def main() -> None:

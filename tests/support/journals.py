@@ -10,7 +10,7 @@ from runplan.core.rows import RunRow
 from runplan.core.times import iso
 
 if TYPE_CHECKING:
-    from runplan.adapters.store.sqlite import Store
+    from runplan.store.sqlite import Store
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

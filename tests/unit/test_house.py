@@ -142,7 +142,7 @@ def test_broad_catches_stand_only_at_named_edges() -> None:
         if re.search(r"except (Base)?Exception|except:", path.read_text(encoding="utf-8"))
     }
     undo_and_raise = {
-        "runplan.adapters.store.sqlite",
+        "runplan.store.sqlite",
         "runplan.landing.swap",
     }
     # The edges of a command line, of a run, of a worker's thread, of a request to the daemon, and of a task of its

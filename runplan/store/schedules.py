@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from runplan.core.rows import FiringRow, ScheduleRow
 
 if TYPE_CHECKING:
-    from runplan.adapters.store.sqlite import Store
+    from runplan.store.sqlite import Store
 
 COLUMNS = "plan, spec, zone, misfire, errand, anchor, made, last, paused, given"
 _NAMES = tuple(name.strip() for name in COLUMNS.split(","))

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from runplan.core.work import TOLD, Step, work_of
 
 if TYPE_CHECKING:
-    from runplan.adapters.store.sqlite import Store
     from runplan.core.work import Work
+    from runplan.store.sqlite import Store
 
 _FIELDS = ", ".join(f"json_extract(body, '$.{name}')" for name in Step._fields[2:])
 _QUERY = f"""

@@ -11,8 +11,8 @@ from runplan.core.rows import Command
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from runplan.adapters.store.sqlite import Store
     from runplan.core.requests import Answer
+    from runplan.store.sqlite import Store
 
 KEPT = 200  #: answered commands that are kept for those who ask late
 _COLUMNS = "seq, plan, verb, arguments, by, at"

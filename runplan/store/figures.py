@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from runplan.adapters.store.schedules import Schedules
 from runplan.core.agentevents import believable
 from runplan.core.metrics import Figures, Used
 from runplan.core.times import parse_iso
+from runplan.store.schedules import Schedules
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from runplan.adapters.store.sqlite import Store
+    from runplan.store.sqlite import Store
 
 _BY_PLAN = "FROM events JOIN runs ON runs.id = events.run"
 _USED = """

@@ -18,9 +18,9 @@ from runplan.git.worktrees import Worktrees
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from runplan.adapters.store.sqlite import Store
     from runplan.core.gitfacts import Removed
-    from runplan.wiring.here import Here
+    from runplan.engine.context import Here
+    from runplan.store.sqlite import Store
 
 
 def collect(at: Here, *, dry_run: bool) -> tuple[list[Removed | Kept], list[Removed | Kept]]:
@@ -97,7 +97,7 @@ def _unreadable_claims(at: Here) -> Iterator[Kept]:
 def release(at: Here, plan: str) -> bool:
     """Drop a plan's claim that cannot be read; False when there is none."""
     from runplan.adapters.claims import Claims
-    from runplan.adapters.store.sqlite import Store
+    from runplan.store.sqlite import Store
 
     if not Store.exists(at.state):
         return False

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from runplan.adapters.repository import Repository
-    from runplan.adapters.store.sqlite import Store
     from runplan.core.config import Settings, Settled
     from runplan.core.events import RunStarted
+    from runplan.store.sqlite import Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,7 +166,7 @@ class Here:
 
     def store(self) -> Store | None:
         """The journal for reading; None when nothing was ever run here."""
-        from runplan.adapters.store.sqlite import Store
+        from runplan.store.sqlite import Store
 
         return Store(self.state, writable=False) if Store.exists(self.state) else None
 
@@ -267,7 +267,7 @@ def _readable(at: Here) -> Store | None:
 def _plans_on_record(store: Store | None) -> Iterator[str]:
     if store is None:
         return
-    from runplan.adapters.store.schedules import Schedules
+    from runplan.store.schedules import Schedules
 
     yield from (row.plan for row in store.unfinished())
     yield from (row.plan for row in Schedules(store).all())
@@ -278,7 +278,7 @@ def scheduled(at: Here) -> list[str]:
     store = at.store()
     if store is None:
         return []
-    from runplan.adapters.store.schedules import Schedules
+    from runplan.store.schedules import Schedules
 
     with contextlib.closing(store):
         return [row.plan for row in Schedules(store).all()]

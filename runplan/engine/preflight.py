@@ -1,0 +1,209 @@
+"""Everything that can be refused is refused here, before any work: branches, landings, agents, undo."""
+
+from __future__ import annotations
+
+import contextlib
+import posixpath
+import shutil
+from typing import TYPE_CHECKING
+
+from runplan.adapters import calling, trees
+from runplan.adapters.candidate import Candidates
+from runplan.adapters.processes import alive
+from runplan.adapters.settings import worktree_root
+from runplan.app.actions.lease import leased_before, refused
+from runplan.app.undoable import Standing, landing_to_undo
+from runplan.core import names, testinfra
+from runplan.core.commands import command
+from runplan.core.errors import RefusedEarly
+from runplan.core.facts import SENT, Bench
+from runplan.core.reasons import Reason
+from runplan.engine import testing
+from runplan.git.worktrees import standing
+from runplan.landing import modes
+from runplan.landing.recovery import BOX
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from runplan.adapters.git import Git
+    from runplan.core.plan import Phase, Plan
+    from runplan.engine.context import Here
+    from runplan.landing.recovery import Ended
+    from runplan.store.sqlite import Store
+
+PATIENCE_S = 20.0  #: a landing here takes less, a push may take longer
+
+
+def settle_lost_landings(at: Here) -> list[str]:
+    """Bring a landing that was killed to its end, of whichever plan; what the user should know, in sentences."""
+    common = at.repository.common_dir
+    if not (common / BOX).exists():
+        return []
+    from runplan.adapters.claims import landing_lock
+    from runplan.landing.cherry_pick import CherryPick
+
+    store = at.store()
+    with at.repository.git.at(at.repository.root) as git, contextlib.ExitStack() as closing:
+        if store is not None:
+            closing.callback(store.close)
+        try:
+            closing.enter_context(landing_lock(at.state / "locks").acquire(timeout=PATIENCE_S))
+        except TimeoutError:
+            return []  # another landing is at work, and settles these as well
+        known = {row.id for row in store.unfinished()} if store else set()
+        point = testing.kill_point(at.env)
+        lander = CherryPick(git, ref=at.local_target, root=at.repository.root, common_dir=common, point=point)
+        settled = lander.settle()
+        return _told(settled, is_known=_run(settled) in known)
+
+
+def _run(settled: Ended) -> str:
+    return names.run_of(settled.id.rpartition(".")[0])
+
+
+def _told(settled: Ended, *, is_known: bool) -> list[str]:
+    if settled.waits and not is_known:  # else its run says so itself
+        raise RefusedEarly(settled.waits)
+    if not settled.id or is_known:
+        return [settled.note] if settled.note else []
+    told = f"the landing {settled.id}, which was killed and which no journal knows, was brought to its end"
+    return [f"{told}; {settled.note}" if settled.note else told]
+
+
+def require_nobody_inside(at: Here, slug: str) -> None:
+    """Refuse a worktree in which an agent of a forgotten run still works: two would get in each other's way."""
+    from runplan.adapters.processtable import this_table
+    from runplan.git.removal import processes_inside
+
+    place = worktree_root(at.repository.root, at.settings, at.env) / names.worktree_name(str(at.repository.root), slug)
+    if not place.is_dir():
+        return
+    table = this_table()
+    agents = [str(pid) for pid in processes_inside(place.resolve()) if table.mark(pid)]
+    if agents:
+        raise RefusedEarly(
+            f"an agent of a run that no journal knows still works in {place}; wait for it, or end it: "
+            f"kill {' '.join(agents)}"
+        )
+
+
+def require_own_branches(at: Here, *, plan: str, slug: str, phases: Iterable[str], tip: str) -> None:
+    require_nobody_inside(at, slug)
+    git = at.repository.git
+    branches = [f"refs/heads/{names.branch(at.settings.run.branch_prefix, slug, phase)}" for phase in phases]
+    store = at.store()
+    for branch in (branch for branch in branches if git.tip(branch) is not None):
+        known = store is not None and leased_before(store, plan, branch) > 0
+        if refusal := refused(lambda ref, base: standing(git, ref, base), branch, tip, known=known):
+            raise RefusedEarly(refusal)
+
+
+def landing_place(at: Here) -> modes.Place:
+    return modes.Place(at.repository.git, at.repository.root, at.repository.common_dir, at.state / "tool.git", at.env)
+
+
+def require_landable(at: Here) -> None:
+    """Refuse, before any work, what the way of landing could not end well with."""
+    modes.require_ready(at.repository.git, at.settings.run, at.env)
+
+
+def require_same_history(at: Here, plan: str) -> None:
+    """Refuse to go on here with a plan whose phases landed in another copy of the target and are not here yet."""
+    there = at.for_plan(plan)
+    git = at.repository.git
+    tip = git.tip(there.target)
+    # Another branch is another matter: it may well lack what was landed so far.
+    if there.target == at.target or tip is None or there.settings.run.target != at.settings.run.target:
+        return
+    if git.run("merge-base", "--is-ancestor", tip, at.target, ok=(0, 1)).code:
+        run = at.settings.run
+        from runplan.adapters.checkout import Checkouts
+
+        checkouts = Checkouts(git, root=at.repository.root, common_dir=at.repository.common_dir)
+        pull = checkouts.pull(at.local_target, run.remote)
+        push = command("git", "push", run.remote, run.target)
+        raise RefusedEarly(
+            f"{plan} was landed on {there.target_name}, and {at.target_name} lacks something of that; "
+            f"first run: {pull if modes.uses_remote(there.settings.run.landing) else push}"
+        )
+
+
+def infrastructure(git: Git, tip: str) -> testinfra.Infrastructure:
+    """What stands at the top and under tests/, and what package.json and the Makefile say."""
+    top = trees.entries(git, git.commit(tip).tree)
+    files = [name for name, entry in top.items() if entry.mode != trees.TREE]
+    below = top.get("tests")
+    if below is not None and below.mode == trees.TREE:
+        files += [f"tests/{name}" for name in trees.entries(git, below.oid)]
+
+    def text(path: str) -> str:
+        return (git.blob(tip, path) or b"").decode("utf-8", "replace") if path in files else ""
+
+    return testinfra.find(files, package_json=text("package.json"), makefile=text("Makefile"))
+
+
+def require_agents(at: Here) -> str:
+    """Refuse agents that could not be dispatched, also those whose files no worktree of the target would have.
+
+    Answers with what the user is to be warned of, or nothing.
+    """
+    agents, run = at.settings.agents, at.settings.run
+    in_dollars = at.settings.limits.in_dollars
+    warning = calling.require_agents(agents, root=at.repository.root, caller=at.env, in_dollars=in_dollars)
+    copied = {posixpath.normpath(name) for name in run.copy}
+    for role in SENT:
+        table = agents.agent(name) if (name := getattr(agents, role)) else None
+        for file in map(posixpath.normpath, calling.worktree_files(table) if table and not run.setup else ()):
+            if file not in copied and not _is_on(at, file):
+                raise RefusedEarly(
+                    f"{Reason.AGENT_MISSING}: agents.{role}: {file} is not on {at.target_name}, so no worktree has it; "
+                    f"commit it on {at.target_name}, or add it to run.copy"
+                )
+    return warning
+
+
+def _is_on(at: Here, path: str) -> bool:
+    """Whether the target has the file; where a link leads is not known."""
+    git = at.repository.git
+    _, entry = trees.find(git, git.commit(at.tip()).tree, path)
+    return entry is not None and entry.mode not in (trees.TREE, trees.SUBMODULE)
+
+
+def bench(at: Here) -> Bench:
+    """What the test command lacks in a fresh worktree of the target."""
+    git, tip, command = at.repository.git, at.tip(), at.settings.tests.command
+    files = trees.entries(git, git.commit(tip).tree)
+    texts = {name: (git.blob(tip, name) or b"").decode("utf-8", "replace") for name in ("package.json", "Makefile")}
+    root, copied = at.repository.root, at.settings.run.copy
+    present = [name for name in ("node_modules",) if (root / name).is_dir()]
+    program = testinfra.program_of(command)
+    if "/" in program:
+        # run.setup may make it, and run.copy brings it.
+        made = bool(at.settings.run.setup or copied) or (program.startswith("/") and (root / program).exists())
+        found = made or git.object(f"{tip}:{program.removeprefix('./')}") is not None
+    else:
+        found = not program or shutil.which(program, path=at.env.get("PATH", "")) is not None
+    needs = testinfra.needed_setup(files, texts, command=command, present=present)
+    return Bench(
+        missing=testinfra.missing_file(command, files),
+        program="" if found or needs else program,
+        needs=needs if needs is None or needs[0] not in copied else None,
+    )
+
+
+def require_undoable(at: Here, plan: Plan, phase: Phase) -> None:
+    """Refuse what cannot be taken back, with the commit that speaks against it."""
+    git, common = at.repository.git, at.repository.common_dir
+    candidates = Candidates(git, common_dir=common)
+    found = landing_to_undo(at.tip(), plan, phase, target=at.target_name, objects=git, candidates=candidates)
+    if isinstance(found, Standing):
+        shallow = "; this clone is shallow, and the commit may be further down: git fetch --deepen=100"
+        more = shallow if (common / "shallow").exists() and "--deepen" not in found.why else ""
+        raise RefusedEarly(f"{found.why}{more}")
+
+
+def living_owner(store: Store, plan: str) -> str:
+    """Who works on the plan right now; "" for nobody who lives."""
+    claim = store.claim("plan", plan)
+    return claim[1] if claim is not None and alive(claim[1]) else ""
