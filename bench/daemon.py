@@ -26,7 +26,7 @@ from runplan.core.requests import BY_PERSON, start_arguments
 from runplan.core.rows import Command
 from runplan.daemon import submitting
 from runplan.daemon.submitting import Talk
-from runplan.engine.context import here_at
+from runplan.engine.context import context_at
 from runplan.store.schedules import Schedules
 from runplan.store.sqlite import Store
 
@@ -94,7 +94,7 @@ def crowd(place: Path, sizes: Sequence[int], called: str) -> None:
 
 def hand_over(root: Path, home: Path, plans: Sequence[str]) -> None:
     """As `runplan start PLAN auto` does, without a process for each: starting those is measured elsewhere."""
-    with here_at(root, environment(home), lambda at, env: load(at, env=env, flags={}).settings) as at:
+    with context_at(root, environment(home), lambda at, env: load(at, env=env, flags={}).settings) as at:
         for name in plans:
             found = prepare.prepared(at, name, ["auto"])
             assert not isinstance(found, str), found

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from runplan.core.events import Rejected
-    from runplan.engine.context import Here
+    from runplan.engine.context import RepositoryContext
 
 
 def answer_waiting(
-    at: Here, plan_word: str, answer: Callable[[str], Approved | Rejected], *, waits: Sequence[str]
+    at: RepositoryContext, plan_word: str, answer: Callable[[str], Approved | Rejected], *, waits: Sequence[str]
 ) -> Exit:
     """Give a person's answer to the candidate that waits for one of `waits`, and go on as the run was started."""
     path = places.plan_path(at, plan_word)

@@ -18,10 +18,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Exit:
-    from runplan.engine.context import here, refuse_under_agent
+    from runplan.engine.context import open_context, refuse_under_agent
 
     refuse_under_agent("approve")
-    with here() as at:
+    with open_context() as at:
         from runplan.cli.answers import answer_waiting
         from runplan.core.events import Approved
 

@@ -11,10 +11,10 @@ from runplan.core.run import awaiting
 if TYPE_CHECKING:
     from runplan.core.events import CandidateBuilt
     from runplan.core.run import PhaseRun, RunState
-    from runplan.engine.context import Here
+    from runplan.engine.context import RepositoryContext
 
 
-def ask_here(at: Here, state: RunState) -> Approved | Rejected | None:
+def ask_here(at: RepositoryContext, state: RunState) -> Approved | Rejected | None:
     """Yes, no, or None when there is no terminal or no answer."""
     phase = awaiting(state)
     if phase is None or phase.candidate is None:
@@ -25,7 +25,7 @@ def ask_here(at: Here, state: RunState) -> Approved | Rejected | None:
         return None
 
 
-def _ask(at: Here, phase: PhaseRun, candidate: CandidateBuilt) -> Approved | Rejected | None:
+def _ask(at: RepositoryContext, phase: PhaseRun, candidate: CandidateBuilt) -> Approved | Rejected | None:
     diff = at.diff(candidate.onto, candidate.commits[-1]).decode("utf-8", "surrogateescape").rstrip("\n")
     print(f"\n{diff}\n", file=sys.stderr)
     if not (sys.stdin.isatty() and sys.stderr.isatty()):

@@ -62,9 +62,9 @@ def _file(word: str) -> tuple[Path, str]:
         if exists:
             names.require_plain(given.name if given.is_absolute() else word)
         return given, names.shown(word)
-    from runplan.engine.context import here, plan_path
+    from runplan.engine.context import open_context, plan_path
 
-    with here() as at:
+    with open_context() as at:
         path = plan_path(at, word)
         return at.repository.root / path, path
 

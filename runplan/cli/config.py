@@ -24,9 +24,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Exit:
-    from runplan.engine.context import here, settings_note
+    from runplan.engine.context import open_context, settings_note
 
-    with here() as at:
+    with open_context() as at:
         settled = at.settled()
         if note := settings_note(at):
             print(f"runplan: {note}", file=sys.stderr)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import argparse
 
     from runplan.core.phaserun import PhaseRun
-    from runplan.engine.context import Here
+    from runplan.engine.context import RepositoryContext
 
 EXAMPLES = """\
   runplan diff plans/X.md         checks, verdict, findings and diff; in a pager on a terminal
@@ -33,10 +33,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Exit:
     from runplan.cli.aside import Aside
-    from runplan.engine.context import here_anyhow, plan_path
+    from runplan.engine.context import open_context, plan_path
 
     aside = Aside()
-    with here_anyhow(aside.warn) as at:
+    with open_context(warn=aside.warn) as at:
         view = _view(at, plan_path(at, args.plan), args.phase)
         if args.json:
             print(escaped(json.dumps(view, ensure_ascii=False)))
@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> Exit:
     return aside.code
 
 
-def _view(at: Here, plan: str, wanted: str | None) -> dict[str, Any]:
+def _view(at: RepositoryContext, plan: str, wanted: str | None) -> dict[str, Any]:
     """What waits, as data (docs/json.md)."""
     from runplan.app.journal import recorded
     from runplan.core.run import fold
@@ -147,7 +147,7 @@ def _gate(gate: dict[str, Any]) -> str:
     return f"  {gate['command']} on tree {gate['tree'][:SHORT]}: {ending}; {gate['result']}"
 
 
-def _show(at: Here, text: str) -> None:
+def _show(at: RepositoryContext, text: str) -> None:
     """Print the text; on a terminal in the pager that git would use."""
     pager = ""
     if sys.stdout.isatty():

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from runplan.core.doctor import Check
-    from runplan.engine.context import Here
+    from runplan.engine.context import RepositoryContext
 
 HELP = "check git, settings, agents and tests; say what to mend"
 EXAMPLES = """\
@@ -42,14 +42,14 @@ def _examine(here: Path) -> tuple[Check, ...]:
     from runplan.adapters.discovery import cast, worktree_place
     from runplan.adapters.sandbox import obstacle
     from runplan.adapters.settings import environment, kinds, worktree_root
-    from runplan.engine.context import here_at, settings_note
+    from runplan.engine.context import context_at, settings_note
     from runplan.engine.preflight import bench
     from runplan.git.repository import look_around
 
     env = environment()
     facts = look_around(here, env=env)
     defaults = settle([], kinds=kinds()).settings
-    with here_at(here, env, lambda _root, _env: defaults) as at:
+    with context_at(here, env, lambda _root, _env: defaults) as at:
         # What makes the settings unusable is one finding among others: the rest is judged by the defaults.
         at, unusable, refused = _settled(at)
         settings, root = at.settings, Path(facts.root)
@@ -69,7 +69,7 @@ def _examine(here: Path) -> tuple[Check, ...]:
         )
 
 
-def _settled(at: Here) -> tuple[Here, str, str]:
+def _settled(at: RepositoryContext) -> tuple[RepositoryContext, str, str]:
     """The place with the settings that a start would use; why they cannot be used, and what it would refuse in them."""
     from runplan.cli import prepare
 
@@ -82,7 +82,7 @@ def _settled(at: Here) -> tuple[Here, str, str]:
         return at.with_committed_settings(), "", str(error)
 
 
-def _refusal(at: Here) -> str:
+def _refusal(at: RepositoryContext) -> str:
     """What `start` would say before it looks at a plan; "" for nothing."""
     from runplan.adapters.repository import require_workable
     from runplan.app.admission import require_test_command
@@ -112,10 +112,10 @@ def _cgroup(env: Mapping[str, str]) -> str:
 def _leftovers() -> list[str]:
     """What `runplan gc` would take away; what is kept aside on purpose is no fault."""
     from runplan.core.gitfacts import Removed
-    from runplan.engine.context import here
+    from runplan.engine.context import open_context
     from runplan.engine.leftovers import collect
 
-    with here() as at:
+    with open_context() as at:
         found, _ = collect(at, dry_run=True)  # logs are history, and no fault
         return [one.what for one in found if isinstance(one, Removed)]
 

@@ -11,10 +11,10 @@ from runplan.engine.repository import prompt_template
 if TYPE_CHECKING:
     from runplan.core.events import RunStarted
     from runplan.core.plan import Phase, Plan
-    from runplan.engine.context import Here
+    from runplan.engine.context import RepositoryContext
 
 
-def account(at: Here, started: RunStarted) -> str:
+def account(at: RepositoryContext, started: RunStarted) -> str:
     text = at.repository.git.blob(at.tip(), started.plan) or b""
     plan = parse(text, path=started.plan)
     agents = at.settings.agents
@@ -37,7 +37,7 @@ def _due(plan: Plan, started: RunStarted) -> list[Phase]:
     return [choice.phase] if isinstance(choice, target.Next) else []
 
 
-def _phase(at: Here, started: RunStarted, phase: Phase) -> str:
+def _phase(at: RepositoryContext, started: RunStarted, phase: Phase) -> str:
     branch = names.branch(at.settings.run.branch_prefix, started.slug, phase.id)
     brief = prompts.Brief(
         plan=started.plan,

@@ -28,10 +28,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> Exit:
     from runplan.app.journal import recorded
     from runplan.cli.aside import Aside
-    from runplan.engine.context import here_anyhow, plan_path
+    from runplan.engine.context import open_context, plan_path
 
     aside = Aside()
-    with here_anyhow(aside.warn) as at:
+    with open_context(warn=aside.warn) as at:
         store = at.store()
         path = plan_path(at, args.plan) if args.plan is not None else None
         found = store.runs(path, limit=1) if store is not None else []

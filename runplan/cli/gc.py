@@ -27,12 +27,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Exit:
-    from runplan.engine.context import here, plan_path, refuse_under_agent
+    from runplan.engine.context import open_context, plan_path, refuse_under_agent
     from runplan.engine.leftovers import collect, release
 
     if not args.dry_run or args.release is not None:
         refuse_under_agent("gc")
-    with here() as at:
+    with open_context() as at:
         if args.release is not None:
             plan = plan_path(at, args.release)
             done = release(at, plan)

@@ -44,10 +44,10 @@ def _from_journal(warn: Callable[[str], None]) -> str:
     from datetime import UTC, datetime
 
     from runplan.core.metrics import render, samples
-    from runplan.engine.context import here_anyhow
+    from runplan.engine.context import open_context
     from runplan.store.figures import figures
 
-    with here_anyhow(warn) as at:
+    with open_context(warn=warn) as at:
         store = at.store()
         if store is None:
             return ""

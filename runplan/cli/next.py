@@ -24,11 +24,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> Exit:
     from runplan.app.views import schedule_view
     from runplan.cli.aside import Aside
-    from runplan.engine.context import here_anyhow
+    from runplan.engine.context import open_context
 
     now = datetime.now(UTC)
     aside = Aside()
-    with here_anyhow(aside.warn) as at:
+    with open_context(warn=aside.warn) as at:
         rows = _schedules(at.store())
         views: list[dict[str, Any]] = [{"plan": row.plan, **schedule_view(row, now), "zone": row.zone} for row in rows]
         unattended = _unattended(at.env, due=any(view["due"] for view in views)) if rows else ""

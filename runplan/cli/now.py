@@ -23,10 +23,10 @@ def run(args: argparse.Namespace) -> Exit:
     from runplan.cli import submit
     from runplan.core.requests import BY_PERSON
     from runplan.core.rows import Command
-    from runplan.engine.context import here, plan_path, refuse_under_agent, scheduled
+    from runplan.engine.context import open_context, plan_path, refuse_under_agent, scheduled
 
     refuse_under_agent("now")
-    with here() as at:
+    with open_context() as at:
         plans = scheduled(at)
         if not plans:
             raise NotFound("nothing is scheduled here; make a schedule: runplan start PLAN auto every 4h")

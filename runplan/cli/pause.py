@@ -23,10 +23,10 @@ def run(args: argparse.Namespace) -> Exit:
     from runplan.core.requests import BY_PERSON
     from runplan.core.rows import Command
     from runplan.daemon import submitting
-    from runplan.engine.context import here_anyhow, is_kept, plan_path, refuse_under_agent
+    from runplan.engine.context import is_kept, open_context, plan_path, refuse_under_agent
 
     refuse_under_agent("pause")
-    with here_anyhow(progress.warn) as at:
+    with open_context(warn=progress.warn) as at:
         plan = plan_path(at, args.plan)
         nothing = NotFound(
             f"the daemon has no run and no schedule of {plan}; see: {command('runplan', 'status', plan)}"

@@ -49,21 +49,21 @@ if TYPE_CHECKING:
     from runplan.core.plan import Plan
     from runplan.core.rows import RunRow
     from runplan.core.run import RunState
-    from runplan.engine.context import Here
+    from runplan.engine.context import RepositoryContext
     from runplan.store.sqlite import Store
 
 
 MOST_TARGETS = 3  #: branches whose settings may name another target, in a row
 
 
-def towards_landing(at: Here, words: Sequence[str]) -> Here:
+def towards_landing(at: RepositoryContext, words: Sequence[str]) -> RepositoryContext:
     """Where it lands decides which tip the plan is read from, and so which phases there are."""
     options = words_of.resolve(words_of.parse_words(words, phases=None), at.settings)
     modes.require_allowed(options.landing, at.settings.run)
     return at.towards(options.landing)
 
 
-def request_for(at: Here, plan_word: str, words: Sequence[str]) -> RunRequest | str:
+def request_for(at: RepositoryContext, plan_word: str, words: Sequence[str]) -> RunRequest | str:
     """What is asked for, resolved and admitted; a sentence when there is nothing to do."""
     tip = at.tip()
     path = places.plan_path(at, plan_word)
@@ -88,7 +88,7 @@ def request_for(at: Here, plan_word: str, words: Sequence[str]) -> RunRequest | 
     return RunRequest(started=asked)
 
 
-def started(at: Here, path: str, plan: Plan, options: Resolved) -> RunStarted:
+def started(at: RepositoryContext, path: str, plan: Plan, options: Resolved) -> RunStarted:
     return RunStarted(
         plan=path,
         title=plan.title,
@@ -111,7 +111,7 @@ def started(at: Here, path: str, plan: Plan, options: Resolved) -> RunStarted:
     )
 
 
-def admit_agents(at: Here) -> None:
+def admit_agents(at: RepositoryContext) -> None:
     """Refuse agents that could not be dispatched, and warn where they run without the sandbox."""
     from runplan.engine.preflight import require_agents
 
@@ -119,7 +119,7 @@ def admit_agents(at: Here) -> None:
         progress.warn(warning)
 
 
-def run_here(at: Here, request: RunRequest) -> Exit:
+def run_here(at: RepositoryContext, request: RunRequest) -> Exit:
     """Work the run in this process."""
     from runplan.adapters.interrupting import Interruption
     from runplan.adapters.settings import load_host
@@ -185,7 +185,7 @@ def _declined(plan: str, answer: Declined) -> str:
     return f"{plan} is left to its owner {answer.owner!r}: {answer.why}"
 
 
-def outcome(at: Here, plan: str, run: str) -> Exit:
+def outcome(at: RepositoryContext, plan: str, run: str) -> Exit:
     """The last lines of that run of the plan, from its journal, and their exit code."""
     store = at.store()
     row = next((one for one in store.runs(plan) if one.id == run), None) if store is not None else None
@@ -195,7 +195,7 @@ def outcome(at: Here, plan: str, run: str) -> Exit:
     return _told(at, plan, Outcome(run=row.id, decision=decide(state), state=state))
 
 
-def _told(at: Here, plan: str, outcome: Outcome) -> Exit:
+def _told(at: RepositoryContext, plan: str, outcome: Outcome) -> Exit:
     code, lines = summary(plan, outcome, logs=at.state / "dispatch")
     progress.say("\n".join(["", *(f"runplan: {line}" for line in lines)]))
     return code
@@ -212,8 +212,8 @@ def state_of(store: Store, row: RunRow) -> RunState:
 
 
 def prepared(
-    at: Here, plan_word: str, words: Sequence[str], *, like: RunStarted | None = None
-) -> tuple[Here, RunRequest] | str:
+    at: RepositoryContext, plan_word: str, words: Sequence[str], *, like: RunStarted | None = None
+) -> tuple[RepositoryContext, RunRequest] | str:
     """What the words ask for, after everything that can be refused has been; a sentence when nothing is to be done.
 
     `like` is the run that is retried, which says where to land.
@@ -234,7 +234,7 @@ def prepared(
     return at, request
 
 
-def fixed(at: Here, words: Sequence[str], *, like: RunStarted | None = None) -> Here:
+def fixed(at: RepositoryContext, words: Sequence[str], *, like: RunStarted | None = None) -> RepositoryContext:
     """The same place with the settings that a run begun now has: those of the target's tip."""
     for _ in range(MOST_TARGETS):
         there = towards_landing(at.with_committed_settings(), words)
@@ -247,7 +247,7 @@ def fixed(at: Here, words: Sequence[str], *, like: RunStarted | None = None) -> 
     raise SettingsError(f"run.target: the settings on each branch name another one; the last is {at.target_name}")
 
 
-def enter(at: Here, plan_word: str) -> None:
+def enter(at: RepositoryContext, plan_word: str) -> None:
     """Refuse what could not land well; what killed landings left here is ended first, and without asking a remote."""
     try:
         for told in settle_lost_landings(at):
@@ -261,7 +261,7 @@ def enter(at: Here, plan_word: str) -> None:
             raise
 
 
-def _interrupted_plan(at: Here, plan_word: str) -> str | None:
+def _interrupted_plan(at: RepositoryContext, plan_word: str) -> str | None:
     """The plan that is meant, if there is something to go on with; a remote's may be out of reach."""
     try:
         path, store = places.plan_path(at, plan_word), at.store()
@@ -271,7 +271,7 @@ def _interrupted_plan(at: Here, plan_word: str) -> str | None:
 
 
 def start(
-    at: Here, plan_word: str, words: Sequence[str], *, again: bool = False, like: RunStarted | None = None
+    at: RepositoryContext, plan_word: str, words: Sequence[str], *, again: bool = False, like: RunStarted | None = None
 ) -> Exit:
     """Work what the words ask for, in this process; `again`: as a retry of the plan's last run."""
     if words_of.parse_words(words, phases=None).every is not None:
@@ -284,7 +284,7 @@ def start(
     return run_here(at, replace(request, again=again))
 
 
-def dry_run(at: Here, request: RunRequest) -> str:
+def dry_run(at: RepositoryContext, request: RunRequest) -> str:
     """What would be done, from the same texts; nothing is written."""
     from runplan.cli.dryrun import account
 

@@ -25,10 +25,10 @@ def run(args: argparse.Namespace) -> Exit:
     from runplan.app.accounts import failure_sections
     from runplan.cli.aside import Aside
     from runplan.core import names, report
-    from runplan.engine.context import here_anyhow, plan_path, slug_of
+    from runplan.engine.context import open_context, plan_path, slug_of
 
     aside = Aside()
-    with here_anyhow(aside.warn) as at:
+    with open_context(warn=aside.warn) as at:
         path = plan_path(at, args.plan)
         tip = at.for_plan(path).tip()
         landed = at.repository.git.blob(tip, names.report_path(at.settings.paths.reports, slug_of(at, path)))

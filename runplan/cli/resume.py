@@ -22,10 +22,10 @@ def run(args: argparse.Namespace) -> Exit:
     from runplan.cli import progress, submit
     from runplan.core.requests import BY_PERSON
     from runplan.core.rows import Command
-    from runplan.engine.context import here, is_kept, plan_path, refuse_under_agent
+    from runplan.engine.context import is_kept, open_context, plan_path, refuse_under_agent
 
     refuse_under_agent("resume")
-    with here() as at:
+    with open_context() as at:
         plan = plan_path(at, args.plan)
         asked = Command(plan=plan, verb="resume", arguments={}, by=BY_PERSON, at="")
         lines = submit.submit(at, asked).lines if is_kept(at, plan) else ()

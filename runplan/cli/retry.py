@@ -25,10 +25,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Exit:
-    from runplan.engine.context import here, plan_path, refuse_under_agent
+    from runplan.engine.context import open_context, plan_path, refuse_under_agent
 
     refuse_under_agent("retry")
-    with here() as at:
+    with open_context() as at:
         from runplan.cli import prepare
         from runplan.cli.undo import undo
         from runplan.core.run import words

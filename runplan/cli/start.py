@@ -35,10 +35,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Exit:
-    from runplan.engine.context import here, refuse_under_agent
+    from runplan.engine.context import open_context, refuse_under_agent
 
     refuse_under_agent("start")
-    with here() as at:
+    with open_context() as at:
         from runplan.cli import prepare
 
         if args.dry_run:

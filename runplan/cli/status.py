@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from runplan.cli.aside import Aside
     from runplan.core.rows import RunRow, ScheduleRow
     from runplan.core.work import Work
-    from runplan.engine.context import Here
+    from runplan.engine.context import RepositoryContext
     from runplan.store.sqlite import Store
 
 EXAMPLES = """\
@@ -67,10 +67,10 @@ def watch(told: Callable[[], str], wait: Callable[[float], None], *, terminal: b
 
 
 def _told(args: argparse.Namespace, aside: Aside) -> str:
-    from runplan.engine.context import here_anyhow, plan_path
+    from runplan.engine.context import open_context, plan_path
 
     now = datetime.now(UTC)
-    with here_anyhow(aside.warn) as at:
+    with open_context(warn=aside.warn) as at:
         at.repository.git.prepare()  # it starts while the journal is opened
         zone = named_zone(at.settings.run.timezone)
         look = Looking(at, now=now, zone=zone)
@@ -92,7 +92,7 @@ def _told(args: argparse.Namespace, aside: Aside) -> str:
     return plain("\n\n".join([*blocks, *overview(views, now=now), *nothing, *told]))
 
 
-def _daemon(at: Here, views: list[dict[str, Any]]) -> dict[str, Any] | None:
+def _daemon(at: RepositoryContext, views: list[dict[str, Any]]) -> dict[str, Any] | None:
     """What keeps the daemon from going on as one would expect; None when nothing does, or nobody would expect it."""
     standing = [view["run"] for view in views if _stands(view)]
     told = _draining(at.env) or (_stopped(at.env) if any(_goes_on(view) for view in views) else None)
@@ -141,7 +141,7 @@ def _stands(view: dict[str, Any]) -> bool:
     return run is not None and run["state"] == "running" and not any(one["dispatched"] for one in (run, *run["lanes"]))
 
 
-def _closed(at: Here) -> dict[str, Any] | None:
+def _closed(at: RepositoryContext) -> dict[str, Any] | None:
     """What the daemon says when it can do nothing in this repository; else None."""
     from runplan.core.errors import RunplanError
     from runplan.daemon.client import Client, find_socket
@@ -176,7 +176,7 @@ def _sentence(daemon: dict[str, Any]) -> str:
 class Looking:
     """One look at the repository, with the journal open once for all plans."""
 
-    def __init__(self, at: Here, *, now: datetime, zone: tzinfo) -> None:
+    def __init__(self, at: RepositoryContext, *, now: datetime, zone: tzinfo) -> None:
         self._at = at
         self._now = now
         self._zone = zone

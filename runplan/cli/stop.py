@@ -9,7 +9,7 @@ from runplan.core.errors import Exit, Unreachable, error_with
 if TYPE_CHECKING:
     import argparse
 
-    from runplan.engine.context import Here
+    from runplan.engine.context import RepositoryContext
 
 ENDING_S = 20.0  #: what a foreground run may need to end its agents
 
@@ -27,10 +27,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Exit:
     from runplan.cli import progress
-    from runplan.engine.context import here_anyhow, plan_path, refuse_under_agent
+    from runplan.engine.context import open_context, plan_path, refuse_under_agent
 
     refuse_under_agent("stop")
-    with here_anyhow(progress.warn) as at:
+    with open_context(warn=progress.warn) as at:
         plan = plan_path(at, args.plan) if args.plan else ""
         lines = stop(at, plan, force=args.force)
     if not lines:
@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> Exit:
     return Exit.DONE
 
 
-def stop(at: Here, plan: str, *, force: bool) -> list[str]:
+def stop(at: RepositoryContext, plan: str, *, force: bool) -> list[str]:
     """Cancel schedules and end runs, of one plan or of all; what was done, a sentence each."""
     from runplan.cli import progress, submit
     from runplan.core.rows import Command
@@ -75,7 +75,7 @@ def stop(at: Here, plan: str, *, force: bool) -> list[str]:
     return lines
 
 
-def _end_foreground(at: Here, plan: str, *, force: bool) -> tuple[list[str], list[str]]:
+def _end_foreground(at: RepositoryContext, plan: str, *, force: bool) -> tuple[list[str], list[str]]:
     """End the processes that work runs in other terminals; what was done, and the plans that still have one."""
     from contextlib import closing
 

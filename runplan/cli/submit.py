@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from runplan.core.events import RunStarted
     from runplan.core.requests import Answer, RunRequest
-    from runplan.engine.context import Here
+    from runplan.engine.context import RepositoryContext
 
 BUSY = "daemon busy (git or network); request queued, you can quit now"
 #: What a schedule is timed by, and how a caller sets it over the files.
@@ -32,7 +32,7 @@ TIMED = {"zone": "RUNPLAN_RUN_TIMEZONE", "misfire": "RUNPLAN_RUN_MISFIRE"}
 
 
 def start(
-    at: Here,
+    at: RepositoryContext,
     plan_word: str,
     words: Sequence[str],
     *,
@@ -52,14 +52,14 @@ def start(
     return submit_run(at, replace(request, again=again), timing, wait=wait)
 
 
-def _timing(at: Here, every: str, *, now: bool) -> Timing:
+def _timing(at: RepositoryContext, every: str, *, now: bool) -> Timing:
     run, set_by = at.settings.run, variables(at.env)
     given = ",".join(name for name, variable in TIMED.items() if variable in set_by)
     spec = spell(parse(every)).removeprefix("every ")
     return Timing(every=spec, now=now, zone=run.timezone, misfire=run.misfire, given=given)
 
 
-def submit_run(at: Here, request: RunRequest, timing: Timing | None = None, *, wait: bool = False) -> Exit:
+def submit_run(at: RepositoryContext, request: RunRequest, timing: Timing | None = None, *, wait: bool = False) -> Exit:
     """Hand the run over, and say what came of it."""
     plan = request.started.plan
     started = replace(request.started, daemon=True, needs=submitting.needed(at, request.started))
@@ -81,7 +81,7 @@ def submit_run(at: Here, request: RunRequest, timing: Timing | None = None, *, w
     return _follow(at, plan, answer.run) if wait and not answer.declined else Exit.DONE
 
 
-def submit(at: Here, asked: Command) -> Answer:
+def submit(at: RepositoryContext, asked: Command) -> Answer:
     """Have a command executed that begins something; its answer, however long that takes. A refusal is an error."""
     (answer,) = submitting.submit(at, [asked], talk=TALK, wait=True)
     assert answer is not None
@@ -90,7 +90,7 @@ def submit(at: Here, asked: Command) -> Answer:
     return answer
 
 
-def _follow(at: Here, plan: str, run: str) -> Exit:
+def _follow(at: RepositoryContext, plan: str, run: str) -> Exit:
     """Tell what happens in the run until it ends or waits for a person; who leaves before that leaves it at work."""
     try:
         for event in submitting.follow(at, plan, run):

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     import argparse
 
     from runplan.core.errors import Exit
-    from runplan.engine.context import Here
+    from runplan.engine.context import RepositoryContext
 
 EXAMPLES = """\
   runplan undo plans/X.md 3       revert what phase 3 landed; the phase can be worked again"""
@@ -21,14 +21,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Exit:
-    from runplan.engine.context import here, plan_path, refuse_under_agent
+    from runplan.engine.context import open_context, plan_path, refuse_under_agent
 
     refuse_under_agent("undo")
-    with here() as at:
+    with open_context() as at:
         return undo(at, plan_path(at, args.plan), args.phase)
 
 
-def undo(at: Here, path: str, phase: str) -> Exit:
+def undo(at: RepositoryContext, path: str, phase: str) -> Exit:
     """Take the phase back the way the plan was landed, in this process."""
     from runplan.app import admission
     from runplan.cli import prepare

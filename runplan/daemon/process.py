@@ -42,7 +42,7 @@ from runplan.daemon.server import listen
 from runplan.daemon.slots import HostSlots
 from runplan.daemon.timers import Timers
 from runplan.daemon.worker import BUSY_S, DaemonWorker, Services
-from runplan.engine.context import here_at
+from runplan.engine.context import context_at
 from runplan.engine.repository import open_repository
 from runplan.store.sqlite import Store
 
@@ -285,7 +285,7 @@ class DaemonProcess:
         if not Path(root).is_dir():
             raise not_there(Path(root))
         read = self._configurations.read
-        with here_at(Path(root), self._services.environment, read) as at:
+        with context_at(Path(root), self._services.environment, read) as at:
             if at.repository.root.resolve() != Path(root).resolve():
                 raise not_there(Path(root))
             with open_repository(

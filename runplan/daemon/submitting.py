@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from runplan.core.events import Fact, RunStarted
     from runplan.core.rows import Command
     from runplan.daemon.client import Client
-    from runplan.engine.context import Here
+    from runplan.engine.context import RepositoryContext
 
 
 class Queued(Unreachable):
@@ -53,7 +53,9 @@ class Talk:
     say: Callable[[str], None]  #: the daemon itself cannot be used yet
 
 
-def submit(at: Here, commands: Sequence[Command], *, talk: Talk, wait: bool = False) -> list[Answer | None]:
+def submit(
+    at: RepositoryContext, commands: Sequence[Command], *, talk: Talk, wait: bool = False
+) -> list[Answer | None]:
     """Have the commands executed by the daemon, which is started for those that begin something.
 
     Without a daemon the others are executed here. An answer is None while the daemon is busy; with `wait` it is waited
@@ -77,7 +79,9 @@ def submit(at: Here, commands: Sequence[Command], *, talk: Talk, wait: bool = Fa
         return _submitted(client, at, commands, talk, wait=wait)
 
 
-def _submitted(client: Client, at: Here, commands: Sequence[Command], talk: Talk, *, wait: bool) -> list[Answer | None]:
+def _submitted(
+    client: Client, at: RepositoryContext, commands: Sequence[Command], talk: Talk, *, wait: bool
+) -> list[Answer | None]:
     root = str(at.repository.root)
     # Before they are stored: a worker that is awake executes them at once.
     commands = [_with_environment(client, at, command) for command in commands]
@@ -94,7 +98,7 @@ def _submitted(client: Client, at: Here, commands: Sequence[Command], talk: Talk
     return [read_answer_fields(one) if one is not None else None for one in reply["answers"]]
 
 
-def _with_environment(client: Client, at: Here, command: Command) -> Command:
+def _with_environment(client: Client, at: RepositoryContext, command: Command) -> Command:
     """The command with a name for the environment of this caller, which the daemon keeps in memory."""
     if command.verb not in BEGINNING:
         return command
@@ -104,7 +108,7 @@ def _with_environment(client: Client, at: Here, command: Command) -> Command:
     return replace(command, arguments={**command.arguments, NAME: name})
 
 
-def _stored(at: Here, commands: Sequence[Command]) -> list[Command]:
+def _stored(at: RepositoryContext, commands: Sequence[Command]) -> list[Command]:
     now = iso(SystemClock().now())
     with closing(Store(at.state)) as store:
         table = Commands(store)
@@ -112,7 +116,7 @@ def _stored(at: Here, commands: Sequence[Command]) -> list[Command]:
     return [replace(one, seq=number) for one, number in zip(commands, numbers, strict=True)]
 
 
-def _execute_here(at: Here, commands: list[Command]) -> list[Answer | None]:
+def _execute_here(at: RepositoryContext, commands: list[Command]) -> list[Answer | None]:
     """Execute commands in this process; runs that are stopped are worked to their end."""
     from runplan.adapters.interrupting import Interruption
     from runplan.engine.commands import Executor
@@ -127,14 +131,14 @@ def _execute_here(at: Here, commands: list[Command]) -> list[Answer | None]:
         return worker.run(commands, Executor(repository, runs, Environments(at.env)), repository, runs)
 
 
-def needed(at: Here, started: RunStarted) -> tuple[str, ...]:
+def needed(at: RepositoryContext, started: RunStarted) -> tuple[str, ...]:
     """The names of the variables without which the run cannot go on."""
     agents, checks = at.settings.agents, at.settings.tests.env
     sent = for_a_run(at.env, agents, checks=checks)
     return needed_by_a_run(sent, agents, pushes=modes.uses_remote(started.landing), checks=checks)
 
 
-def follow(at: Here, plan: str, run: str) -> Iterator[Fact]:
+def follow(at: RepositoryContext, plan: str, run: str) -> Iterator[Fact]:
     """The events of that run of the plan, until it ends or waits for a person."""
     with reach(at.env) as client:
         for told in client.stream("follow", root=str(at.repository.root), plan=plan, run=run):

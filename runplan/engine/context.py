@@ -1,4 +1,7 @@
-"""The repository we stand in: its settings, its plans, its journal. Imports the standard library only."""
+"""The context of a command: the repository around a directory, its settings, its plans, its journal.
+
+Imports the standard library only.
+"""
 
 from __future__ import annotations
 
@@ -36,8 +39,8 @@ class Committed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Here:
-    """The repository we stand in, and how it is set up."""
+class RepositoryContext:
+    """A repository, and how it is set up for a caller or a run."""
 
     cwd: Path
     env: Mapping[str, str]
@@ -63,7 +66,7 @@ class Here:
         """The target as people call it: main, or origin/main."""
         return self.target.removeprefix("refs/heads/").removeprefix("refs/remotes/")
 
-    def towards(self, landing: str, *, target: str = "", remote: str = "") -> Here:
+    def towards(self, landing: str, *, target: str = "", remote: str = "") -> RepositoryContext:
         """The same place, seen by somebody who lands this way, and on another branch or remote where one is named."""
         run = self.settings.run
         asked = (landing, target or run.target, remote or run.remote)
@@ -75,12 +78,12 @@ class Here:
         there = replace(run, landing=landing, target=target, remote=remote)
         return replace(self, settings=replace(self.settings, run=there))
 
-    def for_run(self, started: RunStarted) -> Here:
+    def for_run(self, started: RunStarted) -> RepositoryContext:
         """The same place, seen by that run: its settings, and where it lands, were fixed when it started."""
         at = self._set(restored(started.settings)) if started.settings else self
         return at.towards(started.landing, target=started.target, remote=started.remote)
 
-    def _set(self, settings: Settings) -> Here:
+    def _set(self, settings: Settings) -> RepositoryContext:
         from dataclasses import replace
 
         return replace(self, settings=settings)
@@ -112,11 +115,11 @@ class Here:
         told = f"{name} on {self.target_name} is a symbolic link to {names.shown(to)}"
         raise SettingsError(f"{told}, which is no regular file of the repository; commit the file itself as {name}")
 
-    def with_settings(self) -> Here:
+    def with_settings(self) -> RepositoryContext:
         """The same place with the settings of the checkout."""
         return self._set(load(self.repository.root, env=self.env, flags={}).settings)
 
-    def with_committed_settings(self) -> Here:
+    def with_committed_settings(self) -> RepositoryContext:
         """The same place with the settings of the target's tip; a file that was never committed is taken as it is."""
         return self._set(self.settled().settings)
 
@@ -146,7 +149,7 @@ class Here:
         run = self.settings.run
         return self.local_target, f"refs/remotes/{run.remote}/{run.target}"
 
-    def for_plan(self, plan: str, store: Store | None = None) -> Here:
+    def for_plan(self, plan: str, store: Store | None = None) -> RepositoryContext:
         """The same place, seen by the plan's newest run, while the branch it lands on is there."""
         store = store or self.store()
         newest = store.newest(plan) if store else None
@@ -172,27 +175,31 @@ class Here:
 
 
 @contextlib.contextmanager
-def here(flags: Mapping[str, object] | None = None) -> Iterator[Here]:
-    """The repository around the current directory, with its settings."""
-    with here_at(Path.cwd(), environment(), lambda root, env: load(root, env=env, flags=flags or {}).settings) as at:
+def open_context(
+    *, flags: Mapping[str, object] | None = None, warn: Callable[[str], None] | None = None
+) -> Iterator[RepositoryContext]:
+    """The repository around the current directory, with its settings.
+
+    With `warn` broken settings are only warned of, for those who look at runs and stop them.
+    """
+
+    def read(root: Path, env: Mapping[str, str]) -> Settings:
+        return (
+            load(root, env=env, flags=flags or {}).settings if warn is None else load_anyhow(root, env=env, warn=warn)
+        )
+
+    with context_at(Path.cwd(), environment(), read) as at:
         yield at
 
 
 @contextlib.contextmanager
-def here_anyhow(warn: Callable[[str], None]) -> Iterator[Here]:
-    """The same, also while settings are broken, for who looks at runs and stops them; that is told."""
-    with here_at(Path.cwd(), environment(), lambda root, env: load_anyhow(root, env=env, warn=warn)) as at:
-        yield at
-
-
-@contextlib.contextmanager
-def here_at(
+def context_at(
     cwd: Path, env: Mapping[str, str], settings: Callable[[Path, Mapping[str, str]], Settings]
-) -> Iterator[Here]:
+) -> Iterator[RepositoryContext]:
     """The repository around a directory, as somebody with this environment sees it."""
     repository = open_repository(cwd, env=env)
     try:
-        yield Here(cwd=cwd, env=env, repository=repository, settings=settings(repository.root, env))
+        yield RepositoryContext(cwd=cwd, env=env, repository=repository, settings=settings(repository.root, env))
     finally:
         repository.git.close()
 
@@ -210,7 +217,7 @@ def refuse_under_agent(verb: str) -> None:
 # --- plans --------------------------------------------------------------------------------------------
 
 
-def plan_path(at: Here, word: str) -> str:
+def plan_path(at: RepositoryContext, word: str) -> str:
     """The repository-relative path of the plan that `word` means."""
     root = at.repository.root
     named = Path(os.path.normpath(at.cwd / word))
@@ -231,11 +238,11 @@ def plan_path(at: Here, word: str) -> str:
     return find_plan(names.shown(word), plans, place=at.settings.paths.plans, gone=gone)
 
 
-def _checkout_top(at: Here) -> Path:
+def _checkout_top(at: RepositoryContext) -> Path:
     return next((top for top in (at.cwd, *at.cwd.parents) if (top / ".git").exists()), at.repository.root)
 
 
-def known_plans(at: Here, store: Store | None) -> list[str]:
+def known_plans(at: RepositoryContext, store: Store | None) -> list[str]:
     """Every Markdown file under the plans directory, in the checkout or on the target, and what is worked or scheduled.
 
     The file of a plan may be taken away while its run goes on: that has to be found to be stopped. A file whose name
@@ -248,7 +255,7 @@ def known_plans(at: Here, store: Store | None) -> list[str]:
     return sorted(path for path in found if names.is_plain(path))
 
 
-def shown_plans(at: Here, store: Store | None) -> list[str]:
+def shown_plans(at: RepositoryContext, store: Store | None) -> list[str]:
     """The same and every plan that has ever been run, though its file may be gone."""
     return sorted({*known_plans(at, store), *_ever_run(store)})
 
@@ -257,7 +264,7 @@ def _ever_run(store: Store | None) -> list[str]:
     return [str(plan) for (plan,) in store.query("SELECT DISTINCT plan FROM runs ORDER BY plan")] if store else []
 
 
-def _readable(at: Here) -> Store | None:
+def _readable(at: RepositoryContext) -> Store | None:
     """The journal, unless it is damaged: who only means a plan need not hear of that."""
     with contextlib.suppress(Unreachable):
         return at.store()
@@ -273,7 +280,7 @@ def _plans_on_record(store: Store | None) -> Iterator[str]:
     yield from (row.plan for row in Schedules(store).all())
 
 
-def scheduled(at: Here) -> list[str]:
+def scheduled(at: RepositoryContext) -> list[str]:
     """The plans of this repository that have a schedule."""
     store = at.store()
     if store is None:
@@ -284,7 +291,7 @@ def scheduled(at: Here) -> list[str]:
         return [row.plan for row in Schedules(store).all()]
 
 
-def kept_plans(at: Here) -> list[str]:
+def kept_plans(at: RepositoryContext) -> list[str]:
     """The plans that have a schedule or an unfinished run."""
     store = at.store()
     if store is None:
@@ -293,7 +300,7 @@ def kept_plans(at: Here) -> list[str]:
         return list(dict.fromkeys(_plans_on_record(store)))
 
 
-def is_kept(at: Here, plan: str) -> bool:
+def is_kept(at: RepositoryContext, plan: str) -> bool:
     """Whether the daemon has a schedule of the plan, or a run of it that has not ended."""
     store = at.store()
     if store is None:
@@ -302,7 +309,7 @@ def is_kept(at: Here, plan: str) -> bool:
         return plan in _plans_on_record(store) and (plan in scheduled(at) or store.is_daemons(plan))
 
 
-def _plans_on_target(at: Here, place: str) -> Iterator[str]:
+def _plans_on_target(at: RepositoryContext, place: str) -> Iterator[str]:
     from runplan.adapters import trees
 
     git = at.repository.git
@@ -319,7 +326,7 @@ def _plans_on_target(at: Here, place: str) -> Iterator[str]:
                 yield f"{prefix}/{name}"
 
 
-def slug_of(at: Here, plan: str) -> str:
+def slug_of(at: RepositoryContext, plan: str) -> str:
     """What the plan is called in branch, worktree and report: once run, for good, whatever namesakes come later."""
     store = at.store()
     earlier = store.facts(plan, "RunStarted") if store else []
@@ -330,7 +337,7 @@ def slug_of(at: Here, plan: str) -> str:
     return names.plan_key(plan, known_plans(at, store))
 
 
-def in_checkout(at: Here, path: str, blob: bytes | None) -> str:
+def in_checkout(at: RepositoryContext, path: str, blob: bytes | None) -> str:
     """Whether the plan in the main checkout is the committed one: same, differs or absent."""
     try:
         content = (at.repository.root / path).read_bytes()
@@ -348,12 +355,12 @@ def in_checkout(at: Here, path: str, blob: bytes | None) -> str:
     return "same" if any(one is not None and one.oid == written for one in stored) else "differs"
 
 
-def _stored_as(at: Here, path: str, content: bytes) -> str:
+def _stored_as(at: RepositoryContext, path: str, content: bytes) -> str:
     """The id that git would give a file of the checkout."""
     return at.repository.git.run("hash-object", f"--path={path}", "--stdin", stdin=content).text
 
 
-def settings_note(at: Here) -> str:
+def settings_note(at: RepositoryContext) -> str:
     """Which version of the settings file a start uses, where the checkout has another; "" where it has the same."""
     own, file = repository_file(at.repository.root), at.committed()
     name = own.relative_to(at.repository.root).as_posix() if own is not None else ""
@@ -370,6 +377,6 @@ def settings_note(at: Here) -> str:
     return f"{name} in the checkout is not committed on {at.target_name}; {used}"
 
 
-def _is_stored(at: Here, own: Path, name: str, file: Committed) -> bool:
+def _is_stored(at: RepositoryContext, own: Path, name: str, file: Committed) -> bool:
     content = own.read_bytes()
     return name == file.name and (content == file.content or _stored_as(at, name, content) == file.oid)

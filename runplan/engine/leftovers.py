@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from runplan.core.gitfacts import Removed
-    from runplan.engine.context import Here
+    from runplan.engine.context import RepositoryContext
     from runplan.store.sqlite import Store
 
 
-def collect(at: Here, *, dry_run: bool) -> tuple[list[Removed | Kept], list[Removed | Kept]]:
+def collect(at: RepositoryContext, *, dry_run: bool) -> tuple[list[Removed | Kept], list[Removed | Kept]]:
     """What became of worktrees, refs and claims; and of the logs."""
     root = worktree_root(at.repository.root, at.settings, at.env)
     workspace = Workspace(at.repository.git, common_dir=at.repository.common_dir, state=at.state, root=root)
@@ -43,14 +43,14 @@ def collect(at: Here, *, dry_run: bool) -> tuple[list[Removed | Kept], list[Remo
         workspace.close()
 
 
-def _has_refs(at: Here) -> bool:
+def _has_refs(at: RepositoryContext) -> bool:
     """Whether the user's repository has refs of ours; the state directory may have been deleted."""
     prefix = at.settings.run.branch_prefix
     own = ("refs/runplan/", *([f"refs/heads/{prefix}"] if prefix else []))
     return any(ref.startswith(own) for ref in refs_snapshot(at.repository.common_dir, at.repository.git))
 
 
-def _logs(at: Here, removal: Removal, *, dry_run: bool) -> Iterator[Removed | Kept]:
+def _logs(at: RepositoryContext, removal: Removal, *, dry_run: bool) -> Iterator[Removed | Kept]:
     """The records of each dispatch: they may go when its run is over and the phase it worked on has landed since."""
     home = at.state / "dispatch"
     directories = sorted(one for one in home.iterdir() if one.is_dir()) if home.is_dir() else []
@@ -83,7 +83,7 @@ def _dispatched(store: Store, runs: Iterable[str]) -> Iterator[tuple[str, tuple[
                 yield directory_name(told["id"]), (used_by, landed)
 
 
-def _unreadable_claims(at: Here) -> Iterator[Kept]:
+def _unreadable_claims(at: RepositoryContext) -> Iterator[Kept]:
     from runplan.adapters.claims import readable
 
     store = at.store()
@@ -94,7 +94,7 @@ def _unreadable_claims(at: Here) -> Iterator[Kept]:
             yield Kept(what=f"the claim on {plan}", why=why)
 
 
-def release(at: Here, plan: str) -> bool:
+def release(at: RepositoryContext, plan: str) -> bool:
     """Drop a plan's claim that cannot be read; False when there is none."""
     from runplan.adapters.claims import Claims
     from runplan.store.sqlite import Store
@@ -108,14 +108,14 @@ def release(at: Here, plan: str) -> bool:
         store.close()
 
 
-def _made(at: Here) -> Iterator[str]:
+def _made(at: RepositoryContext) -> Iterator[str]:
     """Every branch that a run has made."""
     store = at.store()
     for (body,) in store.query("SELECT body FROM events WHERE type='Leased'") if store else []:
         yield json.loads(str(body))["branch"]
 
 
-def _in_use(at: Here) -> Iterator[str]:
+def _in_use(at: RepositoryContext) -> Iterator[str]:
     """Branches, candidates and worktrees of runs that have not ended."""
     store = at.store()
     for row in store.unfinished() if store else []:

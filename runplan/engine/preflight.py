@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
     from runplan.adapters.git import Git
     from runplan.core.plan import Phase, Plan
-    from runplan.engine.context import Here
+    from runplan.engine.context import RepositoryContext
     from runplan.landing.recovery import Ended
     from runplan.store.sqlite import Store
 
 PATIENCE_S = 20.0  #: a landing here takes less, a push may take longer
 
 
-def settle_lost_landings(at: Here) -> list[str]:
+def settle_lost_landings(at: RepositoryContext) -> list[str]:
     """Bring a landing that was killed to its end, of whichever plan; what the user should know, in sentences."""
     common = at.repository.common_dir
     if not (common / BOX).exists():
@@ -71,7 +71,7 @@ def _told(settled: Ended, *, is_known: bool) -> list[str]:
     return [f"{told}; {settled.note}" if settled.note else told]
 
 
-def require_nobody_inside(at: Here, slug: str) -> None:
+def require_nobody_inside(at: RepositoryContext, slug: str) -> None:
     """Refuse a worktree in which an agent of a forgotten run still works: two would get in each other's way."""
     from runplan.adapters.processtable import this_table
     from runplan.git.removal import processes_inside
@@ -88,7 +88,7 @@ def require_nobody_inside(at: Here, slug: str) -> None:
         )
 
 
-def require_own_branches(at: Here, *, plan: str, slug: str, phases: Iterable[str], tip: str) -> None:
+def require_own_branches(at: RepositoryContext, *, plan: str, slug: str, phases: Iterable[str], tip: str) -> None:
     require_nobody_inside(at, slug)
     git = at.repository.git
     branches = [f"refs/heads/{names.branch(at.settings.run.branch_prefix, slug, phase)}" for phase in phases]
@@ -99,16 +99,16 @@ def require_own_branches(at: Here, *, plan: str, slug: str, phases: Iterable[str
             raise RefusedEarly(refusal)
 
 
-def landing_place(at: Here) -> modes.Place:
+def landing_place(at: RepositoryContext) -> modes.Place:
     return modes.Place(at.repository.git, at.repository.root, at.repository.common_dir, at.state / "tool.git", at.env)
 
 
-def require_landable(at: Here) -> None:
+def require_landable(at: RepositoryContext) -> None:
     """Refuse, before any work, what the way of landing could not end well with."""
     modes.require_ready(at.repository.git, at.settings.run, at.env)
 
 
-def require_same_history(at: Here, plan: str) -> None:
+def require_same_history(at: RepositoryContext, plan: str) -> None:
     """Refuse to go on here with a plan whose phases landed in another copy of the target and are not here yet."""
     there = at.for_plan(plan)
     git = at.repository.git
@@ -143,7 +143,7 @@ def infrastructure(git: Git, tip: str) -> testinfra.Infrastructure:
     return testinfra.find(files, package_json=text("package.json"), makefile=text("Makefile"))
 
 
-def require_agents(at: Here) -> str:
+def require_agents(at: RepositoryContext) -> str:
     """Refuse agents that could not be dispatched, also those whose files no worktree of the target would have.
 
     Answers with what the user is to be warned of, or nothing.
@@ -163,14 +163,14 @@ def require_agents(at: Here) -> str:
     return warning
 
 
-def _is_on(at: Here, path: str) -> bool:
+def _is_on(at: RepositoryContext, path: str) -> bool:
     """Whether the target has the file; where a link leads is not known."""
     git = at.repository.git
     _, entry = trees.find(git, git.commit(at.tip()).tree, path)
     return entry is not None and entry.mode not in (trees.TREE, trees.SUBMODULE)
 
 
-def bench(at: Here) -> Bench:
+def bench(at: RepositoryContext) -> Bench:
     """What the test command lacks in a fresh worktree of the target."""
     git, tip, command = at.repository.git, at.tip(), at.settings.tests.command
     files = trees.entries(git, git.commit(tip).tree)
@@ -192,7 +192,7 @@ def bench(at: Here) -> Bench:
     )
 
 
-def require_undoable(at: Here, plan: Plan, phase: Phase) -> None:
+def require_undoable(at: RepositoryContext, plan: Plan, phase: Phase) -> None:
     """Refuse what cannot be taken back, with the commit that speaks against it."""
     git, common = at.repository.git, at.repository.common_dir
     candidates = Candidates(git, common_dir=common)

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from runplan.core.config import Settings
     from runplan.core.gitfacts import Identity
     from runplan.core.rows import RunRow
-    from runplan.engine.context import Here
+    from runplan.engine.context import RepositoryContext
     from runplan.ports import Clock
 
 PROMPTS = ("implement", "fix", "verify")
@@ -51,7 +51,7 @@ PROMPTS = ("implement", "fix", "verify")
 class OpenRepository:
     """A repository that is open for work in the thread that opened it."""
 
-    here: Here
+    context: RepositoryContext
     user: Identity
     sign: bool
     clock: Clock
@@ -69,14 +69,14 @@ class OpenRepository:
     seen: dict[str, Mapping[str, str]]  #: by run: the environment its context was made with
 
     def new_run_id(self) -> str:
-        return testing.new_run_id(self.here.env)
+        return testing.new_run_id(self.context.env)
 
     def fixed(self, asked: RunStarted) -> RunStarted:
         """The request with the settings of now, unless it has some: each run of a schedule takes those of its start."""
         if asked.settings:
             return asked
         env = {**self.environment(asked.plan), **dict(asked.given)}
-        at = replace(self.here, env=env).towards(asked.landing, target=asked.target, remote=asked.remote)
+        at = replace(self.context, env=env).towards(asked.landing, target=asked.target, remote=asked.remote)
         file, at = at.committed(), at.with_committed_settings()
         run = at.settings.run
         return replace(
@@ -102,7 +102,7 @@ class OpenRepository:
 
     def is_complete(self, plan: str) -> bool:
         """Whether nothing is left to do in the plan, as its target has it."""
-        at = self.here.for_plan(plan)
+        at = self.context.for_plan(plan)
         text = at.repository.git.blob(at.tip(), plan)
         try:
             return text is not None and parse(text, path=plan).complete
@@ -117,7 +117,7 @@ class OpenRepository:
     def world(self, *, run: str, started: RunStarted) -> World:
         """Everything the actions of one run may reach, where that run was asked to land."""
         env = self.seen[run] = self.environment(started.plan)
-        at = replace(self.here, env=env).for_run(started)
+        at = replace(self.context, env=env).for_run(started)
         git, root, common = at.repository.git, at.repository.root, at.repository.common_dir
         point = self.point
         return World(
@@ -159,7 +159,7 @@ class OpenRepository:
 
 @contextlib.contextmanager
 def open_repository(
-    at: Here,
+    at: RepositoryContext,
     *,
     wakeup: int | None = None,
     environment: Callable[[str], Mapping[str, str]] | None = None,
@@ -189,7 +189,7 @@ def open_repository(
         claims = Claims(store, at.state / "locks")
         closing.callback(claims.close)
         yield OpenRepository(
-            here=at,
+            context=at,
             user=user,
             sign=sign,
             clock=testing.clock(at.env),

@@ -22,10 +22,9 @@ FLOORS = {
     "landing": {"core", "adapters", "landing"},
     "git": {"core", "ports", "adapters", "git"},
     "app": {"core", "ports", "landing", "app"},
-    "wiring": {"core", "ports", "adapters", "git", "landing", "app", "wiring"},
-    "engine": {"core", "ports", "adapters", "git", "landing", "app", "wiring", "engine"},
-    "daemon": {"core", "ports", "adapters", "git", "landing", "app", "wiring", "engine", "daemon"},
-    "cli": {"core", "ports", "adapters", "git", "landing", "app", "wiring", "engine", "daemon", "cli"},
+    "engine": {"core", "ports", "adapters", "git", "landing", "app", "engine"},
+    "daemon": {"core", "ports", "adapters", "git", "landing", "app", "engine", "daemon"},
+    "cli": {"core", "ports", "adapters", "git", "landing", "app", "engine", "daemon", "cli"},
 }
 PURE = {
     "os",
