@@ -21,7 +21,6 @@ from runplan.adapters import remote
 from runplan.adapters.anchored import not_there
 from runplan.adapters.clock import SystemClock
 from runplan.adapters.logs import open_log
-from runplan.adapters.measuring import metrics_text, this_process
 from runplan.adapters.places import socket_path, socket_paths, state_directory
 from runplan.adapters.settings import variables
 from runplan.core.errors import NotFound, RefusedEarly, Unreachable
@@ -43,6 +42,7 @@ from runplan.daemon.slots import HostSlots
 from runplan.daemon.timers import Timers
 from runplan.daemon.worker import BUSY_S, DaemonWorker, Services
 from runplan.engine.context import context_at
+from runplan.engine.metrics import metrics_text, this_process
 from runplan.engine.repository import open_repository
 from runplan.store.sqlite import Store
 

@@ -84,7 +84,7 @@ def _dispatched(store: Store, runs: Iterable[str]) -> Iterator[tuple[str, tuple[
 
 
 def _unreadable_claims(at: RepositoryContext) -> Iterator[Kept]:
-    from runplan.adapters.claims import readable
+    from runplan.store.claims import readable
 
     store = at.store()
     for plan, (_, owner, fence) in (store.claims("plan") if store else {}).items():
@@ -96,7 +96,7 @@ def _unreadable_claims(at: RepositoryContext) -> Iterator[Kept]:
 
 def release(at: RepositoryContext, plan: str) -> bool:
     """Drop a plan's claim that cannot be read; False when there is none."""
-    from runplan.adapters.claims import Claims
+    from runplan.store.claims import Claims
     from runplan.store.sqlite import Store
 
     if not Store.exists(at.state):

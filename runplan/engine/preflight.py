@@ -40,8 +40,8 @@ def settle_lost_landings(at: RepositoryContext) -> list[str]:
     common = at.repository.common_dir
     if not (common / BOX).exists():
         return []
-    from runplan.adapters.claims import landing_lock
     from runplan.landing.cherry_pick import CherryPick
+    from runplan.store.claims import landing_lock
 
     store = at.store()
     with at.repository.git.at(at.repository.root) as git, contextlib.ExitStack() as closing:

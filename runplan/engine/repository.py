@@ -12,7 +12,6 @@ from runplan.adapters.anchored import make_below
 from runplan.adapters.calling import Agents
 from runplan.adapters.candidate import Candidates
 from runplan.adapters.checkout import Checkouts
-from runplan.adapters.claims import Claims
 from runplan.adapters.dispatches import Dispatches
 from runplan.adapters.sandbox import Sandbox
 from runplan.adapters.settings import worktree_root
@@ -31,6 +30,7 @@ from runplan.git.removal import Removal
 from runplan.git.workspace import Workspace
 from runplan.git.worktrees import Worktrees
 from runplan.landing import modes
+from runplan.store.claims import Claims
 from runplan.store.commands import Commands
 from runplan.store.schedules import Schedules
 from runplan.store.sqlite import Store

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.adapters.claims import Claims
 from runplan.adapters.processes import identity
 from runplan.core.claims import Mine, Taken, Theirs
 from runplan.core.errors import Fenced, RefusedEarly, Unreachable
 from runplan.core.rows import RunRow
+from runplan.store.claims import Claims
 from runplan.store.sqlite import Store
 
 if TYPE_CHECKING:

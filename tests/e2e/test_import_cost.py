@@ -16,13 +16,12 @@ STANDARD = (
 #: Of our own, for the phases of plans, their runs and their schedules.
 STATUS = {
     "cli": ("main", "status", "statustext", "aside"),
-    "wiring": ("here",),
+    "engine": ("context",),
+    "daemon": ("record",),
+    "store": ("sqlite", "schedules", "work"),
     "app": ("views",),
     "landing": ("modes",),
-    "adapters": (
-        *("repository", "git", "gitenv", "trees", "plainfiles", "anchored", "settings", "places"),
-        *("daemonrecord", "store", "store.sqlite", "store.schedules", "store.work"),
-    ),
+    "adapters": (*("repository", "git", "gitenv", "trees", "plainfiles", "anchored", "settings", "places"),),
     "core": (
         *("errors", "quickclass", "times", "rows", "work", "counts", "commands", "terminal"),
         *("config", "keys", "key", "agentkeys", "values", "names"),

@@ -6,9 +6,9 @@ import os
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from runplan.adapters.measuring import metrics_text, resident_bytes, this_process
 from runplan.core.rows import FiringRow, ScheduleRow
 from runplan.core.times import iso
+from runplan.engine.metrics import metrics_text, resident_bytes, this_process
 from runplan.store.figures import figures
 from runplan.store.schedules import Schedules
 from runplan.store.sqlite import Store

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from runplan.adapters.claims import Claims
+from runplan.store.claims import Claims
 from runplan.store.sqlite import Store
 
 

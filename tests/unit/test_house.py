@@ -19,12 +19,13 @@ FLOORS = {
     "core": {"core"},
     "ports": {"core", "ports"},
     "adapters": {"core", "ports", "adapters"},
+    "store": {"core", "ports", "adapters", "store"},
     "landing": {"core", "adapters", "landing"},
     "git": {"core", "ports", "adapters", "git"},
     "app": {"core", "ports", "landing", "app"},
-    "engine": {"core", "ports", "adapters", "git", "landing", "app", "engine"},
-    "daemon": {"core", "ports", "adapters", "git", "landing", "app", "engine", "daemon"},
-    "cli": {"core", "ports", "adapters", "git", "landing", "app", "engine", "daemon", "cli"},
+    "engine": {"core", "ports", "adapters", "store", "git", "landing", "app", "engine"},
+    "daemon": {"core", "ports", "adapters", "store", "git", "landing", "app", "engine", "daemon"},
+    "cli": {"core", "ports", "adapters", "store", "git", "landing", "app", "engine", "daemon", "cli"},
 }
 PURE = {
     "os",
