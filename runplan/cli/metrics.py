@@ -30,8 +30,7 @@ def run(_args: argparse.Namespace) -> Exit:
 def _from_daemon() -> str | None:
     """All repositories and the daemon itself; None when no daemon runs."""
     from runplan.adapters.settings import environment
-    from runplan.daemon.client import NotRunning
-    from runplan.daemon.reaching import reached
+    from runplan.daemon.client import NotRunning, reached
 
     try:
         with reached(environment()) as client:

@@ -1,18 +1,21 @@
-"""Talks to the daemon: one request, one answer, or a stream of events."""
+"""Talks to the daemon: finds its socket, asks one thing at a time, or follows events."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import socket
+import sys
+import time
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+from runplan.adapters import processes
 from runplan.adapters.places import socket_path, state_directory
 from runplan.adapters.processtable import this_table
 from runplan.core.errors import RefusedEarly, Unreachable, error_with
 from runplan.daemon import protocol, singleton
-from runplan.daemon.addresses import reachable
 from runplan.daemon.peers import pid_of, user_of
 from runplan.daemon.protocol import Granted, Lines, Refusal, Told, TooLong
 
@@ -21,6 +24,27 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from runplan.daemon.protocol import Hello, Reply
+    from runplan.daemon.singleton import Holder
+
+LONGEST = 107 if sys.platform == "linux" else 103
+
+
+@contextlib.contextmanager
+def reachable(path: Path) -> Iterator[str]:
+    """A name of the socket that is short enough, while this lasts; its directory has to be there."""
+    if len(os.fsencode(path)) <= LONGEST:
+        yield str(path)
+        return
+    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        if os.path.isdir("/proc/self/fd"):  # noqa: PTH112
+            yield f"/proc/self/fd/{directory}/{path.name}"
+        else:
+            with contextlib.chdir(directory):
+                yield path.name
+    finally:
+        os.close(directory)
+
 
 CHUNK = 64 * 1024
 NOBODY = "the daemon is not running; start it: runplan daemon"
@@ -189,3 +213,46 @@ def _connect(stream: socket.socket, path: Path) -> None:
         raise Silent(f"the daemon at {path} takes no calls; look at its log") from error
     except OSError as error:
         raise Unreachable(f"{path} cannot be reached: {error.strerror}") from error
+
+
+LISTENS_S = 10.0  #: a daemon that is well listens anew within that, and one that was just ending has ended
+LOOK_AGAIN_S = 0.02
+
+
+def reached(env: Mapping[str, str]) -> Client:
+    """A connection to the daemon; whoever lives and is not to be found is asked to listen anew."""
+    try:
+        return Client(find_socket(env))
+    except NotRunning:
+        if not ring(env):
+            raise
+    began = time.monotonic()
+    while (found := singleton.holder(state_directory(env))) is not None:
+        try:
+            return Client(find_socket(env))
+        except NotRunning as error:
+            stopped = this_table().stopped(found.pid)
+            waited_s = time.monotonic() - began
+            if waited_s >= (STOPPED_S if stopped else LISTENS_S):
+                raise _silent(found, waited_s, stopped=stopped) from error
+        time.sleep(LOOK_AGAIN_S)
+    raise NotRunning(NOBODY)
+
+
+def ring(env: Mapping[str, str]) -> bool:
+    """Let the daemon look up as soon as it can, at its socket and at what is noted for it; False without one."""
+    found = singleton.holder(state_directory(env))
+    process = processes.living(found.identity) if found else None
+    if process is not None:
+        processes.send(process, signal.SIGHUP)
+    return process is not None
+
+
+def _silent(found: Holder, waited_s: float, *, stopped: bool) -> Silent:
+    if stopped:
+        helps = f"it is stopped; let it go on: kill -CONT {found.pid}"
+    elif found.draining:
+        helps = "it is about to end; ask again when it has"
+    else:
+        helps = f"look at its log, or end it: kill {found.pid}"
+    return Silent(f"the daemon (process {found.pid}) has not listened at {found.socket} for {waited_s:.0f} s; {helps}")

@@ -16,9 +16,8 @@ from runplan.adapters.places import OUTPUT, own_directory, state_directory
 from runplan.core.disk import refused_by_disk
 from runplan.core.errors import RefusedEarly, Unreachable
 from runplan.daemon import service
-from runplan.daemon.client import Client, NotRunning, find_socket
+from runplan.daemon.client import Client, NotRunning, find_socket, reached
 from runplan.daemon.protocol import is_older
-from runplan.daemon.reaching import reached
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -28,18 +28,16 @@ from runplan.core.notices import of_settings
 from runplan.core.rows import UNFINISHED, Command
 from runplan.core.times import iso
 from runplan.core.turns import Turns
-from runplan.daemon import notify, protocol, sdnotify, singleton
+from runplan.daemon import notify, protocol, service, singleton
 from runplan.daemon.configurations import Configurations
-from runplan.daemon.draining import Drain
-from runplan.daemon.noticed import Noticed
+from runplan.daemon.lifecycle import Drain, Pulse
 from runplan.daemon.notify import Notifier
-from runplan.daemon.observer import Follower, Observer
+from runplan.daemon.observer import Follower, Noticed, Observer
 from runplan.daemon.protocol import Hello
-from runplan.daemon.pulse import Pulse
 from runplan.daemon.repositories import Repositories
+from runplan.daemon.scheduler import Timers
 from runplan.daemon.server import listen
 from runplan.daemon.slots import HostSlots
-from runplan.daemon.timers import Timers
 from runplan.daemon.worker import BUSY_S, DaemonWorker, Services
 from runplan.engine.context import context_at
 from runplan.engine.metrics import metrics_text, this_process
@@ -135,10 +133,10 @@ class DaemonProcess:
         try:
             self._log.info("started", version=__version__, pid=os.getpid(), socket=str(self._path))
             self._recall()
-            sdnotify.notify(self._env, sdnotify.READY)
+            service.notify(self._env, service.READY)
             server = self._loop(server)
             self._log.info("stopping")
-            sdnotify.notify(self._env, sdnotify.STOPPING, sdnotify.extended(CLOSING_S))
+            service.notify(self._env, service.STOPPING, service.extended(CLOSING_S))
         finally:
             server.close()
 
@@ -204,7 +202,7 @@ class DaemonProcess:
         if not (state_directory(self._env) / singleton.LOCK).exists():
             self._log.warning("ending", words="its state was taken away; another daemon may be there")
             self._lost = True
-        sdnotify.notify(self._env, sdnotify.WATCHDOG)
+        service.notify(self._env, service.WATCHDOG)
 
     def _look_again(self) -> None:
         """The machine was asleep, or its clock was set: see by the clock on the wall what is due."""
@@ -228,7 +226,7 @@ class DaemonProcess:
 
     def _look_s(self) -> float:
         """How often it wakes without a reason: for a service manager that watches, more often than that asks."""
-        watched = sdnotify.watchdog_s(self._env)
+        watched = service.watchdog_s(self._env)
         return min(LOOK_S, watched / 2) if watched else LOOK_S
 
     def _clear(self) -> None:
@@ -460,7 +458,7 @@ class DaemonProcess:
             self._log.warning("untold", words=f"{singleton.RECORD} cannot be written: {error.strerror}")
         self._log.info(step, until=until)
         status = f"STATUS={step.replace('-', ' ')}, until {until}"
-        sdnotify.notify(self._env, sdnotify.STOPPING, sdnotify.extended(within_s + CLOSING_S), status)
+        service.notify(self._env, service.STOPPING, service.extended(within_s + CLOSING_S), status)
 
     # --- its settings -------------------------------------------------------------------------------------
 

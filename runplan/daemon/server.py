@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from runplan.adapters.places import own_directory
 from runplan.core.errors import Exit, RunplanError, Unreachable
 from runplan.daemon import protocol
-from runplan.daemon.addresses import reachable
+from runplan.daemon.client import reachable
 from runplan.daemon.peers import peer_of
 from runplan.daemon.protocol import Refusal
 

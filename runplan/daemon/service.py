@@ -1,9 +1,11 @@
-"""Puts the daemon into the hands of the user's service manager: systemd or launchd."""
+"""The login service that keeps the daemon alive, and what the service manager is told."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -167,3 +169,34 @@ def _run(
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return subprocess.CompletedProcess(command, returncode=1, stdout=b"", stderr=str(error).encode())
+
+
+READY = "READY=1"
+STOPPING = "STOPPING=1"
+WATCHDOG = "WATCHDOG=1"
+
+
+def extended(seconds: float) -> str:
+    """What asks for so much time until the next word, however short the time that is set for it."""
+    return f"EXTEND_TIMEOUT_USEC={round(seconds * 1_000_000)}"
+
+
+def notify(env: Mapping[str, str], *words: str) -> bool:
+    """Tell it; False when there is nobody to tell. One that does not listen is not waited for."""
+    address = env.get("NOTIFY_SOCKET", "")
+    if not address.startswith(("/", "@")):
+        return False
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as stream, contextlib.suppress(OSError):
+        stream.setblocking(False)
+        stream.connect(f"\0{address[1:]}" if address.startswith("@") else address)
+        stream.send("\n".join(words).encode())
+        return True
+    return False
+
+
+def watchdog_s(env: Mapping[str, str]) -> float:
+    """How long it waits for WATCHDOG before it calls us stuck; 0.0 when it does not watch us."""
+    told, of = env.get("WATCHDOG_USEC", ""), env.get("WATCHDOG_PID", "")
+    if not told.isascii() or not told.isdigit() or of not in ("", str(os.getpid())):
+        return 0.0
+    return int(told) / 1_000_000

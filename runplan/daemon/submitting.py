@@ -18,7 +18,7 @@ from runplan.core.eventtext import recorded_as
 from runplan.core.quickclass import dataclass
 from runplan.core.requests import Answer, read_answer_fields
 from runplan.core.times import iso
-from runplan.daemon import reaching, singleton
+from runplan.daemon import client as clients, singleton
 from runplan.daemon.client import NotRunning, Silent
 from runplan.daemon.launching import reach
 from runplan.daemon.repositories import Repositories
@@ -63,7 +63,7 @@ def submit(
     """
     begins = any(command.verb in BEGINNING for command in commands)
     try:
-        client = reach(at.env, say=talk.say) if begins else reaching.reached(at.env)
+        client = reach(at.env, say=talk.say) if begins else clients.reached(at.env)
     except NotRunning:
         return _execute_here(at, _stored(at, commands))
     except Silent as silent:
@@ -71,7 +71,7 @@ def submit(
         Repositories(state_directory(at.env)).add(
             common=at.repository.common_dir, root=at.repository.root, at=iso(SystemClock().now())
         )
-        reaching.ring(at.env)
+        clients.ring(at.env)
         raise Queued(f"the request is queued and takes effect when the daemon responds; {silent}") from silent
     with client:
         if begins and client.hello.draining:

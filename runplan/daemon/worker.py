@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from runplan.core.rows import Command, ScheduleRow
     from runplan.core.run import RunState
     from runplan.daemon.observer import Observer
+    from runplan.daemon.scheduler import Timers
     from runplan.daemon.slots import HostSlots
-    from runplan.daemon.timers import Timers
     from runplan.engine.acquire import Declined
     from runplan.engine.repository import OpenRepository
 

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runplan.core.errors import RunplanError, Unreachable
-from runplan.daemon.addresses import reachable
-from runplan.daemon.client import Client
+from runplan.daemon.client import Client, reachable
 from tests.support.daemons import (
     answering,
     in_foreground,

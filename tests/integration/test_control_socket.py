@@ -18,8 +18,7 @@ from runplan.adapters.places import socket_path
 from runplan.core.errors import Exit, NotFound, RefusedEarly, Unreachable
 from runplan.core.requests import Answer
 from runplan.daemon import protocol as control
-from runplan.daemon.addresses import LONGEST as LONGEST_PATH
-from runplan.daemon.client import Client, NotRunning
+from runplan.daemon.client import LONGEST as LONGEST_PATH, Client, NotRunning
 from tests.support.dispatching import until
 from tests.support.doors import ROOT, SINCE, Echo, a_door
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.daemon.noticed import FILE, MOST, Noticed
+from runplan.daemon.observer import FILE, MOST, Noticed
 
 if TYPE_CHECKING:
     from pathlib import Path

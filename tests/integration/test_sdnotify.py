@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.daemon.sdnotify import READY, STOPPING, WATCHDOG, extended, notify, watchdog_s
+from runplan.daemon.service import READY, STOPPING, WATCHDOG, extended, notify, watchdog_s
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,7 +9,7 @@ from runplan.core import actions as a, events as e
 from runplan.core.decide import decide
 from runplan.core.draining import BEGINNINGS, ends, without_beginnings
 from runplan.core.run import RunState, apply, fold, running
-from runplan.daemon.draining import ENDING_S, Drain
+from runplan.daemon.lifecycle import ENDING_S, Drain
 from tests.support.machine import Chance, started
 
 MANY = 200

@@ -6,7 +6,7 @@ from collections import Counter
 
 from hypothesis import given, strategies as st
 
-from runplan.daemon.pulse import Pulse
+from runplan.daemon.lifecycle import Pulse
 
 EVERY_S = 60.0
 HOUR_S = 3600.0
