@@ -72,8 +72,8 @@ def _interrupted(view: dict[str, Any]) -> bool:
 
 def _waiting(run: dict[str, Any]) -> str:
     match run["waiting_for"]:
-        case "paused":
-            return str(run["about"] or "paused")
+        case "paused" | "key" as what:
+            return str(run["about"] or what)
         case "slot":
             return "waiting for its turn"
         case what:
@@ -109,6 +109,8 @@ def _help(view: dict[str, Any]) -> str:
         case "approval":
             diff, approve = (command("runplan", verb, view["plan"]) for verb in ("diff", "approve"))
             return f"to see it: {diff}; to land it: {approve}"
+        case "key":
+            return f"from a shell that has it: {command('runplan', 'resume', view['plan'])}"
         case "paused":
             return f"to let it go on: {command('runplan', 'resume', view['plan'])}"
         case _:

@@ -86,7 +86,13 @@ def missing(names: Sequence[str], *, at_hand: Mapping[str, str]) -> tuple[str, .
     return tuple(name for name in names if not at_hand.get(name))
 
 
+def variables(names: Sequence[str]) -> str:
+    """Names of variables as a shell shows them: $A, $B."""
+    return ", ".join(f"${name}" for name in names)
+
+
 def told_missing(names: Sequence[str], *, plan: str) -> str:
     """Why a run waits, and the command that ends the wait."""
-    what = f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} not known any more, as the daemon was started anew"
-    return f"{what}; go on from a terminal that has it: {command('runplan', 'resume', plan)}"
+    it = "it" if len(names) == 1 else "them"
+    resume = command("runplan", "resume", plan)
+    return f"the daemon restarted and lost {variables(names)}; resume it from a shell that has {it}: {resume}"

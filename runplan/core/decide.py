@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from runplan.core import actions as a
+from runplan.core.carried import variables
 from runplan.core.decision import Decision as Decision, until
 from runplan.core.reasons import Reason
 from runplan.core.roles import WRITERS
@@ -73,6 +74,9 @@ def _ends(state: RunState, phase: PhaseRun | None) -> bool:
 
 def _not_now(state: RunState) -> Decision | None:
     """What keeps a run from beginning anything new; what is under way goes on."""
+    if state.missing:
+        about = f"the daemon restarted and lost {variables(state.missing)}"
+        return Decision(actions=(), why=about, waiting="key", about=about)
     if state.halted:
         return Decision(
             actions=(), why=f"paused by {state.halted}", waiting="paused", about=f"paused by {state.halted}"

@@ -18,7 +18,7 @@ MANY_RETRIES = 2  #: nor from here on
 QUIET_S = 5 * 60.0  #: silence that is worth a word
 SILENT_S = 15 * 60.0  #: silence without any sign of life that a person should look into
 OVERSLEPT_S = 5 * 60.0  #: a wake-up that is late by this much has not come
-PERSONS = ("approval", "checkout", "paused")  #: what only a person can give
+PERSONS = ("approval", "checkout", "paused", "key")  #: what only a person can give
 ASKED = {"stop": "Stopping", "pause": "Pausing"}  #: what a person wants, while that is being done
 
 

@@ -208,8 +208,7 @@ class Executor:
     def halt_without_keys(self, started: e.RunStarted) -> None:
         """An agent without its keys would fail: the run waits for a person who brings them."""
         if names := self._repository.missing(started):
-            told = f"a restart: {', '.join(names)} of its caller are not known any more"
-            self._runs.record(started.plan, e.Halted(by=told, missing=names))
+            self._runs.record(started.plan, e.Halted(by="a restart", missing=names))
 
     def _require_keys(self, plan: str) -> None:
         """Refuse to go on with a run that has lost its keys."""

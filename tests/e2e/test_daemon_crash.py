@@ -278,11 +278,11 @@ def test_a_run_whose_key_a_restart_has_lost_waits_and_names_it(
         meanwhile.let_on("agent")
         until(lambda: states(project) == ["waiting"])
         view = run_of(project)
-        assert view["waiting_for"] == "paused"
+        assert view["waiting_for"] == "key"
         assert "ROBOT_KEY" in view["about"]
         assert project.dispatched() == ["implement"]
         without = project.runplan("resume", "X")
-        assert (without.code, "ROBOT_KEY is not known any more" in without.last) == (2, True), without.err
+        assert (without.code, "the daemon restarted and lost $ROBOT_KEY" in without.last) == (2, True), without.err
         ran = project.runplan("resume", "X", ROBOT_KEY=KEY)
         assert ran.code == 0, ran.err
         until_runs_are(project, "done")
@@ -301,8 +301,8 @@ def test_a_run_that_lost_its_key_is_not_started_again_without_it(
         meanwhile.let_on("agent")
         until(lambda: states(project) == ["waiting"])
         without = project.runplan(*words)
-        assert (without.code, "ROBOT_KEY is not known any more" in without.last) == (2, True), without.err
-        assert run_of(project)["waiting_for"] == "paused"
+        assert (without.code, "the daemon restarted and lost $ROBOT_KEY" in without.last) == (2, True), without.err
+        assert run_of(project)["waiting_for"] == "key"
         ran = project.runplan(*words, ROBOT_KEY=KEY)
         assert ran.code == 0, ran.err
         until_runs_are(project, "done")

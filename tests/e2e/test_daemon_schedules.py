@@ -351,7 +351,7 @@ def test_a_schedule_whose_key_a_restart_has_lost_waits_and_names_it(project: Pro
     with in_foreground(project):
         until(lambda: states(project) == ["waiting"])
         view = run_of(project)
-        assert (view["waiting_for"], "ROBOT_KEY" in view["about"]) == ("paused", True)
+        assert (view["waiting_for"], "ROBOT_KEY" in view["about"]) == ("key", True)
         assert project.dispatched() == []
         assert project.runplan("resume", "X", ROBOT_KEY="sesame").code == 0
         until_runs_are(project, "done")

@@ -260,7 +260,7 @@ def test_a_person_is_called_once_to_a_run_whose_key_a_restart_has_lost(
             until(lambda before=before: len(log_of(project, "waits")) > before)  # type: ignore[misc]
             kill_daemon(project, signal.SIGTERM)  # it sends what there is to send
     (line,) = told.read_text().splitlines()
-    assert line.startswith("waiting key runplan resume plans/X.md: ROBOT_KEY is not known any more"), line
+    assert line.startswith("waiting key runplan resume plans/X.md: the daemon restarted and lost $ROBOT_KEY"), line
 
 
 def test_a_person_is_called_once_to_what_waits_for_them_however_often_the_daemon_is_started(

@@ -67,7 +67,7 @@ def test_a_run_that_lost_its_keys_names_them_and_says_what_to_type() -> None:
     notice = of_lost_keys(("A_KEY", "B_KEY"), **WHERE)
     assert (notice.kind, notice.reason, notice.command) == ("waiting", "key", "runplan resume plans/x.md")
     assert notice.title == "plans/x.md: waits for A_KEY, B_KEY"
-    assert notice.text.startswith("A_KEY, B_KEY are not known any more, as the daemon was started anew")
+    assert notice.text.startswith("the daemon restarted and lost $A_KEY, $B_KEY")
 
 
 @pytest.mark.parametrize("waiting", ["limit", "overloaded", "slot", "paused", "unreachable", ""])
