@@ -65,6 +65,8 @@ def submit(
     try:
         client = reach(at.env, say=talk.say) if begins else clients.reached(at.env)
     except NotRunning:
+        if begins:
+            raise
         return _execute_here(at, _stored(at, commands))
     except Silent as silent:
         _stored(at, commands)

@@ -222,8 +222,11 @@ class LocalWorker(RepositoryWorker):
     def run(
         self, commands: list[Command], executor: Executor, repository: OpenRepository, runs: ActiveRuns
     ) -> list[Answer | None]:
-        """Execute the commands, which were just queued, and those before them; None for one that stays queued."""
-        answers = {command.seq: answer for command, answer in executor.execute_queued([])}
+        """Execute the commands, which were just queued, and those before them; None for one that stays queued.
+
+        Nothing is begun: there is nobody who would go on with it.
+        """
+        answers = {command.seq: answer for command, answer in executor.execute_queued([], begins=False)}
         for plan in runs.plans:
             state = runs.state(plan)
             if state is not None and not state.stop:

@@ -239,6 +239,14 @@ def test_a_command_that_another_process_has_executed_is_told_with_its_answer(ben
     assert [answer.lines for answer in told if answer] == [("done by another",), (f"nothing new is begun for {B}",)]
 
 
+def test_a_caller_without_a_daemon_begins_nothing_that_others_asked_for(bench: Bench) -> None:
+    start = bench.queue("start", B)
+    bench.queue("pause")
+    ours = bench.commands.queued()[1:]
+    LocalWorker().run(ours, bench.executor, bench.repository, cast("ActiveRuns", Idle()))
+    assert (bench.runs.done, bench.queued) == ([f"Halted {A}"], [start])
+
+
 class Idle(Runs):
     def step_all(self, _between: object) -> tuple[list[str], None]:
         return [], None
