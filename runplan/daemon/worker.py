@@ -278,6 +278,7 @@ class DaemonWorker(RepositoryWorker):
             for command in commands.queued():
                 if command.verb in BEGINNING:
                     commands.finish(command.seq, refused(trouble))
+                    self.environments.forget(command)
 
     def _clear(self) -> None:
         try:
