@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -79,36 +78,6 @@ def test_the_next_slot_is_recorded_until_the_schedule_changes_or_fires(tmp_path:
             assert recorded() == NOW
             change()
             assert recorded() is None
-
-
-def test_a_journal_that_knows_no_schedules_has_none(tmp_path: Path) -> None:
-    Store(tmp_path).close()
-    with closing(sqlite3.connect(tmp_path / "journal.db")) as older, older:
-        older.execute("DROP TABLE schedules")
-        older.execute("DROP TABLE firings")
-        older.execute("PRAGMA user_version=2")
-    with closing(Store(tmp_path, writable=False)) as store:
-        assert Schedules(store).all() == []
-        assert Schedules(store).firings(ROW.plan) == []
-    with closing(Store(tmp_path)) as store:
-        Schedules(store).put(ROW)
-        assert Schedules(store).get(ROW.plan) == ROW
-
-
-def test_a_schedule_of_a_journal_that_knew_no_callers_word_is_read_as_it_is_and_brought_up_to_date(
-    tmp_path: Path,
-) -> None:
-    with closing(Store(tmp_path)) as store:
-        Schedules(store).put(ROW)
-    with closing(sqlite3.connect(tmp_path / "journal.db")) as older, older:
-        older.execute("ALTER TABLE schedules DROP COLUMN given")
-        older.execute("ALTER TABLE schedules DROP COLUMN next")
-        older.execute("PRAGMA user_version=3")
-    with closing(Store(tmp_path, writable=False)) as store:
-        assert Schedules(store).all() == [ROW]
-    with closing(Store(tmp_path)) as store:
-        Schedules(store).put(replace(ROW, given="zone"))
-        assert Schedules(store).all() == [replace(ROW, given="zone")]
 
 
 def test_the_run_that_fails_lays_the_schedule_to_rest_in_the_same_transaction(tmp_path: Path) -> None:
