@@ -90,7 +90,8 @@ def _submitted(
     try:
         stored = _stored(at, commands)
     except Unreachable as error:
-        unstored = [asdict(command) for command in commands if command.verb not in BEGINNING]
+        now = iso(SystemClock().now())
+        unstored = [asdict(replace(command, at=now)) for command in commands if command.verb not in BEGINNING]
         if not unstored:
             raise
         client.call("submit", root=root, unstored=unstored)

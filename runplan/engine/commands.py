@@ -47,11 +47,16 @@ class Executor:
         """
         done: list[tuple[Command, Answer]] = []
         deferred: set[str] = set()
+        over: set[int] = set()  #: starts that a stop has refused
         for command in (*unstored, *self._repository.commands.queued()):
             if (command.plan in deferred and command.verb != "stop") or (command.verb in BEGINNING and not begins):
                 continue
+            if command.seq in over:
+                continue
             if command.verb == "stop":
-                done += self._refuse_starts_before(command)
+                refused_starts = self._refuse_starts_before(command)
+                done += refused_starts
+                over.update(one.seq for one, _ in refused_starts)
             answer = self._answer(command)
             if isinstance(answer, Deferred):
                 deferred.add(command.plan)
@@ -66,8 +71,9 @@ class Executor:
     def _refuse_starts_before(self, stop: Command) -> list[tuple[Command, Answer]]:
         """Refuse the starts of the plan that were queued before the stop and still wait."""
         answer = refused(RefusedEarly(f"{stop.plan} was stopped before it began"))
-        queued = self._repository.commands.queued()
-        found = [one for one in queued if one.plan == stop.plan and one.seq < stop.seq and one.verb in BEGINNING]
+        starts = [one for one in self._repository.commands.queued() if one.verb in BEGINNING and one.plan == stop.plan]
+        # A stop that could not be stored has no number.
+        found = [one for one in starts if (one.seq < stop.seq if stop.seq else one.at <= stop.at)]
         for one in found:
             self._finish(one, answer)
         return [(one, answer) for one in found]

@@ -84,8 +84,8 @@ class Repository:
     def now(self) -> datetime:
         return datetime(2026, 3, 1, 12, tzinfo=UTC)
 
-    def missing(self, _started: RunStarted) -> tuple[str, ...]:
-        return ()
+    def missing(self, started: RunStarted) -> tuple[str, ...]:
+        return started.needs
 
 
 class Bench:
@@ -96,14 +96,10 @@ class Bench:
         self.commands = self.repository.commands
         self.runs = Runs()
         self.environments = Environments({})
-        self.sent: list[Command] = []
         self.executor = Executor(self.repository, cast("ActiveRuns", self.runs), self.environments)
 
     def queue(self, verb: str, plan: str = A) -> int:
-        name = f"keys {len(self.sent)}"
-        self.sent.append(Command(plan=plan, verb=verb, arguments={NAME: name}, by="", at=""))
-        self.environments.receive(name, KEYS)
-        return self.commands.add(plan, verb, {**arguments(verb, plan), NAME: name}, by="a person", at=NOW)
+        return self.commands.add(plan, verb, arguments(verb, plan), by="a person", at=NOW)
 
     def execute(self, *unstored: Command, begins: bool = True) -> list[tuple[int, str]]:
         """Execute what is queued; the numbers and the errors of what was answered."""
@@ -116,14 +112,15 @@ class Bench:
         return [one.seq for one in self.commands.queued()]
 
 
-def arguments(verb: str, plan: str) -> Mapping[str, Any]:
+def arguments(verb: str, plan: str, needs: tuple[str, ...] = ()) -> Mapping[str, Any]:
     started = RunStarted(plan=plan, title="", mode="next", wanted="", auto=True, landing="cherry-pick",
-                         target="main", slug="a", max_fix_cycles=2, test_command="", daemon=True)  # fmt: skip
+                         target="main", slug="a", max_fix_cycles=2, test_command="",
+                         daemon=True, needs=needs)  # fmt: skip
     return {"started": to_json(started)} if verb == "start" else {}
 
 
-def unstored(verb: str, plan: str = A) -> Command:
-    return Command(plan=plan, verb=verb, arguments={}, by="a person", at="")
+def unstored(verb: str, *, at: str = NOW) -> Command:
+    return Command(plan=A, verb=verb, arguments={}, by="a person", at=at)
 
 
 @pytest.fixture
@@ -182,12 +179,43 @@ def test_a_stop_does_not_wait_and_refuses_the_starts_before_it(bench: Bench) -> 
     assert bench.execute() == [(after, "")]
 
 
-def test_the_keys_of_a_caller_are_forgotten_with_its_command(bench: Bench) -> None:
+def test_a_stop_that_could_not_be_stored_refuses_the_starts_before_it_too(bench: Bench) -> None:
+    before = bench.queue("start")
+    after = bench.commands.add(A, "start", arguments("start", A), by="a person", at="2026-03-01T12:00:09Z")
+    assert bench.execute(unstored("stop", at="2026-03-01T12:00:05Z")) == [
+        (before, f"{A} was stopped before it began"),
+        (0, ""),
+        (after, ""),
+    ]
+    assert bench.runs.done == [f"StopRequested {A}", f"begin {A}"]
+
+
+def test_a_run_has_the_keys_that_its_command_names_and_they_are_kept_no_longer(bench: Bench) -> None:
+    bench.environments.receive("mine", KEYS)
+    start = Command(plan=A, verb="start", arguments={**arguments("start", A), NAME: "mine"}, by="a person", at=NOW)
+    for _ in range(2):
+        bench.commands.add(start.plan, start.verb, start.arguments, by=start.by, at=start.at)
+        bench.execute()
+    assert bench.environments.of(A) == KEYS
+    bench.environments.lend(B, start, anew=True)
+    assert bench.environments.of(B) == {}
+
+
+def test_a_start_whose_keys_are_gone_is_begun_and_waits_for_them(bench: Bench) -> None:
+    """It was queued when the last daemon ended, with the keys in its memory."""
+    bench.commands.add(A, "start", arguments("start", A, needs=("KEY",)), by="a person", at=NOW)
+    bench.execute()
+    assert bench.runs.done == [f"begin {A}", f"Halted {A}"]
+
+
+def test_the_keys_of_a_start_that_a_stop_refuses_are_forgotten(bench: Bench) -> None:
     bench.runs.ending.add(A)
-    bench.queue("start")
+    bench.environments.receive("mine", KEYS)
+    start = Command(plan=A, verb="start", arguments={**arguments("start", A), NAME: "mine"}, by="a person", at=NOW)
+    bench.commands.add(start.plan, start.verb, start.arguments, by=start.by, at=start.at)
     bench.queue("stop")
     bench.execute()
-    assert [bench.environments.lend(B, command, anew=True) for command in bench.sent] == [None, None]
+    bench.environments.lend(B, start, anew=True)
     assert bench.environments.of(B) == {}
 
 
