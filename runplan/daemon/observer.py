@@ -8,6 +8,7 @@ import os
 import queue
 import threading
 from concurrent.futures import Future
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from runplan.core.events import DispatchEnded, DispatchStarted, Halted, LaneFact, PlanRead
@@ -128,8 +129,9 @@ class Observer:
         with self._lock:
             keys = [key for key in self._waiting if key[0] == root]
             futures = [self._waiting.pop(key) for key in keys]
+        queued = refused(trouble)
         for future in futures:
-            future.set_result(refused(trouble))
+            future.set_result(replace(queued, error=f"{queued.error}; the request stays queued"))
 
     def follow(self, follower: Follower) -> None:
         with self._lock:

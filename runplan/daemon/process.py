@@ -212,10 +212,13 @@ class DaemonProcess:
 
     def _listen_anew(self) -> ControlServer | None:
         """Our socket was taken away, as a logout does; callers that are connected notice nothing."""
+        server = None
         try:
             server = listen(self, socket_paths(self._env))
             self._held.listens(server.path)
         except (Unreachable, OSError) as error:
+            if server is not None:
+                server.close()
             if self._unheard != str(error):
                 self._log.error("unheard", words=f"nobody can reach this daemon: {error}; it tries again")
             self._unheard = str(error)

@@ -111,8 +111,9 @@ class DaemonWorker(RepositoryWorker):
             self._asked = True
             self._due = None
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name=f"worker {self.root}", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name=f"worker {self.root}", daemon=True)
+                thread.start()  # it may fail, and is then tried again at the next wake-up
+                self._thread = thread
             self._poke()
 
     def submit(self, command: Command) -> None:
@@ -279,6 +280,7 @@ class DaemonWorker(RepositoryWorker):
                 if command.verb in BEGINNING:
                     commands.finish(command.seq, refused(trouble))
                     self.environments.forget(command)
+                    self._observer.answered(self.root, command, refused(trouble))
 
     def _clear(self) -> None:
         try:

@@ -9,7 +9,7 @@ from runplan.core import events as e
 from runplan.core.carried import told_missing
 from runplan.core.errors import Fenced, NotFound, RefusedEarly, RunplanError, Unreachable, UsageError
 from runplan.core.eventtext import to_json
-from runplan.core.requests import Answer, read_request, read_timing, refused
+from runplan.core.requests import Answer, read_request, read_timing, refused, unexpected
 from runplan.core.rows import ScheduleRow
 from runplan.core.slots import what_is_due
 from runplan.core.times import iso
@@ -45,6 +45,12 @@ class Executor:
         Commands that could not be stored come first, and are removed from `unstored` when they are executed. A command
         whose plan has to wait for the end of a run stays queued, and so do the later ones of that plan but a stop.
         """
+        if not unstored and not self._repository.commands.queued():
+            return []
+        with self._repository.claims.command_lock():
+            return self._execute_queued(unstored, begins=begins)
+
+    def _execute_queued(self, unstored: list[Command], *, begins: bool) -> list[tuple[Command, Answer]]:
         done: list[tuple[Command, Answer]] = []
         deferred: set[str] = set()
         over: set[int] = set()  #: starts that a stop has refused
@@ -89,6 +95,8 @@ class Executor:
             if command.verb == "stop" and isinstance(error, Unreachable) and not isinstance(error, Fenced):
                 raise  # it could not be recorded: nothing goes on here as if nobody had asked
             return refused(error)
+        except Exception as error:  # noqa: BLE001 - the edge of a command: it is answered, and not tried for ever
+            return unexpected(error)
 
     def execute(self, command: Command) -> Answer | Deferred:
         match command.verb:
@@ -111,11 +119,11 @@ class Executor:
         request, timing = read_request(command.arguments), read_timing(command.arguments)
         if timing is None:
             return self._begin(request, command)
+        begun = self._begin(replace(request, fired=True), command) if timing.now else Answer()
+        if isinstance(begun, Deferred):
+            return begun
         made = self._schedule(request, timing, command)
-        if not timing.now:
-            return made
-        begun = self._begin(replace(request, fired=True), command)
-        return begun if isinstance(begun, Deferred) else replace(begun, scheduled=made.scheduled, instead=made.instead)
+        return replace(begun, scheduled=made.scheduled, instead=made.instead)
 
     def _begin(self, request: RunRequest, command: Command) -> Answer | Deferred:
         """Begin or resume the run with the environment of the caller; a run at work keeps its own."""

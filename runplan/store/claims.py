@@ -133,6 +133,10 @@ class Claims:
         """One landing at a time per repository."""
         return landing_lock(self._locks)
 
+    def command_lock(self) -> FileLock:
+        """One process at a time executes commands."""
+        return _file_lock(self._locks, "commands")
+
     def _lock(self, plan: str) -> FileLock:
         return _file_lock(self._locks, f"plan-{hashlib.sha256(plan.encode()).hexdigest()[:16]}")
 

@@ -18,6 +18,7 @@ from runplan.engine.commands import Executor
 from runplan.engine.environments import NAME, Environments
 from runplan.engine.runs import Accepted, Deferred
 from runplan.engine.worker import LocalWorker
+from runplan.store.claims import Claims
 from runplan.store.commands import Commands
 from runplan.store.schedules import Schedules
 from runplan.store.sqlite import Store
@@ -78,6 +79,7 @@ class Repository:
 
     def __init__(self, store: Store) -> None:
         self.commands = Commands(store)
+        self.claims = Claims(store, store.path.parent / "locks")
         self.schedules = Schedules(store)
         self.clock = self
 

@@ -109,7 +109,7 @@ def test_the_wait_names_what_is_missing_and_the_command_that_helps() -> None:
 
     assert told.startswith("the daemon restarted and lost $A_KEY")
     assert told.endswith(": runplan resume plans/x.md")
-    assert carried.told_missing(("A_KEY", "B_KEY"), plan="x").startswith("A_KEY, B_KEY are not known")
+    assert carried.told_missing(("A_KEY", "B_KEY"), plan="x").startswith("the daemon restarted and lost $A_KEY, $B_KEY")
 
 
 def test_what_the_checks_need_travels_and_its_loss_makes_the_run_wait() -> None:

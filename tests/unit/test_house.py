@@ -150,6 +150,7 @@ def test_broad_catches_stand_only_at_named_edges() -> None:
     assert broad - undo_and_raise <= {
         "runplan.cli.main",
         "runplan.engine.runs",
+        "runplan.engine.commands",
         "runplan.daemon.worker",
         "runplan.daemon.server",
         "runplan.daemon.process",

@@ -1,0 +1,174 @@
+"""The worker of a repository: runs in other hands, and a repository in which nothing can be done."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from runplan.adapters.clock import SystemClock
+from runplan.adapters.settings import load
+from runplan.core.turns import Turns
+from runplan.daemon.slots import HostSlots
+from runplan.daemon.worker import DaemonWorker, Services
+from runplan.engine.context import context_at
+from runplan.engine.repository import open_repository
+from tests.support.cli import a_project, until
+from tests.support.daemons import kill_daemon, none_left, run_of, shell_agent, until_runs_are, waits
+from tests.support.scripts import Meanwhile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from datetime import datetime
+
+    from runplan.engine.environments import Environments
+    from runplan.engine.repository import OpenRepository
+    from tests.support.cli import Project
+
+
+class Timers:
+    """Nobody is called by them but by the test."""
+
+    def __init__(self) -> None:
+        self.armed: dict[str, tuple[datetime, Callable[[], None]]] = {}
+
+    def at(self, key: str, moment: datetime, call: Callable[[], None]) -> None:
+        self.armed[key] = (moment, call)
+
+    def cancel(self, key: str) -> None:
+        self.armed.pop(key, None)
+
+    def look_again(self) -> None: ...
+
+
+class Observer:
+    def __init__(self) -> None:
+        self.heard: list[tuple[str, dict[str, object]]] = []
+
+    def happened(self, _root: str, event: str, **fields: object) -> None:
+        self.heard.append((event, fields))
+
+    def __getattr__(self, _name: str) -> Any:
+        return lambda *_: None
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Iterator[Project]:
+    with none_left(tmp_path / "home"):
+        yield a_project(tmp_path, "1", "2")
+
+
+def a_worker(project: Project, timers: Timers, observer: Observer, clock: SystemClock | None = None) -> DaemonWorker:
+    @contextlib.contextmanager
+    def open_up(root: str, wakeup: int, environments: Environments) -> Iterator[OpenRepository]:
+        read = lambda root, env: load(root, env=env, flags={}).settings  # noqa: E731
+        with (
+            context_at(Path(root), project.env, read) as at,
+            open_repository(at, wakeup=wakeup, environment=environments.of) as opened,
+        ):
+            yield opened
+
+    services: Any = Services(
+        open_up=open_up,
+        environment=project.env,
+        timers=cast("Any", timers),
+        clock=clock or SystemClock(),
+        slots=HostSlots(Turns(host=4, repository=4), lambda _: None),
+        observer=cast("Any", observer),
+        may_begin=lambda: True,
+        rested=lambda: None,
+    )
+    return DaemonWorker(str(project.path), project.path / ".git/runplan", services)
+
+
+def test_a_run_in_other_hands_is_looked_at_again_and_gone_on_with_when_they_let_go(
+    project: Project, tmp_path: Path
+) -> None:
+    meanwhile, timers, observer = Meanwhile(tmp_path), Timers(), Observer()
+    shell_agent(project, tmp_path, waits(tmp_path, "agent"))
+    assert project.runplan("start", "X", "1", "auto").code == 0
+    meanwhile.reached("agent")
+    kill_daemon(project)
+    other = project.popen("start", "X", "1", "auto", "--foreground")
+    until(lambda: run_of(project)["state"] == "running" and claimed_by(project) == str(other.pid))
+    worker = a_worker(project, timers, observer)
+    key = f"wake {project.path}"
+    try:
+        before = SystemClock().now()
+        worker.wake()
+        until(lambda: key in timers.armed)
+        moment, call = timers.armed.pop(key)
+        assert timedelta(seconds=55) < moment - before < timedelta(seconds=90)
+        assert [event for event, _ in observer.heard] == ["declined"]
+
+        other.kill()
+        other.communicate()
+        call()
+        meanwhile.let_on("agent")
+        until_runs_are(project, "done")
+    finally:
+        assert worker.close(20)
+    assert project.landed() == ["1"]
+    assert project.dispatched().count("implement") == 1
+
+
+def test_a_repository_that_stays_closed_is_so_since_it_was_closed_and_tried_less_and_less_often(
+    project: Project, tmp_path: Path
+) -> None:
+    """It can be opened each time, and then no step can be taken."""
+    meanwhile, timers, observer, clock = Meanwhile(tmp_path), Timers(), Observer(), Moving()
+    shell_agent(project, tmp_path, waits(tmp_path, "agent"))
+    assert project.runplan("start", "X", "1", "auto").code == 0
+    meanwhile.reached("agent")
+    kill_daemon(project)
+    worker = a_worker(project, timers, observer, clock)
+    try:
+        worker.wake()
+        until(lambda: claimed_by(project) == str(os.getpid()))
+        full = "CREATE TRIGGER full BEFORE INSERT ON events BEGIN SELECT RAISE(ABORT, 'no room'); END"
+        change_journal(project, full)
+        meanwhile.let_on("agent")
+        told: list[tuple[str, timedelta]] = []
+        while len(told) < 11:
+            until(lambda: closed(observer) == len(told) + 1 and worker.at_rest)
+            assert worker.trouble is not None
+            told.append((worker.trouble.since, timers.armed.pop(f"wake {project.path}")[0] - clock.now()))
+            clock.ahead += timedelta(minutes=10)
+            worker.wake()
+        assert {since for since, _ in told} == {told[0][0]}
+        assert [round(again.total_seconds() / 60) for _, again in told] == [*[1] * 9, 10, 10]
+        until(lambda: closed(observer) == len(told) + 1 and worker.at_rest)
+        change_journal(project, "DROP TRIGGER full")
+        worker.wake()
+        until_runs_are(project, "done")
+        assert worker.trouble is None
+    finally:
+        assert worker.close(20)
+
+
+def closed(observer: Observer) -> int:
+    return [event for event, _ in observer.heard].count("closed")
+
+
+class Moving(SystemClock):
+    """A clock that the test puts forward."""
+
+    ahead = timedelta()
+
+    def now(self) -> datetime:
+        return super().now() + self.ahead
+
+
+def change_journal(project: Project, statement: str) -> None:
+    with contextlib.closing(sqlite3.connect(project.path / ".git/runplan/journal.db")) as journal, journal:
+        journal.execute(statement)
+
+
+def claimed_by(project: Project) -> str:
+    claim = project.runplan("status", "X", "--json").json["claim"]
+    return str(claim["owner"]).partition(":")[0] if claim else ""
