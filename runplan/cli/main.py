@@ -12,52 +12,63 @@ from runplan import __version__
 # Only for the type checker: typing is dear to import.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import NoReturn
+    from argparse import ArgumentParser
+    from typing import Any, NoReturn
 
-#: verb -> one line. The modules are imported after parsing, so that each costs only what it needs itself.
-VERBS = {
-    "start": "work a plan: its next phase, one phase, or all of it",
-    "daemon": "be the daemon that works plans, in this process",
-    "resume": "let a paused plan and its schedule go on",
-    "pause": "begin nothing new for a plan; what runs may end",
-    "now": "fire a schedule early, and keep it",
-    "stop": "cancel schedules and end runs, keeping what was made",
-    "diff": "the change that waits for you, with its evidence",
-    "approve": "let a candidate that waits for you land, and go on",
-    "reject": "say no to a candidate that waits for you",
-    "retry": "go on with a plan's newest run, or begin anew what it failed at",
-    "undo": "take a landed phase back as a new commit",
-    "status": "what is done, what is running, what is next",
-    "next": "every schedule, and when it fires next",
-    "report": "the account of a plan: landed phases and failures",
-    "logs": "the journal of a plan's runs, event by event",
-    "explain": "why the machine is where it is",
-    "check": "show what was understood of a plan, and what is wrong with it",
-    "init": "write a commented runplan.toml that fits this repository",
-    "doctor": "check git, settings, agents and tests; say what to mend",
-    "config": "every setting, its value and where it comes from",
-    "metrics": "what can be measured, in the text format of Prometheus",
-    "gc": "remove what ended runs left behind; list what is kept aside",
-    "service": "have the daemon started at login and kept alive",
-    "demo": "work a three-phase plan in a throw-away repository",
+#: What a verb does, by group. The modules are imported after parsing, so that each costs only what it needs itself.
+GROUPS = {
+    "Work on plans": {
+        "start": "Work on a plan: its next phase, one phase, or all of it",
+        "stop": "Cancel schedules and end runs; their work is kept",
+        "pause": "Pause a plan; the current step finishes",
+        "resume": "Resume a paused plan and its schedule",
+        "now": "Run a scheduled plan now",
+        "retry": "Resume the last run, or restart its failed phase",
+        "undo": "Revert a landed phase with a new commit",
+    },
+    "Answer": {
+        "diff": "Show the change that waits for you, with its evidence",
+        "approve": "Approve a pending change and continue",
+        "reject": "Reject a pending change",
+    },
+    "Look": {
+        "status": "Show what is done, running and next",
+        "next": "List schedules and when they fire next",
+        "report": "Show a plan's report",
+        "logs": "Show the events of a plan's runs",
+        "explain": "Explain the current state and how it got there",
+        "check": "Show what was understood of a plan, and what is wrong with it",
+        "metrics": "Print Prometheus metrics",
+    },
+    "Set up": {
+        "init": "Write a commented runplan.toml that fits this repository",
+        "doctor": "Check the setup and suggest fixes",
+        "config": "Print every setting, its value and its origin",
+        "gc": "Remove what ended runs left behind; list what is kept",
+        "service": "Manage the login service",
+        "daemon": "Run the daemon in the foreground",
+        "demo": "Work on a three-phase plan in a temporary repository",
+        "completion": "Print a completion script for bash, zsh or fish",
+    },
 }
+VERBS = {verb: line for group in GROUPS.values() for verb, line in group.items()}
 
 USAGE = """\
 usage: runplan VERB ...
 
-Works through a Markdown plan: a worktree per run, an implementer, the project's own checks, an independent
+Works through a Markdown plan: a git worktree per run, an implementer, the project's own checks, an independent
 verifier, and a landing that happens once or not at all.
 
 {verbs}
 
-  runplan VERB --help        what a verb takes, with examples
+  runplan VERB --help        options and examples of a verb
   runplan --version
   --debug                    with any verb: show the traceback of an error
 
 First steps:
   runplan init                                       write runplan.toml
-  runplan check plans/X.md                           what is understood of the plan
-  runplan start plans/X.md finish auto --foreground  work it to its end"""
+  runplan check plans/X.md                           see what is understood of the plan
+  runplan start plans/X.md finish auto --foreground  work on it to its end"""
 
 
 _UNWRITTEN = 5  #: core.errors.Exit.UNREACHABLE, whose import most commands that say so little do without
@@ -94,7 +105,7 @@ def main(argv: list[str]) -> int:
     debug = "--debug" in argv
     words = [word for word in argv if word != "--debug"]
     if not words or words[0] in ("-h", "--help", "help"):
-        print(USAGE.format(verbs="\n".join(f"  {verb:<10} {told}" for verb, told in VERBS.items())))
+        print(USAGE.format(verbs="\n\n".join(_lines(name, group) for name, group in GROUPS.items())))
         return 0 if words else 2
     if words[0] in ("-V", "--version"):
         print(f"runplan {__version__}")
@@ -145,10 +156,11 @@ def _say(told: str, *, debug: bool) -> None:
         print(f"runplan: {told}", file=sys.stderr)
 
 
-def _run(verb: str, words: list[str]) -> int:
-    import argparse
-    import importlib
+def _lines(name: str, group: dict[str, str]) -> str:
+    return "\n".join([f"{name}:", *(f"  {verb:<10} {line}" for verb, line in group.items())])
 
+
+def _run(verb: str, words: list[str]) -> int:
     from runplan.core.errors import UsageError
 
     if verb not in VERBS:
@@ -157,6 +169,14 @@ def _run(verb: str, words: list[str]) -> int:
         near = difflib.get_close_matches(verb, VERBS, n=1)
         hint = f"; did you mean {near[0]}?" if near else f"; there are: {', '.join(VERBS)}"
         raise UsageError(f"{verb}: no such verb{hint}")
+    return int(_module(verb).run(parser_of(verb).parse_args(words)))
+
+
+def parser_of(verb: str) -> ArgumentParser:
+    """The parser of a verb's words."""
+    import argparse
+
+    from runplan.core.errors import UsageError
 
     class Parser(argparse.ArgumentParser):
         """Says in one line what is wrong with the words."""
@@ -164,14 +184,20 @@ def _run(verb: str, words: list[str]) -> int:
         def error(self, message: str) -> NoReturn:
             raise UsageError(f"{verb}: {message}; see: runplan {verb} --help")
 
-    module = importlib.import_module(f"runplan.cli.{verb}")
+    module = _module(verb)
     parser = Parser(
         prog=f"runplan {verb}",
-        description=f"{VERBS[verb][0].upper()}{VERBS[verb][1:]}.",
+        description=f"{VERBS[verb]}.",
         epilog=f"examples:\n{module.EXAMPLES}",
         # With a width of its own it need not ask the terminal, which costs an import of shutil.
         formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, width=100),
         allow_abbrev=False,
     )
     module.arguments(parser)
-    return int(module.run(parser.parse_args(words)))
+    return parser
+
+
+def _module(verb: str) -> Any:
+    import importlib
+
+    return importlib.import_module(f"runplan.cli.{verb}")

@@ -62,6 +62,7 @@ def _asked() -> argparse.Namespace:
     parser.add_argument("--runner", choices=[runner.name for runner in RUNNERS], help="one of them only")
     parser.add_argument("--landing", choices=[way.name for way in WAYS], default="", help="one way of landing only")
     parser.add_argument("--sample", type=int, default=400, metavar="K", help="cells of a matrix, spread evenly; 0: all")
+    parser.add_argument("--distinct", action="store_true", help="one cell for each kind of effect")
     parser.add_argument("--limit", type=int, metavar="N", help="only the first N of these")
     parser.add_argument("--soak", type=int, default=40, metavar="KILLS", help="how often a soak kills")
     parser.add_argument("--kills", type=int, default=60, help="how often landings are killed while a user works")
@@ -78,8 +79,9 @@ def _matrix(place: Path, asked: argparse.Namespace, runner: str, tally: Tally) -
     try:
         every = matrix.spread(matrix.Bench.undisturbed, matrix.worlds(runner, asked.landing), benches)
         cells = list(chain.from_iterable(every))
-        chosen = matrix.sample(cells, asked.sample, asked.seed)[: asked.limit]
-        print(f"{runner}: {len(chosen)} of {len(cells)} cells, seed {asked.seed}", flush=True)
+        kinds = matrix.distinct(cells, asked.seed) if asked.distinct else cells
+        chosen = matrix.sample(kinds, asked.sample, asked.seed)[: asked.limit]
+        print(f"{runner}: {len(chosen)} of {len(kinds)} cells ({len(cells)} in all), seed {asked.seed}", flush=True)
         results = matrix.spread(_tried, chosen, benches)
     finally:
         for bench in benches:

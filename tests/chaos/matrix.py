@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import random
+import re
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -28,6 +29,7 @@ STAGES = {
     "two": ("1.implement.begun", "1.implement.written", "2.implement.written", "1.implement.committed"),
     "checked": ("1.setup.begun", "1.baseline.begun", "1.gate.begun", "1.fix.begun", "1.fix.written", "1.fix.committed"),
 }
+_VARIES = re.compile(r"[0-9a-f]{6,}|[0-9]+")  #: ids and numbers in the names of effects
 LEAST = 0.75  #: the share of cells in which somebody has to be killed
 
 
@@ -89,6 +91,18 @@ def cells(world: World, starts: Sequence[Sequence[str]]) -> list[Cell]:
             found += [Cell(world, kill, name) for kill in kills]
     stages = STAGES.get(world.scene, ())
     return found + [Cell(world, Kill(victim, stage=one)) for one in stages for victim in ("runner", "agent", "power")]
+
+
+def distinct(found: Sequence[Cell], seed: int) -> list[Cell]:
+    """One cell for each kind of effect, in each world and for everybody who can die there; the seed decides which."""
+    chance = random.Random(seed)
+    kinds: dict[tuple[object, ...], list[Cell]] = {}
+    for cell in found:
+        kill = cell.kill
+        name = _VARIES.sub("#", cell.effect)
+        key = (cell.world, kill.start, kill.stage, kill.victim, kill.command, kill.again > 0, name)
+        kinds.setdefault(key, []).append(cell)
+    return [chance.choice(same) for same in kinds.values()]
 
 
 def sample(found: Sequence[Cell], count: int, seed: int) -> list[Cell]:

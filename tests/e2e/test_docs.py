@@ -26,7 +26,7 @@ NOT_RUN = ("demo", "daemon")
 #: Verbs that speak with the daemon about a plan that is scheduled.
 SCHEDULED = ("stop", "now", "pause", "resume")
 #: Verbs that look at a plan whose run has ended.
-READING = ("status", "next", "metrics", "report", "logs", "explain", "check", "config", "doctor", "gc")
+READING = ("completion", "status", "next", "metrics", "report", "logs", "explain", "check", "config", "doctor", "gc")
 
 
 def examples(verb: str) -> str:

@@ -1,0 +1,49 @@
+"""A shell completes the words of runplan by the script that runplan prints."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.cli import RUNPLAN, a_project
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+COMPLETE = """\
+source <({runplan} completion bash)
+COMP_WORDS=({words}) COMP_CWORD={number}
+_runplan
+printf '%s\\n' "${{COMPREPLY[@]}}"
+"""
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
+@pytest.mark.parametrize(
+    ("words", "completed"),
+    [
+        ("runplan st", ["start", "stop", "status"]),
+        ("runplan start plans/", ["plans/X.md"]),
+        ("runplan start --fo", ["--foreground"]),
+        ("runplan start fin", ["finish"]),
+        ("runplan completion z", ["zsh"]),
+    ],
+)
+def test_bash_completes_verbs_options_words_and_plans(tmp_path: Path, words: str, completed: list[str]) -> None:
+    project = a_project(tmp_path)
+    script = COMPLETE.format(runplan=RUNPLAN, words=words, number=len(words.split()) - 1)
+    ran = subprocess.run(["bash", "-c", script], cwd=project.path, env=project.env, capture_output=True, check=True)
+    assert ran.stdout.decode().split() == completed
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_other_shells_can_read_their_script(tmp_path: Path, shell: str) -> None:
+    project = a_project(tmp_path)
+    ran = project.runplan("completion", shell)
+    assert (ran.code, "runplan" in ran.out) == (0, True)
+    if (program := shutil.which(shell)) is None:
+        pytest.skip(f"{shell} is not installed")
+    subprocess.run([program, "-n"], input=ran.out.encode(), env=project.env, capture_output=True, check=True)
