@@ -84,14 +84,14 @@ class DispatchFiles:
 
     def _told(self) -> Tally:
         """What an agent that was lost had used, by the log of what it said; whatever else it said counts no more."""
-        reader = self._shim_record().get("reader")
+        reader = self.reader()
         said = read_bounded(self.out, largest=LARGEST_LOG)
         from runplan.adapters.settings import kinds  # dear, and only what was lost is asked for it
         from runplan.adapters.shim_output import told_in
 
         if reader not in kinds() or not said:
             return Tally()
-        told = told_in(said, str(reader))
+        told = told_in(said, reader)
         return Tally(
             session=told.session,
             model=told.model,
@@ -100,6 +100,10 @@ class DispatchFiles:
             context=told.context,
             estimated=told.estimated,
         )
+
+    def reader(self) -> str:
+        """The kind of agent whose output this is; "" for a command of the project."""
+        return str(self._shim_record().get("reader") or "")
 
     def locked(self) -> bool:
         """Tell whether somebody holds the lock."""

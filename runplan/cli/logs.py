@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 EXAMPLES = """\
   runplan logs                   the newest run of all plans
   runplan logs X -f              follow the newest run of a plan until it ends
+  runplan logs X --agent -f      what its agent says and does, in readable form
   runplan logs X --json          one JSON object a line: seq, at, run, type, and the event's own fields"""
 
 FOLLOW_S = 0.5  #: how often a followed journal is looked at; nothing else in runplan polls
@@ -26,7 +27,9 @@ FOLLOW_S = 0.5  #: how often a followed journal is looked at; nothing else in ru
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("plan", nargs="?", metavar="PLAN", help="a path, a base name, or a unique part of one")
     parser.add_argument("-f", "--follow", action="store_true", help="go on until the run ends")
-    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--agent", action="store_true", help="the transcript of the agent at work, or of the last one")
+    how.add_argument("--json", action="store_true", help="one JSON object a line")
 
 
 def run(args: argparse.Namespace) -> Exit:
@@ -40,7 +43,12 @@ def run(args: argparse.Namespace) -> Exit:
         found = store.runs(path, limit=1) if store is not None else []
         if store is None or not found:
             raise NotFound(f"no run of {path or 'any plan'} is recorded here")
-        _print_all(store, found[0], follow=args.follow, as_json=args.json)
+        if args.agent:
+            from runplan.cli import transcript
+
+            transcript.show(store, found[0], at.state / "dispatch", follow=args.follow)
+        else:
+            _print_all(store, found[0], follow=args.follow, as_json=args.json)
     return aside.code
 
 

@@ -58,12 +58,14 @@ def stop(at: RepositoryContext, plan: str, *, force: bool) -> list[str]:
         return lines
     try:
         answers = submitting.submit(at, commands, talk=submit.TALK)
-    except Unreachable:
+    except Unreachable as error:
         # The daemon does not answer, or nothing can be recorded: agents are ended all the same.
         lines += [f"the agent at work on {one} was ended; what it made is kept" for one in end_agents(at.state, plan)]
         for line in lines:
             progress.say(f"runplan: {line}")
-        raise
+        if isinstance(error, submitting.Queued | submitting.Unstored):  # the daemon executes it when it can
+            raise
+        raise Unreachable(f"{error}; then stop it again") from error
     refused = next((answer for answer in answers if answer is not None and answer.error), None)
     lines += [line for answer in answers if answer is not None for line in answer.lines]
     if None in answers:

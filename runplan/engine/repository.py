@@ -153,7 +153,7 @@ class OpenRepository:
                 ),
             ),
             claims=self.claims,
-            point=testing.kill_point(at.env),
+            point=self.point,
         )
 
 

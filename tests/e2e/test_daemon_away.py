@@ -50,7 +50,7 @@ def look(project: Project) -> None:
     """Let the daemon look at its runs, and wait until it has found that it cannot."""
     seen = len(log_of(project, "closed"))
     with Client(socket_of(project)) as client:
-        client._send("follow", {"root": str(project.path), "plan": "plans/X.md"})
+        client.call("submit", root=str(project.path), commands=[])
         until(lambda: len(log_of(project, "closed")) > seen)
 
 

@@ -85,7 +85,7 @@ def test_without_a_daemon_agents_are_ended_and_it_is_told_to_stop_again(
     kill_daemon(project)
     fill(there, journal(project))
     ran = there.runplan("stop", "X")
-    assert (ran.code, ran.err.splitlines()) == (5, [ENDED, full(project)])
+    assert (ran.code, ran.err.splitlines()) == (5, [ENDED, f"{full(project)}; then stop it again"])
     assert agent_is_gone(project, tmp_path)
     make_room(there, journal(project))
     assert there.runplan("stop", "X").code == 0

@@ -135,10 +135,7 @@ def test_a_journal_of_a_newer_version_is_refused_and_left_alone(project: Project
     before = journal(project).read_bytes()
     for words in (("start", "X", "finish", "auto", "--foreground"), ("status",), ("gc",)):
         ran = project.runplan(*words)
-        assert (ran.code, ran.last.endswith("was written by a newer runplan; install that version to go on")) == (
-            2,
-            True,
-        )
+        assert (ran.code, "was written by another version of runplan; use that version" in ran.last) == (2, True)
     assert journal(project).read_bytes() == before
     assert project.landed() == ["1"]
 
