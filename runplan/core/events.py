@@ -83,6 +83,8 @@ class RunResumed:
     setup: str = ""
     clean: str = "ignored"
     parallel: int = 1
+    daemon: bool = False  #: the daemon was asked to go on with it, and does so after a restart
+    needs: tuple[str, ...] = ()  #: names of the variables its agents had then
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

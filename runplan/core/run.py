@@ -230,7 +230,7 @@ def _resumed(state: RunState, event: e.RunResumed) -> RunState:
     assert state.started is not None
     was = state.started
     started = replace(
-        was,
+        handed_over(was, event),
         mode=event.mode,
         wanted=event.wanted,
         max_fix_cycles=event.max_fix_cycles,
@@ -245,6 +245,11 @@ def _resumed(state: RunState, event: e.RunResumed) -> RunState:
         phase = replace(phase, baseline=None, gates=(), set_up=False, prepared="")
     state = replace(state, pause=None, waits=0, halted="", missing=())
     return replace(state, started=started, auto=event.auto, phase=phase, tidy=False)
+
+
+def handed_over(started: e.RunStarted, event: e.RunResumed) -> e.RunStarted:
+    """A run that began in the foreground is the daemon's when the daemon is asked to go on with it."""
+    return replace(started, daemon=True, needs=event.needs) if event.daemon else started
 
 
 def _is_tidy(phase: PhaseRun | None) -> bool:

@@ -160,6 +160,8 @@ def _claim(
     asked: e.RunStarted, repository: OpenRepository, listener: Listener
 ) -> tuple[World, Journal, e.ClaimTaken, e.RunStarted] | Declined | None:
     """Claim the plan for the run that was interrupted, or for a new one; None when somebody was quicker."""
+        daemon=asked.daemon,
+        needs=asked.needs,
     row = interrupted(repository.store, asked.plan)
     run = row.id if row else repository.new_run_id()
     asked = asked if row else repository.fixed(asked)

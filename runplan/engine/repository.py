@@ -18,10 +18,11 @@ from runplan.adapters.settings import worktree_root
 from runplan.app.world import World
 from runplan.core.carried import missing
 from runplan.core.errors import PlanUnreadable, Unreachable
-from runplan.core.events import RunStarted
+from runplan.core.events import RunResumed, RunStarted
 from runplan.core.eventtext import from_json
 from runplan.core.plan import parse
 from runplan.core.quickclass import dataclass
+from runplan.core.run import handed_over
 from runplan.core.settingstext import file_mark, kept
 from runplan.engine import testing
 from runplan.engine.preflight import landing_place, settle_lost_landings
@@ -91,10 +92,15 @@ class OpenRepository:
         )
 
     def started(self, row: RunRow) -> RunStarted | None:
-        """How the run began; None when that cannot be read."""
-        facts = (fact for fact in self.store.events(row.id) if fact.type == "RunStarted")
-        started = next((from_json(fact.type, fact.body) for fact in facts), None)
-        return started if isinstance(started, RunStarted) else None
+        """How the run began, and whose it is since; None when that cannot be read."""
+        facts = (fact for fact in self.store.events(row.id) if fact.type in ("RunStarted", "RunResumed"))
+        started: RunStarted | None = None
+        for event in (from_json(fact.type, fact.body) for fact in facts):
+            if isinstance(event, RunStarted):
+                started = event
+            elif isinstance(event, RunResumed) and started is not None:
+                started = handed_over(started, event)
+        return started
 
     def missing(self, started: RunStarted) -> tuple[str, ...]:
         """The variables that the run needs and that nobody knows any more."""

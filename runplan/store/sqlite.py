@@ -247,7 +247,10 @@ class Store:
     def is_daemons(self, plan: str) -> bool:
         """Whether the daemon works the newest run of the plan."""
         row = self.newest(plan)
-        query = "SELECT json_extract(body, '$.daemon') FROM events WHERE run=? AND type='RunStarted' LIMIT 1"
+        query = (
+            "SELECT max(coalesce(json_extract(body, '$.daemon'), 0)) FROM events"
+            " WHERE run=? AND type IN ('RunStarted', 'RunResumed')"
+        )
         return row is not None and bool(self.query(query, row.id)[0][0])
 
     def since(self, kind: str, at: str) -> list[EventRow]:

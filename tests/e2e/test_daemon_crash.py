@@ -158,6 +158,22 @@ def test_an_agent_that_ended_while_no_daemon_ran_is_not_started_again(project: P
     assert project.landed() == ["1"]
 
 
+def test_a_run_of_the_foreground_that_the_daemon_goes_on_with_is_its_own(
+    project: Project, meanwhile: Meanwhile
+) -> None:
+    project.agent(steps(*meanwhile.pause("agent"), 'write = "1.txt"'))
+    with project.running("start", "X", "1", "auto", "--foreground"):
+        meanwhile.reached("agent")
+    assert project.runplan("start", "X", "1", "auto").code == 0
+    assert project.runplan("pause", "X").code == 0
+    assert project.runplan("resume", "X").code == 0
+    kill_daemon(project)
+    with in_foreground(project):
+        meanwhile.let_on("agent")
+        until_runs_are(project, "done")
+    assert project.landed() == ["1"]
+
+
 def test_a_hangup_reads_anew_and_disturbs_nothing(project: Project, meanwhile: Meanwhile) -> None:
     project.agent(steps(*meanwhile.pause("agent"), 'write = "1.txt"'))
     assert project.runplan("start", "X", "1", "auto").code == 0
