@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from runplan import ports
     from runplan.app.world import World
+    from runplan.core.phaserun import PhaseRun
     from runplan.core.requests import RunRequest
     from runplan.core.rows import RunRow
     from runplan.core.run import RunState
@@ -111,8 +112,14 @@ def _nothing_left(request: RunRequest, store: ports.Store) -> str:
 
 def is_meant(state: RunState, answer: e.Approved | e.Rejected) -> bool:
     """Whether what a person said is about what waits now, and not about what waited when they looked."""
-    candidates = (one.phase.candidate for _, one in strands(state) if one.phase)
-    return answer.tree in {candidate.tree if candidate else "" for candidate in candidates}
+    phases = (one.phase for _, one in strands(state) if one.phase)
+    open_ = (phase for phase in phases if not (phase.refusal or phase.landed or _is_approved(phase)))
+    return answer.tree in {phase.candidate.tree if phase.candidate else "" for phase in open_}
+
+
+def _is_approved(phase: PhaseRun) -> bool:
+    """Whether a person has said yes, and nothing holds the landing up."""
+    return phase.candidate is not None and phase.approved == phase.candidate.tree and not phase.held
 
 
 def nothing_waits(plan: str) -> str:
@@ -153,6 +160,8 @@ def resumed(asked: e.RunStarted, begun: e.RunStarted) -> e.RunResumed:
         setup=begun.setup,
         clean=begun.clean,
         parallel=begun.parallel,
+        daemon=asked.daemon,
+        needs=asked.needs,
     )
 
 
@@ -160,8 +169,6 @@ def _claim(
     asked: e.RunStarted, repository: OpenRepository, listener: Listener
 ) -> tuple[World, Journal, e.ClaimTaken, e.RunStarted] | Declined | None:
     """Claim the plan for the run that was interrupted, or for a new one; None when somebody was quicker."""
-        daemon=asked.daemon,
-        needs=asked.needs,
     row = interrupted(repository.store, asked.plan)
     run = row.id if row else repository.new_run_id()
     asked = asked if row else repository.fixed(asked)

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+import signal
 from contextlib import closing
 from typing import TYPE_CHECKING
 
 from runplan.daemon.client import Client
 from runplan.store.commands import Commands
+from runplan.store.schedules import Schedules
 from runplan.store.sqlite import Store
 from tests.support.cli import until
-from tests.support.daemons import in_foreground, schedules, socket_of
+from tests.support.daemons import in_foreground, schedules, socket_of, until_runs_are
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.support.cli import Project
 
 
@@ -54,3 +60,20 @@ def test_commands_that_wait_are_executed_with_the_one_of_a_caller_without_a_daem
     stopped = project.runplan("stop", "X")
     assert (stopped.code, is_answered(project, left)) == (0, True), stopped.err
     assert schedules(project) == []
+
+
+def test_the_first_answer_to_a_candidate_counts_and_the_later_ones_are_declined(project: Project) -> None:
+    """They were given at the same time, so each caller saw a candidate that waits."""
+    with in_foreground(project) as daemon:
+        assert project.runplan("start", "X", "1").code == 0
+        until_runs_are(project, "waiting")
+        daemon.send_signal(signal.SIGSTOP)
+        assert [project.runplan(*words).code for words in (("approve", "X"), ("reject", "X", "-m", "no"))] == [5, 5]
+        daemon.send_signal(signal.SIGCONT)
+        until_runs_are(project, "done")
+    assert project.landed() == ["1"]
+    answers = [json.loads(text) for (text,) in project.rows("SELECT answer FROM commands ORDER BY seq")][1:]
+    assert [(bool(one["run"]), one["why"].partition(";")[0]) for one in answers] == [
+        (True, ""),
+        (False, "no candidate of plans/X.md waits any more"),
+    ]
