@@ -145,13 +145,12 @@ class DaemonProcess:
         recalled = self._known.recall()
         for note in recalled.notes:
             self._log.warning("repositories", words=note)
+        before = self._all()
         with self._lock:
-            new = [one for one in recalled.known if one.root not in self._workers]
-            for one in new:
-                self._workers[one.root] = DaemonWorker(one.root, Path(one.common) / "runplan", self._services)
-        self._slots.expect(one.root for one in new)
-        for one in recalled.known:
-            self.worker(one.root).wake()
+            workers = [self._worker_of(one.root, Path(one.common) / "runplan") for one in recalled.known]
+        self._slots.expect(worker.root for worker in workers if worker not in before)
+        for worker in workers:
+            worker.wake()
 
     def post(self, task: Callable[[], None]) -> None:
         """Let something be done in the main thread; may be called from any."""
@@ -243,17 +242,22 @@ class DaemonProcess:
         """The worker of the repository, which is remembered from now on."""
         with self._lock:
             found = self._workers.get(root)
-        if found is not None:
+        if found is not None and _can_serve(found, root):
             return found
         state = self._remember(root) / "runplan"
         with self._lock:
-            if root not in self._workers:  # a worker that nobody uses would keep its pipe open
-                self._workers[root] = DaemonWorker(root, state, self._services)
-            return self._workers[root]
+            return self._worker_of(root, state)
+
+    def _worker_of(self, root: str, state: Path) -> DaemonWorker:
+        """The one worker of the journal there, whichever checkout of the repository is asked from; under the lock."""
+        of_journal = (one for one in self._workers.values() if one.state == state)
+        found = next((one for one in of_journal if _can_serve(one, root)), None)
+        self._workers[root] = found or DaemonWorker(root, state, self._services)
+        return self._workers[root]
 
     def _all(self) -> list[DaemonWorker]:
         with self._lock:
-            return list(self._workers.values())
+            return list(dict.fromkeys(self._workers.values()))
 
     def _slot_is_free(self, root: str) -> None:
         with self._lock:
@@ -350,8 +354,8 @@ class DaemonProcess:
 
     def _submit(self, request: Request, caller: Caller) -> Mapping[str, Any]:
         """Have commands executed: those that are stored by their numbers, others as they are."""
-        root = str(request.fields.get("root") or "")
-        worker = self.worker(root)
+        worker = self.worker(str(request.fields.get("root") or ""))
+        root = worker.root
         numbers = [int(number) for number in request.fields.get("commands") or ()]
         futures = [self._observer.expect(root, number) for number in numbers]
         for command in request.fields.get("unstored") or ():
@@ -368,11 +372,11 @@ class DaemonProcess:
     def _follow(self, request: Request, caller: Caller) -> Mapping[str, Any]:
         """Tell what happens in a run until it has ended, or waits for a person; it may have done so already."""
         root, plan, run = (str(request.fields.get(name) or "") for name in ("root", "plan", "run"))
-        state = self._remember(root) / "runplan"
-        follower = Follower(root, plan, run)
+        worker = self.worker(root)
+        follower = Follower(worker.root, plan, run)
         self._observer.follow(follower)
         try:
-            if not _goes_on(state, plan, run):
+            if not _goes_on(worker.state, plan, run):
                 return {"outcome": "waiting"}
             return caller.tell(follower)
         finally:
@@ -491,6 +495,11 @@ class DaemonProcess:
             "settings", repository=whose, words=f"{words}; going on with the settings that were good before"
         )
         self._observer.notifier.send(of_settings(words, repository=whose))
+
+
+def _can_serve(worker: DaemonWorker, root: str) -> bool:
+    """Whether it can open the repository for somebody in that checkout; its own one may have been removed."""
+    return worker.root == root or Path(worker.root).is_dir()
 
 
 def _goes_on(state: Path, plan: str, run: str) -> bool:

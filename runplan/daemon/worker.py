@@ -77,7 +77,7 @@ class DaemonWorker(RepositoryWorker):
 
     def __init__(self, root: str, state: Path, services: Services) -> None:
         self.root = root
-        self._state = state  #: where the journal lies
+        self.state = state  #: where the journal lies
         self._services = services
         self._observer = services.observer
         self.environments = Environments(services.environment)
@@ -124,7 +124,7 @@ class DaemonWorker(RepositoryWorker):
 
     def answers(self, numbers: Sequence[int]) -> dict[int, Answer]:
         """Those of the stored commands that are answered already."""
-        with contextlib.closing(Store(self._state, writable=False)) as store:
+        with contextlib.closing(Store(self.state, writable=False)) as store:
             found = {number: Commands(store).answer(number) for number in numbers}
         return {number: answer for number, answer in found.items() if answer is not None}
 
@@ -152,7 +152,7 @@ class DaemonWorker(RepositoryWorker):
         if not self._ending:
             return
         try:
-            end_agents(self._state)
+            end_agents(self.state)
         except (RunplanError, OSError) as error:
             self._observer.happened(self.root, "trouble", error=f"agents could not be ended: {error}")
 
@@ -272,9 +272,9 @@ class DaemonWorker(RepositoryWorker):
 
     def _refuse_starts(self, trouble: RunplanError) -> None:
         """Whoever asked for something new is told why not; what is to be stopped or paused stays queued."""
-        if not Store.exists(self._state):  # the repository is away, and nothing is made in its place
+        if not Store.exists(self.state):  # the repository is away, and nothing is made in its place
             return
-        with contextlib.suppress(RunplanError, OSError), contextlib.closing(Store(self._state)) as store:
+        with contextlib.suppress(RunplanError, OSError), contextlib.closing(Store(self.state)) as store:
             commands = Commands(store)
             for command in commands.queued():
                 if command.verb in BEGINNING:

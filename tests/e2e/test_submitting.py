@@ -62,6 +62,24 @@ def test_commands_that_wait_are_executed_with_the_one_of_a_caller_without_a_daem
     assert schedules(project) == []
 
 
+def test_checkouts_of_one_bare_repository_are_worked_by_one_worker(project: Project, tmp_path: Path) -> None:
+    """With two, whoever submits to the one would wait for ever when the other executes the command."""
+    bare, places = tmp_path / "bare.git", [tmp_path / "one", tmp_path / "two"]
+    project.repo.git("clone", "-q", "--bare", ".", str(bare))
+    for name in ("user.name", "user.email"):
+        project.repo.git("-C", str(bare), "config", name, project.repo.git("config", name).strip())
+    for place in places:
+        project.repo.git("-C", str(bare), "worktree", "add", "-q", "-b", place.name, str(place), "main")
+    with in_foreground(project):
+        assert project.runplan_in(places[0], "start", "X", "auto", "every", "4h").code == 0
+        assert project.runplan_in(places[1], "pause", "X").code == 0
+        with Client(socket_of(project)) as client:
+            assert client.call("status")["repositories"] == [str(places[0])]
+        assert project.runplan_in(places[1], "resume", "X").code == 0
+        shutil.rmtree(places[0])
+        assert "nothing new is begun" in project.runplan_in(places[1], "pause", "X").err
+
+
 def test_the_first_answer_to_a_candidate_counts_and_the_later_ones_are_declined(project: Project) -> None:
     """They were given at the same time, so each caller saw a candidate that waits."""
     with in_foreground(project) as daemon:
