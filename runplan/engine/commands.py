@@ -18,6 +18,8 @@ from runplan.engine.acquire import Declined
 from runplan.engine.runs import Accepted, Deferred
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from runplan.core.requests import RunRequest, Timing
     from runplan.core.rows import Command
     from runplan.engine.environments import Environments
@@ -37,8 +39,8 @@ class Executor:
         self._runs = runs
         self._environments = environments
 
-    def execute_queued(self, unstored: list[Command], *, begins: bool = True) -> list[tuple[Command, Answer]]:
-        """Execute what is queued, in order; what could be executed now, with its answer.
+    def execute_queued(self, unstored: list[Command], *, begins: bool = True) -> Iterator[tuple[Command, Answer]]:
+        """Execute what is queued, in order; what could be executed now, with its answer as soon as it has one.
 
         Unless `begins`, nothing new is begun: such commands are left to the next worker.
 
@@ -46,12 +48,11 @@ class Executor:
         whose plan has to wait for the end of a run stays queued, and so do the later ones of that plan but a stop.
         """
         if not unstored and not self._repository.commands.queued():
-            return []
+            return
         with self._repository.claims.command_lock():
-            return self._execute_queued(unstored, begins=begins)
+            yield from self._execute_queued(unstored, begins=begins)
 
-    def _execute_queued(self, unstored: list[Command], *, begins: bool) -> list[tuple[Command, Answer]]:
-        done: list[tuple[Command, Answer]] = []
+    def _execute_queued(self, unstored: list[Command], *, begins: bool) -> Iterator[tuple[Command, Answer]]:
         deferred: set[str] = set()
         over: set[int] = set()  #: starts that a stop has refused
         for command in (*unstored, *self._repository.commands.queued()):
@@ -59,20 +60,20 @@ class Executor:
                 continue
             if command.seq in over:
                 continue
-            if command.verb == "stop":
-                refused_starts = self._refuse_starts_before(command)
-                done += refused_starts
-                over.update(one.seq for one, _ in refused_starts)
+            refused_starts = self._refuse_starts_before(command) if command.verb == "stop" else []
+            yield from refused_starts
+            over.update(one.seq for one, _ in refused_starts)
             answer = self._answer(command)
             if isinstance(answer, Deferred):
                 deferred.add(command.plan)
                 continue
+            if refused_starts:
+                answer = replace(answer, lines=(*answer.lines, f"{command.plan} was about to begin, and does not"))
             if command.seq:
                 self._finish(command, answer)
             else:
                 unstored.remove(command)
-            done.append((command, answer))
-        return done
+            yield command, answer
 
     def _refuse_starts_before(self, stop: Command) -> list[tuple[Command, Answer]]:
         """Refuse the starts of the plan that were queued before the stop and still wait."""
@@ -92,8 +93,9 @@ class Executor:
         try:
             return self.execute(command)
         except RunplanError as error:
-            if command.verb == "stop" and isinstance(error, Unreachable) and not isinstance(error, Fenced):
-                raise  # it could not be recorded: nothing goes on here as if nobody had asked
+            unrecorded = isinstance(error, Unreachable) and not isinstance(error, Fenced)
+            if unrecorded and (command.verb == "stop" or not command.seq):
+                raise  # nothing goes on here as if nobody had asked; who could not store it was told that it is kept
             return refused(error)
         except Exception as error:  # noqa: BLE001 - the edge of a command: it is answered, and not tried for ever
             return unexpected(error)

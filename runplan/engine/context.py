@@ -292,12 +292,15 @@ def scheduled(at: RepositoryContext) -> list[str]:
 
 
 def kept_plans(at: RepositoryContext) -> list[str]:
-    """The plans that have a schedule or an unfinished run."""
+    """The plans that have a schedule, an unfinished run, or a command that waits: it may begin one."""
     store = at.store()
     if store is None:
         return []
+    from runplan.store.commands import Commands
+
     with contextlib.closing(store):
-        return list(dict.fromkeys(_plans_on_record(store)))
+        queued = [command.plan for command in Commands(store).queued()]
+        return list(dict.fromkeys([*_plans_on_record(store), *queued]))
 
 
 def is_kept(at: RepositoryContext, plan: str) -> bool:

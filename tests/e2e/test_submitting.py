@@ -62,6 +62,21 @@ def test_commands_that_wait_are_executed_with_the_one_of_a_caller_without_a_daem
     assert schedules(project) == []
 
 
+def test_a_stop_refuses_a_start_that_is_queued(project: Project) -> None:
+    """The worker may be busy with another plan, or the daemon may have died before it looked."""
+    with in_foreground(project):
+        assert project.runplan("start", "X", "auto", "every", "4h").code == 0
+    with closing(Store(project.path / ".git/runplan")) as store:
+        (row,) = Schedules(store).all()
+        start = Commands(store).add("plans/Y.md", "start", {"started": row.errand}, by="a person", at=row.made)
+    stopped = project.runplan("stop")
+    assert stopped.err.splitlines() == [
+        "runplan: the schedule of plans/X.md (every 4h) is cancelled",
+        "runplan: plans/Y.md was about to begin, and does not",
+    ]
+    assert is_answered(project, start)
+
+
 def test_checkouts_of_one_bare_repository_are_worked_by_one_worker(project: Project, tmp_path: Path) -> None:
     """With two, whoever submits to the one would wait for ever when the other executes the command."""
     bare, places = tmp_path / "bare.git", [tmp_path / "one", tmp_path / "two"]

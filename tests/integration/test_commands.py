@@ -146,7 +146,7 @@ def test_commands_are_executed_in_order_and_leave_the_queue(bench: Bench) -> Non
 def test_commands_that_could_not_be_stored_come_first_and_are_executed_once(bench: Bench) -> None:
     bench.queue("pause", B)
     waiting = [unstored("stop"), unstored("pause")]
-    assert len(bench.executor.execute_queued(waiting)) == 3
+    assert len(list(bench.executor.execute_queued(waiting))) == 3
     assert bench.runs.done == [f"StopRequested {A}", f"Halted {A}", f"Halted {B}"]
     assert waiting == []
 
@@ -238,9 +238,9 @@ def test_a_stop_that_cannot_be_recorded_ends_the_work_here_and_is_tried_again(be
         bench.queue("stop")
     bench.runs.trouble = Unreachable("no space left")
     with pytest.raises(Unreachable, match="no space left"):
-        bench.executor.execute_queued(waiting)
+        list(bench.executor.execute_queued(waiting))
     bench.runs.trouble = None
-    assert len(bench.executor.execute_queued(waiting)) == 1
+    assert len(list(bench.executor.execute_queued(waiting))) == 1
     assert (bench.runs.done, waiting, bench.queued) == ([f"StopRequested {A}"], [], [])
 
 
@@ -249,6 +249,27 @@ def test_a_stop_of_a_run_that_is_somebody_elses_is_refused(bench: Bench, trouble
     stop = bench.queue("stop")
     bench.runs.trouble = trouble
     assert bench.execute() == [(stop, str(trouble))]
+
+
+def test_a_pause_that_could_be_neither_stored_nor_recorded_is_kept(bench: Bench) -> None:
+    """Its caller was told so."""
+    waiting = [unstored("pause")]
+    bench.runs.trouble = Unreachable("no space left")
+    with pytest.raises(Unreachable, match="no space left"):
+        list(bench.executor.execute_queued(waiting))
+    bench.runs.trouble = None
+    assert len(list(bench.executor.execute_queued(waiting))) == 1
+    assert (bench.runs.done, waiting) == ([f"Halted {A}"], [])
+
+
+def test_what_was_executed_before_a_stop_that_cannot_be_recorded_is_told(bench: Bench) -> None:
+    start = bench.queue("start", B)
+    bench.queue("stop")
+    bench.runs.trouble = Unreachable("no space left")
+    told = []
+    with pytest.raises(Unreachable, match="no space left"):
+        told.extend(command.seq for command, _ in bench.executor.execute_queued([]))
+    assert told == [start]
 
 
 def test_a_pause_that_cannot_be_recorded_is_refused(bench: Bench) -> None:
