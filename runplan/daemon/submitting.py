@@ -19,7 +19,7 @@ from runplan.core.quickclass import dataclass
 from runplan.core.requests import Answer, read_answer_fields
 from runplan.core.times import iso
 from runplan.daemon import client as clients, singleton
-from runplan.daemon.client import NotRunning, Silent
+from runplan.daemon.client import HungUp, NotRunning, Silent
 from runplan.daemon.launching import reach
 from runplan.daemon.repositories import Repositories
 from runplan.engine.commands import BEGINNING
@@ -97,7 +97,14 @@ def _submitted(
         client.call("submit", root=root, unstored=unstored)
         raise Unstored(f"{error}; the daemon keeps the request and executes it when it can") from error
     fields: dict[str, Any] = {"root": root, "commands": [command.seq for command in stored]}
-    reply = client.await_answer("submit", talk.notice, **fields, wait=True) if wait else client.call("submit", **fields)
+    try:
+        reply = (
+            client.await_answer("submit", talk.notice, **fields, wait=True) if wait else client.call("submit", **fields)
+        )
+    except HungUp as gone:
+        if any(command.verb in BEGINNING for command in stored):
+            raise Queued(f"{gone}; the request is queued, and the next daemon executes it") from gone
+        return _execute_here(at, stored)
     return [read_answer_fields(one) if one is not None else None for one in reply["answers"]]
 
 
@@ -131,7 +138,10 @@ def _execute_here(at: RepositoryContext, commands: list[Command]) -> list[Answer
     with Interruption(0.0) as interruption, open_repository(at, wakeup=interruption.wakeup) as repository:
         worker = LocalWorker()
         runs = ActiveRuns(repository, worker)
-        return worker.run(commands, Executor(repository, runs, Environments(at.env)), repository, runs)
+        answers = worker.run(commands, Executor(repository, runs, Environments(at.env)), repository, runs)
+    if None in answers:  # a daemon has come up meanwhile, and owns the run
+        clients.ring(at.env)
+    return answers
 
 
 def needed(at: RepositoryContext, started: RunStarted) -> tuple[str, ...]:

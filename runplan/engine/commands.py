@@ -63,7 +63,7 @@ class Executor:
             refused_starts = self._refuse_starts_before(command) if command.verb == "stop" else []
             yield from refused_starts
             over.update(one.seq for one, _ in refused_starts)
-            answer = self._answer(command)
+            answer = self._answer(command, begins=begins)
             if isinstance(answer, Deferred):
                 deferred.add(command.plan)
                 continue
@@ -89,9 +89,9 @@ class Executor:
         self._repository.commands.finish(command.seq, answer)
         self._environments.forget(command)
 
-    def _answer(self, command: Command) -> Answer | Deferred:
+    def _answer(self, command: Command, *, begins: bool) -> Answer | Deferred:
         try:
-            return self.execute(command)
+            return self.execute(command, begins=begins)
         except RunplanError as error:
             unrecorded = isinstance(error, Unreachable) and not isinstance(error, Fenced)
             if unrecorded and (command.verb == "stop" or not command.seq):
@@ -100,16 +100,16 @@ class Executor:
         except Exception as error:  # noqa: BLE001 - the edge of a command: it is answered, and not tried for ever
             return unexpected(error)
 
-    def execute(self, command: Command) -> Answer | Deferred:
+    def execute(self, command: Command, *, begins: bool = True) -> Answer | Deferred:
         match command.verb:
             case "start":
                 return self._start(command)
             case "now":
                 return self._now(command)
             case "stop":
-                return self._stop(command)
+                return self._stop(command, begins=begins)
             case "pause":
-                return self._pause(command)
+                return self._pause(command, begins=begins)
             case "resume":
                 return self._resume(command)
             case verb:
@@ -150,7 +150,7 @@ class Executor:
                 self._schedules.pause(plan, None)
         return _answer(begun)
 
-    def _stop(self, command: Command) -> Answer:
+    def _stop(self, command: Command, *, begins: bool) -> Answer | Deferred:
         """Cancel the schedule and end the run."""
         plan, lines = command.plan, []
         row = self._schedules.get(plan)
@@ -158,16 +158,18 @@ class Executor:
             schedules.give_up(row, self._schedules, self._repository.clock.now(), "the schedule was cancelled")
             self._schedules.drop(plan)
             lines.append(f"the schedule of {plan} (every {row.spec}) is cancelled")
-        self._runs.adopt(plan)
+        if self._runs.adopt(plan) is not None and not begins:
+            return Deferred()  # a daemon has come up meanwhile: it executes the command
         if self._runs.record(plan, e.StopRequested(by=command.by)):
             lines.append(f"the run of {plan} ends; what was made is kept")
         return Answer(lines=tuple(lines))
 
-    def _pause(self, command: Command) -> Answer:
+    def _pause(self, command: Command, *, begins: bool) -> Answer | Deferred:
         """Begin nothing new for the plan; the current step finishes."""
         plan = command.plan
         rests = self._schedules.pause(plan, f"paused by {command.by}")
-        self._runs.adopt(plan)
+        if self._runs.adopt(plan) is not None and not begins:
+            return Deferred()
         halts = self._runs.record(plan, e.Halted(by=command.by))
         return Answer(lines=(f"nothing new is begun for {plan}",) if rests or halts else ())
 

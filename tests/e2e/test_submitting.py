@@ -8,12 +8,23 @@ import signal
 from contextlib import closing
 from typing import TYPE_CHECKING
 
+from filelock import FileLock
+
 from runplan.daemon.client import Client
 from runplan.store.commands import Commands
 from runplan.store.schedules import Schedules
 from runplan.store.sqlite import Store
-from tests.support.cli import until
-from tests.support.daemons import in_foreground, schedules, socket_of, until_runs_are
+from tests.support.cli import ended, until
+from tests.support.daemons import (
+    in_foreground,
+    kill_daemon,
+    schedules,
+    shell_agent,
+    socket_of,
+    states,
+    until_runs_are,
+    waits,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -110,3 +121,37 @@ def test_the_first_answer_to_a_candidate_counts_and_the_later_ones_are_declined(
         (True, ""),
         (False, "no candidate of plans/X.md waits any more"),
     ]
+
+
+def in_flight(project: Project, place: Path) -> None:
+    shell_agent(project, place, waits(place, "agent"))
+    assert project.runplan("start", "X", "1", "auto").code == 0
+    until((place / "agent.here").exists)
+
+
+def test_a_stop_whose_daemon_dies_is_executed_by_its_caller(project: Project, tmp_path: Path) -> None:
+    in_flight(project, tmp_path)
+    with FileLock(project.path / ".git/runplan/locks/commands.lock"):  # the worker is about to execute it
+        stop, start = project.popen("stop", "X"), project.popen("start", "X", "2", "auto")
+        until(lambda: len(project.rows("SELECT seq FROM commands WHERE answer IS NULL")) == 2)
+        kill_daemon(project)
+    stopped, queued = ended(stop), ended(start)
+    assert (stopped.code, states(project)) == (0, ["stopped"]), stopped.err
+    assert queued.code == 5
+    assert "the request is queued, and the next daemon executes it" in queued.last
+
+
+def test_a_stop_is_left_to_a_daemon_that_came_up_meanwhile(project: Project, tmp_path: Path) -> None:
+    in_flight(project, tmp_path)
+    kill_daemon(project)
+    with FileLock(project.path / ".git/runplan/locks/commands.lock"):
+        stop = project.popen("stop", "X")
+        until(lambda: project.rows("SELECT seq FROM commands WHERE answer IS NULL"))
+        daemon = project.popen("daemon")
+        until(lambda: project.rows("SELECT owner FROM claims WHERE owner LIKE ?", f"{daemon.pid}:%"))
+        daemon.send_signal(signal.SIGSTOP)
+    assert "queued" in ended(stop).last
+    daemon.send_signal(signal.SIGCONT)
+    until_runs_are(project, "stopped")
+    kill_daemon(project)
+    ended(daemon)
