@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
-    from runplan.core.claims import Standing
+    from runplan.core.claims import ClaimResult
     from runplan.core.dispatch import DispatchStanding, Launch, Role
     from runplan.core.endings import Profile
     from runplan.core.fingerprint import Difference, Fingerprint
@@ -314,9 +314,9 @@ class Claims(Protocol):
 
     me: str  #: the identity of this process
 
-    def take_plan(self, plan: str, *, run: str, at: str) -> Standing: ...
+    def take_plan(self, plan: str, *, run: str, at: str) -> ClaimResult: ...
 
-    def take_issue(self, number: int, *, run: str, at: str) -> Standing: ...
+    def take_issue(self, number: int, *, run: str, at: str) -> ClaimResult: ...
 
     def release(self, plan: str, *, run: str) -> None: ...
 

@@ -1,4 +1,4 @@
-"""The answers to "may I?": taken, mine already, or somebody else's; and the fact that an issue is."""
+"""Results of a claim: acquired, held already, or held by another process; and the warning about a shared issue."""
 
 from __future__ import annotations
 
@@ -8,32 +8,32 @@ from runplan.core.quickclass import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Taken:
-    """It is ours now; `took_over` names the dead owner, if there was one."""
+class Acquired:
+    """This process owns it now; `took_over` names the dead owner, if there was one."""
 
     fence: int
     took_over: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mine:
-    """It was ours already."""
+class Reentered:
+    """This process owned it already."""
 
     fence: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Theirs:
-    """Somebody else owns it."""
+class HeldByOther:
+    """Another process or run owns it."""
 
     owner: str
     why: str
-    readable: bool = True  #: whether the claim could be read; one that cannot is never stolen
+    readable: bool = True  #: False for a claim that cannot be read; it is never taken over
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IssueShared:
-    """Another run that has not ended claims an issue of the plan; both runs go on."""
+    """An unfinished run of another plan claims the same issue; both runs continue."""
 
     number: int
     run: str
@@ -45,4 +45,4 @@ class IssueShared:
         return f"issue #{self.number} is claimed by the run {self.run}{of}; both runs go on"
 
 
-Standing: TypeAlias = Taken | Mine | Theirs
+ClaimResult: TypeAlias = Acquired | Reentered | HeldByOther

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from runplan.app.journal import Journal, recorded
 from runplan.core import events as e
-from runplan.core.claims import Taken, Theirs
+from runplan.core.claims import Acquired, HeldByOther
 from runplan.core.commands import command
 from runplan.core.errors import RefusedEarly
 from runplan.core.names import base_ref
@@ -91,7 +91,7 @@ def _claim_issues(issues: Sequence[int], journal: Journal, world: World, reposit
     """Claim the issues for the run; those of another run that has not ended are recorded once, and told."""
     warnings = []
     for number in issues:
-        if not isinstance(theirs := repository.claims.take_issue(number, run=world.run, at=world.iso()), Theirs):
+        if not isinstance(theirs := repository.claims.take_issue(number, run=world.run, at=world.iso()), HeldByOther):
             continue
         plan = next((row.plan for row in repository.store.unfinished() if row.id == theirs.owner), "")
         shared = e.IssueShared(number=number, run=theirs.owner, plan=plan)
@@ -136,11 +136,11 @@ def adopt(row: RunRow, started: e.RunStarted, repository: OpenRepository, listen
     """Claim the plan of an unfinished run again, and let the run go on as it is."""
     world = repository.world(run=row.id, started=started)
     standing = repository.claims.take_plan(row.plan, run=row.id, at=world.iso())
-    if isinstance(standing, Theirs):
+    if isinstance(standing, HeldByOther):
         return Declined(owner=standing.owner, why=standing.why, readable=standing.readable)
     told = functools.partial(listener.recorded, row.plan, row.id)
     journal = Journal(repository.store, repository.clock, run=row.id, plan=row.plan, fence=standing.fence, told=told)
-    if isinstance(standing, Taken):
+    if isinstance(standing, Acquired):
         dead = standing.took_over if row.state != "waiting" else ""
         journal.append(e.ClaimTaken(owner=repository.claims.me, fence=standing.fence, took_over=dead))
         _free(world, journal)
@@ -175,7 +175,7 @@ def _claim(
     # What was begun at one place is ended there, whatever is asked for now.
     world = repository.world(run=run, started=_begun(repository.store, row) if row else asked)
     standing = repository.claims.take_plan(asked.plan, run=run, at=world.iso())
-    if isinstance(standing, Theirs):
+    if isinstance(standing, HeldByOther):
         return Declined(owner=standing.owner, why=standing.why, readable=standing.readable)
     now = interrupted(repository.store, asked.plan)
     if (now and now.id) != (row and row.id):
@@ -186,7 +186,7 @@ def _claim(
     journal = Journal(repository.store, repository.clock, run=run, plan=asked.plan, fence=standing.fence, told=told)
     # A process that left its run waiting for a person is not one that died.
     left = row is not None and row.state == "waiting"
-    dead = standing.took_over if isinstance(standing, Taken) and not left else ""
+    dead = standing.took_over if isinstance(standing, Acquired) and not left else ""
     return world, journal, e.ClaimTaken(owner=repository.claims.me, fence=standing.fence, took_over=dead), asked
 
 

@@ -17,14 +17,14 @@ from filelock import FileLock, Timeout
 
 from runplan.adapters import processes
 from runplan.adapters.anchored import make_below
-from runplan.core.claims import Mine, Taken, Theirs
+from runplan.core.claims import Acquired, HeldByOther, Reentered
 from runplan.core.errors import RefusedEarly, Unreachable
 from runplan.core.rows import UNFINISHED
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from runplan.core.claims import Standing
+    from runplan.core.claims import ClaimResult
     from runplan.store.sqlite import Store
 
 _OWNER = re.compile(r"[0-9]+:[^:\s]+:\S+")
@@ -44,37 +44,37 @@ class Claims:
         self._held: dict[str, FileLock] = {}
         self.me = processes.identity(os.getpid()) or f"{os.getpid()}:0:unknown"
 
-    def take_plan(self, plan: str, *, run: str, at: str) -> Standing:
+    def take_plan(self, plan: str, *, run: str, at: str) -> ClaimResult:
         """Own the plan, or learn who does. Own re-entry succeeds with the same fence."""
         mine = self._store.claim("plan", plan)
         if plan in self._held and mine is not None and mine[1] == self.me:
-            return Mine(fence=mine[2])
+            return Reentered(fence=mine[2])
         lock = self._lock(plan)
         try:
             lock.acquire(blocking=False)
         except Timeout:
             holder = self._store.claim("plan", plan)
-            return Theirs(owner=holder[1] if holder else "a process that is just starting", why="it is alive")
+            return HeldByOther(owner=holder[1] if holder else "a process that is just starting", why="it is alive")
         with contextlib.ExitStack() as stack:
             stack.callback(lock.release)  # unless the row is ours: nobody may hold a plan that nobody works
             standing = self._take_row(plan, run=run, at=at)
-            if not isinstance(standing, Theirs):
+            if not isinstance(standing, HeldByOther):
                 self._held[plan] = lock
                 stack.pop_all()
         return standing
 
-    def take_issue(self, number: int, *, run: str, at: str) -> Standing:
+    def take_issue(self, number: int, *, run: str, at: str) -> ClaimResult:
         """Claim an issue for the run, unless another run that has not ended has it: a warning to the caller."""
         with self._store.transaction():
             found = self._store.claim("issue", str(number))
             if found is not None:
                 other, owner, fence = found
                 if (other, owner) == (run, self.me):
-                    return Mine(fence=fence)
+                    return Reentered(fence=fence)
                 if other != run and (why := self._why_foreign(other, owner, fence)):
-                    return Theirs(owner=other, why=why, readable=readable(owner, fence))
+                    return HeldByOther(owner=other, why=why, readable=readable(owner, fence))
             fence = self._store.set_claim("issue", str(number), run=run, owner=self.me, at=at)
-        return Taken(fence=fence, took_over=found[1] if found else "")
+        return Acquired(fence=fence, took_over=found[1] if found else "")
 
     def _why_foreign(self, run: str, owner: str, fence: int) -> str:
         """Why an issue is another run's; "" when that has ended."""
@@ -85,20 +85,20 @@ class Claims:
             return "its run has not ended"
         return "it is alive" if owner != self.me and processes.alive(owner) else ""
 
-    def _take_row(self, plan: str, *, run: str, at: str) -> Standing:
+    def _take_row(self, plan: str, *, run: str, at: str) -> ClaimResult:
         with self._store.transaction():
             found = self._store.claim("plan", plan)
             if found is not None:
                 _, owner, fence = found
                 if owner == self.me:
-                    return Mine(fence=fence)
+                    return Reentered(fence=fence)
                 if not readable(owner, fence):
                     # Never steal what cannot be read: it may belong to a version that writes it differently.
-                    return Theirs(owner=owner, why="its claim cannot be read", readable=False)
+                    return HeldByOther(owner=owner, why="its claim cannot be read", readable=False)
                 if processes.alive(owner):
-                    return Theirs(owner=owner, why="it is alive")
+                    return HeldByOther(owner=owner, why="it is alive")
             fence = self._store.set_claim("plan", plan, run=run, owner=self.me, at=at)
-        return Taken(fence=fence, took_over=found[1] if found else "")
+        return Acquired(fence=fence, took_over=found[1] if found else "")
 
     def release(self, plan: str, *, run: str) -> None:
         """Give back the plan, if this process owns it for the run."""

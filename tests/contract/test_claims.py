@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runplan.adapters.processes import identity
-from runplan.core.claims import Mine, Taken, Theirs
+from runplan.core.claims import Acquired, HeldByOther, Reentered
 from runplan.core.errors import Fenced, RefusedEarly, Unreachable
 from runplan.core.rows import RunRow
 from runplan.store.claims import Claims
@@ -88,24 +88,24 @@ def test_a_plan_whose_claim_finds_no_room_on_the_disk_is_held_by_nobody(store: S
     with pytest.raises(Unreachable, match="database or disk is full") as raised:  # which keeps what it has seen
         claims.take_plan(PLAN, run="r" * 10_000, at=NOW)
     store.query("PRAGMA max_page_count=1000000")
-    assert isinstance(claims.take_plan(PLAN, run="r-mine", at=NOW), Taken), raised
+    assert isinstance(claims.take_plan(PLAN, run="r-mine", at=NOW), Acquired), raised
 
 
 def test_a_free_plan_is_taken_and_taken_again_by_the_same_process(claims: Claims) -> None:
     """M1: fresh, then own re-entry with the same fence."""
-    assert claims.take_plan(PLAN, run="r1", at=NOW) == Taken(fence=1)
-    assert claims.take_plan(PLAN, run="r1", at=NOW) == Mine(fence=1)
-    assert claims.take_plan(OTHER, run="r2", at=NOW) == Taken(fence=1)
+    assert claims.take_plan(PLAN, run="r1", at=NOW) == Acquired(fence=1)
+    assert claims.take_plan(PLAN, run="r1", at=NOW) == Reentered(fence=1)
+    assert claims.take_plan(OTHER, run="r2", at=NOW) == Acquired(fence=1)
 
 
 def test_a_living_owner_keeps_the_plan_and_a_dead_one_is_taken_over_by_name(claims: Claims, tmp_path: Path) -> None:
     """M1: other id. The fence grows at the take-over."""
     with holder(tmp_path) as (process, got, owner):
-        assert got == "Taken"
-        assert claims.take_plan(PLAN, run="r1", at=NOW) == Theirs(owner=owner, why="it is alive")
+        assert got == "Acquired"
+        assert claims.take_plan(PLAN, run="r1", at=NOW) == HeldByOther(owner=owner, why="it is alive")
         process.kill()
         process.wait()
-        assert claims.take_plan(PLAN, run="r1", at=NOW) == Taken(fence=2, took_over=owner)
+        assert claims.take_plan(PLAN, run="r1", at=NOW) == Acquired(fence=2, took_over=owner)
 
 
 def test_a_lock_that_is_held_speaks_for_an_owner_whose_row_says_nothing(
@@ -113,7 +113,7 @@ def test_a_lock_that_is_held_speaks_for_an_owner_whose_row_says_nothing(
 ) -> None:
     with holder(tmp_path) as (_, _, owner):
         store.drop_claim("plan", PLAN, owner=owner)
-        assert claims.take_plan(PLAN, run="r1", at=NOW) == Theirs(
+        assert claims.take_plan(PLAN, run="r1", at=NOW) == HeldByOther(
             owner="a process that is just starting", why="it is alive"
         )
 
@@ -121,21 +121,21 @@ def test_a_lock_that_is_held_speaks_for_an_owner_whose_row_says_nothing(
 def test_a_row_of_a_living_process_is_respected_without_a_lock(store: Store, claims: Claims) -> None:
     owner = identity(os.getppid()) or ""
     put(store, owner)
-    assert claims.take_plan(PLAN, run="r1", at=NOW) == Theirs(owner=owner, why="it is alive")
-    assert claims.take_plan(OTHER, run="r1", at=NOW) == Taken(fence=1)
+    assert claims.take_plan(PLAN, run="r1", at=NOW) == HeldByOther(owner=owner, why="it is alive")
+    assert claims.take_plan(OTHER, run="r1", at=NOW) == Acquired(fence=1)
 
 
 def test_a_claim_does_not_grow_old(store: Store, claims: Claims) -> None:
     """M7: no time to live."""
     put(store, identity(os.getppid()) or "", at=LONG_AGO)
-    assert isinstance(claims.take_plan(PLAN, run="r1", at=NOW), Theirs)
+    assert isinstance(claims.take_plan(PLAN, run="r1", at=NOW), HeldByOther)
 
 
 def test_a_number_that_another_process_was_given_later_is_not_the_owner(store: Store, claims: Claims) -> None:
     pid, started, boot = (identity(os.getppid()) or "").split(":")
     gone = f"{pid}:{int(started) - 1}:{boot}"
     put(store, gone)
-    assert claims.take_plan(PLAN, run="r1", at=NOW) == Taken(fence=2, took_over=gone)
+    assert claims.take_plan(PLAN, run="r1", at=NOW) == Acquired(fence=2, took_over=gone)
 
 
 # --- what cannot be read --------------------------------------------------------------------------------
@@ -147,7 +147,7 @@ UNREADABLE = ["", "garbage", "12", "12:34", "x:1:boot", '{"pid": 12', "12 : 3 : 
 def test_a_claim_that_cannot_be_read_is_somebodys_and_never_stolen(store: Store, claims: Claims, owner: str) -> None:
     """M2."""
     put(store, owner)
-    told = Theirs(owner=owner, why="its claim cannot be read", readable=False)
+    told = HeldByOther(owner=owner, why="its claim cannot be read", readable=False)
     assert claims.take_plan(PLAN, run="r1", at=NOW) == told
     assert claims.take_plan(PLAN, run="r1", at=NOW) == told, "the lock was given back"
     assert store.claim("plan", PLAN) == ("r-theirs", owner, 1)
@@ -157,7 +157,7 @@ def test_a_claim_whose_fence_cannot_be_read_is_never_stolen_either(store: Store,
     put(store, "1:1:long-gone")
     with store.transaction():
         store._db.execute("UPDATE claims SET fence='torn'")
-    assert isinstance(claims.take_plan(PLAN, run="r1", at=NOW), Theirs)
+    assert isinstance(claims.take_plan(PLAN, run="r1", at=NOW), HeldByOther)
 
 
 def test_a_person_may_release_what_cannot_be_read_and_nothing_else(
@@ -168,9 +168,9 @@ def test_a_person_may_release_what_cannot_be_read_and_nothing_else(
     assert not claims.release_unreadable(PLAN)
     put(store, "garbage")
     with holder(tmp_path) as (_, got, _):
-        assert got == "Theirs"
+        assert got == "HeldByOther"
     assert claims.release_unreadable(PLAN)
-    assert claims.take_plan(PLAN, run="r1", at=NOW) == Taken(fence=3)
+    assert claims.take_plan(PLAN, run="r1", at=NOW) == Acquired(fence=3)
 
 
 def test_a_person_who_is_mistaken_about_a_process_at_work_is_told(store: Store, claims: Claims, tmp_path: Path) -> None:
@@ -195,12 +195,12 @@ def test_a_process_gives_back_its_plan_and_no_other_and_no_issue_of_the_run(stor
     assert store.claim("plan", PLAN) is None
     assert store.claim("plan", OTHER) is not None
     assert store.claim("issue", "7") is not None, "it ends with its run"
-    assert claims.take_plan(PLAN, run="r2", at=NOW) == Taken(fence=2)
+    assert claims.take_plan(PLAN, run="r2", at=NOW) == Acquired(fence=2)
 
 
 def test_claims_go_with_the_event_that_ends_the_run(store: Store, claims: Claims) -> None:
     taken = claims.take_plan(PLAN, run="r1", at=NOW)
-    assert isinstance(taken, Taken)
+    assert isinstance(taken, Acquired)
     claims.take_issue(7, run="r1", at=NOW)
     store.append([(NOW, "RunEnded", "{}")], row("r1", outcome="done"), fence=taken.fence)
     assert (store.claim("plan", PLAN), store.claim("issue", "7")) == (None, None)
@@ -209,7 +209,7 @@ def test_claims_go_with_the_event_that_ends_the_run(store: Store, claims: Claims
 def test_a_process_whose_plan_was_taken_over_can_record_nothing_any_more(store: Store, claims: Claims) -> None:
     """M5: only the owner moves a claim on."""
     taken = claims.take_plan(PLAN, run="r1", at=NOW)
-    assert isinstance(taken, Taken)
+    assert isinstance(taken, Acquired)
     store.append([(NOW, "RunStarted", "{}")], row("r1"), fence=taken.fence)
     put(store, identity(os.getppid()) or "", run="r1")
     with pytest.raises(Fenced, match="another process has taken plans/X"):
@@ -224,24 +224,24 @@ def test_a_process_whose_plan_was_taken_over_can_record_nothing_any_more(store: 
 
 def test_an_issue_is_taken_like_a_plan_but_without_a_lock(store: Store, claims: Claims) -> None:
     """M8."""
-    assert claims.take_issue(7, run="r1", at=NOW) == Taken(fence=1)
-    assert claims.take_issue(7, run="r1", at=NOW) == Mine(fence=1)
+    assert claims.take_issue(7, run="r1", at=NOW) == Acquired(fence=1)
+    assert claims.take_issue(7, run="r1", at=NOW) == Reentered(fence=1)
     owner = identity(os.getppid()) or ""
     put(store, owner, kind="issue", key="8")
-    assert claims.take_issue(8, run="r1", at=NOW) == Theirs(owner="r-theirs", why="it is alive")
+    assert claims.take_issue(8, run="r1", at=NOW) == HeldByOther(owner="r-theirs", why="it is alive")
     put(store, "1:1:long-gone", kind="issue", key="9")
-    assert claims.take_issue(9, run="r1", at=NOW) == Taken(fence=2, took_over="1:1:long-gone")
+    assert claims.take_issue(9, run="r1", at=NOW) == Acquired(fence=2, took_over="1:1:long-gone")
 
 
 def test_an_issue_belongs_to_the_run_until_that_has_ended(store: Store, claims: Claims) -> None:
     taken = claims.take_plan(PLAN, run="r1", at=NOW)
-    assert isinstance(taken, Taken)
+    assert isinstance(taken, Acquired)
     store.append([(NOW, "RunStarted", "{}")], row("r1"), fence=taken.fence)
     claims.take_issue(7, run="r1", at=NOW)
-    theirs = Theirs(owner="r1", why="its run has not ended")
+    theirs = HeldByOther(owner="r1", why="its run has not ended")
     assert claims.take_issue(7, run="r2", at=NOW) == theirs, "although the process is the same"
     put(store, "1:1:long-gone", kind="issue", key="7", run="r1")
     assert claims.take_issue(7, run="r2", at=NOW) == theirs, "although its process is gone"
-    assert claims.take_issue(7, run="r1", at=NOW) == Taken(fence=3, took_over="1:1:long-gone")
+    assert claims.take_issue(7, run="r1", at=NOW) == Acquired(fence=3, took_over="1:1:long-gone")
     store.append([(NOW, "RunEnded", "{}")], row("r1", outcome="done"), fence=taken.fence)
-    assert claims.take_issue(7, run="r2", at=NOW) == Taken(fence=4)
+    assert claims.take_issue(7, run="r2", at=NOW) == Acquired(fence=4)
