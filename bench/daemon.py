@@ -158,7 +158,7 @@ def idle(place: Path, *, schedules: int, seconds: int) -> None:
         first = kept.all()[0]
         for number in range(1, schedules):
             name = f"plans/P{number}.md"
-            kept.put(replace(first, plan=name, errand=json.dumps(json.loads(first.errand) | {"plan": name})))
+            kept.put(replace(first, plan=name, request=json.dumps(json.loads(first.request) | {"plan": name})))
     with daemon(home) as process:
         waited(process.pid, seconds, f"{schedules} schedules waiting")
         silent = f"P{schedules}"

@@ -51,7 +51,7 @@ class ScheduleRow:
     spec: str  #: as said after `every`
     zone: str
     misfire: str  #: run-once, skip
-    errand: str  #: JSON of the RunStarted it begins
+    request: str  #: JSON of the RunStarted it begins
     anchor: str  #: where intervals are counted from
     made: str
     last: str | None = None  #: key of the newest slot that was answered

@@ -197,7 +197,7 @@ class Executor:
             spec=timing.every,
             zone=timing.zone,
             misfire=timing.misfire,
-            errand=to_json(replace(request.started, settings="")),
+            request=to_json(replace(request.started, settings="")),
             anchor=iso(now),
             made=iso(now),
             given=timing.given,

@@ -9,7 +9,7 @@ from runplan.core.rows import FiringRow, ScheduleRow
 if TYPE_CHECKING:
     from runplan.store.sqlite import Store
 
-COLUMNS = "plan, spec, zone, misfire, errand, anchor, made, last, paused, given"
+COLUMNS = "plan, spec, zone, misfire, request, anchor, made, last, paused, given"
 _NAMES = tuple(name.strip() for name in COLUMNS.split(","))
 
 

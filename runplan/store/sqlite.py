@@ -48,7 +48,7 @@ CREATE TABLE commands (
 );
 CREATE INDEX commands_queued ON commands (seq) WHERE answer IS NULL;
 CREATE TABLE schedules (
-    plan TEXT PRIMARY KEY, spec TEXT NOT NULL, zone TEXT NOT NULL, misfire TEXT NOT NULL, errand TEXT NOT NULL,
+    plan TEXT PRIMARY KEY, spec TEXT NOT NULL, zone TEXT NOT NULL, misfire TEXT NOT NULL, request TEXT NOT NULL,
     anchor TEXT NOT NULL, made TEXT NOT NULL, last TEXT, paused TEXT, given TEXT NOT NULL DEFAULT '',
     next TEXT
 );

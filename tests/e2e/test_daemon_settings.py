@@ -119,7 +119,7 @@ def test_a_schedule_follows_the_zone_and_what_is_made_of_missed_slots(project: P
     asked(project)
     until(lambda: [(row.zone, row.misfire) for row in schedules(project)] == [("Europe/Berlin", "skip")])
     (row,) = schedules(project)
-    assert (row.spec, json.loads(row.errand)["landing"]) == ("day at 9am", "cherry-pick")
+    assert (row.spec, json.loads(row.request)["landing"]) == ("day at 9am", "cherry-pick")
 
 
 def test_a_zone_is_taken_up_at_the_next_look_without_anybody_asking(project: Project) -> None:

@@ -43,7 +43,7 @@ def journal(project: Project) -> Iterator[Store]:
 
 
 def plan_every(store: Store, spec: str, plan: str = "plans/X.md", *, since: datetime, **more: str) -> None:
-    told = {"zone": "Europe/Berlin", "misfire": "skip", "errand": "{}", "anchor": iso(since), "made": iso(since)}
+    told = {"zone": "Europe/Berlin", "misfire": "skip", "request": "{}", "anchor": iso(since), "made": iso(since)}
     Schedules(store).put(ScheduleRow(plan=plan, spec=spec, **{**told, **more}))
 
 

@@ -42,7 +42,7 @@ def a_journal(place: Path) -> Store:
     record(store, "r3", "plans/y.md", ("PhaseFailed", {"phase": "1", "reason": "timeout"}), state="failed")
     waits: dict[str, Any] = {"state": "waiting", "waiting_for": "approval", "since": iso(NOW - timedelta(minutes=90))}
     record(store, "r4", "plans/y.md", ("ApprovalAsked", {"tree": "0"}), ("ClaimTaken", {"owner": "me"}), **waits)
-    schedule = {"zone": "UTC", "misfire": "skip", "errand": "{}", "anchor": iso(NOW), "made": iso(NOW)}
+    schedule = {"zone": "UTC", "misfire": "skip", "request": "{}", "anchor": iso(NOW), "made": iso(NOW)}
     Schedules(store).put(ScheduleRow(plan="plans/x.md", spec="4h", **schedule))
     Schedules(store).put(ScheduleRow(plan="plans/y.md", spec="4h", paused="phase 1 failed", **schedule))
     Schedules(store).answer(FiringRow(plan="plans/x.md", slot="1", at=iso(NOW), answer="skipped"))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 NOW = "2026-03-01T12:00:00Z"
-ROW = ScheduleRow(plan="plans/X.md", spec="4h", zone="UTC", misfire="run-once", errand="{}", anchor=NOW, made=NOW)
+ROW = ScheduleRow(plan="plans/X.md", spec="4h", zone="UTC", misfire="run-once", request="{}", anchor=NOW, made=NOW)
 
 
 def test_a_plan_has_one_schedule_which_can_rest_and_go(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def at(text: str) -> datetime:
 
 def a_row(spec: str, since: str | datetime, **more: str) -> ScheduleRow:
     made = iso(at(since) if isinstance(since, str) else since)
-    told = {"zone": "UTC", "misfire": "run-once", "errand": "{}", "anchor": made, "made": made, **more}
+    told = {"zone": "UTC", "misfire": "run-once", "request": "{}", "anchor": made, "made": made, **more}
     return ScheduleRow(plan="x", spec=spec, **told)
 
 

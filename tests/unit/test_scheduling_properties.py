@@ -134,7 +134,7 @@ class History:
             give_up(before, self.disk, self.now, "changed")
         self.disk.put(
             ScheduleRow(
-                plan=plan, spec=spec, zone=ZONE, misfire=misfire, errand=to_json(started),
+                plan=plan, spec=spec, zone=ZONE, misfire=misfire, request=to_json(started),
                 anchor=iso(self.now), made=iso(self.now),
             )
         )  # fmt: skip

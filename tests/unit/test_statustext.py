@@ -20,7 +20,7 @@ from tests.support.cli import a_plan
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 MADE = iso(NOW - timedelta(minutes=105))
 SCHEDULE = ScheduleRow(
-    plan="plans/x.md", spec="4h", zone="Europe/Berlin", misfire="skip", errand="{}", anchor=MADE, made=MADE
+    plan="plans/x.md", spec="4h", zone="Europe/Berlin", misfire="skip", request="{}", anchor=MADE, made=MADE
 )
 
 
