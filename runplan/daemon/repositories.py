@@ -56,15 +56,6 @@ class Repositories:
             self._write([*(one for one in known if one is not found), new])
             return True
 
-    def forget(self, common: Path) -> bool:
-        """Look after it no more; False when nobody did."""
-        with self._locked():
-            known, _ = self._read()
-            left = [one for one in known if one.common != str(common)]
-            if len(left) < len(known):
-                self._write(left)
-            return len(left) < len(known)
-
     def recall(self) -> Recalled:
         """All that are still there; those that are gone are forgotten, with a note."""
         with self._locked():

@@ -32,10 +32,6 @@ class Timers:
             call, DateTrigger(run_date=moment), id=key, replace_existing=True, misfire_grace_time=None, coalesce=True
         )
 
-    def cancel(self, key: str) -> None:
-        with contextlib.suppress(JobLookupError):  # it has fired, or was never there
-            self._scheduler.remove_job(key)
-
     def look_again(self) -> None:
         """Make all calls now. The clock was set, so their moments may be wrong; each computes its next one."""
         for job in self._scheduler.get_jobs():

@@ -57,15 +57,6 @@ def test_a_checkout_that_moved_is_known_by_its_common_directory(tmp_path: Path) 
     assert listed.recall().known == (Known(common=str(root / ".git"), root=str(tmp_path / "elsewhere"), added=AT),)
 
 
-def test_a_repository_can_be_forgotten(tmp_path: Path) -> None:
-    root = a_repository(tmp_path / "one")
-    listed = added(tmp_path / "state", root)
-
-    assert listed.forget(root / ".git")
-    assert not listed.forget(root / ".git")
-    assert listed.recall().known == ()
-
-
 def test_a_repository_that_is_gone_is_dropped_with_a_note_once(tmp_path: Path) -> None:
     stays, goes = a_repository(tmp_path / "stays"), a_repository(tmp_path / "goes")
     listed = added(tmp_path / "state", stays, goes)
