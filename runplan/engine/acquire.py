@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from runplan.app.journal import Journal, recorded
 from runplan.core import events as e
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from runplan.core.rows import RunRow
     from runplan.core.run import RunState
     from runplan.engine.repository import OpenRepository
+    from runplan.engine.worker import RepositoryWorker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,14 +36,6 @@ class Declined:
     owner: str  #: "" for nobody
     why: str
     readable: bool = True  #: False when the claim of the owner cannot be read
-
-
-class Listener(Protocol):
-    """Hears what happens in runs."""
-
-    def recorded(self, plan: str, run: str, fact: e.Fact, /) -> None: ...
-
-    def warned(self, text: str, /) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,9 +54,9 @@ def interrupted(store: ports.Store, plan: str) -> RunRow | None:
     return row if row is not None and row.state in UNFINISHED else None
 
 
-def acquire(request: RunRequest, repository: OpenRepository, listener: Listener) -> ActiveRun | Declined:
+def acquire(request: RunRequest, repository: OpenRepository, worker: RepositoryWorker) -> ActiveRun | Declined:
     """Claim the plan and resume its unfinished run; one that does other work is told to end."""
-    while (claimed := _claim(request.started, repository, listener)) is None:
+    while (claimed := _claim(request.started, repository, worker)) is None:
         pass  # somebody was quicker; look again
     if isinstance(claimed, Declined):
         return claimed
@@ -81,7 +74,7 @@ def acquire(request: RunRequest, repository: OpenRepository, listener: Listener)
         journal.append(taken, resumed(asked, journal.state.started))
     warnings = _claim_issues(asked.issues, journal, world, repository)
     for words in warnings:
-        listener.warned(words)
+        worker.warned(words)
     if request.answer is not None:
         journal.append(request.answer)
     return ActiveRun(world=world, journal=journal, warnings=warnings)
@@ -132,20 +125,22 @@ def ended_well(plan: str) -> str:
     return f"the last run of {plan} ended well; nothing to retry"
 
 
-def adopt(row: RunRow, started: e.RunStarted, repository: OpenRepository, listener: Listener) -> ActiveRun | Declined:
+def adopt(
+    row: RunRow, started: e.RunStarted, repository: OpenRepository, worker: RepositoryWorker
+) -> ActiveRun | Declined:
     """Claim the plan of an unfinished run again, and let the run go on as it is."""
     world = repository.world(run=row.id, started=started)
     standing = repository.claims.take_plan(row.plan, run=row.id, at=world.iso())
     if isinstance(standing, HeldByOther):
         return Declined(owner=standing.owner, why=standing.why, readable=standing.readable)
-    told = functools.partial(listener.recorded, row.plan, row.id)
+    told = functools.partial(worker.recorded, row.plan, row.id)
     journal = Journal(repository.store, repository.clock, run=row.id, plan=row.plan, fence=standing.fence, told=told)
     if isinstance(standing, Acquired):
         dead = standing.took_over if row.state != "waiting" else ""
         journal.append(e.ClaimTaken(owner=repository.claims.me, fence=standing.fence, took_over=dead))
         _free(world, journal)
         for words in _claim_issues(started.issues, journal, world, repository):
-            listener.warned(words)
+            worker.warned(words)
     return ActiveRun(world=world, journal=journal)
 
 
@@ -166,7 +161,7 @@ def resumed(asked: e.RunStarted, begun: e.RunStarted) -> e.RunResumed:
 
 
 def _claim(
-    asked: e.RunStarted, repository: OpenRepository, listener: Listener
+    asked: e.RunStarted, repository: OpenRepository, worker: RepositoryWorker
 ) -> tuple[World, Journal, e.ClaimTaken, e.RunStarted] | Declined | None:
     """Claim the plan for the run that was interrupted, or for a new one; None when somebody was quicker."""
     row = interrupted(repository.store, asked.plan)
@@ -182,7 +177,7 @@ def _claim(
         # Between the look and the claim another process ended its run, or began one and died.
         repository.claims.release(asked.plan, run=run)
         return None
-    told = functools.partial(listener.recorded, asked.plan, run)
+    told = functools.partial(worker.recorded, asked.plan, run)
     journal = Journal(repository.store, repository.clock, run=run, plan=asked.plan, fence=standing.fence, told=told)
     # A process that left its run waiting for a person is not one that died.
     left = row is not None and row.state == "waiting"

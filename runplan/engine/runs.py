@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from runplan.app.journal import recorded
 from runplan.core import backoff, events as e
@@ -20,7 +20,6 @@ from runplan.core.times import iso, parse_iso
 from runplan.core.told import step_of
 from runplan.engine.acquire import (
     Declined,
-    Listener,
     acquire,
     adopt,
     does_other_work,
@@ -38,33 +37,7 @@ if TYPE_CHECKING:
     from runplan.core.requests import RunRequest
     from runplan.engine.acquire import ActiveRun
     from runplan.engine.repository import OpenRepository
-
-
-class Host(Listener, Protocol):
-    """The worker, as its runs see it."""
-
-    @property
-    def unattended(self) -> bool:
-        """Whether nobody watches: a run that cannot go on is put off, instead of handed back to the caller."""
-        ...
-
-    def may_begin(self) -> bool:
-        """False as soon as nothing new is to be begun."""
-        ...
-
-    def ask_slot(self, plan: str, /) -> bool: ...
-
-    def enter_slot(self, plan: str, /) -> None:
-        """Count a run whose process is running already."""
-        ...
-
-    def leave_slot(self, plan: str, /) -> None: ...
-
-    def ended(self, plan: str, run: str, state: RunState, /) -> None: ...
-
-    def waits(self, plan: str, run: str, state: RunState, decision: Decision, /) -> None: ...
-
-    def failed(self, plan: str, error: RunplanError, /) -> None: ...
+    from runplan.engine.worker import RepositoryWorker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,9 +57,9 @@ class Deferred:
 class ActiveRuns:
     """The runs of one repository in this process; belongs to one thread."""
 
-    def __init__(self, repository: OpenRepository, host: Host) -> None:
+    def __init__(self, repository: OpenRepository, worker: RepositoryWorker) -> None:
         self._repository = repository
-        self._host = host
+        self._worker = worker
         self._runs: dict[str, ActiveRun] = {}
 
     @property
@@ -113,7 +86,7 @@ class ActiveRuns:
         if request.fired and not self._is_at_work(active) and (why := waits_for_person(self.newest(plan), plan)):
             return Declined(owner="", why=why)
         if active is None:
-            taken = acquire(request, self._repository, self._host)
+            taken = acquire(request, self._repository, self._worker)
             if isinstance(taken, Declined):
                 return taken
             self._own(plan, taken)
@@ -155,7 +128,7 @@ class ActiveRuns:
         started = self._repository.started(row)
         if started is None:
             return None
-        taken = adopt(row, started, self._repository, self._host)
+        taken = adopt(row, started, self._repository, self._worker)
         if isinstance(taken, Declined):
             return taken
         self._own(plan, taken)
@@ -164,7 +137,7 @@ class ActiveRuns:
     def _own(self, plan: str, active: ActiveRun) -> None:
         self._runs[plan] = active
         if running(active.journal.state):  # an agent of an earlier process has its slot already
-            self._host.enter_slot(plan)
+            self._worker.enter_slot(plan)
 
     def record(self, plan: str, event: e.StopRequested | e.Halted | e.Continued | e.Approved | e.Rejected) -> bool:
         """Record what a person wants of the plan's run; False when this worker owns none."""
@@ -174,14 +147,6 @@ class ActiveRuns:
         if not isinstance(event, e.Halted) or active.journal.state.halted != event.by:
             active.journal.append(event)
         return True
-
-    def goes_on(self, plan: str, run: str = "") -> bool:
-        """Whether the plan's run, or only that one, goes on without a person."""
-        active = self._runs.get(plan)
-        if active is None or run not in ("", active.world.run):
-            return False
-        decision = decide(active.journal.state)
-        return bool(decision.actions or decision.waiting in ("slot", "checkout"))
 
     def end_agents(self) -> None:
         """End every process of every run at the same time; the next runner starts the same ones again."""
@@ -194,7 +159,7 @@ class ActiveRuns:
             try:
                 record_ends(active.journal, active.world)
             except RunplanError as error:  # the next runner sees that they have ended
-                self._host.failed(plan, error)
+                self._worker.failed(plan, error)
 
     def disown(self, plan: str) -> None:
         """Leave the run to the next process that asks for it."""
@@ -230,15 +195,15 @@ class ActiveRuns:
             decision = self._advance(plan, active)
         except Fenced:
             self._forget(plan)
-            if not self._host.unattended:
+            if not self._worker.unattended:
                 raise
             return None
         except Crashed as error:
             self._over(plan, active)
-            self._host.failed(plan, error)
+            self._worker.failed(plan, error)
             return None
         except RunplanError as error:
-            if not self._host.unattended:
+            if not self._worker.unattended:
                 raise
             decision = self._put_off(plan, active, error)
             # What goes on beside the lane that waits now goes on at once.
@@ -256,12 +221,12 @@ class ActiveRuns:
             return decide(journal.state)
         active = self._renewed(plan, active)
         try:
-            decision = advance(journal, active.world, self._host.may_begin)
+            decision = advance(journal, active.world, self._worker.may_begin)
         except RunplanError:
             raise
         except Exception as error:
             raise crash(error, active) from error
-        if journal.state.ended is None and self._host.unattended:
+        if journal.state.ended is None and self._worker.unattended:
             self._look_again_at_checkouts(active)
             decision = self._waits(plan, active)
         return decision
@@ -277,11 +242,11 @@ class ActiveRuns:
         """Whether it has its slot; a run that waits for something else needs none."""
         journal = active.journal
         waits = decision.waiting and decision.waiting != "slot" and not decision.wake
-        if waits or journal.state.stop or running(journal.state) or not self._host.may_begin():
+        if waits or journal.state.stop or running(journal.state) or not self._worker.may_begin():
             return True
         if decision.waiting and decision.wake and parse_iso(decision.wake) > active.world.clock.now():
             return True
-        if not self._host.ask_slot(plan):
+        if not self._worker.ask_slot(plan):
             if not journal.state.queued:
                 journal.append(e.Queued())
             return False
@@ -304,12 +269,12 @@ class ActiveRuns:
         decision = decide(state)
         for lane in open_lanes(state):
             if (alone := decide(lane.state)).waiting:
-                self._host.waits(plan, run, lane.state, alone)
+                self._worker.waits(plan, run, lane.state, alone)
         if decision.waiting and not running(state):
             if decision.waiting != "slot":
-                self._host.leave_slot(plan)
+                self._worker.leave_slot(plan)
             if not open_lanes(state):
-                self._host.waits(plan, run, state, decision)
+                self._worker.waits(plan, run, state, decision)
         return decision
 
     def _put_off(self, plan: str, active: ActiveRun, error: RunplanError) -> Decision:
@@ -317,17 +282,17 @@ class ActiveRuns:
         minutes = backoff.delay(_strand(active, error.lane).waits + 1)
         until = active.world.clock.now() + timedelta(minutes=minutes)
         active.journal.append(e.Paused(kind="unreachable", until=iso(until), words=str(error)), lane=error.lane)
-        self._host.failed(plan, error)
+        self._worker.failed(plan, error)
         return self._waits(plan, active)
 
     def _over(self, plan: str, active: ActiveRun) -> None:
         """The run has ended."""
         self.disown(plan)
-        self._host.ended(plan, active.world.run, active.journal.state)
+        self._worker.ended(plan, active.world.run, active.journal.state)
 
     def _forget(self, plan: str) -> None:
         self._runs.pop(plan, None)
-        self._host.leave_slot(plan)
+        self._worker.leave_slot(plan)
 
 
 def crash(error: Exception, active: ActiveRun) -> RunplanError:

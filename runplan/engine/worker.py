@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from runplan.core.decide import decide
 from runplan.core.dispatch import GRACE_S
@@ -16,9 +16,9 @@ from runplan.engine.runs import ActiveRuns
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from contextlib import AbstractContextManager
     from datetime import datetime
 
+    from runplan.adapters.interrupting import Interruption
     from runplan.core.decide import Decision
     from runplan.core.events import Approved, Fact, Rejected
     from runplan.core.requests import Answer, RunRequest
@@ -41,7 +41,7 @@ class Turn:
 class RepositoryWorker:
     """Executes the commands of one repository and takes the steps of its runs."""
 
-    unattended = True
+    unattended = True  #: a run that meets an error is tried again later; False: the error goes to the caller
 
     def work(self, repository: OpenRepository, runs: ActiveRuns) -> datetime | None:
         """Work until nothing is left to do; when to look again at the latest."""
@@ -55,20 +55,25 @@ class RepositoryWorker:
         """Called before and between steps."""
 
     def wait(self, turn: Turn) -> bool:
-        """Wait until one of the dispatches ends, or until `turn.wake`; False when the work here is over."""
+        """Wait until one of the dispatches ends, or until `turn.wake`; False when no run is left."""
+        if not turn.runs.plans:
+            return False
         left = (turn.wake - turn.repository.clock.now()).total_seconds() if turn.wake else None
         turn.repository.dispatches.wait(turn.dispatches, timeout_s=left)
-        return bool(turn.runs.plans)
+        return True
 
-    # --- what runs ask and tell; see runs.Host ------------------------------------------------------------
+    # --- called by the runs -------------------------------------------------------------------------------
 
     def may_begin(self) -> bool:
+        """False as soon as no new step may begin."""
         return True
 
     def ask_slot(self, _plan: str) -> bool:
+        """Whether the run may work now; if not, it is queued for a slot."""
         return True
 
-    def enter_slot(self, _plan: str) -> None: ...
+    def enter_slot(self, _plan: str) -> None:
+        """Count a run whose agent is running already."""
 
     def leave_slot(self, _plan: str) -> None: ...
 
@@ -85,26 +90,6 @@ class RepositoryWorker:
 
 
 # --- a run in the foreground ---------------------------------------------------------------------------
-
-
-class Interruption(Protocol):
-    """A person's wish that the work here ends; the second one is raised as KeyboardInterrupt."""
-
-    @property
-    def asked(self) -> bool: ...
-
-    @property
-    def left_s(self) -> float:
-        """What is left of the time in which processes may end by themselves."""
-        ...
-
-    def clear(self) -> None:
-        """Let the next wait be a wait again."""
-        ...
-
-    def at_once(self) -> AbstractContextManager[None]:
-        """While nothing runs, the first one is raised, too."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,6 +219,3 @@ class LocalWorker(RepositoryWorker):
         self.work(repository, runs)
         # Another process may have been quicker.
         return [answers.get(command.seq) or repository.commands.answer(command.seq) for command in commands]
-
-    def wait(self, turn: Turn) -> bool:
-        return bool(turn.runs.plans) and super().wait(turn)

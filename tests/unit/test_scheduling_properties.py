@@ -47,9 +47,6 @@ class Disk:
 
     # --- the store's own words ---
 
-    def all(self) -> list[ScheduleRow]:
-        return list(self.rows.values())
-
     def get(self, plan: str) -> ScheduleRow | None:
         return self.rows.get(plan)
 
