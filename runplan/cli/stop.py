@@ -46,7 +46,7 @@ def stop(at: RepositoryContext, plan: str, *, force: bool) -> list[str]:
     from runplan.core.rows import Command
     from runplan.daemon import submitting
     from runplan.engine.context import kept_plans
-    from runplan.engine.ending import end_agents
+    from runplan.engine.runs import end_recorded_agents
     from runplan.store.sqlite import Store
 
     if not Store.exists(at.state):
@@ -60,7 +60,9 @@ def stop(at: RepositoryContext, plan: str, *, force: bool) -> list[str]:
         answers = submitting.submit(at, commands, talk=submit.TALK)
     except Unreachable as error:
         # The daemon does not answer, or nothing can be recorded: agents are ended all the same.
-        lines += [f"the agent at work on {one} was ended; what it made is kept" for one in end_agents(at.state, plan)]
+        lines += [
+            f"the agent at work on {one} was ended; what it made is kept" for one in end_recorded_agents(at.state, plan)
+        ]
         for line in lines:
             progress.say(f"runplan: {line}")
         if isinstance(error, submitting.Queued | submitting.Unstored):  # the daemon executes it when it can

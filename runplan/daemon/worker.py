@@ -19,9 +19,8 @@ from runplan.core.times import iso
 from runplan.engine import schedules
 from runplan.engine.acquire import interrupted
 from runplan.engine.commands import BEGINNING, Executor
-from runplan.engine.ending import end_agents
 from runplan.engine.environments import Environments
-from runplan.engine.runs import ActiveRuns
+from runplan.engine.runs import ActiveRuns, end_recorded_agents
 from runplan.engine.worker import RepositoryWorker, Turn
 from runplan.store.commands import Commands
 from runplan.store.sqlite import Store
@@ -152,7 +151,7 @@ class DaemonWorker(RepositoryWorker):
         if not self._ending:
             return
         try:
-            end_agents(self.state)
+            end_recorded_agents(self.state)
         except (RunplanError, OSError) as error:
             self._observer.happened(self.root, "trouble", error=f"agents could not be ended: {error}")
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from runplan.adapters.dispatches import Dispatches
 from runplan.app.journal import recorded
 from runplan.core import backoff, events as e
 from runplan.core.decide import decide
@@ -28,10 +30,12 @@ from runplan.engine.acquire import (
     nothing_waits,
     resumed,
 )
+from runplan.store.sqlite import Store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from datetime import datetime
+    from pathlib import Path
 
     from runplan.core.decide import Decision
     from runplan.core.requests import RunRequest
@@ -323,6 +327,20 @@ def _record_crash(active: ActiveRun, told: str) -> None:
             )
             journal.append(failed, *([over] if lane else []), lane=lane)
     journal.append(over)
+
+
+def end_recorded_agents(state: Path, plan: str = "") -> list[str]:
+    """End the agents of all runs, or of one plan, by what the journal says; the plans that had any.
+
+    For a worker that does not answer. The next owner of the run records their ends.
+    """
+    with closing(Store(state, writable=False)) as store:
+        meant = [row for row in store.unfinished() if plan in ("", row.plan)]
+        states = {row.plan: fold(one.fact for one in recorded(store, row.id)) for row in meant}
+    found = {name: ids for name, run in states.items() if (ids := running(run))}
+    if found:
+        Dispatches(state / "dispatch").end([id_ for ids in found.values() for id_ in ids], grace_s=GRACE_S)
+    return list(found)
 
 
 def _strand(active: ActiveRun, lane: str) -> RunState:
