@@ -27,7 +27,6 @@ from runplan.core.errors import NotFound, RefusedEarly, Unreachable
 from runplan.core.notices import of_settings
 from runplan.core.rows import UNFINISHED, Command
 from runplan.core.times import iso
-from runplan.core.turns import Turns
 from runplan.daemon import notify, protocol, service, singleton
 from runplan.daemon.configurations import Configurations
 from runplan.daemon.lifecycle import Drain, Pulse
@@ -37,7 +36,7 @@ from runplan.daemon.protocol import Hello
 from runplan.daemon.repositories import Repositories
 from runplan.daemon.scheduler import Timers
 from runplan.daemon.server import listen
-from runplan.daemon.slots import HostSlots
+from runplan.daemon.slots import HostSlots, SlotTable
 from runplan.daemon.worker import BUSY_S, DaemonWorker, Services
 from runplan.engine.context import context_at
 from runplan.engine.metrics import metrics_text, this_process
@@ -99,8 +98,8 @@ class DaemonProcess:
         self._lock = threading.Lock()
         self._workers: dict[str, DaemonWorker] = {}
         settings = self._configurations.user.daemon
-        turns = Turns(host=settings.max_parallel, repository=settings.max_parallel_repository)
-        self._slots = HostSlots(turns, self._slot_is_free)
+        slots = SlotTable(host=settings.max_parallel, repository=settings.max_parallel_repository)
+        self._slots = HostSlots(slots, self._slot_is_free)
         self._services = Services(
             open_up=self._open,
             # Settings among it would hold for runs of callers who know nothing of them.
@@ -383,25 +382,25 @@ class DaemonProcess:
             self._observer.unfollow(follower)
 
     def _status(self) -> Mapping[str, Any]:
-        turns = self._slots.now
+        slots = self._slots.now
         return {
             "repositories": [worker.root for worker in self._all()],
             "closed": [asdict(worker.trouble) for worker in self._all() if worker.trouble is not None],
-            "working": turns.working,
-            "queued": turns.waiting,
+            "working": slots.working,
+            "queued": slots.waiting,
             "draining": self._held.holder.draining or None,
             "settings": list(self._configurations.troubles),
         }
 
     def _metrics(self) -> str:
         states = {one.root: Path(one.common) / "runplan" for one in self._known.there()}
-        turns = self._slots.now
+        slots = self._slots.now
         process = this_process(
             version=__version__,
             uptime_s=time.monotonic() - self._began,
             repositories=len(states),
-            working=len(turns.working),
-            queued=len(turns.waiting),
+            working=len(slots.working),
+            queued=len(slots.waiting),
         )
         return metrics_text(states, now=SystemClock().now(), process=process)
 

@@ -1,23 +1,75 @@
-"""The slots of this host: how many runs may work at the same time."""
+"""The slots of this host: how many runs may work at the same time, per host and per repository."""
 
 from __future__ import annotations
 
 import threading
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
+
+from runplan.core.quickclass import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from runplan.core.turns import Key, Turns
+Key: TypeAlias = tuple[str, str]  #: repository, plan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotTable:
+    """The runs that have a slot, and the queue of those that wait for one."""
+
+    host: int  #: runs at once in all
+    repository: int  #: runs at once in one repository
+    working: tuple[Key, ...] = ()
+    waiting: tuple[Key, ...] = ()  #: first come, first served
+
+    def ask(self, key: Key) -> tuple[SlotTable, bool]:
+        """Give the run a slot, or queue it; whether it has one."""
+        if key in self.working:
+            return self, True
+        table = self.wait(key)
+        if key not in table.due():
+            return table, False
+        waiting = tuple(one for one in table.waiting if one != key)
+        return replace(table, working=(*table.working, key), waiting=waiting), True
+
+    def enter(self, key: Key) -> SlotTable:
+        """Count a run whose process is running already, also above the limits."""
+        if key in self.working:
+            return self
+        waiting = tuple(one for one in self.waiting if one != key)
+        return replace(self, working=(*self.working, key), waiting=waiting)
+
+    def wait(self, key: Key) -> SlotTable:
+        """Queue a run without giving it a slot."""
+        return self if key in (*self.working, *self.waiting) else replace(self, waiting=(*self.waiting, key))
+
+    def leave(self, key: Key) -> SlotTable:
+        """Free the slot: the run has ended, or waits for something else."""
+        return replace(
+            self,
+            working=tuple(one for one in self.working if one != key),
+            waiting=tuple(one for one in self.waiting if one != key),
+        )
+
+    def due(self) -> tuple[Key, ...]:
+        """The queued runs that fit now; a full repository does not hold up the others."""
+        working = list(self.working)
+        found: list[Key] = []
+        for key in self.waiting:
+            here = sum(1 for repository, _ in working if repository == key[0])
+            if len(working) < self.host and here < self.repository:
+                working.append(key)
+                found.append(key)
+        return tuple(found)
 
 
 class HostSlots:
     """Shared by all workers; may be called from any thread."""
 
-    def __init__(self, turns: Turns, free: Callable[[str], None]) -> None:
+    def __init__(self, table: SlotTable, free: Callable[[str], None]) -> None:
         """`free` is called with the root of a repository whose run may begin now."""
-        self._turns = turns
+        self._table = table
         self._free = free
         self._lock = threading.Lock()
         self._uncounted: set[str] = set()  #: repositories whose adopted runs are not known yet
@@ -33,38 +85,38 @@ class HostSlots:
             if root not in self._uncounted:
                 return
             self._uncounted.discard(root)
-        self._let_in()
+        self._wake_due()
 
     def enter(self, key: Key) -> None:
         """Count a run whose process is running already."""
         with self._lock:
-            self._turns = self._turns.enter(key)
+            self._table = self._table.enter(key)
 
     def ask(self, key: Key) -> bool:
         with self._lock:
-            if self._uncounted and key not in self._turns.working:
-                self._turns = self._turns.wait(key)
+            if self._uncounted and key not in self._table.working:
+                self._table = self._table.wait(key)
                 return False
-            self._turns, granted = self._turns.ask(key)
+            self._table, granted = self._table.ask(key)
         return granted
 
     def leave(self, key: Key) -> None:
         with self._lock:
-            self._turns = self._turns.leave(key)
-        self._let_in()
+            self._table = self._table.leave(key)
+        self._wake_due()
 
-    def _let_in(self) -> None:
+    def _wake_due(self) -> None:
         with self._lock:
-            roots = set() if self._uncounted else {root for root, _ in self._turns.due()}
+            roots = set() if self._uncounted else {root for root, _ in self._table.due()}
         for root in roots:
             self._free(root)
 
     def resize(self, *, host: int, repository: int) -> None:
         """Change the limits. Running work is not interrupted."""
         with self._lock:
-            self._turns = replace(self._turns, host=host, repository=repository)
-        self._let_in()
+            self._table = replace(self._table, host=host, repository=repository)
+        self._wake_due()
 
     @property
-    def now(self) -> Turns:
-        return self._turns
+    def now(self) -> SlotTable:
+        return self._table

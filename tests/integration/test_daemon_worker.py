@@ -13,8 +13,7 @@ import pytest
 
 from runplan.adapters.clock import SystemClock
 from runplan.adapters.settings import load
-from runplan.core.turns import Turns
-from runplan.daemon.slots import HostSlots
+from runplan.daemon.slots import HostSlots, SlotTable
 from runplan.daemon.worker import DaemonWorker, Services
 from runplan.engine.context import context_at
 from runplan.engine.repository import open_repository
@@ -78,7 +77,7 @@ def a_worker(project: Project, timers: Timers, observer: Observer, clock: System
         environment=project.env,
         timers=cast("Any", timers),
         clock=clock or SystemClock(),
-        slots=HostSlots(Turns(host=4, repository=4), lambda _: None),
+        slots=HostSlots(SlotTable(host=4, repository=4), lambda _: None),
         observer=cast("Any", observer),
         may_begin=lambda: True,
         rested=lambda: None,
