@@ -105,15 +105,13 @@ def _daemon(at: RepositoryContext, views: list[dict[str, Any]]) -> dict[str, Any
 
 
 def _draining(env: Mapping[str, str]) -> dict[str, Any] | None:
-    """That the daemon is about to let go; else None."""
+    """The daemon, if it drains; else None."""
     from runplan.adapters.places import state_directory
-    from runplan.daemon import record
+    from runplan.daemon import singleton
 
     state = state_directory(env)
-    if not record.may_drain(state):
+    if not singleton.may_drain(state):
         return None
-    from runplan.daemon import singleton  # it looks at processes
-
     found = singleton.holder(state)
     if found is None or not found.draining:
         return None

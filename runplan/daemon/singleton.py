@@ -1,7 +1,7 @@
-"""Makes a second daemon of the same user impossible, and says who the first one is.
+"""One daemon per user: a kernel lock, and a file that describes the process that holds it.
 
-The lock is the kernel's and dies with its holder; the record beside it only tells. Nobody but a daemon ever takes the
-lock, so whoever is refused it has a living daemon before him.
+The lock dies with its process. Only a daemon takes it, so a refused lock means that a daemon is alive. Every `status`
+imports this module: modules that look at processes are imported where they are used.
 """
 
 from __future__ import annotations
@@ -12,26 +12,45 @@ import os
 import time
 from typing import TYPE_CHECKING, TypeAlias
 
-from runplan.adapters import processes
 from runplan.adapters.places import own_directory
-from runplan.adapters.processtable import this_table
 from runplan.core.errors import Unreachable
 from runplan.core.quickclass import dataclass
-from runplan.daemon import record as daemonrecord
-from runplan.daemon.record import RECORD as RECORD, Holder as Holder
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 LOCK = "daemon.lock"
+RECORD = "daemon.json"
 
-#: One daemon hands over to the next by letting go; the next looks this often.
+#: How often a daemon that waits for the lock tries again.
 LOOK_AGAIN_S = 0.02
+
+
+#: In the record of a daemon that is not draining.
+_NOT_DRAINING = '"draining": ""'
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """The record of the running daemon."""
+
+    identity: str  #: of its process
+    version: str
+    since: str  #: UTC, ISO 8601
+    socket: str  #: where it listens
+    draining: str = ""  #: its deadline, UTC, ISO 8601; "" while it does not drain
+
+    @property
+    def pid(self) -> int:
+        return int(self.identity.partition(":")[0])
+
+    def __str__(self) -> str:
+        return f"runplan {self.version} (process {self.pid}, since {self.since})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Occupied:
-    """Another daemon holds the lock; who it is may not have been told yet."""
+    """Another daemon holds the lock; its record may not be written yet."""
 
     by: Holder | None
 
@@ -58,23 +77,23 @@ class Held:
         return self._descriptor >= 0
 
     def drains(self, until: str) -> None:
-        """Tell that we are about to let go."""
+        """Record that the daemon drains."""
         self._tell(draining=until)
 
     def listens(self, socket: Path) -> None:
-        """Tell where we are to be found now."""
+        """Record the socket."""
         if self.holder.socket != str(socket):
             self._tell(socket=str(socket))
 
     def _tell(self, **fields: str) -> None:
         if self.held:
-            from dataclasses import replace  # dear, and `next` imports this module too
+            from dataclasses import replace  # slow to import
 
             self.holder = replace(self.holder, **fields)
-            daemonrecord.write(self._record, self.holder)
+            _write(self._record, self.holder)
 
     def release(self) -> None:
-        """Let the next daemon in; harmless when it was done already."""
+        """Release the lock; may be called twice."""
         if not self.held:
             return
         with contextlib.suppress(OSError):
@@ -87,35 +106,41 @@ Answer: TypeAlias = Held | Occupied
 
 
 def take(state: Path, *, version: str, since: str, socket: Path, wait_s: float = 0.0) -> Answer:
-    """Become the user's daemon, or learn who is; waits that long for one that is about to let go."""
+    """Take the lock; waits up to `wait_s` for a daemon that is ending."""
     own_directory(state)
     deadline = time.monotonic() + wait_s
     while (descriptor := _locked(state / LOCK)) is None:
         if time.monotonic() >= deadline:
             return Occupied(by=holder(state))
         time.sleep(LOOK_AGAIN_S)
+    from runplan.adapters import processes
+
     identity = processes.identity(os.getpid()) or f"{os.getpid()}:0:unknown"
     me = Holder(identity=identity, version=version, since=since, socket=str(socket))
-    daemonrecord.write(state / RECORD, me)
+    _write(state / RECORD, me)
     return Held(descriptor, me, state / RECORD)
 
 
 def holder(state: Path) -> Holder | None:
-    """The living daemon as it told of itself; None when there is none."""
-    found = daemonrecord.read(state)
-    with contextlib.suppress(OSError, ValueError):  # what is told there may be no process at all
+    """The record of the living daemon; None when none runs."""
+    from runplan.adapters import processes
+
+    found = _read(state)
+    with contextlib.suppress(OSError, ValueError):  # a damaged record names no process
         return found if found is not None and processes.alive(found.identity) else None
     return None
 
 
 def stopped(state: Path) -> Holder | None:
-    """The living daemon when it does nothing until it is told to go on; else None."""
+    """The daemon, if its process is stopped (SIGSTOP); else None."""
+    from runplan.adapters.processtable import this_table
+
     found = holder(state)
     return found if found is not None and this_table().stopped(found.pid) else None
 
 
 def _locked(path: Path) -> int | None:
-    """The descriptor that holds the lock; None when somebody else has it."""
+    """The descriptor that holds the lock; None when another process has it."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
@@ -126,3 +151,31 @@ def _locked(path: Path) -> int | None:
         os.close(descriptor)
         return None
     return descriptor
+
+
+def _read(state: Path) -> Holder | None:
+    """The record of the last daemon; None when it is missing or damaged."""
+    import json
+
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        told = json.loads((state / RECORD).read_bytes())
+        names = ("identity", "version", "since", "socket")
+        return Holder(**{name: str(told[name]) for name in names}, draining=str(told.get("draining", "")))
+    return None
+
+
+def may_drain(state: Path) -> bool:
+    """False when the daemon is certainly not draining. Cheaper than `holder`."""
+    try:
+        return _NOT_DRAINING not in (state / RECORD).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def _write(record: Path, me: Holder) -> None:
+    import json
+    from dataclasses import asdict
+
+    draft = record.with_name(f"{record.name}.new")
+    draft.write_text(json.dumps(asdict(me)), encoding="utf-8")
+    os.replace(draft, record)

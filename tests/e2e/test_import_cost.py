@@ -17,7 +17,7 @@ STANDARD = (
 STATUS = {
     "cli": ("main", "status", "statustext", "aside"),
     "engine": ("context",),
-    "daemon": ("record",),
+    "daemon": ("singleton",),
     "store": ("sqlite", "schedules", "work"),
     "app": ("views",),
     "landing": ("modes",),

@@ -15,7 +15,7 @@ import pytest
 
 from runplan.adapters.places import socket_path, state_directory
 from runplan.core.errors import Unreachable
-from runplan.daemon import record as daemonrecord, singleton
+from runplan.daemon import singleton
 from runplan.daemon.client import Client, NotRunning, find_socket
 from runplan.daemon.singleton import Answer, Held, Occupied
 from tests.support.dispatching import until
@@ -77,14 +77,14 @@ def test_the_next_one_waits_for_one_that_is_about_to_let_go(tmp_path: Path) -> N
 
 def test_one_that_drains_says_until_when(tmp_path: Path) -> None:
     with held(tmp_path) as first:
-        assert (first.holder.draining, daemonrecord.may_drain(tmp_path)) == ("", False)
+        assert (first.holder.draining, singleton.may_drain(tmp_path)) == ("", False)
         first.drains("2026-01-01T00:00:30Z")
-        assert daemonrecord.may_drain(tmp_path)
+        assert singleton.may_drain(tmp_path)
         assert singleton.holder(tmp_path) == first.holder
         assert first.holder.draining == "2026-01-01T00:00:30Z"
     first.drains("2026-01-01T00:00:40Z")
     assert singleton.holder(tmp_path) is None, "who has let go tells nothing any more"
-    assert not daemonrecord.may_drain(tmp_path)
+    assert not singleton.may_drain(tmp_path)
 
 
 def test_waiting_ends(tmp_path: Path) -> None:
