@@ -1,4 +1,4 @@
-"""runplan reject: a person says no; the work is kept on its branch and the run ends."""
+"""runplan reject: refuse a pending change; its work stays on its branch and the run ends."""
 
 from __future__ import annotations
 
@@ -19,12 +19,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Exit:
+    from runplan.cli.approve import answer_pending
+    from runplan.core.events import Rejected
     from runplan.engine.context import open_context, refuse_under_agent
 
     refuse_under_agent("reject")
     with open_context() as at:
-        from runplan.cli.answers import answer_waiting
-        from runplan.core.events import Rejected
-
         waits = ("approval", "checkout")
-        return answer_waiting(at, args.plan, lambda tree: Rejected(tree=tree, why=args.why), waits=waits)
+        return answer_pending(at, args.plan, lambda tree: Rejected(tree=tree, why=args.why), waits=waits)
