@@ -10,7 +10,7 @@ from runplan.adapters.agents import module_of
 from runplan.adapters.calling import keys_of
 from runplan.adapters.environment import ALLOWED, ALLOWED_PREFIXES
 from runplan.adapters.settings import OUR_PREFIX, OURS
-from runplan.core import carried
+from runplan.core import forwarded_environment
 from runplan.core.dispatch import Role
 from runplan.core.facts import SENT
 
@@ -28,13 +28,13 @@ _INTERPRETER = "PYTHON"
 def for_a_run(caller: Mapping[str, str], agents: AgentsSettings, *, checks: Sequence[str] = ()) -> dict[str, str]:
     """What travels with `start`: kept in the daemon's memory for the run, and nowhere else."""
     names = ALLOWED.union(checks, *(_names(agents, name, caller) for name in _cast(agents)))
-    return carried.carried(caller, names=names, prefixes=(*ALLOWED_PREFIXES, _SETTINGS), withheld=OURS)
+    return forwarded_environment.forwarded(caller, names=names, prefixes=(*ALLOWED_PREFIXES, _SETTINGS), withheld=OURS)
 
 
 def for_the_daemon(caller: Mapping[str, str]) -> dict[str, str]:
     """What a daemon is started with: no key, and no setting that would then hold for everybody's runs."""
     prefixes = (*ALLOWED_PREFIXES, _INTERPRETER, OUR_PREFIX)
-    return carried.carried(caller, names=ALLOWED, prefixes=prefixes, withheld=OURS)
+    return forwarded_environment.forwarded(caller, names=ALLOWED, prefixes=prefixes, withheld=OURS)
 
 
 def needed_by_a_run(
@@ -43,7 +43,7 @@ def needed_by_a_run(
     """The names whose loss makes the run wait; to be remembered with it, without their values."""
     own = {*checks, *(name for agent in _cast(agents) for name in agents.agent(agent).env)}
     keys = {key for agent in _cast(agents) for key in keys_of(agents.agent(agent))}
-    return carried.needed(sent, keys=own | keys, pushes=pushes)
+    return forwarded_environment.needed(sent, keys=own | keys, pushes=pushes)
 
 
 def _cast(agents: AgentsSettings) -> tuple[str, ...]:

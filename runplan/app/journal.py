@@ -8,9 +8,9 @@ from runplan.core.decide import decide
 from runplan.core.events import LaneFact
 from runplan.core.eventtext import Recorded, name_of, recorded_as, to_json
 from runplan.core.plain import plainly
-from runplan.core.resting import why_to_rest
 from runplan.core.rows import RunRow
 from runplan.core.run import RunState, apply, open_lanes, shown
+from runplan.core.schedulepause import pause_reason
 from runplan.core.since import Since, moved
 from runplan.core.times import iso
 from runplan.core.told import step_of
@@ -57,7 +57,7 @@ class Journal:
         self._started = self._started or at
         row = project(state, run=self._run, plan=self._plan, started=self._started, since=since.at)
         told = [(at, name_of(fact), to_json(fact)) for fact in facts]
-        self._store.append(told, row, fence=self._fence, rests=why_to_rest(state))
+        self._store.append(told, row, fence=self._fence, rests=pause_reason(state))
         self.state, self._since = state, since
         for fact in facts:
             self._told(fact)

@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from runplan.core import actions as a
-from runplan.core.carried import variables
 from runplan.core.decision import Decision as Decision, until
+from runplan.core.forwarded_environment import variables
 from runplan.core.reasons import Reason
 from runplan.core.roles import WRITERS
 from runplan.core.run import failed_lane, open_lanes

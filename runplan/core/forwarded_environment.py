@@ -1,6 +1,6 @@
-"""Selects what of a caller's environment travels to the daemon, and tells what a restart has taken from a run.
+"""Selects the variables of a caller's environment that are sent to the daemon, and those a run needs.
 
-Values are handed on and never kept: a run remembers the names that it needs, nothing else.
+Values are never stored: a run records only the names that it needs.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from runplan.core.commands import command
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-#: By these runplan itself fetches and pushes; agents get none of them.
+#: runplan itself fetches and pushes with these; agents get none of them.
 PUSHING = frozenset(
     (
         "EMAIL",
@@ -30,8 +30,7 @@ PUSHING = frozenset(
     )
 )
 
-#: Where tools lie and how they reach the network: without them a project's own checks would not be what they are
-#: in a terminal.
+#: Locations of tools and network proxies: with them a project's checks run as in a terminal.
 TOOLS = frozenset(
     (
         "ALL_PROXY",
@@ -63,10 +62,10 @@ TOOLS = frozenset(
 )
 
 
-def carried(
+def forwarded(
     caller: Mapping[str, str], *, names: Collection[str], prefixes: tuple[str, ...], withheld: Collection[str]
 ) -> dict[str, str]:
-    """What travels: `names` and `prefixes`, what pushing and tools need, and never what is `withheld`."""
+    """The variables to send: `names`, `prefixes`, PUSHING and TOOLS, without those `withheld`."""
     wanted = PUSHING.union(TOOLS, names).difference(withheld)
     return {
         name: value
@@ -76,22 +75,22 @@ def carried(
 
 
 def needed(sent: Mapping[str, str], *, keys: Collection[str], pushes: bool) -> tuple[str, ...]:
-    """The names without which the run cannot go on as it was started: its agents' keys, and the SSH agent to push."""
+    """The variables a run cannot continue without: its agents' keys, and the SSH agent to push."""
     wanted = {*keys, "SSH_AUTH_SOCK"} if pushes else set(keys)
     return tuple(sorted(name for name in wanted if sent.get(name)))
 
 
 def missing(names: Sequence[str], *, at_hand: Mapping[str, str]) -> tuple[str, ...]:
-    """Those of the names a run needs that are not at hand, as after a restart."""
+    """The needed variables that are lost, as after a restart."""
     return tuple(name for name in names if not at_hand.get(name))
 
 
 def variables(names: Sequence[str]) -> str:
-    """Names of variables as a shell shows them: $A, $B."""
+    """The names for a message: $A, $B."""
     return ", ".join(f"${name}" for name in names)
 
 
-def told_missing(names: Sequence[str], *, plan: str) -> str:
+def describe_missing(names: Sequence[str], *, plan: str) -> str:
     """Why a run waits, and the command that ends the wait."""
     it = "it" if len(names) == 1 else "them"
     resume = command("runplan", "resume", plan)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from runplan.core.carried import told_missing
 from runplan.core.commands import command
+from runplan.core.forwarded_environment import describe_missing
 from runplan.core.quickclass import dataclass
 from runplan.core.reasons import Reason, next_action
 from runplan.core.run import awaiting, failure as failure_of
@@ -110,7 +110,7 @@ def of_lost_keys(names: Sequence[str], *, repository: str, plan: str, run: str) 
         run=run,
         reason="key",
         title=f"{plan}: waits for {', '.join(names)}",
-        text=f"{told_missing(names, plan=plan)}.",
+        text=f"{describe_missing(names, plan=plan)}.",
         command=command("runplan", "resume", plan),
     )
 

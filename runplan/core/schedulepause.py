@@ -1,4 +1,4 @@
-"""When a schedule begins nothing: after a run that failed or was rejected, and while a person is asked."""
+"""Decides when a schedule pauses: after a failed or rejected run, and while a change needs approval."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ if TYPE_CHECKING:
     from runplan.core.run import RunState
 
 
-def why_to_rest(state: RunState) -> str:
-    """Why the plan's schedule does not fire after this run, until a person has looked; "" when it does."""
+def pause_reason(state: RunState) -> str:
+    """Why the plan's schedule pauses after this run, until a person resumes it; "" when it does not."""
     ended = state.ended
     if phase := rejected_phase(state):
         return f"the candidate of phase {phase} was rejected"
-    if state.started is None or not state.started.daemon:  # somebody works it by hand, and looks
+    if state.started is None or not state.started.daemon:  # a person works it in the foreground
         return ""
     if ended is None or ended.outcome not in ("failed", "refused"):
         return ""
     if not (state.phase or state.lanes):
-        # A phase that waits for others may be free the next time; a plan that is gone needs somebody.
+        # A blocked phase may be free the next time; a plan that cannot be read needs a person.
         return ended.detail if state.plan is not None and state.plan.choice == "unreadable" else ""
     failed = failure(state)
     phase = failed.phase if failed else ""
@@ -30,7 +30,7 @@ def why_to_rest(state: RunState) -> str:
 
 
 def rejected_phase(state: RunState) -> str:
-    """The phase whose rejection has ended the run; "" for none."""
+    """The phase whose rejection ended the run; "" for none."""
     phases = (one.phase for one in (state, *(lane.state for lane in state.lanes)) if one.phase is not None)
     return (
         next((phase.read.phase for phase in phases if phase.rejected is not None), "")
@@ -39,10 +39,10 @@ def rejected_phase(state: RunState) -> str:
     )
 
 
-def waits_for_person(state: RunState, plan: str) -> str:
-    """Why a firing leaves the plan's unfinished run alone; "" when it may go on with it.
+def pending_answer(state: RunState, plan: str) -> str:
+    """Why a schedule may not continue the plan's unfinished run; "" when it may.
 
-    A run without `auto` lands what a person said yes to, so no schedule turns it into one with `auto`.
+    A run without `auto` lands only what a person approved, so a schedule may not turn it into one with `auto`.
     """
     if state.started is None or state.ended is not None or state.auto:
         return ""
@@ -53,8 +53,8 @@ def waits_for_person(state: RunState, plan: str) -> str:
     return f"phase {phase.read.phase} of {plan} waits for your approval; answer: {answers}"
 
 
-def told_rejected(phase: str, plan: str) -> str:
-    """Why `now` begins nothing after a rejection, and the commands that do."""
+def describe_rejection(phase: str, plan: str) -> str:
+    """Why `now` starts nothing after a rejection, and the commands that help."""
     again = f"work the phase again: {command('runplan', 'retry', plan)}"
     on = f"let the schedule go on: {command('runplan', 'resume', plan)}"
     return f"the candidate of phase {phase} was rejected; {again}; {on}"

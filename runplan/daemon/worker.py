@@ -12,8 +12,8 @@ from runplan.core import backoff
 from runplan.core.errors import RunplanError, Unreachable
 from runplan.core.quickclass import dataclass
 from runplan.core.requests import refused
-from runplan.core.resting import why_to_rest
 from runplan.core.run import awaiting
+from runplan.core.schedulepause import pause_reason
 from runplan.core.slots import what_is_due
 from runplan.core.times import iso
 from runplan.engine import schedules
@@ -369,7 +369,7 @@ class DaemonWorker(RepositoryWorker):
         self._told = {key: told for key, told in self._told.items() if key[0] != plan}
         repository = self._repository
         if repository is not None and repository.schedules.get(plan) is not None:
-            if why := why_to_rest(state):  # recorded with the end of the run
+            if why := pause_reason(state):  # recorded with the end of the run
                 self._observer.happened(self.root, "schedule-paused", plan=plan, why=why)
             elif repository.is_complete(plan) and repository.schedules.drop(plan):
                 self._observer.happened(self.root, "schedule-ended", plan=plan)

@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from runplan.core import events as e
-from runplan.core.carried import told_missing
 from runplan.core.errors import Fenced, NotFound, RefusedEarly, RunplanError, Unreachable, UsageError
 from runplan.core.eventtext import to_json
+from runplan.core.forwarded_environment import describe_missing
 from runplan.core.requests import Answer, read_request, read_timing, refused, unexpected
 from runplan.core.rows import ScheduleRow
 from runplan.core.slots import what_is_due
@@ -232,7 +232,7 @@ class Executor:
         """Refuse to go on with a run that has lost its keys."""
         started = self._runs.newest(plan).started
         if started is not None and (names := self._repository.missing(started)):
-            raise RefusedEarly(told_missing(names, plan=plan))
+            raise RefusedEarly(describe_missing(names, plan=plan))
 
     def _bring_keys(self, plan: str, command: Command) -> None:
         """Let a run go on that lost its keys, where this caller has them all; else nothing is changed."""

@@ -16,10 +16,10 @@ from runplan.adapters.dispatches import Dispatches
 from runplan.adapters.sandbox import Sandbox
 from runplan.adapters.settings import worktree_root
 from runplan.app.world import World
-from runplan.core.carried import missing
 from runplan.core.errors import PlanUnreadable, Unreachable
 from runplan.core.events import RunResumed, RunStarted
 from runplan.core.eventtext import from_json
+from runplan.core.forwarded_environment import missing
 from runplan.core.plan import parse
 from runplan.core.quickclass import dataclass
 from runplan.core.run import handed_over

@@ -16,8 +16,8 @@ from runplan.core.dispatch import GRACE_S
 from runplan.core.errors import Crashed, Fenced, RunplanError, Unreachable
 from runplan.core.quickclass import dataclass
 from runplan.core.reasons import Reason
-from runplan.core.resting import waits_for_person
 from runplan.core.run import RunState, fold, open_lanes, running, strands
+from runplan.core.schedulepause import pending_answer
 from runplan.core.times import iso, parse_iso
 from runplan.core.told import step_of
 from runplan.engine.acquire import (
@@ -87,7 +87,7 @@ class ActiveRuns:
         """Begin the run, or resume one that waits; a run at work is left alone."""
         plan = request.started.plan
         active = self._runs.get(plan)
-        if request.fired and not self._is_at_work(active) and (why := waits_for_person(self.newest(plan), plan)):
+        if request.fired and not self._is_at_work(active) and (why := pending_answer(self.newest(plan), plan)):
             return Declined(owner="", why=why)
         if active is None:
             taken = acquire(request, self._repository, self._worker)

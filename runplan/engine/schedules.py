@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from runplan.core.requests import RunRequest, read_request
-from runplan.core.resting import rejected_phase, told_rejected, waits_for_person
 from runplan.core.rows import FiringRow
 from runplan.core.schedule import Interval, parse
+from runplan.core.schedulepause import describe_rejection, pending_answer, rejected_phase
 from runplan.core.slots import what_is_due
 from runplan.core.times import iso
 from runplan.engine.acquire import Declined
@@ -83,7 +83,7 @@ def fire_early(row: ScheduleRow, runs: Runs, schedules: Schedules, now: datetime
 def _rejected(row: ScheduleRow, runs: Runs) -> Declined | None:
     """The answer while the schedule rests because a person rejected the candidate."""
     phase = rejected_phase(runs.newest(row.plan)) if row.paused else ""
-    return Declined(owner="", why=told_rejected(phase, row.plan), readable=True) if phase else None
+    return Declined(owner="", why=describe_rejection(phase, row.plan), readable=True) if phase else None
 
 
 def give_up(row: ScheduleRow, schedules: Schedules, now: datetime, why: str) -> None:
@@ -116,7 +116,7 @@ def _settle(
 
 def _begin(row: ScheduleRow, runs: Runs) -> tuple[str, str]:
     if row.plan in runs.plans:
-        return "skipped", waits_for_person(runs.newest(row.plan), row.plan) or IN_FLIGHT
+        return "skipped", pending_answer(runs.newest(row.plan), row.plan) or IN_FLIGHT
     return _told(runs.begin(request_of(row)))
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from runplan.adapters import callerenv
 from runplan.adapters.environment import agent_environment
-from runplan.core import carried
+from runplan.core import forwarded_environment
 from runplan.core.config import AgentsSettings, AgentTable
 
 
@@ -100,16 +100,18 @@ def test_what_a_table_names_is_needed_too() -> None:
 def test_after_a_restart_the_missing_are_named_in_order() -> None:
     names = ("A_KEY", "B_KEY", "C_KEY")
 
-    assert carried.missing(names, at_hand={"B_KEY": "b", "C_KEY": ""}) == ("A_KEY", "C_KEY")
-    assert carried.missing(names, at_hand=dict.fromkeys(names, "x")) == ()
+    assert forwarded_environment.missing(names, at_hand={"B_KEY": "b", "C_KEY": ""}) == ("A_KEY", "C_KEY")
+    assert forwarded_environment.missing(names, at_hand=dict.fromkeys(names, "x")) == ()
 
 
 def test_the_wait_names_what_is_missing_and_the_command_that_helps() -> None:
-    told = carried.told_missing(("A_KEY",), plan="plans/x.md")
+    told = forwarded_environment.describe_missing(("A_KEY",), plan="plans/x.md")
 
     assert told.startswith("the daemon restarted and lost $A_KEY")
     assert told.endswith(": runplan resume plans/x.md")
-    assert carried.told_missing(("A_KEY", "B_KEY"), plan="x").startswith("the daemon restarted and lost $A_KEY, $B_KEY")
+    assert forwarded_environment.describe_missing(("A_KEY", "B_KEY"), plan="x").startswith(
+        "the daemon restarted and lost $A_KEY, $B_KEY"
+    )
 
 
 def test_what_the_checks_need_travels_and_its_loss_makes_the_run_wait() -> None:

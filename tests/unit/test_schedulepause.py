@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from runplan.core import events as e
-from runplan.core.resting import waits_for_person, why_to_rest
 from runplan.core.run import fold
+from runplan.core.schedulepause import pause_reason, pending_answer
 from tests.support.machine import started
 
 READ = e.PlanRead(tip="c1", choice="next", phase="2")
@@ -35,7 +35,7 @@ FAILED = e.PhaseFailed(phase="2", reason="agent-failed", step="implement", detai
 def test_it_rests_after_a_failure_until_somebody_has_looked(facts: list[e.Event], why: str) -> None:
     begun = replace(started("next"), daemon=True)
     state = fold([begun, *facts])
-    assert why_to_rest(state) == why
+    assert pause_reason(state) == why
 
 
 @pytest.mark.parametrize("daemon", [True, False])
@@ -46,12 +46,12 @@ def test_it_rests_after_a_rejection_wherever_the_run_was_worked(*, daemon: bool)
         e.RunEnded(outcome="stopped"),
     ]
     state = fold([replace(started("next"), daemon=daemon), READ, *no])
-    assert why_to_rest(state) == "the candidate of phase 2 was rejected"
+    assert pause_reason(state) == "the candidate of phase 2 was rejected"
 
 
 def test_a_run_that_somebody_works_by_hand_lays_nothing_to_rest() -> None:
     state = fold([started("next"), READ, FAILED, e.RunEnded(outcome="failed", reason="agent-failed")])
-    assert why_to_rest(state) == ""
+    assert pause_reason(state) == ""
 
 
 OPEN = "a run of plans/x.md without `auto` has not ended; go on with it: runplan retry plans/x.md"
@@ -68,4 +68,4 @@ OPEN = "a run of plans/x.md without `auto` has not ended; go on with it: runplan
     ids=["unfinished", "auto", "ended", "none"],
 )
 def test_a_firing_leaves_to_a_person_what_was_begun_without_auto(facts: list[e.Event], why: str) -> None:
-    assert waits_for_person(fold(facts), "plans/x.md") == why
+    assert pending_answer(fold(facts), "plans/x.md") == why
