@@ -48,9 +48,7 @@ def answer_pending(
     store = at.store()
     row = interrupted(store, path) if store is not None else None
     if store is None or row is None or row.waiting_for not in waits:
-        raise NotFound(
-            f"no candidate of {path} waits for {' or '.join(waits)}; see: {command('runplan', 'status', path)}"
-        )
+        raise NotFound(f"no change of {path} waits for {' or '.join(waits)}; see: {command('runplan', 'status', path)}")
     state = prepare.state_of(store, row)
     phase = awaiting(state)
     tree = phase.candidate.tree if phase and phase.candidate else ""

@@ -28,9 +28,7 @@ def run(args: argparse.Namespace) -> Exit:
     refuse_under_agent("pause")
     with open_context(warn=progress.warn) as at:
         plan = plan_path(at, args.plan)
-        nothing = NotFound(
-            f"the daemon has no run and no schedule of {plan}; see: {command('runplan', 'status', plan)}"
-        )
+        nothing = NotFound(f"{plan} has no daemon run and no schedule; see: {command('runplan', 'status', plan)}")
         if not is_kept(at, plan):
             raise nothing
         asked = Command(plan=plan, verb="pause", arguments={}, by=BY_PERSON, at="")
@@ -40,5 +38,5 @@ def run(args: argparse.Namespace) -> Exit:
     if answer is not None and not answer.lines:
         raise nothing
     told = answer.lines[0] if answer is not None else submit.BUSY
-    progress.say(f"runplan: {told}; go on with: {command('runplan', 'resume', plan)}")
+    progress.say(f"runplan: {told}. Resume with: {command('runplan', 'resume', plan)}")
     return Exit.DONE

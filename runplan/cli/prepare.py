@@ -157,7 +157,7 @@ def over(request: RunRequest, why: str) -> Exit:
 def declined(plan: str, answer: Declined) -> Exit:
     """Say who is at it instead."""
     progress.say(f"runplan: {_declined(plan, answer)}; nothing was changed")
-    release = f"if nobody works on it: {command('runplan', 'gc', '--release', plan)}"
+    release = f"if no process works on it: {command('runplan', 'gc', '--release', plan)}"
     follow = f"follow it: {command('runplan', 'logs', plan, '-f')}"
     progress.say(f"runplan: {follow if answer.readable else release}")
     return Exit.DONE
@@ -170,19 +170,19 @@ def _told_how_to_go_on(plan: str) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         raise Interrupted(
-            f"interrupted; nothing runs any more, go on with: {command('runplan', 'retry', plan)}"
+            f"interrupted; all agents are stopped. Continue with: {command('runplan', 'retry', plan)}"
         ) from None
     except (Fenced, JournalDamaged):
         raise  # with this journal nobody goes on
     except Unreachable as error:
-        raise Unreachable(f"{error}; what was made is kept, go on with: {command('runplan', 'retry', plan)}") from error
+        raise Unreachable(f"{error}; the work is kept. Continue with: {command('runplan', 'retry', plan)}") from error
 
 
 def _declined(plan: str, answer: Declined) -> str:
     if answer.readable:
         number = answer.owner.partition(":")[0]
-        return f"{plan} is being worked by another process ({number if number.isdigit() else answer.owner})"
-    return f"{plan} is left to its owner {answer.owner!r}: {answer.why}"
+        return f"{plan} is already running in another process ({number if number.isdigit() else answer.owner})"
+    return f"{plan} is claimed by {answer.owner!r}: {answer.why}"
 
 
 def outcome(at: RepositoryContext, plan: str, run: str) -> Exit:
@@ -275,7 +275,7 @@ def start(
 ) -> Exit:
     """Work what the words ask for, in this process; `again`: as a retry of the plan's last run."""
     if words_of.parse_words(words, phases=None).every is not None:
-        raise RefusedEarly("a schedule is kept by the daemon; leave out --foreground")
+        raise RefusedEarly("schedules need the daemon; leave out --foreground")
     found = prepared(at, plan_word, words, like=like)
     if isinstance(found, str):
         progress.say(f"runplan: {found}")

@@ -30,8 +30,6 @@ def run(args: argparse.Namespace) -> Exit:
         asked = Command(plan=plan, verb="resume", arguments={}, by=BY_PERSON, at="")
         lines = submit.submit(at, asked).lines if is_kept(at, plan) else ()
     if not lines:
-        raise NotFound(
-            f"the daemon has no run and no schedule of {plan}; start it: {command('runplan', 'start', plan)}"
-        )
+        raise NotFound(f"{plan} has no daemon run and no schedule; start it: {command('runplan', 'start', plan)}")
     progress.say(f"runplan: {lines[0]}; see: {command('runplan', 'status', plan)}")
     return Exit.DONE

@@ -29,7 +29,7 @@ def run(args: argparse.Namespace) -> Exit:
 
     refuse_under_agent("retry")
     with open_context() as at:
-        from runplan.cli import prepare
+        from runplan.cli import prepare, progress
         from runplan.cli.undo import undo
         from runplan.core.run import words
         from runplan.engine.acquire import ended_well
@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> Exit:
         state = prepare.state_of(store, row)
         assert state.started is not None
         if row.state == "done" and not args.phase:
-            print(ended_well(path))
+            progress.say(f"runplan: {ended_well(path)}")
             return Exit.DONE
         at = at.for_run(state.started)
         if state.started.mode == "undo" and not args.phase:

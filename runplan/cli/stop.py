@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> Exit:
         plan = plan_path(at, args.plan) if args.plan else ""
         lines = stop(at, plan, force=args.force)
     if not lines:
-        lines = [f"nothing runs {f'for {plan}' if plan else 'here'}, and nothing is scheduled"]
+        lines = [f"Nothing to stop {f'for {plan}' if plan else 'here'}"]
     for line in lines:
         progress.say(f"runplan: {line}")
     return Exit.DONE
@@ -60,9 +60,7 @@ def stop(at: RepositoryContext, plan: str, *, force: bool) -> list[str]:
         answers = submitting.submit(at, commands, talk=submit.TALK)
     except Unreachable as error:
         # The daemon does not answer, or nothing can be recorded: agents are ended all the same.
-        lines += [
-            f"the agent at work on {one} was ended; what it made is kept" for one in end_recorded_agents(at.state, plan)
-        ]
+        lines += [f"Ended the agent of {one}; its work is kept" for one in end_recorded_agents(at.state, plan)]
         for line in lines:
             progress.say(f"runplan: {line}")
         if isinstance(error, submitting.Queued | submitting.Unstored):  # the daemon executes it when it can
@@ -96,8 +94,8 @@ def _end_foreground(at: RepositoryContext, plan: str, *, force: bool) -> tuple[l
             continue
         number = owner.partition(":")[0]
         if submitting.end_foreground(owner, force=force, within_s=ENDING_S):
-            lines.append(f"the run of {key} in process {number} was ended")
+            lines.append(f"Stopped the run of {key} in process {number}")
         else:
             still_there.append(key)
-            lines.append(f"the run of {key} in process {number} was asked to end, and is still ending; stop it again")
+            lines.append(f"The run of {key} in process {number} is still ending; run stop again")
     return lines, still_there

@@ -68,14 +68,14 @@ def submit_run(at: RepositoryContext, request: RunRequest, timing: Timing | None
     if timing is not None and answer.scheduled:
         first = parse_iso(answer.scheduled).astimezone(zone(at.settings.run.timezone))
         instead = f" instead of every {answer.instead}" if answer.instead else ""
-        progress.say(f"runplan: {plan} is worked every {timing.every}{instead}, first at {first:%Y-%m-%d %H:%M %Z}")
+        progress.say(f"runplan: Scheduled {plan} every {timing.every}{instead}, first at {first:%Y-%m-%d %H:%M %Z}")
         if not timing.now:
             return Exit.DONE
     if answer.declined and not answer.owner:
         return left_to_person(answer) if timing is not None else prepare.over(request, answer.why)
     if isinstance(request.answer, Rejected) and answer.run:
-        kept = "it ends, and its work is kept on its branch"
-        progress.say(f"runplan: {answer.run} is rejected: {kept}; see: {command('runplan', 'status', plan)}")
+        status = command("runplan", "status", plan)
+        progress.say(f"runplan: Rejected {answer.run}; its work stays on its branch. See: {status}")
     else:
         told_begun(plan, answer)
     return _follow(at, plan, answer.run) if wait and not answer.declined else Exit.DONE
@@ -97,13 +97,13 @@ def _follow(at: RepositoryContext, plan: str, run: str) -> Exit:
             progress.tell(event)
     except KeyboardInterrupt:
         again, stop = command("runplan", "logs", plan, "-f"), command("runplan", "stop", plan)
-        raise Interrupted(f"interrupted; {run} goes on without you, follow it: {again}; end it: {stop}") from None
+        raise Interrupted(f"detached; {run} continues. Follow it: {again}; stop it: {stop}") from None
     return prepare.outcome(at, plan, run)
 
 
 def left_to_person(answer: Answer) -> Exit:
     """A firing has met what a person was asked."""
-    progress.say(f"runplan: nothing was begun: {answer.why}")
+    progress.say(f"runplan: Not started: {answer.why}")
     return Exit.WAITING
 
 
@@ -114,9 +114,9 @@ def told_begun(plan: str, answer: Answer) -> None:
     if answer.declined:
         prepare.declined(plan, Declined(owner=answer.owner, why=answer.why, readable=answer.readable))
     elif answer.fresh:
-        progress.say(f"runplan: accepted as {answer.run}; follow it: {command('runplan', 'logs', plan, '-f')}")
+        progress.say(f"runplan: Accepted as {answer.run}; follow it: {command('runplan', 'logs', plan, '-f')}")
     else:
-        progress.say(f"runplan: {plan} is at work already ({answer.run}); see: {command('runplan', 'status', plan)}")
+        progress.say(f"runplan: {plan} is already running ({answer.run}); see: {command('runplan', 'status', plan)}")
 
 
 def _say(text: str) -> None:

@@ -42,7 +42,7 @@ class IssueShared:
     @property
     def words(self) -> str:
         of = f" of {self.plan}" if self.plan else ""
-        return f"issue #{self.number} is claimed by the run {self.run}{of}; both runs go on"
+        return f"issue #{self.number} is claimed by the run {self.run}{of}; both runs continue"
 
 
 ClaimResult: TypeAlias = Acquired | Reentered | HeldByOther

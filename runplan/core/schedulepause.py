@@ -16,7 +16,7 @@ def pause_reason(state: RunState) -> str:
     """Why the plan's schedule pauses after this run, until a person resumes it; "" when it does not."""
     ended = state.ended
     if phase := rejected_phase(state):
-        return f"the candidate of phase {phase} was rejected"
+        return f"phase {phase} was rejected"
     if state.started is None or not state.started.daemon:  # a person works it in the foreground
         return ""
     if ended is None or ended.outcome not in ("failed", "refused"):
@@ -48,13 +48,13 @@ def pending_answer(state: RunState, plan: str) -> str:
         return ""
     phase = awaiting(state)
     if decide(state).waiting != "approval" or phase is None:
-        return f"a run of {plan} without `auto` has not ended; go on with it: {command('runplan', 'retry', plan)}"
+        return f"a run of {plan} without `auto` has not ended; continue it: {command('runplan', 'retry', plan)}"
     answers = f"{command('runplan', 'approve', plan)}, or: {command('runplan', 'reject', plan)}"
-    return f"phase {phase.read.phase} of {plan} waits for your approval; answer: {answers}"
+    return f"phase {phase.read.phase} of {plan} needs your approval: {answers}"
 
 
 def describe_rejection(phase: str, plan: str) -> str:
     """Why `now` starts nothing after a rejection, and the commands that help."""
-    again = f"work the phase again: {command('runplan', 'retry', plan)}"
-    on = f"let the schedule go on: {command('runplan', 'resume', plan)}"
-    return f"the candidate of phase {phase} was rejected; {again}; {on}"
+    again = f"retry it: {command('runplan', 'retry', plan)}"
+    on = f"or resume the schedule: {command('runplan', 'resume', plan)}"
+    return f"phase {phase} was rejected; {again}; {on}"

@@ -140,7 +140,7 @@ class Client:
             case Refusal() as refusal:
                 raise error_with(refusal.error, refusal.exit)
             case Told():
-                raise Unreachable(f"the daemon tells events where {verb} was asked; ask it anew")
+                raise Unreachable(f"the daemon sent an event instead of an answer to {verb}; try again")
 
     def _send(self, verb: str, fields: Mapping[str, Any]) -> None:
         line = protocol.request_line(verb, fields)
@@ -159,14 +159,14 @@ class Client:
             while not self._come:
                 chunk = self._stream.recv(CHUNK)
                 if not chunk:
-                    raise HungUp("the daemon hung up; see: runplan status")
+                    raise HungUp("the daemon closed the connection; see: runplan status")
                 self._come += self._lines.take(chunk)
         except TimeoutError as error:
             raise self._silent() from error
         except TooLong as error:
-            raise Unreachable("the daemon answers without end; end it and start it anew") from error
+            raise Unreachable("the answer of the daemon is too long; restart the daemon") from error
         except OSError as error:
-            raise HungUp(f"the daemon hung up ({error.strerror}); see: runplan status") from error
+            raise HungUp(f"the daemon closed the connection ({error.strerror}); see: runplan status") from error
         return protocol.read_reply(self._come.popleft())
 
     def _patiently(self) -> Reply:
@@ -180,7 +180,7 @@ class Client:
 
     def _silent(self) -> Silent:
         stopped = this_table().stopped(self._pid)
-        helps = f"it is stopped; let it go on: kill -CONT {self._pid}" if stopped else "look at its log"
+        helps = f"it is stopped; continue it: kill -CONT {self._pid}" if stopped else "see its log"
         waited_s = self._stream.gettimeout() or 0.0
         return Silent(f"the daemon (process {self._pid}) has not answered for {waited_s:.0f} s; {helps}")
 
@@ -198,7 +198,7 @@ def _connected(path: Path, within_s: float) -> socket.socket:
         stream.settimeout(within_s)
         _connect(stream, path)
         if (user := user_of(stream)) != os.geteuid():
-            raise Unreachable(f"{path} is served by the user {user}; it is told nothing")
+            raise Unreachable(f"{path} is served by the user {user}; nothing was sent")
         stack.pop_all()
     return stream
 
@@ -210,7 +210,7 @@ def _connect(stream: socket.socket, path: Path) -> None:
     except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError) as error:
         raise NotRunning(NOBODY) from error
     except TimeoutError as error:
-        raise Silent(f"the daemon at {path} takes no calls; look at its log") from error
+        raise Silent(f"the daemon at {path} accepts no connections; see its log") from error
     except OSError as error:
         raise Unreachable(f"{path} cannot be reached: {error.strerror}") from error
 
@@ -250,9 +250,11 @@ def ring(env: Mapping[str, str]) -> bool:
 
 def _silent(found: Holder, waited_s: float, *, stopped: bool) -> Silent:
     if stopped:
-        helps = f"it is stopped; let it go on: kill -CONT {found.pid}"
+        helps = f"it is stopped; continue it: kill -CONT {found.pid}"
     elif found.draining:
-        helps = "it is about to end; ask again when it has"
+        helps = "it is shutting down; try again when it has ended"
     else:
-        helps = f"look at its log, or end it: kill {found.pid}"
-    return Silent(f"the daemon (process {found.pid}) has not listened at {found.socket} for {waited_s:.0f} s; {helps}")
+        helps = f"see its log, or end it: kill {found.pid}"
+    return Silent(
+        f"the daemon (process {found.pid}) has not been listening at {found.socket} for {waited_s:.0f} s; {helps}"
+    )

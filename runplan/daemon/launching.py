@@ -74,9 +74,9 @@ def _replace(client: Client, drain_s: float, say: Callable[[str], None]) -> None
     if not process or not processes.await_gone([process], timeout_s=min(NOTICE_S, drain_s)):
         return
     who = f"the older daemon (runplan {client.hello.version}, process {process.pid})"
-    say(f"{who} lets its agents end first, within its daemon.grace; then this version takes over")
+    say(f"{who} waits for its agents to finish, at most daemon.grace; then this version takes over")
     if processes.await_gone([process], timeout_s=drain_s):
-        raise Unreachable(f"{who} still finishes something; try again, or use that version")
+        raise Unreachable(f"{who} has not ended yet; try again, or use that version")
 
 
 def _started(env: Mapping[str, str], version: str, argv: Sequence[str], ready_s: float) -> Client:
@@ -141,7 +141,7 @@ def _stillborn(daemon: subprocess.Popen[bytes], output: Path, said_before: int, 
     if not said and (why := _unwritable(output.parent)):
         return Unreachable(f"the daemon {what}: {why}")
     said = said or "nothing"
-    return Unreachable(f"the daemon {what}; its last words: {said}; all of them: {output}")
+    return Unreachable(f"the daemon {what}; last output: {said}; full output: {output}")
 
 
 def _unwritable(state: Path) -> str:

@@ -141,4 +141,4 @@ class Drain:
         left = self.left_s
         if left is None:
             return ""
-        return f"the daemon is draining and begins nothing new; ask again in {in_words(left + 1)}, when it has let go"
+        return f"the daemon is shutting down and starts nothing new; try again in {in_words(left + 1)}"

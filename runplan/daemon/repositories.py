@@ -63,7 +63,9 @@ class Repositories:
             there = [one for one in known if _is_there(one)]
             if len(there) < len(known):
                 self._write(there)
-            gone = [f"{one.root} is gone; it is not looked after any more" for one in known if one not in there]
+            gone = [
+                f"{one.root} is gone; removed it from the list of repositories" for one in known if one not in there
+            ]
             return Recalled(known=tuple(there), notes=(*notes, *gone))
 
     def there(self) -> tuple[Known, ...]:
@@ -97,7 +99,7 @@ class Repositories:
             return [_known(one) for one in json.loads(text)["repositories"]], []
         except (ValueError, KeyError, TypeError, RecursionError):
             aside = self._set_aside()
-            return [], [f"{self._file} could not be understood; it lies as {aside.name}, and a new list is begun"]
+            return [], [f"{self._file} is damaged; kept as {aside.name}, a new list was started"]
 
     def _set_aside(self) -> Path:
         """Keep what cannot be read under a name that nothing else has."""

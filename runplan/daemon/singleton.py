@@ -55,7 +55,7 @@ class Occupied:
     by: Holder | None
 
     def __str__(self) -> str:
-        return f"the daemon already runs: {self.by or 'it is just starting'}"
+        return f"the daemon is already running: {self.by or 'it is just starting'}"
 
 
 class Held:

@@ -117,12 +117,12 @@ def _is_approved(phase: PhaseRun) -> bool:
 
 def nothing_waits(plan: str) -> str:
     """What is told of an answer that nobody waits for."""
-    return f"no candidate of {plan} waits any more; see: {command('runplan', 'status', plan)}"
+    return f"no change of {plan} waits for an answer; see: {command('runplan', 'status', plan)}"
 
 
 def ended_well(plan: str) -> str:
     """What is told of a run that there is no need to retry."""
-    return f"the last run of {plan} ended well; nothing to retry"
+    return f"the last run of {plan} succeeded; nothing to retry"
 
 
 def adopt(

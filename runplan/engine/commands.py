@@ -68,7 +68,7 @@ class Executor:
                 deferred.add(command.plan)
                 continue
             if refused_starts:
-                answer = replace(answer, lines=(*answer.lines, f"{command.plan} was about to begin, and does not"))
+                answer = replace(answer, lines=(*answer.lines, f"{command.plan} was about to begin and does not"))
             if command.seq:
                 self._finish(command, answer)
             else:
@@ -157,11 +157,11 @@ class Executor:
         if row is not None:
             schedules.give_up(row, self._schedules, self._repository.clock.now(), "the schedule was cancelled")
             self._schedules.drop(plan)
-            lines.append(f"the schedule of {plan} (every {row.spec}) is cancelled")
+            lines.append(f"Cancelled the schedule of {plan} (every {row.spec})")
         if self._runs.adopt(plan) is not None and not begins:
             return Deferred()  # a daemon has come up meanwhile: it executes the command
         if self._runs.record(plan, e.StopRequested(by=command.by)):
-            lines.append(f"the run of {plan} ends; what was made is kept")
+            lines.append(f"Stopping {plan}; its work is kept")
         return Answer(lines=tuple(lines))
 
     def _pause(self, command: Command, *, begins: bool) -> Answer | Deferred:
@@ -171,7 +171,7 @@ class Executor:
         if self._runs.adopt(plan) is not None and not begins:
             return Deferred()
         halts = self._runs.record(plan, e.Halted(by=command.by))
-        return Answer(lines=(f"nothing new is begun for {plan}",) if rests or halts else ())
+        return Answer(lines=(f"Paused {plan}",) if rests or halts else ())
 
     def _resume(self, command: Command) -> Answer:
         """Let the plan and its schedule go on; who resumes a run that has lost its keys has to bring them."""
@@ -179,7 +179,7 @@ class Executor:
         self._environments.lend(plan, command, anew=False)
         self._require_keys(plan)
         goes_on = self._schedules.pause(plan, None)
-        return Answer(lines=(f"{plan} goes on",) if self._runs.record(plan, e.Continued()) or goes_on else ())
+        return Answer(lines=(f"Resumed {plan}",) if self._runs.record(plan, e.Continued()) or goes_on else ())
 
     # --- schedules --------------------------------------------------------------------------------------
 
@@ -213,7 +213,7 @@ class Executor:
         plan = command.plan
         row = self._schedules.get(plan)
         if row is None:
-            raise NotFound(f"{plan} has no schedule any more; make one: runplan start PLAN auto every 4h")
+            raise NotFound(f"{plan} has no schedule; make one: runplan start PLAN auto every 4h")
         self._environments.lend(plan, command, anew=False)
         fired = schedules.fire_early(row, self._runs, self._schedules, self._repository.clock.now())
         if isinstance(fired, Accepted):

@@ -67,7 +67,7 @@ def _told(settled: Ended, *, is_known: bool) -> list[str]:
         raise RefusedEarly(settled.waits)
     if not settled.id or is_known:
         return [settled.note] if settled.note else []
-    told = f"the landing {settled.id}, which was killed and which no journal knows, was brought to its end"
+    told = f"completed the interrupted landing {settled.id} of an unknown run"
     return [f"{told}; {settled.note}" if settled.note else told]
 
 
@@ -83,8 +83,7 @@ def require_nobody_inside(at: RepositoryContext, slug: str) -> None:
     agents = [str(pid) for pid in processes_inside(place.resolve()) if table.mark(pid)]
     if agents:
         raise RefusedEarly(
-            f"an agent of a run that no journal knows still works in {place}; wait for it, or end it: "
-            f"kill {' '.join(agents)}"
+            f"an agent of an unknown run still works in {place}; wait for it, or end it: kill {' '.join(agents)}"
         )
 
 
@@ -124,7 +123,7 @@ def require_same_history(at: RepositoryContext, plan: str) -> None:
         pull = checkouts.pull(at.local_target, run.remote)
         push = command("git", "push", run.remote, run.target)
         raise RefusedEarly(
-            f"{plan} was landed on {there.target_name}, and {at.target_name} lacks something of that; "
+            f"{plan} has landed work on {there.target_name} that {at.target_name} lacks; "
             f"first run: {pull if modes.uses_remote(there.settings.run.landing) else push}"
         )
 

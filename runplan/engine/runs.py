@@ -306,7 +306,7 @@ def crash(error: Exception, active: ActiveRun) -> RunplanError:
     active.world.store.require_there()
     told = f"{type(error).__name__}: {error}"
     _record_crash(active, told)
-    return Crashed(f"unexpected {told}; what was made is kept, --debug shows where it was")
+    return Crashed(f"unexpected {told}; the work is kept. --debug shows the traceback")
 
 
 def _record_crash(active: ActiveRun, told: str) -> None:

@@ -106,9 +106,9 @@ def _settle(
         return fresh
 
     for slot in found.missed:
-        answer(slot, "missed", "nobody was there to fire it")
+        answer(slot, "missed", "it was not fired in time")
     if found.through is not None:
-        answer(found.through, "missed", "and all before it that are not listed")
+        answer(found.through, "missed", "with all earlier slots that are not listed")
     if found.fire is not None and not schedules.is_answered(row.plan, _key(found.fire), before=iso(now)):
         answer(found.fire, *newest())
     return told

@@ -120,7 +120,7 @@ class Claims:
         try:
             lock.acquire(blocking=False)
         except Timeout:
-            raise RefusedEarly(f"a process is at work on {plan}; its claim was left as it is") from None
+            raise RefusedEarly(f"a process is working on {plan}; its claim is kept") from None
         try:
             found = self._store.claim("plan", plan)
             if found is None or readable(found[1], found[2]):

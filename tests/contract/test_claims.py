@@ -177,7 +177,7 @@ def test_a_person_who_is_mistaken_about_a_process_at_work_is_told(store: Store, 
     with holder(tmp_path) as (_, _, owner):
         store.drop_claim("plan", PLAN, owner=owner)
         put(store, "garbage")
-        with pytest.raises(RefusedEarly, match="a process is at work on plans/X"):
+        with pytest.raises(RefusedEarly, match="a process is working on plans/X"):
             claims.release_unreadable(PLAN)
     assert store.claim("plan", PLAN) is not None
 

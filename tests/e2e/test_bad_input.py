@@ -259,7 +259,7 @@ WORDS = {
     "pr": Bad(words=start("X", "pr"), told="landing by pr is not in this version of runplan; use cherry-pick"),
     "every": Bad(
         words=start("X", "every", "4h"),
-        told="a schedule is kept by the daemon; leave out --foreground",
+        told="schedules need the daemon; leave out --foreground",
     ),
     "start by an agent": Bad(
         env={"RUNPLAN_AGENT": "1"}, told="start does not run inside an agent (RUNPLAN_AGENT is set)"
@@ -273,7 +273,7 @@ WORDS = {
     "nothing to approve": Bad(
         code=3,
         words=("approve", "X"),
-        told="no candidate of plans/X.md waits for approval; see: runplan status plans/X.md",
+        told="no change of plans/X.md waits for approval; see: runplan status plans/X.md",
     ),
     "nothing to report": Bad(
         code=3,

@@ -47,7 +47,7 @@ def test_of_two_starts_at_the_same_moment_one_works_and_the_other_declines(tmp_p
         worked = ended(winner)
         go.unlink()
         assert (worked.code, declined.code) == (0, 0), worked.err + declined.err
-        assert "plans/X.md is being worked by another process" in declined.err
+        assert "plans/X.md is already running in another process" in declined.err
         assert "1 phase landed" in worked.err
         assert len(project.landed()) == count
     assert project.landed() == phases
@@ -136,7 +136,7 @@ def test_an_agent_that_outlives_its_runner_is_adopted_and_not_started_again(tmp_
     go.touch()
     ran, declined = ended(winner), ended(loser)
     assert ran.code == 0, ran.err
-    assert (declined.code, "is being worked by another process" in declined.err) == (0, True)
+    assert (declined.code, "is already running in another process" in declined.err) == (0, True)
     assert "took the plan over" in ran.err
     assert count.read_text() == "x"
     assert project.dispatched() == ["implement", "verify"]
@@ -190,8 +190,8 @@ def test_a_claim_that_cannot_be_read_is_left_alone_until_a_person_releases_it(tm
     tip = project.repo.head("main")
     ran = project.start("finish", "auto")
     assert ran.code == 0
-    assert "plans/X.md is left to its owner 'garbage': its claim cannot be read; nothing was changed" in ran.err
-    assert ran.last == "runplan: if nobody works on it: runplan gc --release plans/X.md"
+    assert "plans/X.md is claimed by 'garbage': its claim cannot be read; nothing was changed" in ran.err
+    assert ran.last == "runplan: if no process works on it: runplan gc --release plans/X.md"
     assert (project.repo.head("main"), project.events()) == (tip, [])
     assert "kept  the claim on plans/X.md: it cannot be read ('garbage')" in project.runplan("gc", "--dry-run").out
     released = project.go_on(ran)
@@ -207,7 +207,7 @@ def test_a_phase_marked_in_progress_is_declined_under_a_living_claim_and_worked_
     project.plan(a_plan("1").replace("⬚", "🟡 In Progress"))
     claim(project, identity(os.getpid()) or "")
     declined = project.start("finish", "auto")
-    assert (declined.code, "is being worked by another process" in declined.err) == (0, True)
+    assert (declined.code, "is already running in another process" in declined.err) == (0, True)
     assert project.landed() == []
     claim(project, "1:1:long-gone")
     ran = project.start("finish", "auto")
@@ -225,7 +225,7 @@ def test_an_issue_that_somebody_else_works_on_is_warned_of_and_left_to_them(tmp_
     claim(project, me, kind="issue", key="7")
     ran = project.start("finish", "auto")
     assert ran.code == 0, ran.err
-    assert "runplan: warning: issue #7 is claimed by the run r-theirs; both runs go on" in ran.err
+    assert "runplan: warning: issue #7 is claimed by the run r-theirs; both runs continue" in ran.err
     assert project.landed() == ["1"]
     with contextlib.closing(Store(project.path / ".git/runplan")) as store:
         assert (store.claims("plan"), store.claims("issue")) == ({}, {"7": ("r-theirs", me, 1)})

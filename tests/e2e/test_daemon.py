@@ -36,7 +36,7 @@ def test_a_start_is_accepted_at_once_and_lands_without_anybody(project: Project,
     project.agent(steps(*meanwhile.pause("agent"), 'write = "1.txt"'))
     ran = project.runplan("start", "X", "1", "auto")
     assert ran.code == 0, ran.err
-    assert ran.last.startswith("runplan: accepted as r")
+    assert ran.last.startswith("runplan: Accepted as r")
     assert ran.last.endswith("; follow it: runplan logs plans/X.md -f")
     meanwhile.reached("agent")
     assert run_of(project)["state"] == "running"
@@ -52,7 +52,7 @@ def test_starts_at_the_same_moment_give_one_daemon_and_one_run(project: Project,
     meanwhile.let_on("agent")
     assert [ran.code for ran in answers] == [0] * 4, [ran.err for ran in answers]
     told = sorted(ran.last.partition(" (")[0].partition(" as ")[0] for ran in answers)
-    assert told == ["runplan: accepted", *["runplan: plans/X.md is at work already"] * 3]
+    assert told == ["runplan: Accepted", *["runplan: plans/X.md is already running"] * 3]
     until_runs_are(project, "done")
     assert project.dispatched() == ["implement", "verify"]
     assert len(log_of(project, "started")) == 1
@@ -62,7 +62,7 @@ def test_a_second_daemon_is_refused_and_says_who_the_first_is(project: Project) 
     with in_foreground(project) as first:
         ran = project.runplan("daemon")
         assert ran.code == 2, ran.err
-        assert "the daemon already runs: runplan " in ran.last
+        assert "the daemon is already running: runplan " in ran.last
         assert f"(process {first.pid}, since " in ran.last
         assert daemon_of(project) == first.pid
 
@@ -84,7 +84,7 @@ def test_a_run_that_has_its_daemon_is_not_worked_in_the_foreground_too(project: 
     assert project.runplan("start", "X", "1", "auto").code == 0
     meanwhile.reached("agent")
     ran = project.start("1", "auto")
-    assert (ran.code, "is being worked by another process" in ran.err) == (0, True), ran.err
+    assert (ran.code, "is already running in another process" in ran.err) == (0, True), ran.err
     meanwhile.let_on("agent")
     until_runs_are(project, "done")
     assert project.dispatched() == ["implement", "verify"]
@@ -129,7 +129,7 @@ def test_a_start_that_waits_waits_for_its_own_run_when_another_has_to_end_first(
     first = run_of(project)["id"]
     ran = project.runplan("start", "X", "2", "auto", "--wait")
     assert ran.code == 0, ran.err
-    assert f"accepted as {run_of(project)['id']}; " in ran.err
+    assert f"Accepted as {run_of(project)['id']}; " in ran.err
     assert run_of(project)["id"] != first
     assert states(project) == ["stopped", "done"]
     assert project.landed() == ["2"]
@@ -166,7 +166,7 @@ def test_what_waits_for_a_person_holds_no_process_and_lands_when_approved(projec
     until(lambda: processes_of(project.home) == [daemon_of(project)])
     ran = project.runplan("approve", "X")
     assert ran.code == 0, ran.err
-    assert "accepted as" in ran.last
+    assert "Accepted as" in ran.last
     until_runs_are(project, "done")
     assert project.landed() == ["1"]
     owners = {body["owner"] for kind, body in project.events() if kind == "ClaimTaken"}
@@ -188,7 +188,7 @@ def test_a_retry_of_a_failed_run_is_the_daemons_again(project: Project) -> None:
     until_runs_are(project, "failed")
     project.agent(work())
     ran = project.runplan("retry", "X")
-    assert (ran.code, "accepted as" in ran.last) == (0, True), ran.err
+    assert (ran.code, "Accepted as" in ran.last) == (0, True), ran.err
     until_runs_are(project, "failed", "done")
     assert project.landed() == ["1"]
 
@@ -219,15 +219,15 @@ def test_a_stop_ends_the_agents_keeps_the_work_and_says_what_it_stopped(project:
     ran = project.runplan("stop")
     assert ran.code == 0, ran.err
     assert ran.err.splitlines() == [
-        "runplan: the schedule of plans/X.md (every 4h) is cancelled",
-        "runplan: the run of plans/X.md ends; what was made is kept",
+        "runplan: Cancelled the schedule of plans/X.md (every 4h)",
+        "runplan: Stopping plans/X.md; its work is kept",
     ]
     until_runs_are(project, "stopped")
     until(lambda: processes_of(project.home) == [daemon_of(project)])
     assert project.show("runplan/x/1:1.txt") == "1"
     assert project.landed() == []
     assert project.runplan("status", "X", "--json").json["claim"] is None
-    assert "nothing runs here, and nothing is scheduled" in project.runplan("stop").err
+    assert "Nothing to stop here" in project.runplan("stop").err
 
 
 def test_a_stop_of_one_plan_leaves_the_claims_of_others(project: Project, meanwhile: Meanwhile) -> None:
@@ -260,8 +260,8 @@ def stop_of_another_terminal(project: Project, meanwhile: Meanwhile) -> None:
     assert (ran.code, ran.err.splitlines()) == (
         0,
         [
-            f"runplan: the run of plans/X.md in process {foreground.pid} was ended",
-            "runplan: the run of plans/X.md ends; what was made is kept",
+            f"runplan: Stopped the run of plans/X.md in process {foreground.pid}",
+            "runplan: Stopping plans/X.md; its work is kept",
         ],
     )
     assert ended(foreground).code == 130

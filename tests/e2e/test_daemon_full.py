@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 #: It looks around often, and not once a minute.
 DAEMON = f"WATCHDOG_USEC=500000 setsid {RUNPLAN} daemon </dev/null >/dev/null 2>&1 &"
-ENDED = "runplan: the agent at work on plans/X.md was ended; what it made is kept"
+ENDED = "runplan: Ended the agent of plans/X.md; its work is kept"
 
 
 @pytest.fixture

@@ -53,11 +53,11 @@ def test_a_stop_without_a_daemon_ends_what_the_dead_one_left(
 ) -> None:
     started_and_orphaned(project, meanwhile, "1", "auto")
     ran = project.runplan("stop", *words)
-    assert (ran.code, ran.err.splitlines()) == (0, ["runplan: the run of plans/X.md ends; what was made is kept"])
+    assert (ran.code, ran.err.splitlines()) == (0, ["runplan: Stopping plans/X.md; its work is kept"])
     until(lambda: processes_of(project.home) == [])
     assert states(project) == ["stopped"]
     assert project.show("runplan/x/1:1.txt") == "1"
-    assert "nothing runs here, and nothing is scheduled" in project.runplan("stop").err
+    assert "Nothing to stop here" in project.runplan("stop").err
     meanwhile.let_on("agent")
     with in_foreground(project):
         assert project.runplan("start", "X", "2", "auto", "--wait").code == 0
@@ -73,8 +73,8 @@ def test_a_stop_after_a_drain_ends_what_waited_and_its_schedule(project: Project
     ran = project.runplan("stop", "X")
     assert ran.code == 0, ran.err
     assert [line.partition(",")[0] for line in ran.err.splitlines()] == [
-        "runplan: the schedule of plans/X.md (every 4h) is cancelled",
-        "runplan: the run of plans/X.md ends; what was made is kept",
+        "runplan: Cancelled the schedule of plans/X.md (every 4h)",
+        "runplan: Stopping plans/X.md; its work is kept",
     ]
     assert (states(project), daemon_of(project)) == (["stopped"], 0)
 
@@ -89,7 +89,7 @@ def test_a_stop_ends_what_a_killed_terminal_left(project: Project, meanwhile: Me
     foreground.kill()
     foreground.communicate()
     ran = project.runplan("stop")
-    assert (ran.code, ran.last) == (0, "runplan: the run of plans/X.md ends; what was made is kept")
+    assert (ran.code, ran.last) == (0, "runplan: Stopping plans/X.md; its work is kept")
     until_runs_are(project, "stopped")
     until(lambda: processes_of(project.home) == ([daemon_of(project)] if daemon else []))
 
@@ -111,7 +111,7 @@ def test_a_pause_without_a_daemon_holds_for_the_next_one(project: Project, meanw
 
 def test_a_pause_of_what_nobody_works_on_is_refused(project: Project) -> None:
     ran = project.runplan("pause", "X")
-    assert (ran.code, "the daemon has no run and no schedule of plans/X.md" in ran.last) == (3, True), ran.err
+    assert (ran.code, "plans/X.md has no daemon run and no schedule" in ran.last) == (3, True), ran.err
 
 
 # --- what nobody waits for ------------------------------------------------------------------------------------
@@ -136,7 +136,7 @@ def test_a_slot_that_cannot_be_answered_is_told_and_tried_again_until_it_is(proj
         assert (states(project), len(firings(project))) == ([], 1), "the older slot was missed, the newer one is due"
         change_journal(project, "DROP TRIGGER full")
         until_runs_are(project, "done")
-    assert firings(project) == [("missed", "nobody was there to fire it"), ("fired", run_of(project)["id"])]
+    assert firings(project) == [("missed", "it was not fired in time"), ("fired", run_of(project)["id"])]
     assert (len(schedules(project)), project.landed()) == (1, ["1"])
 
 
@@ -160,7 +160,7 @@ def test_a_start_of_what_is_at_work_takes_no_key_away(
     assert project.runplan("start", "X", "finish", ROBOT_KEY=KEY).code == 0
     meanwhile.reached("agent")
     again = project.runplan("start", "X", *words)
-    assert (again.code, "plans/X.md is at work already" in again.last) == (0, True), again.err
+    assert (again.code, "plans/X.md is already running" in again.last) == (0, True), again.err
     meanwhile.let_on("agent")
     until(lambda: states(project) == ["waiting"])
     approve(project)
@@ -245,8 +245,8 @@ def test_a_plan_that_was_taken_away_while_it_is_worked_is_shown_and_stopped(
     ran = project.runplan(*words)
     assert ran.code == 0, ran.err
     assert ran.err.splitlines() == [
-        "runplan: the schedule of plans/X.md (every 4h) is cancelled",
-        "runplan: the run of plans/X.md ends; what was made is kept",
+        "runplan: Cancelled the schedule of plans/X.md (every 4h)",
+        "runplan: Stopping plans/X.md; its work is kept",
     ]
     until_runs_are(project, "stopped")
     assert project.runplan("status").out.splitlines()[0] == gone, "whatever has been run can be looked up"

@@ -54,7 +54,7 @@ def test_a_schedule_without_now_only_schedules(project: Project) -> None:
     before = datetime.now(UTC)
     ran = project.runplan("start", "X", "auto", "every", "4h")
     assert ran.code == 0, ran.err
-    assert "plans/X.md is worked every 4h, first at " in ran.last
+    assert "Scheduled plans/X.md every 4h, first at " in ran.last
     (row,) = schedules(project)
     assert (row.plan, row.spec, row.paused) == ("plans/X.md", "4h", None)
     second = timedelta(seconds=1)
@@ -66,8 +66,8 @@ def test_a_schedule_without_now_only_schedules(project: Project) -> None:
 def test_a_schedule_with_now_runs_one_phase_and_stays(project: Project) -> None:
     ran = project.runplan("start", "X", "auto", "every", "4h", "now")
     made, begun = ran.err.splitlines()
-    assert made.startswith("runplan: plans/X.md is worked every 4h, first at "), "it says both"
-    assert begun.startswith("runplan: accepted as ")
+    assert made.startswith("runplan: Scheduled plans/X.md every 4h, first at "), "it says both"
+    assert begun.startswith("runplan: Accepted as ")
     until_runs_are(project, "done")
     assert project.landed() == ["1"]
     assert [row.spec for row in schedules(project)] == ["4h"]
@@ -79,7 +79,7 @@ def test_now_fires_early_and_counts_the_interval_from_there(project: Project) ->
     change_schedule(project, anchor=ago(hours=1), made=ago(hours=1))
     ran = project.runplan("now")
     assert ran.code == 0, ran.err
-    assert "accepted as" in ran.last
+    assert "Accepted as" in ran.last
     until_runs_are(project, "done")
     (row,) = schedules(project)
     assert row.anchor > ago(minutes=2)
@@ -97,7 +97,7 @@ def test_now_without_a_schedule_says_how_to_make_one(project: Project) -> None:
         "runplan: plans/Y.md has no schedule; make one: runplan start plans/Y.md auto every 4h",
     )
     stopped = project.runplan("stop", "Y")
-    assert (stopped.code, stopped.last) == (0, "runplan: nothing runs for plans/Y.md, and nothing is scheduled")
+    assert (stopped.code, stopped.last) == (0, "runplan: Nothing to stop for plans/Y.md")
     assert len(schedules(project)) == 1
 
 
@@ -128,10 +128,8 @@ def test_a_slot_that_comes_while_the_plan_is_in_flight_is_a_recorded_skip(
 # --- what a person was asked ------------------------------------------------------------------------------------
 
 
-WAITS = (
-    "phase 1 of plans/X.md waits for your approval; answer: runplan approve plans/X.md, or: runplan reject plans/X.md"
-)
-REJECTED = "the candidate of phase 1 was rejected"
+WAITS = "phase 1 of plans/X.md needs your approval: runplan approve plans/X.md, or: runplan reject plans/X.md"
+REJECTED = "phase 1 was rejected"
 
 
 @pytest.mark.parametrize("words", [("now",), ("start", "X", "every", "4h", "now")], ids=["now", "every-now"])
@@ -140,7 +138,7 @@ def test_now_leaves_what_waits_for_approval_to_the_person(project: Project, word
     assert project.runplan("start", "X", "1").code == 0
     until_runs_are(project, "waiting")
     ran = project.runplan(*words)
-    assert (ran.code, ran.last) == (4, f"runplan: nothing was begun: {WAITS}"), ran.err
+    assert (ran.code, ran.last) == (4, f"runplan: Not started: {WAITS}"), ran.err
     assert (states(project), project.landed()) == (["waiting"], [])
     if words == ("now",):
         assert firings(project) == [("skipped", WAITS)]
@@ -169,8 +167,8 @@ def test_a_schedule_rests_after_a_rejection_until_the_person_goes_on(project: Pr
     until_runs_are(project, "stopped")
     assert schedules(project)[0].paused == REJECTED
     ran = project.runplan("now")
-    again = "work the phase again: runplan retry plans/X.md; let the schedule go on: runplan resume plans/X.md"
-    assert (ran.code, ran.last) == (4, f"runplan: nothing was begun: {REJECTED}; {again}"), ran.err
+    again = "retry it: runplan retry plans/X.md; or resume the schedule: runplan resume plans/X.md"
+    assert (ran.code, ran.last) == (4, f"runplan: Not started: {REJECTED}; {again}"), ran.err
     due_soon(project)
     with in_foreground(project):
         until(lambda: len(firings(project)) == 2)
@@ -240,7 +238,7 @@ def test_a_schedule_whose_plan_has_left_the_target_rests_and_is_found_by_its_pat
     assert (told.code, f"paused: {why}" in told.out) == (0 if taken == "moved" else 2, True), told.err
     for verb in ("logs", "explain"):
         assert project.runplan(verb, "plans/X.md").code == 0, verb
-    assert project.runplan("stop", "plans/X.md").last == "runplan: the schedule of plans/X.md (every 4h) is cancelled"
+    assert project.runplan("stop", "plans/X.md").last == "runplan: Cancelled the schedule of plans/X.md (every 4h)"
     if taken == "moved":
         assert {view["plan"] for view in project.runplan("status", "--json").json} == {"plans/X.md", "plans/Y.md"}
         assert project.runplan("start", "plans/X.md").code == 3, "what is gone is not begun again"
@@ -281,7 +279,7 @@ def test_a_stopped_schedule_never_fires(project: Project, *, daemon: bool) -> No
     if not daemon:
         kill_daemon(project)
     ran = project.runplan("stop", "X")
-    assert ran.last == "runplan: the schedule of plans/X.md (every 4h) is cancelled", ran.err
+    assert ran.last == "runplan: Cancelled the schedule of plans/X.md (every 4h)", ran.err
     assert schedules(project) == []
 
 

@@ -58,7 +58,7 @@ QUEUED = "the request is queued and takes effect when the daemon responds"
 
 def silence(daemon: int) -> str:
     """What is said of it, by and by: not after half a minute, as the kernel knows that it does nothing."""
-    return f"the daemon (process {daemon}) has not answered for 1 s; it is stopped; let it go on: kill -CONT {daemon}"
+    return f"the daemon (process {daemon}) has not answered for 1 s; it is stopped; continue it: kill -CONT {daemon}"
 
 
 @pytest.mark.parametrize(("words", "then"), [(("X",), goes_on), ((), another_comes)], ids=["one", "all"])
@@ -69,7 +69,7 @@ def test_a_stop_ends_agents_at_once_and_the_rest_when_somebody_can(
     assert (ran.code, ran.err.splitlines()) == (
         5,
         [
-            "runplan: the agent at work on plans/X.md was ended; what it made is kept",
+            "runplan: Ended the agent of plans/X.md; its work is kept",
             f"runplan: {QUEUED}; {silence(stopped)}",
         ],
     )
@@ -150,7 +150,7 @@ def test_what_only_reads_says_what_helps(project: Project, stopped: int) -> None
 def test_who_looks_is_told_that_it_is_stopped_and_that_nothing_goes_on(
     project: Project, tmp_path: Path, stopped: int
 ) -> None:
-    helps = f"let it go on: kill -CONT {stopped}"
+    helps = f"continue it: kill -CONT {stopped}"
     for words in ((), ("X",)):
         assert project.runplan("status", *words).out.endswith(
             f"The daemon (process {stopped}) is stopped and does nothing; {helps}\n"

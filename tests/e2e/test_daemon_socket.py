@@ -107,10 +107,10 @@ def test_a_stop_is_noted_when_it_does_nothing_besides(project: Project, runtime:
     assert (ran.code, ran.err.splitlines()) == (
         5,
         [
-            "runplan: the agent at work on plans/X.md was ended; what it made is kept",
+            "runplan: Ended the agent of plans/X.md; its work is kept",
             "runplan: the request is queued and takes effect when the daemon responds; "
-            f"the daemon (process {at_work}) has not listened at {runtime}/runplan/daemon.sock for 1 s; "
-            f"it is stopped; let it go on: kill -CONT {at_work}",
+            f"the daemon (process {at_work}) has not been listening at {runtime}/runplan/daemon.sock for 1 s; "
+            f"it is stopped; continue it: kill -CONT {at_work}",
         ],
     )
     os.kill(at_work, signal.SIGCONT)

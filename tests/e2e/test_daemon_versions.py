@@ -35,8 +35,8 @@ def test_whoever_waits_for_an_older_daemon_is_told_so(project: Project) -> None:
     with older_daemon(project) as older, project.running("start", "X", "1", "auto") as start:
         assert start.stderr is not None
         assert start.stderr.readline().decode() == (
-            f"runplan: the older daemon (runplan 0.0.1, process {older.pid}) lets its agents end first, "
-            "within its daemon.grace; then this version takes over\n"
+            f"runplan: the older daemon (runplan 0.0.1, process {older.pid}) waits for its agents to finish, "
+            "at most daemon.grace; then this version takes over\n"
         )
         older.terminate()
         _, err = start.communicate(timeout=60)

@@ -138,7 +138,7 @@ def test_a_retry_that_meets_the_end_of_a_run_says_that_it_ended_well(project: Pr
         assert retry.stderr is not None
         assert b"daemon busy (git or network); request queued" in retry.stderr.readline()
         meanwhile.let_on("push")
-        assert retry.stderr.readline() == b"runplan: the last run of plans/X.md ended well; nothing to retry\n"
+        assert retry.stderr.readline() == b"runplan: the last run of plans/X.md succeeded; nothing to retry\n"
         assert retry.wait(30) == 0
     assert states(project) == ["done"]
 
@@ -148,16 +148,16 @@ def test_what_is_rejected_is_told_as_that(project: Project) -> None:
     until(lambda: run_of(project)["waiting_for"] == "approval")
     run = run_of(project)["id"]
     assert project.runplan("reject", "X").last == (
-        f"runplan: {run} is rejected: it ends, and its work is kept on its branch; see: runplan status plans/X.md"
+        f"runplan: Rejected {run}; its work stays on its branch. See: runplan status plans/X.md"
     )
 
 
 def test_a_schedule_that_takes_the_place_of_another_says_so(project: Project) -> None:
     told = [project.runplan("start", "X", "auto", "every", every).last for every in ("4h", "4h", "2h")]
     assert [line.partition(", first at ")[0] for line in told] == [
-        "runplan: plans/X.md is worked every 4h",
-        "runplan: plans/X.md is worked every 4h",
-        "runplan: plans/X.md is worked every 2h instead of every 4h",
+        "runplan: Scheduled plans/X.md every 4h",
+        "runplan: Scheduled plans/X.md every 4h",
+        "runplan: Scheduled plans/X.md every 2h instead of every 4h",
     ]
     assert " every 3h instead of every 2h, " in project.runplan("start", "X", "auto", "every", "3h", "now").err
 
@@ -189,8 +189,7 @@ def test_whoever_leaves_while_it_waits_is_told_that_the_run_goes_on(project: Pro
     run = run_of(project)["id"]
     assert (ran.code, ran.last) == (
         130,
-        f"runplan: interrupted; {run} goes on without you, follow it: runplan logs plans/X.md -f; "
-        "end it: runplan stop plans/X.md",
+        f"runplan: detached; {run} continues. Follow it: runplan logs plans/X.md -f; stop it: runplan stop plans/X.md",
     )
     meanwhile.let_on("agent")
     until_runs_are(project, "done")
@@ -206,7 +205,7 @@ def plans_of_one_issue(project: Project) -> None:
 
 
 def claimed_by(project: Project) -> str:
-    return f"issue #7 is claimed by the run {run_of(project)['id']} of plans/X.md; both runs go on"
+    return f"issue #7 is claimed by the run {run_of(project)['id']} of plans/X.md; both runs continue"
 
 
 @pytest.mark.parametrize("words", [("auto",), ("auto", "every", "4h", "now")], ids=["start", "schedule"])

@@ -162,7 +162,7 @@ def test_a_remote_that_cannot_be_reached_is_exit_5_and_retry_goes_on(
     meanwhile.let_on("working")
     _, err = running.communicate(timeout=60)
     assert running.returncode == 5, err
-    assert err.decode().rstrip().endswith("what was made is kept, go on with: runplan retry plans/X.md")
+    assert err.decode().rstrip().endswith("the work is kept. Continue with: runplan retry plans/X.md")
     assert project.runplan("retry", "X").code == 5
     away.rename(remote.path)
     again = project.runplan("retry", "X")
@@ -180,7 +180,7 @@ def test_what_a_killed_landing_left_here_is_ended_also_when_the_remote_does_not_
     remote.path.rename(tmp_path / "away.git")
     ran = project.runplan("retry", "X")
     assert ran.code == 5, ran.err
-    assert ran.last.endswith("what was made is kept, go on with: runplan retry plans/X.md")
+    assert ran.last.endswith("the work is kept. Continue with: runplan retry plans/X.md")
     assert project.repo.status() == ""
     assert not (project.path / ".git/index.lock").exists()
     assert (project.path / "1.txt").exists() == (point == "land.committed")

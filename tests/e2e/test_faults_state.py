@@ -246,7 +246,7 @@ def test_an_agent_of_a_forgotten_run_is_named_and_not_joined(project: Project, t
     shutil.rmtree(project.path / ".git/runplan")
     ran = project.start("finish", "auto")
     assert ran.code == 2, ran.err
-    assert "an agent of a run that no journal knows still works in" in ran.last
+    assert "an agent of an unknown run still works in" in ran.last
     pids = [int(pid) for pid in ran.last.rpartition("kill ")[2].split()]
     for pid in pids:
         os.kill(pid, signal.SIGTERM)

@@ -280,7 +280,7 @@ def test_of_two_that_go_on_with_one_hand_over_one_does(project: Project, tmp_pat
         until(lambda: {one.poll(), other.poll()} != {None} and project.dispatched().count("implement") == 2)
         (tmp_path / "on").touch()
         told = [ended(one), ended(other)]
-    assert sorted("is being worked by another process" in ran.err for ran in told) == [False, True]
+    assert sorted("is already running in another process" in ran.err for ran in told) == [False, True]
     assert [ran.code for ran in told if "done: 1 phase landed" in ran.last] == [0]
     assert project.dispatched() == ["implement", "implement", "verify"]
     assert (project.landed(), project.leftovers()) == (["1"], [])

@@ -62,7 +62,7 @@ def test_without_auto_and_terminal_each_candidate_is_kept_until_it_is_approved(p
     assert project.leftovers() == []
     none = project.runplan("approve", "X")
     assert none.code == 3
-    assert none.err == "runplan: no candidate of plans/X.md waits for approval; see: runplan status plans/X.md\n"
+    assert none.err == "runplan: no change of plans/X.md waits for approval; see: runplan status plans/X.md\n"
 
 
 def test_a_rejected_candidate_does_not_land_and_the_reason_stands_in_the_report(project: Project) -> None:
@@ -272,7 +272,7 @@ def test_who_interrupts_a_run_twice_ends_its_agents_and_the_next_start_goes_on(
     os.killpg(running.pid, by)
     stopped = ended(running)
     assert stopped.code == 130, stopped.err
-    assert stopped.last == ("runplan: interrupted; nothing runs any more, go on with: runplan retry plans/X.md")
+    assert stopped.last == ("runplan: interrupted; all agents are stopped. Continue with: runplan retry plans/X.md")
     endings = [body["ending"] for kind, body in project.events() if kind == "DispatchEnded"]
     assert endings == ["ended"], "recorded as nobody's fault"
     assert agents_of(project) == []

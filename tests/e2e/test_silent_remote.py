@@ -125,7 +125,7 @@ def test_a_stop_is_acknowledged_soon_and_executed_after_the_step(project: Projec
 def test_a_pause_is_acknowledged_soon_too_and_a_resume_waits(project: Project, tmp_path: Path) -> None:
     blocked(project, tmp_path)
     paused = project.runplan("pause", "X")
-    assert (paused.code, paused.last) == (0, f"{BUSY}; go on with: runplan resume plans/X.md")
+    assert (paused.code, paused.last) == (0, f"{BUSY}. Resume with: runplan resume plans/X.md")
     with project.popen("resume", "X") as resumes:
         assert resumes.stderr is not None
         assert resumes.stderr.readline().decode() == f"{BUSY}\n"

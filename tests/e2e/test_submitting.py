@@ -52,7 +52,7 @@ def test_a_command_that_was_executed_before_its_caller_asked_is_answered(project
             client.call("submit", root=str(project.path))
             until(lambda: is_answered(project, number))
             reply = client.call("submit", root=str(project.path), commands=[number], wait=True)
-    assert reply["answers"][0]["lines"] == ["nothing new is begun for plans/X.md"]
+    assert reply["answers"][0]["lines"] == ["Paused plans/X.md"]
 
 
 def test_what_is_queued_while_no_daemon_runs_is_executed_by_the_next_one(project: Project) -> None:

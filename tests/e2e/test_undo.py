@@ -157,7 +157,7 @@ def test_an_undo_is_declined_while_somebody_works_on_the_plan(tmp_path: Path) ->
     meanwhile.let_on("two")
     assert ended(running).code == 0
     assert (declined.code, declined.err) == (0, again.err)
-    assert f"plans/X.md is being worked by another process ({running.pid}); nothing was changed" in declined.err
+    assert f"plans/X.md is already running in another process ({running.pid}); nothing was changed" in declined.err
     assert declined.last == "runplan: follow it: runplan logs plans/X.md -f"
     assert (project.path / "1.txt").exists()
 

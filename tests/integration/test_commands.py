@@ -287,7 +287,7 @@ def test_a_command_that_another_process_has_executed_is_told_with_its_answer(ben
     ours = [one for one in bench.commands.queued() if one.seq in numbers]
     bench.commands.finish(numbers[0], Answer(lines=("done by another",)))
     told = LocalWorker().run(ours, bench.executor, bench.repository, cast("ActiveRuns", Idle()))
-    assert [answer.lines for answer in told if answer] == [("done by another",), (f"nothing new is begun for {B}",)]
+    assert [answer.lines for answer in told if answer] == [("done by another",), (f"Paused {B}",)]
 
 
 def test_a_caller_without_a_daemon_begins_nothing_that_others_asked_for(bench: Bench) -> None:

@@ -198,6 +198,6 @@ def test_a_caller_that_ended_is_not_taken_for_whoever_has_its_pid_now(tmp_path: 
 
 def test_a_client_tells_nothing_to_another_users_daemon(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: NOBODY)
-    with pytest.raises(Exception, match=f"is served by the user {os.getuid()}; it is told nothing"):
+    with pytest.raises(Exception, match=f"is served by the user {os.getuid()}; nothing was sent"):
         Client(door[0])
     monkeypatch.undo()

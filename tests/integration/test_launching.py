@@ -111,16 +111,14 @@ def test_a_newer_daemon_that_does_not_understand_us_is_left_alone(env: Env) -> N
 def test_an_older_daemon_that_does_not_go_is_told_of_and_not_doubled(env: Env) -> None:
     old = reach(env, "0.1.0", "stays")
 
-    with pytest.raises(Unreachable, match=f"process {old.pid}\\) still finishes something"):
+    with pytest.raises(Unreachable, match=f"process {old.pid}\\) has not ended yet"):
         reach(env, "0.2.0", drain_s=0.5)
     with Client(find_socket(env)) as client:
         assert client.hello == old
 
 
 def test_a_daemon_that_breaks_is_told_with_its_last_words(env: Env) -> None:
-    with pytest.raises(
-        Unreachable, match="ended with code 1; its last words: ModuleNotFoundError: no module named eng"
-    ):
+    with pytest.raises(Unreachable, match="ended with code 1; last output: ModuleNotFoundError: no module named eng"):
         reach(env, "0.1.0", "fails")
 
 
@@ -128,13 +126,13 @@ def test_only_the_words_of_this_start_are_its_last_words(env: Env) -> None:
     output = state_directory(env) / OUTPUT
     output.parent.mkdir(parents=True)
     output.write_text("an old complaint\n")
-    with pytest.raises(Unreachable, match="its last words: ModuleNotFoundError: no module named engine; all of them: "):
+    with pytest.raises(Unreachable, match="last output: ModuleNotFoundError: no module named engine; full output: "):
         reach(env, "0.1.0", "fails")
 
 
 def test_a_daemon_that_never_answers_is_not_waited_for_for_ever(env: Env) -> None:
     with pytest.raises(
-        Unreachable, match=r"did not answer within 3 s; its last words: thinking; all of them: .*/daemon\.out"
+        Unreachable, match=r"did not answer within 3 s; last output: thinking; full output: .*/daemon\.out"
     ):
         launching.reach(env, argv=argv("0.1.0", "mute"), ready_s=3)
     assert len(daemons(env)) == 1, "it may be slow, and is left to itself"

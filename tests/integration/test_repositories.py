@@ -66,7 +66,7 @@ def test_a_repository_that_is_gone_is_dropped_with_a_note_once(tmp_path: Path) -
     recalled = listed.recall()
 
     assert [one.root for one in recalled.known] == [str(stays)]
-    assert recalled.notes == (f"{goes} is gone; it is not looked after any more",)
+    assert recalled.notes == (f"{goes} is gone; removed it from the list of repositories",)
     assert listed.recall().notes == ()
 
 
@@ -92,7 +92,7 @@ def test_a_damaged_list_is_set_aside_and_begun_anew(tmp_path: Path, text: str) -
     recalled = listed.recall()
 
     assert recalled.known == ()
-    assert "could not be understood; it lies as repositories.json.damaged-1" in recalled.notes[0]
+    assert "is damaged; kept as repositories.json.damaged-1" in recalled.notes[0]
     assert (tmp_path / "state" / f"{FILE}.damaged-1").read_text() == text
     assert listed.add(common=root / ".git", root=root, at=AT)
     assert len(listed.recall().known) == 1

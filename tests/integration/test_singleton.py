@@ -47,13 +47,13 @@ def test_a_second_is_refused_and_told_who_the_first_is(tmp_path: Path) -> None:
         assert isinstance(second, Occupied)
         assert second.by
         assert second.by.pid == os.getpid()
-        assert str(second) == f"the daemon already runs: runplan 1.2 (process {os.getpid()}, since {SINCE})"
+        assert str(second) == f"the daemon is already running: runplan 1.2 (process {os.getpid()}, since {SINCE})"
 
 
 def test_whoever_has_not_told_yet_is_just_starting(tmp_path: Path) -> None:
     with held(tmp_path):
         (tmp_path / singleton.RECORD).unlink()
-        assert str(take(tmp_path)) == "the daemon already runs: it is just starting"
+        assert str(take(tmp_path)) == "the daemon is already running: it is just starting"
 
 
 def test_what_is_let_go_can_be_taken(tmp_path: Path) -> None:

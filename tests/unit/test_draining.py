@@ -117,9 +117,7 @@ def test_it_is_over_when_the_last_agent_has_ended_or_the_grace_is() -> None:
     house.drain_.ask()
     assert (house.drain_.over, house.drain_.left_s, house.done) == (False, 30.0, ["drain"])
     house.time += 20
-    assert house.drain_.refusal == (
-        "the daemon is draining and begins nothing new; ask again in 11s, when it has let go"
-    )
+    assert house.drain_.refusal == ("the daemon is shutting down and starts nothing new; try again in 11s")
     house.at_rest = True
     assert house.drain_.over
     house.at_rest = False

@@ -46,7 +46,7 @@ def test_it_rests_after_a_rejection_wherever_the_run_was_worked(*, daemon: bool)
         e.RunEnded(outcome="stopped"),
     ]
     state = fold([replace(started("next"), daemon=daemon), READ, *no])
-    assert pause_reason(state) == "the candidate of phase 2 was rejected"
+    assert pause_reason(state) == "phase 2 was rejected"
 
 
 def test_a_run_that_somebody_works_by_hand_lays_nothing_to_rest() -> None:
@@ -54,7 +54,7 @@ def test_a_run_that_somebody_works_by_hand_lays_nothing_to_rest() -> None:
     assert pause_reason(state) == ""
 
 
-OPEN = "a run of plans/x.md without `auto` has not ended; go on with it: runplan retry plans/x.md"
+OPEN = "a run of plans/x.md without `auto` has not ended; continue it: runplan retry plans/x.md"
 
 
 @pytest.mark.parametrize(
