@@ -1,4 +1,4 @@
-"""Claims a plan for a run, and opens the journal of the run that begins or goes on."""
+"""Claims a plan and opens the journal of its run, new or resumed."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declined:
-    """Another process works on the plan, or there is nothing to do; nothing was changed."""
+    """Another process owns the plan, or there is nothing to do; nothing was changed."""
 
-    owner: str  #: "" for nobody
+    owner: str  #: "" when there is none
     why: str
     readable: bool = True  #: False when the claim of the owner cannot be read
 
@@ -45,7 +45,7 @@ class ActiveRun:
     world: World
     journal: Journal
     warnings: tuple[str, ...] = ()  #: for the caller
-    ends: bool = False  #: the run has to end before the one that was asked for begins
+    ends: bool = False  #: the run ends first; then the requested one begins
 
 
 def interrupted(store: ports.Store, plan: str) -> RunRow | None:
@@ -55,19 +55,19 @@ def interrupted(store: ports.Store, plan: str) -> RunRow | None:
 
 
 def acquire(request: RunRequest, repository: OpenRepository, worker: RepositoryWorker) -> ActiveRun | Declined:
-    """Claim the plan and resume its unfinished run; one that does other work is told to end."""
+    """Claim the plan and resume its unfinished run, or begin one; a run that does other work is stopped."""
     while (claimed := _claim(request.started, repository, worker)) is None:
-        pass  # somebody was quicker; look again
+        pass  # another process was faster; look again
     if isinstance(claimed, Declined):
         return claimed
     world, journal, taken, asked = claimed
     if journal.state.started is None:
-        if why := _nothing_left(request, repository.store):  # now that nobody else can end or begin a run
+        if why := _nothing_left(request, repository.store):  # decided under the claim
             repository.claims.release(asked.plan, run=world.run)
             return Declined(owner="", why=why)
         journal.append(asked, taken)
     else:
-        _free(world, journal)
+        _unlock_refs(world, journal)
         if does_other_work(journal.state, asked):
             journal.append(taken, e.StopRequested(by="a new start"))
             return ActiveRun(world=world, journal=journal, ends=True)
@@ -81,7 +81,7 @@ def acquire(request: RunRequest, repository: OpenRepository, worker: RepositoryW
 
 
 def _claim_issues(issues: Sequence[int], journal: Journal, world: World, repository: OpenRepository) -> tuple[str, ...]:
-    """Claim the issues for the run; those of another run that has not ended are recorded once, and told."""
+    """Claim the issues for the run; warn about those of another unfinished run, and record that once."""
     warnings = []
     for number in issues:
         if not isinstance(theirs := repository.claims.take_issue(number, run=world.run, at=world.iso()), HeldByOther):
@@ -95,7 +95,7 @@ def _claim_issues(issues: Sequence[int], journal: Journal, world: World, reposit
 
 
 def _nothing_left(request: RunRequest, store: ports.Store) -> str:
-    """What is told of an errand that goes on with a run, where that has ended meanwhile; "" when one may be begun."""
+    """Why a retry or an answer comes too late, since its run has ended; "" when a run may begin."""
     plan = request.started.plan
     if request.answer is not None:
         return nothing_waits(plan)
@@ -103,49 +103,51 @@ def _nothing_left(request: RunRequest, store: ports.Store) -> str:
     return ended_well(plan) if row is not None and row.state == "done" else ""
 
 
-def is_meant(state: RunState, answer: e.Approved | e.Rejected) -> bool:
-    """Whether what a person said is about what waits now, and not about what waited when they looked."""
+def is_current(state: RunState, answer: e.Approved | e.Rejected) -> bool:
+    """Whether the answer is about a candidate that waits now: the trees are the same."""
     phases = (one.phase for _, one in strands(state) if one.phase)
     open_ = (phase for phase in phases if not (phase.refusal or phase.landed or _is_approved(phase)))
     return answer.tree in {phase.candidate.tree if phase.candidate else "" for phase in open_}
 
 
 def _is_approved(phase: PhaseRun) -> bool:
-    """Whether a person has said yes, and nothing holds the landing up."""
+    """Whether the candidate is approved and nothing holds its landing."""
     return phase.candidate is not None and phase.approved == phase.candidate.tree and not phase.held
 
 
 def nothing_waits(plan: str) -> str:
-    """What is told of an answer that nobody waits for."""
+    """The message for an answer that comes too late."""
     return f"no change of {plan} waits for an answer; see: {command('runplan', 'status', plan)}"
 
 
 def ended_well(plan: str) -> str:
-    """What is told of a run that there is no need to retry."""
+    """The message for a retry after success."""
     return f"the last run of {plan} succeeded; nothing to retry"
 
 
 def adopt(
     row: RunRow, started: e.RunStarted, repository: OpenRepository, worker: RepositoryWorker
 ) -> ActiveRun | Declined:
-    """Claim the plan of an unfinished run again, and let the run go on as it is."""
+    """Claim the plan of an unfinished run and continue it unchanged."""
     world = repository.world(run=row.id, started=started)
     standing = repository.claims.take_plan(row.plan, run=row.id, at=world.iso())
     if isinstance(standing, HeldByOther):
         return Declined(owner=standing.owner, why=standing.why, readable=standing.readable)
-    told = functools.partial(worker.recorded, row.plan, row.id)
-    journal = Journal(repository.store, repository.clock, run=row.id, plan=row.plan, fence=standing.fence, told=told)
+    on_event = functools.partial(worker.recorded, row.plan, row.id)
+    journal = Journal(
+        repository.store, repository.clock, run=row.id, plan=row.plan, fence=standing.fence, told=on_event
+    )
     if isinstance(standing, Acquired):
         dead = standing.took_over if row.state != "waiting" else ""
         journal.append(e.ClaimTaken(owner=repository.claims.me, fence=standing.fence, took_over=dead))
-        _free(world, journal)
+        _unlock_refs(world, journal)
         for words in _claim_issues(started.issues, journal, world, repository):
             worker.warned(words)
     return ActiveRun(world=world, journal=journal)
 
 
 def resumed(asked: e.RunStarted, begun: e.RunStarted) -> e.RunResumed:
-    """The fact that somebody calls a run on, with what is asked for now and the settings it began with."""
+    """The event that resumes a run, with the options of now and the settings it began with."""
     return e.RunResumed(
         mode=asked.mode,
         wanted=asked.wanted,
@@ -163,23 +165,23 @@ def resumed(asked: e.RunStarted, begun: e.RunStarted) -> e.RunResumed:
 def _claim(
     asked: e.RunStarted, repository: OpenRepository, worker: RepositoryWorker
 ) -> tuple[World, Journal, e.ClaimTaken, e.RunStarted] | Declined | None:
-    """Claim the plan for the run that was interrupted, or for a new one; None when somebody was quicker."""
+    """Claim the plan for its unfinished run, or for a new one; None when another process was faster."""
     row = interrupted(repository.store, asked.plan)
     run = row.id if row else repository.new_run_id()
     asked = asked if row else repository.fixed(asked)
-    # What was begun at one place is ended there, whatever is asked for now.
+    # A run keeps the target it began with.
     world = repository.world(run=run, started=_begun(repository.store, row) if row else asked)
     standing = repository.claims.take_plan(asked.plan, run=run, at=world.iso())
     if isinstance(standing, HeldByOther):
         return Declined(owner=standing.owner, why=standing.why, readable=standing.readable)
     now = interrupted(repository.store, asked.plan)
     if (now and now.id) != (row and row.id):
-        # Between the look and the claim another process ended its run, or began one and died.
+        # Before we had the claim, another process ended its run, or began one and died.
         repository.claims.release(asked.plan, run=run)
         return None
-    told = functools.partial(worker.recorded, asked.plan, run)
-    journal = Journal(repository.store, repository.clock, run=run, plan=asked.plan, fence=standing.fence, told=told)
-    # A process that left its run waiting for a person is not one that died.
+    on_event = functools.partial(worker.recorded, asked.plan, run)
+    journal = Journal(repository.store, repository.clock, run=run, plan=asked.plan, fence=standing.fence, told=on_event)
+    # A process that left its run waiting for a person did not die.
     left = row is not None and row.state == "waiting"
     dead = standing.took_over if isinstance(standing, Acquired) and not left else ""
     return world, journal, e.ClaimTaken(owner=repository.claims.me, fence=standing.fence, took_over=dead), asked
@@ -192,8 +194,8 @@ def _begun(store: ports.Store, row: RunRow) -> e.RunStarted:
     raise RefusedEarly(f"{row.plan}: the run {row.id} cannot be read; see: {command('runplan', 'logs', row.plan)}")
 
 
-def _free(world: World, journal: Journal) -> None:
-    """The run's own refs may be locked by a git that was killed with the last process; nobody else uses them."""
+def _unlock_refs(world: World, journal: Journal) -> None:
+    """Remove locks on the run's own refs that a killed git left; no other process uses these refs."""
     for lane, state in strands(journal.state):
         leased = state.phase.lease if state.phase else None
         strand = replace(world, lane=lane)
@@ -202,7 +204,7 @@ def _free(world: World, journal: Journal) -> None:
 
 
 def does_other_work(state: RunState, asked: e.RunStarted) -> bool:
-    """Whether what is asked for cannot be had by going on with the interrupted run."""
+    """Whether the request cannot be met by resuming this run."""
     was = state.started
     if was is None:
         return False

@@ -40,9 +40,9 @@ class Executor:
         self._environments = environments
 
     def execute_queued(self, unstored: list[Command], *, begins: bool = True) -> Iterator[tuple[Command, Answer]]:
-        """Execute what is queued, in order; what could be executed now, with its answer as soon as it has one.
+        """Execute what is queued, in order; those that were executed, each with its answer as soon as there is one.
 
-        Unless `begins`, nothing new is begun: such commands are left to the next worker.
+        Unless `begins`, commands that begin something stay queued for the next worker.
 
         Commands that could not be stored come first, and are removed from `unstored` when they are executed. A command
         whose plan has to wait for the end of a run stays queued, and so do the later ones of that plan but a stop.
@@ -95,9 +95,9 @@ class Executor:
         except RunplanError as error:
             unrecorded = isinstance(error, Unreachable) and not isinstance(error, Fenced)
             if unrecorded and (command.verb == "stop" or not command.seq):
-                raise  # nothing goes on here as if nobody had asked; who could not store it was told that it is kept
+                raise  # not recorded: the worker closes, and the command is tried again
             return refused(error)
-        except Exception as error:  # noqa: BLE001 - the edge of a command: it is answered, and not tried for ever
+        except Exception as error:  # noqa: BLE001 - the edge of a command: it is answered, not retried for ever
             return unexpected(error)
 
     def execute(self, command: Command, *, begins: bool = True) -> Answer | Deferred:
@@ -128,7 +128,7 @@ class Executor:
         return replace(begun, scheduled=made.scheduled, instead=made.instead)
 
     def _begin(self, request: RunRequest, command: Command) -> Answer | Deferred:
-        """Begin or resume the run with the environment of the caller; a run at work keeps its own."""
+        """Begin or resume the run with the environment of the caller; a running one keeps its own."""
         plan = request.started.plan
         resumes = self._runs.resumes(request)
         before = self._environments.lend(plan, command, anew=not resumes and request.answer is None)
@@ -174,17 +174,17 @@ class Executor:
         return Answer(lines=(f"Paused {plan}",) if rests or halts else ())
 
     def _resume(self, command: Command) -> Answer:
-        """Let the plan and its schedule go on; who resumes a run that has lost its keys has to bring them."""
+        """Resume the plan and its schedule; a run that lost its keys needs them from this caller."""
         plan = command.plan
         self._environments.lend(plan, command, anew=False)
         self._require_keys(plan)
-        goes_on = self._schedules.pause(plan, None)
-        return Answer(lines=(f"Resumed {plan}",) if self._runs.record(plan, e.Continued()) or goes_on else ())
+        scheduled = self._schedules.pause(plan, None)
+        return Answer(lines=(f"Resumed {plan}",) if self._runs.record(plan, e.Continued()) or scheduled else ())
 
     # --- schedules --------------------------------------------------------------------------------------
 
     def _schedule(self, request: RunRequest, timing: Timing, command: Command) -> Answer:
-        """Make the plan's schedule, instead of the one it has."""
+        """Make the plan's schedule; it replaces an earlier one."""
         plan, now = request.started.plan, self._repository.clock.now()
         self._bring_keys(plan, command)
         if plan not in self._runs.plans:
@@ -209,7 +209,7 @@ class Executor:
         return Answer(scheduled=first, instead=instead)
 
     def _now(self, command: Command) -> Answer | Deferred:
-        """Fire the plan's schedule early, and keep it."""
+        """Run a scheduled plan now; the schedule stays."""
         plan = command.plan
         row = self._schedules.get(plan)
         if row is None:
@@ -224,18 +224,18 @@ class Executor:
     # --- keys -------------------------------------------------------------------------------------------
 
     def halt_without_keys(self, started: e.RunStarted) -> None:
-        """An agent without its keys would fail: the run waits for a person who brings them."""
+        """Pause a run whose keys are lost, until a caller sends them."""
         if names := self._repository.missing(started):
             self._runs.record(started.plan, e.Halted(by="a restart", missing=names))
 
     def _require_keys(self, plan: str) -> None:
-        """Refuse to go on with a run that has lost its keys."""
+        """Refuse to resume a run whose keys are lost."""
         started = self._runs.newest(plan).started
         if started is not None and (names := self._repository.missing(started)):
             raise RefusedEarly(describe_missing(names, plan=plan))
 
     def _bring_keys(self, plan: str, command: Command) -> None:
-        """Let a run go on that lost its keys, where this caller has them all; else nothing is changed."""
+        """Resume a run that lost its keys, if this caller has them all."""
         state = self._runs.state(plan)
         if state is None or not state.missing or state.started is None:
             return

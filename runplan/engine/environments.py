@@ -1,4 +1,4 @@
-"""The environments that callers sent along, in memory only: they hold the keys of agents."""
+"""The environments of callers, kept in memory only: they contain the keys of agents."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ if TYPE_CHECKING:
 
     from runplan.core.rows import Command
 
-KEPT = 100  #: environments whose command has not come yet
+KEPT = 100  #: environments whose command is not executed yet
 NAME = "environment"  #: the argument of a command that names the environment of its caller
 
 
 class Environments:
-    """Those of one repository: each run sees the environment of the caller who asked for it."""
+    """Those of one repository: a run gets the environment of the caller that started it."""
 
     def __init__(self, own: Mapping[str, str]) -> None:
         self._own = own  #: of the process, for runs whose caller sent none
@@ -34,14 +34,14 @@ class Environments:
         return self._plans.get(plan, self._own)
 
     def lend(self, plan: str, command: Command, *, anew: bool) -> Mapping[str, str] | None:
-        """Give the plan what came with the command, on top of what it has unless `anew`; what it had before."""
+        """Use the environment sent with the command, on top of the plan's own unless `anew`; the one before."""
         before, sent = self._plans.get(plan), self._sent.get(str(command.arguments.get(NAME)))
         if sent:
             self._plans[plan] = dict(sent) if anew or before is None else {**before, **sent}
         return before
 
     def restore(self, plan: str, before: Mapping[str, str] | None) -> None:
-        """Take back what was lent."""
+        """Undo `lend`."""
         if before is None:
             self._plans.pop(plan, None)
         else:

@@ -1,4 +1,4 @@
-"""Finds what ended runs left behind, leaving alone what a run that has not ended still uses."""
+"""Finds and removes what ended runs left; what an unfinished run uses stays."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def collect(at: RepositoryContext, *, dry_run: bool) -> tuple[list[Removed | Kept], list[Removed | Kept]]:
-    """What became of worktrees, refs and claims; and of the logs."""
+    """Collect worktrees, refs and claims; and logs."""
     root = worktree_root(at.repository.root, at.settings, at.env)
     workspace = Workspace(at.repository.git, common_dir=at.repository.common_dir, state=at.state, root=root)
     if not at.state.is_dir() and not _has_refs(at):
@@ -90,7 +90,7 @@ def _unreadable_claims(at: RepositoryContext) -> Iterator[Kept]:
     for plan, (_, owner, fence) in (store.claims("plan") if store else {}).items():
         if not readable(owner, fence):
             release = command("runplan", "gc", "--release", plan)
-            why = f"it cannot be read ({owner!r}); if nobody works on the plan: {release}"
+            why = f"it cannot be read ({owner!r}); if no process works on the plan: {release}"
             yield Kept(what=f"the claim on {plan}", why=why)
 
 

@@ -1,4 +1,4 @@
-"""Measures what the daemon looks after, and the daemon itself."""
+"""Metrics of the daemon and its repositories."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _figures(repository: str, state: Path, now: datetime) -> Figures:
 
 
 def this_process(*, version: str, uptime_s: float, repositories: int, working: int = 0, queued: int = 0) -> Process:
-    """What is known of the process that asks."""
+    """The metrics of this process."""
     return Process(
         version=version,
         uptime_s=uptime_s,
@@ -59,7 +59,7 @@ def this_process(*, version: str, uptime_s: float, repositories: int, working: i
 
 
 def resident_bytes() -> int:
-    """Memory that this process holds; where the kernel does not tell, the most it ever held."""
+    """Resident memory; the peak where the kernel reports only that."""
     try:
         with open("/proc/self/statm", "rb") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

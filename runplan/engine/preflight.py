@@ -1,4 +1,4 @@
-"""Everything that can be refused is refused here, before any work: branches, landings, agents, undo."""
+"""Checks before a run: branches, landings, agents and undo."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ PATIENCE_S = 20.0  #: a landing here takes less, a push may take longer
 
 
 def settle_lost_landings(at: RepositoryContext) -> list[str]:
-    """Bring a landing that was killed to its end, of whichever plan; what the user should know, in sentences."""
+    """Complete an interrupted landing of any plan; notes for the user."""
     common = at.repository.common_dir
     if not (common / BOX).exists():
         return []
@@ -50,29 +50,29 @@ def settle_lost_landings(at: RepositoryContext) -> list[str]:
         try:
             closing.enter_context(landing_lock(at.state / "locks").acquire(timeout=PATIENCE_S))
         except TimeoutError:
-            return []  # another landing is at work, and settles these as well
+            return []  # another landing runs, and completes these as well
         known = {row.id for row in store.unfinished()} if store else set()
         point = testing.kill_point(at.env)
         lander = CherryPick(git, ref=at.local_target, root=at.repository.root, common_dir=common, point=point)
         settled = lander.settle()
-        return _told(settled, is_known=_run(settled) in known)
+        return _notes(settled, is_known=_run(settled) in known)
 
 
 def _run(settled: Ended) -> str:
     return names.run_of(settled.id.rpartition(".")[0])
 
 
-def _told(settled: Ended, *, is_known: bool) -> list[str]:
+def _notes(settled: Ended, *, is_known: bool) -> list[str]:
     if settled.waits and not is_known:  # else its run says so itself
         raise RefusedEarly(settled.waits)
     if not settled.id or is_known:
         return [settled.note] if settled.note else []
-    told = f"completed the interrupted landing {settled.id} of an unknown run"
-    return [f"{told}; {settled.note}" if settled.note else told]
+    note = f"completed the interrupted landing {settled.id} of an unknown run"
+    return [f"{note}; {settled.note}" if settled.note else note]
 
 
-def require_nobody_inside(at: RepositoryContext, slug: str) -> None:
-    """Refuse a worktree in which an agent of a forgotten run still works: two would get in each other's way."""
+def require_free_worktree(at: RepositoryContext, slug: str) -> None:
+    """Refuse a worktree in which an agent of an unknown run still works."""
     from runplan.adapters.processtable import this_table
     from runplan.git.removal import processes_inside
 
@@ -88,7 +88,7 @@ def require_nobody_inside(at: RepositoryContext, slug: str) -> None:
 
 
 def require_own_branches(at: RepositoryContext, *, plan: str, slug: str, phases: Iterable[str], tip: str) -> None:
-    require_nobody_inside(at, slug)
+    require_free_worktree(at, slug)
     git = at.repository.git
     branches = [f"refs/heads/{names.branch(at.settings.run.branch_prefix, slug, phase)}" for phase in phases]
     store = at.store()
@@ -103,16 +103,16 @@ def landing_place(at: RepositoryContext) -> modes.Place:
 
 
 def require_landable(at: RepositoryContext) -> None:
-    """Refuse, before any work, what the way of landing could not end well with."""
+    """Refuse a repository or remote that the landing mode cannot use."""
     modes.require_ready(at.repository.git, at.settings.run, at.env)
 
 
 def require_same_history(at: RepositoryContext, plan: str) -> None:
-    """Refuse to go on here with a plan whose phases landed in another copy of the target and are not here yet."""
+    """Refuse a plan whose earlier phases landed on another copy of the target and are missing here."""
     there = at.for_plan(plan)
     git = at.repository.git
     tip = git.tip(there.target)
-    # Another branch is another matter: it may well lack what was landed so far.
+    # Another branch may lack the landed phases.
     if there.target == at.target or tip is None or there.settings.run.target != at.settings.run.target:
         return
     if git.run("merge-base", "--is-ancestor", tip, at.target, ok=(0, 1)).code:
@@ -129,7 +129,7 @@ def require_same_history(at: RepositoryContext, plan: str) -> None:
 
 
 def infrastructure(git: Git, tip: str) -> testinfra.Infrastructure:
-    """What stands at the top and under tests/, and what package.json and the Makefile say."""
+    """The test setup of a commit: top-level files, tests/, package.json and Makefile."""
     top = trees.entries(git, git.commit(tip).tree)
     files = [name for name, entry in top.items() if entry.mode != trees.TREE]
     below = top.get("tests")
@@ -143,10 +143,7 @@ def infrastructure(git: Git, tip: str) -> testinfra.Infrastructure:
 
 
 def require_agents(at: RepositoryContext) -> str:
-    """Refuse agents that could not be dispatched, also those whose files no worktree of the target would have.
-
-    Answers with what the user is to be warned of, or nothing.
-    """
+    """Refuse agents that cannot run, also those whose files a worktree would lack; a warning, or ""."""
     agents, run = at.settings.agents, at.settings.run
     in_dollars = at.settings.limits.in_dollars
     warning = calling.require_agents(agents, root=at.repository.root, caller=at.env, in_dollars=in_dollars)
@@ -192,7 +189,7 @@ def bench(at: RepositoryContext) -> Bench:
 
 
 def require_undoable(at: RepositoryContext, plan: Plan, phase: Phase) -> None:
-    """Refuse what cannot be taken back, with the commit that speaks against it."""
+    """Refuse an undo that is not possible; the error names the commit in the way."""
     git, common = at.repository.git, at.repository.common_dir
     candidates = Candidates(git, common_dir=common)
     found = landing_to_undo(at.tip(), plan, phase, target=at.target_name, objects=git, candidates=candidates)
@@ -203,6 +200,6 @@ def require_undoable(at: RepositoryContext, plan: Plan, phase: Phase) -> None:
 
 
 def living_owner(store: Store, plan: str) -> str:
-    """Who works on the plan right now; "" for nobody who lives."""
+    """The live process that owns the plan; "" for none."""
     claim = store.claim("plan", plan)
     return claim[1] if claim is not None and alive(claim[1]) else ""

@@ -1,4 +1,4 @@
-"""The runs that a worker owns: begun, resumed, and taken step by step."""
+"""The runs that a worker owns: begins, resumes and advances them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from runplan.engine.acquire import (
     adopt,
     does_other_work,
     interrupted,
-    is_meant,
+    is_current,
     nothing_waits,
     resumed,
 )
@@ -49,7 +49,7 @@ class Accepted:
     """This worker owns the run of the plan."""
 
     run: str
-    fresh: bool  #: False when it was at work already, and nothing was changed
+    fresh: bool  #: False when it was running already, and nothing was changed
     warnings: tuple[str, ...] = ()
 
 
@@ -76,15 +76,15 @@ class ActiveRuns:
         return active.journal.state if active is not None else None
 
     def newest(self, plan: str) -> RunState:
-        """The state of the plan's newest run, whoever owns it; an empty one for none."""
+        """The state of the plan's newest run, also of another owner; an empty one for none."""
         store = self._repository.store
         row = store.newest(plan)
         return fold(one.fact for one in recorded(store, row.id)) if row is not None else RunState()
 
-    # --- what people ask for ----------------------------------------------------------------------------
+    # --- requests --------------------------------------------------------------------------------------
 
     def begin(self, request: RunRequest) -> Accepted | Declined | Deferred:
-        """Begin the run, or resume one that waits; a run at work is left alone."""
+        """Begin the run, or resume one that waits; a running one is left alone."""
         plan = request.started.plan
         active = self._runs.get(plan)
         if request.fired and not self._is_at_work(active) and (why := pending_answer(self.newest(plan), plan)):
@@ -97,7 +97,7 @@ class ActiveRuns:
             return Deferred() if taken.ends else Accepted(run=taken.world.run, fresh=True, warnings=taken.warnings)
         state = active.journal.state
         if request.answer is not None:
-            if not is_meant(state, request.answer):
+            if not is_current(state, request.answer):
                 return Declined(owner="", why=nothing_waits(plan))
             active.journal.append(request.answer)
             return Accepted(run=active.world.run, fresh=True)
@@ -140,11 +140,11 @@ class ActiveRuns:
 
     def _own(self, plan: str, active: ActiveRun) -> None:
         self._runs[plan] = active
-        if running(active.journal.state):  # an agent of an earlier process has its slot already
+        if running(active.journal.state):  # its agent survived the last process and keeps its slot
             self._worker.enter_slot(plan)
 
     def record(self, plan: str, event: e.StopRequested | e.Halted | e.Continued | e.Approved | e.Rejected) -> bool:
-        """Record what a person wants of the plan's run; False when this worker owns none."""
+        """Record a person's request for the plan's run; False when this worker owns none."""
         active = self._runs.get(plan)
         if active is None:
             return False
@@ -153,7 +153,7 @@ class ActiveRuns:
         return True
 
     def end_agents(self) -> None:
-        """End every process of every run at the same time; the next runner starts the same ones again."""
+        """End the agents of all runs at the same time; the next worker starts them again."""
         found = list(self._runs.values())
         if ids := [dispatch for active in found for dispatch in running(active.journal.state)]:
             self._repository.dispatches.end(ids, grace_s=GRACE_S)
@@ -162,7 +162,7 @@ class ActiveRuns:
         for plan, active in self._runs.items():
             try:
                 record_ends(active.journal, active.world)
-            except RunplanError as error:  # the next runner sees that they have ended
+            except RunplanError as error:  # the next worker sees that they have ended
                 self._worker.failed(plan, error)
 
     def disown(self, plan: str) -> None:
@@ -174,9 +174,9 @@ class ActiveRuns:
     # --- the work -----------------------------------------------------------------------------------------
 
     def step_all(self, between: Callable[[], None]) -> tuple[list[str], datetime | None]:
-        """Take every step that is due; the dispatches that run now, and when to look again at the latest.
+        """Take every step that is due; the running dispatches, and when the next step is due.
 
-        `between` is called after each plan. A run that changes meanwhile has its step afterwards.
+        `between` is called after each plan. A run that it changes is stepped again.
         """
         stepped: dict[str, RunState] = {}
         wakes: dict[str, str] = {}
@@ -190,7 +190,7 @@ class ActiveRuns:
         return ids, min((parse_iso(wakes[plan]) for plan in self._runs if wakes[plan]), default=None)
 
     def _unstepped(self, stepped: Mapping[str, RunState]) -> str | None:
-        """A plan that has had no step since its state became what it is."""
+        """A plan whose state has changed since its last step."""
         return next((plan for plan, run in self._runs.items() if stepped.get(plan) is not run.journal.state), None)
 
     def _step(self, plan: str) -> Decision | None:
@@ -210,7 +210,7 @@ class ActiveRuns:
             if not self._worker.unattended:
                 raise
             decision = self._put_off(plan, active, error)
-            # What goes on beside the lane that waits now goes on at once.
+            # The other lanes continue at once.
             return self._step(plan) if error.lane and decide(_strand(active, error.lane)).waiting else decision
         if active.journal.state.ended is not None:
             self._over(plan, active)
@@ -236,14 +236,14 @@ class ActiveRuns:
         return decision
 
     def _renewed(self, plan: str, active: ActiveRun) -> ActiveRun:
-        """Whatever is begun from here on is begun with the environment of now."""
+        """Use the environment of now for the next steps."""
         assert active.journal.state.started is not None
         world = self._repository.renewed(active.world, active.journal.state.started)
         self._runs[plan] = active if world is active.world else replace(active, world=world)
         return self._runs[plan]
 
     def _has_slot(self, plan: str, active: ActiveRun, decision: Decision) -> bool:
-        """Whether it has its slot; a run that waits for something else needs none."""
+        """Whether the run has a slot; one that waits for something else needs none."""
         journal = active.journal
         waits = decision.waiting and decision.waiting != "slot" and not decision.wake
         if waits or journal.state.stop or running(journal.state) or not self._worker.may_begin():
@@ -259,7 +259,7 @@ class ActiveRuns:
         return True
 
     def _look_again_at_checkouts(self, active: ActiveRun) -> None:
-        """A checkout in use is looked at again without a person."""
+        """Check again later whether a checkout in use is free."""
         for lane, state in strands(active.journal.state):
             decision = decide(state)
             if decision.waiting == "checkout" and not decision.wake:
@@ -268,7 +268,7 @@ class ActiveRuns:
                 active.journal.append(e.Paused(kind="checkout", until=iso(until), words=words), lane=lane)
 
     def _waits(self, plan: str, active: ActiveRun) -> Decision:
-        """Tell of every wait, lane by lane; while nothing goes on, other runs have the slot."""
+        """Report every wait, lane by lane; a run in which every lane waits gives up its slot."""
         state, run = active.journal.state, active.world.run
         decision = decide(state)
         for lane in open_lanes(state):
@@ -282,7 +282,7 @@ class ActiveRuns:
         return decision
 
     def _put_off(self, plan: str, active: ActiveRun, error: RunplanError) -> Decision:
-        """Git, disk or network do not answer: try again, less and less often."""
+        """Try again later, with growing delays: git, disk or network failed."""
         minutes = backoff.delay(_strand(active, error.lane).waits + 1)
         until = active.world.clock.now() + timedelta(minutes=minutes)
         active.journal.append(e.Paused(kind="unreachable", until=iso(until), words=str(error)), lane=error.lane)
@@ -290,7 +290,7 @@ class ActiveRuns:
         return self._waits(plan, active)
 
     def _over(self, plan: str, active: ActiveRun) -> None:
-        """The run has ended."""
+        """Release a run that has ended."""
         self.disown(plan)
         self._worker.ended(plan, active.world.run, active.journal.state)
 
@@ -300,7 +300,7 @@ class ActiveRuns:
 
 
 def crash(error: Exception, active: ActiveRun) -> RunplanError:
-    """What an unforeseen error means: a disk that refuses leaves the run where it is, any other fault ends it."""
+    """The error to raise: a full or read-only disk leaves the run as it is, any other fault ends it."""
     if isinstance(error, OSError) and (refused := refused_by_disk(error)):
         return Unreachable(refused)
     active.world.store.require_there()
@@ -310,7 +310,7 @@ def crash(error: Exception, active: ActiveRun) -> RunplanError:
 
 
 def _record_crash(active: ActiveRun, told: str) -> None:
-    """End the run by name: the report tells of it, no agent goes on, and the plan is free again."""
+    """End the run as failed: its agents end, the report names the error, and the claim is free."""
     journal, world = active.journal, active.world
     world.dispatches.end(running(journal.state), grace_s=GRACE_S)
     over = e.RunEnded(outcome="failed", reason=Reason.CRASHED, detail=told)
@@ -349,5 +349,5 @@ def _strand(active: ActiveRun, lane: str) -> RunState:
 
 
 def _watched(state: RunState) -> list[str]:
-    """The dispatches whose end is waited for; one that waits for something else is looked at again at its time."""
+    """The dispatches whose end the worker waits for; lanes that wait for a time are left out."""
     return [id_ for _, one in strands(state) if not decide(one).waiting for id_ in running(one)]

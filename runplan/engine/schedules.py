@@ -53,7 +53,7 @@ class Runs(Protocol):
 
 
 def timed(row: ScheduleRow, *, zone: str, misfire: str) -> ScheduleRow:
-    """The schedule as the settings of now have it; what its caller gave ranks above them."""
+    """The schedule with the zone and misfire rule of the settings; those its caller gave win."""
     given = row.given.split(",")
     return replace(
         row, zone=row.zone if "zone" in given else zone, misfire=row.misfire if "misfire" in given else misfire
@@ -66,11 +66,11 @@ def fire(row: ScheduleRow, runs: Runs, schedules: Schedules, now: datetime) -> l
 
 
 def fire_early(row: ScheduleRow, runs: Runs, schedules: Schedules, now: datetime) -> Accepted | Declined | Deferred:
-    """Fire because a person says so, and count an interval from here; a slot that is due already is answered by it."""
+    """Fire on request, and count intervals from now; this answers a slot that is due."""
     answer = _rejected(row, runs) or runs.begin(request_of(row))
     if isinstance(answer, Deferred):
         return answer
-    what, why = _told(answer)
+    what, why = _firing_answer(answer)
     settled = _settle(row, schedules, now, lambda: (what, why))
     if isinstance(answer, Accepted):
         schedules.put(after_firing_early(schedules.get(row.plan) or row, now))
@@ -81,28 +81,28 @@ def fire_early(row: ScheduleRow, runs: Runs, schedules: Schedules, now: datetime
 
 
 def _rejected(row: ScheduleRow, runs: Runs) -> Declined | None:
-    """The answer while the schedule rests because a person rejected the candidate."""
+    """The answer while the schedule is paused after a rejection."""
     phase = rejected_phase(runs.newest(row.plan)) if row.paused else ""
     return Declined(owner="", why=describe_rejection(phase, row.plan), readable=True) if phase else None
 
 
 def give_up(row: ScheduleRow, schedules: Schedules, now: datetime, why: str) -> None:
-    """The schedule is about to be changed or cancelled: a slot that is due and not answered yet is recorded."""
+    """Record the slots that are due, before the schedule is changed or cancelled."""
     _settle(row, schedules, now, lambda: ("skipped", why))
 
 
 def _settle(
     row: ScheduleRow, schedules: Schedules, now: datetime, newest: Callable[[], tuple[str, str]]
 ) -> list[FiringRow]:
-    """Record what comes of the slots that are due; `newest` says it of the newest."""
+    """Record the answers to all due slots; `newest` gives the answer to the newest."""
     found = what_is_due(row, now)
-    told: list[FiringRow] = []
+    recorded: list[FiringRow] = []
 
     def answer(slot: Slot, what: str, why: str) -> bool:
         firing = FiringRow(plan=row.plan, slot=_key(slot), at=iso(now), answer=what, why=why)
         fresh = schedules.answer(firing)
         if fresh:
-            told.append(firing)
+            recorded.append(firing)
         return fresh
 
     for slot in found.missed:
@@ -111,16 +111,16 @@ def _settle(
         answer(found.through, "missed", "with all earlier slots that are not listed")
     if found.fire is not None and not schedules.is_answered(row.plan, _key(found.fire), before=iso(now)):
         answer(found.fire, *newest())
-    return told
+    return recorded
 
 
 def _begin(row: ScheduleRow, runs: Runs) -> tuple[str, str]:
     if row.plan in runs.plans:
         return "skipped", pending_answer(runs.newest(row.plan), row.plan) or IN_FLIGHT
-    return _told(runs.begin(request_of(row)))
+    return _firing_answer(runs.begin(request_of(row)))
 
 
-def _told(answer: Accepted | Declined | Deferred) -> tuple[str, str]:
+def _firing_answer(answer: Accepted | Declined | Deferred) -> tuple[str, str]:
     if isinstance(answer, Deferred):
         return "skipped", IN_FLIGHT
     if isinstance(answer, Accepted):

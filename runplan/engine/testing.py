@@ -1,4 +1,4 @@
-"""What tests may inject from outside the process: the moment, the id, and the point of death."""
+"""Test hooks set by the environment: the clock, the run id, and the kill point."""
 
 from __future__ import annotations
 

@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """Where a worker stands when every step that was due has been taken."""
+    """The state of a worker after every due step was taken."""
 
     repository: OpenRepository
     runs: ActiveRuns
     dispatches: list[str]  #: those that run
-    wake: datetime | None  #: when something is due at the latest
+    wake: datetime | None  #: when the next step is due
 
 
 class RepositoryWorker:
@@ -44,7 +44,7 @@ class RepositoryWorker:
     unattended = True  #: a run that meets an error is tried again later; False: the error goes to the caller
 
     def work(self, repository: OpenRepository, runs: ActiveRuns) -> datetime | None:
-        """Work until nothing is left to do; when to look again at the latest."""
+        """Work until nothing is left to do; when the next step is due."""
         while True:
             self.execute_commands(repository, runs)
             dispatches, wake = runs.step_all(lambda: self.execute_commands(repository, runs))
@@ -94,7 +94,7 @@ class RepositoryWorker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """Where a run has come to: its end, or a wait for a person."""
+    """The end of a run, or its wait for a person."""
 
     run: str
     decision: Decision
@@ -102,7 +102,7 @@ class Outcome:
 
 
 class ForegroundWorker(RepositoryWorker):
-    """Works one run in this process; a person may answer, and errors are the caller's."""
+    """Works one run in this process; asks the person at the terminal, and raises errors."""
 
     unattended = False
 
@@ -122,7 +122,7 @@ class ForegroundWorker(RepositoryWorker):
         self._last: tuple[str, RunState] | None = None  #: run and state, when it has ended
 
     def run(self, request: RunRequest, repository: OpenRepository) -> Outcome | Declined:
-        """Work the run to its end, or to where only a person can go on."""
+        """Work the run to its end, or to a wait that only a person can end."""
         from runplan.engine.runs import Deferred
 
         self._plan = request.started.plan
@@ -145,18 +145,18 @@ class ForegroundWorker(RepositoryWorker):
         try:
             self.work(repository, runs)
         except Fenced:
-            raise  # whatever runs is somebody else's
+            raise  # another process owns the run and its agents
         except RunplanError as error:
             if not self._interruption.asked:
                 raise
             self._end_agents(repository, runs)
-            raise KeyboardInterrupt from error  # a terminal tells everybody, and git ends at once
+            raise KeyboardInterrupt from error  # Ctrl-C reaches git too, which ends at once
         except KeyboardInterrupt:
             self._end_agents(repository, runs)
             raise
 
     def _end_agents(self, repository: OpenRepository, runs: ActiveRuns) -> None:
-        """The person does not wait any longer; the next start begins the same again."""
+        """End the agents now; the next start runs them again."""
         state = runs.state(self._plan)
         if state is not None:
             repository.dispatches.end(running(state), grace_s=GRACE_S)
@@ -200,7 +200,7 @@ class ForegroundWorker(RepositoryWorker):
 
 
 class LocalWorker(RepositoryWorker):
-    """Executes a few commands in this process, where no daemon runs: runs that are stopped are worked to their end."""
+    """Executes commands in this process when no daemon runs; stopped runs are worked to their end."""
 
     unattended = False
 
@@ -209,13 +209,13 @@ class LocalWorker(RepositoryWorker):
     ) -> list[Answer | None]:
         """Execute the commands, which were just queued, and those before them; None for one that stays queued.
 
-        Nothing is begun: there is nobody who would go on with it.
+        No run begins: no process would continue it.
         """
         answers = {command.seq: answer for command, answer in executor.execute_queued([], begins=False)}
         for plan in runs.plans:
             state = runs.state(plan)
             if state is not None and not state.stop:
-                runs.disown(plan)  # the next worker goes on with it
+                runs.disown(plan)  # the next worker continues it
         self.work(repository, runs)
-        # Another process may have been quicker.
+        # Another process may have executed it first.
         return [answers.get(command.seq) or repository.commands.answer(command.seq) for command in commands]
