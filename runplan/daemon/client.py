@@ -1,4 +1,4 @@
-"""Talks to the daemon: finds its socket, asks one thing at a time, or follows events."""
+"""The client of the daemon's socket: one request at a time, or a stream of events."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LONGEST = 107 if sys.platform == "linux" else 103
 
 @contextlib.contextmanager
 def reachable(path: Path) -> Iterator[str]:
-    """A name of the socket that is short enough, while this lasts; its directory has to be there."""
+    """An address short enough for a Unix socket; its directory has to exist."""
     if len(os.fsencode(path)) <= LONGEST:
         yield str(path)
         return
@@ -47,31 +47,31 @@ def reachable(path: Path) -> Iterator[str]:
 
 
 CHUNK = 64 * 1024
-NOBODY = "the daemon is not running; start it: runplan daemon"
+NOT_RUNNING = "the daemon is not running; start it: runplan daemon"
 
-#: A daemon that lives answers at once; a loaded machine may take a while.
+#: A daemon answers at once; a loaded machine may take longer.
 ANSWER_S = 30.0
-STOPPED_S = 1.0  #: for one that does nothing, unless somebody lets it go on just now
-NOTICE_S = 3.0  #: whoever waits for ever is told so after this
+STOPPED_S = 1.0  #: for a daemon whose process is stopped (SIGSTOP)
+NOTICE_S = 3.0  #: after this a caller who waits is told so
 
 
 class NotRunning(Unreachable):
-    """Nobody listens."""
+    """No daemon listens."""
 
 
 class Silent(Unreachable):
-    """Somebody listens, and does not answer."""
+    """The daemon does not answer."""
 
 
 class HungUp(Unreachable):
-    """Nobody listens any more."""
+    """The daemon closed the connection."""
 
 
 class Client:
-    """One connection to the daemon, with its greeting behind it."""
+    """One connection to the daemon."""
 
     def __init__(self, path: Path, *, answer_s: float = ANSWER_S) -> None:
-        """Connect, and learn who answers."""
+        """Connect and ping."""
         self._lines = Lines()
         self._come: deque[bytes] = deque()
         self._stream = _connected(path, answer_s)
@@ -85,7 +85,7 @@ class Client:
         try:
             return protocol.read_hello(self._asked("ping", {}, within_s=answer_s))
         except HungUp as error:  # it was just ending
-            raise NotRunning(NOBODY) from error
+            raise NotRunning(NOT_RUNNING) from error
 
     def __enter__(self) -> Client:
         return self
@@ -102,11 +102,11 @@ class Client:
         return protocol.PROTOCOL in self.hello.speaks
 
     def call(self, verb: str, *, within_s: float = ANSWER_S, **fields: Any) -> Mapping[str, Any]:
-        """What the daemon answers; a refusal is the error that it stands for."""
+        """The answer; a refusal is raised as its error."""
         return self._asked(verb, fields, within_s=within_s)
 
     def await_answer(self, verb: str, notice: Callable[[], None], **fields: Any) -> Mapping[str, Any]:
-        """The same, however long it takes; when it does, `notice` is called once."""
+        """Like `call`, without a time limit; `notice` is called once when it takes long."""
         self._stream.settimeout(NOTICE_S)
         self._send(verb, fields)
         with contextlib.suppress(Silent):
@@ -116,7 +116,7 @@ class Client:
         return self._granted(verb, self._patiently())
 
     def stream(self, verb: str = "follow", **fields: Any) -> Iterator[Mapping[str, Any]]:
-        """Events, as long as there are any."""
+        """Events, until the daemon ends the stream."""
         self._stream.settimeout(ANSWER_S)
         self._send(verb, fields)
         while isinstance(reply := self._patiently(), Told):
@@ -151,7 +151,7 @@ class Client:
         except TimeoutError as error:
             raise self._silent() from error
         except OSError:
-            # It may have hung up with a word of parting, which is still to be read.
+            # The daemon may have sent a refusal before it closed the connection.
             return
 
     def _reply(self) -> Reply:
@@ -170,7 +170,7 @@ class Client:
         return protocol.read_reply(self._come.popleft())
 
     def _patiently(self) -> Reply:
-        """Whatever comes next, however late; not from one that is stopped."""
+        """The next reply, without a time limit unless the daemon is stopped."""
         while True:
             try:
                 return self._reply()
@@ -186,7 +186,7 @@ class Client:
 
 
 def find_socket(env: Mapping[str, str]) -> Path:
-    """Where the daemon listens: where it says, as another login has other directories; else where ours would."""
+    """The socket that the daemon has recorded (another login has other directories); else our own path."""
     found = singleton.holder(state_directory(env))
     ours = socket_path(env)
     return type(ours)(found.socket) if found else ours
@@ -208,23 +208,23 @@ def _connect(stream: socket.socket, path: Path) -> None:
         with reachable(path) as address:
             stream.connect(address)
     except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError) as error:
-        raise NotRunning(NOBODY) from error
+        raise NotRunning(NOT_RUNNING) from error
     except TimeoutError as error:
         raise Silent(f"the daemon at {path} accepts no connections; see its log") from error
     except OSError as error:
         raise Unreachable(f"{path} cannot be reached: {error.strerror}") from error
 
 
-LISTENS_S = 10.0  #: a daemon that is well listens anew within that, and one that was just ending has ended
+LISTENS_S = 10.0  #: a daemon has reopened its socket or has ended by then
 LOOK_AGAIN_S = 0.02
 
 
 def reached(env: Mapping[str, str]) -> Client:
-    """A connection to the daemon; whoever lives and is not to be found is asked to listen anew."""
+    """A connection to the daemon; one whose socket is gone is asked to reopen it."""
     try:
         return Client(find_socket(env))
     except NotRunning:
-        if not ring(env):
+        if not wake(env):
             raise
     began = time.monotonic()
     while (found := singleton.holder(state_directory(env))) is not None:
@@ -236,11 +236,11 @@ def reached(env: Mapping[str, str]) -> Client:
             if waited_s >= (STOPPED_S if stopped else LISTENS_S):
                 raise _silent(found, waited_s, stopped=stopped) from error
         time.sleep(LOOK_AGAIN_S)
-    raise NotRunning(NOBODY)
+    raise NotRunning(NOT_RUNNING)
 
 
-def ring(env: Mapping[str, str]) -> bool:
-    """Let the daemon look up as soon as it can, at its socket and at what is noted for it; False without one."""
+def wake(env: Mapping[str, str]) -> bool:
+    """Have the daemon check its socket and its repositories (SIGHUP); False when none runs."""
     found = singleton.holder(state_directory(env))
     process = processes.living(found.identity) if found else None
     if process is not None:

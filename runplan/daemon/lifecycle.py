@@ -1,4 +1,4 @@
-"""How the daemon lives and ends: a look at the clock each minute, and a drain in two steps."""
+"""The timer of the daemon, and its shutdown in steps."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from runplan.core.spans import in_words
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-JUMP_S = 1.0  #: nobody is woken for less
+JUMP_S = 1.0  #: smaller clock changes are ignored
 
 
 class Pulse:
@@ -25,7 +25,7 @@ class Pulse:
         wall: Callable[[], float] = time.time,
         steady: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`look` is called each time; `jumped` before it, when the clock on the wall is not where it should be."""
+        """`look` is called each time; before it `jumped`, when the wall clock was set or the machine slept."""
         self._every_s = every_s
         self._look = look
         self._jumped = jumped
@@ -36,11 +36,11 @@ class Pulse:
 
     @property
     def left_s(self) -> float:
-        """How long nothing has to be looked at."""
+        """The time until the next look."""
         return max(0.0, self._looked + self._every_s - self._steady())
 
     def beat(self) -> None:
-        """Look, if it is time to; whatever woke us, a clock that jumped is seen at once."""
+        """Look, if it is time to or the clock has jumped."""
         ahead_s = self._wall_ahead_s()
         has_jumped = abs(ahead_s - self._ahead_s) >= JUMP_S
         if has_jumped:
@@ -54,12 +54,12 @@ class Pulse:
         return self._wall() - self._steady()
 
 
-#: What ending agents may take: each is asked, forced and swept up after, all at the same time.
+#: Time to end all agents, in parallel.
 ENDING_S = 30.0
 
 
 class Drained(Protocol):
-    """What is to come to rest."""
+    """The daemon, as `Drain` sees it."""
 
     @property
     def at_rest(self) -> bool: ...
@@ -70,7 +70,7 @@ class Drained(Protocol):
 
 
 class Drain:
-    """The way to the end; only the main thread calls it."""
+    """The shutdown; only the main thread calls it."""
 
     def __init__(
         self,
@@ -81,33 +81,33 @@ class Drain:
         interrupt: Callable[[], None],
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`told` hears of each step, `draining` and `ending-agents`, and how many seconds it takes at most.
+        """`told` is called with each step, `draining` and `ending-agents`, and its time limit in seconds.
 
-        `interrupt` ends what remotes are asked: agents are ended after the step that waits for one.
+        `interrupt` ends calls to remotes, so that the current step ends and agents can be ended.
         """
         self._daemon = daemon
         self._grace_s = grace_s
         self._told = told
         self._interrupt = interrupt
         self._now = now
-        self._words = 0  #: how often it was asked to end
+        self._asked = 0  #: how often it was asked to end
         self._until = 0.0
 
     def ask(self) -> None:
-        """Somebody wants the daemon to end; whoever says it twice wants its agents to end, three times: at once."""
-        self._words += 1
-        if self._words == 1:
+        """End the daemon. The second call also ends its agents; the third ends at once."""
+        self._asked += 1
+        if self._asked == 1:
             self._begin()
-        elif self._words == 2:
+        elif self._asked == 2:
             self._until = self._now() + ENDING_S
             self._told("ending-agents", ENDING_S)
             self._interrupt()
             self._daemon.end_agents()
 
     def hand_over(self) -> None:
-        """Another daemon is to take over: the same as the first word, however often it is said."""
+        """End for a newer daemon: like the first `ask`, however often it is called."""
         if not self.begun:
-            self._words = 1
+            self._asked = 1
             self._begin()
 
     def _begin(self) -> None:
@@ -118,26 +118,26 @@ class Drain:
 
     @property
     def begun(self) -> bool:
-        return self._words > 0
+        return self._asked > 0
 
     @property
     def at_once(self) -> bool:
-        """Whether nothing is waited for any more, not even the step that is being taken."""
-        return self._words > 2
+        """Whether not even the current step is waited for."""
+        return self._asked > 2
 
     @property
     def left_s(self) -> float | None:
-        """The time that is left; None while nobody wants it to end."""
+        """The time that is left; None before a shutdown."""
         return max(0.0, self._until - self._now()) if self.begun else None
 
     @property
     def over(self) -> bool:
-        """Whether it is time to let go: of nothing, or of agents that live on under their shims."""
+        """Whether the process may end; agents that still run survive under their shims."""
         return self.begun and (self.at_once or self._daemon.at_rest or self._now() >= self._until)
 
     @property
     def refusal(self) -> str:
-        """What whoever asks for something new is told; "" while it is begun."""
+        """The refusal of new work; "" before a shutdown."""
         left = self.left_s
         if left is None:
             return ""

@@ -1,4 +1,4 @@
-"""Passes on what happens in runs: to the log, to followers, to callers who wait, and to people."""
+"""Passes events of runs to the log, to followers, to waiting callers, and to notifications."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from runplan.ports import Log
 
 FILE = "noticed.json"
-MOST = 1000  #: runs that a daemon did not see the end of would stay for ever
+MOST = 1000  #: bounds the entries of runs whose end no daemon saw
 
 
 class Noticed:
-    """May be called from any thread of the one daemon. What cannot be kept is told once more after a restart."""
+    """The notifications that were sent, across restarts; may be called from any thread."""
 
     def __init__(self, state: Path) -> None:
         self._file = state / FILE
@@ -48,7 +48,7 @@ class Noticed:
             return [run, what] in self._told
 
     def add(self, run: str, what: str) -> None:
-        """They were told."""
+        """Record a notification."""
         with self._lock:
             self._told = [*self._told, [run, what]][-MOST:]
             self._write()
@@ -118,14 +118,14 @@ class Observer:
         self.resolve(root, command.seq, answer)
 
     def resolve(self, root: str, command: int, answer: Answer) -> None:
-        """Tell the answer to those who wait for it."""
+        """Pass the answer to the caller that waits for it."""
         with self._lock:
             future = self._waiting.pop((root, command), None)
         if future is not None:
             future.set_result(answer)
 
     def unanswered(self, root: str, trouble: RunplanError) -> None:
-        """The repository cannot be opened: tell everybody who waits for an answer there."""
+        """Answer all waiting callers of a repository that cannot be opened."""
         with self._lock:
             keys = [key for key in self._waiting if key[0] == root]
             futures = [self._waiting.pop(key) for key in keys]

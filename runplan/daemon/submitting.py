@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class Queued(Unreachable):
-    """The command is stored, and the daemon does not answer: it is executed when the daemon does."""
+    """The command is stored; the daemon executes it when it responds."""
 
 
 class Unstored(Unreachable):
@@ -47,7 +47,7 @@ class Unstored(Unreachable):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Talk:
-    """How a caller who has to wait is told for what."""
+    """Callbacks for messages while the caller waits."""
 
     notice: Callable[[], None]  #: the daemon is busy
     say: Callable[[str], None]  #: the daemon itself cannot be used yet
@@ -56,10 +56,9 @@ class Talk:
 def submit(
     at: RepositoryContext, commands: Sequence[Command], *, talk: Talk, wait: bool = False
 ) -> list[Answer | None]:
-    """Have the commands executed by the daemon, which is started for those that begin something.
+    """Have the daemon execute the commands; it is started for those that begin something.
 
-    Without a daemon the others are executed here. An answer is None while the daemon is busy; with `wait` it is waited
-    for, however long it takes.
+    Without a daemon the others are executed here. An answer is None while the daemon is busy, unless `wait`.
     """
     begins = any(command.verb in BEGINNING for command in commands)
     try:
@@ -73,7 +72,7 @@ def submit(
         Repositories(state_directory(at.env)).add(
             common=at.repository.common_dir, root=at.repository.root, at=iso(SystemClock().now())
         )
-        clients.ring(at.env)
+        clients.wake(at.env)
         raise Queued(f"the request is queued and takes effect when the daemon responds; {silent}") from silent
     with client:
         if begins and client.hello.draining:
@@ -85,7 +84,7 @@ def _submitted(
     client: Client, at: RepositoryContext, commands: Sequence[Command], talk: Talk, *, wait: bool
 ) -> list[Answer | None]:
     root = str(at.repository.root)
-    # Before they are stored: a worker that is awake executes them at once.
+    # Sent before the commands are stored, since a running worker executes them at once.
     commands = [_with_environment(client, at, command) for command in commands]
     try:
         stored = _stored(at, commands)
@@ -109,7 +108,7 @@ def _submitted(
 
 
 def _with_environment(client: Client, at: RepositoryContext, command: Command) -> Command:
-    """The command with a name for the environment of this caller, which the daemon keeps in memory."""
+    """Send the environment of this caller; the command with the name of it."""
     if command.verb not in BEGINNING:
         return command
     name = os.urandom(8).hex()
@@ -127,7 +126,7 @@ def _stored(at: RepositoryContext, commands: Sequence[Command]) -> list[Command]
 
 
 def _execute_here(at: RepositoryContext, commands: list[Command]) -> list[Answer | None]:
-    """Execute commands in this process; runs that are stopped are worked to their end."""
+    """Execute commands in this process; stopped runs are worked to their end."""
     from runplan.adapters.interrupting import Interruption
     from runplan.engine.commands import Executor
     from runplan.engine.environments import Environments
@@ -145,7 +144,7 @@ def _execute_here(at: RepositoryContext, commands: list[Command]) -> list[Answer
 
 
 def needed(at: RepositoryContext, started: RunStarted) -> tuple[str, ...]:
-    """The names of the variables without which the run cannot go on."""
+    """The names of the variables that the run needs."""
     agents, checks = at.settings.agents, at.settings.tests.env
     sent = for_a_run(at.env, agents, checks=checks)
     return needed_by_a_run(sent, agents, pushes=modes.uses_remote(started.landing), checks=checks)
@@ -154,8 +153,8 @@ def needed(at: RepositoryContext, started: RunStarted) -> tuple[str, ...]:
 def follow(at: RepositoryContext, plan: str, run: str) -> Iterator[Fact]:
     """The events of that run of the plan, until it ends or waits for a person."""
     with reach(at.env) as client:
-        for told in client.stream("follow", root=str(at.repository.root), plan=plan, run=run):
-            fact = recorded_as(str(told.get("type")), str(told.get("body")))
+        for event in client.stream("follow", root=str(at.repository.root), plan=plan, run=run):
+            fact = recorded_as(str(event.get("type")), str(event.get("body")))
             if fact is not None:
                 yield fact
 
@@ -172,7 +171,7 @@ def end_foreground(owner: str, *, force: bool, within_s: float) -> bool:
     process = processes.living(owner)
     if process is None:
         return True
-    # Of two the second ends the agents; the same one twice could be heard as one.
+    # The second signal ends the agents; the same signal twice could be delivered once.
     for number in (signal.SIGKILL,) if force else (signal.SIGTERM, signal.SIGINT):
         processes.send(process, number)
     return not processes.await_gone([process], timeout_s=within_s)

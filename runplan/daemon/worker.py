@@ -43,13 +43,13 @@ if TYPE_CHECKING:
     from runplan.engine.acquire import Declined
     from runplan.engine.repository import OpenRepository
 
-BUSY_S = 3.0  #: a worker that is not at a long step has looked up by then
+BUSY_S = 3.0  #: a worker that is not in a long step has reacted by then
 FIRST_RETRY_S, LONGEST_RETRY_S = 2.0, 3600.0  #: for a slot that could not be answered
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Closed:
-    """A repository in which nothing can be done for now."""
+    """A repository that cannot be opened for now."""
 
     root: str
     error: str
@@ -83,7 +83,7 @@ class DaemonWorker(RepositoryWorker):
         self.trouble: Closed | None = None
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._asked = False  #: somebody wants a look
+        self._asked = False  #: a wake-up was requested
         self._closing = False
         self._ending = False  #: every agent is to be ended
         self._unstored: list[Command] = []
@@ -92,8 +92,10 @@ class DaemonWorker(RepositoryWorker):
         self._retimes = False  #: the settings have changed
         self._due: datetime | None = None  #: when the next slot comes; None to compute it anew
         self._slot_retries: dict[str, tuple[int, datetime]] = {}  #: by plan: failures in a row, and when to try again
-        self._foreign: dict[str, tuple[int, datetime]] = {}  #: by plan: looks that found our run in other hands
-        self._told: dict[tuple[str, str], tuple[str, ...]] = {}  #: by plan and phase: the wait that was told
+        self._foreign: dict[
+            str, tuple[int, datetime]
+        ] = {}  #: by plan: checks that found another owner, and the next check
+        self._reported: dict[tuple[str, str], tuple[str, ...]] = {}  #: by plan and phase: the last reported wait
         self._repository: OpenRepository | None = None
         self._executor: Executor | None = None
         self._wake_r, self._wake_w = os.pipe()
@@ -103,7 +105,7 @@ class DaemonWorker(RepositoryWorker):
     # --- from any thread --------------------------------------------------------------------------------
 
     def wake(self) -> None:
-        """Look at the queue and at what is due; while the daemon drains, a worker at rest stays so."""
+        """Check the queue and the due steps; while the daemon drains, an idle worker stays idle."""
         with self._lock:
             if self._closing or (self._thread is None and not (self._services.may_begin() or self._unstored)):
                 return
@@ -116,7 +118,7 @@ class DaemonWorker(RepositoryWorker):
             self._poke()
 
     def submit(self, command: Command) -> None:
-        """Execute a command that could not be stored; kept in memory until it can be."""
+        """Execute a command that could not be stored; it is kept in memory until then."""
         if command not in self._unstored:
             self._unstored.append(command)
         self.wake()
@@ -133,7 +135,7 @@ class DaemonWorker(RepositoryWorker):
 
     @property
     def retries(self) -> bool:
-        """Whether a command waits that could not be stored."""
+        """Whether an unstored command waits."""
         return bool(self._unstored)
 
     def end_agents(self) -> None:
@@ -147,7 +149,7 @@ class DaemonWorker(RepositoryWorker):
         timer.start()
 
     def _end_agents_of_busy(self) -> None:
-        """A worker at a long step does not look up: end them by what the journal says."""
+        """End the agents of a worker that is in a long step, by the journal."""
         if not self._ending:
             return
         try:
@@ -180,7 +182,7 @@ class DaemonWorker(RepositoryWorker):
                 wake = self._open_and_work()
             except RunplanError as error:
                 trouble = error
-            except Exception as error:  # noqa: BLE001 - else nobody would ever open this repository again
+            except Exception as error:  # noqa: BLE001 - the edge of a worker: else the repository would stay closed
                 trouble = Unreachable(f"unexpected {type(error).__name__}: {error}")
             self._repository = self._executor = None
             self._closed(wake, trouble)
@@ -202,7 +204,7 @@ class DaemonWorker(RepositoryWorker):
             return self.work(repository, runs)
 
     def _adopt(self, plan: str, repository: OpenRepository, runs: ActiveRuns) -> None:
-        """Own the unfinished run of a plan; one in other hands is looked at again, less and less often."""
+        """Own the unfinished run of a plan; one of another owner is checked again, with growing delays."""
         looks, _ = self._foreign.pop(plan, (0, None))
         row = interrupted(repository.store, plan)
         started = repository.started(row) if row is not None else None
@@ -255,7 +257,7 @@ class DaemonWorker(RepositoryWorker):
         return min([moment for moment in (wake, self._due) if moment is not None] + others, default=None)
 
     def _closed(self, wake: datetime | None, trouble: RunplanError | None) -> None:
-        """Nothing is done here until the next wake-up; after trouble that comes later and later."""
+        """Set the next wake-up; after trouble with growing delays."""
         now, wake = self._services.clock.now(), self._earliest(wake)
         if trouble is not None:
             self._failures += 1
@@ -270,8 +272,8 @@ class DaemonWorker(RepositoryWorker):
             self._services.timers.at(f"wake {self.root}", wake, self.wake)
 
     def _refuse_starts(self, trouble: RunplanError) -> None:
-        """Whoever asked for something new is told why not; what is to be stopped or paused stays queued."""
-        if not Store.exists(self.state):  # the repository is away, and nothing is made in its place
+        """Refuse the commands that begin something; stop and pause stay queued."""
+        if not Store.exists(self.state):  # the repository is gone; do not create it
             return
         with contextlib.suppress(RunplanError, OSError), contextlib.closing(Store(self.state)) as store:
             commands = Commands(store)
@@ -296,14 +298,14 @@ class DaemonWorker(RepositoryWorker):
     # --- schedules --------------------------------------------------------------------------------------
 
     def _time_schedules(self, repository: OpenRepository) -> None:
-        """Take over the zone and the misfire rule of now: a schedule does not fix them."""
+        """Update the zone and the misfire rule of schedules from the settings."""
         run = repository.settings().run
         for row in repository.schedules.all():
             timed = schedules.timed(row, zone=run.timezone, misfire=run.misfire)
             if timed != row:
                 repository.schedules.put(timed)
-                told = {"plan": row.plan, "zone": timed.zone, "misfire": timed.misfire}
-                self._observer.happened(self.root, "schedule-retimed", **told)
+                fields = {"plan": row.plan, "zone": timed.zone, "misfire": timed.misfire}
+                self._observer.happened(self.root, "schedule-retimed", **fields)
 
     def retime(self) -> None:
         """The settings of the repository have changed."""
@@ -311,7 +313,7 @@ class DaemonWorker(RepositoryWorker):
         self.wake()
 
     def _fire_schedules(self, repository: OpenRepository, runs: ActiveRuns) -> None:
-        """Fire what is due, and compute when the next slot comes; while the daemon drains, slots stay due."""
+        """Fire due slots and compute the next one; while the daemon drains, slots stay due."""
         now = self._services.clock.now()
         earliest = self._earliest(None) if self._due is not None else None
         if not self.may_begin() or (earliest is not None and now < earliest):
@@ -341,7 +343,7 @@ class DaemonWorker(RepositoryWorker):
             repository.schedules.arm(row.plan, iso(following))
         return following
 
-    # --- what runs ask and tell -------------------------------------------------------------------------
+    # --- called by the runs ---------------------------------------------------------------------------
 
     def may_begin(self) -> bool:
         return self._services.may_begin() and not self._closing
@@ -366,7 +368,7 @@ class DaemonWorker(RepositoryWorker):
 
     def ended(self, plan: str, run: str, state: RunState) -> None:
         """A schedule ends with its plan, and pauses when a phase fails."""
-        self._told = {key: told for key, told in self._told.items() if key[0] != plan}
+        self._reported = {key: wait for key, wait in self._reported.items() if key[0] != plan}
         repository = self._repository
         if repository is not None and repository.schedules.get(plan) is not None:
             if why := pause_reason(state):  # recorded with the end of the run
@@ -376,10 +378,10 @@ class DaemonWorker(RepositoryWorker):
         self._observer.ended(self.root, plan, run, state)
 
     def waits(self, plan: str, run: str, state: RunState, decision: Decision) -> None:
-        """Tell each wait once: the loop comes past it whenever there is something else to do."""
+        """Report each wait once, though every pass of the loop sees it."""
         phase = awaiting(state)
         name, tree = (phase.read.phase, phase.asked) if phase else ("", "")
-        told = (run, decision.waiting, decision.about, decision.wake, tree)
-        if self._told.get((plan, name)) != told:
-            self._told[plan, name] = told
+        wait = (run, decision.waiting, decision.about, decision.wake, tree)
+        if self._reported.get((plan, name)) != wait:
+            self._reported[plan, name] = wait
             self._observer.waits(self.root, plan, run, state, decision)
