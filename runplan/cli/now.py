@@ -1,4 +1,4 @@
-"""runplan now: fire a schedule early, and keep it."""
+"""runplan now: run a scheduled plan now."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def run(args: argparse.Namespace) -> Exit:
     with open_context() as at:
         plans = scheduled(at)
         if not plans:
-            raise NotFound("nothing is scheduled here; make a schedule: runplan start PLAN auto every 4h")
+            raise NotFound("no schedule here; make one: runplan start PLAN auto every 4h")
         if args.plan is None and len(plans) > 1:
             raise UsageError(f"now: there is more than one schedule; name one of {', '.join(plans)}")
         plan = plan_path(at, args.plan) if args.plan else plans[0]
@@ -38,6 +38,6 @@ def run(args: argparse.Namespace) -> Exit:
             raise NotFound(f"{plan} has no schedule; make one: {make}")
         answer = submit.submit(at, Command(plan=plan, verb="now", arguments={}, by=BY_PERSON, at=""))
     if answer.declined and not answer.owner:
-        return submit.left_to_person(answer)
-    submit.told_begun(plan, answer)
+        return submit.not_started(answer)
+    submit.print_answer(plan, answer)
     return Exit.DONE

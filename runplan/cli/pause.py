@@ -1,4 +1,4 @@
-"""runplan pause: begin nothing new for a plan; what runs may end."""
+"""runplan pause: pause a plan; the current step finishes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From words to the run that they ask for; runs in the foreground; and from outcomes to exit codes."""
+"""Turns the words of a command into a run request, runs it in the foreground, and maps outcomes to exit codes."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ MOST_TARGETS = 3  #: branches whose settings may name another target, in a row
 
 
 def towards_landing(at: RepositoryContext, words: Sequence[str]) -> RepositoryContext:
-    """Where it lands decides which tip the plan is read from, and so which phases there are."""
+    """The context with the landing mode of the words, which decides the tip that the plan is read from."""
     options = words_of.resolve(words_of.parse_words(words, phases=None), at.settings)
     modes.require_allowed(options.landing, at.settings.run)
     return at.towards(options.landing)
 
 
 def request_for(at: RepositoryContext, plan_word: str, words: Sequence[str]) -> RunRequest | str:
-    """What is asked for, resolved and admitted; a sentence when there is nothing to do."""
+    """The request with resolved options, after all checks; a sentence when there is nothing to do."""
     tip = at.tip()
     path = places.plan_path(at, plan_word)
     blob = at.repository.git.blob(tip, path)
@@ -112,7 +112,7 @@ def started(at: RepositoryContext, path: str, plan: Plan, options: Resolved) -> 
 
 
 def admit_agents(at: RepositoryContext) -> None:
-    """Refuse agents that could not be dispatched, and warn where they run without the sandbox."""
+    """Refuse agents that cannot run, and warn when they run without a sandbox."""
     from runplan.engine.preflight import require_agents
 
     if warning := require_agents(at):
@@ -120,7 +120,7 @@ def admit_agents(at: RepositoryContext) -> None:
 
 
 def run_here(at: RepositoryContext, request: RunRequest) -> Exit:
-    """Work the run in this process."""
+    """Run it in this process."""
     from runplan.adapters.interrupting import Interruption
     from runplan.adapters.settings import load_host
     from runplan.engine.repository import open_repository
@@ -131,7 +131,7 @@ def run_here(at: RepositoryContext, request: RunRequest) -> Exit:
     with (
         Interruption(load_host(at.env).grace_s) as interruption,
         open_repository(at, wakeup=interruption.wakeup) as repository,
-        _told_how_to_go_on(plan),
+        _with_retry_hint(plan),
     ):
         worker = ForegroundWorker(
             interruption, person=lambda state: ask_here(at, state), tell=progress.tell, warn=progress.warn
@@ -143,11 +143,11 @@ def run_here(at: RepositoryContext, request: RunRequest) -> Exit:
         case Declined():
             return declined(plan, outcome)
         case Outcome():
-            return _told(at, plan, outcome)
+            return _print_summary(at, plan, outcome)
 
 
 def over(request: RunRequest, why: str) -> Exit:
-    """The run that was to go on has ended meanwhile: a retry is not needed, and an answer is nobody's."""
+    """The run has ended meanwhile: a retry is not needed, and an answer is refused."""
     if request.answer is not None:
         raise NotFound(why)
     progress.say(f"runplan: {why}")
@@ -155,7 +155,7 @@ def over(request: RunRequest, why: str) -> Exit:
 
 
 def declined(plan: str, answer: Declined) -> Exit:
-    """Say who is at it instead."""
+    """Print which process owns the plan."""
     progress.say(f"runplan: {_declined(plan, answer)}; nothing was changed")
     release = f"if no process works on it: {command('runplan', 'gc', '--release', plan)}"
     follow = f"follow it: {command('runplan', 'logs', plan, '-f')}"
@@ -164,8 +164,8 @@ def declined(plan: str, answer: Declined) -> Exit:
 
 
 @contextlib.contextmanager
-def _told_how_to_go_on(plan: str) -> Iterator[None]:
-    """Whatever stops the work from outside, the journal knows where it stands."""
+def _with_retry_hint(plan: str) -> Iterator[None]:
+    """Add the command that continues the run to errors from outside."""
     try:
         yield
     except KeyboardInterrupt:
@@ -173,7 +173,7 @@ def _told_how_to_go_on(plan: str) -> Iterator[None]:
             f"interrupted; all agents are stopped. Continue with: {command('runplan', 'retry', plan)}"
         ) from None
     except (Fenced, JournalDamaged):
-        raise  # with this journal nobody goes on
+        raise  # this journal cannot be continued
     except Unreachable as error:
         raise Unreachable(f"{error}; the work is kept. Continue with: {command('runplan', 'retry', plan)}") from error
 
@@ -186,23 +186,23 @@ def _declined(plan: str, answer: Declined) -> str:
 
 
 def outcome(at: RepositoryContext, plan: str, run: str) -> Exit:
-    """The last lines of that run of the plan, from its journal, and their exit code."""
+    """Print the summary of the run from its journal; the exit code."""
     store = at.store()
     row = next((one for one in store.runs(plan) if one.id == run), None) if store is not None else None
     if store is None or row is None:
         raise NotFound(f"no run of {plan} is recorded here")
     state = state_of(store, row)
-    return _told(at, plan, Outcome(run=row.id, decision=decide(state), state=state))
+    return _print_summary(at, plan, Outcome(run=row.id, decision=decide(state), state=state))
 
 
-def _told(at: RepositoryContext, plan: str, outcome: Outcome) -> Exit:
+def _print_summary(at: RepositoryContext, plan: str, outcome: Outcome) -> Exit:
     code, lines = summary(plan, outcome, logs=at.state / "dispatch")
     progress.say("\n".join(["", *(f"runplan: {line}" for line in lines)]))
     return code
 
 
 def state_of(store: Store, row: RunRow) -> RunState:
-    """What the journal knows of a run."""
+    """The state of a run, from its journal."""
     from runplan.app.journal import recorded
 
     state = fold(one.fact for one in recorded(store, row.id))
@@ -214,9 +214,9 @@ def state_of(store: Store, row: RunRow) -> RunState:
 def prepared(
     at: RepositoryContext, plan_word: str, words: Sequence[str], *, like: RunStarted | None = None
 ) -> tuple[RepositoryContext, RunRequest] | str:
-    """What the words ask for, after everything that can be refused has been; a sentence when nothing is to be done.
+    """The request of the words after all checks; a sentence when there is nothing to do.
 
-    `like` is the run that is retried, which says where to land.
+    `like` is the run that is retried: the new one lands in the same place.
     """
     at = towards_landing(at, words)
     enter(at, plan_word)
@@ -227,7 +227,7 @@ def prepared(
     store = at.store()
     row = interrupted(store, request.started.plan) if store is not None else None
     begun = state_of(store, row).started if store is not None and row is not None else None
-    if begun is not None:  # it goes on with the settings it was started with
+    if begun is not None:  # a resumed run keeps its settings
         return at.for_run(begun), request
     if note := places.settings_note(at):
         progress.say(f"runplan: {note}")
@@ -235,7 +235,7 @@ def prepared(
 
 
 def fixed(at: RepositoryContext, words: Sequence[str], *, like: RunStarted | None = None) -> RepositoryContext:
-    """The same place with the settings that a run begun now has: those of the target's tip."""
+    """The context with the settings of the target's tip, which a new run uses."""
     for _ in range(MOST_TARGETS):
         there = towards_landing(at.with_committed_settings(), words)
         if like is not None:
@@ -248,21 +248,21 @@ def fixed(at: RepositoryContext, words: Sequence[str], *, like: RunStarted | Non
 
 
 def enter(at: RepositoryContext, plan_word: str) -> None:
-    """Refuse what could not land well; what killed landings left here is ended first, and without asking a remote."""
+    """Complete interrupted landings, and refuse a target that cannot be landed on."""
     try:
-        for told in settle_lost_landings(at):
-            progress.warn(told)
+        for note in settle_lost_landings(at):
+            progress.warn(note)
         require_landable(at)
     except JournalDamaged:
         raise
     except Unreachable:
         path = _interrupted_plan(at, plan_word)
-        with _told_how_to_go_on(path) if path else contextlib.nullcontext():
+        with _with_retry_hint(path) if path else contextlib.nullcontext():
             raise
 
 
 def _interrupted_plan(at: RepositoryContext, plan_word: str) -> str | None:
-    """The plan that is meant, if there is something to go on with; a remote's may be out of reach."""
+    """The plan, if it has an unfinished run; None also when the plan cannot be found."""
     try:
         path, store = places.plan_path(at, plan_word), at.store()
     except (NotFound, UsageError):
@@ -273,7 +273,7 @@ def _interrupted_plan(at: RepositoryContext, plan_word: str) -> str | None:
 def start(
     at: RepositoryContext, plan_word: str, words: Sequence[str], *, again: bool = False, like: RunStarted | None = None
 ) -> Exit:
-    """Work what the words ask for, in this process; `again`: as a retry of the plan's last run."""
+    """Run in this process; `again`: as a retry of the plan's last run."""
     if words_of.parse_words(words, phases=None).every is not None:
         raise RefusedEarly("schedules need the daemon; leave out --foreground")
     found = prepared(at, plan_word, words, like=like)
@@ -285,7 +285,7 @@ def start(
 
 
 def dry_run(at: RepositoryContext, request: RunRequest) -> str:
-    """What would be done, from the same texts; nothing is written."""
+    """What a start would do; nothing is written."""
     from runplan.cli.dryrun import account
 
     return account(at, request.started)

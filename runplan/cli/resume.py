@@ -1,4 +1,4 @@
-"""runplan resume: let a paused plan and its schedule go on."""
+"""runplan resume: resume a paused plan and its schedule."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""runplan retry: go on with a plan's newest run as it was asked for, or begin anew what it failed at."""
+"""runplan retry: resume the last run, or restart its failed phase."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from runplan.store.sqlite import Store
 
 EXAMPLES = """\
-  runplan retry plans/X.md        once more, with the words the run was started with
+  runplan retry plans/X.md        again, with the options of the last run
   runplan retry plans/X.md 4b     only this phase, landing the same way"""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("plan", metavar="PLAN", help="a path, a base name, or a unique part of one under plans/")
-    parser.add_argument("phase", metavar="PHASE", nargs="?", help="a phase id; without it, what the run was about")
+    parser.add_argument("phase", metavar="PHASE", nargs="?", help="a phase id; default: as the last run")
 
 
 def run(args: argparse.Namespace) -> Exit:
@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> Exit:
         store = at.store()
         row = store.newest(path) if store is not None else None
         if store is None or row is None:
-            raise NotFound(f"no run of {path} is recorded here; begin one: {command('runplan', 'start', path)}")
+            raise NotFound(f"no run of {path} is recorded here; start one: {command('runplan', 'start', path)}")
         state = prepare.state_of(store, row)
         assert state.started is not None
         if row.state == "done" and not args.phase:
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> Exit:
 
 
 def _worked(store: Store, newest: RunStarted) -> RunStarted:
-    """The newest run that worked on the plan: an undo asks nobody, which says nothing about the work."""
+    """The newest run that was not an undo."""
     from runplan.core.events import RunStarted
     from runplan.core.eventtext import from_json
 

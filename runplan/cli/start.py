@@ -1,4 +1,4 @@
-"""runplan start: work a plan, by the daemon or in this process."""
+"""runplan start: run a plan, in the daemon or in this process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = """\
   runplan start plans/X.md finish auto                everything, phase after phase, by the daemon
-  runplan start plans/X.md auto every 4h              the next phase now and then; `now` as well: begin at once
+  runplan start plans/X.md auto every 4h              the next phase every 4 hours; with `now` also at once
   runplan start X every "weekday at 9:30"             in run.timezone
   runplan start plans/X.md --foreground               the next phase, here; asks before it lands
   runplan start plans/X.md 4b auto --foreground       one phase, without asking
@@ -28,10 +28,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="WORD",
         help="a phase id or `finish`; `auto`; cherry-pick or direct; every SCHEDULE; now",
     )
-    how = parser.add_mutually_exclusive_group()
-    how.add_argument("--foreground", action="store_true", help="run here and exit with the outcome")
-    how.add_argument("--wait", action="store_true", help="follow the daemon's run and exit with its outcome")
-    how.add_argument("--dry-run", action="store_true", help="show what would be done and change nothing")
+    mode = parser.add_mutually_exclusive_group()
+    mode.add_argument("--foreground", action="store_true", help="run here and exit with the outcome")
+    mode.add_argument("--wait", action="store_true", help="follow the daemon's run and exit with its outcome")
+    mode.add_argument("--dry-run", action="store_true", help="show what would be done and change nothing")
 
 
 def run(args: argparse.Namespace) -> Exit:

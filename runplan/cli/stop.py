@@ -1,4 +1,4 @@
-"""runplan stop: cancel schedules and end runs, keeping what was made."""
+"""runplan stop: cancel schedules and end runs; their work is kept."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from runplan.engine.context import RepositoryContext
 
-ENDING_S = 20.0  #: what a foreground run may need to end its agents
+ENDING_S = 20.0  #: for a foreground run to end its agents
 
 EXAMPLES = """\
   runplan stop                  everything in this repository
@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> Exit:
 
 
 def stop(at: RepositoryContext, plan: str, *, force: bool) -> list[str]:
-    """Cancel schedules and end runs, of one plan or of all; what was done, a sentence each."""
+    """Cancel schedules and end runs, of one plan or of all; messages."""
     from runplan.cli import progress, submit
     from runplan.core.rows import Command
     from runplan.daemon import submitting
@@ -78,7 +78,7 @@ def stop(at: RepositoryContext, plan: str, *, force: bool) -> list[str]:
 
 
 def _end_foreground(at: RepositoryContext, plan: str, *, force: bool) -> tuple[list[str], list[str]]:
-    """End the processes that work runs in other terminals; what was done, and the plans that still have one."""
+    """End foreground runs in other terminals; messages, and the plans whose run is still ending."""
     from contextlib import closing
 
     from runplan.daemon import submitting

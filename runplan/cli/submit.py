@@ -1,4 +1,4 @@
-"""Hands commands to the daemon, tells what became of them, and turns that into exit codes."""
+"""Submits commands to the daemon, prints the answers, and maps them to exit codes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from runplan.engine.context import RepositoryContext
 
 BUSY = "daemon busy (git or network); request queued, you can quit now"
-#: What a schedule is timed by, and how a caller sets it over the files.
+#: The settings of a schedule that a caller may override, and their variables.
 TIMED = {"zone": "RUNPLAN_RUN_TIMEZONE", "misfire": "RUNPLAN_RUN_MISFIRE"}
 
 
@@ -40,7 +40,7 @@ def start(
     again: bool = False,
     like: RunStarted | None = None,
 ) -> Exit:
-    """Hand what the words ask for to the daemon; `again`: as a retry of the plan's last run."""
+    """Submit the run that the words ask for; `again`: as a retry of the plan's last run."""
     found = prepare.prepared(at, plan_word, words, like=like)
     if isinstance(found, str):
         progress.say(f"runplan: {found}")
@@ -60,7 +60,7 @@ def _timing(at: RepositoryContext, every: str, *, now: bool) -> Timing:
 
 
 def submit_run(at: RepositoryContext, request: RunRequest, timing: Timing | None = None, *, wait: bool = False) -> Exit:
-    """Hand the run over, and say what came of it."""
+    """Submit the run and print the answer."""
     plan = request.started.plan
     started = replace(request.started, daemon=True, needs=submitting.needed(at, request.started))
     arguments = start_arguments(replace(request, started=started), timing)
@@ -72,17 +72,17 @@ def submit_run(at: RepositoryContext, request: RunRequest, timing: Timing | None
         if not timing.now:
             return Exit.DONE
     if answer.declined and not answer.owner:
-        return left_to_person(answer) if timing is not None else prepare.over(request, answer.why)
+        return not_started(answer) if timing is not None else prepare.over(request, answer.why)
     if isinstance(request.answer, Rejected) and answer.run:
         status = command("runplan", "status", plan)
         progress.say(f"runplan: Rejected {answer.run}; its work stays on its branch. See: {status}")
     else:
-        told_begun(plan, answer)
+        print_answer(plan, answer)
     return _follow(at, plan, answer.run) if wait and not answer.declined else Exit.DONE
 
 
 def submit(at: RepositoryContext, asked: Command) -> Answer:
-    """Have a command executed that begins something; its answer, however long that takes. A refusal is an error."""
+    """Submit a command that begins something, and wait for its answer. A refusal is raised."""
     (answer,) = submitting.submit(at, [asked], talk=TALK, wait=True)
     assert answer is not None
     if answer.error:
@@ -91,7 +91,7 @@ def submit(at: RepositoryContext, asked: Command) -> Answer:
 
 
 def _follow(at: RepositoryContext, plan: str, run: str) -> Exit:
-    """Tell what happens in the run until it ends or waits for a person; who leaves before that leaves it at work."""
+    """Print the events of the run until it ends or waits for a person; Ctrl-C only detaches."""
     try:
         for event in submitting.follow(at, plan, run):
             progress.tell(event)
@@ -101,14 +101,14 @@ def _follow(at: RepositoryContext, plan: str, run: str) -> Exit:
     return prepare.outcome(at, plan, run)
 
 
-def left_to_person(answer: Answer) -> Exit:
-    """A firing has met what a person was asked."""
+def not_started(answer: Answer) -> Exit:
+    """The plan waits for a person, so nothing was started."""
     progress.say(f"runplan: Not started: {answer.why}")
     return Exit.WAITING
 
 
-def told_begun(plan: str, answer: Answer) -> None:
-    """What became of a run that was asked for."""
+def print_answer(plan: str, answer: Answer) -> None:
+    """Print the answer to a request for a run."""
     for words in answer.warnings:
         progress.warn(words)
     if answer.declined:

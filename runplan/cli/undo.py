@@ -1,4 +1,4 @@
-"""runplan undo: take a landed phase back as a new commit, and set its row to todo."""
+"""runplan undo: revert a landed phase with a new commit, and set its row to todo."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def run(args: argparse.Namespace) -> Exit:
 
 
 def undo(at: RepositoryContext, path: str, phase: str) -> Exit:
-    """Take the phase back the way the plan was landed, in this process."""
+    """Revert the phase in this process, with the landing mode of the plan."""
     from runplan.app import admission
     from runplan.cli import prepare
     from runplan.core import options

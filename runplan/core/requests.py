@@ -1,4 +1,4 @@
-"""What people ask for: commands, the run that a command asks for, and the answer to a command."""
+"""Run requests, and the answers to commands, with their JSON."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ BY_PERSON = "a person"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRequest:
-    """A run that is asked for, with all options resolved."""
+    """A request for a run, with all options resolved."""
 
     started: RunStarted
-    answer: Approved | Rejected | None = None  #: a person's answer to the candidate that waits
-    fired: bool = False  #: by a schedule, which answers nothing that a person was asked
-    again: bool = False  #: a retry, which does nothing after a run that ended well
+    answer: Approved | Rejected | None = None  #: to the candidate that waits
+    fired: bool = False  #: by a schedule, which never approves
+    again: bool = False  #: a retry, which does nothing after success
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """When a plan is to be worked again."""
+    """The schedule that a start asks for."""
 
     every: str  #: canonical, without `every`
     now: bool  #: begin a run at once as well
@@ -45,7 +45,7 @@ class Timing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What became of a command; fields that do not apply are empty."""
+    """The answer to a command; fields that do not apply are empty."""
 
     run: str = ""
     fresh: bool = False  #: the command began or resumed the run
@@ -53,7 +53,7 @@ class Answer:
     owner: str = ""  #: the process that works on the plan instead
     why: str = ""  #: why it was declined
     readable: bool = True  #: False when the claim of the owner cannot be read
-    lines: tuple[str, ...] = ()  #: what was done, a sentence each
+    lines: tuple[str, ...] = ()  #: messages, one sentence each
     warnings: tuple[str, ...] = ()
     scheduled: str = ""  #: when the schedule fires first, UTC
     instead: str = ""  #: the schedule that it replaces
@@ -66,9 +66,9 @@ def refused(error: RunplanError) -> Answer:
 
 
 def unexpected(error: BaseException) -> Answer:
-    """The answer after a fault of ours."""
-    told = f"unexpected {type(error).__name__} in the daemon: {error}; see its log"
-    return Answer(error=told, exit=int(Exit.UNREACHABLE))
+    """The answer after an internal error."""
+    text = f"unexpected {type(error).__name__} in the daemon: {error}; see its log"
+    return Answer(error=text, exit=int(Exit.UNREACHABLE))
 
 
 def answer_json(answer: Answer) -> str:
@@ -79,8 +79,8 @@ def read_answer(text: str) -> Answer:
     return read_answer_fields(json.loads(text))
 
 
-def read_answer_fields(told: Mapping[str, Any]) -> Answer:
-    known: dict[str, Any] = {name: value for name, value in told.items() if name in Answer.__dataclass_fields__}
+def read_answer_fields(fields: Mapping[str, Any]) -> Answer:
+    known: dict[str, Any] = {name: value for name, value in fields.items() if name in Answer.__dataclass_fields__}
     return Answer(**known | {name: tuple(value) for name, value in known.items() if isinstance(value, list)})
 
 

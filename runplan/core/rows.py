@@ -1,4 +1,4 @@
-"""What the store keeps beside the events, as plain values; cheap to import, because every reading verb does."""
+"""Rows of the store as plain values. Every reading verb imports this module, so it stays cheap."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ class EventRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleRow:
-    """When a plan is worked again, with everything resolved that was asked for."""
+    """The schedule of a plan, with its resolved options."""
 
     plan: str
-    spec: str  #: as said after `every`
+    spec: str  #: the words after `every`
     zone: str
     misfire: str  #: run-once, skip
     request: str  #: JSON of the RunStarted it begins
@@ -56,13 +56,13 @@ class ScheduleRow:
     made: str
     last: str | None = None  #: key of the newest slot that was answered
     paused: str | None = None  #: why it does not fire
-    given: str = ""  #: zone, misfire: those that its caller has set, whatever files say
+    given: str = ""  #: which of zone and misfire the caller has set; files do not change these
     next: str | None = None  #: the first slot after now, recorded when the schedule is armed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FiringRow:
-    """What came of one slot of a schedule."""
+    """The answer to one slot of a schedule."""
 
     plan: str
     slot: str

@@ -1,8 +1,7 @@
-"""Exclusive ownership of a plan by a process, and courteous ownership of an issue by a run.
+"""Exclusive claims of plans by processes, and advisory claims of issues by runs.
 
-An issue's claim ends with its run, whichever process works it. A plan's claim is a row with an owner and a fence
-that grows at each take-over, and beside it a kernel lock that belongs to this process alone and dies
-with it. The lock says whether the owner lives; the row says who it was.
+The claim of a plan is a row with an owner and a fence that grows at each take-over, and a kernel lock that dies with
+its process. The lock says whether the owner is alive; the row names it. The claim of an issue ends with its run.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ class Claims:
         self.me = processes.identity(os.getpid()) or f"{os.getpid()}:0:unknown"
 
     def take_plan(self, plan: str, *, run: str, at: str) -> ClaimResult:
-        """Own the plan, or learn who does. Own re-entry succeeds with the same fence."""
+        """Claim the plan for this process; re-entry keeps the fence."""
         mine = self._store.claim("plan", plan)
         if plan in self._held and mine is not None and mine[1] == self.me:
             return Reentered(fence=mine[2])
@@ -56,7 +55,7 @@ class Claims:
             holder = self._store.claim("plan", plan)
             return HeldByOther(owner=holder[1] if holder else "a process that is just starting", why="it is alive")
         with contextlib.ExitStack() as stack:
-            stack.callback(lock.release)  # unless the row is ours: nobody may hold a plan that nobody works
+            stack.callback(lock.release)  # unless the row is ours
             standing = self._take_row(plan, run=run, at=at)
             if not isinstance(standing, HeldByOther):
                 self._held[plan] = lock
@@ -64,7 +63,7 @@ class Claims:
         return standing
 
     def take_issue(self, number: int, *, run: str, at: str) -> ClaimResult:
-        """Claim an issue for the run, unless another run that has not ended has it: a warning to the caller."""
+        """Claim an issue for the run, unless another unfinished run has it."""
         with self._store.transaction():
             found = self._store.claim("issue", str(number))
             if found is not None:
@@ -77,7 +76,7 @@ class Claims:
         return Acquired(fence=fence, took_over=found[1] if found else "")
 
     def _why_foreign(self, run: str, owner: str, fence: int) -> str:
-        """Why an issue is another run's; "" when that has ended."""
+        """Why an issue belongs to another run; "" when that has ended."""
         if not readable(owner, fence):
             return "its claim cannot be read"
         marks = ",".join("?" for _ in UNFINISHED)
@@ -93,7 +92,7 @@ class Claims:
                 if owner == self.me:
                     return Reentered(fence=fence)
                 if not readable(owner, fence):
-                    # Never steal what cannot be read: it may belong to a version that writes it differently.
+                    # Another version may have written it, so it is never taken over.
                     return HeldByOther(owner=owner, why="its claim cannot be read", readable=False)
                 if processes.alive(owner):
                     return HeldByOther(owner=owner, why="it is alive")
@@ -101,20 +100,20 @@ class Claims:
         return Acquired(fence=fence, took_over=found[1] if found else "")
 
     def release(self, plan: str, *, run: str) -> None:
-        """Give back the plan, if this process owns it for the run."""
+        """Release the plan, if this process owns it for the run."""
         self._store.drop_claims(run=run, owner=self.me)
         if (lock := self._held.pop(plan, None)) is not None:
             lock.release()
 
     def close(self) -> None:
-        """Let go of the locks; the rows stay, and say as long as this process lives whose the plans are."""
+        """Release the locks; the rows stay and name the owner while this process lives."""
         while self._held:
             self._held.popitem()[1].release()
 
     def release_unreadable(self, plan: str) -> bool:
-        """Drop a claim that cannot be read, because a person says that nobody works on the plan; False for none.
+        """Drop a claim that cannot be read, on request of a person; False for none.
 
-        Whoever holds the kernel lock is at work, whatever the row says: then the person is mistaken.
+        Refused while a process holds the kernel lock.
         """
         lock = self._lock(plan)
         try:
@@ -142,7 +141,7 @@ class Claims:
 
 
 def landing_lock(locks: Path) -> FileLock:
-    """What whoever lands holds; also for those who have no journal."""
+    """The lock that a landing holds; needs no journal."""
     return _file_lock(locks, "landing")
 
 

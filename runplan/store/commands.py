@@ -1,4 +1,4 @@
-"""The queue of commands: what people ask for, in order, until it is answered."""
+"""The queue of commands, with their answers."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from runplan.core.requests import Answer
     from runplan.store.sqlite import Store
 
-KEPT = 200  #: answered commands that are kept for those who ask late
+KEPT = 200  #: answered commands that are kept, for callers that ask late
 _COLUMNS = "seq, plan, verb, arguments, by, at"
 
 
 class Commands:
-    """Those of one repository."""
+    """The commands of one repository."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

@@ -1,4 +1,4 @@
-"""Counts what the journal holds, for the metrics; the counting is SQLite's."""
+"""Counts the events of a journal for the metrics, in SQL."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SELECT plan, waiting_for, since FROM runs WHERE state IN ('queued', 'waiting') A
 
 
 def figures(store: Store, *, repository: str, now: datetime) -> Figures:
-    """What is known of the repository whose journal this is."""
+    """The figures of one repository."""
     ask: Any = store.query  # counts and texts, by the queries below
     failed = (
         f"SELECT plan, json_extract(body, '$.reason'), count(*) {_BY_PLAN} WHERE type = 'PhaseFailed' GROUP BY 1, 2"

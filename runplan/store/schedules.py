@@ -1,4 +1,4 @@
-"""Schedules and what came of their slots, kept beside the journal."""
+"""Schedules and the answers to their slots."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class Schedules:
         return next((row for row in self.all() if row.plan == plan), None)
 
     def put(self, row: ScheduleRow) -> None:
-        """Make or change the schedule of a plan; it has one, and is not armed by this."""
+        """Make or replace the schedule of a plan; this does not arm it."""
         values = [getattr(row, name) for name in _NAMES]
         with self._store.transaction():
             self._store.run(f"INSERT OR REPLACE INTO schedules ({COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?)", *values)
 
     def arm(self, plan: str, following: str) -> None:
-        """Record the next slot of a schedule, for those who only read."""
+        """Record the next slot of a schedule, for `status` and `next`."""
         with self._store.transaction():
             self._store.run("UPDATE schedules SET next=? WHERE plan=?", following, plan)
 
@@ -42,12 +42,12 @@ class Schedules:
             return self._store.run("DELETE FROM schedules WHERE plan=?", plan) > 0
 
     def pause(self, plan: str, why: str | None) -> bool:
-        """Let the schedule rest, with the reason, or let it go on."""
+        """Pause the schedule with a reason, or resume it (None); False when there is none."""
         with self._store.transaction():
             return self._store.run("UPDATE schedules SET paused=? WHERE plan=?", why, plan) > 0
 
     def answer(self, firing: FiringRow) -> bool:
-        """Record what came of a slot, once; False if it is answered already. A record from the future is replaced."""
+        """Record the answer to a slot once; False if it has one. An answer from the future is replaced."""
         with self._store.transaction():
             fresh = self._store.run(
                 "INSERT INTO firings (plan, slot, at, answer, why) VALUES (?,?,?,?,?) ON CONFLICT (plan, slot)"
@@ -58,12 +58,12 @@ class Schedules:
         return fresh > 0
 
     def is_answered(self, plan: str, slot: str, *, before: str) -> bool:
-        """Whether the slot was answered; a record from the future, of a clock that was ahead, does not count."""
+        """Whether the slot has an answer; one from the future, by a wrong clock, does not count."""
         query = "SELECT 1 FROM firings WHERE plan=? AND slot=? AND at<=?"
         return bool(self._store.query(query, plan, slot, before))
 
     def note(self, firing: FiringRow) -> None:
-        """Record what came of a firing that no slot asked for."""
+        """Record the answer to a firing without a slot (`now`)."""
         with self._store.transaction():
             self._store.run(
                 "INSERT OR IGNORE INTO firings (plan, slot, at, answer, why) VALUES (?,?,?,?,?)",

@@ -1,4 +1,4 @@
-"""Reads from the journal what a run is at, without the long texts that its events hold."""
+"""Reads the current work of a run from the journal, without the long texts of its events."""
 
 from __future__ import annotations
 
@@ -18,6 +18,6 @@ WHERE run = ? AND type IN ({", ".join(repr(kind) for kind in TOLD)}) ORDER BY se
 
 
 def read_work(store: Store, run: str) -> Work:
-    """What the run is at, and what it has used so far."""
+    """The current work of the run, and its usage."""
     rows: Any = store.query(_QUERY, run)
     return work_of(Step(*row) for row in rows)
