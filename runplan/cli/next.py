@@ -59,7 +59,7 @@ def _unattended(env: Any, *, due: bool) -> str:
         then = "what is due does as soon as there is one" if due else "start it"
         return f"No daemon is running, so nothing fires; {then}: runplan daemon"
     if (found := singleton.stopped(state)) is not None:
-        return f"The daemon (process {found.pid}) is stopped, so nothing fires; let it go on: kill -CONT {found.pid}"
+        return f"The daemon (process {found.pid}) is stopped, so nothing fires; continue it: kill -CONT {found.pid}"
     return ""
 
 

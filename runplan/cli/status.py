@@ -164,7 +164,7 @@ def _sentence(daemon: dict[str, Any]) -> str:
         )
     if daemon["state"] == "stopped":
         pid = daemon["pid"]
-        return f"The daemon (process {pid}) is stopped and does nothing; let it go on: kill -CONT {pid}"
+        return f"The daemon (process {pid}) is stopped and does nothing; continue it: kill -CONT {pid}"
     return (
         f"The daemon (process {daemon['pid']}) is draining: it begins nothing new and has let go "
         f"by {daemon['until']}; the next one goes on where it stood."

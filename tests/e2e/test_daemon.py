@@ -237,7 +237,7 @@ def test_a_stop_of_one_plan_leaves_the_claims_of_others(project: Project, meanwh
         assert project.runplan("start", plan, "auto").code == 0
     meanwhile.reached("x")
     meanwhile.reached("y")
-    assert "the run of plans/X.md ends" in project.runplan("stop", "X").err
+    assert "Stopping plans/X.md" in project.runplan("stop", "X").err
     until_runs_are(project, "stopped")
     assert project.runplan("status", "X", "--json").json["claim"] is None
     assert project.runplan("status", "Y", "--json").json["claim"] is not None

@@ -170,7 +170,7 @@ def test_while_it_drains_status_says_so_and_a_start_is_told_when_to_ask_again(
         assert "the daemon is shutting down and starts nothing new; try again in " in ran.last
     assert states(project, "plans/Y.md") == []
     ran = project.runplan("stop", "X")
-    assert (ran.code, "the run of plans/X.md ends" in ran.err) == (0, True), "to end something is always possible"
+    assert (ran.code, "Stopping plans/X.md" in ran.err) == (0, True), "to end something is always possible"
     until(lambda: gone(project, daemon))
     assert states(project) == ["stopped"]
 

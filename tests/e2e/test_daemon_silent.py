@@ -168,5 +168,5 @@ def test_who_looks_is_told_that_it_is_stopped_and_that_nothing_goes_on(
 def test_what_is_wanted_of_a_plan_that_nobody_works_on_is_not_noted(project: Project, stopped: int) -> None:
     project.plan((project.path / "plans/X.md").read_text(), name="plans/Y.md")
     ran = project.runplan("pause", "Y")
-    assert (ran.code, "has no run and no schedule of plans/Y.md" in ran.last) == (3, True), ran.err
+    assert (ran.code, "plans/Y.md has no daemon run and no schedule" in ran.last) == (3, True), ran.err
     assert (daemon_of(project), queued(project)) == (stopped, [])

@@ -74,7 +74,7 @@ def test_a_stop_reaches_the_daemon_and_nothing_lands(
 ) -> None:
     take_away(runtime)
     ran = project.runplan("stop", *words)
-    assert (ran.code, "the run of plans/X.md ends" in ran.err) == (0, True), ran.err
+    assert (ran.code, "Stopping plans/X.md" in ran.err) == (0, True), ran.err
     until_runs_are(project, "stopped")
     assert (schedules(project), project.landed(), daemon_of(project)) == ([], [], at_work)
     at = find_socket(project.env)
