@@ -1,4 +1,4 @@
-"""runplan explain: why the machine is where it is, from the function that decides."""
+"""runplan explain: explains the current state, from the function that decides."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""runplan service: have the daemon started at login and kept alive, by systemd or launchd."""
+"""runplan service: manage the login service (systemd or launchd)."""
 
 from __future__ import annotations
 
