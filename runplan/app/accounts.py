@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from runplan import ports
-    from runplan.app.world import World
+    from runplan.app.runcontext import RunContext
     from runplan.core.run import PhaseRun, RunState
 
 SHORT = 7  #: digits of a commit
@@ -26,7 +26,7 @@ LINES_TOLD = 20  #: lines of it that stand in the report
 LONGEST_LINE = 300
 
 
-def phase_account(state: RunState, world: World) -> report.PhaseAccount:
+def phase_account(state: RunState, world: RunContext) -> report.PhaseAccount:
     """A phase that is about to land."""
     phase = state.phase
     assert phase is not None
@@ -54,7 +54,7 @@ def phase_account(state: RunState, world: World) -> report.PhaseAccount:
     )
 
 
-def undo_account(state: RunState, world: World) -> report.UndoAccount:
+def undo_account(state: RunState, world: RunContext) -> report.UndoAccount:
     """A phase that is about to be taken back."""
     phase = state.phase
     assert phase is not None
@@ -75,12 +75,12 @@ def _status(fixes: int) -> str:
     return f"Completed (verified, landed) after {fixes} fix cycle{'' if fixes == 1 else 's'}"
 
 
-def _commit_line(world: World, oid: str) -> report.CommitLine:
+def _commit_line(world: RunContext, oid: str) -> report.CommitLine:
     subject = world.objects.commit(oid).message.partition("\n")[0]
     return report.CommitLine(short=oid[:SHORT], subject=world.agents.redacted(subject))
 
 
-def _gates(phase: PhaseRun, world: World) -> tuple[report.GateLine, ...]:
+def _gates(phase: PhaseRun, world: RunContext) -> tuple[report.GateLine, ...]:
     command = world.settings.tests.command
     lines = []
     if phase.baseline is not None and phase.baseline.results:
@@ -103,7 +103,7 @@ def _gates(phase: PhaseRun, world: World) -> tuple[report.GateLine, ...]:
     return tuple(lines)
 
 
-def _settings(state: RunState, world: World) -> tuple[str, ...]:
+def _settings(state: RunState, world: RunContext) -> tuple[str, ...]:
     """Whether the target has another settings file than the one that the run was started with."""
     assert state.started is not None
     assert state.phase is not None
@@ -121,7 +121,7 @@ def _settings(state: RunState, world: World) -> tuple[str, ...]:
     return (f"{name} changed on {target} since the run started; the change holds from the next run on",)
 
 
-def evidence(reason: str, state: RunState, world: World) -> str:
+def evidence(reason: str, state: RunState, world: RunContext) -> str:
     """What shows that it failed, in a few lines: failed items, what the guard saw, or the end of an output."""
     phase = state.phase
     assert phase is not None

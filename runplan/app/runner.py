@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from runplan.app.journal import Journal, Strand
-    from runplan.app.world import World
+    from runplan.app.runcontext import RunContext
 
 
 class StandsStill(Exception):
@@ -30,7 +30,7 @@ def always() -> bool:
     return True
 
 
-def advance(journal: Journal, world: World, begins: Callable[[], bool] = always) -> Decision:
+def advance(journal: Journal, world: RunContext, begins: Callable[[], bool] = always) -> Decision:
     """Take every step that is due; return when the run has ended or waits for something outside.
 
     Calling it late or twice is harmless: everything it knows it reads from the journal and from the world. As soon as
@@ -49,20 +49,20 @@ def advance(journal: Journal, world: World, begins: Callable[[], bool] = always)
     return decision
 
 
-def _end_together(decision: Decision, world: World) -> None:
+def _end_together(decision: Decision, world: RunContext) -> None:
     """Processes that are to end are ended at the same time: it would take long, one after the other."""
     plain = [action.action if isinstance(action, LaneAction) else action for action in decision.actions]
     if ids := [action.id for action in plain if isinstance(action, End)]:
         world.dispatches.end(ids, grace_s=GRACE_S)
 
 
-def record_ends(journal: Journal, world: World) -> None:
+def record_ends(journal: Journal, world: RunContext) -> None:
     """Every process of the run was ended by us: that charges nobody, and the same is due again afterwards."""
     for action in ends(journal.state):
         _take(action, journal, world)
 
 
-def _take(action: Action, journal: Journal, world: World) -> bool:
+def _take(action: Action, journal: Journal, world: RunContext) -> bool:
     if not isinstance(action, LaneAction):
         return take(action, journal, world)
     try:
@@ -77,7 +77,7 @@ def _due(journal: Journal, begins: Callable[[], bool]) -> Decision:
     return decision if begins() else without_beginnings(decision)
 
 
-def take(action: Action, journal: Journal | Strand, world: World) -> bool:
+def take(action: Action, journal: Journal | Strand, world: RunContext) -> bool:
     """One action: has it happened already? If not, do it. Every fact is on disk before the next is sought."""
     name = type(action).__name__
     doing = DOINGS[type(action)]

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from runplan import ports
-    from runplan.app.world import World
     from runplan.core.phaserun import PhaseRun
+    from runplan.app.runcontext import RunContext
     from runplan.core.requests import RunRequest
     from runplan.core.rows import RunRow
     from runplan.core.run import RunState
@@ -42,7 +42,7 @@ class Declined:
 class ActiveRun:
     """A run that this process owns."""
 
-    world: World
+    world: RunContext
     journal: Journal
     warnings: tuple[str, ...] = ()  #: for the caller
     ends: bool = False  #: the run ends first; then the requested one begins
@@ -80,7 +80,9 @@ def acquire(request: RunRequest, repository: OpenRepository, worker: RepositoryW
     return ActiveRun(world=world, journal=journal, warnings=warnings)
 
 
-def _claim_issues(issues: Sequence[int], journal: Journal, world: World, repository: OpenRepository) -> tuple[str, ...]:
+def _claim_issues(
+    issues: Sequence[int], journal: Journal, world: RunContext, repository: OpenRepository
+) -> tuple[str, ...]:
     """Claim the issues for the run; warn about those of another unfinished run, and record that once."""
     warnings = []
     for number in issues:
@@ -164,7 +166,7 @@ def resumed(asked: e.RunStarted, begun: e.RunStarted) -> e.RunResumed:
 
 def _claim(
     asked: e.RunStarted, repository: OpenRepository, worker: RepositoryWorker
-) -> tuple[World, Journal, e.ClaimTaken, e.RunStarted] | Declined | None:
+) -> tuple[RunContext, Journal, e.ClaimTaken, e.RunStarted] | Declined | None:
     """Claim the plan for its unfinished run, or for a new one; None when another process was faster."""
     row = interrupted(repository.store, asked.plan)
     run = row.id if row else repository.new_run_id()
@@ -194,7 +196,7 @@ def _begun(store: ports.Store, row: RunRow) -> e.RunStarted:
     raise RefusedEarly(f"{row.plan}: the run {row.id} cannot be read; see: {command('runplan', 'logs', row.plan)}")
 
 
-def _unlock_refs(world: World, journal: Journal) -> None:
+def _unlock_refs(world: RunContext, journal: Journal) -> None:
     """Remove locks on the run's own refs that a killed git left; no other process uses these refs."""
     for lane, state in strands(journal.state):
         leased = state.phase.lease if state.phase else None

@@ -15,7 +15,7 @@ from runplan.adapters.checkout import Checkouts
 from runplan.adapters.dispatches import Dispatches
 from runplan.adapters.sandbox import Sandbox
 from runplan.adapters.settings import worktree_root
-from runplan.app.world import World
+from runplan.app.runcontext import RunContext
 from runplan.core.errors import PlanUnreadable, Unreachable
 from runplan.core.events import RunResumed, RunStarted
 from runplan.core.eventtext import from_json
@@ -115,18 +115,18 @@ class OpenRepository:
         except PlanUnreadable:
             return False
 
-    def renewed(self, world: World, started: RunStarted) -> World:
+    def renewed(self, world: RunContext, started: RunStarted) -> RunContext:
         """The context with the environment of now; itself where that is the same."""
         same = self.seen.get(world.run) == self.environment(started.plan)
         return world if same else self.world(run=world.run, started=started)
 
-    def world(self, *, run: str, started: RunStarted) -> World:
+    def world(self, *, run: str, started: RunStarted) -> RunContext:
         """Everything the actions of one run may reach, where that run was asked to land."""
         env = self.seen[run] = self.environment(started.plan)
         at = replace(self.context, env=env).for_run(started)
         git, root, common = at.repository.git, at.repository.root, at.repository.common_dir
         point = self.point
-        return World(
+        return RunContext(
             run=run,
             plan=started.plan,
             slug=started.slug,

@@ -15,7 +15,7 @@ from runplan.core.reasons import Reason
 from runplan.core.target import missing
 
 if TYPE_CHECKING:
-    from runplan.app.world import World
+    from runplan.app.runcontext import RunContext
     from runplan.core.plan import Phase, Plan
     from runplan.core.run import RunState
 
@@ -25,7 +25,7 @@ Files: TypeAlias = dict[str, bytes]
 Refusal: TypeAlias = e.WorkRefused | e.LandingHeld
 
 
-def bookkeeping(state: RunState, world: World, onto: str) -> Files | Refusal:
+def bookkeeping(state: RunState, world: RunContext, onto: str) -> Files | Refusal:
     """Plan and report as they land, made from the target's own texts; or why they cannot."""
     phase = phase_of(state)
     text = world.objects.blob(onto, world.plan)
@@ -53,7 +53,7 @@ def bookkeeping(state: RunState, world: World, onto: str) -> Files | Refusal:
     return _files(world, onto, plan, text, sections)
 
 
-def _refusal(state: RunState, world: World, plan: Plan, row: Phase) -> Refusal | None:
+def _refusal(state: RunState, world: RunContext, plan: Plan, row: Phase) -> Refusal | None:
     """What somebody changed in the plan meanwhile that the landing must not pass over."""
     target = world.settings.run.target
     if row.status is plans.Status.DONE:
@@ -72,7 +72,7 @@ def _refusal(state: RunState, world: World, plan: Plan, row: Phase) -> Refusal |
 
 
 def _undone(
-    state: RunState, world: World, plan: Plan, row: Phase, text: bytes, onto: str, sections: list[str]
+    state: RunState, world: RunContext, plan: Plan, row: Phase, text: bytes, onto: str, sections: list[str]
 ) -> Files | Refusal:
     if row.status is not plans.Status.DONE:
         return taken_back_meanwhile(row.id)
@@ -81,7 +81,7 @@ def _undone(
     return _files(world, onto, plan, text, [*sections, report.undo_section(undo_account(state, world))])
 
 
-def _files(world: World, onto: str, plan: Plan, text: bytes, sections: list[str]) -> Files:
+def _files(world: RunContext, onto: str, plan: Plan, text: bytes, sections: list[str]) -> Files:
     if not sections:
         return {world.plan: text}
     before = world.objects.blob(onto, world.report)

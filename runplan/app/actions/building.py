@@ -13,14 +13,14 @@ from runplan.core.trailers import LANDING, PHASE, PLAN, RUN, UNDOES, add_trailer
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from runplan.app.world import World
+    from runplan.app.runcontext import RunContext
     from runplan.core.actions import BuildCandidate
     from runplan.core.events import Event
     from runplan.core.gitfacts import Commit, Identity
     from runplan.core.run import RunState
 
 
-def build_candidate(action: BuildCandidate, state: RunState, world: World) -> Iterator[Event]:  # noqa: ARG001
+def build_candidate(action: BuildCandidate, state: RunState, world: RunContext) -> Iterator[Event]:  # noqa: ARG001
     phase = phase_of(state)
     assert phase.work is not None
     if world.objects.tip(phase.work.head) is None:
@@ -58,12 +58,12 @@ def build_candidate(action: BuildCandidate, state: RunState, world: World) -> It
             assert_never(unreachable)
 
 
-def landing_id(world: World, state: RunState) -> str:
+def landing_id(world: RunContext, state: RunState) -> str:
     """One landing per phase of a run, however often its candidate is rebuilt: whichever lands first is the one."""
     return f"{world.mark}.{len(state.landed) + 1}"
 
 
-def trailers_of(world: World, state: RunState) -> tuple[tuple[str, str], ...]:
+def trailers_of(world: RunContext, state: RunState) -> tuple[tuple[str, str], ...]:
     """What every landed commit says of where it comes from."""
     phase = phase_of(state)
     undoes = phase.candidate.undoes if phase.candidate else ""

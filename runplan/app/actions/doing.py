@@ -9,12 +9,12 @@ from runplan.core.quickclass import dataclass
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from runplan.app.world import World
+    from runplan.app.runcontext import RunContext
     from runplan.core.events import Event
     from runplan.core.run import PhaseRun, RunState
 
 
-def unseen(action: Any, state: RunState, world: World) -> tuple[Event, ...]:  # noqa: ARG001 - the shape of an observer
+def unseen(action: Any, state: RunState, world: RunContext) -> tuple[Event, ...]:  # noqa: ARG001 - the shape of an observer
     """For actions that may simply be done again: their doing is idempotent and leaves the world as it finds it."""
     return ()
 
@@ -26,8 +26,8 @@ class Doing:
     Every fact that `do` yields is on disk before it goes on, so an intent is recorded by yielding it.
     """
 
-    do: Callable[[Any, RunState, World], Iterator[Event]]
-    observe: Callable[[Any, RunState, World], tuple[Event, ...]] = unseen
+    do: Callable[[Any, RunState, RunContext], Iterator[Event]]
+    observe: Callable[[Any, RunState, RunContext], tuple[Event, ...]] = unseen
 
 
 def phase_of(state: RunState) -> PhaseRun:

@@ -14,13 +14,13 @@ from runplan.core.reasons import Reason
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from runplan.app.world import World
+    from runplan.app.runcontext import RunContext
     from runplan.core.actions import CleanUp, Fail, Finish
     from runplan.core.events import Event
     from runplan.core.run import RunState
 
 
-def fail(action: Fail, state: RunState, world: World) -> Iterator[Event]:
+def fail(action: Fail, state: RunState, world: RunContext) -> Iterator[Event]:
     phase = phase_of(state)
     kept = world.worktrees.publish(phase.lease.branch, base=phase.base) if phase.lease else ""
     tree = phase.work.tree if phase.work else ""
@@ -41,7 +41,7 @@ def fail(action: Fail, state: RunState, world: World) -> Iterator[Event]:
     )
 
 
-def _is_stuck(action: Fail, phase: str, tree: str, world: World) -> bool:
+def _is_stuck(action: Fail, phase: str, tree: str, world: RunContext) -> bool:
     """Whether the attempt before failed for the same reason with the very same work."""
     if action.reason == Reason.STOPPED:  # a person ended both
         return False
@@ -51,7 +51,7 @@ def _is_stuck(action: Fail, phase: str, tree: str, world: World) -> bool:
     return any(row.get("tree") == tree and row["reason"] in reasons and row["step"] == action.step for row in before)
 
 
-def clean_up(action: CleanUp, state: RunState, world: World) -> Iterator[Event]:  # noqa: ARG001
+def clean_up(action: CleanUp, state: RunState, world: RunContext) -> Iterator[Event]:  # noqa: ARG001
     phase = phase_of(state)
     branch = phase.lease.branch if phase.lease else ""
     tip = world.worktrees.tip(branch) if branch else None
@@ -67,7 +67,7 @@ def clean_up(action: CleanUp, state: RunState, world: World) -> Iterator[Event]:
     yield CleanedUp(phase=phase.read.phase)
 
 
-def finish(action: Finish, state: RunState, world: World) -> Iterator[Event]:
+def finish(action: Finish, state: RunState, world: RunContext) -> Iterator[Event]:
     detail, parked = action.detail, ""
     world.worktrees.unpin(world.mark)  # a run that is stopped while it leases has a pin and no lease
     if state.leased:

@@ -22,7 +22,7 @@ from runplan.core.told import full
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from runplan.app.world import World
+    from runplan.app.runcontext import RunContext
     from runplan.core.actions import Await, HandOver
     from runplan.core.events import Event
     from runplan.core.run import PhaseRun, RunState
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 NOTE = "handoff.md"
 
 
-def arm(action: Await, state: RunState, world: World) -> Iterator[Event]:
+def arm(action: Await, state: RunState, world: RunContext) -> Iterator[Event]:
     """Prepare the hand-over of an agent whose context fills, once; the agent goes on.
 
     Nothing is asked of its worktree: git would read there what an agent at work can write, filters for instance.
@@ -52,7 +52,7 @@ def arm(action: Await, state: RunState, world: World) -> Iterator[Event]:
     yield HandoverArmed(id=action.id, percent=reading.percent, estimated=reading.estimated, note=text)
 
 
-def hand_over(action: HandOver, state: RunState, world: World) -> Iterator[Event]:
+def hand_over(action: HandOver, state: RunState, world: RunContext) -> Iterator[Event]:
     phase = phase_of(state)
     assert phase.ended is not None
     number = len(phase.handovers) + 1
@@ -69,7 +69,7 @@ def hand_over(action: HandOver, state: RunState, world: World) -> Iterator[Event
 
 
 def _standing(
-    phase: PhaseRun, world: World, id: str, *, message: str, head: str, why: str, at_work: bool = False
+    phase: PhaseRun, world: RunContext, id: str, *, message: str, head: str, why: str, at_work: bool = False
 ) -> Standing:
     told = returns.parse_return(return_text(world, id), message)
     return Standing(
@@ -87,7 +87,7 @@ def _standing(
     )
 
 
-def _files(phase: PhaseRun, world: World, head: str, *, sure: bool) -> tuple[str, ...]:
+def _files(phase: PhaseRun, world: RunContext, head: str, *, sure: bool) -> tuple[str, ...]:
     """What was committed so far; an agent at work that breaks its repository is met at its end, not here."""
     try:
         return tuple(change.path for change in world.candidates.changes(phase.base, head))

@@ -24,7 +24,7 @@ from runplan.core.reasons import Reason
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from runplan.app.world import World
+    from runplan.app.runcontext import RunContext
     from runplan.core.actions import JudgeBaseline, JudgeGate, JudgeVerdict
     from runplan.core.events import Event
     from runplan.core.run import PhaseRun, RunState
@@ -35,7 +35,7 @@ NAMED = 3  #: failing tests named in one line
 OUTPUT_TOLD = 6000  #: characters of it that the fixer is told
 
 
-def judge_baseline(action: JudgeBaseline, state: RunState, world: World) -> Iterator[Event]:  # noqa: ARG001
+def judge_baseline(action: JudgeBaseline, state: RunState, world: RunContext) -> Iterator[Event]:  # noqa: ARG001
     phase = phase_of(state)
     assert phase.ended is not None
     found = _results(phase.ended, world)
@@ -49,7 +49,7 @@ def judge_baseline(action: JudgeBaseline, state: RunState, world: World) -> Iter
     yield BaselineKnown(key=key, tree=tree, results=_text(found))
 
 
-def judge_gate(action: JudgeGate, state: RunState, world: World) -> Iterator[Event]:
+def judge_gate(action: JudgeGate, state: RunState, world: RunContext) -> Iterator[Event]:
     phase = phase_of(state)
     time = len(phase.gates) + 1
     if phase.ended is None:
@@ -71,7 +71,7 @@ def judge_gate(action: JudgeGate, state: RunState, world: World) -> Iterator[Eve
     yield GateJudged(tree=action.tree, answer=answer, code=now.exit_code, line=line, time=time, output=tail)
 
 
-def _remember(world: World, key: str, found: results.Results) -> None:
+def _remember(world: RunContext, key: str, found: results.Results) -> None:
     """Only green results are known for good: a red one may be the machine's fault, and would excuse real breakage."""
     if not found.red and found.finished:
         world.store.keep_baseline(key, _text(found), at=world.iso())
@@ -112,12 +112,12 @@ def _baseline(phase: PhaseRun) -> results.Results | None:
     return results.Results(**{**fields, "failures": frozenset(fields["failures"])})
 
 
-def _results(ended: DispatchEnded, world: World) -> results.Results:
+def _results(ended: DispatchEnded, world: RunContext) -> results.Results:
     code = ended.code if ended.ending == "exited" else None
     return results.read_results(_output(ended, world), exit_code=code, summary_pattern=world.settings.tests.summary)
 
 
-def _output(ended: DispatchEnded, world: World) -> str:
+def _output(ended: DispatchEnded, world: RunContext) -> str:
     path = world.dispatches.directory(ended.id) / "out.log"
     try:
         return path.read_bytes()[-OUTPUT_READ:].decode("utf-8", "replace")
@@ -125,7 +125,7 @@ def _output(ended: DispatchEnded, world: World) -> str:
         return ""
 
 
-def judge_verdict(action: JudgeVerdict, state: RunState, world: World) -> Iterator[Event]:  # noqa: ARG001
+def judge_verdict(action: JudgeVerdict, state: RunState, world: RunContext) -> Iterator[Event]:  # noqa: ARG001
     phase = phase_of(state)
     assert phase.ended is not None
     assert phase.lease is not None

@@ -17,20 +17,20 @@ from runplan.landing.lander import Declined, Landed, Landing, Pending, Refused, 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from runplan.app.world import World
+    from runplan.app.runcontext import RunContext
     from runplan.core.actions import Ask, Land
     from runplan.core.run import PhaseRun, RunState
 
 LATELY = timedelta(days=2)  #: how long a candidate may have been under way
 
 
-def ask(action: Ask, state: RunState, world: World) -> Iterator[e.Event]:  # noqa: ARG001
+def ask(action: Ask, state: RunState, world: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
     candidate = phase_of(state).candidate
     assert candidate is not None
     yield e.ApprovalAsked(tree=candidate.tree)
 
 
-def observe(action: Land, state: RunState, world: World) -> tuple[e.Event, ...]:  # noqa: ARG001
+def observe(action: Land, state: RunState, world: RunContext) -> tuple[e.Event, ...]:  # noqa: ARG001
     """A landing that was begun has happened when its id stands between the old tip and the target."""
     phase = phase_of(state)
     if phase.landing is None:
@@ -42,7 +42,7 @@ def observe(action: Land, state: RunState, world: World) -> tuple[e.Event, ...]:
     return () if seen is None else (_landed(phase, phase.landing, seen),)
 
 
-def land(action: Land, state: RunState, world: World) -> Iterator[e.Event]:  # noqa: ARG001
+def land(action: Land, state: RunState, world: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
     phase = phase_of(state)
     onto = phase.candidate.onto if phase.candidate else phase.read.tip
     name = landing_id(world, state)
@@ -75,7 +75,7 @@ def land(action: Land, state: RunState, world: World) -> Iterator[e.Event]:  # n
                 assert_never(unreachable)
 
 
-def _refused(world: World, name: str, reason: TargetMoved | Declined) -> e.Event:
+def _refused(world: RunContext, name: str, reason: TargetMoved | Declined) -> e.Event:
     match reason:
         case TargetMoved(tip=tip):
             return _moved(world, name, tip)
@@ -85,14 +85,14 @@ def _refused(world: World, name: str, reason: TargetMoved | Declined) -> e.Event
             assert_never(unreachable)
 
 
-def _moved(world: World, name: str, tip: str) -> e.LandingMoved:
+def _moved(world: RunContext, name: str, tip: str) -> e.LandingMoved:
     """What we landed ourselves meanwhile is no sign of a target that never rests: one day it all has landed."""
     lately = iso(world.clock.now() - LATELY)
     ours = any(json.loads(row.body)["tip"] == tip for row in world.store.since("Landed", lately))
     return e.LandingMoved(id=name, tip=tip, ours=ours)
 
 
-def _intend(state: RunState, world: World, onto: str, files: dict[str, bytes]) -> e.LandingStarted:
+def _intend(state: RunState, world: RunContext, onto: str, files: dict[str, bytes]) -> e.LandingStarted:
     phase = phase_of(state)
     code = phase.candidate.commits[-1] if phase.candidate else onto
     new = world.candidates.bookkeep(
@@ -117,7 +117,7 @@ def _intend(state: RunState, world: World, onto: str, files: dict[str, bytes]) -
     )
 
 
-def _subject(phase: PhaseRun, world: World) -> str:
+def _subject(phase: PhaseRun, world: RunContext) -> str:
     if not phase.read.phase:
         return f"{world.slug}: mark the plan complete\n"
     if phase.read.choice == "undo":

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from runplan.core.leaks import Written, leaks
 
 if TYPE_CHECKING:
-    from runplan.app.world import World
+    from runplan.app.runcontext import RunContext
     from runplan.core.run import PhaseRun
     from runplan.core.tamper import Permit, Tampering
 
@@ -16,7 +16,7 @@ LOOKED_AT = 1_000_000  #: bytes of a file
 _BINARY = 8000  #: git, too, calls a file binary that has a NUL within as many bytes
 
 
-def leaked(phase: PhaseRun, world: World, head: str, permit: Permit) -> tuple[Tampering, ...]:
+def leaked(phase: PhaseRun, world: RunContext, head: str, permit: Permit) -> tuple[Tampering, ...]:
     """The secrets that the work brings: what one commit adds and the next takes away would land as well."""
     line = None if phase.handovers else world.candidates.commits(phase.base, head)
     steps = [phase.base, *(commit.oid for commit in line)] if line else [phase.base, head]
@@ -41,6 +41,6 @@ def leaked(phase: PhaseRun, world: World, head: str, permit: Permit) -> tuple[Ta
     return leaks(files, messages, permit)
 
 
-def _text(world: World, oid: str) -> str:
+def _text(world: RunContext, oid: str) -> str:
     content = world.objects.beginning(oid, LOOKED_AT)
     return "" if b"\0" in content[:_BINARY] else content.decode("utf-8", "replace")

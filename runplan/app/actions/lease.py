@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from runplan import ports
-    from runplan.app.world import World
+    from runplan.app.runcontext import RunContext
     from runplan.core.actions import Lease, RebuildBranch
     from runplan.core.events import Event
     from runplan.core.gitfacts import BranchStanding
     from runplan.core.run import RunState
 
 
-def lease(action: Lease, state: RunState, world: World) -> Iterator[Event]:  # noqa: ARG001
+def lease(action: Lease, state: RunState, world: RunContext) -> Iterator[Event]:  # noqa: ARG001
     phase = phase_of(state)
     branch, base = world.branch(phase.read.phase), phase.read.tip
     earlier = leased_before(world.store, world.plan, branch)
@@ -77,7 +77,7 @@ def _commits(number: int) -> str:
     return f"{number} commit{'' if number == 1 else 's'}"
 
 
-def _put_aside(world: World, branch: str, base: str) -> str:
+def _put_aside(world: RunContext, branch: str, base: str) -> str:
     """Keep what an earlier attempt left on the branch under a parked ref, and free the name."""
     if world.worktrees.tip(branch) in (None, base) and not world.worktrees.published(branch):
         return ""
@@ -87,7 +87,7 @@ def _put_aside(world: World, branch: str, base: str) -> str:
     return answer.parked
 
 
-def rebuild_branch(action: RebuildBranch, state: RunState, world: World) -> Iterator[Event]:
+def rebuild_branch(action: RebuildBranch, state: RunState, world: RunContext) -> Iterator[Event]:
     """The fixer starts on the target's tip; the branch as it was stays readable under a parked ref."""
     phase = phase_of(state)
     leased = phase.lease

@@ -16,7 +16,7 @@ from runplan.core.secrets import redacted
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from runplan.app.world import World
+    from runplan.app.runcontext import RunContext
     from runplan.core.gitfacts import WorktreeState
     from runplan.core.run import PhaseRun
 
@@ -24,7 +24,7 @@ NAMED = 8  #: paths named in one sentence
 BEGINNING = 8192  #: bytes of a new file that are looked at
 
 
-def commit_leftovers(phase: PhaseRun, world: World, *, message: str) -> str | WorkRefused:
+def commit_leftovers(phase: PhaseRun, world: RunContext, *, message: str) -> str | WorkRefused:
     """The commit on the branch that holds everything; nothing is committed where anything is amiss."""
     assert phase.lease is not None
     assert phase.ended is not None
@@ -68,7 +68,7 @@ def _nested(left: WorktreeState) -> WorkRefused | None:
     return WorkRefused(reason=Reason.TAMPERED, detail=f"{nested[0]} is a git repository of its own") if nested else None
 
 
-def _unwanted(phase: PhaseRun, world: World, path: Path, left: WorktreeState) -> WorkRefused | None:
+def _unwanted(phase: PhaseRun, world: RunContext, path: Path, left: WorktreeState) -> WorkRefused | None:
     found = tamper.unwanted(left.untracked, permit_of(phase, world), texts=_beginnings(path, left))
     return refusal_of(found)
 
@@ -84,7 +84,7 @@ def _beginnings(path: Path, left: WorktreeState) -> dict[str, str]:
     return texts
 
 
-def permit_of(phase: PhaseRun, world: World) -> tamper.Permit:
+def permit_of(phase: PhaseRun, world: RunContext) -> tamper.Permit:
     written = (world.plan, world.report)
     own = (*written, *FILES)
     read = phase.read

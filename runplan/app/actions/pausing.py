@@ -15,7 +15,7 @@ from runplan.core.waits import MOST_BUSY, busy_ends, limit_ends
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from runplan.app.world import World
+    from runplan.app.runcontext import RunContext
     from runplan.core.actions import Sleep
     from runplan.core.config import AgentsSettings
     from runplan.core.endings import AgentEnding
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from runplan.core.run import PhaseRun, RunState
 
 
-def sleep(action: Sleep, state: RunState, world: World) -> Iterator[Event]:  # noqa: ARG001
+def sleep(action: Sleep, state: RunState, world: RunContext) -> Iterator[Event]:  # noqa: ARG001
     if world.clock.now() >= parse_iso(action.until):
         yield Woke(kind=action.kind)
 
 
-def paused_by(ending: AgentEnding, phase: PhaseRun, world: World, *, agent: str, id: str) -> Iterator[Event]:
+def paused_by(ending: AgentEnding, phase: PhaseRun, world: RunContext, *, agent: str, id: str) -> Iterator[Event]:
     """What an ending that time will mend leads to; `phase` is as it was while the agent ran."""
     now = world.clock.now().timestamp()
     if ending.kind == "limit":
@@ -47,7 +47,7 @@ class Chosen:
     despite: str = ""  #: a usage limit that a person does not wait for
 
 
-def choose(role: str, phase: PhaseRun, world: World) -> Chosen | Paused:
+def choose(role: str, phase: PhaseRun, world: RunContext) -> Chosen | Paused:
     """The role's agent, else the one that stands in for it; nobody whose quota is used up is started."""
     names = _candidates(role, phase, world.settings.agents)
     limits = _limits(world)
@@ -83,7 +83,7 @@ class _Limit:
     run: str
 
 
-def _limits(world: World) -> dict[str, _Limit]:
+def _limits(world: RunContext) -> dict[str, _Limit]:
     """The newest limit of each agent that has not ended, over all runs of the repository."""
     now = world.clock.now()
     since = iso(datetime.fromtimestamp(now.timestamp() - FARTHEST_S, UTC))
@@ -96,7 +96,7 @@ def _limits(world: World) -> dict[str, _Limit]:
     return {agent: one for agent, one in newest.items() if parse_iso(one.until) > now}
 
 
-def _waived(world: World, limits: dict[str, _Limit]) -> set[str]:
+def _waived(world: RunContext, limits: dict[str, _Limit]) -> set[str]:
     """The agents whose limit a person does not wait for: the run was called on, or stopped, after it was met."""
     if not limits:
         return set()

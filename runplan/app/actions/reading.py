@@ -15,14 +15,14 @@ from runplan.core.tracker import complete
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from runplan.app.world import World
+    from runplan.app.runcontext import RunContext
     from runplan.core.actions import ReadPlan
     from runplan.core.events import Event
     from runplan.core.plan import Phase, Plan
     from runplan.core.run import RunState
 
 
-def read_plan(action: ReadPlan, state: RunState, world: World) -> Iterator[Event]:  # noqa: ARG001
+def read_plan(action: ReadPlan, state: RunState, world: RunContext) -> Iterator[Event]:  # noqa: ARG001
     tip = world.lander.tip() or ""
     text = world.objects.blob(tip, world.plan) if tip else None
     if text is None:

@@ -8,13 +8,13 @@ from runplan.core.dispatch import RETURN
 from runplan.core.returns import Unusable
 
 if TYPE_CHECKING:
-    from runplan.app.world import World
+    from runplan.app.runcontext import RunContext
 
 
 _ODD = Unusable(why="the return file is no plain file, or larger than 8 MiB", found=True)
 
 
-def return_text(world: World, id: str) -> str | Unusable | None:
+def return_text(world: RunContext, id: str) -> str | Unusable | None:
     """What the agent returned, without secrets; None when there is no file, and why where it cannot be read."""
     told = world.dispatches.read(id, RETURN)
     if told is not None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import datetime
 
-    from runplan.app.world import World
+    from runplan.app.runcontext import RunContext
     from runplan.core.config import LimitSettings
     from runplan.core.events import DispatchEnded, DispatchStarted
     from runplan.core.rows import EventRow
@@ -31,7 +31,7 @@ EARLIER = timedelta(days=2)  #: before midnight an agent may have been started t
 LATE_S = 300.0  #: what is over by its own clock is recorded within this, or its runner died with it
 
 
-def allowance(world: World, *, phase: str, before: str = "") -> Left | Paused | WorkRefused:
+def allowance(world: RunContext, *, phase: str, before: str = "") -> Left | Paused | WorkRefused:
     """What a dispatch for this phase may use; the journal is asked only for scopes that have a limit.
 
     What is at work counts with all it may use, so that no two are given the same; of those begun together, the one
@@ -97,7 +97,7 @@ class _Told:
                 total = total.plus(_used(body))
         return total
 
-    def given(self, world: World, before: str, phase: str = "") -> Cost:
+    def given(self, world: RunContext, before: str, phase: str = "") -> Cost:
         """What those that are at work beside this one may use."""
         total, now = Cost(), world.clock.now()
         for each in self._open:
@@ -137,7 +137,7 @@ def bounded(ended: DispatchEnded, started: DispatchStarted) -> DispatchEnded:
     return ended
 
 
-def _midnight(world: World) -> datetime:
+def _midnight(world: RunContext) -> datetime:
     """When the day began in run.timezone."""
     today = world.clock.now().astimezone(zone(world.settings.run.timezone))
     return today.replace(hour=0, minute=0, second=0, microsecond=0).astimezone(UTC)

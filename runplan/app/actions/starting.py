@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from runplan.app.world import World
+    from runplan.app.runcontext import RunContext
     from runplan.core.actions import Start
     from runplan.core.events import Event
     from runplan.core.run import PhaseRun, RunState
@@ -32,7 +32,7 @@ FINGERPRINT = "fingerprint.json"  #: how the user's repository looked before
 AGENT_ROLES = frozenset({*WRITERS, Role.VERIFY})
 
 
-def observe(action: Start, state: RunState, world: World) -> tuple[Event, ...]:  # noqa: ARG001
+def observe(action: Start, state: RunState, world: RunContext) -> tuple[Event, ...]:  # noqa: ARG001
     """A baseline is known already when the same checks passed on the same code before."""
     if action.role != "baseline":
         return ()
@@ -41,13 +41,13 @@ def observe(action: Start, state: RunState, world: World) -> tuple[Event, ...]: 
     return () if known is None else (BaselineKnown(key=key, tree=action.tree, results=known),)
 
 
-def baseline_key(world: World, tree: str) -> str:
+def baseline_key(world: RunContext, tree: str) -> str:
     """Names the code of a tree, the plan and its report left out, together with how it is checked."""
     checks = (world.settings.run.setup, world.settings.tests.command, world.settings.tests.summary)
     return json.dumps([world.candidates.code_key(tree, (world.plan, world.report)), *checks])
 
 
-def start(action: Start, state: RunState, world: World) -> Iterator[Event]:
+def start(action: Start, state: RunState, world: RunContext) -> Iterator[Event]:
     phase = phase_of(state)
     _require_alone(state, world)
     name = f"{world.mark}.{state.dispatches + 1}"
@@ -83,7 +83,7 @@ def start(action: Start, state: RunState, world: World) -> Iterator[Event]:
     world.point("Start.spawned")
 
 
-def _require_alone(state: RunState, world: World) -> None:
+def _require_alone(state: RunState, world: RunContext) -> None:
     """Never two in one worktree: whatever was recorded of the one before, nobody is started beside it."""
     before = f"{world.mark}.{state.dispatches}"
     if not state.dispatches or world.dispatches.standing(before) != Running():
@@ -100,7 +100,7 @@ def still_running(id: str) -> Unreachable:
     )
 
 
-def _sent(began: DispatchStarted, phase: PhaseRun, world: World, sent: Sent) -> DispatchStarted:
+def _sent(began: DispatchStarted, phase: PhaseRun, world: RunContext, sent: Sent) -> DispatchStarted:
     """The same for an agent, with what it may use."""
     return replace(
         began,
@@ -123,7 +123,7 @@ class Sent:
     despite: str = ""  #: a usage limit that a person does not wait for
 
 
-def _send(action: Start, phase: PhaseRun, world: World) -> Sent | Paused | WorkRefused:
+def _send(action: Start, phase: PhaseRun, world: RunContext) -> Sent | Paused | WorkRefused:
     chosen = choose(action.role, phase, world)
     if isinstance(chosen, Paused):
         return chosen
@@ -131,7 +131,7 @@ def _send(action: Start, phase: PhaseRun, world: World) -> Sent | Paused | WorkR
     return Sent(agent=chosen.agent, left=may, despite=chosen.despite) if isinstance(may, Left) else may
 
 
-def _prepare_worktree(action: Start, phase: PhaseRun, world: World) -> Path:
+def _prepare_worktree(action: Start, phase: PhaseRun, world: RunContext) -> Path:
     """Writers work on the branch; everybody else sees the exact tree and nothing that others left there.
 
     An agent can hide changes from git's own status, so what is looked at is always put there anew. Only what
@@ -160,7 +160,7 @@ def _commit_of(tree: str, phase: PhaseRun) -> str:
     return candidate.onto if candidate is not None and tree == candidate.onto_tree else phase.base
 
 
-def _agent(action: Start, phase: PhaseRun, world: World, id: str, path: Path, sent: Sent) -> Launch:
+def _agent(action: Start, phase: PhaseRun, world: RunContext, id: str, path: Path, sent: Sent) -> Launch:
     directory = world.dispatches.directory(id)
     prompt = directory / "prompt.md"
     asked = _prompt(action, phase, world, path)
@@ -205,7 +205,7 @@ def _agent(action: Start, phase: PhaseRun, world: World, id: str, path: Path, se
     )
 
 
-def _command(action: Start, phase: PhaseRun, world: World, id: str, path: Path) -> Launch:
+def _command(action: Start, phase: PhaseRun, world: RunContext, id: str, path: Path) -> Launch:
     settings = world.settings
     line = settings.run.setup if action.role == "setup" else settings.tests.command
     argv, env = world.agents.command(
@@ -229,7 +229,7 @@ def _command(action: Start, phase: PhaseRun, world: World, id: str, path: Path) 
     )
 
 
-def _prompt(action: Start, phase: PhaseRun, world: World, path: Path) -> str:
+def _prompt(action: Start, phase: PhaseRun, world: RunContext, path: Path) -> str:
     assert phase.lease is not None
     brief = prompts.Brief(
         plan=world.plan,
@@ -262,7 +262,7 @@ def _prompt(action: Start, phase: PhaseRun, world: World, path: Path) -> str:
     return prompts.verify_prompt(template, brief, diff_command=diff, changed=phase.work.files, gates=gates)
 
 
-def _rejections(phase: str, world: World) -> list[str]:
+def _rejections(phase: str, world: RunContext) -> list[str]:
     """What people said against earlier attempts at the phase, since it last landed; oldest first."""
     facts = [(row.seq, json.loads(row.body)) for row in world.store.facts(world.plan, "PhaseFailed")]
     said = [(seq, body["rejected"]) for seq, body in facts if body["phase"] == phase and body.get("rejected")]

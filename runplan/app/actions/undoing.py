@@ -18,13 +18,13 @@ from runplan.core.trailers import UNDOES, add_trailers
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from runplan.app.world import World
+    from runplan.app.runcontext import RunContext
     from runplan.core.actions import BuildUndo
     from runplan.core.events import Event
     from runplan.core.run import RunState
 
 
-def build_undo(action: BuildUndo, state: RunState, world: World) -> Iterator[Event]:  # noqa: ARG001
+def build_undo(action: BuildUndo, state: RunState, world: RunContext) -> Iterator[Event]:  # noqa: ARG001
     read = phase_of(state).read
     onto = world.tip()
     found = _found(world, onto, read.phase)
@@ -66,7 +66,7 @@ def build_undo(action: BuildUndo, state: RunState, world: World) -> Iterator[Eve
     )
 
 
-def _found(world: World, onto: str, phase: str) -> Undoing | WorkRefused:
+def _found(world: RunContext, onto: str, phase: str) -> Undoing | WorkRefused:
     text = world.objects.blob(onto, world.plan)
     try:
         plan = parse(text or b"", path=world.plan)

@@ -36,7 +36,7 @@ from runplan.core.secrets import redacted
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from runplan.app.world import World
+    from runplan.app.runcontext import RunContext
     from runplan.core.actions import Await, End
     from runplan.core.events import DispatchStarted, Event
     from runplan.core.run import PhaseRun, RunState
@@ -45,7 +45,7 @@ MOVED = "the repository was moved while the agent worked, and its worktree belon
 LAST_WORDS = 600  #: characters of a failed process's output that are carried into the report
 
 
-def await_end(action: Await, state: RunState, world: World) -> Iterator[Event]:
+def await_end(action: Await, state: RunState, world: RunContext) -> Iterator[Event]:
     match world.dispatches.standing(action.id):
         case Running() if _is_overdue(action, state, world):
             yield from _ended(action, state, world, _timed_out(action, world))
@@ -61,13 +61,13 @@ def await_end(action: Await, state: RunState, world: World) -> Iterator[Event]:
             yield from _ended(action, state, world, outcome)
 
 
-def _is_overdue(action: Await, state: RunState, world: World) -> bool:
+def _is_overdue(action: Await, state: RunState, world: RunContext) -> bool:
     began = phase_of(state).dispatch
     left = overdue.left_s(began, world.clock.now()) if began else None
     return world.dispatches.overdue(action.id, left_s=left)
 
 
-def _timed_out(action: Await, world: World) -> Outcome:
+def _timed_out(action: Await, world: RunContext) -> Outcome:
     """End what its shim ought to have ended, which is stopped or hangs: it ran for too long, whoever says so."""
     world.dispatches.end([action.id], grace_s=GRACE_S)
     match world.dispatches.standing(action.id):
@@ -81,7 +81,7 @@ def _timed_out(action: Await, world: World) -> Outcome:
             return Outcome(ending=Ending.TIMEOUT, code=None, signal=None, message="")
 
 
-def _ended(action: Await, state: RunState, world: World, outcome: Outcome) -> Iterator[Event]:
+def _ended(action: Await, state: RunState, world: RunContext, outcome: Outcome) -> Iterator[Event]:
     if outcome.ending is Ending.LOST:
         world.dispatches.end([action.id], grace_s=GRACE_S)
     yield from _look_after(action.id, action.role, state, world)
@@ -102,7 +102,7 @@ def _ended(action: Await, state: RunState, world: World, outcome: Outcome) -> It
     yield from paused_by(ending, phase, world, agent=agent, id=action.id)
 
 
-def _account(id: str, phase: PhaseRun, world: World, outcome: Outcome) -> DispatchEnded:
+def _account(id: str, phase: PhaseRun, world: RunContext, outcome: Outcome) -> DispatchEnded:
     """How the process ended and what it used: by its output, else by what it writes into its return."""
     began = phase.dispatch
     usage, seconds = outcome.tally.usage, outcome.seconds
@@ -130,7 +130,7 @@ def _account(id: str, phase: PhaseRun, world: World, outcome: Outcome) -> Dispat
     )
 
 
-def _metered(began: DispatchStarted, world: World, outcome: Outcome) -> Usage:
+def _metered(began: DispatchStarted, world: RunContext, outcome: Outcome) -> Usage:
     """What a lost agent has used, by what it had told until then."""
     if not began.agent:
         return outcome.tally.usage
@@ -138,14 +138,14 @@ def _metered(began: DispatchStarted, world: World, outcome: Outcome) -> Usage:
     return metered(outcome.tally, prompt=prompt, price=world.agents.price(began.agent), most=began.usd)
 
 
-def _look_after(id: str, role: str, state: RunState, world: World) -> Iterator[Event]:
+def _look_after(id: str, role: str, state: RunState, world: RunContext) -> Iterator[Event]:
     """Name what changed in the user's repository meanwhile, and take the commits of a writer."""
     yield from _differences(id, role, state, world)
     if role in WRITERS:
         yield from _take(state, world)
 
 
-def _differences(id: str, role: str, state: RunState, world: World) -> Iterator[Event]:
+def _differences(id: str, role: str, state: RunState, world: RunContext) -> Iterator[Event]:
     taken = world.dispatches.read(id, FINGERPRINT)
     if taken is None:
         return
@@ -157,7 +157,7 @@ def _differences(id: str, role: str, state: RunState, world: World) -> Iterator[
         yield GuardFound(violated=any(one.by_agent for one in found), lines=lines)
 
 
-def _take(state: RunState, world: World) -> Iterator[Event]:
+def _take(state: RunState, world: RunContext) -> Iterator[Event]:
     """Copy what the agent committed out of its repository; what git refuses ends the attempt."""
     phase = phase_of(state)
     if phase.lease is None:
@@ -177,7 +177,7 @@ def name_of(role: str) -> str:
     return "the agent" if role in AGENT_ROLES else f"the {role} command"
 
 
-def _said(action: Await, world: World, outcome: Outcome) -> tuple[str, str]:
+def _said(action: Await, world: RunContext, outcome: Outcome) -> tuple[str, str]:
     """What the agent says of itself; it counts only when it says that it could not go on."""
     if action.role not in WRITERS:
         return "", _last_words(outcome)
@@ -197,7 +197,7 @@ def _last_words(outcome: Outcome) -> str:
     return " ".join(outcome.message[-LAST_WORDS:].split())
 
 
-def end(action: End, state: RunState, world: World) -> Iterator[Event]:
+def end(action: End, state: RunState, world: RunContext) -> Iterator[Event]:
     """Tell of a process that the loop has just ended with everything below it; what it has committed stays."""
     phase = phase_of(state)
     role = phase.dispatch.role if phase.dispatch else ""

@@ -16,7 +16,7 @@ from runplan.core.told import unsolved
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from runplan.app.world import World
+    from runplan.app.runcontext import RunContext
     from runplan.core.actions import TakeWork
     from runplan.core.events import Event
     from runplan.core.gitfacts import Change
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 GITLINK = "160000"  #: the mode of a repository inside a tree
 
 
-def take_work(action: TakeWork, state: RunState, world: World) -> Iterator[Event]:  # noqa: ARG001
+def take_work(action: TakeWork, state: RunState, world: RunContext) -> Iterator[Event]:  # noqa: ARG001
     phase = phase_of(state)
     head = commit_leftovers(phase, world, message=f"{phase.read.title or f'Phase {phase.read.phase}'}\n")
     if isinstance(head, WorkRefused):
@@ -50,14 +50,14 @@ def take_work(action: TakeWork, state: RunState, world: World) -> Iterator[Event
     )
 
 
-def _off_base(phase: PhaseRun, world: World, head: str) -> str:
+def _off_base(phase: PhaseRun, world: RunContext, head: str) -> str:
     assert phase.lease is not None
     branch = phase.lease.branch
     found = world.candidates.lineage(phase.base, head, branch=branch, run=world.mark)
     return off_base(found, branch=branch, base=phase.base)
 
 
-def _half_merged(phase: PhaseRun, world: World, head: str) -> WorkRefused | None:
+def _half_merged(phase: PhaseRun, world: RunContext, head: str) -> WorkRefused | None:
     """Conflict markers in a file whose conflict the fixer had to solve, and that the target does not have."""
     for path in phase.unsolved.paths if phase.unsolved else ():
         if _has_markers(_text(world, head, path)) and not _has_markers(_text(world, phase.base, path)):
@@ -70,7 +70,7 @@ def _has_markers(text: str | None) -> bool:
     return all(any(line.startswith(mark) for line in lines) for mark in ("<<<<<<< ", ">>>>>>> "))
 
 
-def _foreign(changes: tuple[Change, ...], world: World, head: str) -> WorkRefused | None:
+def _foreign(changes: tuple[Change, ...], world: RunContext, head: str) -> WorkRefused | None:
     """A repository inside the work would land as a mere name of a commit that is nowhere, and its content be lost."""
     modules = _text(world, head, ".gitmodules") or ""
     for change in changes:
@@ -79,7 +79,7 @@ def _foreign(changes: tuple[Change, ...], world: World, head: str) -> WorkRefuse
     return None
 
 
-def _tampered(phase: PhaseRun, world: World, head: str, changes: tuple[Change, ...]) -> WorkRefused | None:
+def _tampered(phase: PhaseRun, world: RunContext, head: str, changes: tuple[Change, ...]) -> WorkRefused | None:
     permit = permit_of(phase, world)
     found = tamper.examine([_changed(phase, world, head, change) for change in changes], permit)
     command = tamper.examine_command(
@@ -91,7 +91,7 @@ def _tampered(phase: PhaseRun, world: World, head: str, changes: tuple[Change, .
     return refusal_of((*found, *command, *leaked(phase, world, head, permit)))
 
 
-def _changed(phase: PhaseRun, world: World, head: str, change: Change) -> tamper.FileChange:
+def _changed(phase: PhaseRun, world: RunContext, head: str, change: Change) -> tamper.FileChange:
     inside = tamper.wants_text(change.path)
     return tamper.FileChange(
         path=change.path,
@@ -102,6 +102,6 @@ def _changed(phase: PhaseRun, world: World, head: str, change: Change) -> tamper
     )
 
 
-def _text(world: World, commit: str, path: str) -> str | None:
+def _text(world: RunContext, commit: str, path: str) -> str | None:
     content = world.objects.blob(commit, path)
     return None if content is None else content.decode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""Everything an action may ask of or do to the world, handed in by the wiring."""
+"""The context of a run: its repository, settings, and the ports that its actions use."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class World:
+class RunContext:
     """One repository, its settings, and the ports to reach it."""
 
     run: str  #: the id of the run at work
