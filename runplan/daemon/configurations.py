@@ -1,6 +1,6 @@
-"""The settings the daemon goes by: what the files say now, and while one is broken what they said before.
+"""The settings of the daemon: those of the files, or the last valid ones while a file is broken.
 
-A run does not go by them: its settings are fixed when it starts.
+The settings of a run are fixed when it starts.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changed:
-    """Whose settings are others than at the last look."""
+    """Whose settings have changed since the last look."""
 
     user: bool
     roots: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Reaches the user's daemon: starts one where none runs, and has an older one make room for this version."""
+"""Connects to the user's daemon; starts one if none runs, and replaces an older one."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ LARGEST_OUTPUT = 1024 * 1024
 READY_S = 10.0
 LOOK_AGAIN_S = 0.01
 
-#: An older daemon lets go when its last landing is done; its agents live on.
+#: An older daemon ends after its landings; its agents survive.
 DRAIN_S = 120.0
 
 LAST_LINES = 5
-NOTICE_S = 1.0  #: who waits longer is told for whom
+NOTICE_S = 1.0  #: a longer wait is explained
 
 
 def reach(
@@ -44,10 +44,7 @@ def reach(
     drain_s: float = DRAIN_S,
     say: Callable[[str], None] = lambda _: None,
 ) -> Client:
-    """A connection to a daemon that understands us, started or replaced where that is needed.
-
-    What takes long is told by `say`.
-    """
+    """A connection to a daemon of this version or a compatible one; `say` explains long waits."""
     try:
         client = reached(env)
     except NotRunning:
@@ -67,7 +64,7 @@ def reach(
 
 
 def _replace(client: Client, drain_s: float, say: Callable[[str], None]) -> None:
-    """Ask an older daemon to let go, and wait until it has."""
+    """End an older daemon, and wait for that."""
     old = processes.identity(client.hello.pid)
     client.call("drain", within_s=drain_s)
     process = processes.living(old) if old else None
@@ -101,18 +98,18 @@ def _start(env: Mapping[str, str], argv: Sequence[str], ready_s: float) -> Clien
     while True:
         with contextlib.suppress(NotRunning):
             client = Client(find_socket(env), answer_s=max(LOOK_AGAIN_S, deadline - time.monotonic()))
-            daemon.returncode = 0  # it is nobody's child any more, as far as we are concerned
+            daemon.returncode = 0  # it outlives us; Popen must not wait for it
             return client
-        # One that ends well has met another that was faster.
+        # Exit code 0: another daemon was faster.
         if daemon.poll() or time.monotonic() >= deadline:
-            raise _stillborn(daemon, output, said_before, ready_s)
+            raise _start_failed(daemon, output, said_before, ready_s)
         time.sleep(LOOK_AGAIN_S)
 
 
 def _detached(argv: Sequence[str], env: Mapping[str, str], output: Path) -> tuple[subprocess.Popen[bytes], int]:
-    """A process that no terminal holds on to, and where in the output its words begin.
+    """Start a process without a terminal; the process, and where its output begins.
 
-    It keeps our umask: what it writes into checkouts is the user's.
+    It keeps the umask of the user, since it writes into checkouts.
     """
     large = output.exists() and output.stat().st_size > LARGEST_OUTPUT
     flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | (os.O_TRUNC if large else os.O_APPEND)
@@ -130,7 +127,7 @@ def _detached(argv: Sequence[str], env: Mapping[str, str], output: Path) -> tupl
     return process, said_before
 
 
-def _stillborn(daemon: subprocess.Popen[bytes], output: Path, said_before: int, ready_s: float) -> Unreachable:
+def _start_failed(daemon: subprocess.Popen[bytes], output: Path, said_before: int, ready_s: float) -> Unreachable:
     code = daemon.poll()
     daemon.returncode = code or 0  # it may still come up, and is left to itself
     what = f"did not answer within {ready_s:.0f} s" if code is None else f"ended with code {code}"

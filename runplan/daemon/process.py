@@ -1,4 +1,4 @@
-"""The process of the daemon: its main thread, and what callers ask of it beside commands."""
+"""The daemon process: its main thread, and the requests of callers."""
 
 from __future__ import annotations
 
@@ -56,17 +56,17 @@ if TYPE_CHECKING:
 
 LOOK_S = 60.0  #: the one timer: the watchdog, settings, and a clock that jumped while the machine slept
 LOG = "daemon.log"
-CLOSING_S = 60.0  #: what the step that is being taken may need, when it is time to let go
-STEP_S = 10.0  #: after which it is waited for no longer, unless it is interrupted by ending what it asks a remote
+CLOSING_S = 60.0  #: time limit for the current steps at shutdown
+STEP_S = 10.0  #: after this, calls to remotes are ended so that the steps end
 AT_ONCE_S = 0.5
 TRACED = 8  #: calls of a trace that are logged
-TOLD_S = 2.0  #: what the last notifications get to be sent
+NOTIFY_S = 2.0  #: for the last notifications
 
 
 def serve(env: Mapping[str, str]) -> None:
-    """Be the user's daemon until somebody ends it; refused when there is one."""
+    """Run the user's daemon until it is ended; refused when one runs."""
     state, path = state_directory(env), socket_path(env)
-    signal.signal(signal.SIGHUP, lambda _number, _frame: None)  # whoever knows of us may ring before we can listen
+    signal.signal(signal.SIGHUP, lambda _number, _frame: None)  # a client may send it before the handlers are set
     taken = singleton.take(state, version=__version__, since=iso(SystemClock().now()), socket=path, wait_s=1.0)
     if isinstance(taken, singleton.Occupied):
         raise RefusedEarly(str(taken))
@@ -75,7 +75,7 @@ def serve(env: Mapping[str, str]) -> None:
 
 
 class DaemonProcess:
-    """The main thread: accepts callers, hears signals, and looks at the clock. Workers do the work."""
+    """The main thread: accepts callers, handles signals and timers. Workers do the work."""
 
     def __init__(self, env: Mapping[str, str], held: Held, log: Log, path: Path) -> None:
         self._env = env
@@ -83,8 +83,8 @@ class DaemonProcess:
         self._log = log
         self._path = path
         self._tasks: deque[Callable[[], None]] = deque()
-        self._lost = False  #: somebody took our state away
-        self._unheard = ""  #: why nobody can reach us
+        self._lost = False  #: the state directory was removed
+        self._unheard = ""  #: why the socket cannot be opened
         self._began = time.monotonic()
         self._wake_r, self._wake_w = os.pipe()
         os.set_blocking(self._wake_r, False)
@@ -102,14 +102,14 @@ class DaemonProcess:
         self._slots = HostSlots(slots, self._slot_is_free)
         self._services = Services(
             open_up=self._open,
-            # Settings among it would hold for runs of callers who know nothing of them.
+            # Without settings variables, which would apply to the runs of every caller.
             environment={name: value for name, value in env.items() if name not in variables(env)},
             timers=self._timers,
             clock=SystemClock(),
             slots=self._slots,
             observer=self._observer,
             may_begin=lambda: not self._drain.begun,
-            rested=lambda: self.post(lambda: None),  # a look at whether all is at rest now
+            rested=lambda: self.post(lambda: None),  # wakes the loop, which checks whether it may end
         )
         self._drain = Drain(
             self,
@@ -123,7 +123,7 @@ class DaemonProcess:
             self._serve()
             self._timers.close()
             self._close()
-            self._observer.notifier.flush(within_s=0.0 if self._drain.at_once else TOLD_S)
+            self._observer.notifier.flush(within_s=0.0 if self._drain.at_once else NOTIFY_S)
             notify.CALLS.close()
         self._log.info("stopped")
 
@@ -140,7 +140,7 @@ class DaemonProcess:
             server.close()
 
     def _recall(self) -> None:
-        """Go on with what is unfinished in the repositories that are known, and with their schedules."""
+        """Resume the unfinished runs and schedules of the known repositories."""
         recalled = self._known.recall()
         for note in recalled.notes:
             self._log.warning("repositories", words=note)
@@ -152,13 +152,13 @@ class DaemonProcess:
             worker.wake()
 
     def post(self, task: Callable[[], None]) -> None:
-        """Let something be done in the main thread; may be called from any."""
+        """Run a task in the main thread; may be called from any thread."""
         self._tasks.append(task)
         with contextlib.suppress(BlockingIOError):
             os.write(self._wake_w, b".")
 
     def _loop(self, server: ControlServer) -> ControlServer:
-        """Until it is time to end; the server, which may be another by then."""
+        """Serve until it is time to end; the current server."""
         pulse = Pulse(self._look_s(), look=self._look, jumped=self._look_again)
         with selectors.DefaultSelector() as selector:
             selector.register(self._wake_r, selectors.EVENT_READ)
@@ -182,7 +182,7 @@ class DaemonProcess:
             self._attempt(self._tasks.popleft())
 
     def _attempt(self, task: Callable[[], None]) -> None:
-        """Log an unexpected error of one task; the next one is done all the same."""
+        """Run a task; an unexpected error is logged."""
         try:
             task()
         except Exception as error:  # noqa: BLE001 - the edge of a task: it must not end the daemon
@@ -192,24 +192,24 @@ class DaemonProcess:
         self._log.error("request-failed", verb=verb, error=error, trace=traceback.format_exc(limit=-TRACED))
 
     def _look(self) -> None:
-        """What the one timer is for, beside a clock that jumped."""
+        """The periodic check: settings, unstored commands, the lock file, and the watchdog."""
         self.reload(anew=False)
         for worker in self._all():
             if worker.retries:
                 worker.wake()
         if not (state_directory(self._env) / singleton.LOCK).exists():
-            self._log.warning("ending", words="its state was taken away; another daemon may be there")
+            self._log.warning("ending", words="its lock file was removed; another daemon may run")
             self._lost = True
         service.notify(self._env, service.WATCHDOG)
 
     def _look_again(self) -> None:
-        """The machine was asleep, or its clock was set: see by the clock on the wall what is due."""
+        """Check what is due after the machine slept or its clock was set."""
         self._timers.look_again()
         for worker in self._all():
             worker.wake()
 
     def _listen_anew(self) -> ControlServer | None:
-        """Our socket was taken away, as a logout does; callers that are connected notice nothing."""
+        """Open the socket again after it was removed, as a logout does; connections stay open."""
         server = None
         try:
             server = listen(self, socket_paths(self._env))
@@ -218,15 +218,15 @@ class DaemonProcess:
             if server is not None:
                 server.close()
             if self._unheard != str(error):
-                self._log.error("unheard", words=f"nobody can reach this daemon: {error}; it tries again")
+                self._log.error("unheard", words=f"the socket cannot be opened: {error}; trying again")
             self._unheard = str(error)
             return None
         self._unheard = ""
-        self._log.warning("socket", words="its socket was taken away; it listens anew", socket=str(server.path))
+        self._log.warning("socket", words="the socket was removed; opened it again", socket=str(server.path))
         return server
 
     def _look_s(self) -> float:
-        """How often it wakes without a reason: for a service manager that watches, more often than that asks."""
+        """The interval of the periodic check; at most half the watchdog's."""
         watched = service.watchdog_s(self._env)
         return min(LOOK_S, watched / 2) if watched else LOOK_S
 
@@ -248,7 +248,7 @@ class DaemonProcess:
             return self._worker_of(root, state)
 
     def _worker_of(self, root: str, state: Path) -> DaemonWorker:
-        """The one worker of the journal there, whichever checkout of the repository is asked from; under the lock."""
+        """The one worker of that journal, for every checkout of the repository; call it under the lock."""
         of_journal = (one for one in self._workers.values() if one.state == state)
         found = next((one for one in of_journal if _can_serve(one, root)), None)
         self._workers[root] = found or DaemonWorker(root, state, self._services)
@@ -265,7 +265,7 @@ class DaemonProcess:
             worker.wake()
 
     def _remember(self, root: str) -> Path:
-        """Know the repository across restarts; its common git directory. Refused where there is none."""
+        """Add the repository to the list; its common git directory. Refused where there is none."""
         from runplan.adapters.repository import open_repository as look_at
 
         no_checkout = NotFound(f"{root} is not the checkout of a repository")
@@ -285,7 +285,7 @@ class DaemonProcess:
 
     @contextlib.contextmanager
     def _open(self, root: str, wakeup: int, environments: Environments) -> Iterator[OpenRepository]:
-        """The repository, open for work; not another one that lies around its place."""
+        """Open the repository at `root`, and not one around it."""
         if not Path(root).is_dir():
             raise not_there(Path(root))
         read = self._configurations.read
@@ -306,7 +306,7 @@ class DaemonProcess:
         return all(worker.at_rest for worker in self._all())
 
     def drain(self) -> None:
-        """Nothing new is begun any more: let every worker that waits see that."""
+        """Wake every busy worker, so that it starts nothing new."""
         for worker in self._all():
             if not worker.at_rest:
                 worker.wake()
@@ -352,7 +352,7 @@ class DaemonProcess:
         return {}
 
     def _submit(self, request: Request, caller: Caller) -> Mapping[str, Any]:
-        """Have commands executed: those that are stored by their numbers, others as they are."""
+        """Execute commands: stored ones by number, unstored ones from the request."""
         worker = self.worker(str(request.fields.get("root") or ""))
         root = worker.root
         numbers = [int(number) for number in request.fields.get("commands") or ()]
@@ -369,7 +369,7 @@ class DaemonProcess:
         return {"answers": [asdict(one.result()) if one.done() else None for one in futures]}
 
     def _follow(self, request: Request, caller: Caller) -> Mapping[str, Any]:
-        """Tell what happens in a run until it has ended, or waits for a person; it may have done so already."""
+        """Stream the events of a run until it ends or waits for a person."""
         root, plan, run = (str(request.fields.get(name) or "") for name in ("root", "plan", "run"))
         worker = self.worker(root)
         follower = Follower(worker.root, plan, run)
@@ -404,7 +404,7 @@ class DaemonProcess:
         )
         return metrics_text(states, now=SystemClock().now(), process=process)
 
-    # --- how it ends --------------------------------------------------------------------------------------
+    # --- shutdown -----------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
     def _signals(self) -> Iterator[None]:
@@ -419,7 +419,7 @@ class DaemonProcess:
         signal.signal(signal.SIGTERM, on_end)
         signal.signal(signal.SIGINT, on_end)
         signal.signal(signal.SIGHUP, on_reload)
-        # The kernel may give a signal to any thread; only this way the main one, whose it is, wakes up for it.
+        # A signal may reach any thread; the descriptor wakes the main one.
         signal.set_wakeup_fd(self._wake_w, warn_on_full_buffer=False)
         try:
             yield
@@ -429,7 +429,7 @@ class DaemonProcess:
                 signal.signal(number, handler)
 
     def _close(self) -> None:
-        """Let go of every worker, in a thread of its own: whatever holds that up, another signal ends us at once."""
+        """Close the workers in a thread, so that another signal can still end the process at once."""
         closer = threading.Thread(target=self._let_go, name="closing", daemon=True)
         closer.start()
         until = time.monotonic() + CLOSING_S
@@ -437,7 +437,7 @@ class DaemonProcess:
             closer.join(0.05)
             self._do_tasks()
         closer.join(2 * AT_ONCE_S)
-        remote.CALLS.close()  # what they have begun does not outlive us
+        remote.CALLS.close()
 
     def _let_go(self) -> None:
         within_s = AT_ONCE_S if self._drain.at_once else STEP_S
@@ -445,11 +445,11 @@ class DaemonProcess:
             return
         remote.CALLS.end()
         if not self._close_workers(within_s):
-            words = "a step is being taken that takes long; the next daemon goes on there"
+            words = "a step did not end in time; the next daemon repeats it"
             self._log.warning("unfinished", words=words)
 
     def _close_workers(self, within_s: float) -> bool:
-        """Take no further step anywhere; agents live on under their shims. False when a step takes longer."""
+        """Take no further step; agents survive under their shims. False when a step takes longer."""
         for worker in self._all():
             worker.close(0.0)
         deadline = time.monotonic() + within_s
@@ -460,8 +460,8 @@ class DaemonProcess:
         until = iso(SystemClock().now() + timedelta(seconds=within_s))
         try:
             self._held.drains(until)
-        except OSError as error:  # whoever asks hears it all the same, and whoever only looks does not
-            self._log.warning("untold", words=f"{singleton.RECORD} cannot be written: {error.strerror}")
+        except OSError as error:  # callers are told anyway; only `status` misses it
+            self._log.warning("record-failed", words=f"{singleton.RECORD} cannot be written: {error.strerror}")
         self._log.info(step, until=until)
         status = f"STATUS={step.replace('-', ' ')}, until {until}"
         service.notify(self._env, service.STOPPING, service.extended(within_s + CLOSING_S), status)
@@ -469,7 +469,7 @@ class DaemonProcess:
     # --- its settings -------------------------------------------------------------------------------------
 
     def reload(self, *, anew: bool) -> None:
-        """Go by the settings as they are now; `anew`: look at every repository, too."""
+        """Apply changed settings; `anew`: read all files again, and check every repository."""
         with self._reloading:
             changed = self._configurations.look(anew=anew)
             if changed.user:
@@ -490,9 +490,7 @@ class DaemonProcess:
         if not words:
             self._log.info("settings-mended", repository=whose)
             return
-        self._log.error(
-            "settings", repository=whose, words=f"{words}; going on with the settings that were good before"
-        )
+        self._log.error("settings", repository=whose, words=f"{words}; using the last valid settings")
         self._observer.notifier.send(of_settings(words, repository=whose))
 
 
@@ -502,7 +500,7 @@ def _can_serve(worker: DaemonWorker, root: str) -> bool:
 
 
 def _goes_on(state: Path, plan: str, run: str) -> bool:
-    """Whether anything will be heard of that run of the plan without a person."""
+    """Whether the run will send events without a person."""
     if not Store.exists(state):
         return False
     with contextlib.closing(Store(state, writable=False)) as store:

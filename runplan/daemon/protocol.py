@@ -1,4 +1,4 @@
-"""The words that the daemon and its callers exchange: one JSON object a line, told with the version it is spoken in."""
+"""The protocol of the daemon's socket: one JSON object per line, with a version."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from runplan.core.quickclass import dataclass
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: The protocol spoken here (docs/daemon.md). It grows when an old word changes its meaning, not when one is added.
+#: The version of the protocol (docs/daemon.md). It grows when a field changes its meaning, not when one is added.
 PROTOCOL = 1
 
 #: The longest line, with its end.
 LONGEST = 1024 * 1024
 
-#: Answered to everybody of the same user, agents too.
+#: Allowed for every process of the user, agents too.
 READING = ("ping", "status", "metrics", "follow")
 
-#: Refused to whoever descends from an agent.
+#: Refused for descendants of an agent.
 ACTING = ("lend", "submit", "drain", "reload")
 
-#: Said alike in every protocol: by these a daemon of another version is known and sent away.
+#: The same in every version: they identify a daemon of another version and end it.
 LASTING = ("ping", "drain")
 
 
@@ -33,12 +33,12 @@ class Request:
     """What a caller asks for."""
 
     verb: str
-    fields: Mapping[str, Any]  #: what it says besides; names that nobody knows are ignored
+    fields: Mapping[str, Any]  #: unknown names are ignored
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """Why a caller does not get what it asks for."""
+    """An error answer."""
 
     error: str
     exit: int = Exit.USAGE
@@ -46,14 +46,14 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Granted:
-    """What a caller is answered."""
+    """A successful answer."""
 
     fields: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """One event of those that a follower is told."""
+    """One event of a stream."""
 
     event: Mapping[str, Any]
 
@@ -63,7 +63,7 @@ Reply: TypeAlias = Granted | Refusal | Told
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hello:
-    """What a daemon says of itself when it is pinged."""
+    """The answer to a ping."""
 
     version: str
     pid: int
@@ -116,7 +116,7 @@ def read_request(line: bytes) -> Request | Refusal:
 
 
 def read_reply(line: bytes) -> Reply:
-    """What the daemon says; what cannot be understood is a refusal, too."""
+    """The reply; an invalid one is a refusal."""
     match _record(line):
         case {"event": dict() as event}:
             return Told(event=event)
@@ -125,7 +125,7 @@ def read_reply(line: bytes) -> Reply:
         case {"ok": False, "error": str(error), "exit": int(code)}:
             return Refusal(error=error, exit=code)
         case _:
-            return Refusal(error=f"the daemon answered what nobody understands: {line[:80]!r}", exit=Exit.UNREACHABLE)
+            return Refusal(error=f"the daemon sent an invalid answer: {line[:80]!r}", exit=Exit.UNREACHABLE)
 
 
 def read_hello(fields: Mapping[str, Any]) -> Hello:

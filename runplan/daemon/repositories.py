@@ -1,4 +1,4 @@
-"""Remembers the repositories that the daemon looks after, across reboots: a small file in the user's state."""
+"""The list of the daemon's repositories: a JSON file in the user's state directory."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ class Known:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recalled:
-    """What is remembered, and what a person should know of what is not any more."""
+    """The repositories, and notes about those that were dropped."""
 
     known: tuple[Known, ...]
     notes: tuple[str, ...]
 
 
 class Repositories:
-    """The list of one user; every change is on the disk, whole, before it returns."""
+    """The list of one user; every change is atomic and synced."""
 
     def __init__(self, state: Path) -> None:
         self._state = state
         self._file = state / FILE
 
     def add(self, *, common: Path, root: Path, at: str) -> bool:
-        """Remember the repository, or where its checkout is now; False when nothing is new."""
+        """Add the repository, or update its checkout; False when nothing changed."""
         with self._locked():
             known, _ = self._read()
             found = next((one for one in known if one.common == str(common)), None)
@@ -57,7 +57,7 @@ class Repositories:
             return True
 
     def recall(self) -> Recalled:
-        """All that are still there; those that are gone are forgotten, with a note."""
+        """All that still exist; the others are dropped, with a note."""
         with self._locked():
             known, notes = self._read()
             there = [one for one in known if _is_there(one)]
@@ -69,7 +69,7 @@ class Repositories:
             return Recalled(known=tuple(there), notes=(*notes, *gone))
 
     def there(self) -> tuple[Known, ...]:
-        """The same, for those who only look: what is away for a moment stays on the list."""
+        """All that still exist; the list is not changed."""
         with self._locked():
             return tuple(one for one in self._read()[0] if _is_there(one))
 
@@ -102,7 +102,7 @@ class Repositories:
             return [], [f"{self._file} is damaged; kept as {aside.name}, a new list was started"]
 
     def _set_aside(self) -> Path:
-        """Keep what cannot be read under a name that nothing else has."""
+        """Rename a damaged file to a free name."""
         number = 1
         while (aside := self._file.with_name(f"{FILE}.damaged-{number}")).exists():
             number += 1
@@ -131,7 +131,7 @@ def _known(entry: Any) -> Known:
 
 
 def _is_there(one: Known) -> bool:
-    """Whether it is a repository still; what may not be looked at just now is not called gone."""
+    """Whether the repository exists; True when that cannot be checked."""
     try:
         return stat.S_ISREG(os.stat(os.path.join(one.common, "HEAD")).st_mode)  # noqa: PTH116
     except (FileNotFoundError, NotADirectoryError):

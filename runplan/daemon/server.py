@@ -1,4 +1,4 @@
-"""The daemon's end of the socket: a thread for each caller, one JSON object a line."""
+"""The socket server of the daemon: a thread per caller."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from runplan.daemon.observer import Follower
     from runplan.daemon.protocol import Hello, Request
 
-IDLE_S = 60.0  #: a caller that says or takes nothing for that long is hung up on
+IDLE_S = 60.0  #: after this without traffic a connection is closed
 NO_DESCRIPTOR_S = 0.1  #: pause before the next try, when no descriptor is left
 
 
 class Daemon(Protocol):
-    """What answers; may be called from any thread."""
+    """Answers requests; called from any thread."""
 
     @property
     def hello(self) -> Hello: ...
@@ -106,7 +106,7 @@ class Caller(socketserver.StreamRequestHandler):
             return True
 
     def wait_for(self, future: Future[Answer]) -> Answer:
-        """The answer to a command, however long it takes; an OSError when the caller does not wait any longer."""
+        """Wait for the answer to a command; an OSError when the caller has hung up."""
         while True:
             with contextlib.suppress(TimeoutError):
                 return future.result(timeout=self.server.idle_s)

@@ -197,7 +197,7 @@ def test_settings_broken_while_it_runs_are_the_last_good_ones(project: Project, 
     meanwhile.let_on("agent")
     until(lambda: states(project, plans[0]) == ["waiting"])
     os.kill(daemon_of(project), signal.SIGHUP)
-    told = "going on with the settings that were good before"
+    told = "using the last valid settings"
     until(lambda: any(told in line["words"] for line in log_of(project, "settings")))
     project.repo.git("checkout", "-q", "--", "runplan.toml")
     assert project.runplan("approve", plans[0]).code == 0

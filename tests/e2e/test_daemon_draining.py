@@ -218,7 +218,7 @@ def test_a_state_that_cannot_be_written_to_does_not_keep_it_from_draining(projec
         (state_directory(project.env) / f"{singleton.RECORD}.new").mkdir()  # as a full disk would
         daemon.send_signal(signal.SIGTERM)
         assert daemon.wait(timeout=30) == 0
-    (untold,) = log_of(project, "untold")
+    (untold,) = log_of(project, "record-failed")
     assert untold["words"] == "daemon.json cannot be written: Is a directory"
     assert log_of(project, "draining")
     assert log_of(project, "stopped")
