@@ -37,6 +37,6 @@ def run(args: argparse.Namespace) -> Exit:
         raise error_with(answer.error, answer.exit)
     if answer is not None and not answer.lines:
         raise nothing
-    told = answer.lines[0] if answer is not None else submit.BUSY
-    progress.say(f"runplan: {told}. Resume with: {command('runplan', 'resume', plan)}")
+    message = answer.lines[0] if answer is not None else submit.BUSY
+    progress.say(f"runplan: {message}. Resume with: {command('runplan', 'resume', plan)}")
     return Exit.DONE

@@ -77,8 +77,8 @@ def _replace(client: Client, drain_s: float, say: Callable[[str], None]) -> None
 
 
 def _started(env: Mapping[str, str], version: str, argv: Sequence[str], ready_s: float) -> Client:
-    if told := agent_above(os.getpid()):
-        raise RefusedEarly(f"no daemon is started from inside an agent ({told})")
+    if agent := agent_above(os.getpid()):
+        raise RefusedEarly(f"no daemon is started from inside an agent ({agent})")
     if not service.start(env):
         return _start(env, argv, ready_s)
     client = Client(find_socket(env))
@@ -113,13 +113,13 @@ def _detached(argv: Sequence[str], env: Mapping[str, str], output: Path) -> tupl
     """
     large = output.exists() and output.stat().st_size > LARGEST_OUTPUT
     flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | (os.O_TRUNC if large else os.O_APPEND)
-    with open(os.open(output, flags, 0o600), "wb") as told:
-        said_before = os.fstat(told.fileno()).st_size
+    with open(os.open(output, flags, 0o600), "wb") as file:
+        said_before = os.fstat(file.fileno()).st_size
         process = subprocess.Popen(
             argv,
             stdin=subprocess.DEVNULL,
-            stdout=told,
-            stderr=told,
+            stdout=file,
+            stderr=file,
             cwd="/",
             env=for_the_daemon(env),
             start_new_session=True,

@@ -157,9 +157,9 @@ class Notifier:
                 return
             self._logged[way] = now
             unlogged = self._unlogged.pop(way, 0)
-        # The address may be a secret itself; it is not told.
-        told = {"way": way, "why": why, "plan": notice.plan, "run": notice.run}
-        self._log.warning("notification_failed", **told, unlogged=unlogged)
+        # The address may be a secret itself; it is not logged.
+        fields = {"way": way, "why": why, "plan": notice.plan, "run": notice.run}
+        self._log.warning("notification_failed", **fields, unlogged=unlogged)
 
     # --- ways ---------------------------------------------------------------------------------------------
 

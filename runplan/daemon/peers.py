@@ -40,7 +40,7 @@ def peer_of(connection: socket.socket) -> Peer:
 
 
 def user_of(connection: socket.socket) -> int:
-    """The user of whoever made the connection; of whoever listens, when we made it."""
+    """The user of the process at the other end."""
     if _LINUX:
         _, uid, _ = _UCRED.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))
         return int(uid)
@@ -49,7 +49,7 @@ def user_of(connection: socket.socket) -> int:
 
 
 def pid_of(connection: socket.socket) -> int:
-    """The process of whoever made the connection; of whoever listens, when we made it."""
+    """The process at the other end."""
     if _LINUX:
         pid, _, _ = _UCRED.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))
         return int(pid)
@@ -59,9 +59,9 @@ def pid_of(connection: socket.socket) -> int:
 def _agent(connection: socket.socket, pid: int) -> str:
     if pid <= 0:
         return "who calls cannot be seen from here"
-    told = agent_above(pid)
+    agent = agent_above(pid)
     # Somebody else may have been given the pid of a caller that is gone.
-    return told or (f"process {pid} ended before it could be looked at" if _ended(connection) else "")
+    return agent or (f"process {pid} ended before it could be looked at" if _ended(connection) else "")
 
 
 def _ended(connection: socket.socket) -> bool:

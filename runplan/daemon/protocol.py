@@ -142,8 +142,8 @@ def read_hello(fields: Mapping[str, Any]) -> Hello:
 
 
 def hello_fields(hello: Hello) -> dict[str, Any]:
-    told = {"version": hello.version, "pid": hello.pid, "since": hello.since, "speaks": list(hello.speaks)}
-    return {**told, "draining": hello.draining} if hello.draining else told
+    fields = {"version": hello.version, "pid": hello.pid, "since": hello.since, "speaks": list(hello.speaks)}
+    return {**fields, "draining": hello.draining} if hello.draining else fields
 
 
 def _record(line: bytes) -> dict[str, Any] | None:

@@ -57,8 +57,8 @@ class Caller(socketserver.StreamRequestHandler):
         with contextlib.suppress(OSError):  # it hung up, or has said nothing for long
             self._peer = peer_of(self.request)
             if self._peer.uid != os.geteuid():
-                told = f"this daemon serves the user {os.geteuid()}, not {self._peer.uid}"
-                self._send(protocol.refusal_line(Refusal(error=told)))
+                error_text = f"this daemon serves the user {os.geteuid()}, not {self._peer.uid}"
+                self._send(protocol.refusal_line(Refusal(error=error_text)))
                 return
             while line := self.rfile.readline(protocol.LONGEST + 1):
                 if len(line) > protocol.LONGEST:
@@ -70,8 +70,8 @@ class Caller(socketserver.StreamRequestHandler):
         if isinstance(request, Refusal):
             return protocol.refusal_line(request)
         if self._peer.agent and request.verb in protocol.ACTING:
-            told = f"{request.verb} does not run inside an agent ({self._peer.agent})"
-            return protocol.refusal_line(Refusal(error=told))
+            error_text = f"{request.verb} does not run inside an agent ({self._peer.agent})"
+            return protocol.refusal_line(Refusal(error=error_text))
         try:
             line = protocol.granted_line(self.server.daemon.answer(request, self))
         except RunplanError as error:
@@ -83,14 +83,14 @@ class Caller(socketserver.StreamRequestHandler):
         except Exception as error:  # noqa: BLE001 - the edge of a request: it must not end the daemon
             return self._failed(request, error)
         if len(line) > protocol.LONGEST:
-            told = f"the answer to {request.verb} is longer than a line may be; ask for less"
-            return protocol.refusal_line(Refusal(error=told, exit=Exit.UNREACHABLE))
+            error_text = f"the answer to {request.verb} is longer than a line may be; ask for less"
+            return protocol.refusal_line(Refusal(error=error_text, exit=Exit.UNREACHABLE))
         return line
 
     def _failed(self, request: Request, error: Exception) -> bytes:
         self.server.daemon.request_failed(request.verb, error)
-        told = f"unexpected {type(error).__name__} in the daemon: {error}; see its log"
-        return protocol.refusal_line(Refusal(error=told, exit=Exit.UNREACHABLE))
+        error_text = f"unexpected {type(error).__name__} in the daemon: {error}; see its log"
+        return protocol.refusal_line(Refusal(error=error_text, exit=Exit.UNREACHABLE))
 
     def _send(self, line: bytes) -> None:
         self.request.sendall(line)
@@ -98,7 +98,7 @@ class Caller(socketserver.StreamRequestHandler):
     @property
     def gone(self) -> bool:
         """Whether the caller has hung up."""
-        poll = select.poll()  # on a socket with a timeout, recv waits whatever its flags
+        poll = select.poll()  # on a socket with a timeout, recv ignores MSG_DONTWAIT
         poll.register(self.request, select.POLLIN)
         try:
             return bool(poll.poll(0)) and not self.request.recv(1, socket.MSG_PEEK)
@@ -153,7 +153,7 @@ class ControlServer(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
         self._file = _file_at(path)
 
     def _listen(self) -> None:
-        """The socket takes its name when it is ready, so that nobody meets a dead one."""
+        """Bind under a temporary name; a client never finds a socket that does not listen."""
         draft = self.path.with_name(f"{self.path.name}.new")
         draft.unlink(missing_ok=True)
         with reachable(draft) as address:

@@ -1,4 +1,4 @@
-"""The login service that keeps the daemon alive, and what the service manager is told."""
+"""The login service of the daemon, and its messages to the service manager."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def extended(seconds: float) -> str:
 
 
 def notify(env: Mapping[str, str], *words: str) -> bool:
-    """Tell it; False when there is nobody to tell. One that does not listen is not waited for."""
+    """Send the states to the service manager without blocking; False when there is none."""
     address = env.get("NOTIFY_SOCKET", "")
     if not address.startswith(("/", "@")):
         return False
@@ -196,7 +196,7 @@ def notify(env: Mapping[str, str], *words: str) -> bool:
 
 def watchdog_s(env: Mapping[str, str]) -> float:
     """How long it waits for WATCHDOG before it calls us stuck; 0.0 when it does not watch us."""
-    told, of = env.get("WATCHDOG_USEC", ""), env.get("WATCHDOG_PID", "")
-    if not told.isascii() or not told.isdigit() or of not in ("", str(os.getpid())):
+    limit, of = env.get("WATCHDOG_USEC", ""), env.get("WATCHDOG_PID", "")
+    if not limit.isascii() or not limit.isdigit() or of not in ("", str(os.getpid())):
         return 0.0
-    return int(told) / 1_000_000
+    return int(limit) / 1_000_000

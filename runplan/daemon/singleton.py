@@ -158,9 +158,9 @@ def _read(state: Path) -> Holder | None:
     import json
 
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        told = json.loads((state / RECORD).read_bytes())
+        fields = json.loads((state / RECORD).read_bytes())
         names = ("identity", "version", "since", "socket")
-        return Holder(**{name: str(told[name]) for name in names}, draining=str(told.get("draining", "")))
+        return Holder(**{name: str(fields[name]) for name in names}, draining=str(fields.get("draining", "")))
     return None
 
 

@@ -112,8 +112,10 @@ class RepositoryContext:
         reached, found = trees.find(git, tree.oid, path)
         if reached == path and found is not None and found.mode not in (trees.TREE, trees.SYMLINK, trees.SUBMODULE):
             return path
-        told = f"{name} on {self.target_name} is a symbolic link to {names.shown(to)}"
-        raise SettingsError(f"{told}, which is no regular file of the repository; commit the file itself as {name}")
+        link_text = f"{name} on {self.target_name} is a symbolic link to {names.shown(to)}"
+        raise SettingsError(
+            f"{link_text}, which is no regular file of the repository; commit the file itself as {name}"
+        )
 
     def with_settings(self) -> RepositoryContext:
         """The same place with the settings of the checkout."""
@@ -210,8 +212,8 @@ def refuse_under_agent(verb: str) -> None:
         raise RefusedEarly(f"{verb} does not run inside an agent (RUNPLAN_AGENT is set)")
     from runplan.adapters.ancestry import agent_above
 
-    if told := agent_above(os.getpid()):
-        raise RefusedEarly(f"{verb} does not run inside an agent ({told})")
+    if agent := agent_above(os.getpid()):
+        raise RefusedEarly(f"{verb} does not run inside an agent ({agent})")
 
 
 # --- plans --------------------------------------------------------------------------------------------
@@ -330,7 +332,7 @@ def _plans_on_target(at: RepositoryContext, place: str) -> Iterator[str]:
 
 
 def slug_of(at: RepositoryContext, plan: str) -> str:
-    """What the plan is called in branch, worktree and report: once run, for good, whatever namesakes come later."""
+    """The name of the plan in branch, worktree and report; its first run fixes it."""
     store = at.store()
     earlier = store.facts(plan, "RunStarted") if store else []
     if earlier:

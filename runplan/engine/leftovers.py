@@ -56,9 +56,9 @@ def _logs(at: RepositoryContext, removal: Removal, *, dry_run: bool) -> Iterator
     directories = sorted(one for one in home.iterdir() if one.is_dir()) if home.is_dir() else []
     store = at.store()
     runs = {names.run_of(one.name.rpartition(".")[0]) for one in directories}
-    told = dict(_dispatched(store, runs)) if store and runs else {}
+    dispatched = dict(_dispatched(store, runs)) if store and runs else {}
     for one in directories:
-        used_by, landed = told.get(one.name, ("", False))
+        used_by, landed = dispatched.get(one.name, ("", False))
         yield removal.log(one, used_by=used_by, landed=landed, dry_run=dry_run)
 
 
@@ -77,10 +77,10 @@ def _dispatched(store: Store, runs: Iterable[str]) -> Iterator[tuple[str, tuple[
             elif row.type == "PlanRead":
                 phases[json.loads(row.body).get("lane", "")] = json.loads(row.body)["phase"]
             elif row.type == "DispatchStarted":
-                told = json.loads(row.body)
+                body = json.loads(row.body)
                 used_by = f"the run {run}" if run in going else ""
-                landed = landings.get(plan, {}).get(phases.get(told.get("lane", ""), ""), 0) > row.seq
-                yield directory_name(told["id"]), (used_by, landed)
+                landed = landings.get(plan, {}).get(phases.get(body.get("lane", ""), ""), 0) > row.seq
+                yield directory_name(body["id"]), (used_by, landed)
 
 
 def _unreadable_claims(at: RepositoryContext) -> Iterator[Kept]:

@@ -103,7 +103,7 @@ class OpenRepository:
         return started
 
     def missing(self, started: RunStarted) -> tuple[str, ...]:
-        """The variables that the run needs and that nobody knows any more."""
+        """The variables that the run needs and that are lost."""
         return missing(started.needs, at_hand=self.environment(started.plan))
 
     def is_complete(self, plan: str) -> bool:
@@ -222,8 +222,8 @@ def _make(directory: Path, *, below: Path, remedy: str) -> None:
 
 
 def prompt_template(role: str) -> str:
-    """Installed, the templates lie inside the package; in a checkout, beside it."""
+    """Installed, the templates are inside the package; in a checkout, next to it."""
     package = Path(__file__).parent.parent
     inside = package / "config" / "prompts" / f"{role}.md"
-    beside = package.parent / "config" / "prompts" / f"{role}.md"
-    return (inside if inside.exists() else beside).read_text(encoding="utf-8")
+    outside = package.parent / "config" / "prompts" / f"{role}.md"
+    return (inside if inside.exists() else outside).read_text(encoding="utf-8")

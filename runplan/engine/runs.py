@@ -304,16 +304,16 @@ def crash(error: Exception, active: ActiveRun) -> RunplanError:
     if isinstance(error, OSError) and (refused := refused_by_disk(error)):
         return Unreachable(refused)
     active.world.store.require_there()
-    told = f"{type(error).__name__}: {error}"
-    _record_crash(active, told)
-    return Crashed(f"unexpected {told}; the work is kept. --debug shows the traceback")
+    detail = f"{type(error).__name__}: {error}"
+    _record_crash(active, detail)
+    return Crashed(f"unexpected {detail}; the work is kept. --debug shows the traceback")
 
 
-def _record_crash(active: ActiveRun, told: str) -> None:
+def _record_crash(active: ActiveRun, detail: str) -> None:
     """End the run as failed: its agents end, the report names the error, and the claim is free."""
     journal, world = active.journal, active.world
     world.dispatches.end(running(journal.state), grace_s=GRACE_S)
-    over = e.RunEnded(outcome="failed", reason=Reason.CRASHED, detail=told)
+    over = e.RunEnded(outcome="failed", reason=Reason.CRASHED, detail=detail)
     for lane, state in strands(journal.state):
         phase = state.phase
         if phase is not None and phase.failure is None and phase.landed is None:
@@ -321,7 +321,7 @@ def _record_crash(active: ActiveRun, told: str) -> None:
                 phase=phase.read.phase,
                 reason=Reason.CRASHED,
                 step=step_of(phase),
-                detail=told,
+                detail=detail,
                 title=phase.read.title,
                 attempt=phase.lease.attempt if phase.lease else 1,
             )
