@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from runplan import ports
-    from runplan.core.phaserun import PhaseRun
     from runplan.app.runcontext import RunContext
+    from runplan.core.phaserun import PhaseRun
     from runplan.core.requests import RunRequest
     from runplan.core.rows import RunRow
     from runplan.core.run import RunState
