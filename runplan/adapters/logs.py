@@ -1,22 +1,27 @@
-"""Writes the daemon's log: one JSON object a line, in files that are turned over before they grow large.
+"""The daemon's log: one JSON object a line, in files that are rotated by size.
 
-Only the daemon imports this: structlog costs more than a whole reading verb.
+Only one process writes the log: the daemon, while it holds its lock. Reading verbs do not import this module, because
+structlog is slow to import.
 """
 
 from __future__ import annotations
 
+import contextlib
+import logging
+import os
 from datetime import datetime
+from logging.handlers import RotatingFileHandler
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from runplan.adapters.logfiles import Files
 from runplan.adapters.places import own_directory
 from runplan.core.secrets import REDACTED, redacted
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, MutableMapping
+    from io import TextIOWrapper
     from pathlib import Path
 
 FILES = 5
@@ -54,7 +59,7 @@ class Log:
         return Log(self._bound.bind(**_fields(fields)), self._close)
 
     def close(self) -> None:
-        """Write no more; what is said afterwards opens the file again."""
+        """Close the file; the next fact opens it again."""
         self._close()
 
 
@@ -66,11 +71,13 @@ def open_log(
     files: int = FILES,
     file_bytes: int = FILE_BYTES,
 ) -> Log:
-    """The log at `path`, its directory made where it is missing; `secrets` are values that it must not tell."""
+    """Open the log at `path` and make its directory; the values in `secrets` are redacted."""
     own_directory(path.parent)
-    kept = Files(path, files=files, file_bytes=file_bytes)
+    handler = _File(path, maxBytes=file_bytes, backupCount=files - 1, delay=True)
+    logger = logging.Logger("runplan")
+    logger.addHandler(handler)
     bound = structlog.wrap_logger(
-        _Sink(kept),
+        logger,
         processors=[
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True, key="at"),
@@ -81,19 +88,31 @@ def open_log(
         wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
         context_class=dict,
     )
-    return Log(bound, kept.close)
+    return Log(bound, handler.close)
 
 
-class _Sink:
-    """Where structlog puts its lines."""
+class _File(RotatingFileHandler):
+    """A file only its user can read. A line that the disk refuses is dropped whole, and no error reaches the caller."""
 
-    def __init__(self, files: Files) -> None:
-        self._files = files
+    _whole = 0  #: size of the file before the current line
 
-    def msg(self, line: str) -> None:
-        self._files.write(line)
+    def _open(self) -> TextIOWrapper:
+        descriptor = os.open(self.baseFilename, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self._whole = os.fstat(descriptor).st_size
+        return open(descriptor, "a", encoding="ascii")
 
-    info = warning = error = msg
+    def emit(self, record: logging.LogRecord) -> None:
+        if self.stream:
+            self._whole = os.fstat(self.stream.fileno()).st_size
+        super().emit(record)
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: ARG002, N802
+        stream, self.stream = self.stream, None
+        if stream:
+            with contextlib.suppress(OSError):
+                stream.close()
+            with contextlib.suppress(OSError):
+                os.truncate(self.baseFilename, self._whole)
 
 
 def _in_order(_logger: object, _name: str, facts: MutableMapping[str, Any]) -> Mapping[str, Any]:

@@ -1,8 +1,10 @@
-"""The daemon's log tells facts as JSON lines, keeps secrets, turns its files over, and never fails its caller."""
+"""The daemon's log writes facts as JSON lines, redacts secrets, rotates its files and never fails its caller."""
 
 from __future__ import annotations
 
 import json
+import resource
+import signal
 import threading
 from datetime import UTC, datetime
 from pathlib import Path
@@ -142,6 +144,24 @@ def test_a_disk_that_refuses_costs_lines_and_nothing_else(place: Path, capfd: py
     log.close()
     assert [line["event"] for line in lines(place)] == ["written"]
     assert capfd.readouterr() == ("", "")
+
+
+def test_a_disk_that_is_full_in_the_middle_of_a_line_costs_that_line_and_no_other(place: Path) -> None:
+    """A file that may not grow further stands for it."""
+    log = open_log(place)
+    log.info("before")
+    allowed = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (place.stat().st_size + 100, allowed[1]))
+        log.info("lost", filler="x" * 1000)
+        log.info("lost", **{f"filler{n}": "x" * 3000 for n in range(5)})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, allowed)
+        signal.signal(signal.SIGXFSZ, ignored)
+    log.info("after")
+    log.close()
+    assert [line["event"] for line in lines(place)] == ["before", "after"]
 
 
 def test_threads_do_not_mix_their_lines(place: Path) -> None:
