@@ -16,7 +16,7 @@ LEVELS: tuple[Level, ...] = get_args(Level)  #: how much a person is needed, lea
 LONG_S = 30 * 60.0  #: from here on in one step nothing is called fine
 MANY_RETRIES = 2  #: nor from here on
 QUIET_S = 5 * 60.0  #: silence that is worth a word
-SILENT_S = 15 * 60.0  #: silence without any sign of life that a person should look into
+SILENT_S = 15 * 60.0  #: silence that a person should look into
 OVERSLEPT_S = 5 * 60.0  #: a wake-up that is late by this much has not come
 PERSONS = ("approval", "checkout", "paused", "key")  #: what only a person can give
 ASKED = {"stop": "Stopping", "pause": "Pausing"}  #: what a person wants, while that is being done
@@ -33,7 +33,6 @@ class Doing:
     carried: bool = True  #: whether the process that carries the run is alive
     dispatched: datetime | None = None  #: when the agent was started; None when none runs
     output: datetime | None = None  #: when it last said something; None when it has not yet
-    working: bool | None = None  #: whether its processes compute or move bytes; None when nobody knows
     retries: int = 0  #: fix cycles and repeated dispatches of the phase
     asked: str | None = None  #: stop or pause: what a person wants of it and it has not come to yet
     waiting_for: str | None = None
@@ -68,18 +67,9 @@ def _level(doing: Doing, now: datetime) -> Level:
     if doing.waiting_for:
         return "look" if _overslept(doing, now) else "slow" if long or many else "fine"
     quiet = _silence(doing, now)
-    if (long and many) or (quiet >= SILENT_S and not doing.working) or (long and not _lives(doing, quiet)):
+    if (long and (many or doing.dispatched is None)) or quiet >= SILENT_S:
         return "look"
-    return "slow" if long or many or (quiet >= QUIET_S and not doing.working) else "fine"
-
-
-def _lives(doing: Doing, quiet: float) -> bool:
-    """Whether anything speaks for it: its processes work, or an agent has said something lately.
-
-    An agent that waits for its model does nothing meanwhile; that alone is no reason.
-    """
-    patience = SILENT_S if doing.working is None else QUIET_S
-    return doing.working is True or (doing.dispatched is not None and quiet < patience)
+    return "slow" if long or many or quiet >= QUIET_S else "fine"
 
 
 def _overslept(doing: Doing, now: datetime) -> bool:
@@ -109,13 +99,7 @@ def _agent(doing: Doing, now: datetime) -> list[str]:
     if doing.dispatched is None:
         return []
     said = [f"agent running {in_words(_ago(doing.dispatched, now))}"]
-    quiet = _silence(doing, now)
-    if doing.output is None:
-        said.append("no output yet")
-    else:
-        said.append(f"last output {in_words(quiet)} ago")
-    if doing.working is not None and quiet >= QUIET_S:
-        said.append("its processes work" if doing.working else "its processes do nothing")
+    said.append("no output yet" if doing.output is None else f"last output {in_words(_ago(doing.output, now))} ago")
     return said
 
 

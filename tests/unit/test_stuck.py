@@ -36,22 +36,16 @@ def running(minutes: float, quiet: float, **known: Any) -> Answer:
             id="at-work",
         ),
         pytest.param(
-            running(29, 10, working=True),
-            "fine",
-            "Going on: phase 2, implement for 29m, agent running 29m, last output 10m ago, its processes work",
-            id="quiet-but-works",
-        ),
-        pytest.param(
             running(29, 10),
             "slow",
             "Slow: phase 2, implement for 29m, agent running 29m, last output 10m ago",
-            id="quiet-nobody-knows",
+            id="quiet",
         ),
         pytest.param(
-            running(29, 20, working=False),
+            running(29, 20),
             "look",
-            "Have a look: phase 2, implement for 29m, agent running 29m, last output 20m ago, its processes do nothing",
-            id="silent-and-idle",
+            "Have a look: phase 2, implement for 29m, agent running 29m, last output 20m ago",
+            id="silent",
         ),
         pytest.param(
             running(30, 0.5),
@@ -60,22 +54,10 @@ def running(minutes: float, quiet: float, **known: Any) -> Answer:
             id="half-an-hour",
         ),
         pytest.param(
-            running(45, 20, working=True),
-            "slow",
-            "Slow: phase 2, implement for 45m, agent running 45m, last output 20m ago, its processes work",
-            id="long-but-works",
-        ),
-        pytest.param(
-            running(45, 2, working=False),
+            running(45, 2),
             "slow",
             "Slow: phase 2, implement for 45m, agent running 45m, last output 2m ago",
             id="long-but-speaks",
-        ),
-        pytest.param(
-            running(45, 7, working=False),
-            "look",
-            "Have a look: phase 2, implement for 45m, agent running 45m, last output 7m ago, its processes do nothing",
-            id="long-and-idle",
         ),
         pytest.param(
             running(4, 0.5, retries=1),
@@ -84,13 +66,13 @@ def running(minutes: float, quiet: float, **known: Any) -> Answer:
             id="one-retry",
         ),
         pytest.param(
-            running(4, 0.5, retries=2, working=True),
+            running(4, 0.5, retries=2),
             "slow",
             "Slow: phase 2, implement for 4m, agent running 4m, last output 30s ago, 2 retries",
             id="two-retries",
         ),
         pytest.param(
-            running(40, 0.5, retries=2, working=True),
+            running(40, 0.5, retries=2),
             "look",
             "Have a look: phase 2, implement for 40m, agent running 40m, last output 30s ago, 2 retries",
             id="long-with-retries",
@@ -110,9 +92,6 @@ def running(minutes: float, quiet: float, **known: Any) -> Answer:
         pytest.param(asked(step="gate"), "fine", "Going on: phase 2, gate for 4m", id="no-agent"),
         pytest.param(
             asked(step="gate", since=ago(31)), "look", "Have a look: phase 2, gate for 31m", id="long-without-agent"
-        ),
-        pytest.param(
-            asked(step="gate", since=ago(31), working=True), "slow", "Slow: phase 2, gate for 31m", id="long-tests"
         ),
         pytest.param(asked(phase=None, step=None), "fine", "Going on: between phases for 4m", id="between-phases"),
         pytest.param(
@@ -165,9 +144,9 @@ def running(minutes: float, quiet: float, **known: Any) -> Answer:
         ),
         pytest.param(asked(asked="stop"), "fine", "Stopping: phase 2, implement for 4m", id="stopping"),
         pytest.param(
-            asked(asked="stop", since=ago(31), working=True),
-            "slow",
-            "Slow: phase 2, implement for 31m, a stop was asked for",
+            asked(asked="stop", since=ago(31)),
+            "look",
+            "Have a look: phase 2, implement for 31m, a stop was asked for",
             id="stopping-long",
         ),
         pytest.param(
@@ -196,7 +175,6 @@ MINUTES = st.integers(0, 300).map(ago)
         carried=st.booleans(),
         dispatched=st.none() | MINUTES,
         output=st.none() | MINUTES,
-        working=st.sampled_from([True, False, None]),
         retries=st.integers(0, 4),
         asked=st.sampled_from([None, "stop", "pause"]),
         waiting_for=st.sampled_from([None, "limit", "approval", "claim", "paused"]),
