@@ -15,7 +15,7 @@ import struct
 import subprocess
 from typing import TYPE_CHECKING
 
-from runplan.adapters.processtable import MARK
+from runplan.adapters.processes import MARK
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -15,13 +15,12 @@ import time
 from typing import TYPE_CHECKING
 
 from runplan.adapters import processes
-from runplan.adapters.processtable import this_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
     from pathlib import Path
 
-    from runplan.adapters.processtable import Process
+    from runplan.adapters.processes import Process
 
 #: A group cannot be removed in the instant after its last process: it is tried again, for this long.
 REMOVED_S = 1.0
@@ -50,8 +49,7 @@ class Cgroup:
 
     def members(self) -> list[Process]:
         """Every process in it and in groups below it, but this one."""
-        table = this_table()
-        found = (table.process(pid) for pid in dict.fromkeys(self._pids()) if pid != os.getpid())
+        found = (processes.process(pid) for pid in dict.fromkeys(self._pids()) if pid != os.getpid())
         return [process for process in found if process]
 
     def kill(self) -> None:

@@ -19,7 +19,7 @@ from runplan.adapters import bell, cgroups, processes
 from runplan.adapters.anchored import Anchor, make_below
 from runplan.adapters.dispatch_files import DispatchFiles, directory_name, publish, read_text
 from runplan.adapters.environment import own_environment
-from runplan.adapters.processtable import Process, this_table
+from runplan.adapters.processes import Process
 from runplan.adapters.settings import environment
 from runplan.core.dispatch import OWN, Ending, NeverStarted, Outcome, Running
 from runplan.core.errors import Unreachable
@@ -131,8 +131,7 @@ class Dispatches:
                 os.close(lock)
             # A spawner that died without an answer may have forked the shim before that.
             if shim:
-                gone = Process(pid=shim, parent=0, session=0, started="", cpu_s=0.0)
-                self._shims[launch.id] = this_table().process(shim) or gone
+                self._shims[launch.id] = processes.process(shim) or Process(pid=shim, started="gone")
             if shim or files.locked():
                 return
         raise Unreachable(f"no shim could be started; see {self._spawner_log}")

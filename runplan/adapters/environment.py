@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from runplan.adapters.processtable import MARK
+from runplan.adapters.processes import MARK
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

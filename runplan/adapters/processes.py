@@ -1,133 +1,218 @@
-"""Knows processes by identity rather than by pid, finds those of a dispatch, and ends them.
+"""Identifies processes by pid and start time, finds those of a dispatch, and ends them.
 
-Nothing here matches a name: a process belongs to a dispatch because it carries its mark, sits in its session
-or descends from its shim.
+psutil reads the table of processes. It is imported where it is used, because it takes 33 ms. One look is our own: state
+and start time of one pid (docs/dependencies.md).
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import selectors
 import signal
+import sys
 import time
 from typing import TYPE_CHECKING
 
-from runplan.adapters.processtable import Process, ProcessTable, this_table
+from runplan.core.quickclass import NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Iterable
 
-#: How long a killed process may take to leave the table (a disk that does not answer holds it longer).
+#: The variable that every process of a dispatch carries; its value is the id of the dispatch.
+MARK = "RUNPLAN_DISPATCH"
+
+#: How long a killed process may take to leave the table; a disk that does not answer holds it longer.
 KILLED_S = 5.0
 
-#: Processes that are ended may still start others; after so many rounds the rest is left to a later sweep.
+#: Processes that are being ended may start others. After this many rounds the rest is left to a later sweep.
 ROUNDS = 20
 
-#: Kernels without process descriptors are asked again after this pause.
+#: How often a process is looked at where the kernel has no process descriptors.
 POLL_S = 0.01
 
 
-def identity(pid: int, *, table: ProcessTable | None = None) -> str | None:
-    """Name the process that has this pid now, for good: "<pid>:<start>:<boot>"; None when there is none."""
-    table = table or this_table()
-    found = table.process(pid)
-    return f"{pid}:{found.started}:{table.boot()}" if found else None
+class Process(NamedTuple):
+    """A process that was alive. A pid is reused; pid and start time together are unique until the next boot."""
+
+    pid: int
+    started: str
 
 
-def alive(name: str, *, table: ProcessTable | None = None) -> bool:
-    """Tell whether the process with this identity still lives; anything that is no identity is dead."""
-    return living(name, table=table) is not None
+# --- one process ------------------------------------------------------------------------------------------------
 
 
-def living(name: str, *, table: ProcessTable | None = None) -> Process | None:
-    """The process with this identity, if it still lives."""
-    table = table or this_table()
+def process(pid: int) -> Process | None:
+    """The living process with this pid; a zombie is dead."""
+    state, started = _state(pid)
+    return Process(pid, started) if state not in ("", "Z", "X") else None
+
+
+def stopped(pid: int) -> bool:
+    """Whether the process is suspended until SIGCONT."""
+    return _state(pid)[0] in ("T", "t")
+
+
+def identity(pid: int) -> str | None:
+    """The name of the living process with this pid, "<pid>:<start>:<boot>"; None for none."""
+    found = process(pid)
+    return f"{pid}:{found.started}:{_boot()}" if found else None
+
+
+def alive(name: str) -> bool:
+    """Whether the process with this identity lives; a text that is no identity names no process."""
+    return living(name) is not None
+
+
+def living(name: str) -> Process | None:
+    """The process with this identity, if it lives."""
     pid, _, rest = name.partition(":")
-    found = table.process(int(pid)) if pid.isascii() and pid.isdigit() else None
-    return found if found and rest == f"{found.started}:{table.boot()}" else None
+    found = process(int(pid)) if pid.isascii() and pid.isdigit() else None
+    return found if found and rest == f"{found.started}:{_boot()}" else None
 
 
-def lives(process: Process, *, table: ProcessTable | None = None) -> bool:
-    """Tell whether this very process, which was seen before, still lives."""
-    now = (table or this_table()).process(process.pid)
-    return now is not None and now.started == process.started
+def lives(known: Process) -> bool:
+    """Whether this process still lives."""
+    return process(known.pid) == known
 
 
-def marked(dispatch: str, *, table: ProcessTable | None = None) -> list[Process]:
+def _state(pid: int) -> tuple[str, str]:
+    """State letter and start time of the process with this pid; empty for none."""
+    if sys.platform != "linux":
+        return state_by_psutil(pid)
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            stat = file.read()
+    except OSError:
+        return "", ""
+    fields = stat[stat.rindex(b")") + 2 :].split()  # the name before it may contain brackets and blanks
+    return fields[0].decode(), fields[19].decode()
+
+
+def state_by_psutil(pid: int) -> tuple[str, str]:
+    """The same for systems without /proc."""
+    import psutil
+
+    letters = {psutil.STATUS_ZOMBIE: "Z", psutil.STATUS_DEAD: "X", psutil.STATUS_STOPPED: "T"}
+    try:
+        found = psutil.Process(pid)
+        return letters.get(found.status(), "R"), f"{found.create_time():.2f}"
+    except psutil.Error:
+        return "", ""
+
+
+@functools.cache
+def _boot() -> str:
+    if sys.platform != "linux":
+        import psutil
+
+        return str(int(psutil.boot_time()))
+    with open("/proc/sys/kernel/random/boot_id") as file:
+        return file.read().strip()
+
+
+# --- the table ----------------------------------------------------------------------------------------------------
+
+
+def variable(pid: int, name: str) -> str:
+    """The variable as the process was started with it; "" for none, or when it may not be read."""
+    import psutil
+
+    try:
+        return psutil.Process(pid).environ().get(name, "")
+    except (psutil.Error, OSError):
+        return ""
+
+
+def session(pid: int) -> int:
+    """The session of the process; 0 for none."""
+    try:
+        return os.getsid(pid)
+    except OSError:
+        return 0
+
+
+def marked(dispatch: str) -> list[Process]:
     """Every process but this one that carries the mark of the dispatch."""
-    table = table or this_table()
-    return [process for process in table.processes() if _carries(process, dispatch, table)]
+    import psutil
+
+    return _seen(pid for pid in psutil.pids() if _carries(pid, dispatch))
 
 
-def family(dispatch: str, *, root: int, session: int, table: ProcessTable | None = None) -> list[Process]:
-    """Every process of a dispatch but its shim `root`: marked, in the agent's session, or descended from the shim."""
-    table = table or this_table()
-    everyone = list(table.processes())
-    descended = _descended(everyone, {root})
-    return [
-        process
-        for process in everyone
-        if process.pid != root
-        and (process.pid in descended or process.session == session or _carries(process, dispatch, table))
-    ]
+def family(dispatch: str, *, root: int, leader: int) -> list[Process]:
+    """Every process of a dispatch but its shim `root`: a descendant, in the session of `leader`, or marked."""
+    import psutil
+
+    descended = {one.pid for one in psutil.Process(root).children(recursive=True)}
+    return _seen(
+        pid
+        for pid in psutil.pids()
+        if pid != root and (pid in descended or session(pid) == leader or _carries(pid, dispatch))
+    )
 
 
-def _descended(everyone: Collection[Process], roots: set[int]) -> set[int]:
-    """These and all below them."""
-    found = set(roots)
-    while more := {process.pid for process in everyone if process.parent in found} - found:
-        found |= more
-    return found
+def _carries(pid: int, dispatch: str) -> bool:
+    return pid != os.getpid() and variable(pid, MARK) == dispatch
 
 
-def _carries(process: Process, dispatch: str, table: ProcessTable) -> bool:
-    return process.pid != os.getpid() and table.mark(process.pid) == dispatch
+def _seen(pids: Iterable[int]) -> list[Process]:
+    return [found for pid in pids if (found := process(pid))]
 
 
-def send(process: Process, number: signal.Signals, *, table: ProcessTable | None = None) -> bool:
-    """Signal this very process, never another that was given its pid; False when it is gone or not ours."""
-    table = table or this_table()
+def work_done(found: Iterable[Process]) -> tuple[float, int]:
+    """Processor seconds and bytes moved so far by these processes and the children they have waited for."""
+    import psutil
+
+    cpu_s, moved = 0.0, 0
+    for one in found:
+        with contextlib.suppress(psutil.Error, OSError, AttributeError):  # macOS counts no bytes
+            known = psutil.Process(one.pid)
+            cpu_s += sum(known.cpu_times()[:4])
+            counted = known.io_counters()
+            # Memory-mapped files are read without a call and count only as blocks of the disk.
+            moved += max(counted.read_chars + counted.write_chars, counted.read_bytes + counted.write_bytes)
+    return cpu_s, moved
+
+
+# --- ending -------------------------------------------------------------------------------------------------------
+
+
+def send(known: Process, number: signal.Signals) -> bool:
+    """Signal this process, never another with the same pid; False when it is gone or not ours."""
     with contextlib.ExitStack() as stack, contextlib.suppress(ProcessLookupError, PermissionError):
-        handle = pidfd(process.pid)
+        handle = _pidfd(known.pid)
         if handle is not None:
             stack.callback(os.close, handle)
-        if not lives(process, table=table):
+        if not lives(known):
             return False
         if handle is not None:
             signal.pidfd_send_signal(handle, number)
         else:
-            os.kill(process.pid, number)
+            os.kill(known.pid, number)
         return True
     return False
 
 
-def end_all(
-    found: Collection[Process],
-    *,
-    grace_s: float,
-    table: ProcessTable | None = None,
-    force: Callable[[], None] | None = None,
-) -> int:
-    """Ask the processes to end, kill those that have not after the grace; says how many there were to end.
+def end_all(found: Collection[Process], *, grace_s: float, force: Callable[[], None] | None = None) -> int:
+    """Send SIGTERM, then SIGKILL to those that outlive the grace; the number of processes that were signalled.
 
-    `force` kills by a surer way, before that.
+    `force` is called before SIGKILL, for a way that reaches more.
     """
-    table = table or this_table()
-    left = [process for process in found if send(process, signal.SIGTERM, table=table)]
+    left = [one for one in found if send(one, signal.SIGTERM)]
     count = len(left)
-    left = await_gone(left, timeout_s=grace_s, table=table)
+    left = await_gone(left, timeout_s=grace_s)
     if left and force:
         force()
-    left = [process for process in left if send(process, signal.SIGKILL, table=table)]
-    await_gone(left, timeout_s=KILLED_S, table=table)
+    left = [one for one in left if send(one, signal.SIGKILL)]
+    await_gone(left, timeout_s=KILLED_S)
     return count
 
 
 def end_found(
     find: Callable[[], Collection[Process]], *, grace_s: float, force: Callable[[], None] | None = None
 ) -> int:
-    """End what `find` finds until it finds nothing more; says how many there were to end."""
+    """End what `find` finds until it finds nothing more; the number of processes that were signalled."""
     count = 0
     for _ in range(ROUNDS):
         if not (found := find()):
@@ -136,27 +221,22 @@ def end_found(
     return count
 
 
-def await_gone(found: Collection[Process], *, timeout_s: float, table: ProcessTable | None = None) -> list[Process]:
-    """Wait until all of them are gone; gives back those that are still there when the time is up."""
-    table = table or this_table()
+def await_gone(found: Collection[Process], *, timeout_s: float) -> list[Process]:
+    """Wait until all of them are gone; those that are left when the time is up."""
     deadline = time.monotonic() + timeout_s
-    left = _living(found, table)
+    left = list(filter(lives, found))
     while left and (rest := deadline - time.monotonic()) > 0:
         _until_one_ends(left, rest)
-        left = _living(left, table)
+        left = list(filter(lives, left))
     return left
-
-
-def _living(found: Collection[Process], table: ProcessTable) -> list[Process]:
-    return [process for process in found if lives(process, table=table)]
 
 
 def _until_one_ends(found: Collection[Process], timeout_s: float) -> None:
     with contextlib.ExitStack() as stack:
         selector = stack.enter_context(selectors.DefaultSelector())
-        for process in found:
+        for one in found:
             try:
-                handle = pidfd(process.pid)
+                handle = _pidfd(one.pid)
             except ProcessLookupError:
                 return
             if handle is None:
@@ -167,16 +247,16 @@ def _until_one_ends(found: Collection[Process], timeout_s: float) -> None:
         selector.select(timeout_s)
 
 
-def descriptor(process: Process) -> int | None:
+def descriptor(known: Process) -> int | None:
     """A descriptor that becomes readable when the process ends; None where there are none, or when it is gone."""
     with contextlib.suppress(ProcessLookupError):
-        handle = pidfd(process.pid)
-        if handle is None or lives(process):
+        handle = _pidfd(known.pid)
+        if handle is None or lives(known):
             return handle
         os.close(handle)
     return None
 
 
-def pidfd(pid: int) -> int | None:
+def _pidfd(pid: int) -> int | None:
     """A descriptor of the process that has this pid now; None where the kernel has none."""
     return os.pidfd_open(pid) if hasattr(os, "pidfd_open") else None

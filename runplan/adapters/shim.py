@@ -20,7 +20,6 @@ from runplan.adapters import bell, cgroups, processes
 from runplan.adapters.agents import about
 from runplan.adapters.agentstart import PIPE_SIZE, start
 from runplan.adapters.dispatch_files import publish
-from runplan.adapters.processtable import this_table
 from runplan.adapters.shim_limits import Limits
 from runplan.adapters.shim_output import Intake, reader_of, rest_of
 from runplan.adapters.shim_speech import Speech
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
 
     from runplan.adapters.cgroups import Cgroup
     from runplan.adapters.dispatch_files import DispatchFiles
-    from runplan.adapters.processtable import Process, ProcessTable
+    from runplan.adapters.processes import Process
     from runplan.core.dispatch import Launch
 
 CHUNK = 256 * 1024
@@ -277,10 +276,10 @@ class _Supervision:
         if process.pid == self._agent and is_sandboxed(self._launch.argv):
             return False  # bwrap ends with what it wraps; before that it would take the agent's last words along
         # As at a terminal: what an agent runs in a session of its own it ends itself, or it is left over.
-        return number is not signal.SIGINT or process.session == self._agent
+        return number is not signal.SIGINT or processes.session(process.pid) == self._agent
 
     def _family(self) -> list[Process]:
-        found = processes.family(self._launch.id, root=os.getpid(), session=self._agent)
+        found = processes.family(self._launch.id, root=os.getpid(), leader=self._agent)
         return cgroups.with_members(found, self._groups)
 
     def _reap(self) -> bool:
@@ -417,12 +416,7 @@ class Signs:
         )
 
 
-def signs_of(family: Iterable[Process], *, at: float, table: ProcessTable | None = None) -> Signs:
+def signs_of(family: Iterable[Process], *, at: float) -> Signs:
     """What the processes have done so far."""
-    table = table or this_table()
-    there = list(family)
-    return Signs(
-        at=at,
-        cpu_s=sum(process.cpu_s for process in there),
-        moved=sum(table.moved(process.pid) for process in there),
-    )
+    cpu_s, moved = processes.work_done(family)
+    return Signs(at=at, cpu_s=cpu_s, moved=moved)

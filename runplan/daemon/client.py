@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from runplan.adapters import processes
 from runplan.adapters.places import socket_path, state_directory
-from runplan.adapters.processtable import this_table
 from runplan.core.errors import RefusedEarly, Unreachable, error_with
 from runplan.daemon import protocol, singleton
 from runplan.daemon.peers import pid_of, user_of
@@ -125,7 +124,7 @@ class Client:
             raise error_with(reply.error, reply.exit)
 
     def _asked(self, verb: str, fields: Mapping[str, Any], *, within_s: float) -> Mapping[str, Any]:
-        within_s = min(within_s, STOPPED_S) if this_table().stopped(self._pid) else within_s
+        within_s = min(within_s, STOPPED_S) if processes.stopped(self._pid) else within_s
         self._stream.settimeout(within_s)
         self._send(verb, fields)
         return self._answer(verb)
@@ -175,11 +174,11 @@ class Client:
             try:
                 return self._reply()
             except Silent:
-                if this_table().stopped(self._pid):
+                if processes.stopped(self._pid):
                     raise
 
     def _silent(self) -> Silent:
-        stopped = this_table().stopped(self._pid)
+        stopped = processes.stopped(self._pid)
         helps = f"it is stopped; continue it: kill -CONT {self._pid}" if stopped else "see its log"
         waited_s = self._stream.gettimeout() or 0.0
         return Silent(f"the daemon (process {self._pid}) has not answered for {waited_s:.0f} s; {helps}")
@@ -231,7 +230,7 @@ def reached(env: Mapping[str, str]) -> Client:
         try:
             return Client(find_socket(env))
         except NotRunning as error:
-            stopped = this_table().stopped(found.pid)
+            stopped = processes.stopped(found.pid)
             waited_s = time.monotonic() - began
             if waited_s >= (STOPPED_S if stopped else LISTENS_S):
                 raise _silent(found, waited_s, stopped=stopped) from error

@@ -136,7 +136,7 @@ def stopped(state: Path) -> Holder | None:
     from runplan.adapters.processtable import this_table
 
     found = holder(state)
-    return found if found is not None and this_table().stopped(found.pid) else None
+    return found if found is not None and processes.stopped(found.pid) else None
 
 
 def _locked(path: Path) -> int | None:

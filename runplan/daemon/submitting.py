@@ -139,7 +139,7 @@ def _execute_here(at: RepositoryContext, commands: list[Command]) -> list[Answer
         runs = ActiveRuns(repository, worker)
         answers = worker.run(commands, Executor(repository, runs, Environments(at.env)), repository, runs)
     if None in answers:  # a daemon has come up meanwhile, and owns the run
-        clients.ring(at.env)
+        clients.wake(at.env)
     return answers
 
 

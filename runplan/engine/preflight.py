@@ -73,14 +73,13 @@ def _notes(settled: Ended, *, is_known: bool) -> list[str]:
 
 def require_free_worktree(at: RepositoryContext, slug: str) -> None:
     """Refuse a worktree in which an agent of an unknown run still works."""
-    from runplan.adapters.processtable import this_table
+    from runplan.adapters.processes import MARK, variable
     from runplan.git.removal import processes_inside
 
     place = worktree_root(at.repository.root, at.settings, at.env) / names.worktree_name(str(at.repository.root), slug)
     if not place.is_dir():
         return
-    table = this_table()
-    agents = [str(pid) for pid in processes_inside(place.resolve()) if table.mark(pid)]
+    agents = [str(pid) for pid in processes_inside(place.resolve()) if variable(pid, MARK)]
     if agents:
         raise RefusedEarly(
             f"an agent of an unknown run still works in {place}; wait for it, or end it: kill {' '.join(agents)}"

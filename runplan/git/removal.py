@@ -239,25 +239,23 @@ def _answer(what: str, look: Callable[[], Removed | Kept]) -> Removed | Kept:
 
 
 def held_open(path: Path) -> bool:
-    """Whether any process has the file open; where the system does not tell, some process may have."""
-    if not Path("/proc/self/fd").is_dir():
-        return True
-    for directory in Path("/proc").glob("[0-9]*/fd"):
-        with suppress(OSError):
-            if any(link.samefile(path) for link in directory.iterdir()):
+    """Whether any process of this user has the file open."""
+    import psutil  # 33 ms
+
+    name = str(path.resolve())
+    for process in psutil.process_iter():
+        with suppress(psutil.Error, OSError):  # ended meanwhile, or of another user
+            if any(file.path == name for file in process.open_files()):
                 return True
     return False
 
 
 def processes_inside(path: Path) -> tuple[int, ...]:
-    """The processes whose working directory is `path` or below; none where the system does not tell."""
-    table = Path("/proc")
-    found: list[int] = []
-    for process in table.iterdir() if table.is_dir() else ():
-        with suppress(OSError):  # ended meanwhile, or of another user
-            if process.name.isdigit() and (process / "cwd").readlink().is_relative_to(path):
-                found.append(int(process.name))
-    return tuple(sorted(found))
+    """The processes whose working directory is `path` or below."""
+    import psutil
+
+    found = psutil.process_iter(["cwd"])
+    return tuple(one.pid for one in found if one.info["cwd"] and Path(one.info["cwd"]).is_relative_to(path))
 
 
 # --- whether the target holds a commit ------------------------------------------------------------------------

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from runplan.adapters import processes
 from runplan.adapters.places import state_directory
-from runplan.adapters.processtable import this_table
 from runplan.daemon.launching import reach
 from tests.support.cli import RUNPLAN, a_plan, until, with_remote
 from tests.support.daemons import (
@@ -138,7 +138,7 @@ def busy(scene: Scene, verb: str) -> None:
 def stopped(scene: Scene, verb: str) -> None:
     daemon = daemon_of(scene.project)
     os.kill(daemon, signal.SIGSTOP)
-    until(lambda: this_table().stopped(daemon))
+    until(lambda: processes.stopped(daemon))
     ran = scene.project.runplan(verb, "X")
     assert (ran.code, "the request is queued and takes effect when the daemon responds" in ran.last) == (5, True)
     os.kill(daemon, signal.SIGCONT)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.adapters.processtable import this_table
+from runplan.adapters import processes
 from runplan.daemon.launching import reach
 from tests.support.cli import processes_of, until
 from tests.support.daemons import daemon_of, run_of, schedules, shell_agent, states, until_runs_are, waits
@@ -33,7 +33,7 @@ def stopped(project: Project, meanwhile: Meanwhile, tmp_path: Path) -> int:
     meanwhile.reached("agent")
     daemon = daemon_of(project)
     os.kill(daemon, signal.SIGSTOP)
-    until(lambda: this_table().stopped(daemon))
+    until(lambda: processes.stopped(daemon))
     return daemon
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runplan.adapters.places import state_directory
-from runplan.adapters.processtable import this_table
+from runplan.adapters.processes import stopped
 from runplan.core.errors import RunplanError
 from runplan.daemon import singleton
 from runplan.daemon.client import Client, find_socket
@@ -102,7 +102,7 @@ def test_a_pause_holds_for_the_run_too(project: Project, runtime: Path, at_work:
 def test_a_stop_is_noted_when_it_does_nothing_besides(project: Project, runtime: Path, at_work: int) -> None:
     its_directory(runtime)
     os.kill(at_work, signal.SIGSTOP)
-    until(lambda: this_table().stopped(at_work))
+    until(lambda: stopped(at_work))
     ran = project.runplan("stop", "X")
     assert (ran.code, ran.err.splitlines()) == (
         5,

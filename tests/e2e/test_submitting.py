@@ -79,7 +79,7 @@ def test_a_stop_refuses_a_start_that_is_queued(project: Project) -> None:
         assert project.runplan("start", "X", "auto", "every", "4h").code == 0
     with closing(Store(project.path / ".git/runplan")) as store:
         (row,) = Schedules(store).all()
-        start = Commands(store).add("plans/Y.md", "start", {"started": row.errand}, by="a person", at=row.made)
+        start = Commands(store).add("plans/Y.md", "start", {"started": row.request}, by="a person", at=row.made)
     stopped = project.runplan("stop")
     assert stopped.err.splitlines() == [
         "runplan: the schedule of plans/X.md (every 4h) is cancelled",

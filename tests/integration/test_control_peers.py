@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runplan.adapters.ancestry import agent_above
-from runplan.adapters.processtable import ProcTable
-from runplan.adapters.processtable_psutil import PsutilTable
 from runplan.daemon.client import Client
 from runplan.daemon.peers import peer_of
 from tests.support.dispatching import Stage, pid_in, stage, until
@@ -147,13 +145,12 @@ def test_a_descendant_of_an_agent_may_ask_and_not_act(door: Door, on_stage: Stag
 
 
 @pytest.mark.parametrize("name", ["RUNPLAN_AGENT", "RUNPLAN_DISPATCH"])
-@pytest.mark.parametrize("table", [ProcTable(), PsutilTable()], ids=["proc", "psutil"])
-def test_a_variable_of_a_parent_tells(name: str, table: ProcTable | PsutilTable, tmp_path: Path) -> None:
+def test_a_variable_of_a_parent_tells(name: str, tmp_path: Path) -> None:
     inner = f"env -i sh -c 'echo $$ >{tmp_path}/pid.new; mv {tmp_path}/pid.new {tmp_path}/pid; sleep 30'; true"
     env = {"PATH": os.environ["PATH"], name: "1"}
     with subprocess.Popen(["sh", "-c", inner], env=env, start_new_session=True) as parent:
         pid = pid_in(tmp_path / "pid")
-        assert agent_above(pid, table=table) == f"process {parent.pid} carries {name}"
+        assert agent_above(pid) == f"process {parent.pid} carries {name}"
         os.killpg(parent.pid, signal.SIGKILL)
 
 

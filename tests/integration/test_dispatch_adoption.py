@@ -10,10 +10,10 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import psutil
 import pytest
 
 from runplan.adapters import processes
-from runplan.adapters.processtable import this_table
 from runplan.core.dispatch import Ending, NeverStarted, Outcome, Running
 from tests.support.dispatching import PATIENCE_S, Stage, gone, pid_in, stage, until, with_killed_runner
 
@@ -184,7 +184,7 @@ def test_a_shim_forked_ahead_serves_also_when_its_spawner_is_dead_and_goes_with_
 
 
 def children(pid: int) -> list[int]:
-    return [process.pid for process in this_table().processes() if process.parent == pid]
+    return [child.pid for child in psutil.Process(pid).children()]
 
 
 def switches(thread: int | None) -> int:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runplan.adapters import processes
-from runplan.adapters.processtable import this_table
 from runplan.core.dispatch import Ending, Outcome, Running
 from tests.support.dispatching import PATIENCE_S, Stage, gone, pid_in, stage, until
 
@@ -279,7 +278,7 @@ def test_orphans_of_a_long_run_do_not_pile_up_as_zombies(on: Stage) -> None:
 
 def test_ending_all_waits_no_longer_than_it_has_to() -> None:
     child = subprocess.Popen(["sleep", "30"])
-    found = this_table().process(child.pid)
+    found = processes.process(child.pid)
     assert found
 
     began = time.monotonic()

@@ -16,7 +16,6 @@ from runplan.adapters import cgroups, processes
 from runplan.adapters.cgroups import Cgroup
 from runplan.adapters.dispatch_files import DispatchFiles
 from runplan.adapters.dispatches import Dispatches
-from runplan.adapters.processtable import this_table
 from runplan.core.dispatch import Ending, Outcome, Running
 from tests.support.dispatching import PATIENCE_S, Stage, gone, pid_in, stage
 
@@ -285,7 +284,7 @@ def test_force_is_for_those_who_do_not_go_when_they_are_asked(word: str, forced:
     with child:
         assert child.stdout
         child.stdout.readline()
-        found = this_table().process(child.pid)
+        found = processes.process(child.pid)
         assert found
         calls: list[int] = []
 

@@ -8,11 +8,11 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import psutil
 import pytest
 
 from runplan.adapters import processes
 from runplan.adapters.places import OUTPUT, state_directory
-from runplan.adapters.processtable import this_table
 from runplan.core.errors import RefusedEarly, Unreachable
 from runplan.daemon import launching, singleton
 from runplan.daemon.client import Client, find_socket
@@ -44,9 +44,8 @@ def env(tmp_path: Path) -> Iterator[Env]:
 
 def daemons(env: Env) -> list[int]:
     """Those of this test, also where one still waits for the lock."""
-    table = this_table()
-    ours = (one.pid for one in table.processes() if "tests.support.doors" in table.command(one.pid))
-    return [pid for pid in ours if table.variable(pid, "HOME") == env["HOME"]]
+    ours = (one.pid for one in psutil.process_iter(["cmdline"]) if "tests.support.doors" in (one.info["cmdline"] or ()))
+    return [pid for pid in ours if processes.variable(pid, "HOME") == env["HOME"]]
 
 
 def reach(env: Env, version: str, *words: str, drain_s: float = 60.0) -> Hello:

@@ -1,0 +1,154 @@
+"""A process is known by pid and start time; those of a dispatch are found and ended."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from runplan.adapters import processes
+from runplan.adapters.processes import MARK, Process
+from tests.support.dispatching import until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture
+def mark() -> str:
+    return f"r{uuid.uuid4().hex}.1.1.implement.1"
+
+
+@pytest.fixture
+def child(mark: str) -> Iterator[subprocess.Popen[bytes]]:
+    env = {"PATH": os.environ["PATH"], MARK: mark}
+    with subprocess.Popen(["sleep", "30"], env=env, start_new_session=True) as made:
+        # A moment after the fork the child is still a copy of this process.
+        until(lambda: processes.variable(made.pid, MARK) == mark)
+        yield made
+        made.kill()
+
+
+def seen(pid: int) -> Process:
+    found = processes.process(pid)
+    assert found
+    return found
+
+
+def test_an_identity_names_a_process_until_it_ends(child: subprocess.Popen[bytes]) -> None:
+    name = processes.identity(child.pid)
+
+    assert name
+    assert name == processes.identity(child.pid)
+    assert name.startswith(f"{child.pid}:")
+    assert processes.alive(name)
+    child.kill()
+    child.wait()
+    assert not processes.alive(name)
+    assert processes.identity(child.pid) is None
+
+
+def test_a_zombie_is_dead(child: subprocess.Popen[bytes]) -> None:
+    name = processes.identity(child.pid)
+    assert name
+    child.kill()
+
+    until(lambda: not processes.alive(name))
+
+    assert Path(f"/proc/{child.pid}").exists()
+
+
+def test_a_process_is_stopped_until_it_goes_on(child: subprocess.Popen[bytes]) -> None:
+    assert not processes.stopped(child.pid)
+    child.send_signal(signal.SIGSTOP)
+    until(lambda: processes.stopped(child.pid))
+    child.send_signal(signal.SIGCONT)
+    until(lambda: not processes.stopped(child.pid))
+    child.kill()
+    child.wait()
+    assert not processes.stopped(child.pid)
+
+
+@pytest.mark.parametrize("name", ["", "x", "-1:2:3", "²:1:1", "999999999:1:1", "{pid}:1:{boot}", "{pid}:{started}:1"])
+def test_what_is_no_identity_of_a_living_process_is_dead(name: str) -> None:
+    mine = processes.identity(os.getpid())
+    assert mine
+    pid, started, boot = mine.split(":")
+
+    assert processes.alive(f"{pid}:{started}:{boot}")
+    assert not processes.alive(name.format(pid=pid, started=started, boot=boot))
+
+
+def test_without_proc_psutil_tells_the_same(child: subprocess.Popen[bytes]) -> None:
+    running, started = processes.state_by_psutil(child.pid)
+    child.send_signal(signal.SIGSTOP)
+    until(lambda: processes.stopped(child.pid))
+    assert (running, processes.state_by_psutil(child.pid)) == ("R", ("T", started))
+    child.kill()
+    until(lambda: not processes.process(child.pid))
+    assert processes.state_by_psutil(child.pid) == ("Z", started)
+    child.wait()
+    assert processes.state_by_psutil(child.pid) == ("", "")
+
+
+def test_processor_time_and_bytes_grow_with_work_and_count_children(tmp_path: Path) -> None:
+    me = [seen(os.getpid())]
+    cpu_s, moved = processes.work_done(me)
+    (tmp_path / "own").write_bytes(bytes(300_000))
+    subprocess.run(["cp", tmp_path / "own", tmp_path / "copy"], check=True)
+    subprocess.run(["sh", "-c", "i=0; while test $i -lt 30000; do i=$((i+1)); done"], check=True)
+
+    assert processes.work_done(me)[0] > cpu_s
+    assert processes.work_done(me)[1] >= moved + 900_000
+    assert processes.work_done([Process(pid=999_999_999, started="1")]) == (0.0, 0)
+
+
+def test_a_variable_is_read_as_the_process_was_started(child: subprocess.Popen[bytes]) -> None:
+    assert processes.variable(child.pid, "PATH") == os.environ["PATH"]
+    assert processes.variable(child.pid, "ATH") == ""
+    assert processes.variable(999_999_999, "PATH") == ""
+
+
+def test_marked_finds_the_processes_of_a_dispatch_and_no_other(child: subprocess.Popen[bytes], mark: str) -> None:
+    assert [found.pid for found in processes.marked(mark)] == [child.pid]
+    assert processes.marked(mark[:-1]) == []
+
+
+def test_the_family_is_the_marked_the_session_and_the_descendants_without_the_root(
+    child: subprocess.Popen[bytes], mark: str
+) -> None:
+    with subprocess.Popen(["sleep", "30"]) as stranger:
+        by_mark = processes.family(mark, root=stranger.pid, leader=-1)
+        by_session = processes.family("r0", root=stranger.pid, leader=child.pid)
+        stranger.kill()
+    by_descent = processes.family("r0", root=os.getpid(), leader=-1)
+
+    assert [found.pid for found in by_mark] == [child.pid]
+    assert [found.pid for found in by_session] == [child.pid]
+    assert child.pid in {found.pid for found in by_descent}
+    assert os.getpid() not in {found.pid for found in by_descent}
+
+
+def test_a_process_is_ended_by_request(child: subprocess.Popen[bytes]) -> None:
+    assert processes.end_all([seen(child.pid)], grace_s=10) == 1
+    assert child.wait() == -signal.SIGTERM
+
+
+def test_a_stopped_process_is_killed_after_the_grace(child: subprocess.Popen[bytes]) -> None:
+    child.send_signal(signal.SIGSTOP)
+
+    assert processes.end_all([seen(child.pid)], grace_s=0.02) == 1
+    assert child.wait() < 0  # by either: the kernel may hand out the waiting SIGTERM first
+
+
+def test_a_process_that_was_given_the_pid_later_is_never_signalled(child: subprocess.Popen[bytes]) -> None:
+    earlier = Process(pid=child.pid, started="1")
+
+    assert not processes.send(earlier, signal.SIGKILL)
+    assert processes.end_all([earlier], grace_s=0) == 0
+    assert child.poll() is None
