@@ -406,8 +406,8 @@ def in_a_line(err: str) -> str:
 
 
 def remedy_for(words: str) -> str:
-    """What helps against what git said of the disk; empty when it said nothing of it."""
-    from runplan.core.disk import REMEDIES  # only a failure needs it
+    """What helps against what git said of the system; empty when it said nothing of it."""
+    from runplan.core.resources import REMEDIES  # only a failure needs it
 
     found = (remedy for code, remedy in REMEDIES.items() if os.strerror(code) in words)
     return next((f"{remedy}, then try again" for remedy in found), "")

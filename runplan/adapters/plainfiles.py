@@ -28,5 +28,9 @@ def read_bounded(path: Path, *, largest: int) -> bytes | None:
     """The content of a file that an agent may have written; None also when it is too large to read."""
     try:
         return path.read_bytes() if path.is_file() and path.stat().st_size <= largest else None
-    except OSError:
+    except OSError as error:
+        from runplan.core.resources import is_shortage  # only a failure needs it
+
+        if is_shortage(error):  # the file is there all the same
+            raise
         return None

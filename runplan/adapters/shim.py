@@ -28,6 +28,7 @@ from runplan.core.gauge import READING, Reading, reading_text
 from runplan.core.handoff import WRAP_UP
 from runplan.core.meter import used_by
 from runplan.core.quickclass import dataclass
+from runplan.core.resources import is_shortage, refused_by_system
 from runplan.core.sandbox import is_sandboxed
 from runplan.core.secrets import secret_values
 
@@ -81,8 +82,9 @@ def _see_through(
     try:
         agent, to_it, out, err = start(launch, group)
     except (OSError, ValueError) as error:
-        message = f"cannot start {launch.argv[0]!r}: {error}"
-        return Outcome(ending=Ending.MISSING, code=None, signal=None, message=message, ended_at=time.time())
+        ending = Ending.REFUSED if is_shortage(error) else Ending.MISSING
+        message = f"cannot start {launch.argv[0]!r}: {refused_by_system(error) or error}"
+        return Outcome(ending=ending, code=None, signal=None, message=message, ended_at=time.time())
     filling = partial(_tell_filling, files.directory)
     supervision = _Supervision(
         launch, agent, intake, signals, group, Speech(to_it, launch), began=began, subreaper=subreaper, filling=filling

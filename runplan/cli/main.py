@@ -131,9 +131,9 @@ def _guarded(verb: str, words: list[str], *, debug: bool) -> int:
         sys.stderr.close()
         return int(Exit.DONE)
     except Exception as error:  # noqa: BLE001 - the edge of the command: a person gets one line
-        from runplan.core.disk import refused_by_disk
+        from runplan.core.resources import refused_by_system
 
-        if isinstance(error, OSError) and (refused := refused_by_disk(error)):
+        if refused := refused_by_system(error):
             _say(refused, debug=debug)
             return int(Exit.UNREACHABLE)
         _say(f"unexpected {type(error).__name__}: {error}; run it again with --debug", debug=debug)

@@ -36,6 +36,7 @@ class Ending(StrEnum):
     CONTEXT = "context"  #: filled its context and was ended, so that a fresh one goes on
     LOST = "lost"  #: its shim died with it; nothing is known
     MISSING = "missing"  #: the program could not be started
+    REFUSED = "refused"  #: the system had nothing left to start it with: processes, descriptors, memory, disk space
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

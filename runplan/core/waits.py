@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from hashlib import sha256
 
+from runplan.core.backoff import delay_s
+
 MARGIN_S = 60.0  #: clocks differ, and a limit that has just reset is not always there at once
 JITTER_S = 120.0  #: so that not everybody who waits for one reset comes back in the same second
 FIRST_UNKNOWN_S = 300.0  #: the first wait for a limit whose end nobody names
-LONGEST_UNKNOWN_S = 3600.0
 FIRST_BUSY_S = 30.0  #: the first wait for a provider that is busy
 MOST_BUSY = 5  #: how often in a row it may be
 
@@ -16,13 +17,13 @@ def limit_ends(resets: float | None, *, now: float, times: int, seed: str) -> fl
     """When to try again after a usage limit, in seconds since the epoch; `times` counts limits in a row, from 1."""
     if resets is not None:
         return max(resets, now) + MARGIN_S + jitter(seed)
-    return now + min(FIRST_UNKNOWN_S * 2.0 ** (times - 1), LONGEST_UNKNOWN_S) + jitter(seed)
+    return now + delay_s(times, first_s=FIRST_UNKNOWN_S) + jitter(seed)
 
 
 def busy_ends(*, now: float, times: int, seed: str) -> float:
     """When to try again after an overload; `times` counts them in a row, from 1."""
-    first = FIRST_BUSY_S * 2.0 ** (times - 1)
-    return now + first + jitter(seed) * min(1.0, first / JITTER_S / 4)
+    wait_s = delay_s(times, first_s=FIRST_BUSY_S)
+    return now + wait_s + jitter(seed) * min(1.0, wait_s / JITTER_S / 4)
 
 
 def jitter(seed: str) -> float:

@@ -13,8 +13,8 @@ from runplan.adapters import processes
 from runplan.adapters.ancestry import agent_above
 from runplan.adapters.callerenv import for_the_daemon
 from runplan.adapters.places import OUTPUT, own_directory, state_directory
-from runplan.core.disk import refused_by_disk
 from runplan.core.errors import RefusedEarly, Unreachable
+from runplan.core.resources import refused_by_system
 from runplan.daemon import service
 from runplan.daemon.client import Client, NotRunning, find_socket, reached
 from runplan.daemon.protocol import is_older
@@ -149,5 +149,5 @@ def _unwritable(state: Path) -> str:
         with tempfile.TemporaryFile(dir=state, buffering=0) as file:
             file.write(b" " * 4096)
     except OSError as error:
-        return refused_by_disk(OSError(error.errno, error.strerror, str(state)))
+        return refused_by_system(OSError(error.errno, error.strerror, str(state)))
     return ""

@@ -12,6 +12,7 @@ from runplan.core import backoff
 from runplan.core.errors import RunplanError, Unreachable
 from runplan.core.quickclass import dataclass
 from runplan.core.requests import refused
+from runplan.core.resources import refused_by_system
 from runplan.core.run import awaiting
 from runplan.core.schedulepause import pause_reason
 from runplan.core.slots import what_is_due
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from runplan.engine.repository import OpenRepository
 
 BUSY_S = 3.0  #: a worker that is not in a long step has reacted by then
-FIRST_RETRY_S, LONGEST_RETRY_S = 2.0, 3600.0  #: for a slot that could not be answered
+FIRST_SLOT_RETRY_S = 2.0  #: for a slot that could not be answered
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,11 +112,20 @@ class DaemonWorker(RepositoryWorker):
                 return
             self._asked = True
             self._due = None
-            if self._thread is None:
-                thread = threading.Thread(target=self._run, name=f"worker {self.root}", daemon=True)
-                thread.start()  # it may fail, and is then tried again at the next wake-up
-                self._thread = thread
+            error = self._start_thread() if self._thread is None else None
             self._poke()
+        if error is not None:
+            self._closed(None, Unreachable(refused_by_system(error)))
+
+    def _start_thread(self) -> RuntimeError | None:
+        """The error when the system has no thread left."""
+        self._thread = threading.Thread(target=self._run, name=f"worker {self.root}", daemon=True)
+        try:
+            self._thread.start()
+        except RuntimeError as error:
+            self._thread = None
+            return error
+        return None
 
     def submit(self, command: Command) -> None:
         """Execute a command that could not be stored; it is kept in memory until then."""
@@ -183,7 +193,7 @@ class DaemonWorker(RepositoryWorker):
             except RunplanError as error:
                 trouble = error
             except Exception as error:  # noqa: BLE001 - the edge of a worker: else the repository would stay closed
-                trouble = Unreachable(f"unexpected {type(error).__name__}: {error}")
+                trouble = Unreachable(refused_by_system(error) or f"unexpected {type(error).__name__}: {error}")
             self._repository = self._executor = None
             self._closed(wake, trouble)
             with self._lock:
@@ -217,9 +227,9 @@ class DaemonWorker(RepositoryWorker):
             self._look_later(plan, looks + 1, declined)
 
     def _look_later(self, plan: str, looks: int, declined: Declined) -> None:
-        again = self._services.clock.now() + timedelta(minutes=backoff.delay(looks))
+        again = self._services.clock.now() + timedelta(seconds=backoff.look_s(looks))
         self._foreign[plan] = (looks, again)
-        if backoff.told(looks):
+        if backoff.is_told(looks):
             self._observer.happened(self.root, "declined", plan=plan, owner=declined.owner, again=again.isoformat())
 
     def execute_commands(self, repository: OpenRepository, runs: ActiveRuns) -> None:
@@ -261,7 +271,7 @@ class DaemonWorker(RepositoryWorker):
         now, wake = self._services.clock.now(), self._earliest(wake)
         if trouble is not None:
             self._failures += 1
-            wake = now + timedelta(minutes=backoff.delay(self._failures))
+            wake = now + timedelta(seconds=backoff.delay_s(self._failures))
             self._since = self._since or iso(now)
             self.trouble = Closed(root=self.root, error=str(trouble), since=self._since, again=iso(wake))
             self._services.slots.counted(self.root)
@@ -331,9 +341,8 @@ class DaemonWorker(RepositoryWorker):
                 if one.answer == "fired":
                     self._executor_here.halt_without_keys(schedules.request_of(row).started)
         except RunplanError as error:
-            wait_s = min(FIRST_RETRY_S * 2**failures, LONGEST_RETRY_S)
-            again = now + timedelta(seconds=wait_s)
-            self._slot_retries[row.plan] = (min(failures + 1, 20), again)
+            again = now + timedelta(seconds=backoff.delay_s(failures + 1, first_s=FIRST_SLOT_RETRY_S))
+            self._slot_retries[row.plan] = (failures + 1, again)
             self._observer.happened(self.root, "trouble", plan=row.plan, error=str(error), again=again.isoformat())
             return again
         self._slot_retries.pop(row.plan, None)

@@ -11,11 +11,11 @@ from runplan.adapters.dispatches import Dispatches
 from runplan.app.journal import recorded
 from runplan.core import backoff, events as e
 from runplan.core.decide import decide
-from runplan.core.disk import refused_by_disk
 from runplan.core.dispatch import GRACE_S
 from runplan.core.errors import Crashed, Fenced, RunplanError, Unreachable
 from runplan.core.quickclass import dataclass
 from runplan.core.reasons import Reason
+from runplan.core.resources import refused_by_system
 from runplan.core.run import RunState, fold, open_lanes, running, strands
 from runplan.core.schedulepause import pending_answer
 from runplan.core.times import iso, parse_iso
@@ -263,7 +263,7 @@ class ActiveRuns:
         for lane, state in strands(active.journal.state):
             decision = decide(state)
             if decision.waiting == "checkout" and not decision.wake:
-                until = active.world.clock.now() + timedelta(minutes=backoff.delay(state.waits + 1))
+                until = active.world.clock.now() + timedelta(seconds=backoff.look_s(state.waits + 1))
                 words = state.phase.held if state.phase else ""
                 active.journal.append(e.Paused(kind="checkout", until=iso(until), words=words), lane=lane)
 
@@ -283,8 +283,8 @@ class ActiveRuns:
 
     def _put_off(self, plan: str, active: ActiveRun, error: RunplanError) -> Decision:
         """Try again later, with growing delays: git, disk or network failed."""
-        minutes = backoff.delay(_strand(active, error.lane).waits + 1)
-        until = active.world.clock.now() + timedelta(minutes=minutes)
+        wait_s = backoff.delay_s(_strand(active, error.lane).waits + 1)
+        until = active.world.clock.now() + timedelta(seconds=wait_s)
         active.journal.append(e.Paused(kind="unreachable", until=iso(until), words=str(error)), lane=error.lane)
         self._worker.failed(plan, error)
         return self._waits(plan, active)
@@ -300,8 +300,8 @@ class ActiveRuns:
 
 
 def crash(error: Exception, active: ActiveRun) -> RunplanError:
-    """The error to raise: a full or read-only disk leaves the run as it is, any other fault ends it."""
-    if isinstance(error, OSError) and (refused := refused_by_disk(error)):
+    """The error to raise: a system that is out of resources leaves the run as it is, any other fault ends it."""
+    if refused := refused_by_system(error):
         return Unreachable(refused)
     active.world.store.require_there()
     detail = f"{type(error).__name__}: {error}"

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
-import resource
 import socket
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,6 +12,7 @@ from runplan.core.errors import RunplanError, Unreachable
 from runplan.daemon.client import Client, reachable
 from tests.support.daemons import (
     answering,
+    descriptors_left,
     in_foreground,
     log_of,
     shell_agent,
@@ -25,7 +23,7 @@ from tests.support.daemons import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from pathlib import Path
 
     from tests.support.cli import Project
     from tests.support.scripts import Meanwhile
@@ -54,18 +52,6 @@ def test_a_daemon_without_free_descriptors_goes_on_when_there_are_some(project: 
         assert answering(project) == daemon.pid
         assert project.runplan("start", "X", "finish", "auto", "--wait").code == 0
         assert answering(project) == daemon.pid
-
-
-@contextlib.contextmanager
-def descriptors_left(pid: int, free: int) -> Iterator[None]:
-    used = [int(entry.name) for entry in Path(f"/proc/{pid}/fd").iterdir()]
-    unused = (number for number in itertools.count() if number not in used)
-    before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
-    resource.prlimit(pid, resource.RLIMIT_NOFILE, (next(itertools.islice(unused, free, None)), before[1]))
-    try:
-        yield
-    finally:
-        resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
 
 
 def test_a_stop_is_heard_however_many_callers_say_nothing(

@@ -1,10 +1,10 @@
-"""How often a claim that somebody else holds is looked at again, and when that is said."""
+"""When a failed try is repeated, and how often a claim that another process holds is looked at again."""
 
 from __future__ import annotations
 
 import pytest
 
-from runplan.core.backoff import delay, told
+from runplan.core.backoff import delay_s, is_told, look_s
 
 
 @pytest.mark.parametrize(
@@ -24,13 +24,18 @@ from runplan.core.backoff import delay, told
 def test_the_next_look_is_later_the_more_were_in_vain(before: int, minutes: int, said: bool) -> None:
     """Whatever the pace was before: it follows from the count alone (G7)."""
     n = before + 1
-    assert (delay(n), told(n)) == (minutes, said)
+    assert (look_s(n), is_told(n)) == (60 * minutes, said)
 
 
 def test_a_person_hears_four_times_of_it() -> None:
-    assert [n for n in range(200) if told(n)] == [1, 10, 16, 26]
+    assert [n for n in range(200) if is_told(n)] == [1, 10, 16, 26]
 
 
 def test_looks_never_become_more_frequent() -> None:
-    waits = [delay(n) for n in range(200)]
+    waits = [look_s(n) for n in range(200)]
     assert waits == sorted(waits)
+
+
+def test_a_retry_waits_twice_as_long_each_time_up_to_an_hour() -> None:
+    assert [delay_s(n) for n in (0, 1, 2, 3, 6, 7, 10_000)] == [60, 60, 120, 240, 1920, 3600, 3600]
+    assert [delay_s(n, first_s=2, longest_s=50, factor=5) for n in (1, 2, 3)] == [2, 10, 50]

@@ -26,7 +26,7 @@ from runplan.core.dispatch import (
     Usage,
 )
 from runplan.core.endings import EndingKind, judge, quoted
-from runplan.core.errors import ObjectsRefused
+from runplan.core.errors import ObjectsRefused, Unreachable
 from runplan.core.events import DispatchEnded, GuardFound, WorkRefused
 from runplan.core.gitfacts import signing
 from runplan.core.meter import metered
@@ -57,6 +57,10 @@ def await_end(action: Await, state: RunState, world: RunContext) -> Iterator[Eve
             world.dispatches.end([action.id], grace_s=GRACE_S)
             yield from _look_after(action.id, action.role, state, world)
             yield DispatchEnded(id=action.id, role=action.role, ending=Ending.LOST, code=None)
+        case Outcome(ending=Ending.REFUSED) as outcome:
+            # It never ran: the same dispatch is due again, when the run is tried again.
+            yield DispatchEnded(id=action.id, role=action.role, ending=Ending.ENDED, code=None, detail=outcome.message)
+            raise Unreachable(outcome.message)
         case Outcome() as outcome:
             yield from _ended(action, state, world, outcome)
 
