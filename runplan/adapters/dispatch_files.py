@@ -18,7 +18,7 @@ import os
 import re
 from typing import TYPE_CHECKING, Any
 
-from runplan.adapters.heldlock import is_held
+from runplan.adapters.locks import is_held
 from runplan.adapters.plainfiles import read_bounded
 from runplan.core.agentevents import Finished, Trouble, TroubleKind, Usage
 from runplan.core.dispatch import RETURN, Ending, NeverStarted, Outcome, Running, Spent, ToolUsed

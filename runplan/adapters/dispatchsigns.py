@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from runplan.adapters.heldlock import is_held
+from runplan.adapters.locks import is_held
 from runplan.core.quickclass import NamedTuple
 
 if TYPE_CHECKING:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import stat
 from typing import TYPE_CHECKING, Any
 
+from runplan.adapters.locks import file_lock
 from runplan.adapters.places import own_directory
 from runplan.core.errors import Unreachable
 from runplan.core.quickclass import dataclass
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 FILE = "repositories.json"
 FORMAT = 1
+LOOK_AGAIN_S = 0.01  #: while another process changes the list
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,16 +78,13 @@ class Repositories:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        own_directory(self._state)
+        lock = file_lock(own_directory(self._state) / f"{FILE}.lock")
         try:
-            descriptor = os.open(f"{self._file}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            held = lock.acquire(poll_interval=LOOK_AGAIN_S)
         except OSError as error:
             raise Unreachable(f"{self._file}.lock cannot be opened: {error.strerror}") from error
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        with held:
             yield
-        finally:
-            os.close(descriptor)
 
     def _read(self) -> tuple[list[Known], list[str]]:
         try:

@@ -7,17 +7,18 @@ imports this module: modules that look at processes are imported where they are 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
-import time
 from typing import TYPE_CHECKING, TypeAlias
 
+from runplan.adapters.locks import file_lock
 from runplan.adapters.places import own_directory
 from runplan.core.errors import Unreachable
 from runplan.core.quickclass import dataclass
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from filelock import FileLock
 
 LOCK = "daemon.lock"
 RECORD = "daemon.json"
@@ -61,8 +62,8 @@ class Occupied:
 class Held:
     """The lock while we hold it. Forks must not outlive us with it: start programs, do not fork."""
 
-    def __init__(self, descriptor: int, holder: Holder, record: Path) -> None:
-        self._descriptor = descriptor
+    def __init__(self, lock: FileLock, holder: Holder, record: Path) -> None:
+        self._lock = lock
         self._record = record
         self.holder = holder
 
@@ -74,7 +75,7 @@ class Held:
 
     @property
     def held(self) -> bool:
-        return self._descriptor >= 0
+        return self._lock.is_locked
 
     def drains(self, until: str) -> None:
         """Record that the daemon drains."""
@@ -98,8 +99,7 @@ class Held:
             return
         with contextlib.suppress(OSError):
             self._record.unlink()
-        descriptor, self._descriptor = self._descriptor, -1
-        os.close(descriptor)
+        self._lock.release()
 
 
 Answer: TypeAlias = Held | Occupied
@@ -107,18 +107,19 @@ Answer: TypeAlias = Held | Occupied
 
 def take(state: Path, *, version: str, since: str, socket: Path, wait_s: float = 0.0) -> Answer:
     """Take the lock; waits up to `wait_s` for a daemon that is ending."""
-    own_directory(state)
-    deadline = time.monotonic() + wait_s
-    while (descriptor := _locked(state / LOCK)) is None:
-        if time.monotonic() >= deadline:
-            return Occupied(by=holder(state))
-        time.sleep(LOOK_AGAIN_S)
     from runplan.adapters import processes
 
+    lock = file_lock(own_directory(state) / LOCK)
+    try:
+        lock.acquire(timeout=wait_s, poll_interval=LOOK_AGAIN_S)
+    except TimeoutError:
+        return Occupied(by=holder(state))
+    except OSError as error:
+        raise Unreachable(f"{state / LOCK} cannot be opened: {error.strerror}") from error
     identity = processes.identity(os.getpid()) or f"{os.getpid()}:0:unknown"
     me = Holder(identity=identity, version=version, since=since, socket=str(socket))
     _write(state / RECORD, me)
-    return Held(descriptor, me, state / RECORD)
+    return Held(lock, me, state / RECORD)
 
 
 def holder(state: Path) -> Holder | None:
@@ -133,24 +134,10 @@ def holder(state: Path) -> Holder | None:
 
 def stopped(state: Path) -> Holder | None:
     """The daemon, if its process is stopped (SIGSTOP); else None."""
-    from runplan.adapters.processtable import this_table
 
     found = holder(state)
     return found if found is not None and processes.stopped(found.pid) else None
 
-
-def _locked(path: Path) -> int | None:
-    """The descriptor that holds the lock; None when another process has it."""
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise Unreachable(f"{path} cannot be opened: {error.strerror}") from error
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        return None
-    return descriptor
 
 
 def _read(state: Path) -> Holder | None:

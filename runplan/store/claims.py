@@ -12,16 +12,19 @@ import os
 import re
 from typing import TYPE_CHECKING
 
-from filelock import FileLock, Timeout
+from filelock import Timeout
 
 from runplan.adapters import processes
 from runplan.adapters.anchored import make_below
+from runplan.adapters.locks import file_lock
 from runplan.core.claims import Acquired, HeldByOther, Reentered
 from runplan.core.errors import RefusedEarly, Unreachable
 from runplan.core.rows import UNFINISHED
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from filelock import FileLock
 
     from runplan.core.claims import ClaimResult
     from runplan.store.sqlite import Store
@@ -150,4 +153,4 @@ def _file_lock(locks: Path, name: str) -> FileLock:
         make_below(locks.parent.parent, locks)
     except OSError as error:
         raise Unreachable(f"{locks} cannot be made: {error.strerror}") from error
-    return FileLock(locks / f"{name}.lock", thread_local=False, fallback_to_soft=False)
+    return file_lock(locks / f"{name}.lock")

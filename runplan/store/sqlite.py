@@ -7,7 +7,6 @@ transaction as the events that changed them, so that none can disagree with the 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import sqlite3
 from typing import TYPE_CHECKING
@@ -72,10 +71,9 @@ class Store:
             self._db = sqlite3.connect(uri, uri=True, timeout=30, isolation_level=None)
             self._db.execute("PRAGMA busy_timeout=30000")
             if writable:
-                with _alone_in(directory):
-                    self._db.execute("PRAGMA journal_mode=WAL")
-                    self._db.execute("PRAGMA synchronous=FULL")
-                    self._make_tables()
+                self._log_ahead(directory)
+                self._db.execute("PRAGMA synchronous=FULL")
+                self._make_tables()
             elif not self._recorded():
                 # Whoever was making it has died, or is at it: nothing has been recorded.
                 self._db.close()
@@ -94,6 +92,14 @@ class Store:
         """Where nobody may write and nobody is writing, SQLite must be told so: it wants files beside the journal."""
         written = self.path.with_name(f"{self.path.name}-wal").exists()
         return "" if written or os.access(self.path.parent, os.W_OK) else "&immutable=1"
+
+    def _log_ahead(self, directory: Path) -> None:
+        """Turn on write-ahead logging, once: SQLite needs the file alone for that, and does not wait for it."""
+        if self._db.execute("PRAGMA journal_mode").fetchone() != ("wal",):
+            from runplan.adapters.locks import file_lock  # only the first who writes needs it
+
+            with file_lock(directory / "journal.lock"):
+                self._db.execute("PRAGMA journal_mode=WAL")
 
     def _make_tables(self) -> None:
         if self._version():
@@ -328,17 +334,6 @@ _HELPS = (
     (("SQLITE_FULL", "SQLITE_IOERR"), "make room on the disk, then try again"),
     (("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM"), "make its directory writable, then try again"),
 )
-
-
-@contextlib.contextmanager
-def _alone_in(directory: Path) -> Iterator[None]:
-    """One process at a time: to turn to write-ahead logging SQLite needs the file alone, and does not wait for it."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def _quoted(path: Path) -> str:
