@@ -82,8 +82,8 @@ def _see_through(
     try:
         agent, to_it, out, err = start(launch, group)
     except (OSError, ValueError) as error:
-        ending = Ending.REFUSED if is_shortage(error) else Ending.MISSING
-        message = f"cannot start {launch.argv[0]!r}: {refused_by_system(error) or error}"
+        ending, why = (Ending.REFUSED, refused_by_system(error)) if is_shortage(error) else (Ending.MISSING, error)
+        message = f"cannot start {launch.argv[0]!r}: {why}"
         return Outcome(ending=ending, code=None, signal=None, message=message, ended_at=time.time())
     filling = partial(_tell_filling, files.directory)
     supervision = _Supervision(
