@@ -11,10 +11,10 @@ import contextlib
 import functools
 import os
 import signal
-import time
 from typing import TYPE_CHECKING
 
 from runplan.adapters import processes
+from runplan.adapters.polling import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 #: A group cannot be removed in the instant after its last process: it is tried again, for this long.
 REMOVED_S = 1.0
-LOOK_AGAIN_S = 0.001
 
 _OWN = "self"
 
@@ -62,12 +61,7 @@ class Cgroup:
 
     def remove(self, *, patience_s: float = REMOVED_S) -> bool:
         """Take the empty group away, with those that were made below it; False when somebody is still in it."""
-        deadline = time.monotonic() + patience_s
-        while not self._removed():
-            if time.monotonic() >= deadline:
-                return False
-            time.sleep(LOOK_AGAIN_S)
-        return True
+        return until(self._removed, within_s=patience_s, every_s=0.001)
 
     def _removed(self) -> bool:
         try:

@@ -19,6 +19,8 @@ from runplan.adapters import bell, cgroups, processes
 from runplan.adapters.anchored import Anchor, make_below
 from runplan.adapters.dispatch_files import DispatchFiles, directory_name, publish, read_text
 from runplan.adapters.environment import own_environment
+from runplan.adapters.locks import lock_descriptor
+from runplan.adapters.polling import until
 from runplan.adapters.processes import Process
 from runplan.adapters.settings import environment
 from runplan.core.dispatch import OWN, Ending, NeverStarted, Outcome, Running
@@ -37,7 +39,7 @@ SPAWNER = "runplan.adapters.spawner"
 ANSWER_S = 30.0
 
 #: A reader that asks whether a lock is held holds it itself for some microseconds.
-LOCK_TRIES = 5
+LOOKED_AT_S = 0.02
 
 #: Between the hand-over of a lock and the shim's first word there is nothing to wait on but time.
 UNBORN_POLL_S = 0.005
@@ -269,19 +271,19 @@ class Dispatches:
     def _ask_shims(self, ids: Collection[str], number: signal.Signals, *, patience_s: float) -> None:
         """Signal all of them before waiting for any."""
         deadline = time.monotonic() + patience_s
-        asked: list[Process] = []
-        unborn = list(ids)
-        while unborn := [dispatch for dispatch in unborn if self._runs(dispatch)]:
-            for dispatch in tuple(unborn):
+        asked: dict[str, Process] = {}
+
+        def all_asked() -> bool:
+            unborn = [dispatch for dispatch in ids if dispatch not in asked and self._runs(dispatch)]
+            for dispatch in unborn:
                 if shim := self._shim(dispatch):
-                    unborn.remove(dispatch)
-                    asked.append(shim)
+                    asked[dispatch] = shim
                     processes.send(shim, number)
                     processes.send(shim, signal.SIGCONT)  # somebody may have stopped it
-            if not unborn or time.monotonic() >= deadline:
-                break
-            time.sleep(UNBORN_POLL_S)
-        processes.await_gone(asked, timeout_s=deadline - time.monotonic())
+            return all(dispatch in asked for dispatch in unborn)
+
+        until(all_asked, within_s=patience_s, every_s=UNBORN_POLL_S)
+        processes.await_gone(asked.values(), timeout_s=deadline - time.monotonic())
 
     def _runs(self, dispatch: str) -> bool:
         """The same as its standing tells, for those who end it: that need not wait until the repository is back."""
@@ -312,13 +314,8 @@ class Dispatches:
 
 
 def _take_lock(files: DispatchFiles, dispatch: str) -> int:
-    from filelock import lock_descriptor  # 60 ms, and only those who start something need it
-
     descriptor = os.open(files.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    for _ in range(LOCK_TRIES):
-        # On a descriptor of our own, because it is handed over: FileLock would unlock it when it is dropped.
-        if lock_descriptor(descriptor, blocking=False):
-            return descriptor
-        time.sleep(0.001)
+    if lock_descriptor(descriptor, within_s=LOOKED_AT_S):
+        return descriptor
     os.close(descriptor)
     raise Unreachable(f"dispatch {dispatch} is already running; see {files.directory}")

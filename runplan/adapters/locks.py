@@ -6,6 +6,8 @@ import fcntl
 import os
 from typing import TYPE_CHECKING
 
+from runplan.adapters.polling import until
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -17,6 +19,19 @@ def file_lock(path: Path) -> FileLock:
     from filelock import FileLock  # 50 ms
 
     return FileLock(path, thread_local=False, fallback_to_soft=False)
+
+
+def lock_descriptor(descriptor: int, *, within_s: float) -> bool:
+    """Lock an open file that other processes are to inherit locked; False when another holds it for that long."""
+
+    def locked() -> bool:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    return until(locked, within_s=within_s)
 
 
 def is_held(path: Path) -> bool:

@@ -14,6 +14,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from runplan.adapters.locks import lock_descriptor
 from runplan.core.errors import Unreachable
 from runplan.core.quickclass import dataclass
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 PATIENCE_S = 20.0  #: a push that outlived its lander ends in seconds
 DYING_S = 1.0  #: a git that was killed may have left a lock and be just about to go
-_STEP_S = 0.01
 _SURE_S = 0.05  #: a living git holds the lock of a ref for less
 _NAME = "runplan.remote"
 
@@ -61,7 +61,7 @@ def sweep(common_dir: Path, locks: Sequence[Path], owner: str) -> None:
             try:
                 ours = mark.name.startswith(f"{_NAME}.{_short(owner)}.")
                 others = DYING_S if any(map(_stamp, locks)) else 0
-                if _free(fd, PATIENCE_S if ours else others):
+                if lock_descriptor(fd, within_s=PATIENCE_S if ours else others):
                     _remove_since(mark.stat().st_mtime_ns, locks)
                     mark.unlink()
                 elif ours:
@@ -86,19 +86,6 @@ def _having_open(mark: Path) -> Iterator[str]:
 
 def _short(owner: str) -> str:
     return sha256(owner.encode()).hexdigest()[:16]
-
-
-def _free(fd: int, patience_s: float) -> bool:
-    deadline = time.monotonic() + patience_s
-    while True:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() >= deadline:
-                return False
-            time.sleep(_STEP_S)
-        else:
-            return True
 
 
 def _remove_since(began_ns: int, locks: Sequence[Path]) -> None:

@@ -7,12 +7,12 @@ import os
 import signal
 import socket
 import sys
-import time
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from runplan.adapters import processes
 from runplan.adapters.places import socket_path, state_directory
+from runplan.adapters.polling import until
 from runplan.core.errors import RefusedEarly, Unreachable, error_with
 from runplan.daemon import protocol, singleton
 from runplan.daemon.peers import pid_of, user_of
@@ -215,7 +215,6 @@ def _connect(stream: socket.socket, path: Path) -> None:
 
 
 LISTENS_S = 10.0  #: a daemon has reopened its socket or has ended by then
-LOOK_AGAIN_S = 0.02
 
 
 def reached(env: Mapping[str, str]) -> Client:
@@ -225,17 +224,27 @@ def reached(env: Mapping[str, str]) -> Client:
     except NotRunning:
         if not wake(env):
             raise
-    began = time.monotonic()
-    while (found := singleton.holder(state_directory(env))) is not None:
-        try:
+    found = _holder(env)
+    stopped = processes.stopped(found.pid)
+    within_s = STOPPED_S if stopped else LISTENS_S
+
+    def listening() -> Client | None:
+        _holder(env)
+        with contextlib.suppress(NotRunning):
             return Client(find_socket(env))
-        except NotRunning as error:
-            stopped = processes.stopped(found.pid)
-            waited_s = time.monotonic() - began
-            if waited_s >= (STOPPED_S if stopped else LISTENS_S):
-                raise _silent(found, waited_s, stopped=stopped) from error
-        time.sleep(LOOK_AGAIN_S)
-    raise NotRunning(NOT_RUNNING)
+        return None
+
+    client = until(listening, within_s=within_s, every_s=0.02)
+    if client is None:
+        raise _silent(_holder(env), within_s, stopped=stopped)
+    return client
+
+
+def _holder(env: Mapping[str, str]) -> Holder:
+    found = singleton.holder(state_directory(env))
+    if found is None:
+        raise NotRunning(NOT_RUNNING)
+    return found
 
 
 def wake(env: Mapping[str, str]) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
-import time
 from typing import TYPE_CHECKING
 
 from runplan import __version__
@@ -13,6 +12,7 @@ from runplan.adapters import processes
 from runplan.adapters.ancestry import agent_above
 from runplan.adapters.callerenv import for_the_daemon
 from runplan.adapters.places import OUTPUT, own_directory, state_directory
+from runplan.adapters.polling import until
 from runplan.core.errors import RefusedEarly, Unreachable
 from runplan.core.resources import refused_by_system
 from runplan.daemon import service
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 LARGEST_OUTPUT = 1024 * 1024
 
 READY_S = 10.0
-LOOK_AGAIN_S = 0.01
 
 #: An older daemon ends after its landings; its agents survive.
 DRAIN_S = 120.0
@@ -94,16 +93,19 @@ def _started(env: Mapping[str, str], version: str, argv: Sequence[str], ready_s:
 def _start(env: Mapping[str, str], argv: Sequence[str], ready_s: float) -> Client:
     output = own_directory(state_directory(env)) / OUTPUT
     daemon, said_before = _detached(argv, env, output)
-    deadline = time.monotonic() + ready_s
-    while True:
+
+    def answering() -> Client | None:
         with contextlib.suppress(NotRunning):
-            client = Client(find_socket(env), answer_s=max(LOOK_AGAIN_S, deadline - time.monotonic()))
-            daemon.returncode = 0  # it outlives us; Popen must not wait for it
-            return client
-        # Exit code 0: another daemon was faster.
-        if daemon.poll() or time.monotonic() >= deadline:
+            return Client(find_socket(env), answer_s=ready_s)
+        if daemon.poll():  # exit code 0: another daemon was faster
             raise _start_failed(daemon, output, said_before, ready_s)
-        time.sleep(LOOK_AGAIN_S)
+        return None
+
+    client = until(answering, within_s=ready_s)
+    if client is None:
+        raise _start_failed(daemon, output, said_before, ready_s)
+    daemon.returncode = 0  # it outlives us; Popen must not wait for it
+    return client
 
 
 def _detached(argv: Sequence[str], env: Mapping[str, str], output: Path) -> tuple[subprocess.Popen[bytes], int]:

@@ -135,6 +135,8 @@ def holder(state: Path) -> Holder | None:
 def stopped(state: Path) -> Holder | None:
     """The daemon, if its process is stopped (SIGSTOP); else None."""
 
+    from runplan.adapters import processes
+
     found = holder(state)
     return found if found is not None and processes.stopped(found.pid) else None
 

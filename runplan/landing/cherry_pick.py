@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from runplan.adapters import treediff
 from runplan.adapters.checkout import HEADS, Checkouts
+from runplan.adapters.polling import until
 from runplan.core.commands import command
 from runplan.core.errors import GitFailed
 from runplan.landing.holds import InTheWay, require_idle, the_only
@@ -120,10 +121,8 @@ class CherryPick:
 
     def _catch_up(self, landing: Landing, box: Box) -> str:
         """A `git switch` to the branch that read its old tip just before has checked out the old files: swap them."""
-        deadline = time.monotonic() + SWITCHED_S
         time.sleep(_LOOK_S)
-        while any(one.lock.exists() for one in self._checkouts.reachable()) and time.monotonic() < deadline:
-            time.sleep(_LOOK_S)
+        until(lambda: not any(one.lock.exists() for one in self._checkouts.reachable()), within_s=SWITCHED_S)
         for one in self._checkouts.having(landing.ref):
             if one.root.is_dir() and self._shows_old(one, landing):
                 try:

@@ -7,7 +7,6 @@ that cannot return is kept in `KEPT`, and the user is told.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shutil
@@ -19,7 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runplan.adapters.checkout import TargetCheckout
+from runplan.adapters.locks import lock_descriptor
 from runplan.adapters.plainfiles import read_file
+from runplan.adapters.polling import until
 from runplan.core.quickclass import NamedTuple, dataclass
 from runplan.landing.holds import InTheWay
 from runplan.landing.lander import Landing, find
@@ -35,7 +36,7 @@ LOCK = "runplan/landing.flock"
 KEPT = "runplan/parked-files"
 WAIT_S = 20.0  #: for a git of a killed landing to end
 INDEX_S = 0.2  #: for index.lock; git's own commands hold it for milliseconds
-_STEP_S = 0.01
+_SURE_S = 0.05
 
 Signature = list[int] | None  #: inode, size, time of change and mode of a file, fit for JSON; None for nothing
 
@@ -89,21 +90,12 @@ class Box:
         lock.parent.mkdir(exist_ok=True)
         self.fd = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
-            self._await_lock()
+            if not lock_descriptor(self.fd, within_s=WAIT_S):
+                raise InTheWay(f"a landing is at work in {self.path.parent}; wait for it, then retry")
             self.found = self.end()
             yield self
         finally:
             os.close(self.fd)
-
-    def _await_lock(self) -> None:
-        deadline = time.monotonic() + WAIT_S
-        while True:
-            try:
-                return fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    raise InTheWay(f"a landing is at work in {self.path.parent}; wait for it, then retry") from None
-            time.sleep(_STEP_S)
 
     def write(self, plan: Plan) -> None:
         """Put the plan on the disk: from here on a killed landing can be ended."""
@@ -130,16 +122,19 @@ class Box:
 
     def lock_index(self, checkout: TargetCheckout) -> None:
         """Take the checkout's index.lock, or keep it when it is ours already."""
-        deadline = time.monotonic() + INDEX_S
-        while not is_same(self._mark, checkout.lock):
-            try:
+
+        def linked() -> bool:
+            if is_same(self._mark, checkout.lock):
+                return True
+            with suppress(FileExistsError):
                 os.link(self._mark, checkout.lock)
-            except FileExistsError:
-                if time.monotonic() > deadline:
-                    raise InTheWay(
-                        f"another git command is at work in {checkout.root}; if there is none, remove {checkout.lock}"
-                    ) from None
-                time.sleep(_STEP_S)
+                return True
+            return False
+
+        if not until(linked, within_s=INDEX_S):
+            raise InTheWay(
+                f"another git command is at work in {checkout.root}; if there is none, remove {checkout.lock}"
+            )
 
     # --- the end of a landing ----------------------------------------------------------------------------
 
@@ -224,7 +219,7 @@ def _remove_stale(lock: Path, holding: tuple[str, ...], *, since_ns: int) -> Non
     with suppress(FileNotFoundError, NotADirectoryError):
         found = lock.lstat()
         if found.st_mtime_ns >= since_ns and lock.read_text(encoding="ascii", errors="replace").strip() in holding:
-            time.sleep(5 * _STEP_S)  # a living git holds the lock of a ref for less
+            time.sleep(_SURE_S)  # a living git holds the lock of a ref for less
             if os.path.samestat(found, lock.lstat()):
                 lock.unlink()
 
