@@ -1,0 +1,65 @@
+"""A worker that gets no thread is tried again; it is not lost."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NoReturn
+
+from runplan.adapters.clock import SystemClock
+from runplan.adapters.logs import open_log
+from runplan.core.config import NotifySettings
+from runplan.core.errors import Unreachable
+from runplan.core.turns import Turns
+from runplan.daemon.notify import Notifier
+from runplan.daemon.observer import Noticed, Observer
+from runplan.daemon.scheduler import Timers
+from runplan.daemon.slots import HostSlots
+from runplan.daemon.worker import DaemonWorker, Services
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+LARGER_THAN_ANY = 1 << 46
+
+
+@contextmanager
+def without_threads() -> Iterator[None]:
+    """No thread can be started: the system has no room for so large a stack."""
+    threading.stack_size(LARGER_THAN_ANY)
+    try:
+        yield
+    finally:
+        threading.stack_size(0)
+
+
+def test_a_worker_that_gets_no_thread_is_tried_again(tmp_path: Path) -> None:
+    opened = threading.Event()
+
+    def open_up(*_: object) -> NoReturn:
+        opened.set()
+        raise Unreachable("away")
+
+    log, timers = open_log(tmp_path / "daemon.log"), Timers()
+    services = Services(
+        open_up=open_up,
+        environment={},
+        timers=timers,
+        clock=SystemClock(),
+        slots=HostSlots(Turns(host=1, repository=1), lambda _: None),
+        observer=Observer(log, Notifier(NotifySettings(), log), Noticed(tmp_path)),
+        may_begin=lambda: True,
+        rested=lambda: None,
+    )
+    worker = DaemonWorker(str(tmp_path), tmp_path, services)
+    with without_threads():
+        worker.wake()
+    assert (worker.at_rest, opened.is_set()) == (True, False)
+    assert worker.trouble is not None
+    assert worker.trouble.error.startswith("can't start new thread; end some processes")
+    timers.look_again()
+    assert opened.wait(30)
+    assert worker.close(30)
+    timers.close()
+    log.close()
