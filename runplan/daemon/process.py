@@ -359,7 +359,7 @@ class DaemonProcess:
         futures = [self._observer.expect(root, number) for number in numbers]
         for command in request.fields.get("unstored") or ():
             worker.submit(Command(**command))
-        worker.wake()
+        worker.wake(commands=bool(numbers))
         if numbers:  # a worker that was awake may have answered before we asked
             for number, answer in worker.answers(numbers).items():
                 self._observer.resolve(root, number, answer)

@@ -141,7 +141,6 @@ def stopped(state: Path) -> Holder | None:
     return found if found is not None and processes.stopped(found.pid) else None
 
 
-
 def _read(state: Path) -> Holder | None:
     """The record of the last daemon; None when it is missing or damaged."""
     import json

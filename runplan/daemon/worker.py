@@ -105,10 +105,11 @@ class DaemonWorker(RepositoryWorker):
 
     # --- from any thread --------------------------------------------------------------------------------
 
-    def wake(self) -> None:
-        """Check the queue and the due steps; while the daemon drains, an idle worker stays idle."""
+    def wake(self, *, commands: bool = False) -> None:
+        """Check the queue and the due steps; while the daemon drains, an idle worker wakes for commands only."""
         with self._lock:
-            if self._closing or (self._thread is None and not (self._services.may_begin() or self._unstored)):
+            needed = commands or self._unstored or self._services.may_begin()
+            if self._closing or (self._thread is None and not needed):
                 return
             self._asked = True
             self._due = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +17,7 @@ from runplan.adapters.places import state_directory
 from runplan.core.times import iso, parse_iso
 from runplan.daemon import launching, singleton
 from runplan.daemon.client import Client
-from tests.support.cli import processes_of, until
+from tests.support.cli import copied, processes_of, until
 from tests.support.daemons import (
     change_schedule,
     daemon_of,
@@ -231,3 +232,21 @@ def test_a_notification_that_hangs_does_not_outlive_it(project: Project, tmp_pat
     until(pid.exists)
     told_to_end(project)
     until(lambda: processes_of(project.home) == [])
+
+
+def test_a_plan_of_a_repository_at_rest_is_stopped_and_paused_while_another_drains(
+    project: Project, meanwhile: Meanwhile, tmp_path: Path
+) -> None:
+    (tmp_path / "other").mkdir()
+    other = replace(copied(project, tmp_path / "other"), home=project.home)
+    assert other.runplan("start", "X", "auto", "every", "4h").code == 0
+    assert other.runplan("start", "X", "1").code == 0
+    until_runs_are(other, "waiting")
+    in_flight(project, meanwhile)
+    told_to_end(project)
+    assert "nothing new is begun" in other.runplan("pause", "X").err
+    assert other.runplan("stop", "X").err.splitlines() == [
+        "runplan: the schedule of plans/X.md (every 4h) is cancelled",
+        "runplan: the run of plans/X.md ends; what was made is kept",
+    ]
+    until_runs_are(other, "stopped")

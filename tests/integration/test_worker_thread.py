@@ -6,11 +6,12 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
 
+from runplan.core.turns import Turns
+
 from runplan.adapters.clock import SystemClock
 from runplan.adapters.logs import open_log
 from runplan.core.config import NotifySettings
 from runplan.core.errors import Unreachable
-from runplan.core.turns import Turns
 from runplan.daemon.notify import Notifier
 from runplan.daemon.observer import Noticed, Observer
 from runplan.daemon.scheduler import Timers
