@@ -266,7 +266,7 @@ def test_what_was_executed_before_a_stop_that_cannot_be_recorded_is_told(bench: 
     start = bench.queue("start", B)
     bench.queue("stop")
     bench.runs.trouble = Unreachable("no space left")
-    told: list[object] = []
+    told: list[int] = []
     with pytest.raises(Unreachable, match="no space left"):
         told.extend(command.seq for command, _ in bench.executor.execute_queued([]))
     assert told == [start]
