@@ -42,8 +42,17 @@ class Clock(Protocol):
 class Store(Protocol):
     """Append-only events, the row of each run, and what is known of baselines."""
 
-    def append(self, events: Sequence[tuple[str, str, str]], row: RunRow, *, fence: int, rests: str = "") -> None:
-        """All or nothing, on disk when it returns, unless `fence` is old; `rests`: why the schedule rests from now."""
+    def append(
+        self, events: Sequence[tuple[str, str, str]], row: RunRow, *, fence: int, rests: str = "", waits: bool = False
+    ) -> None:
+        """All or nothing, unless `fence` is old; on disk when it returns, or with the next if it `waits`.
+
+        `rests`: why the schedule rests from now.
+        """
+        ...
+
+    def flush(self) -> None:
+        """Bring to disk what waits."""
         ...
 
     def require_there(self) -> None:

@@ -1,4 +1,4 @@
-"""The journal of one run: what is appended is on disk, and the state is folded from nothing else."""
+"""The journal of one run: what is appended is kept in the store, and the state is folded from nothing else."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from runplan.core.schedulepause import pause_reason
 from runplan.core.since import Since, moved
 from runplan.core.times import iso
 from runplan.core.told import step_of
+from runplan.core.waiting import may_wait
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,7 +47,7 @@ class Journal:
                 self._since = moved(self._since, self.state, row.at)
 
     def append(self, *events: Event, lane: str = "") -> None:
-        """Record facts that belong together; they are durable when this returns."""
+        """Record facts that belong together; they are durable when this returns, unless they may wait for the next."""
         at = iso(self._clock.now())
         state, since = self.state, self._since
         plain = [plainly(event) for event in events]
@@ -57,7 +58,8 @@ class Journal:
         self._started = self._started or at
         row = project(state, run=self._run, plan=self._plan, started=self._started, since=since.at)
         told = [(at, name_of(fact), to_json(fact)) for fact in facts]
-        self._store.append(told, row, fence=self._fence, rests=pause_reason(state))
+        waits = all(map(may_wait, plain))
+        self._store.append(told, row, fence=self._fence, rests=pause_reason(state), waits=waits)
         self.state, self._since = state, since
         for fact in facts:
             self._told(fact)

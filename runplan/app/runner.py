@@ -36,6 +36,13 @@ def advance(journal: Journal, world: RunContext, begins: Callable[[], bool] = al
     Calling it late or twice is harmless: everything it knows it reads from the journal and from the world. As soon as
     `begins` does not hold any more, nothing new is begun.
     """
+    try:
+        return _advance(journal, world, begins)
+    finally:
+        world.store.flush()
+
+
+def _advance(journal: Journal, world: RunContext, begins: Callable[[], bool]) -> Decision:
     last: Decision | None = None
     while (decision := _due(journal, begins)).actions:
         if decision == last:
@@ -78,7 +85,7 @@ def _due(journal: Journal, begins: Callable[[], bool]) -> Decision:
 
 
 def take(action: Action, journal: Journal | Strand, world: RunContext) -> bool:
-    """One action: has it happened already? If not, do it. Every fact is on disk before the next is sought."""
+    """One action: has it happened already? If not, do it. A fact that may not wait is on disk before the next one."""
     name = type(action).__name__
     doing = DOINGS[type(action)]
     recorded = False

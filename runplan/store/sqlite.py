@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from runplan.adapters.anchored import Anchor, make_below
 from runplan.core.errors import Fenced, JournalDamaged, RefusedEarly, Unreachable
@@ -58,12 +58,22 @@ CREATE TABLE firings (
 """
 
 
+class _Record(NamedTuple):
+    """Facts of a run, as (at, type, body), with what they make of its row."""
+
+    events: Sequence[tuple[str, str, str]]
+    row: RunRow
+    fence: int
+    rests: str
+
+
 class Store:
     """One open connection; use it in one thread."""
 
     def __init__(self, directory: Path, *, writable: bool = True) -> None:
         self.path = directory / "journal.db"
         self._anchor = Anchor(self.path)
+        self._waiting: list[_Record] = []
         if writable:
             make_below(directory.parent, directory)
         uri = f"file:{_quoted(self.path)}" + ("" if writable else f"?mode=ro{self._frozen()}")
@@ -125,17 +135,28 @@ class Store:
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
-        """Everything inside happens, or nothing; nothing in a journal that was moved away."""
+        """Everything inside happens, or nothing; nothing in a journal that was moved away. What waits goes first."""
         with self._told():
             self._db.execute("BEGIN IMMEDIATE")
+            waiting, self._waiting = self._waiting, []
             try:
+                for record in waiting:
+                    self._record(record)
                 yield
                 self.require_there()
                 self._db.execute("COMMIT")
-            except BaseException:
+            except BaseException as error:
                 if self._db.in_transaction:  # SQLite may have given it up itself, as on a full disk
                     self._db.execute("ROLLBACK")
+                if not isinstance(error, Fenced):  # else it is another process that tells of the run
+                    self._waiting = waiting
                 raise
+
+    def flush(self) -> None:
+        """Bring to disk what waits."""
+        if self._waiting:
+            with self.transaction():
+                pass
 
     @contextlib.contextmanager
     def _told(self) -> Iterator[None]:
@@ -166,6 +187,7 @@ class Store:
 
     def query(self, sql: str, *values: object) -> list[tuple[object, ...]]:
         """Rows, for the rooms that keep tables of their own here."""
+        self.flush()
         with self._told():
             return self._db.execute(sql, values).fetchall()
 
@@ -182,41 +204,58 @@ class Store:
 
     # --- runs and events -------------------------------------------------------------------------------
 
-    def append(self, events: Sequence[tuple[str, str, str]], row: RunRow, *, fence: int, rests: str = "") -> None:
-        """Record (at, type, body) facts of a run and its row, unless the plan was taken over.
+    def append(
+        self, events: Sequence[tuple[str, str, str]], row: RunRow, *, fence: int, rests: str = "", waits: bool = False
+    ) -> None:
+        """Record (at, type, body) facts of a run and its row, unless the plan was taken over; now, or with the next.
 
         A run that has ended owns nothing any more: its claims go in the same transaction, in which a schedule is
         also laid to rest for the reason `rests`.
         """
+        record = _Record(events, row, fence, rests)
+        if waits:
+            self._waiting.append(record)
+            return
         with self.transaction():
-            held = self._db.execute("SELECT fence FROM claims WHERE kind='plan' AND key=?", (row.plan,)).fetchone()
-            if held is None or held[0] != fence:
-                raise Fenced(f"another process has taken {row.plan} over; this one stops")
-            self._db.executemany(
-                "INSERT INTO events (run, at, type, body) VALUES (?,?,?,?)",
-                [(row.id, at, kind, body) for at, kind, body in events],
-            )
-            self._db.execute(
-                "INSERT INTO runs (id, number, plan, started, state, phase, step, since, attempt, outcome, reason,"
-                " waiting_for, landing, about, wake) VALUES (?, (SELECT coalesce(max(number),0)+1 FROM runs),"
-                " ?,?,?,?,?,?,?,?,?,?,?,?,?)"
-                " ON CONFLICT (id) DO UPDATE SET state=excluded.state, phase=excluded.phase, step=excluded.step,"
-                " since=excluded.since, attempt=excluded.attempt, outcome=excluded.outcome,"
-                " reason=excluded.reason, waiting_for=excluded.waiting_for, about=excluded.about, wake=excluded.wake",
-                _values(row),
-            )
-            if row.outcome is not None:
-                self._db.execute("DELETE FROM claims WHERE run=?", (row.id,))
-            if rests:
-                self._db.execute("UPDATE schedules SET paused=? WHERE plan=?", (rests, row.plan))
+            self._record(record)
+
+    def _record(self, record: _Record) -> None:
+        events, row, fence, rests = record
+        held = self._db.execute("SELECT fence FROM claims WHERE kind='plan' AND key=?", (row.plan,)).fetchone()
+        if held is None or held[0] != fence:
+            raise Fenced(f"another process has taken {row.plan} over; this one stops")
+        self._db.executemany(
+            "INSERT INTO events (run, at, type, body) VALUES (?,?,?,?)",
+            [(row.id, at, kind, body) for at, kind, body in events],
+        )
+        self._db.execute(
+            "INSERT INTO runs (id, number, plan, started, state, phase, step, since, attempt, outcome, reason,"
+            " waiting_for, landing, about, wake) VALUES (?, (SELECT coalesce(max(number),0)+1 FROM runs),"
+            " ?,?,?,?,?,?,?,?,?,?,?,?,?)"
+            " ON CONFLICT (id) DO UPDATE SET state=excluded.state, phase=excluded.phase, step=excluded.step,"
+            " since=excluded.since, attempt=excluded.attempt, outcome=excluded.outcome,"
+            " reason=excluded.reason, waiting_for=excluded.waiting_for, about=excluded.about, wake=excluded.wake",
+            _values(row),
+        )
+        if row.outcome is not None:
+            self._db.execute("DELETE FROM claims WHERE run=?", (row.id,))
+        if rests:
+            self._db.execute("UPDATE schedules SET paused=? WHERE plan=?", (rests, row.plan))
+
+    def _flush_kind(self, kind: str) -> None:
+        """Whoever asks for facts of a kind sees those that wait, too."""
+        if any(kind == told for record in self._waiting for _, told, _ in record.events):
+            self.flush()
 
     def events(self, run: str, *, after: int = 0) -> list[EventRow]:
+        self.flush()
         query = f"SELECT {EVENT} FROM events WHERE run=? AND seq>? ORDER BY seq"
         with self._told():
             return [self._event(found) for found in self._db.execute(query, (run, after))]
 
     def runs(self, plan: str | None = None, *, limit: int = 50) -> list[RunRow]:
         """The newest runs first."""
+        self.flush()
         where, values = ("WHERE plan=?", [plan]) if plan is not None else ("", [])
         query = f"SELECT {COLUMNS} FROM runs {where} ORDER BY number DESC LIMIT ?"
         with self._told():
@@ -226,6 +265,7 @@ class Store:
         return next(iter(self.runs(plan, limit=1)), None)
 
     def unfinished(self) -> list[RunRow]:
+        self.flush()
         marks = ",".join("?" for _ in UNFINISHED)
         query = f"SELECT {COLUMNS} FROM runs WHERE state IN ({marks}) ORDER BY number"
         with self._told():
@@ -233,6 +273,7 @@ class Store:
 
     def facts(self, plan: str, kind: str) -> list[EventRow]:
         """The events of one kind over all runs of a plan, oldest first."""
+        self._flush_kind(kind)
         query = f"SELECT {EVENT} FROM events WHERE type=? AND run IN (SELECT id FROM runs WHERE plan=?) ORDER BY seq"
         with self._told():
             return [self._event(found) for found in self._db.execute(query, (kind, plan))]
@@ -261,6 +302,7 @@ class Store:
 
     def since(self, kind: str, at: str) -> list[EventRow]:
         """The events of one kind from a moment on, over all plans, oldest first."""
+        self._flush_kind(kind)
         query = f"SELECT {EVENT} FROM events WHERE type=? AND at>=? ORDER BY seq"
         with self._told():
             return [self._event(found) for found in self._db.execute(query, (kind, at))]

@@ -163,7 +163,7 @@ def test_an_undo_is_declined_while_somebody_works_on_the_plan(tmp_path: Path) ->
 
 
 def test_an_undo_that_somebody_else_was_quicker_with_has_nothing_to_do(landed: Project) -> None:
-    killed = landed.runplan("undo", "X", "1", RUNPLAN_TEST_KILL="BuildUndo.CandidateBuilt.before")
+    killed = landed.runplan("undo", "X", "1", RUNPLAN_TEST_KILL="Land.LandingStarted.after")
     assert killed.code == -signal.SIGKILL
     theirs = landed.show("main:plans/X.md").replace(tracker(landed)[0], "| 1 — Step 1 | ⬚ | | |")
     landed.plan(f"{theirs}\n")

@@ -99,6 +99,53 @@ def test_a_fact_that_cannot_be_written_takes_the_others_with_it(store: Store) ->
     assert (store.events("r1"), store.newest(PLAN)) == ([], None)
 
 
+def written(store: Store) -> list[str]:
+    """The facts that another process sees."""
+    with closing(sqlite3.connect(store.path)) as looking:
+        return [kind for (kind,) in looking.execute("SELECT type FROM events ORDER BY seq")]
+
+
+def test_facts_that_wait_are_written_with_the_next_in_their_order(store: Store) -> None:
+    store.append(facts("First"), row(), fence=1, waits=True)
+    store.append(facts("Second"), row(state="waiting"), fence=1, waits=True)
+    assert written(store) == []
+    store.append(facts("Third"), row(), fence=1)
+    assert written(store) == ["First", "Second", "Third"]
+    store.flush()
+    assert written(store) == ["First", "Second", "Third"]
+
+
+def test_whoever_asks_sees_the_facts_that_wait(store: Store) -> None:
+    store.append(facts("First"), row(), fence=1, waits=True)
+    assert store.facts(PLAN, "Second") == []
+    assert written(store) == []  # nobody asked for it
+    assert [fact.type for fact in store.facts(PLAN, "First")] == ["First"]
+    store.append(facts("Second"), row(state="waiting"), fence=1, waits=True)
+    newest = store.newest(PLAN)
+    assert newest is not None
+    assert newest.state == "waiting"
+
+
+def test_facts_that_wait_stay_when_the_next_cannot_be_written(store: Store) -> None:
+    store.append(facts("First"), row(), fence=1, waits=True)
+    with pytest.raises(Unreachable):
+        store.append([(NOW, "Second", None)], row(), fence=1)  # type: ignore[list-item]
+    assert written(store) == []
+    store.append(facts("Third"), row(), fence=1)
+    assert written(store) == ["First", "Third"]
+
+
+def test_facts_that_wait_are_dropped_when_the_plan_was_taken_over(store: Store) -> None:
+    store.append(facts("First"), row(), fence=1, waits=True)
+    with store.transaction():
+        store.set_claim("plan", PLAN, run="r2", owner="2:2:b", at=NOW)
+    store.append(facts("Second"), row(), fence=1, waits=True)
+    with pytest.raises(Fenced):
+        store.flush()
+    store.flush()
+    assert written(store) == ["First"]
+
+
 WRITER = """
 import sys
 from pathlib import Path

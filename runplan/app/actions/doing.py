@@ -23,7 +23,8 @@ def unseen(action: Any, state: RunState, world: RunContext) -> tuple[Event, ...]
 class Doing:
     """`observe` answers from git, the process table or the store, never from memory; `do` yields facts as they come.
 
-    Every fact that `do` yields is on disk before it goes on, so an intent is recorded by yielding it.
+    An intent is recorded by yielding it: it is on disk before `do` goes on, as is every fact that may not wait
+    (core/waiting.py).
     """
 
     do: Callable[[Any, RunState, RunContext], Iterator[Event]]

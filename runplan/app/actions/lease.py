@@ -32,9 +32,11 @@ def lease(action: Lease, state: RunState, world: RunContext) -> Iterator[Event]:
     if refusal:
         yield WorkRefused(reason=Reason.BLOCKED, detail=refusal)
         return
+    world.removal.free([branch])  # a git that was killed while it leased may have locked it
     parked = _put_aside(world, branch, base)
     run = world.settings.run
-    fresh = run.clean == "ignored" or not world.worktrees.path(world.worktree).exists()
+    # The worktree of a run that died while it leased is there, and nothing was set up in it.
+    fresh = run.clean == "ignored" or not state.leased or not world.worktrees.path(world.worktree).exists()
     clean = "" if state.tidy else run.clean
     path = world.worktrees.lease(world.worktree, branch=branch, base=base, pin=world.mark, clean=clean, keep=run.copy)
     world.point("Lease.worktree")

@@ -12,7 +12,7 @@ from runplan.app.actions.spending import allowance
 from runplan.core import prompts
 from runplan.core.budgets import Left
 from runplan.core.dispatch import GRACE_S, RETURN, WRITERS, Ending, ItemResult, Launch, Role, Running
-from runplan.core.errors import Unreachable
+from runplan.core.errors import RunplanError, Unreachable
 from runplan.core.events import BaselineKnown, DispatchEnded, DispatchStarted, Paused, WorkRefused
 from runplan.core.gitfacts import committing_as
 from runplan.core.names import as_utf8
@@ -55,7 +55,8 @@ def start(action: Start, state: RunState, world: RunContext) -> Iterator[Event]:
     if isinstance(sent, Paused | WorkRefused):
         yield sent
         return
-    path = _prepare_worktree(action, phase, world)
+    writes = action.role in WRITERS
+    path = _attach(phase, world) if writes else _worktree(phase, world)
     launch = _agent(action, phase, world, name, path, sent) if sent else _command(action, phase, world, name, path)
     began = DispatchStarted(
         id=name,
@@ -63,7 +64,7 @@ def start(action: Start, state: RunState, world: RunContext) -> Iterator[Event]:
         agent="",
         cycle=action.cycle,
         tree=action.tree,
-        head=world.worktrees.head(path),
+        head=world.worktrees.head(path) if writes else _commit_of(action.tree, phase),
         complaint=action.complaint,
         again=action.again,
         seconds=launch.wall_s,
@@ -79,6 +80,12 @@ def start(action: Start, state: RunState, world: RunContext) -> Iterator[Event]:
             return
         if may != sent.left:
             launch = _agent(action, phase, world, name, path, replace(sent, left=may))
+    if not writes:
+        try:
+            _show(action, phase, world, path)
+        except (RunplanError, OSError):
+            yield DispatchEnded(id=name, role=action.role, ending=Ending.ENDED, code=None)
+            raise
     world.dispatches.start(launch)
     world.point("Start.spawned")
 
@@ -131,25 +138,34 @@ def _send(action: Start, phase: PhaseRun, world: RunContext) -> Sent | Paused | 
     return Sent(agent=chosen.agent, left=may, despite=chosen.despite) if isinstance(may, Left) else may
 
 
-def _prepare_worktree(action: Start, phase: PhaseRun, world: RunContext) -> Path:
-    """Writers work on the branch; everybody else sees the exact tree and nothing that others left there.
+def _worktree(phase: PhaseRun, world: RunContext) -> Path:
+    assert phase.lease is not None
+    return world.worktrees.path(phase.lease.worktree)
+
+
+def _attach(phase: PhaseRun, world: RunContext) -> Path:
+    """Writers work on the branch."""
+    assert phase.lease is not None
+    name, branch = phase.lease.worktree, phase.lease.branch
+    return world.worktrees.attach(name, branch=branch, clean=_gentle(world), keep=world.settings.run.copy)
+
+
+def _show(action: Start, phase: PhaseRun, world: RunContext, path: Path) -> None:
+    """Everybody else sees the exact tree and nothing that others left there.
 
     An agent can hide changes from git's own status, so what is looked at is always put there anew. Only what
-    run.setup has just made for this tree is left in place.
+    run.setup has just made for this tree is left in place. What the writer left there was recorded before.
     """
-    assert phase.lease is not None
     run = world.settings.run
-    # What setup makes is usually ignored by git: writers and verifiers keep it, checks get it made anew.
-    gentle = "untracked" if run.setup else run.clean
-    if action.role in WRITERS:
-        name, branch = phase.lease.worktree, phase.lease.branch
-        return world.worktrees.attach(name, branch=branch, clean=gentle, keep=run.copy)
-    path = world.worktrees.path(phase.lease.worktree)
     if run.setup and action.role in ("baseline", "gate") and phase.prepared == action.tree:
-        return path
-    clean = gentle if action.role == "verify" else run.clean
+        return
+    clean = _gentle(world) if action.role == "verify" else run.clean
     world.worktrees.show(path, _commit_of(action.tree, phase), clean=clean, keep=run.copy)
-    return path
+
+
+def _gentle(world: RunContext) -> str:
+    """What setup makes is usually ignored by git: writers and verifiers keep it, checks get it made anew."""
+    return "untracked" if world.settings.run.setup else world.settings.run.clean
 
 
 def _commit_of(tree: str, phase: PhaseRun) -> str:
