@@ -1,4 +1,4 @@
-"""`make bench`: a no-op phase against a plain shell script, start-up, git processes, recovery, the daemon."""
+"""`make bench`: a no-op phase against a plain shell script, start-up, what a phase asks of git and disk, the daemon."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench import daemon
+from bench.growth import growth
 from bench.projects import environment, make
 from bench.recovery import recovery
 
@@ -32,9 +33,11 @@ def main() -> None:
         phase_costs(Path(place), files=100, phases=20, rounds=rounds, target=1.0)
         phase_costs(Path(place), files=10_000, phases=6, rounds=max(2, rounds // 2), target=0.35)
         git_processes(Path(place))
+        transactions(Path(place))
         turns(Path(place))
         recovery(Path(place), START, rounds=rounds)
         start_up(Path(place), rounds=rounds * 3)
+        growth(Path(place), phases=200, rounds=2)
         daemon.busy(Path(place), plans=50, repositories=20)
         daemon.idle(Path(place), schedules=100, seconds=60)
 
@@ -85,6 +88,34 @@ def git_processes(place: Path) -> None:
         counts.append(len(calls.read_text().splitlines()))
     per_phase = (counts[1] - counts[0]) / 4
     print(f"git processes: {per_phase:.1f} per one-commit phase (target 12), {counts[0] - 2 * per_phase:.0f} per run")
+
+
+#: The command in a Python that counts the transactions that SQLite is told to commit.
+COUNTED = """
+import sqlite3, sys
+connect, count = sqlite3.connect, [0]
+def counting(*args, **options):
+    db = connect(*args, **options)
+    db.set_trace_callback(lambda sql: count.__setitem__(0, count[0] + sql.startswith("COMMIT")))
+    return db
+sqlite3.connect = counting
+from runplan.cli.main import main
+main(sys.argv[1:])
+print(count[0])
+"""
+
+
+def transactions(place: Path) -> None:
+    """Journal transactions of one phase: the difference between plans of two and of six phases."""
+    counts = []
+    for phases in (2, 6):
+        root = make(place / f"commits-{phases}", files=100, phases=phases)
+        command = [sys.executable, "-c", COUNTED, *START[1:]]
+        env = environment(root.parent / "home")
+        ran = subprocess.run(command, cwd=root, env=env, check=True, capture_output=True, text=True)
+        counts.append(int(ran.stdout.split()[-1]))
+    per_phase = (counts[1] - counts[0]) / 4
+    print(f"transactions: {per_phase:.1f} per one-commit phase (target 4), {counts[0] - 2 * per_phase:.0f} per run")
 
 
 def turns(place: Path) -> None:

@@ -47,9 +47,9 @@ def _fill(journal: Path, runs: int) -> None:
     """Copies of the run that is there, as runs of the same plan that ended before it."""
     with closing(sqlite3.connect(journal)) as db, db:
         (run,) = db.execute("SELECT id FROM runs").fetchone()
-        events = db.execute("SELECT at, type, body FROM events WHERE run=? ORDER BY seq", (run,)).fetchall()
-        at = events[-1][0]
-        ended = (at, "RunEnded", json.dumps({"outcome": "done"}))
+        events = db.execute("SELECT plan, at, type, body FROM events WHERE run=? ORDER BY seq", (run,)).fetchall()
+        plan, at, *_ = events[-1]
+        ended = (plan, at, "RunEnded", json.dumps({"outcome": "done"}))
         db.execute("UPDATE runs SET number=? WHERE id=?", (runs + 1, run))
         for number in range(1, runs + 1):
             other = f"{run}x{number}"
@@ -59,4 +59,4 @@ def _fill(journal: Path, runs: int) -> None:
                 (other, number, run),
             )
             rows = [(other, *row) for row in (*events, ended)]
-            db.executemany("INSERT INTO events (run, at, type, body) VALUES (?,?,?,?)", rows)
+            db.executemany("INSERT INTO events (run, plan, at, type, body) VALUES (?,?,?,?,?)", rows)

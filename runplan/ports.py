@@ -68,6 +68,10 @@ class Store(Protocol):
         """The events of one kind over all runs of a plan, oldest first."""
         ...
 
+    def leases(self, plan: str, branch: str) -> int:
+        """How many attempts at the plan have worked on the branch."""
+        ...
+
     def since(self, kind: str, at: str) -> list[EventRow]:
         """The events of one kind from a moment on, over all plans, oldest first."""
         ...

@@ -149,6 +149,9 @@ def _last_lines(log: Path) -> list[str]:
 
 def failure_sections(store: ports.Store, plan: str) -> list[str]:
     """Every failure of the plan so far, oldest first; they reach the repository with the next landing."""
+    failures = store.facts(plan, "PhaseFailed")
+    if not failures:
+        return []
     parked = {}  # by run and lane
     for row in store.facts(plan, "RunEnded"):
         body = json.loads(row.body)
@@ -157,7 +160,7 @@ def failure_sections(store: ports.Store, plan: str) -> list[str]:
     for row in store.facts(plan, "IssueShared"):
         shared.setdefault(row.run, []).append(IssueShared(**json.loads(row.body)).words)
     sections = []
-    for row in store.facts(plan, "PhaseFailed"):
+    for row in failures:
         body = json.loads(row.body)
         account = report.FailureAccount(
             at=parse_iso(row.at).strftime("%Y-%m-%d %H:%M"),

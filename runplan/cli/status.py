@@ -179,6 +179,7 @@ class Looking:
         self._now = now
         self._zone = zone
         self._store = at.store()
+        self._tips: dict[str, str] = {}  #: by target
         self._schedules: dict[str, ScheduleRow] = {}
         self._queued: dict[str, str] = {}  #: by plan: the verb of the newest command that waits
         if self._store is not None:
@@ -214,7 +215,7 @@ class Looking:
         at = self._at
         seen = self._seen(path)
         # The plan is seen where its newest run lands.
-        text = at.repository.git.blob((at.for_plan(path, self._store) if seen.run else at).tip(), path)
+        text = at.repository.git.blob(self._tip(at.for_plan(path, self._store) if seen.run else at), path)
         if text is None:
             try:
                 text = (at.repository.root / path).read_bytes()
@@ -222,6 +223,12 @@ class Looking:
                 return self._unreadable(path, f"{path}: the plan is gone, from {at.target_name} and from the checkout")
         plan = parse(text, path=path)
         return status_view(plan, seen, landing=at.settings.run.landing, now=self._now, zone=self._zone)
+
+    def _tip(self, at: RepositoryContext) -> str:
+        """Where the target stands, the same for all plans that land there."""
+        if at.target not in self._tips:
+            self._tips[at.target] = at.tip()
+        return self._tips[at.target]
 
     def _unreadable(self, path: str, error: str) -> dict[str, Any]:
         """Whatever its file is like, what is done about it is told."""

@@ -334,11 +334,11 @@ def _plans_on_target(at: RepositoryContext, place: str) -> Iterator[str]:
 def slug_of(at: RepositoryContext, plan: str) -> str:
     """The name of the plan in branch, worktree and report; its first run fixes it."""
     store = at.store()
-    earlier = store.facts(plan, "RunStarted") if store else []
-    if earlier:
+    earlier = store.last(plan, "RunStarted") if store else None
+    if earlier is not None:
         import json
 
-        return str(json.loads(earlier[-1].body)["slug"])
+        return str(json.loads(earlier.body)["slug"])
     return names.plan_key(plan, known_plans(at, store))
 
 

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from runplan.engine.context import RepositoryContext
     from runplan.store.sqlite import Store
 
+_OF_RUN = """
+SELECT plan, seq, type, body FROM events WHERE run=? AND type IN ('PlanRead', 'DispatchStarted') ORDER BY seq
+"""
+
 
 def collect(at: RepositoryContext, *, dry_run: bool) -> tuple[list[Removed | Kept], list[Removed | Kept]]:
     """Collect worktrees, refs and claims; and logs."""
@@ -65,22 +69,20 @@ def _logs(at: RepositoryContext, removal: Removal, *, dry_run: bool) -> Iterator
 def _dispatched(store: Store, runs: Iterable[str]) -> Iterator[tuple[str, tuple[str, bool]]]:
     """The directory of each dispatch, the run that still needs it, and whether its phase has landed since."""
     going = {row.id for row in store.unfinished()}
-    landings: dict[str, dict[str, int]] = {}  # by plan and phase, the row of the last one
+    landings: dict[tuple[str, str], int] = {}  # by plan and phase, the row of the last one
+    for plan, seq, body in store.query("SELECT plan, seq, body FROM events WHERE type='Landed' ORDER BY seq"):
+        landings[str(plan), json.loads(str(body))["phase"]] = int(str(seq))
     for run in runs:
-        plan = ""
         phases: dict[str, str] = {}  # by lane
-        for row in store.events(run):
-            if row.type == "RunStarted":
-                plan = json.loads(row.body)["plan"]
-                if plan not in landings:
-                    landings[plan] = {json.loads(one.body)["phase"]: one.seq for one in store.facts(plan, "Landed")}
-            elif row.type == "PlanRead":
-                phases[json.loads(row.body).get("lane", "")] = json.loads(row.body)["phase"]
-            elif row.type == "DispatchStarted":
-                body = json.loads(row.body)
+        for plan, seq, kind, body in store.query(_OF_RUN, run):
+            told = json.loads(str(body))
+            lane = told.get("lane", "")
+            if kind == "PlanRead":
+                phases[lane] = told["phase"]
+            else:
                 used_by = f"the run {run}" if run in going else ""
-                landed = landings.get(plan, {}).get(phases.get(body.get("lane", ""), ""), 0) > row.seq
-                yield directory_name(body["id"]), (used_by, landed)
+                landed = landings.get((str(plan), phases.get(lane, "")), 0) > int(str(seq))
+                yield directory_name(told["id"]), (used_by, landed)
 
 
 def _unreadable_claims(at: RepositoryContext) -> Iterator[Kept]:
@@ -111,8 +113,8 @@ def release(at: RepositoryContext, plan: str) -> bool:
 def _made(at: RepositoryContext) -> Iterator[str]:
     """Every branch that a run has made."""
     store = at.store()
-    for (body,) in store.query("SELECT body FROM events WHERE type='Leased'") if store else []:
-        yield json.loads(str(body))["branch"]
+    query = "SELECT DISTINCT json_extract(body, '$.branch') FROM events WHERE type='Leased'"
+    yield from (str(branch) for (branch,) in (store.query(query) if store else []))
 
 
 def _in_use(at: RepositoryContext) -> Iterator[str]:

@@ -11,7 +11,7 @@ from runplan.adapters import calling, trees
 from runplan.adapters.candidate import Candidates
 from runplan.adapters.processes import alive
 from runplan.adapters.settings import worktree_root
-from runplan.app.actions.lease import leased_before, refused
+from runplan.app.actions.lease import refused
 from runplan.app.undoable import Standing, landing_to_undo
 from runplan.core import names, testinfra
 from runplan.core.commands import command
@@ -92,7 +92,7 @@ def require_own_branches(at: RepositoryContext, *, plan: str, slug: str, phases:
     branches = [f"refs/heads/{names.branch(at.settings.run.branch_prefix, slug, phase)}" for phase in phases]
     store = at.store()
     for branch in (branch for branch in branches if git.tip(branch) is not None):
-        known = store is not None and leased_before(store, plan, branch) > 0
+        known = store is not None and store.leases(plan, branch) > 0
         if refusal := refused(lambda ref, base: standing(git, ref, base), branch, tip, known=known):
             raise RefusedEarly(refusal)
 

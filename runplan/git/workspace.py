@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from runplan.core.gitfacts import Oid
 
 TRANSFER_S = 600.0
-MOST_PACKS = 50  #: from 100 on git takes noticeably longer to start
+MOST_PACKS = 25  #: each one makes every git command start a little later
 KEEP = "runplan"  #: how `.keep` files of ours begin
 #: The values of the user's files were taken over already; an agent can write those files.
 _OWN_CONFIG = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1"}
@@ -67,12 +67,13 @@ class Workspace:
                 if not (self.path / "HEAD").is_file():  # another process may have made it meanwhile
                     self._init(self.path)
         self.refresh(self.path)
-        if len(list((self.path / "objects" / "pack").glob("*.pack"))) > MOST_PACKS:
-            self._repack()
+        self._repack()
 
     def _repack(self) -> None:
-        """Merge all packs and loose objects of `tool.git` into one pack. Every object stays, also without a ref."""
+        """Merge many packs of `tool.git`, and loose objects, into one pack. Every object stays, also without a ref."""
         objects = self.path / "objects"
+        if len(list((objects / "pack").glob("*.pack"))) <= MOST_PACKS:
+            return
         with FileLock(self._lock, thread_local=False, fallback_to_soft=False, preserve_lock_file=True):
             (objects / "pack" / "multi-pack-index.lock").unlink(missing_ok=True)  # its git was killed
             loose = list(objects.glob("??/[0-9a-f]*"))
@@ -141,6 +142,7 @@ class Workspace:
         """Copy what `tips` add to `without` from a lane into `tool.git`, checked by git's own fsck."""
         transfer(self.git, self.git, tips, without=without, env=borrowing(lane_objects), kept="")
         self._share_lfs(lane_objects.parent)
+        self._repack()
 
     def _share_lfs(self, lane: Path) -> None:
         """Copy content that the agent's git-lfs has stored into the user's store; its name there is its hash."""

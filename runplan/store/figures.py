@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from runplan.store.sqlite import Store
 
-_BY_PLAN = "FROM events JOIN runs ON runs.id = events.run"
 _USED = """
 SELECT json_extract(body, '$.role'), coalesce(json_extract(body, '$.agent'), ''), json_extract(body, '$.ending'),
        count(*), total(json_extract(body, '$.input_tokens')), total(json_extract(body, '$.output_tokens')),
@@ -23,11 +22,13 @@ SELECT json_extract(body, '$.role'), coalesce(json_extract(body, '$.agent'), '')
 FROM events WHERE type = 'DispatchEnded' GROUP BY 1, 2, 3
 """
 #: Completed plans land without a phase, and what is taken back lands too: neither is a phase that has landed.
-_LANDED = f"""
-SELECT plan, count(*) {_BY_PLAN} WHERE type = 'Landed' AND json_extract(body, '$.phase') <> '' AND NOT EXISTS (
-    SELECT 1 FROM events AS first
-    WHERE first.type = 'RunStarted' AND first.run = runs.id AND json_extract(first.body, '$.mode') = 'undo'
+_LANDED = """
+SELECT plan, count(*) FROM events WHERE type = 'Landed' AND json_extract(body, '$.phase') <> '' AND run NOT IN (
+    SELECT run FROM events WHERE type = 'RunStarted' AND json_extract(body, '$.mode') = 'undo'
 ) GROUP BY 1
+"""
+_FAILED = """
+SELECT plan, json_extract(body, '$.reason'), count(*) FROM events WHERE type = 'PhaseFailed' GROUP BY 1, 2
 """
 _WAITING = """
 SELECT plan, waiting_for, since FROM runs WHERE state IN ('queued', 'waiting') AND waiting_for IS NOT NULL
@@ -37,14 +38,11 @@ SELECT plan, waiting_for, since FROM runs WHERE state IN ('queued', 'waiting') A
 def figures(store: Store, *, repository: str, now: datetime) -> Figures:
     """The figures of one repository."""
     ask: Any = store.query  # counts and texts, by the queries below
-    failed = (
-        f"SELECT plan, json_extract(body, '$.reason'), count(*) {_BY_PLAN} WHERE type = 'PhaseFailed' GROUP BY 1, 2"
-    )
     return Figures(
         repository=repository,
         runs={(plan, state): n for plan, state, n in ask("SELECT plan, state, count(*) FROM runs GROUP BY 1, 2")},
         landed=dict(ask(_LANDED)),
-        failed={(plan, reason): n for plan, reason, n in ask(failed)},
+        failed={(plan, reason): n for plan, reason, n in ask(_FAILED)},
         used=tuple(_used(row) for row in ask(_USED)),
         waiting={(plan, what): _seconds(since, now) for plan, what, since in ask(_WAITING)},
         schedules={row.plan: row.paused is not None for row in Schedules(store).all()},

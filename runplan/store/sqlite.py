@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 SCHEMA = """
 CREATE TABLE runs (
     id TEXT PRIMARY KEY, number INTEGER NOT NULL, plan TEXT NOT NULL, started TEXT NOT NULL,
@@ -30,11 +30,13 @@ CREATE UNIQUE INDEX runs_by_number ON runs (number);
 CREATE INDEX runs_by_plan ON runs (plan, number);
 CREATE INDEX runs_by_state ON runs (state);
 CREATE TABLE events (
-    seq INTEGER PRIMARY KEY AUTOINCREMENT, run TEXT NOT NULL, at TEXT NOT NULL,
+    seq INTEGER PRIMARY KEY AUTOINCREMENT, run TEXT NOT NULL, plan TEXT NOT NULL, at TEXT NOT NULL,
     type TEXT NOT NULL, body TEXT NOT NULL
 );
 CREATE INDEX events_by_run ON events (run, seq);
-CREATE INDEX events_by_type ON events (type, run);
+CREATE INDEX events_by_plan ON events (plan, type, seq);
+CREATE INDEX events_by_time ON events (type, at);
+CREATE INDEX leases_by_branch ON events (plan, json_extract(body, '$.branch')) WHERE type='Leased';
 CREATE TABLE claims (
     kind TEXT NOT NULL, key TEXT NOT NULL, run TEXT NOT NULL, owner TEXT NOT NULL,
     fence INTEGER NOT NULL, taken TEXT NOT NULL, PRIMARY KEY (kind, key)
@@ -225,8 +227,8 @@ class Store:
         if held is None or held[0] != fence:
             raise Fenced(f"another process has taken {row.plan} over; this one stops")
         self._db.executemany(
-            "INSERT INTO events (run, at, type, body) VALUES (?,?,?,?)",
-            [(row.id, at, kind, body) for at, kind, body in events],
+            "INSERT INTO events (run, plan, at, type, body) VALUES (?,?,?,?,?)",
+            [(row.id, row.plan, at, kind, body) for at, kind, body in events],
         )
         self._db.execute(
             "INSERT INTO runs (id, number, plan, started, state, phase, step, since, attempt, outcome, reason,"
@@ -274,9 +276,24 @@ class Store:
     def facts(self, plan: str, kind: str) -> list[EventRow]:
         """The events of one kind over all runs of a plan, oldest first."""
         self._flush_kind(kind)
-        query = f"SELECT {EVENT} FROM events WHERE type=? AND run IN (SELECT id FROM runs WHERE plan=?) ORDER BY seq"
+        query = f"SELECT {EVENT} FROM events WHERE plan=? AND type=? ORDER BY seq"
         with self._told():
-            return [self._event(found) for found in self._db.execute(query, (kind, plan))]
+            return [self._event(found) for found in self._db.execute(query, (plan, kind))]
+
+    def last(self, plan: str, kind: str) -> EventRow | None:
+        """The newest event of one kind over all runs of a plan."""
+        self._flush_kind(kind)
+        query = f"SELECT {EVENT} FROM events WHERE plan=? AND type=? ORDER BY seq DESC LIMIT 1"
+        with self._told():
+            found = self._db.execute(query, (plan, kind)).fetchone()
+        return self._event(found) if found else None
+
+    def leases(self, plan: str, branch: str) -> int:
+        """How many attempts at the plan have worked on the branch."""
+        self._flush_kind("Leased")
+        query = "SELECT count(*) FROM events WHERE plan=? AND type='Leased' AND json_extract(body, '$.branch')=?"
+        with self._told():
+            return int(self._db.execute(query, (plan, branch)).fetchone()[0])
 
     def destination(self, run: str) -> tuple[str, str, str] | None:
         """Landing, target and remote that a run began with; "" for what was not named."""

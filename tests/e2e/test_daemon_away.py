@@ -147,11 +147,11 @@ def test_whom_the_journal_takes_for_lost_is_ended_before_another_is_sent(
 ) -> None:
     an_agent_at_work(project, meanwhile, tmp_path)
     kill_daemon(project)
-    [(run,)] = project.rows("SELECT id FROM runs")
+    [(run, plan)] = project.rows("SELECT id, plan FROM runs")
     lost = DispatchEnded(id=f"{run}.1", role="implement", ending=Ending.LOST, code=None)
     with contextlib.closing(Store(project.path / ".git/runplan")) as store, store.transaction():
-        words = "INSERT INTO events (run, at, type, body) VALUES (?,?,?,?)"
-        store.run(words, run, iso(datetime.now(UTC)), "DispatchEnded", to_json(lost))
+        words = "INSERT INTO events (run, plan, at, type, body) VALUES (?,?,?,?,?)"
+        store.run(words, run, plan, iso(datetime.now(UTC)), "DispatchEnded", to_json(lost))
     assert project.runplan("resume", "X").code == 0
     until(lambda: len(sent(tmp_path)) == 2)
     first, second = map(int, sent(tmp_path))

@@ -116,7 +116,7 @@ def test_damage_that_nobody_notices_at_first_lands_nothing_twice_and_nothing_wro
 
 @pytest.mark.parametrize("left", [-3000, 0])
 def test_a_journal_that_lost_its_last_rows_goes_on_from_what_it_has(project: Project, left: int) -> None:
-    killed_at(project, "Await.DispatchEnded.after#3")
+    killed_at(project, "Land.Landed.after#1")
     ahead = journal(project).with_name("journal.db-wal")
     os.truncate(ahead, max(0, ahead.stat().st_size + left if left else 0))
     landed_once(project, project.start("finish", "auto"))

@@ -271,8 +271,12 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
             [(f"r{number}", number, f"plans/{number % 100}.md", NOW, NOW) for number in count],
         )
         store._db.executemany(
-            "INSERT INTO events (run, at, type, body) VALUES (?,?,?,'{}')",
-            [(f"r{number}", NOW, kind) for number in count for kind in ("RunStarted", "Leased", "RunEnded")],
+            "INSERT INTO events (run, plan, at, type, body) VALUES (?,?,?,?,'{}')",
+            [
+                (f"r{number}", f"plans/{number % 100}.md", NOW, kind)
+                for number in count
+                for kind in ("RunStarted", "Leased", "RunEnded")
+            ],
         )
         store._db.executemany(
             "INSERT INTO commands (plan, verb, arguments, by, at, answer) VALUES ('p','stop','{}','me',?,'{}')",
@@ -291,6 +295,8 @@ QUERIES: dict[str, Callable[[Store], object]] = {
     "events": lambda store: store.events("r7"),
     "since": lambda store: store.since("Leased", "2030"),
     "facts": lambda store: store.facts("plans/7.md", "Leased"),
+    "last": lambda store: store.last("plans/7.md", "Leased"),
+    "leases": lambda store: store.leases("plans/7.md", "refs/heads/x"),
     "destination": lambda store: store.destination("r7"),
     "claim": lambda store: store.claim("plan", PLAN),
     "queued commands": lambda store: Commands(store).queued(),

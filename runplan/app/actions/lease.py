@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 from runplan.app.actions.doing import phase_of
@@ -16,7 +15,6 @@ from runplan.core.told import conflicting
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from runplan import ports
     from runplan.app.runcontext import RunContext
     from runplan.core.actions import Lease, RebuildBranch
     from runplan.core.events import Event
@@ -27,7 +25,7 @@ if TYPE_CHECKING:
 def lease(action: Lease, state: RunState, world: RunContext) -> Iterator[Event]:  # noqa: ARG001
     phase = phase_of(state)
     branch, base = world.branch(phase.read.phase), phase.read.tip
-    earlier = leased_before(world.store, world.plan, branch)
+    earlier = world.store.leases(world.plan, branch)
     refusal = refused(world.worktrees.standing, branch, base, known=bool(earlier))
     if refusal:
         yield WorkRefused(reason=Reason.BLOCKED, detail=refusal)
@@ -51,11 +49,6 @@ def lease(action: Lease, state: RunState, world: RunContext) -> Iterator[Event]:
         fresh=fresh,
         parked=parked,
     )
-
-
-def leased_before(store: ports.Store, plan: str, branch: str) -> int:
-    """How many attempts of this plan have worked on the branch."""
-    return sum(json.loads(row.body)["branch"] == branch for row in store.facts(plan, "Leased"))
 
 
 def refused(standing: Callable[[str, str], BranchStanding], branch: str, base: str, *, known: bool) -> str:

@@ -282,7 +282,9 @@ def _rejections(phase: str, world: RunContext) -> list[str]:
     """What people said against earlier attempts at the phase, since it last landed; oldest first."""
     facts = [(row.seq, json.loads(row.body)) for row in world.store.facts(world.plan, "PhaseFailed")]
     said = [(seq, body["rejected"]) for seq, body in facts if body["phase"] == phase and body.get("rejected")]
-    landings = (row for row in world.store.facts(world.plan, "Landed") if said)
+    if not said:
+        return []
+    landings = world.store.facts(world.plan, "Landed")
     landed = max((row.seq for row in landings if json.loads(row.body)["phase"] == phase), default=0)
     return [words for seq, words in said if seq > landed]
 
