@@ -6,8 +6,6 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
 
-from runplan.core.turns import Turns
-
 from runplan.adapters.clock import SystemClock
 from runplan.adapters.logs import open_log
 from runplan.core.config import NotifySettings
@@ -15,7 +13,7 @@ from runplan.core.errors import Unreachable
 from runplan.daemon.notify import Notifier
 from runplan.daemon.observer import Noticed, Observer
 from runplan.daemon.scheduler import Timers
-from runplan.daemon.slots import HostSlots
+from runplan.daemon.slots import HostSlots, SlotTable
 from runplan.daemon.worker import DaemonWorker, Services
 
 if TYPE_CHECKING:
@@ -48,7 +46,7 @@ def test_a_worker_that_gets_no_thread_is_tried_again(tmp_path: Path) -> None:
         environment={},
         timers=timers,
         clock=SystemClock(),
-        slots=HostSlots(Turns(host=1, repository=1), lambda _: None),
+        slots=HostSlots(SlotTable(host=1, repository=1), lambda _: None),
         observer=Observer(log, Notifier(NotifySettings(), log), Noticed(tmp_path)),
         may_begin=lambda: True,
         rested=lambda: None,
