@@ -43,7 +43,7 @@ def main() -> None:
 def growth(place: Path, *, phases: int, rounds: int) -> None:
     long_plan(place / "long", phases)
     full_journal(place, rounds)
-    overviews(place / "overviews", rounds * 3)
+    overviews(place / "overviews", rounds + 1)
 
 
 def long_plan(place: Path, phases: int) -> None:

@@ -67,9 +67,9 @@ class Workspace:
                 if not (self.path / "HEAD").is_file():  # another process may have made it meanwhile
                     self._init(self.path)
         self.refresh(self.path)
-        self._repack()
+        self.merge_packs()
 
-    def _repack(self) -> None:
+    def merge_packs(self) -> None:
         """Merge many packs of `tool.git`, and loose objects, into one pack. Every object stays, also without a ref."""
         objects = self.path / "objects"
         if len(list((objects / "pack").glob("*.pack"))) <= MOST_PACKS:
@@ -142,7 +142,6 @@ class Workspace:
         """Copy what `tips` add to `without` from a lane into `tool.git`, checked by git's own fsck."""
         transfer(self.git, self.git, tips, without=without, env=borrowing(lane_objects), kept="")
         self._share_lfs(lane_objects.parent)
-        self._repack()
 
     def _share_lfs(self, lane: Path) -> None:
         """Copy content that the agent's git-lfs has stored into the user's store; its name there is its hash."""

@@ -173,6 +173,7 @@ class Worktrees:
         if lane.exists:
             self._stand_on(lane, tip, at_head, branch=branch)
         lane.note_taken(own, at_head)
+        self._workspace.merge_packs()
         return tip
 
     def committed(self, name: str, *, branch: str, base: Oid) -> Oid:
