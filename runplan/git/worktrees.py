@@ -19,7 +19,6 @@ from runplan.core.gitfacts import Absent, Ahead, Identity, Poisoned, Stale, Unst
 from runplan.core.names import base_ref
 from runplan.git.lane import HEADS, KEEPER, Lane, Signature
 from runplan.git.parking import park
-from runplan.git.workspace import MOST_PACKS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -249,8 +248,6 @@ class Worktrees:
         for file in packs.glob("*.keep"):
             if first_line(file) == LANDING_KEEP:
                 file.unlink(missing_ok=True)
-        if len(list(packs.glob("*.pack"))) % MOST_PACKS == 0:  # with one index over all of them git starts sooner
-            self._workspace.user.run("multi-pack-index", "write", ok=(0, 1, 128))
 
     def state(self, path: Path) -> WorktreeState:
         """One status of a worktree against the commit it stands on; costs one scan of its files."""
