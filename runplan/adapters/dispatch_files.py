@@ -19,7 +19,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from runplan.adapters.locks import is_held
-from runplan.adapters.plainfiles import read_bounded
+from runplan.adapters.plainfiles import publish as publish, read_bounded, read_text as read_text
 from runplan.core.agentevents import Finished, Trouble, TroubleKind, Usage
 from runplan.core.dispatch import RETURN, Ending, NeverStarted, Outcome, Running, Spent, ToolUsed
 from runplan.core.tally import Tally
@@ -44,11 +44,9 @@ def directory_name(dispatch: str) -> str:
     return f"{plain[:_LONGEST_NAME].lstrip('.')}~{hashlib.sha256(dispatch.encode()).hexdigest()[:12]}"
 
 
-#: The most a file that an agent can write may hold to be read whole; its exit holds the end of its message, too.
-LARGEST = 8 * 1024 * 1024
+#: What may be read whole: an exit holds the end of the message, too.
 LARGEST_EXIT = 64 * 1024 * 1024
 LARGEST_LOG = 64 * 1024 * 1024
-UNSYNCED = "unsynced"
 
 #: Reading a record that is incomplete fails with one of these.
 _MISREAD = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
@@ -188,44 +186,12 @@ def _outcome_of(record: Mapping[str, Any]) -> Outcome:
     )
 
 
-def read_text(path: Path, *, largest: int = LARGEST) -> str | None:
-    """The text of a file of a dispatch; None when there is none, or one that is too large."""
-    found = read_bounded(path, largest=largest)
-    return None if found is None else found.decode("utf-8", "replace")
-
-
 def _sync(path: Path) -> None:
     """Let a file that somebody else has written reach the disk."""
     with contextlib.suppress(OSError):
         if path.is_file():
             with path.open("rb") as file:
                 os.fsync(file.fileno())
-
-
-def publish(path: Path, content: bytes, *, sync: bool, at: int | None = None) -> None:
-    """Write the file whole or not at all.
-
-    `at` is an open directory, where the path is one below it.
-    """
-    draft = f"{path}.new"
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-    with open(os.open(draft, flags, 0o644, dir_fd=at), "wb") as file:
-        file.write(content)
-        if sync:
-            file.flush()
-            os.fsync(file.fileno())
-    if not sync:
-        _note(path)
-    os.replace(draft, path, src_dir_fd=at, dst_dir_fd=at)
-
-
-def _note(path: Path) -> None:
-    """Let a test that cuts the power put back what the disk need not have seen; it asks by making the file."""
-    noted = next((one / UNSYNCED for one in path.parents[1:3] if (one / UNSYNCED).exists()), None)
-    if noted is not None:
-        former = path.read_text(encoding="utf-8") if path.exists() else None
-        with noted.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"path": str(path), "former": former}) + "\n")
 
 
 # --- a tally in exit.json -------------------------------------------------------------------------------------

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING
 
 from runplan.core import actions as a
 from runplan.core.decision import Decision as Decision, until
-from runplan.core.forwarded_environment import variables
 from runplan.core.reasons import Reason
 from runplan.core.roles import WRITERS
 from runplan.core.run import failed_lane, open_lanes
 from runplan.core.sidebyside import side_by_side
-from runplan.core.told import conflicting, filling, how, is_told, run_ended, step_of, unsolved
+from runplan.core.told import conflicting, filling, how, is_told, run_ended, step_of, unsolved, variables
 
 if TYPE_CHECKING:
     from runplan.core.events import DispatchEnded, RunStarted

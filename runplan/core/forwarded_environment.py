@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from runplan.core.commands import command
+from runplan.core.told import variables
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -83,11 +84,6 @@ def needed(sent: Mapping[str, str], *, keys: Collection[str], pushes: bool) -> t
 def missing(names: Sequence[str], *, at_hand: Mapping[str, str]) -> tuple[str, ...]:
     """The needed variables that are lost, as after a restart."""
     return tuple(name for name in names if not at_hand.get(name))
-
-
-def variables(names: Sequence[str]) -> str:
-    """The names for a message: $A, $B."""
-    return ", ".join(f"${name}" for name in names)
 
 
 def describe_missing(names: Sequence[str], *, plan: str) -> str:

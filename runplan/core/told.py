@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from runplan.core.waits import MOST_BUSY
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from runplan.core.events import DispatchEnded, Paused
     from runplan.core.run import PhaseRun, RunState
 
@@ -102,3 +104,8 @@ def run_ended(state: RunState) -> str:
     assert state.ended is not None
     told = f"the run ended: {state.ended.outcome}"
     return told + (f" ({state.ended.reason}: {state.ended.detail})" if state.ended.reason else "")
+
+
+def variables(names: Sequence[str]) -> str:
+    """The names for a message: $A, $B."""
+    return ", ".join(f"${name}" for name in names)

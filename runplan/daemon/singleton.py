@@ -10,7 +10,6 @@ import contextlib
 import os
 from typing import TYPE_CHECKING, TypeAlias
 
-from runplan.adapters.locks import file_lock
 from runplan.adapters.places import own_directory
 from runplan.core.errors import Unreachable
 from runplan.core.quickclass import dataclass
@@ -108,6 +107,7 @@ Answer: TypeAlias = Held | Occupied
 def take(state: Path, *, version: str, since: str, socket: Path, wait_s: float = 0.0) -> Answer:
     """Take the lock; waits up to `wait_s` for a daemon that is ending."""
     from runplan.adapters import processes
+    from runplan.adapters.locks import file_lock
 
     lock = file_lock(own_directory(state) / LOCK)
     try:

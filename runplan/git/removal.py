@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, assert_never
 
 from runplan.adapters.checkout import Checkouts
-from runplan.adapters.dispatch_files import DispatchFiles
+from runplan.adapters.locks import is_held
 from runplan.adapters.plainfiles import first_line
 from runplan.adapters.repository import HEADS, refs_snapshot
 from runplan.adapters.trash import delete_tree
@@ -140,8 +140,7 @@ class Removal:
 
     def log(self, directory: Path, *, used_by: str, landed: bool, dry_run: bool) -> Removed | Kept:
         """Delete the records of one dispatch once its phase has landed and its run is over."""
-        files = DispatchFiles(directory)
-        used_by = used_by or ("a process that still writes it" if files.locked() else "")
+        used_by = used_by or ("a process that still writes it" if is_held(directory / "lock") else "")
         if used_by:
             return Kept(what=str(directory), why=f"in use by {used_by}")
         if not landed:

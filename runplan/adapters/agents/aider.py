@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from runplan.adapters.agentkit.about import About
 from runplan.adapters.agentkit.lines import at, count, money, record, text
 from runplan.adapters.agentkit.task import provider_keys, provider_names, under_home
-from runplan.adapters.dispatch_files import read_text
+from runplan.adapters.plainfiles import read_text
 from runplan.adapters.environment import AGENT_EMAIL, AGENT_NAME
 from runplan.core.agentevents import (
     AgentEvent,

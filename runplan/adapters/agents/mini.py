@@ -11,7 +11,7 @@ from runplan.adapters.agentkit.about import About
 from runplan.adapters.agentkit.lines import at, count, money, objects, record, text
 from runplan.adapters.agentkit.module import by_variables
 from runplan.adapters.agentkit.task import provider_keys, provider_names, under_home
-from runplan.adapters.dispatch_files import read_text
+from runplan.adapters.plainfiles import read_text
 from runplan.core.agentevents import AgentEvent, Context, Finished, Message, Spent, Started, Usage
 from runplan.core.errorwords import trouble
 

@@ -9,7 +9,7 @@ from runplan.adapters.agentkit.about import About
 from runplan.adapters.agentkit.lines import at, count, record, text
 from runplan.adapters.agentkit.task import read_json, under_home
 from runplan.adapters.agents import claude
-from runplan.adapters.dispatch_files import read_text
+from runplan.adapters.plainfiles import read_text
 from runplan.core.agentevents import AgentEvent, Finished, Message, Retrying, Started
 from runplan.core.endings import EndingKind
 from runplan.core.errorwords import trouble

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from runplan.adapters.agentkit import script_player
 from runplan.adapters.agentkit.about import About
 from runplan.adapters.agentkit.lines import count, money
-from runplan.adapters.dispatch_files import publish
+from runplan.adapters.plainfiles import publish
 from runplan.core.agentevents import AgentEvent, Context, Message, Spent, ToolUsed, Trouble, TroubleKind, Usage
 from runplan.core.dispatch import Role
 from runplan.core.errors import SettingsError
