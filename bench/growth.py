@@ -17,16 +17,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.projects import environment, make, plan
-from runplan.adapters.clock import SystemClock
-from runplan.app.journal import Journal
-from runplan.core.eventtext import from_json
+from runplan.clock import SystemClock
+from runplan.store.journal import Journal
+from runplan.run.eventtext import from_json
 from runplan.store.sqlite import Store
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from runplan.core.events import Event
-    from runplan.core.rows import EventRow
+    from runplan.run.events import Event
+    from runplan.run.rows import EventRow
 
 RUNPLAN = str(Path(sys.executable).with_name("runplan"))
 START = [RUNPLAN, "start", "X", "finish", "auto", "--foreground"]

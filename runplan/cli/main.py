@@ -114,7 +114,8 @@ def main(argv: list[str]) -> int:
 
 
 def _guarded(verb: str, words: list[str], *, debug: bool) -> int:
-    from runplan.core.errors import Exit, RunplanError
+    from runplan.errors import Exit
+    from runplan.errors import RunplanError
 
     try:
         return int(_run(verb, words))
@@ -131,7 +132,7 @@ def _guarded(verb: str, words: list[str], *, debug: bool) -> int:
         sys.stderr.close()
         return int(Exit.DONE)
     except Exception as error:  # noqa: BLE001 - the edge of the command: a person gets one line
-        from runplan.core.resources import refused_by_system
+        from runplan.resources import refused_by_system
 
         if refused := refused_by_system(error):
             _say(refused, debug=debug)
@@ -145,7 +146,7 @@ def _say(told: str, *, debug: bool) -> None:
     import contextlib
 
     if not told.isprintable():  # a branch or a file that an agent named
-        from runplan.core.terminal import plain
+        from runplan.text import plain
 
         told = plain(told)
     with contextlib.suppress(OSError):  # nobody may be listening any more
@@ -161,7 +162,7 @@ def _lines(name: str, group: dict[str, str]) -> str:
 
 
 def _run(verb: str, words: list[str]) -> int:
-    from runplan.core.errors import UsageError
+    from runplan.errors import UsageError
 
     if verb not in VERBS:
         import difflib
@@ -176,7 +177,7 @@ def parser_of(verb: str) -> ArgumentParser:
     """The parser of a verb's words."""
     import argparse
 
-    from runplan.core.errors import UsageError
+    from runplan.errors import UsageError
 
     class Parser(argparse.ArgumentParser):
         """Says in one line what is wrong with the words."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Protocol
 
-from runplan.core.spans import in_words
+from runplan.text import in_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable

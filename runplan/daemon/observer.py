@@ -11,23 +11,30 @@ from concurrent.futures import Future
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from runplan.core.events import DispatchEnded, DispatchStarted, Halted, LaneFact, PlanRead
-from runplan.core.eventtext import name_of, to_json
-from runplan.core.notices import of_ending, of_lost_keys, of_waiting
-from runplan.core.requests import refused
-from runplan.core.run import awaiting
+from runplan.run.events import DispatchEnded
+from runplan.run.events import DispatchStarted
+from runplan.run.events import Halted
+from runplan.run.events import LaneFact
+from runplan.run.events import PlanRead
+from runplan.run.eventtext import name_of
+from runplan.run.eventtext import to_json
+from runplan.report.notices import of_ending
+from runplan.report.notices import of_lost_keys
+from runplan.report.notices import of_waiting
+from runplan.run.requests import refused
+from runplan.run.state import awaiting
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from runplan.core.decide import Decision
-    from runplan.core.errors import RunplanError
-    from runplan.core.events import Fact
-    from runplan.core.notices import Notice
-    from runplan.core.requests import Answer
-    from runplan.core.rows import Command
-    from runplan.core.run import RunState
+    from runplan.run.decide import Decision
+    from runplan.errors import RunplanError
+    from runplan.run.events import Fact
+    from runplan.report.notices import Notice
+    from runplan.run.requests import Answer
+    from runplan.run.rows import Command
+    from runplan.run.state import RunState
     from runplan.daemon.notify import Notifier
     from runplan.ports import Log
 

@@ -13,11 +13,13 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, Protocol
 
-from runplan.adapters.places import own_directory
-from runplan.core.errors import Exit, RunplanError, Unreachable
+from runplan.settings.places import own_directory
+from runplan.errors import Exit
+from runplan.errors import RunplanError
+from runplan.errors import Unreachable
 from runplan.daemon import protocol
 from runplan.daemon.client import reachable
-from runplan.daemon.peers import peer_of
+from runplan.daemon.protocol import peer_of
 from runplan.daemon.protocol import Refusal
 
 if TYPE_CHECKING:
@@ -25,9 +27,10 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
     from pathlib import Path
 
-    from runplan.core.requests import Answer
+    from runplan.run.requests import Answer
     from runplan.daemon.observer import Follower
-    from runplan.daemon.protocol import Hello, Request
+    from runplan.daemon.protocol import Hello
+    from runplan.daemon.protocol import Request
 
 IDLE_S = 60.0  #: after this without traffic a connection is closed
 NO_DESCRIPTOR_S = 0.1  #: pause before the next try, when no descriptor is left

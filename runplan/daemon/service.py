@@ -11,10 +11,17 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runplan.adapters.places import OUTPUT, state_directory
-from runplan.core.errors import RefusedEarly, Unreachable
-from runplan.core.quickclass import dataclass
-from runplan.core.servicefiles import LABEL, STOP_S, UNIT, Service, launchd_list, systemd_unit
+from runplan.settings.places import OUTPUT
+from runplan.settings.places import state_directory
+from runplan.errors import RefusedEarly
+from runplan.errors import Unreachable
+from runplan.quickclass import dataclass
+from runplan.ops.servicefiles import LABEL
+from runplan.ops.servicefiles import STOP_S
+from runplan.ops.servicefiles import UNIT
+from runplan.ops.servicefiles import Service
+from runplan.ops.servicefiles import launchd_list
+from runplan.ops.servicefiles import systemd_unit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,9 +10,9 @@ import contextlib
 import os
 from typing import TYPE_CHECKING, TypeAlias
 
-from runplan.adapters.places import own_directory
-from runplan.core.errors import Unreachable
-from runplan.core.quickclass import dataclass
+from runplan.settings.places import own_directory
+from runplan.errors import Unreachable
+from runplan.quickclass import dataclass
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -106,8 +106,8 @@ Answer: TypeAlias = Held | Occupied
 
 def take(state: Path, *, version: str, since: str, socket: Path, wait_s: float = 0.0) -> Answer:
     """Take the lock; waits up to `wait_s` for a daemon that is ending."""
-    from runplan.adapters import processes
-    from runplan.adapters.locks import file_lock
+    from runplan import processes
+    from runplan.store.files import file_lock
 
     lock = file_lock(own_directory(state) / LOCK)
     try:
@@ -124,7 +124,7 @@ def take(state: Path, *, version: str, since: str, socket: Path, wait_s: float =
 
 def holder(state: Path) -> Holder | None:
     """The record of the living daemon; None when none runs."""
-    from runplan.adapters import processes
+    from runplan import processes
 
     found = _read(state)
     with contextlib.suppress(OSError, ValueError):  # a damaged record names no process
@@ -135,7 +135,7 @@ def holder(state: Path) -> Holder | None:
 def stopped(state: Path) -> Holder | None:
     """The daemon, if its process is stopped (SIGSTOP); else None."""
 
-    from runplan.adapters import processes
+    from runplan import processes
 
     found = holder(state)
     return found if found is not None and processes.stopped(found.pid) else None

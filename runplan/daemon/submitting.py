@@ -1,26 +1,46 @@
-"""Hands commands to the daemon: stores them, wakes it, and waits for the answers."""
+"""Connects to the user's daemon; starts one if none runs, and replaces an older one."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import subprocess
+from typing import TYPE_CHECKING
+from runplan import __version__
+from runplan import processes
+from runplan.supervise.ancestry import agent_above
+from runplan.agents.caller import for_the_daemon
+from runplan.settings.places import OUTPUT
+from runplan.settings.places import own_directory
+from runplan.settings.places import state_directory
+from runplan.polling import until
+from runplan.errors import RefusedEarly
+from runplan.errors import Unreachable
+from runplan.resources import refused_by_system
+from runplan.daemon import service
+from runplan.daemon.client import Client
+from runplan.daemon.client import NotRunning
+from runplan.daemon.client import find_socket
+from runplan.daemon.client import reached
+from runplan.daemon.protocol import is_older
 import signal
 from contextlib import closing
-from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any
-
-from runplan.adapters import processes
-from runplan.adapters.callerenv import for_a_run, needed_by_a_run
-from runplan.adapters.clock import SystemClock
-from runplan.adapters.places import state_directory
-from runplan.adapters.settings import environment
-from runplan.core.errors import Unreachable
-from runplan.core.eventtext import recorded_as
-from runplan.core.quickclass import dataclass
-from runplan.core.requests import Answer, read_answer_fields
-from runplan.core.times import iso
-from runplan.daemon import client as clients, singleton
-from runplan.daemon.client import HungUp, NotRunning, Silent
-from runplan.daemon.launching import reach
+from dataclasses import asdict
+from dataclasses import replace
+from typing import Any
+from runplan.agents.caller import for_a_run
+from runplan.agents.caller import needed_by_a_run
+from runplan.clock import SystemClock
+from runplan.settings.load import environment
+from runplan.run.eventtext import recorded_as
+from runplan.quickclass import dataclass
+from runplan.run.requests import Answer
+from runplan.run.requests import read_answer_fields
+from runplan.times import iso
+from runplan.daemon import client as clients
+from runplan.daemon import singleton
+from runplan.daemon.client import HungUp
+from runplan.daemon.client import Silent
 from runplan.daemon.repositories import Repositories
 from runplan.engine.commands import BEGINNING
 from runplan.engine.environments import NAME
@@ -29,12 +49,147 @@ from runplan.store.commands import Commands
 from runplan.store.sqlite import Store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from runplan.core.events import Fact, RunStarted
-    from runplan.core.rows import Command
-    from runplan.daemon.client import Client
+    from collections.abc import Callable
+    from collections.abc import Mapping
+    from collections.abc import Sequence
+    from pathlib import Path
+    from collections.abc import Iterator
+    from runplan.run.events import Fact
+    from runplan.run.events import RunStarted
+    from runplan.run.rows import Command
     from runplan.engine.context import RepositoryContext
+
+
+LARGEST_OUTPUT = 1024 * 1024
+
+READY_S = 10.0
+
+#: An older daemon ends after its landings; its agents survive.
+DRAIN_S = 120.0
+
+LAST_LINES = 5
+NOTICE_S = 1.0  #: a longer wait is explained
+
+
+def reach(
+    env: Mapping[str, str],
+    *,
+    version: str = __version__,
+    argv: Sequence[str] = service.DAEMON,
+    ready_s: float = READY_S,
+    drain_s: float = DRAIN_S,
+    say: Callable[[str], None] = lambda _: None,
+) -> Client:
+    """A connection to a daemon of this version or a compatible one; `say` explains long waits."""
+    try:
+        client = reached(env)
+    except NotRunning:
+        return _started(env, version, argv, ready_s)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(client)
+        if is_older(client.hello.version, version):
+            _replace(client, drain_s, say)
+            return _started(env, version, argv, ready_s)
+        if not client.understood:
+            raise RefusedEarly(
+                f"a newer daemon runs (runplan {client.hello.version}, process {client.hello.pid}), which does not "
+                f"understand version {version}; use that version, or end it: kill {client.hello.pid}"
+            )
+        stack.pop_all()
+    return client
+
+
+def _replace(client: Client, drain_s: float, say: Callable[[str], None]) -> None:
+    """End an older daemon, and wait for that."""
+    old = processes.identity(client.hello.pid)
+    client.call("drain", within_s=drain_s)
+    process = processes.living(old) if old else None
+    if not process or not processes.await_gone([process], timeout_s=min(NOTICE_S, drain_s)):
+        return
+    who = f"the older daemon (runplan {client.hello.version}, process {process.pid})"
+    say(f"{who} waits for its agents to finish, at most daemon.grace; then this version takes over")
+    if processes.await_gone([process], timeout_s=drain_s):
+        raise Unreachable(f"{who} has not ended yet; try again, or use that version")
+
+
+def _started(env: Mapping[str, str], version: str, argv: Sequence[str], ready_s: float) -> Client:
+    if agent := agent_above(os.getpid()):
+        raise RefusedEarly(f"no daemon is started from inside an agent ({agent})")
+    if not service.start(env):
+        return _start(env, argv, ready_s)
+    client = Client(find_socket(env))
+    if is_older(client.hello.version, version):
+        client.close()
+        raise RefusedEarly(
+            f"the service starts runplan {client.hello.version}, older than this {version}; "
+            "write it anew: runplan service install"
+        )
+    return client
+
+
+def _start(env: Mapping[str, str], argv: Sequence[str], ready_s: float) -> Client:
+    output = own_directory(state_directory(env)) / OUTPUT
+    daemon, said_before = _detached(argv, env, output)
+
+    def answering() -> Client | None:
+        with contextlib.suppress(NotRunning):
+            return Client(find_socket(env), answer_s=ready_s)
+        if daemon.poll():  # exit code 0: another daemon was faster
+            raise _start_failed(daemon, output, said_before, ready_s)
+        return None
+
+    client = until(answering, within_s=ready_s)
+    if client is None:
+        raise _start_failed(daemon, output, said_before, ready_s)
+    daemon.returncode = 0  # it outlives us; Popen must not wait for it
+    return client
+
+
+def _detached(argv: Sequence[str], env: Mapping[str, str], output: Path) -> tuple[subprocess.Popen[bytes], int]:
+    """Start a process without a terminal; the process, and where its output begins.
+
+    It keeps the umask of the user, since it writes into checkouts.
+    """
+    large = output.exists() and output.stat().st_size > LARGEST_OUTPUT
+    flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | (os.O_TRUNC if large else os.O_APPEND)
+    with open(os.open(output, flags, 0o600), "wb") as file:
+        said_before = os.fstat(file.fileno()).st_size
+        process = subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=file,
+            cwd="/",
+            env=for_the_daemon(env),
+            start_new_session=True,
+        )
+    return process, said_before
+
+
+def _start_failed(daemon: subprocess.Popen[bytes], output: Path, said_before: int, ready_s: float) -> Unreachable:
+    code = daemon.poll()
+    daemon.returncode = code or 0  # it may still come up, and is left to itself
+    what = f"did not answer within {ready_s:.0f} s" if code is None else f"ended with code {code}"
+    with open(output, "rb") as file:
+        file.seek(max(said_before, output.stat().st_size - 4096))
+        last = file.read().decode("utf-8", "replace").splitlines()[-LAST_LINES:]
+    said = " | ".join(line.strip() for line in last if line.strip())
+    if not said and (why := _unwritable(output.parent)):
+        return Unreachable(f"the daemon {what}: {why}")
+    said = said or "nothing"
+    return Unreachable(f"the daemon {what}; last output: {said}; full output: {output}")
+
+
+def _unwritable(state: Path) -> str:
+    """Why nothing can be said there, as on a full disk, and what helps; "" when that is not the reason."""
+    import tempfile
+
+    try:
+        with tempfile.TemporaryFile(dir=state, buffering=0) as file:
+            file.write(b" " * 4096)
+    except OSError as error:
+        return refused_by_system(OSError(error.errno, error.strerror, str(state)))
+    return ""
 
 
 class Queued(Unreachable):
@@ -127,7 +282,7 @@ def _stored(at: RepositoryContext, commands: Sequence[Command]) -> list[Command]
 
 def _execute_here(at: RepositoryContext, commands: list[Command]) -> list[Answer | None]:
     """Execute commands in this process; stopped runs are worked to their end."""
-    from runplan.adapters.interrupting import Interruption
+    from runplan.engine.interrupting import Interruption
     from runplan.engine.commands import Executor
     from runplan.engine.environments import Environments
     from runplan.engine.repository import open_repository

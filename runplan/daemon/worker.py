@@ -8,21 +8,25 @@ import threading
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from runplan.core import backoff
-from runplan.core.errors import RunplanError, Unreachable
-from runplan.core.quickclass import dataclass
-from runplan.core.requests import refused
-from runplan.core.resources import refused_by_system
-from runplan.core.run import awaiting
-from runplan.core.schedulepause import pause_reason
-from runplan.core.slots import what_is_due
-from runplan.core.times import iso
+from runplan.run import timing as backoff
+from runplan.errors import RunplanError
+from runplan.errors import Unreachable
+from runplan.quickclass import dataclass
+from runplan.run.requests import refused
+from runplan.resources import refused_by_system
+from runplan.run.state import awaiting
+from runplan.run.standing import pause_reason
+from runplan.settings.slots import what_is_due
+from runplan.times import iso
 from runplan.engine import schedules
 from runplan.engine.acquire import interrupted
-from runplan.engine.commands import BEGINNING, Executor
+from runplan.engine.commands import BEGINNING
+from runplan.engine.commands import Executor
 from runplan.engine.environments import Environments
-from runplan.engine.runs import ActiveRuns, end_recorded_agents
-from runplan.engine.worker import RepositoryWorker, Turn
+from runplan.engine.runs import ActiveRuns
+from runplan.engine.runs import end_recorded_agents
+from runplan.engine.worker import RepositoryWorker
+from runplan.engine.worker import Turn
 from runplan.store.commands import Commands
 from runplan.store.sqlite import Store
 
@@ -33,13 +37,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from runplan import ports
-    from runplan.core.decide import Decision
-    from runplan.core.events import Fact
-    from runplan.core.requests import Answer
-    from runplan.core.rows import Command, ScheduleRow
-    from runplan.core.run import RunState
+    from runplan.run.decide import Decision
+    from runplan.run.events import Fact
+    from runplan.run.requests import Answer
+    from runplan.run.rows import Command
+    from runplan.run.rows import ScheduleRow
+    from runplan.run.state import RunState
     from runplan.daemon.observer import Observer
-    from runplan.daemon.scheduler import Timers
+    from runplan.daemon.slots import Timers
     from runplan.daemon.slots import HostSlots
     from runplan.engine.acquire import Declined
     from runplan.engine.repository import OpenRepository

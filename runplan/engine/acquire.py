@@ -6,25 +6,28 @@ import functools
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from runplan.app.journal import Journal, recorded
-from runplan.core import events as e
-from runplan.core.claims import Acquired, HeldByOther
-from runplan.core.commands import command
-from runplan.core.errors import RefusedEarly
-from runplan.core.names import base_ref
-from runplan.core.quickclass import dataclass
-from runplan.core.rows import UNFINISHED
-from runplan.core.run import open_lanes, strands
+from runplan.store.journal import Journal
+from runplan.store.journal import recorded
+from runplan.run import events as e
+from runplan.run.rows import Acquired
+from runplan.run.rows import HeldByOther
+from runplan.text import command
+from runplan.errors import RefusedEarly
+from runplan.names import base_ref
+from runplan.quickclass import dataclass
+from runplan.run.rows import UNFINISHED
+from runplan.run.state import open_lanes
+from runplan.run.state import strands
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from runplan import ports
-    from runplan.app.runcontext import RunContext
-    from runplan.core.phaserun import PhaseRun
-    from runplan.core.requests import RunRequest
-    from runplan.core.rows import RunRow
-    from runplan.core.run import RunState
+    from runplan.steps.context import RunContext
+    from runplan.run.state import PhaseRun
+    from runplan.run.requests import RunRequest
+    from runplan.run.rows import RunRow
+    from runplan.run.state import RunState
     from runplan.engine.repository import OpenRepository
     from runplan.engine.worker import RepositoryWorker
 

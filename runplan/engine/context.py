@@ -10,21 +10,31 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runplan.adapters.gitenv import borrowing
-from runplan.adapters.repository import open_repository, require_target
-from runplan.adapters.settings import environment, load, load_anyhow, load_committed, repository_file, restored
-from runplan.core import names
-from runplan.core.errors import RefusedEarly, SettingsError, Unreachable, UsageError
-from runplan.core.keys import FILES
-from runplan.core.quickclass import dataclass
+from runplan.git.command import borrowing
+from runplan.git.discovery import open_repository
+from runplan.git.discovery import require_target
+from runplan.settings.load import environment
+from runplan.settings.load import load
+from runplan.settings.load import load_anyhow
+from runplan.settings.load import load_committed
+from runplan.settings.load import repository_file
+from runplan.settings.load import restored
+from runplan import names
+from runplan.errors import RefusedEarly
+from runplan.errors import SettingsError
+from runplan.errors import Unreachable
+from runplan.errors import UsageError
+from runplan.settings.keys import FILES
+from runplan.quickclass import dataclass
 from runplan.landing import modes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from runplan.adapters.repository import Repository
-    from runplan.core.config import Settings, Settled
-    from runplan.core.events import RunStarted
+    from runplan.git.discovery import Repository
+    from runplan.settings.config import Settings
+    from runplan.settings.config import Settled
+    from runplan.run.events import RunStarted
     from runplan.store.sqlite import Store
 
 
@@ -99,7 +109,7 @@ class RepositoryContext:
 
     def _followed(self, tip: str, name: str) -> str:
         """The path of the settings file in that commit: `name`, or the regular file that a link of this name means."""
-        from runplan.adapters import trees
+        from runplan.git import trees
 
         git = self.repository.git
         tree = git.object(f"{tip}^{{tree}}")
@@ -210,7 +220,7 @@ def refuse_under_agent(verb: str) -> None:
     """An agent must not start, approve or stop anything."""
     if environment().get("RUNPLAN_AGENT"):
         raise RefusedEarly(f"{verb} does not run inside an agent (RUNPLAN_AGENT is set)")
-    from runplan.adapters.ancestry import agent_above
+    from runplan.supervise.ancestry import agent_above
 
     if agent := agent_above(os.getpid()):
         raise RefusedEarly(f"{verb} does not run inside an agent ({agent})")
@@ -230,7 +240,8 @@ def plan_path(at: RepositoryContext, word: str) -> str:
                 names.require_plain(path)
                 return path
         raise UsageError(f"{word} is not in this repository ({root})")
-    from runplan.core.lookup import find_plan, is_named
+    from runplan.plan.ids import find_plan
+    from runplan.plan.ids import is_named
 
     store = _readable(at)
     plans = known_plans(at, store)
@@ -315,7 +326,7 @@ def is_kept(at: RepositoryContext, plan: str) -> bool:
 
 
 def _plans_on_target(at: RepositoryContext, place: str) -> Iterator[str]:
-    from runplan.adapters import trees
+    from runplan.git import trees
 
     git = at.repository.git
     found = git.object(f"{at.target}:{place}")
@@ -370,7 +381,7 @@ def settings_note(at: RepositoryContext) -> str:
     own, file = repository_file(at.repository.root), at.committed()
     name = own.relative_to(at.repository.root).as_posix() if own is not None else ""
     if file is None and own is not None:
-        from runplan.core.commands import committing
+        from runplan.text import committing
 
         commit = committing(name, "Settings of runplan")
         return f"{name} is not committed on {at.target_name}; the checkout's file is used. To commit it: {commit}"

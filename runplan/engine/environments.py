@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from runplan.core.rows import Command
+    from runplan.run.rows import Command
 
 KEPT = 100  #: environments whose command is not executed yet
 NAME = "environment"  #: the argument of a command that names the environment of its caller

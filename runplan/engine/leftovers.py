@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from runplan.adapters.dispatch_files import directory_name
-from runplan.adapters.repository import refs_snapshot
-from runplan.adapters.settings import worktree_root
-from runplan.core import names
-from runplan.core.commands import command
-from runplan.core.gitfacts import Kept
+from runplan.supervise.files import directory_name
+from runplan.git.discovery import refs_snapshot
+from runplan.settings.load import worktree_root
+from runplan import names
+from runplan.text import command
+from runplan.gitfacts import Kept
 from runplan.git.removal import Removal
 from runplan.git.workspace import Workspace
 from runplan.git.worktrees import Worktrees
@@ -18,7 +18,7 @@ from runplan.git.worktrees import Worktrees
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from runplan.core.gitfacts import Removed
+    from runplan.gitfacts import Removed
     from runplan.engine.context import RepositoryContext
     from runplan.store.sqlite import Store
 

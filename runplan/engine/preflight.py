@@ -7,17 +7,21 @@ import posixpath
 import shutil
 from typing import TYPE_CHECKING
 
-from runplan.adapters import calling, trees
-from runplan.adapters.candidate import Candidates
-from runplan.adapters.processes import alive
-from runplan.adapters.settings import worktree_root
-from runplan.app.actions.lease import refused
-from runplan.app.undoable import Standing, landing_to_undo
-from runplan.core import names, testinfra
-from runplan.core.commands import command
-from runplan.core.errors import RefusedEarly
-from runplan.core.facts import SENT, Bench
-from runplan.core.reasons import Reason
+from runplan.agents import calling
+from runplan.git import trees
+from runplan.git.candidate import Candidates
+from runplan.processes import alive
+from runplan.settings.load import worktree_root
+from runplan.steps.lease import refused
+from runplan.steps.undo import Standing
+from runplan.steps.undo import landing_to_undo
+from runplan import names
+from runplan.checks import testinfra
+from runplan.text import command
+from runplan.errors import RefusedEarly
+from runplan.settings.facts import SENT
+from runplan.settings.facts import Bench
+from runplan.run.reasons import Reason
 from runplan.engine import testing
 from runplan.git.worktrees import standing
 from runplan.landing import modes
@@ -26,8 +30,9 @@ from runplan.landing.recovery import BOX
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from runplan.adapters.git import Git
-    from runplan.core.plan import Phase, Plan
+    from runplan.git.command import Git
+    from runplan.plan.model import Phase
+    from runplan.plan.model import Plan
     from runplan.engine.context import RepositoryContext
     from runplan.landing.recovery import Ended
     from runplan.store.sqlite import Store
@@ -73,7 +78,8 @@ def _notes(settled: Ended, *, is_known: bool) -> list[str]:
 
 def require_free_worktree(at: RepositoryContext, slug: str) -> None:
     """Refuse a worktree in which an agent of an unknown run still works."""
-    from runplan.adapters.processes import MARK, variable
+    from runplan.processes import MARK
+    from runplan.processes import variable
     from runplan.git.removal import processes_inside
 
     place = worktree_root(at.repository.root, at.settings, at.env) / names.worktree_name(str(at.repository.root), slug)
@@ -116,7 +122,7 @@ def require_same_history(at: RepositoryContext, plan: str) -> None:
         return
     if git.run("merge-base", "--is-ancestor", tip, at.target, ok=(0, 1)).code:
         run = at.settings.run
-        from runplan.adapters.checkout import Checkouts
+        from runplan.git.checkout import Checkouts
 
         checkouts = Checkouts(git, root=at.repository.root, common_dir=at.repository.common_dir)
         pull = checkouts.pull(at.local_target, run.remote)

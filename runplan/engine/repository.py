@@ -7,25 +7,29 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runplan.adapters import repository as repositories
-from runplan.adapters.anchored import make_below
-from runplan.adapters.calling import Agents
-from runplan.adapters.candidate import Candidates
-from runplan.adapters.checkout import Checkouts
-from runplan.adapters.dispatches import Dispatches
-from runplan.adapters.sandbox import Sandbox
-from runplan.adapters.settings import worktree_root
-from runplan.app.runcontext import RunContext
-from runplan.core.errors import PlanUnreadable, Unreachable
-from runplan.core.events import RunResumed, RunStarted
-from runplan.core.eventtext import from_json
-from runplan.core.forwarded_environment import missing
-from runplan.core.plan import parse
-from runplan.core.quickclass import dataclass
-from runplan.core.run import handed_over
-from runplan.core.settingstext import file_mark, kept
+from runplan.git import discovery as repositories
+from runplan.store.files import make_below
+from runplan.agents.calling import Agents
+from runplan.git.candidate import Candidates
+from runplan.git.checkout import Checkouts
+from runplan.supervise.dispatches import Dispatches
+from runplan.agents.sandbox import Sandbox
+from runplan.settings.load import worktree_root
+from runplan.steps.context import RunContext
+from runplan.errors import PlanUnreadable
+from runplan.errors import Unreachable
+from runplan.run.events import RunResumed
+from runplan.run.events import RunStarted
+from runplan.run.eventtext import from_json
+from runplan.agents.forwarded import missing
+from runplan.plan.model import parse
+from runplan.quickclass import dataclass
+from runplan.run.state import handed_over
+from runplan.settings.text import file_mark
+from runplan.settings.text import kept
 from runplan.engine import testing
-from runplan.engine.preflight import landing_place, settle_lost_landings
+from runplan.engine.preflight import landing_place
+from runplan.engine.preflight import settle_lost_landings
 from runplan.git.fingerprint import Fingerprints
 from runplan.git.removal import Removal
 from runplan.git.workspace import Workspace
@@ -39,9 +43,9 @@ from runplan.store.sqlite import Store
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from runplan.core.config import Settings
-    from runplan.core.gitfacts import Identity
-    from runplan.core.rows import RunRow
+    from runplan.settings.config import Settings
+    from runplan.gitfacts import Identity
+    from runplan.run.rows import RunRow
     from runplan.engine.context import RepositoryContext
     from runplan.ports import Clock
 

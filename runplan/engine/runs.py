@@ -7,29 +7,36 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from runplan.adapters.dispatches import Dispatches
-from runplan.app.journal import recorded
-from runplan.core import backoff, events as e
-from runplan.core.decide import decide
-from runplan.core.dispatch import GRACE_S
-from runplan.core.errors import Crashed, Fenced, RunplanError, Unreachable
-from runplan.core.quickclass import dataclass
-from runplan.core.reasons import Reason
-from runplan.core.resources import refused_by_system
-from runplan.core.run import RunState, fold, open_lanes, running, strands
-from runplan.core.schedulepause import pending_answer
-from runplan.core.times import iso, parse_iso
-from runplan.core.told import step_of
-from runplan.engine.acquire import (
-    Declined,
-    acquire,
-    adopt,
-    does_other_work,
-    interrupted,
-    is_current,
-    nothing_waits,
-    resumed,
-)
+from runplan.supervise.dispatches import Dispatches
+from runplan.store.journal import recorded
+from runplan.run import timing as backoff
+from runplan.run import events as e
+from runplan.run.decide import decide
+from runplan.run.dispatch import GRACE_S
+from runplan.errors import Crashed
+from runplan.errors import Fenced
+from runplan.errors import RunplanError
+from runplan.errors import Unreachable
+from runplan.quickclass import dataclass
+from runplan.run.reasons import Reason
+from runplan.resources import refused_by_system
+from runplan.run.state import RunState
+from runplan.run.state import fold
+from runplan.run.state import open_lanes
+from runplan.run.state import running
+from runplan.run.state import strands
+from runplan.run.standing import pending_answer
+from runplan.times import iso
+from runplan.times import parse_iso
+from runplan.run.wording import step_of
+from runplan.engine.acquire import Declined
+from runplan.engine.acquire import acquire
+from runplan.engine.acquire import adopt
+from runplan.engine.acquire import does_other_work
+from runplan.engine.acquire import interrupted
+from runplan.engine.acquire import is_current
+from runplan.engine.acquire import nothing_waits
+from runplan.engine.acquire import resumed
 from runplan.store.sqlite import Store
 
 if TYPE_CHECKING:
@@ -37,8 +44,8 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
-    from runplan.core.decide import Decision
-    from runplan.core.requests import RunRequest
+    from runplan.run.decide import Decision
+    from runplan.run.requests import RunRequest
     from runplan.engine.acquire import ActiveRun
     from runplan.engine.repository import OpenRepository
     from runplan.engine.worker import RepositoryWorker
@@ -157,7 +164,7 @@ class ActiveRuns:
         found = list(self._runs.values())
         if ids := [dispatch for active in found for dispatch in running(active.journal.state)]:
             self._repository.dispatches.end(ids, grace_s=GRACE_S)
-        from runplan.app.runner import record_ends
+        from runplan.engine.advance import record_ends
 
         for plan, active in self._runs.items():
             try:
@@ -218,7 +225,7 @@ class ActiveRuns:
         return decision
 
     def _advance(self, plan: str, active: ActiveRun) -> Decision:
-        from runplan.app.runner import advance  # slow to import; by now the spawner is starting
+        from runplan.engine.advance import advance  # slow to import; by now the spawner is starting
 
         journal = active.journal
         if not self._has_slot(plan, active, decide(journal.state)):

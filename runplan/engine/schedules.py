@@ -6,22 +6,27 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
-from runplan.core.requests import RunRequest, read_request
-from runplan.core.rows import FiringRow
-from runplan.core.schedule import Interval, parse
-from runplan.core.schedulepause import describe_rejection, pending_answer, rejected_phase
-from runplan.core.slots import what_is_due
-from runplan.core.times import iso
+from runplan.run.requests import RunRequest
+from runplan.run.requests import read_request
+from runplan.run.rows import FiringRow
+from runplan.settings.schedule import Interval
+from runplan.settings.schedule import parse
+from runplan.run.standing import describe_rejection
+from runplan.run.standing import pending_answer
+from runplan.run.standing import rejected_phase
+from runplan.settings.slots import what_is_due
+from runplan.times import iso
 from runplan.engine.acquire import Declined
-from runplan.engine.runs import Accepted, Deferred
+from runplan.engine.runs import Accepted
+from runplan.engine.runs import Deferred
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
-    from runplan.core.rows import ScheduleRow
-    from runplan.core.run import RunState
-    from runplan.core.slots import Slot
+    from runplan.run.rows import ScheduleRow
+    from runplan.run.state import RunState
+    from runplan.settings.slots import Slot
 
 
 IN_FLIGHT = "the plan is in flight"

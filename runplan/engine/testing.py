@@ -7,8 +7,9 @@ import os
 import signal
 from typing import TYPE_CHECKING
 
-from runplan.adapters.clock import FrozenClock, SystemClock
-from runplan.core.times import parse_iso
+from runplan.clock import FrozenClock
+from runplan.clock import SystemClock
+from runplan.times import parse_iso
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -5,12 +5,13 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from runplan.core.decide import decide
-from runplan.core.dispatch import GRACE_S
-from runplan.core.errors import Fenced, RunplanError
-from runplan.core.quickclass import dataclass
-from runplan.core.run import running
-from runplan.core.times import parse_iso
+from runplan.run.decide import decide
+from runplan.run.dispatch import GRACE_S
+from runplan.errors import Fenced
+from runplan.errors import RunplanError
+from runplan.quickclass import dataclass
+from runplan.run.state import running
+from runplan.times import parse_iso
 from runplan.engine.acquire import Declined
 from runplan.engine.runs import ActiveRuns
 
@@ -18,12 +19,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
-    from runplan.adapters.interrupting import Interruption
-    from runplan.core.decide import Decision
-    from runplan.core.events import Approved, Fact, Rejected
-    from runplan.core.requests import Answer, RunRequest
-    from runplan.core.rows import Command
-    from runplan.core.run import RunState
+    from runplan.engine.interrupting import Interruption
+    from runplan.run.decide import Decision
+    from runplan.run.events import Approved
+    from runplan.run.events import Fact
+    from runplan.run.events import Rejected
+    from runplan.run.requests import Answer
+    from runplan.run.requests import RunRequest
+    from runplan.run.rows import Command
+    from runplan.run.state import RunState
     from runplan.engine.commands import Executor
     from runplan.engine.repository import OpenRepository
 

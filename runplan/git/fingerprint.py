@@ -1,25 +1,97 @@
-"""Names what changed in the user's repository while a process of ours ran.
-
-Agents work in a repository of their own, so a difference is rare: a push to an explicit path, `git config --global`,
-or the user's own work. It is reported, never repaired. Only a ref whose newest reflog entry carries the identity of
-the agent counts against it.
-"""
+"""Two looks at the user's repository, and what differs between them. Pure."""
 
 from __future__ import annotations
 
+import json
+from typing import TYPE_CHECKING
+from runplan.quickclass import dataclass
 import os
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-from runplan.adapters.plainfiles import first_line, read_file
-from runplan.adapters.repository import refs_snapshot
-from runplan.core.fingerprint import Difference, Fingerprint, differences
+from runplan.store.files import first_line
+from runplan.store.files import read_file
+from runplan.git.discovery import refs_snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection
+    from collections.abc import Iterator
+    from collections.abc import Mapping
+    from runplan.git.command import Git
 
-    from runplan.adapters.git import Git
+
+MOST_LINES = 8
+_SHORT = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fingerprint:
+    """One look: refs and HEADs by what they hold, files by a hash of their content."""
+
+    refs: Mapping[str, str]
+    heads: Mapping[str, str]
+    files: Mapping[str, str]
+
+    def dump(self) -> str:
+        return json.dumps({"refs": dict(self.refs), "heads": dict(self.heads), "files": dict(self.files)})
+
+
+def load(text: str) -> Fingerprint:
+    """The inverse of `dump`."""
+    stored = json.loads(text)
+    return Fingerprint(refs=stored["refs"], heads=stored["heads"], files=stored["files"])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """One thing that changed."""
+
+    kind: str  #: ref, head, file
+    name: str
+    old: str  #: empty when it is new
+    new: str  #: empty when it is gone
+    by_agent: bool = False  #: its newest reflog entry carries the agent's identity
+
+
+def differences(before: Fingerprint, now: Fingerprint) -> tuple[Difference, ...]:
+    """What is new, gone or changed, by kind and name."""
+    looks = (("ref", before.refs, now.refs), ("head", before.heads, now.heads), ("file", before.files, now.files))
+    return tuple(one for kind, old, new in looks for one in _changed(kind, old, new))
+
+
+def _changed(kind: str, old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[Difference]:
+    for name in sorted({*old, *new}):
+        was, now = old.get(name, ""), new.get(name, "")
+        if was != now:
+            yield Difference(kind=kind, name=name, old=was, new=now)
+
+
+def foreign(found: Collection[Difference], landed: Collection[str]) -> tuple[Difference, ...]:
+    """Without the refs that landings of ours moved meanwhile."""
+    return tuple(one for one in found if not (one.kind == "ref" and one.new in landed))
+
+
+def lines(found: Collection[Difference], process: str) -> tuple[str, ...]:
+    """One sentence for the report each, the first few of them."""
+    told = [_line(one, process) for one in found]
+    more = [f"and {len(told) - MOST_LINES} more"] if len(told) > MOST_LINES else []
+    return tuple(told[:MOST_LINES] + more)
+
+
+def _line(one: Difference, process: str) -> str:
+    if one.by_agent:
+        return f"{process} changed {one.name} in your repository: {_values(one)}"
+    return f"{one.name} changed while {process} ran: {_values(one)}"
+
+
+def _values(one: Difference) -> str:
+    if one.kind == "file":
+        return "it is new" if not one.old else "it is gone" if not one.new else "it has other content"
+    return f"{_short(one.old) or 'nothing'} → {_short(one.new) or 'nothing'}"
+
+
+def _short(value: str) -> str:
+    return value if value.startswith("ref: ") else value[:_SHORT]
+
 
 _FILES = ("config", "config.worktree", "info/attributes", "info/exclude", "objects/info/alternates", "shallow")
 _TAIL = 4096  #: bytes at the end of a reflog that hold its newest entry

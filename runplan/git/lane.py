@@ -11,22 +11,26 @@ import os
 import shutil
 from typing import TYPE_CHECKING
 
-from runplan.adapters.git import Git, failure
-from runplan.adapters.gitenv import configured
-from runplan.adapters.plainfiles import first_line
-from runplan.adapters.repository import refs_snapshot
-from runplan.adapters.status import read_status
-from runplan.adapters.trash import delete_tree, make_writable
-from runplan.core.errors import GitFailed
-from runplan.core.gitfacts import Identity
-from runplan.core.quickclass import dataclass
-from runplan.core.storing import unstored
+from runplan.git.command import Git
+from runplan.git.command import failure
+from runplan.git.command import configured
+from runplan.store.files import first_line
+from runplan.git.discovery import refs_snapshot
+from runplan.git.checkout import read_status
+from runplan.git.removal import delete_tree
+from runplan.git.removal import make_writable
+from runplan.errors import GitFailed
+from runplan.gitfacts import Identity
+from runplan.quickclass import dataclass
+from runplan.git.trailers import unstored
 from runplan.git.workspace import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from runplan.core.gitfacts import Oid, Unstored, WorktreeState
+    from runplan.gitfacts import Oid
+    from runplan.gitfacts import Unstored
+    from runplan.gitfacts import WorktreeState
     from runplan.git.workspace import Workspace
 
 HEADS = "refs/heads/"

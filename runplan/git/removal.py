@@ -1,35 +1,133 @@
-"""Removes worktrees, branches and logs, and nothing whose content is not provably elsewhere."""
+"""The one decision about removing something: is its content provably elsewhere?"""
 
 from __future__ import annotations
 
+from enum import StrEnum
+from typing import TypeAlias
+from runplan.quickclass import dataclass
+import os
+import shutil
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING
+from runplan.git.discovery import refs_snapshot
+from runplan.names import parked_under
 import time
 from contextlib import suppress
 from copy import copy
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, assert_never
-
-from runplan.adapters.checkout import Checkouts
-from runplan.adapters.locks import is_held
-from runplan.adapters.plainfiles import first_line
-from runplan.adapters.repository import HEADS, refs_snapshot
-from runplan.adapters.trash import delete_tree
-from runplan.adapters.treediff import changes
-from runplan.core.errors import GitFailed, RefusedEarly
-from runplan.core.gitfacts import Kept, Removed, is_agent
-from runplan.core.names import BASES, CANDIDATES, PARKED
-from runplan.core.removal import Keep, OnTarget, ParkFirst, Remains, Remove, safe_to_remove
-from runplan.core.trailers import PLAN, read_trailers
-from runplan.git.parking import park
+from typing import assert_never
+from runplan.git.checkout import Checkouts
+from runplan.store.files import is_held
+from runplan.store.files import first_line
+from runplan.git.discovery import HEADS
+from runplan.git.objects import changes
+from runplan.errors import GitFailed
+from runplan.errors import RefusedEarly
+from runplan.gitfacts import Kept
+from runplan.gitfacts import Removed
+from runplan.gitfacts import is_agent
+from runplan.names import BASES
+from runplan.names import CANDIDATES
+from runplan.names import PARKED
+from runplan.git.trailers import PLAN
+from runplan.git.trailers import read_trailers
 from runplan.git.workspace import KEEP
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
-
-    from runplan.adapters.git import Git
-    from runplan.core.gitfacts import Oid
+    from runplan.gitfacts import Oid
     from runplan.git.workspace import Workspace
+    from collections.abc import Callable
+    from collections.abc import Collection
+    from collections.abc import Mapping
+    from runplan.git.command import Git
     from runplan.git.worktrees import Worktrees
+
+
+class OnTarget(StrEnum):
+    """How the target holds a commit's content."""
+
+    REACHABLE = "reachable"  #: the commit itself
+    TREE = "tree"  #: a commit with the same files
+    PATCH = "patch"  #: commits that make the same changes
+    NO = "no"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remains:
+    """What is known about a thing that should go."""
+
+    on_target: OnTarget  #: its commits
+    used_by: str = ""  #: a checkout or run that stands on it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remove:
+    """Nothing is lost."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParkFirst:
+    """Something would be lost: keep it aside, then remove."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keep:
+    """Not now, and why."""
+
+    why: str
+
+
+RemovalDecision: TypeAlias = Remove | ParkFirst | Keep
+
+
+def safe_to_remove(remains: Remains) -> RemovalDecision:
+    """Keep what is in use, park what is nowhere else, remove the rest."""
+    if remains.used_by:
+        return Keep(why=f"in use by {remains.used_by}")
+    if remains.on_target is OnTarget.NO:
+        return ParkFirst()
+    return Remove()
+
+
+def delete_tree(path: Path) -> None:
+    """Delete a directory, also one with directories that nobody may write to."""
+    shutil.rmtree(path, ignore_errors=True)
+    if path.is_dir():
+        make_writable(path)
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def make_writable(top: Path) -> None:
+    """Let the owner into every directory below `top`."""
+    top.chmod(top.stat().st_mode | stat.S_IRWXU)
+    for directory, names, _ in os.walk(top):
+        for below in (Path(directory, name) for name in names):
+            if not below.is_symlink():
+                below.chmod(below.stat().st_mode | stat.S_IRWXU)
+
+
+_TRIES = 50
+
+
+def park(workspace: Workspace, oid: Oid, *, under: str, without: Oid = "") -> str:
+    """Keep a commit under the next free number below `under`, `<plan>/<phase>`; the same commit gets the same ref."""
+    home = parked_under(*under.split("/")[-2:])
+    keep = workspace.copy_to_user([oid], without=[without] if without else [])
+    for left in reversed(range(_TRIES)):
+        refs = refs_snapshot(workspace.common_dir, workspace.user)
+        kept = {ref: held for ref, held in refs.items() if ref.startswith(home)}
+        if oid in kept.values():
+            ref = next(ref for ref, held in kept.items() if held == oid)
+            break
+        numbers = [int(name) for ref in kept if (name := ref.removeprefix(home)).isdigit()]
+        ref = f"{home}{max(numbers, default=0) + 1}"
+        # An empty old value means that the ref must not exist: two processes that park at once get two numbers.
+        if workspace.user.run("update-ref", "--no-deref", ref, oid, "", ok=(0, 128) if left else (0,)).code == 0:
+            break
+    if keep:
+        Path(keep).unlink(missing_ok=True)
+    return ref
 
 
 _LOCKED_S = 1.0  #: no git of ours locks anything for as long

@@ -16,17 +16,21 @@ from typing import TYPE_CHECKING
 
 from filelock import FileLock
 
-from runplan.adapters.anchored import make_below
-from runplan.adapters.git import Git, in_a_line, remedy_for
-from runplan.adapters.gitenv import borrowing
-from runplan.adapters.repository import refs_snapshot
-from runplan.core.errors import GitFailed, ObjectsRefused, RefusedEarly
+from runplan.store.files import make_below
+from runplan.git.command import Git
+from runplan.git.command import in_a_line
+from runplan.git.command import remedy_for
+from runplan.git.command import borrowing
+from runplan.git.discovery import refs_snapshot
+from runplan.errors import GitFailed
+from runplan.errors import ObjectsRefused
+from runplan.errors import RefusedEarly
 from runplan.git import config
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from runplan.core.gitfacts import Oid
+    from runplan.gitfacts import Oid
 
 TRANSFER_S = 600.0
 MOST_PACKS = 25  #: each one makes every git command start a little later

@@ -15,20 +15,30 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from runplan.adapters.checkout import HEADS, Checkouts
-from runplan.adapters.remote import NETWORK_S, Remote
-from runplan.core import push
-from runplan.core.commands import command
-from runplan.core.errors import GitFailed, Unreachable
+from runplan.git.checkout import HEADS
+from runplan.git.checkout import Checkouts
+from runplan.git.remote import NETWORK_S
+from runplan.git.remote import Remote
+from runplan.git import remote as push
+from runplan.text import command
+from runplan.errors import GitFailed
+from runplan.errors import Unreachable
 from runplan.landing.cherry_pick import CherryPick
-from runplan.landing.lander import Declined, Landed, Landing, Pending, Refused, TargetMoved, do_nothing, find
+from runplan.landing.lander import Declined
+from runplan.landing.lander import Landed
+from runplan.landing.lander import Landing
+from runplan.landing.lander import Pending
+from runplan.landing.lander import Refused
+from runplan.landing.lander import TargetMoved
+from runplan.landing.lander import do_nothing
+from runplan.landing.lander import find
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from runplan.adapters.git import Git
-    from runplan.core.gitfacts import Oid
+    from runplan.git.command import Git
+    from runplan.gitfacts import Oid
     from runplan.landing.lander import LandingAnswer
 
 #: The instants of a landing, in their order; those of the local landing lie between the last two.

@@ -7,15 +7,17 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runplan.adapters.checkout import HEADS, read_line
-from runplan.adapters.trees import SUBMODULE
+from runplan.git.checkout import HEADS
+from runplan.git.checkout import read_line
+from runplan.git.trees import SUBMODULE
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from runplan.adapters.checkout import Checkouts, TargetCheckout
-    from runplan.adapters.git import Git
-    from runplan.core.gitfacts import Change
+    from runplan.git.checkout import Checkouts
+    from runplan.git.checkout import TargetCheckout
+    from runplan.git.command import Git
+    from runplan.gitfacts import Change
 
 #: What lies in the git directory of a checkout while git waits there for a person to go on.
 _MARKS = {

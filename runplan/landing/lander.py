@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from runplan.core.quickclass import dataclass
-from runplan.core.rawobjects import read_commit
-from runplan.core.trailers import LANDING, read_trailers
+from runplan.quickclass import dataclass
+from runplan.git.trailers import read_commit
+from runplan.git.trailers import LANDING
+from runplan.git.trailers import read_trailers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from runplan.adapters.git import Git
-    from runplan.core.gitfacts import Oid
+    from runplan.git.command import Git
+    from runplan.gitfacts import Oid
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from runplan.core.errors import RefusedEarly
-from runplan.core.quickclass import NamedTuple
+from runplan.errors import RefusedEarly
+from runplan.quickclass import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from runplan.adapters.git import Git
-    from runplan.core.config import RunSettings
+    from runplan.git.command import Git
+    from runplan.settings.config import RunSettings
     from runplan.landing.lander import Lander
 
 
@@ -84,7 +84,7 @@ def require_allowed(mode: str, run: RunSettings) -> None:
 def require_ready(git: Git, run: RunSettings, env: Mapping[str, str]) -> None:
     """Refuse, before any work, what the mode could not land: an unreachable remote, commits that are not pushed."""
     if uses_remote(run.landing):
-        from runplan.adapters import remote
+        from runplan.git import remote
 
         remote.require(git, remote=run.remote, branch=run.target, caller=env)
 

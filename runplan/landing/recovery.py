@@ -17,19 +17,21 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runplan.adapters.checkout import TargetCheckout
-from runplan.adapters.locks import lock_descriptor
-from runplan.adapters.plainfiles import read_file
-from runplan.adapters.polling import until
-from runplan.core.quickclass import NamedTuple, dataclass
+from runplan.git.checkout import TargetCheckout
+from runplan.store.files import lock_descriptor
+from runplan.store.files import read_file
+from runplan.polling import until
+from runplan.quickclass import NamedTuple
+from runplan.quickclass import dataclass
 from runplan.landing.holds import InTheWay
-from runplan.landing.lander import Landing, find
+from runplan.landing.lander import Landing
+from runplan.landing.lander import find
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from runplan.adapters.checkout import Checkouts
-    from runplan.adapters.git import Git
+    from runplan.git.checkout import Checkouts
+    from runplan.git.command import Git
 
 BOX = "runplan-swap"  #: in the common git directory
 LOCK = "runplan/landing.flock"

@@ -14,19 +14,22 @@ from typing import TYPE_CHECKING
 
 from filelock import Timeout
 
-from runplan.adapters import processes
-from runplan.adapters.anchored import make_below
-from runplan.adapters.locks import file_lock
-from runplan.core.claims import Acquired, HeldByOther, Reentered
-from runplan.core.errors import RefusedEarly, Unreachable
-from runplan.core.rows import UNFINISHED
+from runplan import processes
+from runplan.store.files import make_below
+from runplan.store.files import file_lock
+from runplan.run.rows import Acquired
+from runplan.run.rows import HeldByOther
+from runplan.run.rows import Reentered
+from runplan.errors import RefusedEarly
+from runplan.errors import Unreachable
+from runplan.run.rows import UNFINISHED
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from filelock import FileLock
 
-    from runplan.core.claims import ClaimResult
+    from runplan.run.rows import ClaimResult
     from runplan.store.sqlite import Store
 
 _OWNER = re.compile(r"[0-9]+:[^:\s]+:\S+")

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from runplan.core.requests import answer_json, read_answer
-from runplan.core.rows import Command
+from runplan.run.requests import answer_json
+from runplan.run.requests import read_answer
+from runplan.run.rows import Command
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from runplan.core.requests import Answer
+    from runplan.run.requests import Answer
     from runplan.store.sqlite import Store
 
 KEPT = 200  #: answered commands that are kept, for callers that ask late

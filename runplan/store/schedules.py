@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from runplan.core.rows import FiringRow, ScheduleRow
+from runplan.run.rows import FiringRow
+from runplan.run.rows import ScheduleRow
 
 if TYPE_CHECKING:
     from runplan.store.sqlite import Store

@@ -11,9 +11,15 @@ import os
 import sqlite3
 from typing import TYPE_CHECKING, NamedTuple
 
-from runplan.adapters.anchored import Anchor, make_below
-from runplan.core.errors import Fenced, JournalDamaged, RefusedEarly, Unreachable
-from runplan.core.rows import UNFINISHED, EventRow, RunRow
+from runplan.store.files import Anchor
+from runplan.store.files import make_below
+from runplan.errors import Fenced
+from runplan.errors import JournalDamaged
+from runplan.errors import RefusedEarly
+from runplan.errors import Unreachable
+from runplan.run.rows import UNFINISHED
+from runplan.run.rows import EventRow
+from runplan.run.rows import RunRow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -108,7 +114,7 @@ class Store:
     def _log_ahead(self, directory: Path) -> None:
         """Turn on write-ahead logging, once: SQLite needs the file alone for that, and does not wait for it."""
         if self._db.execute("PRAGMA journal_mode").fetchone() != ("wal",):
-            from runplan.adapters.locks import file_lock  # only the first who writes needs it
+            from runplan.store.files import file_lock  # only the first who writes needs it
 
             with file_lock(directory / "journal.lock"):
                 self._db.execute("PRAGMA journal_mode=WAL")

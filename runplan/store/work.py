@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from runplan.core.work import TOLD, Step, work_of
+from runplan.run.progress import TOLD
+from runplan.run.progress import Step
+from runplan.run.progress import work_of
 
 if TYPE_CHECKING:
-    from runplan.core.work import Work
+    from runplan.run.progress import Work
     from runplan.store.sqlite import Store
 
 _FIELDS = ", ".join(f"json_extract(body, '$.{name}')" for name in Step._fields[2:])

@@ -11,10 +11,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.adapters.processes import identity
-from runplan.core.claims import Acquired, HeldByOther, Reentered
-from runplan.core.errors import Fenced, RefusedEarly, Unreachable
-from runplan.core.rows import RunRow
+from runplan.processes import identity
+from runplan.run.rows import Acquired
+from runplan.run.rows import HeldByOther
+from runplan.run.rows import Reentered
+from runplan.errors import Fenced
+from runplan.errors import RefusedEarly
+from runplan.errors import Unreachable
+from runplan.run.rows import RunRow
 from runplan.store.claims import Claims
 from runplan.store.sqlite import Store
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from runplan.adapters import processes
-from runplan.adapters.places import state_directory
-from runplan.daemon.launching import reach
+from runplan import processes
+from runplan.settings.places import state_directory
+from runplan.daemon.submitting import reach
 from tests.support.cli import RUNPLAN, a_plan, until, with_remote
 from tests.support.daemons import (
     answering,

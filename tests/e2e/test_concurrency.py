@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.adapters.processes import identity
+from runplan.processes import identity
 from runplan.store.sqlite import Store
 from tests.support.cli import a_plan, a_project, end_processes_of, ended, processes_of, until
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.core.dispatch import Ending
-from runplan.core.events import DispatchEnded
-from runplan.core.eventtext import to_json
-from runplan.core.times import iso
+from runplan.run.dispatch import Ending
+from runplan.run.events import DispatchEnded
+from runplan.run.eventtext import to_json
+from runplan.times import iso
 from runplan.daemon.client import Client
 from runplan.store.sqlite import Store
 from tests.support.cli import ended, processes_of, until

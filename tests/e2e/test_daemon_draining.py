@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runplan import __version__
-from runplan.adapters.places import state_directory
-from runplan.core.times import iso, parse_iso
-from runplan.daemon import launching, singleton
+from runplan.settings.places import state_directory
+from runplan.times import iso
+from runplan.times import parse_iso
+from runplan.daemon import submitting as launching
+from runplan.daemon import singleton
 from runplan.daemon.client import Client
 from tests.support.cli import copied, processes_of, until
 from tests.support.daemons import (

@@ -6,8 +6,8 @@ import json
 import subprocess
 from typing import TYPE_CHECKING, Any
 
-from runplan.adapters.logs import FILE_BYTES
-from runplan.adapters.places import state_directory
+from runplan.daemon.logs import FILE_BYTES
+from runplan.settings.places import state_directory
 from tests.support.cli import RUNPLAN, until
 from tests.support.scripts import Meanwhile, work
 

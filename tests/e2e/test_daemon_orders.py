@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.core.times import iso
+from runplan.times import iso
 from tests.support.cli import processes_of, until
 from tests.support.daemons import (
     approve,

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.core.errors import RunplanError, Unreachable
-from runplan.daemon.client import Client, reachable
+from runplan.errors import RunplanError
+from runplan.errors import Unreachable
+from runplan.daemon.client import Client
+from runplan.daemon.client import reachable
 from tests.support.daemons import (
     answering,
     descriptors_left,

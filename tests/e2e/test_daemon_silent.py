@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.adapters import processes
-from runplan.daemon.launching import reach
+from runplan import processes
+from runplan.daemon.submitting import reach
 from tests.support.cli import processes_of, until
 from tests.support.daemons import daemon_of, run_of, schedules, shell_agent, states, until_runs_are, waits
 

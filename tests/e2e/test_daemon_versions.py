@@ -7,7 +7,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-from runplan.adapters.places import state_directory
+from runplan.settings.places import state_directory
 from tests.support.cli import until
 from tests.support.daemons import answering, daemon_of, until_runs_are
 from tests.support.doors import ROOT

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.adapters.places import state_directory
+from runplan.settings.places import state_directory
 from tests.support.cli import a_plan, a_project, ended, until, with_remote
 from tests.support.daemons import (
     answering,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.adapters.environment import AGENT_NAME
+from runplan.agents.environment import AGENT_NAME
 from runplan.cli.main import VERBS
 from tests.support import documents
 from tests.support.cli import Project, a_project, end_processes_of, with_remote, writes

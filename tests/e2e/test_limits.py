@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.core.times import iso
+from runplan.times import iso
 from tests.support.cli import a_project
 from tests.support.scripts import set_up, steps, verify, work
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from runplan.adapters.places import state_directory
-from runplan.core.rows import ScheduleRow
-from runplan.core.times import iso
+from runplan.settings.places import state_directory
+from runplan.run.rows import ScheduleRow
+from runplan.times import iso
 from runplan.daemon import singleton
 from runplan.daemon.server import ControlServer
 from runplan.store.schedules import Schedules

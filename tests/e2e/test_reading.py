@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from runplan.core.decide import decide
-from runplan.core.eventtext import from_json
-from runplan.core.run import fold
+from runplan.run.decide import decide
+from runplan.run.eventtext import from_json
+from runplan.run.state import fold
 from tests.support.cli import RUNPLAN, Project, a_plan, a_project, copied, ended, writes
 from tests.support.imports import imported
 from tests.support.scripts import Meanwhile, set_up, work
@@ -34,7 +34,7 @@ DEAR = (
     "apscheduler",
     "logging",
     "typing_extensions",
-    "runplan.adapters.agents",
+    "runplan.agents.clis",
 )
 
 
@@ -291,12 +291,12 @@ def test_status_imports_only_what_it_shows(told: Project) -> None:
     spared = {
         "json",
         "encodings.utf_8_sig",
-        "runplan.core.agentevents",
-        "runplan.core.checklist",
-        "runplan.core.lookup",
+        "runplan.run.usage",
+        "runplan.plan.checklist",
+        "runplan.plan.ids",
     }
     assert not imported(told, "status") & {*spared, "dataclasses", "shutil", "inspect", "zoneinfo"}
-    assert "runplan.core.agentevents" not in imported(told, "status", "X", "--json")
+    assert "runplan.run.usage" not in imported(told, "status", "X", "--json")
 
 
 def test_a_command_does_not_look_for_garbage_among_its_modules() -> None:

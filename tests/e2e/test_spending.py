@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.core.times import iso
+from runplan.times import iso
 from tests.support.cli import a_project, end_processes_of, until
 from tests.support.scripts import Meanwhile, set_up, steps, verify, work
 

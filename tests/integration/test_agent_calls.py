@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from runplan.adapters.agents.mini import LONGEST_ARGUMENT
-from runplan.adapters.calling import Agents, account_of, require_agents
-from runplan.adapters.versions import Versions
-from runplan.core.config import AgentsSettings, Layer
-from runplan.core.dispatch import Role
-from runplan.core.errors import RefusedEarly
+from runplan.agents.clis.mini import LONGEST_ARGUMENT
+from runplan.agents.calling import Agents
+from runplan.agents.calling import account_of
+from runplan.agents.calling import require_agents
+from runplan.agents.calling import Versions
+from runplan.settings.config import AgentsSettings
+from runplan.settings.config import Layer
+from runplan.run.dispatch import Role
+from runplan.errors import RefusedEarly
 from tests.support.samples import FOLDERS, expected
 from tests.support.settings import settle
 

@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.adapters.anchored import Anchor, make_below
-from runplan.adapters.dispatches import Dispatches
-from runplan.core.dispatch import Ending, NeverStarted, Outcome, Running
-from runplan.core.errors import Unreachable
+from runplan.store.files import Anchor
+from runplan.store.files import make_below
+from runplan.supervise.dispatches import Dispatches
+from runplan.run.dispatch import Ending
+from runplan.run.dispatch import NeverStarted
+from runplan.run.dispatch import Outcome
+from runplan.run.dispatch import Running
+from runplan.errors import Unreachable
 from runplan.store.claims import landing_lock
 from runplan.store.sqlite import Store
 from tests.support.dispatching import Stage, gone, pid_in, stage, until, with_killed_runner

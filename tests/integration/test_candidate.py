@@ -6,18 +6,22 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.adapters.candidate import Candidates
-from runplan.core.errors import RefusedEarly
-from runplan.core.gitfacts import Built, Conflicted, Identity, NothingLeft
-from runplan.core.lineage import Lineage
-from runplan.core.names import candidate_ref
+from runplan.git.candidate import Candidates
+from runplan.errors import RefusedEarly
+from runplan.gitfacts import Built
+from runplan.gitfacts import Conflicted
+from runplan.gitfacts import Identity
+from runplan.gitfacts import NothingLeft
+from runplan.checks.lineage import Lineage
+from runplan.names import candidate_ref
 from tests.support.repos import Repo, make_repo
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from runplan.core.gitfacts import Commit, Replayed
+    from runplan.gitfacts import Commit
+    from runplan.gitfacts import Replayed
 
 USER = Identity(name="Uma User", email="uma@example.org")
 WHEN = "1700000000 +0000"

@@ -10,9 +10,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.cli import config, doctor, init
-from runplan.core.errors import Exit, RefusedEarly, SettingsError
-from runplan.core.keys import KEYS
+from runplan.cli.setup import config
+from runplan.cli.setup import doctor
+from runplan.cli.setup import init
+from runplan.errors import Exit
+from runplan.errors import RefusedEarly
+from runplan.errors import SettingsError
+from runplan.settings.keys import KEYS
 from tests.support.repos import init_repo, make_repo
 
 if TYPE_CHECKING:

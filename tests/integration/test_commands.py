@@ -8,15 +8,20 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from runplan.core.errors import Fenced, RefusedEarly, RunplanError, Unreachable
-from runplan.core.events import RunStarted
-from runplan.core.eventtext import to_json
-from runplan.core.requests import Answer
-from runplan.core.rows import Command
-from runplan.core.run import RunState
+from runplan.errors import Fenced
+from runplan.errors import RefusedEarly
+from runplan.errors import RunplanError
+from runplan.errors import Unreachable
+from runplan.run.events import RunStarted
+from runplan.run.eventtext import to_json
+from runplan.run.requests import Answer
+from runplan.run.rows import Command
+from runplan.run.state import RunState
 from runplan.engine.commands import Executor
-from runplan.engine.environments import NAME, Environments
-from runplan.engine.runs import Accepted, Deferred
+from runplan.engine.environments import NAME
+from runplan.engine.environments import Environments
+from runplan.engine.runs import Accepted
+from runplan.engine.runs import Deferred
 from runplan.engine.worker import LocalWorker
 from runplan.store.claims import Claims
 from runplan.store.commands import Commands
@@ -28,8 +33,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-    from runplan.core.events import Fact
-    from runplan.core.requests import RunRequest
+    from runplan.run.events import Fact
+    from runplan.run.requests import RunRequest
     from runplan.engine.acquire import Declined
     from runplan.engine.repository import OpenRepository
     from runplan.engine.runs import ActiveRuns

@@ -14,11 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from runplan.adapters.places import socket_path
-from runplan.core.errors import Exit, NotFound, RefusedEarly, Unreachable
-from runplan.core.requests import Answer
+from runplan.settings.places import socket_path
+from runplan.errors import Exit
+from runplan.errors import NotFound
+from runplan.errors import RefusedEarly
+from runplan.errors import Unreachable
+from runplan.run.requests import Answer
 from runplan.daemon import protocol as control
-from runplan.daemon.client import LONGEST as LONGEST_PATH, Client, NotRunning
+from runplan.daemon.client import LONGEST as LONGEST_PATH
+from runplan.daemon.client import Client
+from runplan.daemon.client import NotRunning
 from tests.support.dispatching import until
 from tests.support.doors import ROOT, SINCE, Echo, a_door
 

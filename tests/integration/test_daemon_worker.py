@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from runplan.adapters.clock import SystemClock
-from runplan.adapters.settings import load
-from runplan.daemon.slots import HostSlots, SlotTable
-from runplan.daemon.worker import DaemonWorker, Services
+from runplan.clock import SystemClock
+from runplan.settings.load import load
+from runplan.daemon.slots import HostSlots
+from runplan.daemon.slots import SlotTable
+from runplan.daemon.worker import DaemonWorker
+from runplan.daemon.worker import Services
 from runplan.engine.context import context_at
 from runplan.engine.repository import open_repository
 from tests.support.cli import a_project, until

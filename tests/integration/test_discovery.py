@@ -12,19 +12,21 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from runplan.adapters.discovery import cast, worktree_place
-from runplan.adapters.repository import OLDEST_GIT
-from runplan.core import doctor
-from runplan.core.config import Layer
-from runplan.core.errors import GitFailed, RefusedEarly
-from runplan.core.gitfacts import Identity
-from runplan.git import repository
-from runplan.git.repository import look_around
+from runplan.ops.discovery import cast
+from runplan.ops.discovery import worktree_place
+from runplan.git.discovery import OLDEST_GIT
+from runplan.ops import doctor
+from runplan.settings.config import Layer
+from runplan.errors import GitFailed
+from runplan.errors import RefusedEarly
+from runplan.gitfacts import Identity
+from runplan.ops import discovery as repository
+from runplan.ops.discovery import look_around
 from tests.support.repos import USER_EMAIL, USER_NAME, Repo, init_repo, isolated_env, make_repo
 from tests.support.settings import settle
 
 if TYPE_CHECKING:
-    from runplan.core.facts import Facts
+    from runplan.settings.facts import Facts
 
 
 def seen(path: Path, **env: str) -> Facts:
@@ -149,7 +151,7 @@ def test_a_repository_git_cannot_read_is_named_with_what_git_says(tmp_path: Path
 
 def test_a_machine_without_git_is_told_what_to_install(tmp_path: Path) -> None:
     """GitPython looks for git when it is imported, so this needs a process of its own."""
-    asked = "import sys; from pathlib import Path; from runplan.git.repository import look_around as look"
+    asked = "import sys; from pathlib import Path; from runplan.ops.discovery import look_around as look"
     ran = subprocess.run(
         [sys.executable, "-c", f"{asked}; look(Path.cwd(), env={{}})"],
         env={"PATH": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)},

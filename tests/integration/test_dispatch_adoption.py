@@ -13,8 +13,11 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from runplan.adapters import processes
-from runplan.core.dispatch import Ending, NeverStarted, Outcome, Running
+from runplan import processes
+from runplan.run.dispatch import Ending
+from runplan.run.dispatch import NeverStarted
+from runplan.run.dispatch import Outcome
+from runplan.run.dispatch import Running
 from tests.support.dispatching import PATIENCE_S, Stage, gone, pid_in, stage, until, with_killed_runner
 
 if TYPE_CHECKING:

@@ -6,9 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.adapters import bell
-from runplan.core.dispatch import Ending, Running
-from runplan.core.gauge import READING, Reading, reading_of
+from runplan.supervise import files as bell
+from runplan.run.dispatch import Ending
+from runplan.run.dispatch import Running
+from runplan.agents.context import READING
+from runplan.agents.context import Reading
+from runplan.agents.context import reading_of
 from tests.support.dispatching import Stage, stage, until
 
 if TYPE_CHECKING:

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.adapters import processes
-from runplan.core.dispatch import Ending, Outcome, Running
+from runplan import processes
+from runplan.run.dispatch import Ending
+from runplan.run.dispatch import Outcome
+from runplan.run.dispatch import Running
 from tests.support.dispatching import PATIENCE_S, Stage, gone, pid_in, stage, until
 
 if TYPE_CHECKING:
@@ -189,7 +191,7 @@ def test_a_shim_that_was_stopped_knows_that_its_agent_ran_for_too_long_meanwhile
 def test_a_shim_that_is_stopped_again_and_again_is_killed_with_all_it_watched(
     on: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("runplan.adapters.dispatches.FORCED_S", 0.1)
+    monkeypatch.setattr("runplan.supervise.dispatches.FORCED_S", 0.1)
     dispatch = on.sh("trap '' TERM; echo $$ >agent; while :; do kill -STOP $PPID; done")
     agent = pid_in(on.path / "agent")
 

@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.adapters import cgroups, processes
-from runplan.adapters.cgroups import Cgroup
-from runplan.adapters.dispatch_files import DispatchFiles
-from runplan.adapters.dispatches import Dispatches
-from runplan.core.dispatch import Ending, Outcome, Running
+from runplan.supervise import cgroups
+from runplan import processes
+from runplan.supervise.cgroups import Cgroup
+from runplan.supervise.files import DispatchFiles
+from runplan.supervise.dispatches import Dispatches
+from runplan.run.dispatch import Ending
+from runplan.run.dispatch import Outcome
+from runplan.run.dispatch import Running
 from tests.support.dispatching import PATIENCE_S, Stage, gone, pid_in, stage
 
 if TYPE_CHECKING:
@@ -119,9 +122,9 @@ SHIM = """
 import os, sys
 from pathlib import Path
 from runplan.adapters import processes
-from runplan.adapters.dispatch_files import DispatchFiles
-from runplan.adapters.shim import supervise
-from runplan.core.dispatch import Launch
+from runplan.supervise.files import DispatchFiles
+from runplan.supervise.shim import supervise
+from runplan.run.dispatch import Launch
 launch = Launch(id=sys.argv[2], argv=("sh", "-c", sys.argv[3]), cwd=sys.argv[4], env={"PATH": os.environ["PATH"]},
                 stdin="", reader="command", wall_s=30, silence_s=0, grace_s=0.2)
 supervise(launch, DispatchFiles(Path(sys.argv[1])), me=processes.identity(os.getpid()), subreaper=False)

@@ -11,13 +11,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.adapters.dispatches import Dispatches
-from runplan.adapters.shim_output import LOG_TAIL
-from runplan.core.agentevents import Usage
-from runplan.core.dispatch import Ending, NeverStarted, Outcome, Running
-from runplan.core.errors import Unreachable
-from runplan.core.secrets import LONGEST
-from runplan.core.tally import MESSAGE_TAIL
+from runplan.supervise.dispatches import Dispatches
+from runplan.supervise.output import LOG_TAIL
+from runplan.run.usage import Usage
+from runplan.run.dispatch import Ending
+from runplan.run.dispatch import NeverStarted
+from runplan.run.dispatch import Outcome
+from runplan.run.dispatch import Running
+from runplan.errors import Unreachable
+from runplan.checks.secrets import LONGEST
+from runplan.run.usage import MESSAGE_TAIL
 from tests.support.dispatching import Stage, pid_in, stage, until
 
 if TYPE_CHECKING:

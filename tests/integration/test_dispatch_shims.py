@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.adapters import processes
-from runplan.core.dispatch import Ending, NeverStarted, Running
+from runplan import processes
+from runplan.run.dispatch import Ending
+from runplan.run.dispatch import NeverStarted
+from runplan.run.dispatch import Running
 from tests.support.dispatching import Stage, gone, pid_in, stage
 
 if TYPE_CHECKING:
@@ -32,7 +34,7 @@ def test_one_that_was_started_and_has_no_records_is_lost(on: Stage) -> None:
 
 
 def test_what_a_killed_shim_leaves_is_ended_with_it(on: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("runplan.adapters.dispatches.FORCED_S", 0.05)
+    monkeypatch.setattr("runplan.supervise.dispatches.FORCED_S", 0.05)
     dispatch = on.sh("trap '' TERM; setsid sleep 30 & echo $! >child; while :; do kill -STOP $PPID; done")
     child = pid_in(on.path / "child")
 

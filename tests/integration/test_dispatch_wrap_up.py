@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.core.dispatch import Ending, Outcome, Running
-from runplan.core.handoff import WRAP_UP
+from runplan.run.dispatch import Ending
+from runplan.run.dispatch import Outcome
+from runplan.run.dispatch import Running
+from runplan.agents.context import WRAP_UP
 from tests.support.dispatching import Stage, gone, pid_in, stage, until
 
 if TYPE_CHECKING:
@@ -161,8 +163,8 @@ def test_a_stop_does_not_wait_until_it_has_wrapped_up(on: Stage) -> None:
 RUNNER = """
 import json, sys, time
 from pathlib import Path
-from runplan.adapters.dispatches import Dispatches
-from runplan.core.dispatch import Launch
+from runplan.supervise.dispatches import Dispatches
+from runplan.run.dispatch import Launch
 told = json.loads(sys.argv[2])
 dispatches = Dispatches(Path(sys.argv[1]) / "dispatch")
 dispatches.start(Launch(**{**told, "argv": tuple(told["argv"]), "files": ()}))

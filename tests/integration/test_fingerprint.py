@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.core.gitfacts import committing_as, signing
+from runplan.gitfacts import committing_as
+from runplan.gitfacts import signing
 from runplan.git.fingerprint import Fingerprints
 from tests.support.repos import Repo, make_repo
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.core.errors import GitFailed
+from runplan.errors import GitFailed
 from tests.support.repos import Repo, isolated_env, make_repo
 
 if TYPE_CHECKING:

@@ -6,10 +6,13 @@ import os
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from runplan.core.rows import FiringRow, ScheduleRow
-from runplan.core.times import iso
-from runplan.engine.metrics import metrics_text, resident_bytes, this_process
-from runplan.store.figures import figures
+from runplan.run.rows import FiringRow
+from runplan.run.rows import ScheduleRow
+from runplan.times import iso
+from runplan.report.figures import metrics_text
+from runplan.report.figures import resident_bytes
+from runplan.report.figures import this_process
+from runplan.report.figures import figures
 from runplan.store.schedules import Schedules
 from runplan.store.sqlite import Store
 from tests.support.journals import NOW, record

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.daemon.observer import FILE, MOST, Noticed
+from runplan.daemon.observer import FILE
+from runplan.daemon.observer import MOST
+from runplan.daemon.observer import Noticed
 
 if TYPE_CHECKING:
     from pathlib import Path

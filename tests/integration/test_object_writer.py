@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.adapters.objectwriter import ObjectWriter
-from runplan.adapters.trees import Entry, entries
-from runplan.core.errors import Unreachable
+from runplan.git.objects import ObjectWriter
+from runplan.git.trees import Entry
+from runplan.git.trees import entries
+from runplan.errors import Unreachable
 from tests.support.repos import Repo, init_repo, make_repo
 
 if TYPE_CHECKING:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.adapters import processes
-from runplan.adapters.processes import MARK, Process
+from runplan import processes
+from runplan.processes import MARK
+from runplan.processes import Process
 from tests.support.dispatching import until
 
 if TYPE_CHECKING:

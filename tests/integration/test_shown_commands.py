@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.adapters import remote
-from runplan.adapters.git import Git
-from runplan.adapters.repository import open_repository, require_workable
+from runplan.git import remote
+from runplan.git.command import Git
+from runplan.git.discovery import open_repository
+from runplan.git.discovery import require_workable
 from runplan.cli import main
-from runplan.core.errors import RunplanError
+from runplan.errors import RunplanError
 from runplan.landing.cherry_pick import CherryPick
 from runplan.landing.direct import Direct
 from runplan.landing.lander import Landing

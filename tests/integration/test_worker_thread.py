@@ -6,15 +6,18 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
 
-from runplan.adapters.clock import SystemClock
-from runplan.adapters.logs import open_log
-from runplan.core.config import NotifySettings
-from runplan.core.errors import Unreachable
+from runplan.clock import SystemClock
+from runplan.daemon.logs import open_log
+from runplan.settings.config import NotifySettings
+from runplan.errors import Unreachable
 from runplan.daemon.notify import Notifier
-from runplan.daemon.observer import Noticed, Observer
-from runplan.daemon.scheduler import Timers
-from runplan.daemon.slots import HostSlots, SlotTable
-from runplan.daemon.worker import DaemonWorker, Services
+from runplan.daemon.observer import Noticed
+from runplan.daemon.observer import Observer
+from runplan.daemon.slots import Timers
+from runplan.daemon.slots import HostSlots
+from runplan.daemon.slots import SlotTable
+from runplan.daemon.worker import DaemonWorker
+from runplan.daemon.worker import Services
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

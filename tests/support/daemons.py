@@ -12,8 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runplan.adapters.places import socket_path, state_directory
-from runplan.core.errors import Unreachable
+from runplan.settings.places import socket_path
+from runplan.settings.places import state_directory
+from runplan.errors import Unreachable
 from runplan.daemon import singleton
 from runplan.daemon.client import Client
 from runplan.store.schedules import Schedules
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     import subprocess
     from collections.abc import Iterator
 
-    from runplan.core.rows import ScheduleRow
+    from runplan.run.rows import ScheduleRow
     from tests.support.cli import Project
 
 

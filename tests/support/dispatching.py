@@ -10,9 +10,11 @@ import uuid
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from runplan.adapters import processes
-from runplan.adapters.dispatches import Dispatches
-from runplan.core.dispatch import Launch, Outcome, Running
+from runplan import processes
+from runplan.supervise.dispatches import Dispatches
+from runplan.run.dispatch import Launch
+from runplan.run.dispatch import Outcome
+from runplan.run.dispatch import Running
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -23,8 +25,8 @@ PATIENCE_S = 30.0
 RUNNER = """
 import os, sys, time
 from pathlib import Path
-from runplan.adapters.dispatches import Dispatches
-from runplan.core.dispatch import Launch
+from runplan.supervise.dispatches import Dispatches
+from runplan.run.dispatch import Launch
 dispatches = Dispatches(Path(sys.argv[1]) / "dispatch")
 dispatches.start(Launch(id=sys.argv[2], argv=("sh", "-c", sys.argv[3]), cwd=sys.argv[1], env=dict(os.environ),
                         stdin="", reader="command", wall_s=30, silence_s=0))

@@ -17,9 +17,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runplan.adapters.places import socket_path, state_directory
-from runplan.core.errors import NotFound
-from runplan.daemon import protocol, singleton
+from runplan.settings.places import socket_path
+from runplan.settings.places import state_directory
+from runplan.errors import NotFound
+from runplan.daemon import protocol
+from runplan.daemon import singleton
 from runplan.daemon.observer import Follower
 from runplan.daemon.protocol import Hello
 from runplan.daemon.server import ControlServer
@@ -27,7 +29,7 @@ from runplan.daemon.server import ControlServer
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from runplan.core.requests import Answer
+    from runplan.run.requests import Answer
     from runplan.daemon.protocol import Request
     from runplan.daemon.server import Caller
 

@@ -12,7 +12,7 @@ import signal
 import sys
 from pathlib import Path
 
-from runplan.adapters.git import Git
+from runplan.git.command import Git
 from runplan.landing.direct import Direct
 from runplan.landing.lander import Landing
 

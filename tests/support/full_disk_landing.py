@@ -11,8 +11,9 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from runplan.core.errors import RunplanError
-from runplan.landing.lander import Landed, Pending
+from runplan.errors import RunplanError
+from runplan.landing.lander import Landed
+from runplan.landing.lander import Pending
 from tests.support.landings import candidate, files_of, intent, lander, snapshot
 from tests.support.repos import make_repo
 

@@ -6,8 +6,8 @@ import json
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from runplan.core.rows import RunRow
-from runplan.core.times import iso
+from runplan.run.rows import RunRow
+from runplan.times import iso
 
 if TYPE_CHECKING:
     from runplan.store.sqlite import Store

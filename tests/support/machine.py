@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from runplan.core import actions as a, events as e
+from runplan.run import actions as a
+from runplan.run import events as e
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from runplan.core.run import RunState
+    from runplan.run.state import RunState
 
     Choose = Callable[[Sequence[str]], str]
 

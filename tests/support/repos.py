@@ -7,7 +7,7 @@ import subprocess
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from runplan.adapters.git import Git
+from runplan.git.command import Git
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

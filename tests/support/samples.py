@@ -9,13 +9,17 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runplan.adapters.agents import about, module_of
-from runplan.adapters.shim_output import Harvest
-from runplan.core.dispatch import Ending, Outcome
-from runplan.core.endings import AgentEnding, Profile, judge
+from runplan.agents.clis import about
+from runplan.agents.clis import module_of
+from runplan.supervise.output import Harvest
+from runplan.run.dispatch import Ending
+from runplan.run.dispatch import Outcome
+from runplan.agents.endings import AgentEnding
+from runplan.agents.endings import Profile
+from runplan.agents.endings import judge
 
 if TYPE_CHECKING:
-    from runplan.core.agentevents import AgentEvent
+    from runplan.run.usage import AgentEvent
 
 SAMPLES = Path(__file__).parent.parent / "samples"
 FOLDERS = sorted(path.name for path in SAMPLES.iterdir())

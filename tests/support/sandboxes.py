@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from runplan.adapters import sandbox
+from runplan.agents import sandbox
 
 
 def obstacle() -> str:

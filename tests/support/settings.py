@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from runplan.adapters.settings import kinds
-from runplan.core import config
+from runplan.settings.load import kinds
+from runplan.settings import config
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

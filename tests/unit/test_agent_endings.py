@@ -8,12 +8,20 @@ from typing import Any
 
 import pytest
 
-from runplan.adapters.agents.mini import read_trajectory
-from runplan.core.agentevents import Finished, ToolUsed, Trouble, TroubleKind, Usage
-from runplan.core.dispatch import Ending, Outcome
-from runplan.core.endings import AgentEnding, EndingKind, Profile, judge
-from runplan.core.errorwords import trouble
-from runplan.core.tally import Tally
+from runplan.agents.clis.mini import read_trajectory
+from runplan.run.usage import Finished
+from runplan.run.usage import ToolUsed
+from runplan.run.usage import Trouble
+from runplan.run.usage import TroubleKind
+from runplan.run.usage import Usage
+from runplan.run.dispatch import Ending
+from runplan.run.dispatch import Outcome
+from runplan.agents.endings import AgentEnding
+from runplan.agents.endings import EndingKind
+from runplan.agents.endings import Profile
+from runplan.agents.endings import judge
+from runplan.agents.endings import trouble
+from runplan.run.usage import Tally
 from tests.support.samples import THEN, ending, outcome_of
 
 

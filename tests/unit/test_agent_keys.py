@@ -8,16 +8,17 @@ from typing import Any
 
 import pytest
 
-from runplan.adapters.agentkit.task import PROVIDERS, Task
-from runplan.adapters.calling import keys_of
-from runplan.core.config import AgentTable
-from runplan.core.dispatch import Role
+from runplan.agents.kit.task import PROVIDERS
+from runplan.agents.kit.task import Task
+from runplan.agents.calling import keys_of
+from runplan.settings.config import AgentTable
+from runplan.run.dispatch import Role
 
 MANY = ("aider", "mini", "opencode")
 
 
 def names(kind: str, model: str) -> set[str]:
-    module: Any = importlib.import_module(f"runplan.adapters.agents.{kind}")
+    module: Any = importlib.import_module(f"runplan.agents.clis.{kind}")
     where = Path("/nonexistent")
     task = Task(role=Role.FIX, phase="1", cycle=1, root=where, directory=where)
     _, given = module.environment(AgentTable(name=kind, kind=kind, model=model), task, {})
@@ -52,7 +53,7 @@ def test_opencode_has_its_own_key_for_its_own_models() -> None:
 
 @pytest.mark.parametrize(("kind", "flag"), [("claude", "--max-budget-usd"), ("mini", "--cost-limit")])
 def test_who_tells_its_dollars_at_its_end_is_told_what_it_may_spend(kind: str, flag: str, tmp_path: Path) -> None:
-    module: Any = importlib.import_module(f"runplan.adapters.agents.{kind}")
+    module: Any = importlib.import_module(f"runplan.agents.clis.{kind}")
     (tmp_path / "prompt.md").write_text("Do it.\n")
 
     def argv(usd: float) -> tuple[str, ...]:

@@ -9,16 +9,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.adapters.agentkit.about import About
-from runplan.adapters.agentkit.module import OPTIONAL, REQUIRED, AgentModule, whole
-from runplan.adapters.agentkit.task import Task
-from runplan.adapters.agents import module_of
-from runplan.adapters.settings import kinds
-from runplan.core.config import AgentTable
-from runplan.core.dispatch import Role
+from runplan.agents.kit.about import About
+from runplan.agents.kit.module import OPTIONAL
+from runplan.agents.kit.module import REQUIRED
+from runplan.agents.kit.module import AgentModule
+from runplan.agents.kit.module import whole
+from runplan.agents.kit.task import Task
+from runplan.agents.clis import module_of
+from runplan.settings.load import kinds
+from runplan.settings.config import AgentTable
+from runplan.run.dispatch import Role
 
 if TYPE_CHECKING:
-    from runplan.core.agentevents import AgentEvent
+    from runplan.run.usage import AgentEvent
 
 TABLE = AgentTable(name="acme", kind="acme")
 TASK = Task(role=Role.FIX, phase="1", cycle=1, root=Path("/r"), directory=Path("/d"))

@@ -9,18 +9,28 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from runplan.adapters.agents import aider, module_of, qwen, script
-from runplan.adapters.agents.mini import read_trajectory
-from runplan.adapters.settings import kinds
-from runplan.core.agentevents import Context, Message, Retrying, Spent, Trouble, TroubleKind, Unread, Usage
+from runplan.agents.clis import aider
+from runplan.agents.clis import module_of
+from runplan.agents.clis import qwen
+from runplan.agents.clis import script
+from runplan.agents.clis.mini import read_trajectory
+from runplan.settings.load import kinds
+from runplan.run.usage import Context
+from runplan.run.usage import Message
+from runplan.run.usage import Retrying
+from runplan.run.usage import Spent
+from runplan.run.usage import Trouble
+from runplan.run.usage import TroubleKind
+from runplan.run.usage import Unread
+from runplan.run.usage import Usage
 from tests.support.samples import FOLDERS, ending, lines, outcome_of, streams
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from runplan.core.agentevents import AgentEvent
-    from runplan.core.dispatch import Outcome
+    from runplan.run.usage import AgentEvent
+    from runplan.run.dispatch import Outcome
 
     Reader = Callable[[bytes], tuple[AgentEvent, ...]]
 

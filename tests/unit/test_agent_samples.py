@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from runplan.adapters.discovery import known_agents
-from runplan.core.agentevents import ToolUsed
+from runplan.ops.discovery import known_agents
+from runplan.run.usage import ToolUsed
 from tests.support.samples import FOLDERS, ending, expected, expected_of, meta, outcome, streams
 
 #: What a folder may say of a stream.

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from runplan.core.backoff import delay_s, is_told, look_s
+from runplan.run.timing import delay_s
+from runplan.run.timing import is_told
+from runplan.run.timing import look_s
 
 
 @pytest.mark.parametrize(

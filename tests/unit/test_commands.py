@@ -7,7 +7,7 @@ import shlex
 import pytest
 from hypothesis import given, strategies as st
 
-from runplan.core.commands import command
+from runplan.text import command
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,16 @@ from typing import Any
 
 import pytest
 
-from runplan.core import config
-from runplan.core.config import AgentTable, Layer, Settings
-from runplan.core.errors import SettingsError
-from runplan.core.keys import KEYS, SECTIONS
-from runplan.core.values import Shape, from_text, seconds
+from runplan.settings import config
+from runplan.settings.config import AgentTable
+from runplan.settings.config import Layer
+from runplan.settings.config import Settings
+from runplan.errors import SettingsError
+from runplan.settings.keys import KEYS
+from runplan.settings.keys import SECTIONS
+from runplan.settings.values import Shape
+from runplan.settings.values import from_text
+from runplan.settings.values import seconds
 
 
 def settle(layers: list[Layer]) -> config.Settled:

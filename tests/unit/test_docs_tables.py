@@ -9,12 +9,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.adapters.environment import ALLOWED, ALLOWED_PREFIXES, task_environment
-from runplan.core.dispatch import Role
-from runplan.core.errors import Exit
-from runplan.core.eventtext import recorded_as, to_json
-from runplan.core.reasons import NEXT, Reason
-from runplan.core.returns import blockers
+from runplan.agents.environment import ALLOWED
+from runplan.agents.environment import ALLOWED_PREFIXES
+from runplan.agents.environment import task_environment
+from runplan.run.dispatch import Role
+from runplan.errors import Exit
+from runplan.run.eventtext import recorded_as
+from runplan.run.eventtext import to_json
+from runplan.run.reasons import NEXT
+from runplan.run.reasons import Reason
+from runplan.checks.returns import blockers
 from tests.support import documents
 from tests.support.documents import links, read, rows
 

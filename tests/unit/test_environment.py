@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from runplan.adapters.environment import agent_environment, own_environment, task_environment
-from runplan.core.config import Layer
-from runplan.core.dispatch import Role
-from runplan.core.errors import SettingsError
+from runplan.agents.environment import agent_environment
+from runplan.agents.environment import own_environment
+from runplan.agents.environment import task_environment
+from runplan.settings.config import Layer
+from runplan.run.dispatch import Role
+from runplan.errors import SettingsError
 from tests.support.settings import settle
 
 GIT = {

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from runplan.core.fingerprint import MOST_LINES, Difference, Fingerprint, differences, foreign, lines, load
+from runplan.git.fingerprint import MOST_LINES
+from runplan.git.fingerprint import Difference
+from runplan.git.fingerprint import Fingerprint
+from runplan.git.fingerprint import differences
+from runplan.git.fingerprint import foreign
+from runplan.git.fingerprint import lines
+from runplan.git.fingerprint import load
 
 
 def look(refs: dict[str, str] | None = None, *, head: str = "ref: refs/heads/main", **files: str) -> Fingerprint:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from runplan.adapters import callerenv
-from runplan.adapters.environment import agent_environment
-from runplan.core import forwarded_environment
-from runplan.core.config import AgentsSettings, AgentTable
+from runplan.agents import caller as callerenv
+from runplan.agents.environment import agent_environment
+from runplan.agents import forwarded as forwarded_environment
+from runplan.settings.config import AgentsSettings
+from runplan.settings.config import AgentTable
 
 
 def agents(

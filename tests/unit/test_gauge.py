@@ -7,11 +7,22 @@ import json
 
 import pytest
 
-from runplan.core.agentevents import Context, Spent, Usage
-from runplan.core.dispatch import Launch
-from runplan.core.gauge import MESSAGE, Reading, percent, reached, reading_of, reading_text, window_of
-from runplan.core.handoff import LINES, Standing, note
-from runplan.core.tally import Folding, Tally
+from runplan.run.usage import Context
+from runplan.run.usage import Spent
+from runplan.run.usage import Usage
+from runplan.run.dispatch import Launch
+from runplan.agents.context import MESSAGE
+from runplan.agents.context import Reading
+from runplan.agents.context import percent
+from runplan.agents.context import reached
+from runplan.agents.context import reading_of
+from runplan.agents.context import reading_text
+from runplan.agents.context import window_of
+from runplan.agents.context import LINES
+from runplan.agents.context import Standing
+from runplan.agents.context import note
+from runplan.run.usage import Folding
+from runplan.run.usage import Tally
 
 
 @pytest.mark.parametrize(
@@ -67,7 +78,7 @@ def test_one_commands_output_fills_no_more_than_the_program_sends_of_it(name: st
         "gemini": {"type": "tool_result", "output": long},
     }[name]
     folding = Folding()
-    for told in importlib.import_module(f"runplan.adapters.agents.{name}").read(json.dumps(event).encode()):
+    for told in importlib.import_module(f"runplan.agents.clis.{name}").read(json.dumps(event).encode()):
         folding.take(told)
     assert folding.tally.context == 2_500
 

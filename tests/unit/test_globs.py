@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from runplan.core.globs import covers, literal, matches
+from runplan.globs import covers
+from runplan.globs import literal
+from runplan.globs import matches
 
 
 @pytest.mark.parametrize(

@@ -10,24 +10,22 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.core import (
-    errorwords,
-    limittext,
-    markdown,
-    plan,
-    prompts,
-    results,
-    returns,
-    secrets,
-    settingslines,
-    storing,
-    tamper,
-    terminal,
-    testfiles,
-    testinfra,
-    trailers,
-)
-from runplan.core.errors import PlanUnreadable
+from runplan.agents import endings as errorwords
+from runplan.agents import limits as limittext
+from runplan.report import text as markdown
+from runplan.plan import model as plan
+from runplan.agents import prompts
+from runplan.checks import results
+from runplan.checks import returns
+from runplan.checks import secrets
+from runplan.settings import text as settingslines
+from runplan.git import trailers as storing
+from runplan.checks import tamper
+from runplan import text as terminal
+from runplan.checks import testfiles
+from runplan.checks import testinfra
+from runplan.git import trailers
+from runplan.errors import PlanUnreadable
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -116,10 +116,10 @@ def test_only_one_place_runs_git() -> None:
         if re.search(r"""\[\s*["']git["']\s*,""", path.read_text(encoding="utf-8"))
     }
     assert spawns <= {
-        "runplan.adapters.git",
-        "runplan.git.repository",  # through GitPython, for init and doctor
-        "runplan.adapters.agentkit.script_player",  # a program of its own
-        "runplan.cli.demo",  # plays a person
+        "runplan.git.command",
+        "runplan.ops.discovery",  # through GitPython, for init and doctor
+        "runplan.agents.kit.script_player",  # a program of its own
+        "runplan.cli.setup.demo",  # plays a person
     }
 
 
@@ -128,10 +128,10 @@ def test_the_environment_is_read_in_one_place() -> None:
         module for module, path in MODULES.items() if re.search(r"os\.environ\b", path.read_text(encoding="utf-8"))
     }
     assert readers <= {
-        "runplan.adapters.settings",
-        "runplan.adapters.agentkit.script_player",  # a program of its own
-        "runplan.git.repository",  # GitPython adds to it, and has to be told what to leave out
-        "runplan.cli.demo",  # plays a person
+        "runplan.settings.load",
+        "runplan.agents.kit.script_player",  # a program of its own
+        "runplan.ops.discovery",  # GitPython adds to it, and has to be told what to leave out
+        "runplan.cli.setup.demo",  # plays a person
     }
 
 

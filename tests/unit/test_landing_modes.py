@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from runplan.core.config import Layer
-from runplan.core.errors import RefusedEarly
-from runplan.core.keys import LANDINGS
+from runplan.settings.config import Layer
+from runplan.errors import RefusedEarly
+from runplan.settings.keys import LANDINGS
 from runplan.landing import modes
 from tests.support.settings import settle
 
 if TYPE_CHECKING:
-    from runplan.core.config import RunSettings
+    from runplan.settings.config import RunSettings
 
 PACKAGE = Path(__file__).parents[2] / "runplan"
 

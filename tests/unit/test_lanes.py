@@ -8,13 +8,26 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from runplan.core import actions as a, events as e
-from runplan.core.decide import decide
-from runplan.core.eventtext import Recorded, from_json, name_of, recorded_as, to_json
-from runplan.core.lanes import beside, overlap
-from runplan.core.names import mark, run_of
-from runplan.core.plan import parse
-from runplan.core.run import RunState, apply, awaiting, failure, fold, open_lanes, running
+from runplan.run import actions as a
+from runplan.run import events as e
+from runplan.run.decide import decide
+from runplan.run.eventtext import Recorded
+from runplan.run.eventtext import from_json
+from runplan.run.eventtext import name_of
+from runplan.run.eventtext import recorded_as
+from runplan.run.eventtext import to_json
+from runplan.run.decide import beside
+from runplan.run.decide import overlap
+from runplan.names import mark
+from runplan.names import run_of
+from runplan.plan.model import parse
+from runplan.run.state import RunState
+from runplan.run.state import apply
+from runplan.run.state import awaiting
+from runplan.run.state import failure
+from runplan.run.state import fold
+from runplan.run.state import open_lanes
+from runplan.run.state import running
 from tests.support.machine import Chance, started
 from tests.support.plantext import a_plan
 
@@ -57,7 +70,7 @@ PATHS = st.lists(st.sampled_from(["a", "b", "c.py", "d"]), min_size=1, max_size=
 
 @given(PATHS, PATHS, st.sampled_from(["", "/**", "/*", "*"]), st.sampled_from(["", "/**", "/*", "?"]))
 def test_what_both_cover_is_always_seen_as_an_overlap(one: str, two: str, tail: str, other_tail: str) -> None:
-    from runplan.core.globs import matches
+    from runplan.globs import matches
 
     shared = [path for path in ("a", "a/b", "a/b/c.py", "b", "c.py", "d/d/d", one, two, f"{one}/a", f"{two}/b")
               if matches(one + tail, path) and matches(two + other_tail, path)]  # fmt: skip

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from runplan.core.leaks import Written, leaks
-from runplan.core.secrets import secrets_in
-from runplan.core.tamper import Permit
+from runplan.checks.leaks import Written
+from runplan.checks.leaks import leaks
+from runplan.checks.secrets import secrets_in
+from runplan.checks.tamper import Permit
 
 TOKEN = "ghp_" + 36 * "a"
 OTHER = "ghp_" + 36 * "b"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runplan.adapters.shim import Signs
+from runplan.supervise.shim import Signs
 
 HALF_AN_HOUR = 1800.0
 

@@ -6,12 +6,18 @@ from dataclasses import replace
 
 import pytest
 
-from runplan.core import events as e
-from runplan.core.config import Layer
-from runplan.core.decide import Decision
-from runplan.core.errors import SettingsError
-from runplan.core.notices import Notice, as_json, facts, of_ending, of_lost_keys, of_waiting
-from runplan.core.run import PhaseRun, RunState
+from runplan.run import events as e
+from runplan.settings.config import Layer
+from runplan.run.decide import Decision
+from runplan.errors import SettingsError
+from runplan.report.notices import Notice
+from runplan.report.notices import as_json
+from runplan.report.notices import facts
+from runplan.report.notices import of_ending
+from runplan.report.notices import of_lost_keys
+from runplan.report.notices import of_waiting
+from runplan.run.state import PhaseRun
+from runplan.run.state import RunState
 from tests.support.settings import settle
 
 WHERE = {"repository": "/home/uma/app", "plan": "plans/x.md", "run": "r1"}

@@ -7,9 +7,17 @@ import json
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from runplan.core.events import DispatchEnded, GuardFound, HandedOver, VerdictGiven, WorkRefused, WorkTaken
-from runplan.core.plain import plainly
-from runplan.core.terminal import LONGEST, bounded, escaped, plain
+from runplan.run.events import DispatchEnded
+from runplan.run.events import GuardFound
+from runplan.run.events import HandedOver
+from runplan.run.events import VerdictGiven
+from runplan.run.events import WorkRefused
+from runplan.run.events import WorkTaken
+from runplan.run.eventtext import plainly
+from runplan.text import LONGEST
+from runplan.text import bounded
+from runplan.text import escaped
+from runplan.text import plain
 
 
 @pytest.mark.parametrize(

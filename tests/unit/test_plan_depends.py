@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from runplan.core.errors import PlanUnreadable
-from runplan.core.plan import Phase, parse
+from runplan.errors import PlanUnreadable
+from runplan.plan.model import Phase
+from runplan.plan.model import parse
 from tests.support.plantext import a_plan, waiting
 
 

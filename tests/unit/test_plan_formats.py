@@ -6,8 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from runplan.core.errors import PlanUnreadable
-from runplan.core.plan import Format, Kind, Plan, Status, kind_of, parse
+from runplan.errors import PlanUnreadable
+from runplan.plan.model import Format
+from runplan.plan.model import Kind
+from runplan.plan.model import Plan
+from runplan.plan.model import Status
+from runplan.plan.model import kind_of
+from runplan.plan.model import parse
 
 PLANS = Path(__file__).parent.parent / "plans"
 FINE = [

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from runplan.core import frontmatter
-from runplan.core.errors import PlanUnreadable
-from runplan.core.plan import parse
-from runplan.core.scan import scan
-from runplan.core.tracker import complete
+from runplan.plan import frontmatter
+from runplan.errors import PlanUnreadable
+from runplan.plan.model import parse
+from runplan.plan.scan import scan
+from runplan.plan.tracker import complete
 from tests.support.plantext import a_plan
 
 BLOCK = """---

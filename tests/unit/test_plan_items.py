@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from runplan.core.plan import Phase, parse
+from runplan.plan.model import Phase
+from runplan.plan.model import parse
 from tests.support.plantext import a_plan
 
 

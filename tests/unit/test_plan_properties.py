@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from runplan.core.checkfix import add_tracker
-from runplan.core.errors import PlanUnreadable
-from runplan.core.plan import Format, Phase, Plan, Status, parse
-from runplan.core.tracker import complete, set_status
+from runplan.plan.tracker import add_tracker
+from runplan.errors import PlanUnreadable
+from runplan.plan.model import Format
+from runplan.plan.model import Phase
+from runplan.plan.model import Plan
+from runplan.plan.model import Status
+from runplan.plan.model import parse
+from runplan.plan.tracker import complete
+from runplan.plan.tracker import set_status
 
 quick = settings(
     max_examples=100, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)

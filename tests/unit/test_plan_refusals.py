@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from runplan.core.errors import PlanUnreadable
-from runplan.core.plan import parse
+from runplan.errors import PlanUnreadable
+from runplan.plan.model import parse
 from tests.support.plantext import a_plan, tracker
 
 

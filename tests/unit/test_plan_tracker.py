@@ -8,10 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from runplan.core.checkfix import add_tracker
-from runplan.core.errors import PlanUnreadable
-from runplan.core.plan import Format, Status, parse
-from runplan.core.tracker import reopen, set_status
+from runplan.plan.tracker import add_tracker
+from runplan.errors import PlanUnreadable
+from runplan.plan.model import Format
+from runplan.plan.model import Status
+from runplan.plan.model import parse
+from runplan.plan.tracker import reopen
+from runplan.plan.tracker import set_status
 from tests.support.plantext import a_plan, tracker
 
 PLANS = Path(__file__).parent.parent / "plans"

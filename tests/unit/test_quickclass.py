@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
-from runplan.core import actions, events
-from runplan.core.quickclass import NamedTuple, dataclass
+from runplan.run import actions
+from runplan.run import events
+from runplan.quickclass import NamedTuple
+from runplan.quickclass import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from runplan.core.gitfacts import Identity
-from runplan.core.rawobjects import read_commit
+from runplan.gitfacts import Identity
+from runplan.git.trailers import read_commit
 
 ID = "1" * 40
 

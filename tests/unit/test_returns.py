@@ -7,8 +7,13 @@ import json
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from runplan.core.dispatch import ItemResult, Return, ReturnStatus, Usage
-from runplan.core.returns import Unusable, blockers, parse_return
+from runplan.run.dispatch import ItemResult
+from runplan.run.dispatch import Return
+from runplan.run.dispatch import ReturnStatus
+from runplan.run.dispatch import Usage
+from runplan.checks.returns import Unusable
+from runplan.checks.returns import blockers
+from runplan.checks.returns import parse_return
 
 WHOLE = {
     "status": "done",

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from runplan.core.config import Layer
-from runplan.core.errors import SettingsError
-from runplan.core.sandbox import is_sandboxed, sandboxed
+from runplan.settings.config import Layer
+from runplan.errors import SettingsError
+from runplan.agents.sandbox import is_sandboxed
+from runplan.agents.sandbox import sandboxed
 from tests.support.settings import settle
 
 

@@ -7,8 +7,13 @@ import contextlib
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from runplan.core.errors import UsageError
-from runplan.core.schedule import Cron, Interval, Schedule, TimeOfDay, parse, spell
+from runplan.errors import UsageError
+from runplan.settings.schedule import Cron
+from runplan.settings.schedule import Interval
+from runplan.settings.schedule import Schedule
+from runplan.settings.schedule import TimeOfDay
+from runplan.settings.schedule import parse
+from runplan.settings.schedule import spell
 
 quick = settings(max_examples=150, deadline=None, derandomize=True, database=None)
 

@@ -10,19 +10,24 @@ from typing import TYPE_CHECKING
 
 from hypothesis import example, given, settings, strategies as st
 
-from runplan.core.events import RunStarted
-from runplan.core.eventtext import to_json
-from runplan.core.rows import FiringRow, ScheduleRow
-from runplan.core.run import RunState
-from runplan.core.schedule import parse
-from runplan.core.slots import slots_after
-from runplan.core.times import iso, parse_iso, zone
+from runplan.run.events import RunStarted
+from runplan.run.eventtext import to_json
+from runplan.run.rows import FiringRow
+from runplan.run.rows import ScheduleRow
+from runplan.run.state import RunState
+from runplan.settings.schedule import parse
+from runplan.settings.slots import slots_after
+from runplan.times import iso
+from runplan.times import parse_iso
+from runplan.times import zone
 from runplan.engine.acquire import Declined
 from runplan.engine.runs import Accepted
-from runplan.engine.schedules import fire, fire_early, give_up
+from runplan.engine.schedules import fire
+from runplan.engine.schedules import fire_early
+from runplan.engine.schedules import give_up
 
 if TYPE_CHECKING:
-    from runplan.core.requests import RunRequest
+    from runplan.run.requests import RunRequest
 
 PLANS = ("plans/A.md", "plans/B.md")
 ZONE = "Europe/Berlin"

@@ -7,9 +7,12 @@ import plistlib
 
 import pytest
 
-from runplan.core.keys import BY_PATH
-from runplan.core.servicefiles import STOP_S, Service, launchd_list, systemd_unit
-from runplan.core.values import seconds
+from runplan.settings.keys import BY_PATH
+from runplan.ops.servicefiles import STOP_S
+from runplan.ops.servicefiles import Service
+from runplan.ops.servicefiles import launchd_list
+from runplan.ops.servicefiles import systemd_unit
+from runplan.settings.values import seconds
 
 
 def a_service(*argv: str, **env: str) -> Service:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from runplan.core.config import Layer
-from runplan.core.settingslines import located
+from runplan.settings.config import Layer
+from runplan.settings.text import located
 
 TEXT = """\
 stray = 1

@@ -8,12 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from runplan.core.config import Layer
-from runplan.core.facts import Facts
-from runplan.core.gitfacts import Identity
-from runplan.core.keys import KEYS, USER_SECTIONS
-from runplan.core.settingstext import defaults_text, init_text, kept, restored, toml
-from runplan.core.testinfra import Infrastructure
+from runplan.settings.config import Layer
+from runplan.settings.facts import Facts
+from runplan.gitfacts import Identity
+from runplan.settings.keys import KEYS
+from runplan.settings.keys import USER_SECTIONS
+from runplan.settings.text import defaults_text
+from runplan.settings.text import init_text
+from runplan.settings.text import kept
+from runplan.settings.text import restored
+from runplan.settings.text import toml
+from runplan.checks.testinfra import Infrastructure
 from tests.support.settings import settle
 
 ROOT = Path(__file__).parents[2]
@@ -33,7 +38,7 @@ FOUND = Facts(
 
 
 def test_the_shipped_settings_file_is_the_one_the_code_writes() -> None:
-    """Write it anew with: python -c 'from runplan.core.settingstext import *; print(defaults_text(), end="")'."""
+    """Write it anew with: python -c 'from runplan.settings.text import *; print(defaults_text(), end="")'."""
     assert SHIPPED.read_text(encoding="utf-8") == defaults_text()
 
 

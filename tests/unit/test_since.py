@@ -6,9 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from runplan.core import events as e
-from runplan.core.run import RunState, apply
-from runplan.core.since import Since, moved
+from runplan.run import events as e
+from runplan.run.state import RunState
+from runplan.run.state import apply
+from runplan.run.standing import Since
+from runplan.run.standing import moved
 from tests.support.machine import started
 
 BEGUN = replace(started("next", auto=False, test_command=""), daemon=True)

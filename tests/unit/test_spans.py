@@ -7,7 +7,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from runplan.core.spans import clock, in_words
+from runplan.text import clock
+from runplan.text import in_words
 
 BERLIN = ZoneInfo("Europe/Berlin")
 NOW = datetime(2026, 2, 10, 12, 0, tzinfo=UTC)  # a Tuesday

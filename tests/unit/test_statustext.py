@@ -8,13 +8,19 @@ from typing import Any
 
 import pytest
 
-from runplan.app.views import Seen, status_view
-from runplan.cli.status import WATCH_S, watch
-from runplan.cli.statustext import block, overview, short
-from runplan.core.plan import parse
-from runplan.core.rows import RunRow, ScheduleRow
-from runplan.core.times import iso, zone
-from runplan.core.work import Work
+from runplan.report.views import Seen
+from runplan.report.views import status_view
+from runplan.cli.show.status import WATCH_S
+from runplan.cli.show.status import watch
+from runplan.cli.show.statustext import block
+from runplan.cli.show.statustext import overview
+from runplan.cli.show.statustext import short
+from runplan.plan.model import parse
+from runplan.run.rows import RunRow
+from runplan.run.rows import ScheduleRow
+from runplan.times import iso
+from runplan.times import zone
+from runplan.run.progress import Work
 from tests.support.cli import a_plan
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runplan.core.storing import unstored
+from runplan.git.trailers import unstored
 
 UNABLE = "fatal: Unable to process path {}"
 

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from runplan.core.stuck import Answer, Doing, answer
+from runplan.run.standing import Answer
+from runplan.run.standing import Doing
+from runplan.run.standing import answer
 
 NOW = datetime(2026, 2, 10, 12, 0, tzinfo=UTC)
 

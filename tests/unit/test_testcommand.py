@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from runplan.core.testcommand import weakened
+from runplan.checks.testcommand import weakened
 
 MAKE = """\
 PYTEST = python3 -m pytest

@@ -4,9 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from runplan.core.reasons import NEXT, NEXT_OF_UNDO, Reason, next_action
-from runplan.core.trailers import LANDING, PHASE, PLAN, RUN, UNDOES, Mark, add_trailers, marks
-from runplan.core.undo import Unclear, Undoable, newest_landing
+from runplan.run.reasons import NEXT
+from runplan.run.reasons import NEXT_OF_UNDO
+from runplan.run.reasons import Reason
+from runplan.run.reasons import next_action
+from runplan.git.trailers import LANDING
+from runplan.git.trailers import PHASE
+from runplan.git.trailers import PLAN
+from runplan.git.trailers import RUN
+from runplan.git.trailers import UNDOES
+from runplan.git.trailers import Mark
+from runplan.git.trailers import add_trailers
+from runplan.git.trailers import marks
+from runplan.git.trailers import Unclear
+from runplan.git.trailers import Undoable
+from runplan.git.trailers import newest_landing
 
 X = "plans/X.md"
 

@@ -1,1 +1,0 @@
-"""The world: one room per outside thing."""

@@ -1,1 +1,0 @@
-"""What the modules of the agents share."""

@@ -1,0 +1,1 @@
+"""Agents: how they are called, and how their output is read."""

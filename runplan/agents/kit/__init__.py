@@ -1,0 +1,1 @@
+"""What agent modules share."""

@@ -1,0 +1,136 @@
+"""Builds the call of bubblewrap: the machine as the user has it, with some paths mounted read-only."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from runplan.quickclass import dataclass
+import os
+import shutil
+import subprocess
+import sys
+from functools import cache
+from runplan.settings.places import socket_paths
+from runplan.settings.places import state_directory
+from runplan.settings.load import user_file
+from runplan.errors import RefusedEarly
+from runplan.run.dispatch import Role
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from collections.abc import Iterable
+    from collections.abc import Mapping
+    from pathlib import Path
+    from runplan.git.checkout import Checkouts
+
+
+#: With process ids of their own, programs can signal nothing outside. The network stays.
+#: Without CAP_SYS_ADMIN root cannot mount anything writable again; other users have no capability in there anyway.
+_BASE = ("--dev-bind", "/", "/", "--unshare-pid", "--proc", "/proc", "--die-with-parent", "--cap-drop", "CAP_SYS_ADMIN")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Obstacle:
+    """Why bubblewrap does not work on this machine, and how to get it."""
+
+    why: str
+    remedy: str
+
+
+def sandboxed(
+    argv: Sequence[str], *, bwrap: str, cwd: str, read_only: Sequence[str] = (), writable: Sequence[str] = ()
+) -> tuple[str, ...]:
+    """The same call under bubblewrap. Paths are real ones; those of `writable` exist and may lie in read-only ones."""
+    closed = (word for path in sorted(read_only) for word in ("--ro-bind-try", path, path))
+    opened = (word for path in sorted(writable) for word in ("--bind", path, path))
+    return (bwrap, *_BASE, *closed, *opened, "--chdir", cwd, "--", *argv)
+
+
+def is_sandboxed(argv: Sequence[str]) -> bool:
+    """Whether the program is called by way of bubblewrap, which stays in between until it has ended."""
+    return bool(argv) and argv[0].rpartition("/")[2] == "bwrap"
+
+
+PROBE_S = 10.0
+
+
+class Sandbox:
+    """What the dispatches of one repository may not write; `lanes` has a repository of its own for each worktree."""
+
+    def __init__(self, checkouts: Checkouts, *, worktrees: Path, lanes: Path, env: Mapping[str, str]) -> None:
+        self._checkouts = checkouts
+        self._worktrees = worktrees
+        self._lanes = lanes
+        self._env = env
+
+    def wrap(self, argv: tuple[str, ...], *, role: Role, worktree: Path, own: Path) -> tuple[str, ...]:
+        """The call of a dispatch under bubblewrap; `own` is the folder for its return and private configuration."""
+        if _which(str(worktree / argv[0]) if "/" in argv[0] else argv[0], self._env) is None:
+            return argv  # the shim names a program that cannot be started; bwrap would end with 1
+        # A verifier must not change its worktree.
+        work = () if role is Role.VERIFY else (worktree, self._lanes / f"{worktree.name}.git")
+        bwrap, cwd = _which("bwrap", self._env) or "bwrap", os.path.realpath(worktree)
+        return sandboxed(argv, bwrap=bwrap, cwd=cwd, read_only=_real(self._read_only()), writable=_real((own, *work)))
+
+    def _read_only(self) -> Iterable[Path]:
+        common = self._checkouts.common_dir
+        yield common
+        if common.name == ".git":  # the main checkout, also where runplan was started in a linked one
+            yield common.parent
+        yield from (checkout.root for checkout in self._checkouts.all())
+        yield self._worktrees
+        yield user_file(self._env).parent
+        yield state_directory(self._env)
+        yield from (socket.parent for socket in socket_paths(self._env))
+
+
+def obstacle(env: Mapping[str, str]) -> Obstacle | None:
+    """What keeps bubblewrap from working here; None where it works. Each bwrap is tried once per process."""
+    if sys.platform != "linux":
+        return Obstacle(why="bubblewrap is for Linux only", remedy="run runplan on Linux")
+    bwrap = _which("bwrap", env)
+    if bwrap is None:
+        return Obstacle(why="bwrap is not on PATH", remedy="apt install bubblewrap")
+    if failed := _probe(bwrap):
+        allow = "sudo sysctl -w user.max_user_namespaces=10000 (Ubuntu: kernel.apparmor_restrict_unprivileged_userns=0)"
+        return Obstacle(why=failed, remedy=f"allow user namespaces, e.g. {allow}")
+    return None
+
+
+@cache
+def _probe(bwrap: str) -> str:
+    """What bwrap says when it cannot make a sandbox; "" when it can."""
+    argv = sandboxed(("/bin/sh", "-c", ":"), bwrap=bwrap, cwd="/", read_only=("/usr",))
+    try:
+        ran = subprocess.run(argv, env={}, stdin=subprocess.DEVNULL, capture_output=True, timeout=PROBE_S, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"{bwrap} does not run: {error}"
+    said = " ".join(ran.stderr.decode(errors="replace").split())[:300]
+    return "" if ran.returncode == 0 else said or f"{bwrap} ends with code {ran.returncode}"
+
+
+def is_used(mode: str, env: Mapping[str, str]) -> bool:
+    """Whether a dispatch with this setting runs in the sandbox."""
+    return mode == "bwrap" or (mode == "auto" and obstacle(env) is None)
+
+
+def require(modes: Mapping[str, str], env: Mapping[str, str]) -> str:
+    """Refuse a start where a setting demands the sandbox and it does not work; "" or what `auto` goes without.
+
+    `modes` has the value of each setting by its key.
+    """
+    wanted = {mode: key for key, mode in modes.items() if mode != "none"}
+    found = obstacle(env) if wanted else None
+    if found is None:
+        return ""
+    if key := wanted.get("bwrap"):
+        raise RefusedEarly(f'{key} = "bwrap" does not work here: {found.why}; to get it: {found.remedy}')
+    without = f"agents run without a sandbox ({found.why}), so they can write to your checkout and repository"
+    return f'{without}; to get one: {found.remedy}; to hear no more of it: agents.sandbox = "none"'
+
+
+def _which(program: str, env: Mapping[str, str]) -> str | None:
+    return shutil.which(program, path=env.get("PATH", ""))
+
+
+def _real(paths: Iterable[Path]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(os.path.realpath(path) for path in paths))

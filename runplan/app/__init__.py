@@ -1,1 +1,0 @@
-"""The loop, its actions, and the views of what it recorded."""

@@ -1,0 +1,1 @@
+"""Judges work: test results, verdicts, tampering, secrets. Pure."""

@@ -1,0 +1,74 @@
+"""Tells the commits that an attempt made from those that a reset, merge or pull brought onto its branch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from runplan.gitfacts import is_agent
+from runplan.names import candidate_ref
+from runplan.names import parked_under
+from runplan.quickclass import NamedTuple
+from runplan.quickclass import dataclass
+from runplan.checks.secrets import redacted
+
+if TYPE_CHECKING:
+    from runplan.gitfacts import Identity
+    from runplan.gitfacts import Oid
+
+NAMED = 3  #: commits named in one sentence
+_SUBJECT = 60  #: characters of a subject that are shown
+_SHORT = ("refs/heads/", "refs/remotes/", "refs/tags/")
+
+
+class Foreign(NamedTuple):
+    """A commit on the branch of an attempt that the attempt did not make."""
+
+    oid: Oid
+    subject: str
+    ref: str  #: another ref that holds it, by its full name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lineage:
+    """The commits of a branch since the base of its phase."""
+
+    on_base: bool  #: the base is an ancestor of the tip
+    foreign: tuple[Foreign, ...] = ()
+
+
+def is_own(committer: Identity, run: str) -> bool:
+    """Whether a dispatch of the run made the commit; `run` is the mark of a lane where there are several."""
+    return is_agent(committer) and committer.email.startswith(f"agent+{run}.")
+
+
+def own_refs(branch: str, run: str) -> tuple[str, ...]:
+    """The refs that hold an attempt's own commits, as patterns: its branch, its candidate, its parked work."""
+    slug, phase = branch.split("/")[-2:]
+    return branch, candidate_ref(run), f"{parked_under(slug, phase)}*"
+
+
+def off_base(found: Lineage, *, branch: str, base: Oid) -> str:
+    """Why the commits of a branch cannot be landed, a sentence for people; "" when they can."""
+    name = branch.removeprefix("refs/heads/")
+    if not found.on_base:
+        return (
+            f"the branch {name} no longer stands on {base[:12]}, where the phase began: "
+            f"it was reset, rebased or amended; nothing landed, and the work is kept on {name}"
+        )
+    if not found.foreign:
+        return ""
+    number = len(found.foreign)
+    told = ", ".join(
+        f"{one.oid[:12]} {redacted(one.subject[:_SUBJECT])}{_on(one.ref)}" for one in found.foreign[:NAMED]
+    )
+    more = f" and {number - NAMED} more" if number > NAMED else ""
+    commits = "a commit" if number == 1 else f"{number} commits"
+    return (
+        f"the branch {name} carries {commits} that this attempt did not make: {told}{more}; "
+        f"nothing landed, and the work is kept on {name}"
+    )
+
+
+def _on(ref: str) -> str:
+    short = next((ref.removeprefix(prefix) for prefix in _SHORT if ref.startswith(prefix)), ref)
+    return f" (on {short})" if short else ""

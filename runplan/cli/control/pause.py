@@ -1,0 +1,48 @@
+"""runplan pause: pause a plan; the current step finishes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from runplan.text import command
+from runplan.errors import Exit
+from runplan.errors import NotFound
+from runplan.errors import error_with
+
+if TYPE_CHECKING:
+    import argparse
+
+EXAMPLES = """\
+  runplan pause plans/X.md      until: runplan resume plans/X.md"""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("plan", metavar="PLAN", help="a path, a base name, or a unique part of one under plans/")
+
+
+def run(args: argparse.Namespace) -> Exit:
+    from runplan.cli.show import progress
+    from runplan.cli.control import submit
+    from runplan.run.requests import BY_PERSON
+    from runplan.run.rows import Command
+    from runplan.daemon import submitting
+    from runplan.engine.context import is_kept
+    from runplan.engine.context import open_context
+    from runplan.engine.context import plan_path
+    from runplan.engine.context import refuse_under_agent
+
+    refuse_under_agent("pause")
+    with open_context(warn=progress.warn) as at:
+        plan = plan_path(at, args.plan)
+        nothing = NotFound(f"{plan} has no daemon run and no schedule; see: {command('runplan', 'status', plan)}")
+        if not is_kept(at, plan):
+            raise nothing
+        asked = Command(plan=plan, verb="pause", arguments={}, by=BY_PERSON, at="")
+        (answer,) = submitting.submit(at, [asked], talk=submit.TALK)
+    if answer is not None and answer.error:
+        raise error_with(answer.error, answer.exit)
+    if answer is not None and not answer.lines:
+        raise nothing
+    message = answer.lines[0] if answer is not None else submit.BUSY
+    progress.say(f"runplan: {message}. Resume with: {command('runplan', 'resume', plan)}")
+    return Exit.DONE

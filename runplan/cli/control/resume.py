@@ -1,0 +1,40 @@
+"""runplan resume: resume a paused plan and its schedule."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from runplan.text import command
+from runplan.errors import Exit
+from runplan.errors import NotFound
+
+if TYPE_CHECKING:
+    import argparse
+
+EXAMPLES = """\
+  runplan resume plans/X.md     after a pause, a failed phase, or a restart that lost a key"""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("plan", metavar="PLAN", help="a path, a base name, or a unique part of one under plans/")
+
+
+def run(args: argparse.Namespace) -> Exit:
+    from runplan.cli.show import progress
+    from runplan.cli.control import submit
+    from runplan.run.requests import BY_PERSON
+    from runplan.run.rows import Command
+    from runplan.engine.context import is_kept
+    from runplan.engine.context import open_context
+    from runplan.engine.context import plan_path
+    from runplan.engine.context import refuse_under_agent
+
+    refuse_under_agent("resume")
+    with open_context() as at:
+        plan = plan_path(at, args.plan)
+        asked = Command(plan=plan, verb="resume", arguments={}, by=BY_PERSON, at="")
+        lines = submit.submit(at, asked).lines if is_kept(at, plan) else ()
+    if not lines:
+        raise NotFound(f"{plan} has no daemon run and no schedule; start it: {command('runplan', 'start', plan)}")
+    progress.say(f"runplan: {lines[0]}; see: {command('runplan', 'status', plan)}")
+    return Exit.DONE

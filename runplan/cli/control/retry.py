@@ -1,0 +1,74 @@
+"""runplan retry: resume the last run, or restart its failed phase."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from runplan.text import command
+from runplan.errors import Exit
+from runplan.errors import NotFound
+
+if TYPE_CHECKING:
+    import argparse
+
+    from runplan.run.events import RunStarted
+    from runplan.store.sqlite import Store
+
+EXAMPLES = """\
+  runplan retry plans/X.md        again, with the options of the last run
+  runplan retry plans/X.md 4b     only this phase, landing the same way"""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("plan", metavar="PLAN", help="a path, a base name, or a unique part of one under plans/")
+    parser.add_argument("phase", metavar="PHASE", nargs="?", help="a phase id; default: as the last run")
+
+
+def run(args: argparse.Namespace) -> Exit:
+    from runplan.engine.context import open_context
+    from runplan.engine.context import plan_path
+    from runplan.engine.context import refuse_under_agent
+
+    refuse_under_agent("retry")
+    with open_context() as at:
+        from runplan.cli.control import prepare
+        from runplan.cli.show import progress
+        from runplan.cli.control.undo import undo
+        from runplan.run.state import words
+        from runplan.engine.acquire import ended_well
+
+        path = plan_path(at, args.plan)
+        store = at.store()
+        row = store.newest(path) if store is not None else None
+        if store is None or row is None:
+            raise NotFound(f"no run of {path} is recorded here; start one: {command('runplan', 'start', path)}")
+        state = prepare.state_of(store, row)
+        assert state.started is not None
+        if row.state == "done" and not args.phase:
+            progress.say(f"runplan: {ended_well(path)}")
+            return Exit.DONE
+        at = at.for_run(state.started)
+        if state.started.mode == "undo" and not args.phase:
+            return undo(at, path, state.started.wanted)
+        asked = replace(state.started, auto=state.auto)
+        if args.phase:
+            asked = replace(_worked(store, asked), mode="phase", wanted=args.phase, landing=asked.landing)
+        again = not args.phase
+        if asked.daemon:
+            from runplan.cli.control import submit
+
+            return submit.start(at, path, words(asked), wait=False, again=again, like=asked)
+        return prepare.start(at, path, words(asked), again=again, like=asked)
+
+
+def _worked(store: Store, newest: RunStarted) -> RunStarted:
+    """The newest run that was not an undo."""
+    from runplan.run.events import RunStarted
+    from runplan.run.eventtext import from_json
+
+    if newest.mode != "undo":
+        return newest
+    earlier = (from_json(row.type, row.body) for row in reversed(store.facts(newest.plan, "RunStarted")))
+    worked = (one for one in earlier if isinstance(one, RunStarted) and one.mode != "undo")
+    return next(worked, replace(newest, auto=False))

@@ -1,0 +1,1 @@
+"""Commands that set up a repository, the daemon and this machine."""

@@ -1,0 +1,28 @@
+"""runplan daemon: be the user's daemon, in this process, until somebody ends it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from runplan.errors import Exit
+
+if TYPE_CHECKING:
+    import argparse
+
+EXAMPLES = """\
+  runplan daemon        in the foreground; Ctrl-C lets agents end, a second one ends them"""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    del parser  # it takes none
+
+
+def run(args: argparse.Namespace) -> Exit:
+    del args
+    from runplan.settings.load import environment
+    from runplan.daemon.process import serve
+    from runplan.engine.context import refuse_under_agent
+
+    refuse_under_agent("daemon")
+    serve(environment())
+    return Exit.DONE

@@ -1,0 +1,88 @@
+"""runplan gc: what ended runs left behind is removed when its content is on the target, and listed when not."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from runplan.errors import Exit
+from runplan.text import escaped
+from runplan.text import plain
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator, Sequence
+
+    from runplan.gitfacts import Kept
+    from runplan.gitfacts import Removed
+
+EXAMPLES = """\
+  runplan gc --dry-run       list what would go and what is kept, and why
+  runplan gc                 remove what is provably on the target
+  runplan gc --release X     drop a claim on a plan that cannot be read, when you know that nobody works on it"""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--dry-run", action="store_true", help="only list")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--release", metavar="PLAN", help="only drop the plan's claim, if it cannot be read")
+
+
+def run(args: argparse.Namespace) -> Exit:
+    from runplan.engine.context import open_context
+    from runplan.engine.context import plan_path
+    from runplan.engine.context import refuse_under_agent
+    from runplan.engine.leftovers import collect
+    from runplan.engine.leftovers import release
+
+    if not args.dry_run or args.release is not None:
+        refuse_under_agent("gc")
+    with open_context() as at:
+        if args.release is not None:
+            plan = plan_path(at, args.release)
+            done = release(at, plan)
+            print(f"released the claim on {plan}" if done else f"{plan} has no claim that cannot be read")
+            return Exit.DONE
+        found, logs = collect(at, dry_run=args.dry_run)
+    if args.json:
+        print(escaped(json.dumps([_view(one) for one in (*found, *logs)], ensure_ascii=False, indent=2)))
+        return Exit.DONE
+    for line in (*_lines(found, dry_run=args.dry_run), *_log_lines(logs, dry_run=args.dry_run)):
+        print(plain(line))
+    if not found and not logs:
+        print("Nothing is left over.")
+    return Exit.DONE
+
+
+def _lines(found: Sequence[Removed | Kept], *, dry_run: bool) -> Iterator[str]:
+    from runplan.gitfacts import Removed
+
+    for one in found:
+        yield f"{_verb(dry_run)}  {one.what}" if isinstance(one, Removed) else f"kept  {one.what}: {one.why}"
+
+
+def _log_lines(logs: Sequence[Removed | Kept], *, dry_run: bool) -> Iterator[str]:
+    """Logs are many: a line for all that share an answer, with the directory they are in."""
+    from runplan.gitfacts import Kept
+
+    alike: dict[str, list[str]] = {}
+    for one in logs:
+        alike.setdefault(one.why if isinstance(one, Kept) else "", []).append(one.what)
+    for why, what in sorted(alike.items()):
+        home = what[0].rpartition("/")[0]
+        told = f"{len(what)} log{'' if len(what) == 1 else 's'} of agents and checks in {home}"
+        yield f"kept  {told}: {why}" if why else f"{_verb(dry_run)}  {told}: their phases have landed"
+
+
+def _verb(dry_run: bool) -> str:
+    return "would remove" if dry_run else "removed"
+
+
+def _view(one: object) -> dict[str, str]:
+    from dataclasses import asdict
+
+    from runplan.gitfacts import Kept
+    from runplan.gitfacts import Removed
+
+    assert isinstance(one, Removed | Kept)
+    return {"answer": type(one).__name__.lower(), **asdict(one)}

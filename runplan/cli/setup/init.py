@@ -1,0 +1,68 @@
+"""runplan init: look around a repository and write the runplan.toml that fits it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from runplan.text import committing
+from runplan.errors import Exit
+from runplan.errors import RefusedEarly
+from runplan.settings.text import casting
+from runplan.settings.text import init_text
+
+if TYPE_CHECKING:
+    import argparse
+
+    from runplan.settings.facts import Facts
+
+HELP = "write a commented runplan.toml that fits this repository"
+EXAMPLES = """\
+  runplan init        finds the default branch, the test command and the agents; never overwrites"""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """It takes none: what can be found is found, the rest is edited in the file."""
+
+
+def run(_args: argparse.Namespace) -> Exit:
+    from runplan.settings.load import environment
+    from runplan.settings.load import repository_file
+    from runplan.engine.context import refuse_under_agent
+    from runplan.ops.discovery import look_around
+
+    refuse_under_agent("init")
+    facts = look_around(Path.cwd(), env=environment())
+    root = Path(facts.root)
+    if (there := repository_file(root)) is not None:
+        raise _already(there)
+    path = root / "runplan.toml"
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(init_text(facts))
+    except FileExistsError:
+        raise _already(path) from None
+    except OSError as error:
+        raise RefusedEarly(f"{path}: cannot be written: {error.strerror}") from None
+    print(_account(facts, path))
+    return Exit.DONE
+
+
+def _already(path: Path) -> RefusedEarly:
+    return RefusedEarly(f"{path} exists and is left as it is; see runplan config")
+
+
+def _account(facts: Facts, path: Path) -> str:
+    roles = casting(facts.installed)
+    agents = f"{roles['agents.implementer']} implements, {roles['agents.verifier']} verifies" if roles else ""
+    identity = facts.identity and f"{facts.identity.name} <{facts.identity.email}>"
+    rows = (
+        ("repository", facts.root),
+        ("target", facts.default_branch or "no branch yet"),
+        ("identity", identity or "git does not know who you are"),
+        ("tests", facts.tests.command or "no test command found; set tests.command"),
+        ("agents", agents or "none of the known agents is installed; see [agents] in the file for any command"),
+        ("wrote", str(path)),
+    )
+    told = "\n".join(f"{name:<12}{value}" for name, value in rows)
+    return f"{told}\n\nNext: runplan doctor; then commit it: {committing(path.name, 'Settings of runplan')}"

@@ -1,0 +1,82 @@
+"""runplan service: manage the login service (systemd or launchd)."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from runplan.errors import Exit
+
+if TYPE_CHECKING:
+    import argparse
+
+    from runplan.daemon.service import Manager
+    from runplan.daemon.service import Standing
+
+EXAMPLES = """\
+  runplan service install --dry-run      show the file that would be written
+  runplan service install                write it, start the daemon, and start it at each login
+  runplan service status                 whether it is there, and whether it runs
+  runplan service uninstall              end the daemon and take the file away"""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("what", choices=("install", "uninstall", "status"))
+    parser.add_argument("--dry-run", action="store_true", help="only show what would be written and run")
+    parser.add_argument("--json", action="store_true", help="print JSON (status)")
+
+
+def run(args: argparse.Namespace) -> Exit:
+    from runplan.settings.load import environment
+    from runplan.daemon import service
+    from runplan.engine.context import refuse_under_agent
+
+    env = environment()
+    manager = service.manager(env)
+    if args.what == "status":
+        standing = service.standing(manager, env)
+        print(_view(standing) if args.json else _told(standing))
+        return Exit.DONE
+    refuse_under_agent(f"service {args.what}")
+    if args.dry_run:
+        _show(manager, args.what)
+    elif args.what == "install":
+        enabled = service.install(manager, env)
+        print(f"wrote {manager.file}")
+        print("the daemon runs, and will at each login" if enabled else f"it is not started yet; {_by_hand(manager)}")
+    elif service.uninstall(manager, env):
+        print(f"removed {manager.file}")
+    else:
+        print(f"there is no {manager.file}")
+    return Exit.DONE
+
+
+def _show(manager: Manager, what: str) -> None:
+    print(f"# {manager.file}")
+    if what == "install":
+        print(manager.text, end="")
+    for command in manager.enables if what == "install" else manager.disables:
+        print(f"# {' '.join(command)}")
+
+
+def _by_hand(manager: Manager) -> str:
+    commands = " && ".join(" ".join(command) for command in manager.enables)
+    return f"{manager.asks[0]} does not answer this user here; where it does: {commands}"
+
+
+def _told(standing: Standing) -> str:
+    if not standing.installed:
+        return f"not installed; there is no {standing.file}\ninstall it: runplan service install"
+    running = "running" if standing.active else "not running"
+    lines = [f"installed as {standing.file}, {running}"]
+    if not standing.answers:
+        lines.append("the service manager does not answer this user here")
+    if not standing.current:
+        lines.append("written by another version or for another PATH; write it anew: runplan service install")
+    return "\n".join(lines)
+
+
+def _view(standing: Standing) -> str:
+    from dataclasses import asdict
+
+    return json.dumps(asdict(standing), indent=2, ensure_ascii=False)

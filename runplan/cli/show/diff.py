@@ -1,0 +1,172 @@
+"""runplan diff: the change that waits for a person, with what proves it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+from runplan.text import command
+from runplan.errors import Exit
+from runplan.errors import NotFound
+from runplan.text import escaped
+from runplan.text import plain
+
+if TYPE_CHECKING:
+    import argparse
+
+    from runplan.run.state import PhaseRun
+    from runplan.engine.context import RepositoryContext
+
+EXAMPLES = """\
+  runplan diff plans/X.md         checks, verdict, findings and diff; in a pager on a terminal
+  runplan diff X 2                one of several phases that wait
+  runplan diff X --json           the same for a script"""
+
+SHORT = 12  #: digits of an id
+_COMMAND_NOT_FOUND = 127
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("plan", metavar="PLAN", help="a path, a base name, or a unique part of one under plans/")
+    parser.add_argument("phase", metavar="PHASE", nargs="?", help="a phase id; without it, the first that waits")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(args: argparse.Namespace) -> Exit:
+    from runplan.cli.show.aside import Aside
+    from runplan.engine.context import open_context
+    from runplan.engine.context import plan_path
+
+    aside = Aside()
+    with open_context(warn=aside.warn) as at:
+        view = _view(at, plan_path(at, args.plan), args.phase)
+        if args.json:
+            print(escaped(json.dumps(view, ensure_ascii=False)))
+        else:
+            _show(at, plain(_text(view)))
+    return aside.code
+
+
+def _view(at: RepositoryContext, plan: str, wanted: str | None) -> dict[str, Any]:
+    """What waits, as data (docs/json.md)."""
+    from runplan.store.journal import recorded
+    from runplan.run.state import fold
+    from runplan.engine.acquire import interrupted
+
+    store = at.store()
+    row = interrupted(store, plan) if store is not None else None
+    state = fold(one.fact for one in recorded(store, row.id)) if store is not None and row is not None else None
+    found = _waiting(state, wanted) if state is not None else None
+    if found is None or row is None or state is None or state.started is None:
+        which = f"phase {wanted} of {plan}" if wanted else plan
+        raise NotFound(f"no change of {which} waits for you; see: {command('runplan', 'status', plan)}")
+    phase, waiting = found
+    assert phase.candidate is not None
+    candidate = phase.candidate
+    diff = at.diff(candidate.onto, candidate.commits[-1])
+    return {
+        "plan": plan,
+        "phase": phase.read.phase,
+        "title": phase.read.title,
+        "run": row.id,
+        "waiting_for": waiting,
+        "commit": candidate.commits[-1],
+        "tree": candidate.tree,
+        "onto": candidate.onto,
+        "target": state.started.target,
+        **_evidence(phase, state.started.test_command),
+        "diff": diff.decode("utf-8", "backslashreplace"),
+    }
+
+
+def _waiting(state: Any, wanted: str | None) -> tuple[PhaseRun, str] | None:
+    """The first phase whose candidate waits for a person, and for what."""
+    from runplan.run.decide import decide
+    from runplan.run.state import strands
+
+    for _, strand in strands(state):
+        phase, waiting = strand.phase, decide(strand).waiting
+        if phase is None or phase.candidate is None or waiting not in ("approval", "checkout"):
+            continue
+        if wanted in (None, phase.read.phase):
+            return phase, waiting
+    return None
+
+
+def _evidence(phase: PhaseRun, test_command: str) -> dict[str, Any]:
+    texts, verdict = dict(phase.read.items), phase.verdict
+    return {
+        "gates": [
+            {
+                "command": "" if gate.answer == "skipped" else test_command,
+                "exit_code": gate.code,
+                "tree": gate.tree,
+                "result": gate.line,
+            }
+            for gate in phase.gates
+        ],
+        "verdict": verdict
+        and {
+            "verifier": verdict.agent,
+            "passed": verdict.passed,
+            "tree": verdict.tree,
+            "items": [
+                {"item": item, "text": texts.get(item, ""), "result": "pass" if ok else "fail", "evidence": evidence}
+                for item, ok, evidence in verdict.items
+            ],
+        },
+        "findings": list(phase.warnings),
+    }
+
+
+def _text(view: dict[str, Any]) -> str:
+    plan = view["plan"]
+    lines = [
+        f"{plan}, phase {view['phase']} {view['title']}: waits for {view['waiting_for']}",
+        f"commit {view['commit'][:SHORT]}, tree {view['tree'][:SHORT]}, on {view['target']} {view['onto'][:SHORT]}",
+        "",
+        "Checks:",
+        *(_gate(gate) for gate in view["gates"]),
+    ]
+    if verdict := view["verdict"]:
+        lines += ["", f"Verdict of {verdict['verifier']} on tree {verdict['tree'][:SHORT]}:"]
+        for item in verdict["items"]:
+            text = f" {item['text']}" if item["text"] else ""
+            lines += [f"  {item['result']}  {item['item']}{text}", f"        {item['evidence']}"]
+    if view["findings"]:
+        lines += ["", "Findings:", *(f"  {line}" for line in view["findings"])]
+    helps = f"what it waits for: {command('runplan', 'explain', plan)}"
+    if view["waiting_for"] == "approval":
+        approve, reject = command("runplan", "approve", plan), command("runplan", "reject", plan)
+        helps = f"to land it: {approve}; to refuse it: {reject} -m REASON"
+    return "\n".join([*lines, "", view["diff"], helps, ""])
+
+
+def _gate(gate: dict[str, Any]) -> str:
+    if not gate["command"]:
+        return f"  {gate['result']}"
+    ending = "did not finish" if gate["exit_code"] is None else f"exit code {gate['exit_code']}"
+    return f"  {gate['command']} on tree {gate['tree'][:SHORT]}: {ending}; {gate['result']}"
+
+
+def _show(at: RepositoryContext, text: str) -> None:
+    """Print the text; on a terminal in the pager that git would use."""
+    pager = ""
+    if sys.stdout.isatty():
+        pager = at.env.get("GIT_PAGER") or at.repository.git.text("var", "GIT_PAGER")
+    if pager in ("", "cat") or not _paged(pager, text, {"LESS": "FRX", "LV": "-c", **at.env}):
+        print(text, end="")
+
+
+def _paged(pager: str, text: str, env: dict[str, str]) -> bool:
+    """Show the text in the pager; False when there is no such program."""
+    import signal
+    import subprocess
+
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the pager's
+    try:
+        ran = subprocess.run(["/bin/sh", "-c", pager], input=text.encode("utf-8", "replace"), env=env, check=False)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    return ran.returncode != _COMMAND_NOT_FOUND

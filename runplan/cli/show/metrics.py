@@ -1,0 +1,55 @@
+"""runplan metrics: what can be measured, for Prometheus; from the daemon, else from the journal of this repository."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+
+    from runplan.errors import Exit
+
+EXAMPLES = """\
+  runplan metrics        runs, phases, agents, tokens, schedules and the daemon, in the text format of Prometheus"""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Nothing can be chosen."""
+
+
+def run(_args: argparse.Namespace) -> Exit:
+    from runplan.cli.show.aside import Aside
+
+    aside = Aside()
+    text = _from_daemon()
+    print(_from_journal(aside.warn) if text is None else text, end="")
+    return aside.code
+
+
+def _from_daemon() -> str | None:
+    """All repositories and the daemon itself; None when no daemon runs."""
+    from runplan.settings.load import environment
+    from runplan.daemon.client import NotRunning
+    from runplan.daemon.client import reached
+
+    try:
+        with reached(environment()) as client:
+            return str(client.call("metrics")["text"])
+    except NotRunning:
+        return None
+
+
+def _from_journal(warn: Callable[[str], None]) -> str:
+    from datetime import UTC, datetime
+
+    from runplan.report.metrics import render
+    from runplan.report.metrics import samples
+    from runplan.engine.context import open_context
+    from runplan.report.figures import figures
+
+    with open_context(warn=warn) as at:
+        store = at.store()
+        if store is None:
+            return ""
+        return render(samples([figures(store, repository=str(at.repository.root), now=datetime.now(UTC))]))

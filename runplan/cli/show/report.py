@@ -1,0 +1,64 @@
+"""runplan report: the plan's account, as it landed, with the failures that have not landed yet on top."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from runplan.text import command
+from runplan.errors import Exit
+from runplan.errors import NotFound
+from runplan.errors import PlanUnreadable
+from runplan.text import escaped
+from runplan.text import plain
+
+if TYPE_CHECKING:
+    import argparse
+
+EXAMPLES = """\
+  runplan report plans/X.md         Markdown, newest first
+  runplan report X --json           {"plan": …, "report": …}"""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("plan", metavar="PLAN", help="a path, a base name, or a unique part of one under plans/")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(args: argparse.Namespace) -> Exit:
+    from runplan.steps.account import failure_sections
+    from runplan.cli.show.aside import Aside
+    from runplan import names
+    from runplan.report import text as report
+    from runplan.engine.context import open_context
+    from runplan.engine.context import plan_path
+    from runplan.engine.context import slug_of
+
+    aside = Aside()
+    with open_context(warn=aside.warn) as at:
+        path = plan_path(at, args.plan)
+        tip = at.for_plan(path).tip()
+        landed = at.repository.git.blob(tip, names.report_path(at.settings.paths.reports, slug_of(at, path)))
+        store = at.store()
+        failures = failure_sections(store, path) if store else []
+        if landed is None and not failures:
+            raise NotFound(f"nothing to report of {path} yet; start it: {command('runplan', 'start', path)}")
+        title = _title(at.repository.git.blob(tip, path), path)
+    old = None if landed is None else landed.decode("utf-8", "surrogateescape")
+    whole = report.prepend(old, plan_title=title, sections=failures)
+    if args.json:
+        import json
+
+        print(escaped(json.dumps({"plan": path, "report": whole}, ensure_ascii=False)))
+    else:
+        print(plain(whole), end="")
+    return aside.code
+
+
+def _title(text: bytes | None, path: str) -> str:
+    """The plan's title; its account can be read also when the plan itself cannot."""
+    from runplan.plan.model import parse
+
+    try:
+        return path if text is None else parse(text, path=path).title
+    except PlanUnreadable:
+        return path

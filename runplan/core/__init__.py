@@ -1,1 +1,0 @@
-"""Pure: text and values in, values out. No I/O, no clock, no randomness, no logging."""

@@ -1,0 +1,218 @@
+"""Finds the repository a command is about and says early why it cannot be worked in."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from runplan.git.command import Git
+from runplan.git.command import failure
+from runplan.store.files import read_file
+from runplan import names
+from runplan.errors import GitFailed
+from runplan.errors import RefusedEarly
+from runplan.quickclass import dataclass
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+
+    from runplan.gitfacts import Identity
+    from runplan.gitfacts import Oid
+
+OLDEST_GIT = (2, 38)
+HEADS = "refs/heads/"
+_OID = rb"[0-9a-f]{40}(?:[0-9a-f]{24})?"  #: compiled when first needed; reading verbs do not need it
+
+
+PROBE_S = 20.0  #: a signature that takes longer waits for somebody
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repository:
+    """A repository that has a checkout."""
+
+    root: Path  #: the main checkout; the checkout at hand when the repository behind it is bare
+    common_dir: Path  #: shared by all worktrees; refs, objects and our journal live here
+    git: Git
+
+
+ODD_PATH = "runplan cannot work in a path with control characters or with bytes that are not UTF-8"
+
+
+def open_repository(start: Path, *, env: Mapping[str, str]) -> Repository:
+    """The repository around `start`, seen from any directory of any of its worktrees; costs one process."""
+    here = start if start.is_dir() else start.parent
+    if not here.is_dir():
+        raise RefusedEarly(f"{start} does not exist")
+    _require_plain(here.absolute())
+    asked = ("rev-parse", "--path-format=absolute", "--is-bare-repository", "--git-common-dir", "--git-dir")
+    git = Git(here, env=env)
+    # --show-toplevel comes last: outside of a checkout git answers the others and then fails.
+    ran = git.run(*asked, "--show-toplevel", ok=(0, 128))
+    answers = [os.fsdecode(line) for line in ran.out.splitlines()]
+    if len(answers) < 3:
+        if "not a git repository" in ran.err:
+            raise RefusedEarly(f"{here} is not in a git repository; run git init, or go to one")
+        raise GitFailed(failure(asked, ran, here))
+    if answers[0] == "true":
+        raise RefusedEarly(
+            f"{answers[1]} is a bare repository, without a checkout; go to a clone or to a worktree of it"
+        )
+    if len(answers) > 4:
+        raise RefusedEarly(f"{ODD_PATH}: the repository around {here}; move it to a path of plain text")
+    common, own = Path(answers[1]), Path(answers[2])
+    _require_plain(common)
+    top = Path(answers[3]) if len(answers) > 3 else None
+    root = top if top is not None and own == common else _main_checkout(git, common, top)
+    return Repository(root=root, common_dir=common, git=git.at(root if root.is_dir() else common))
+
+
+def _require_plain(path: Path) -> None:
+    if not names.is_plain(str(path)):
+        raise RefusedEarly(f"{ODD_PATH}: {names.shown(str(path))}; move the repository to a path of plain text")
+
+
+def _main_checkout(git: Git, common: Path, top: Path | None) -> Path:
+    if common.name == ".git":
+        return common.parent
+    # A submodule or a separate git directory names its checkout; a bare one behind worktrees has none.
+    named = git.run("config", "--file", str(common / "config"), "core.worktree", ok=(0, 1))
+    if named.code == 0:
+        return Path(os.path.normpath(common / named.text))
+    return top if top is not None else common
+
+
+# --- refusals before any work -------------------------------------------------------------------------
+
+
+def require_workable(repository: Repository, *, target: str, prefix: str) -> Identity:
+    """Refuse, with the remedy, what no run could end well in; the identity that landed commits will carry."""
+    require_git(repository.git)
+    refs = require_target(repository, target)
+    branches = [ref.removeprefix(HEADS) for ref in refs if ref.startswith(HEADS)]
+    if blocking := blocking_branch(branches, prefix):
+        from runplan.text import command  # only a refusal needs it
+
+        rename = command("git", "branch", "-m", blocking, f"{blocking}-old")
+        raise RefusedEarly(
+            f"the branch {blocking} leaves no room for branches under {prefix}; "
+            f"set run.branch_prefix to another prefix, or rename it: {rename}"
+        )
+    return identity(repository.git)
+
+
+def require_target(repository: Repository, target: str) -> list[str]:
+    """Refuse a repository without a commit or without the target, a full ref name; every ref there is."""
+    refs = sorted(refs_snapshot(repository.common_dir, repository.git))
+    if target in refs:
+        return refs
+    branches = [ref.removeprefix(HEADS) for ref in refs if ref.startswith(HEADS)]
+    if not branches:
+        raise RefusedEarly(f"{repository.root} has no commit yet; make one: git commit --allow-empty -m Start")
+    name = target.removeprefix(HEADS).removeprefix("refs/remotes/")
+    raise RefusedEarly(f"the target branch {name} does not exist; set run.target to one of: {_some(branches)}")
+
+
+def require_git(git: Git) -> None:
+    """Refuse a git that lacks `merge-tree --write-tree`."""
+    told = git.text("--version")
+    found = re.search(r"(\d+)\.(\d+)", told)
+    if found is None or (int(found[1]), int(found[2])) < OLDEST_GIT:
+        oldest = ".".join(map(str, OLDEST_GIT))
+        raise RefusedEarly(f"{told} is too old; install git {oldest} or newer")
+
+
+def blocking_branch(branches: Collection[str], prefix: str) -> str | None:
+    """The branch that stands where the prefix needs a directory (git keeps refs as files)."""
+    parts = prefix.split("/")[:-1]
+    needed = ("/".join(parts[:count]) for count in range(1, len(parts) + 1))
+    return next((name for name in needed if name in branches), None)
+
+
+def identity(git: Git) -> Identity:
+    """Who the user is, as configured; git's guess from the host name does not count."""
+    from runplan.git.trailers import read_person  # dear, and reading verbs need nobody
+
+    ran = git.run("-c", "user.useConfigOnly=true", "var", "GIT_COMMITTER_IDENT", ok=(0, 1, 128))
+    person, when = read_person(ran.text)
+    if ran.code or not when:
+        raise RefusedEarly(
+            "git does not know who you are; "
+            'run: git config user.name "Your Name" && git config user.email you@example.org'
+        )
+    return person
+
+
+def signing(git: Git) -> bool:
+    """Whether landed commits are to be signed; probed, because nobody is there to type a passphrase later."""
+    if git.run("config", "--type=bool", "commit.gpgsign", ok=(0, 1)).text != "true":
+        return False
+    try:
+        git.run("commit-tree", "-S", "HEAD^{tree}", "-m", "Can commits be signed?", timeout_s=PROBE_S)
+    except GitFailed as error:
+        raise RefusedEarly(
+            f"commit.gpgsign is on, but signing does not work without a person ({error}); unlock the key first, "
+            "or turn it off here: git config commit.gpgsign false"
+        ) from None
+    return True
+
+
+def _some(names: list[str], most: int = 8) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+# --- refs ---------------------------------------------------------------------------------------------
+
+
+def refs_snapshot(common_dir: Path, git: Git) -> dict[str, Oid]:
+    """Every ref and its object, read from the files; git is asked only where refs are no files.
+
+    A symbolic ref has the object of the ref it names; one that leads nowhere is left out.
+    """
+    stored = _stored_refs(common_dir, git)
+    resolved = ((name, _resolve(stored, name)) for name in stored)
+    return {name: oid for name, oid in sorted(resolved) if oid is not None}
+
+
+def _stored_refs(common_dir: Path, git: Git) -> dict[str, str]:
+    """Every ref as it is stored: an object, or `ref: ` and the name of another ref."""
+    if (common_dir / "reftable").is_dir():
+        lines = os.fsdecode(git.run("for-each-ref", "--format=%(objectname) %(refname)").out).splitlines()
+        return {name: oid for oid, _, name in (line.partition(" ") for line in lines)}
+    # Loose first, as git does: a ref that is packed in between is then found in the packed file.
+    loose = dict(_loose_refs(os.fspath(common_dir)))
+    return dict(_packed_refs(common_dir)) | loose
+
+
+def _loose_refs(top: str) -> Iterator[tuple[str, str]]:
+    for directory, _, files in os.walk(os.path.join(top, "refs")):
+        for file in files:
+            if file.endswith(".lock"):
+                continue
+            path = os.path.join(directory, file)
+            if os.path.islink(path) and os.readlink(path).startswith("refs/"):  # noqa: PTH114, PTH115 - many of them
+                yield path[len(top) + 1 :], f"ref: {os.readlink(path)}"  # noqa: PTH115 - git's oldest symbolic refs
+                continue
+            # None when it is deleted or packed while we look, or no file at all.
+            content = (read_file(path) or b"").strip()
+            if content.startswith(b"ref: ") or re.fullmatch(_OID, content):
+                yield path[len(top) + 1 :], os.fsdecode(content)
+
+
+def _packed_refs(common_dir: Path) -> Iterator[tuple[str, str]]:
+    for line in (read_file(common_dir / "packed-refs") or b"").splitlines():
+        oid, _, name = line.partition(b" ")
+        if re.fullmatch(_OID, oid):
+            yield os.fsdecode(name), oid.decode()
+
+
+def _resolve(stored: Mapping[str, str], name: str) -> Oid | None:
+    for _ in range(5):  # git's own limit on chains of symbolic refs
+        value = stored.get(name)
+        if value is None or not value.startswith("ref: "):
+            return value
+        name = value.removeprefix("ref: ").strip()
+    return None

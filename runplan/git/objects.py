@@ -1,0 +1,166 @@
+"""Compares trees in this process, through the kept `cat-file`: a diff costs no process."""
+
+from __future__ import annotations
+
+import os
+from hashlib import sha256
+from typing import TYPE_CHECKING
+from runplan.git.trees import NO_MODE
+from runplan.git.trees import TREE
+from runplan.git.trees import Entry
+from runplan.git.trees import entries
+from runplan.gitfacts import Change
+import contextlib
+import hashlib
+import zlib
+from runplan.errors import Unreachable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from collections.abc import Sequence
+    from runplan.git.command import Git
+    from runplan.gitfacts import Oid
+    from collections.abc import Mapping
+    from pathlib import Path
+    from runplan.gitfacts import Identity
+
+
+def changes(git: Git, old: Oid, new: Oid) -> tuple[Change, ...]:
+    """What differs between two trees, sorted by path, without looking for renames."""
+    return tuple(sorted(_differences(git, old, new, ""), key=lambda change: change.path))
+
+
+def _differences(git: Git, old: Oid | None, new: Oid | None, prefix: str) -> Iterator[Change]:
+    before = entries(git, old) if old else {}
+    after = entries(git, new) if new else {}
+    for name in before.keys() | after.keys():
+        was, now = before.get(name), after.get(name)
+        if was == now:
+            continue
+        below_was = was.oid if was and was.mode == TREE else None
+        below_now = now.oid if now and now.mode == TREE else None
+        if below_was or below_now:
+            yield from _differences(git, below_was, below_now, f"{prefix}{name}/")
+        was = None if below_was else was
+        now = None if below_now else now
+        if was or now:
+            yield _change(f"{prefix}{name}", was, now)
+
+
+def _change(path: str, was: Entry | None, now: Entry | None) -> Change:
+    nothing = Entry(NO_MODE, "0" * len((was or now or Entry("", "")).oid))
+    old, new = was or nothing, now or nothing
+    return Change(path=path, kind=_kind(old, new), old_mode=old.mode, new_mode=new.mode, old=old.oid, new=new.oid)
+
+
+def _kind(old: Entry, new: Entry) -> str:
+    if old.mode == NO_MODE:
+        return "A"
+    if new.mode == NO_MODE:
+        return "D"
+    # Regular files share their first three digits, whether executable or not.
+    return "M" if old.mode[:3] == new.mode[:3] else "T"
+
+
+def key_without(git: Git, tree: Oid, without: Sequence[str]) -> str:
+    """A hash that two trees share when they differ in the paths `without` only.
+
+    Reads only the trees along those paths; a directory that holds nothing else counts as absent.
+    """
+    return _key(git, tree, [path.split("/") for path in without]) or sha256(b"").hexdigest()
+
+
+def _key(git: Git, tree: Oid, without: list[list[str]]) -> str:
+    digest = sha256()
+    kept = 0
+    for name, entry in sorted(entries(git, tree).items()):
+        below = [path[1:] for path in without if path[0] == name]
+        if [] in below:
+            continue
+        oid = _key(git, entry.oid, below) if below and entry.mode == TREE else entry.oid
+        if oid:
+            kept += 1
+            digest.update(f"{entry.mode} {oid} ".encode() + os.fsencode(name) + b"\0")
+    return digest.hexdigest() if kept else ""
+
+
+class ObjectWriter:
+    """Writes into the object store of one repository; `git` reads the trees that new ones are made from."""
+
+    def __init__(self, git: Git, common_dir: Path) -> None:
+        self._git = git
+        self._place = common_dir / "objects"
+
+    def write(self, kind: str, content: bytes, *, like: Oid) -> Oid:
+        """Store an object and return its id; `like` is any id of the repository and tells which hash it uses.
+
+        An object that exists is written again: that takes as long as a check, and mends a damaged file.
+        """
+        header = f"{kind} {len(content)}\0".encode()
+        digest = hashlib.sha1(usedforsecurity=False) if len(like) == 40 else hashlib.sha256()
+        digest.update(header + content)
+        oid = digest.hexdigest()
+        try:
+            self._store(oid, header + content)
+        except OSError as error:
+            raise Unreachable(f"{self._place} cannot be written: {error.strerror}; nothing was landed") from error
+        return oid
+
+    def _store(self, oid: Oid, whole: bytes) -> None:
+        directory = f"{self._place}/{oid[:2]}"
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(directory)  # noqa: PTH102 - seven objects a phase, and pathlib takes as long as the disk
+        # The directory follows the user's umask or core.sharedRepository; the file follows the directory.
+        mode = os.stat(directory).st_mode  # noqa: PTH116
+        draft = os.path.join(directory, f"tmp_obj_{os.getpid()}_{oid[-12:]}")
+        with open(draft, "wb") as file:
+            file.write(zlib.compress(whole, 1))
+            file.flush()
+            os.fchmod(file.fileno(), 0o440 | mode & 0o004 if mode & 0o060 else 0o444)
+            os.fsync(file.fileno())
+        os.replace(draft, f"{directory}/{oid[2:]}")
+
+    def tree_with(self, tree: Oid, files: Mapping[str, Entry | None]) -> Oid:
+        """The tree with each path of `files` set to its entry, or removed; missing directories are made."""
+        return self._write_tree(self._entries_with(tree, files, like=tree), like=tree)
+
+    def _entries_with(self, tree: Oid | None, files: Mapping[str, Entry | None], *, like: Oid) -> dict[str, Entry]:
+        found: dict[str, Entry | None] = dict(entries(self._git, tree)) if tree else {}
+        below: dict[str, dict[str, Entry | None]] = {}
+        for path, entry in files.items():
+            name, _, rest = path.partition("/")
+            if rest:
+                below.setdefault(name, {})[rest] = entry
+            else:
+                found[name] = entry
+        for name, inner in below.items():
+            there = found.get(name)
+            if there is not None and there.mode != TREE and not any(inner.values()):
+                continue  # a file stands where the directory was: the paths below are gone already
+            inside = there.oid if there is not None and there.mode == TREE else None
+            made = self._entries_with(inside, inner, like=like)
+            found[name] = Entry(TREE, self._write_tree(made, like=like)) if made else None
+        return {name: entry for name, entry in found.items() if entry is not None}
+
+    def _write_tree(self, found: Mapping[str, Entry], *, like: Oid) -> Oid:
+        """Sorted as git sorts: a directory as if its name ended in a slash."""
+        order = sorted(found.items(), key=lambda one: os.fsencode(one[0]) + (b"/" if one[1].mode == TREE else b""))
+        content = b"".join(
+            f"{entry.mode.lstrip('0')} ".encode() + os.fsencode(name) + b"\0" + bytes.fromhex(entry.oid)
+            for name, entry in order
+        )
+        return self.write("tree", content, like=like)
+
+    def commit(
+        self, tree: Oid, parent: Oid, *, author: Identity, authored: str, committer: Identity, when: str, message: str
+    ) -> Oid:
+        """Store a commit; both times are in git's own form, `<seconds> <zone>`."""
+        head = f"tree {tree}\nparent {parent}\nauthor {_person(author)} {authored}\n"
+        head += f"committer {_person(committer)} {when}\n"
+        return self.write("commit", f"{head}\n{message}".encode("utf-8", "surrogateescape"), like=tree)
+
+
+def _person(identity: Identity) -> str:
+    """Name and address without the characters that end them; git's own commands drop those as well."""
+    clean = str.maketrans("", "", "<>\n\0")
+    return f"{identity.name.translate(clean)} <{identity.email.translate(clean)}>"

@@ -1,0 +1,244 @@
+"""Reads commits as git stores them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from runplan.gitfacts import Commit
+from runplan.gitfacts import Identity
+import re
+from runplan.gitfacts import Unstored
+from runplan.quickclass import NamedTuple
+from runplan.plan.model import Status
+from runplan.quickclass import dataclass
+
+if TYPE_CHECKING:
+    from runplan.gitfacts import Oid
+    from collections.abc import Sequence
+    from collections.abc import Iterable
+    from runplan.plan.model import Plan
+
+
+def read_commit(oid: Oid, content: bytes) -> Commit:
+    """A raw commit as a value, as far as it says anything: one that an agent made by hand may lack every line."""
+    head, _, message = content.partition(b"\n\n")
+    fields: list[tuple[str, str]] = []
+    for line in head.decode("utf-8", "surrogateescape").split("\n"):
+        name, _, value = line.partition(" ")
+        if name:  # continuation lines of a signature start with a blank
+            fields.append((name, value))
+    values = dict(reversed(fields))
+    author, when = read_person(values.get("author", ""))
+    committer, _ = read_person(values.get("committer", ""))
+    return Commit(
+        oid=oid,
+        tree=values.get("tree", ""),
+        parents=tuple(value for key, value in fields if key == "parent"),
+        author=author,
+        authored=when,
+        committer=committer,
+        message=message.decode("utf-8", "surrogateescape"),
+    )
+
+
+def read_person(line: str) -> tuple[Identity, str]:
+    """Name, address and time of `Name <address> <seconds> <zone>`; what is missing is empty."""
+    person, _, when = line.partition("> ")
+    name, _, email = person.partition(" <")
+    return Identity(name=name, email=email), when
+
+
+#: What speaks of the place and not of the file.
+_PLACE = re.compile(
+    r"\.lock\b|No space left|quota|Read-only file system|Input/output error|repository database|object database"
+)
+#: How git begins to say that it does not take a file; the group is its path.
+_REFUSED = (
+    re.compile(r"failed to encode '(?P<path>.+)' from \S+ to"),
+    re.compile(r"BOM is (?:required|prohibited) in '(?P<path>.+)' if encoded as"),
+    re.compile(r"encoding '(?P<path>.+)' from \S+ to \S+ and back is not the same"),
+    re.compile(r"(?P<path>)true/false are no valid working-tree-encodings"),
+    re.compile(r"C?R?LF would be replaced by \w+ in (?P<path>.+)"),
+    re.compile(r"fatal: (?P<path>.+): '.*' is outside repository"),
+    re.compile(r"Unable to process path (?P<path>.+)"),
+)
+#: A filter of the user's that must succeed, and did not.
+_FILTER = re.compile(r"(?:fatal|error): (?P<path>[^:]+): clean filter '.*' failed")
+_LONGEST = 8_192  #: characters at the end of git's words that are looked at
+_SAID = re.compile(r"(?:fatal|error): ")
+
+
+def unstored(said: str) -> Unstored | None:
+    """The file that git, by what it said, cannot store; None when it failed for another reason."""
+    said = said[-_LONGEST:]
+    if _PLACE.search(said):
+        return None
+    for pattern in (*_REFUSED, _FILTER):
+        if found := pattern.search(said):
+            told = [line.strip() for line in said.splitlines() if line.strip() and not line.startswith("hint:")]
+            lines = [_SAID.sub("", line, count=1) for line in told]
+            path = found["path"] or "a file"
+            return Unstored(path=path, why=" / ".join(lines), filtered=pattern is _FILTER)
+    return None
+
+
+PLAN = "Runplan-Plan"
+PHASE = "Runplan-Phase"
+RUN = "Runplan-Run"
+LANDING = "Runplan-Landing"
+UNDOES = "Runplan-Undoes"
+
+_TRAILER = re.compile(r"^([A-Za-z0-9][A-Za-z0-9-]*)[ \t]*:[ \t]*(.*)$")
+_PICKED = "(cherry picked from commit "  # git counts this line into the block
+_OURS = re.compile(r"^runplan-[a-z0-9-]*[ \t]*:", re.IGNORECASE)
+
+
+class Mark(NamedTuple):
+    """What one landing wrote into a message; "" for what is missing."""
+
+    plan: str = ""  #: as it is written: runs of blanks are one
+    phase: str = ""
+    landing: str = ""
+    undoes: str = ""
+
+
+_FIELDS = {PLAN.lower(): "plan", PHASE.lower(): "phase", LANDING.lower(): "landing", UNDOES.lower(): "undoes"}
+
+
+def add_trailers(message: str, trailers: Sequence[tuple[str, str]]) -> str:
+    """The message with the trailers at its end; Runplan-* lines somebody else wrote are taken out first.
+
+    They join the block of trailers that is there, or become a paragraph of their own.
+    """
+    paragraphs = _paragraphs(_without_ours(message)) or [["(no message)"]]
+    added = [f"{key}: {squeezed(value)}" for key, value in trailers]
+    if not added:
+        return _joined(paragraphs)
+    if len(paragraphs) > 1 and _is_block(paragraphs[-1]):
+        return _joined([*paragraphs[:-1], [*paragraphs[-1], *added]])
+    return _joined([*paragraphs, added])
+
+
+def read_trailers(message: str) -> dict[str, str]:
+    """The trailers of the message by their keys as written; of two with one key the last counts."""
+    paragraphs = _paragraphs(message)
+    if len(paragraphs) < 2 or not _is_block(paragraphs[-1]):
+        return {}
+    found = (_TRAILER.match(line) for line in _unfolded(paragraphs[-1]))
+    return {match.group(1): match.group(2).strip() for match in found if match}
+
+
+def squeezed(value: str) -> str:
+    """A value as a trailer holds it: in one line, with single blanks."""
+    return " ".join(value.split())
+
+
+def marks(message: str) -> tuple[Mark, ...]:
+    """Every landing the message tells of, wherever in it: a squashed commit keeps the words of all its parts."""
+    found: list[dict[str, str]] = []
+    for line in (line for paragraph in _paragraphs(message) for line in _unfolded(paragraph)):
+        trailer = _TRAILER.match(line)
+        field = _FIELDS.get(trailer.group(1).lower()) if trailer else None
+        if trailer is None or field is None:
+            continue
+        if not found or field in found[-1]:
+            found.append({})
+        found[-1][field] = squeezed(trailer.group(2))
+    return tuple(dict.fromkeys(Mark(**fields) for fields in found))
+
+
+def _without_ours(message: str) -> str:
+    """The message without Runplan-* lines, wherever they stand, and without their continuation lines."""
+    kept: list[str] = []
+    dropping = False
+    for line in message.split("\n"):
+        dropping = bool(_OURS.match(line)) or (dropping and line.startswith((" ", "\t")) and bool(line.strip()))
+        if not dropping:
+            kept.append(line)
+    return "\n".join(kept)
+
+
+def _paragraphs(message: str) -> list[list[str]]:
+    """The message cut at blank lines; runs of them count once at the cut, as git's own clean-up does."""
+    paragraphs: list[list[str]] = [[]]
+    for line in message.split("\n"):
+        if line.strip():
+            paragraphs[-1].append(line.rstrip())
+        elif paragraphs[-1]:
+            paragraphs.append([])
+    return [paragraph for paragraph in paragraphs if paragraph]
+
+
+def _joined(paragraphs: list[list[str]]) -> str:
+    return "\n\n".join("\n".join(paragraph) for paragraph in paragraphs) + "\n"
+
+
+def _is_block(paragraph: list[str]) -> bool:
+    """Whether every line is a trailer or goes on with one."""
+    if paragraph[0].startswith((" ", "\t")):
+        return False
+    return all(_TRAILER.match(line) or line.startswith(_PICKED) for line in _unfolded(paragraph))
+
+
+def _unfolded(paragraph: list[str]) -> list[str]:
+    parts: list[list[str]] = []
+    for line in paragraph:
+        if line.startswith((" ", "\t")) and parts:
+            parts[-1].append(line.strip())
+        else:
+            parts.append([line])
+    return [" ".join(one) for one in parts]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Undoable:
+    """A landing that stands on the target."""
+
+    landing: str
+    commits: tuple[Oid, ...]  #: newest first, its bookkeeping among them
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unclear:
+    """A commit of the landing that was changed since, so that it cannot be told what it holds."""
+
+    commit: Oid
+    why: str
+
+
+def newest_landing(marked: Iterable[tuple[Oid, str]], *, plan: str, phase: str) -> Undoable | Unclear | None:
+    """The phase's newest landing among commits (id, message) that are given newest first; None when none stands."""
+    told = [(oid, message, marks(message)) for oid, message in marked]
+    undone = {mark.undoes for _, _, found in told for mark in found}
+    sought = (squeezed(plan), squeezed(phase))
+    all_marks = (mark for _, _, found in told for mark in found if not mark.undoes)
+    landings = (mark.landing for mark in all_marks if (mark.plan, mark.phase) == sought)
+    landing = next((one for one in landings if one and one not in undone), "")
+    if not landing:
+        return None
+    whole = Mark(plan=sought[0], phase=sought[1], landing=landing)
+    commits = []
+    for oid, message, found in told:
+        if all(mark.landing != landing for mark in found):
+            continue
+        if why := _unclear(message, found, whole):
+            return Unclear(commit=oid, why=why)
+        commits.append(oid)
+    return Undoable(landing=landing, commits=tuple(commits))
+
+
+def _unclear(message: str, found: tuple[Mark, ...], whole: Mark) -> str:
+    """What keeps the commit from being one of this landing, and of no other."""
+    others = [f"phase {mark.phase} of {mark.plan}" for mark in found if (mark.plan, mark.phase) != whole[:2]]
+    if others:
+        return f"says that it holds {', '.join(others)}, too"
+    if found != (whole,):
+        return "tells of more than one landing"
+    if squeezed(read_trailers(message).get(LANDING, "")) != whole.landing:
+        return "has other words below its Runplan trailers, which have to be its last paragraph"
+    return ""
+
+
+def built_upon(plan: Plan, phase: str) -> tuple[str, ...]:
+    """The phases that are done and depend on this one, the last one first."""
+    done = (other for other in plan.phases if other.status is Status.DONE and phase in other.depends)
+    return tuple(other.id for other in done)[::-1]

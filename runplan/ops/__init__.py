@@ -1,0 +1,1 @@
+"""What looks after an installation."""

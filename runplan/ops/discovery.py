@@ -1,0 +1,172 @@
+"""Looks for the programs of agents, and for a place for worktrees, for `init` and `doctor`."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import TYPE_CHECKING
+from runplan.agents.clis import about
+from runplan.agents.calling import account_of
+from runplan.agents.calling import lacks_login
+from runplan.agents.calling import own_file
+from runplan.agents.calling import unwatched
+from runplan.agents.calling import version_of
+from runplan.settings.load import kinds
+from runplan.agents.calling import Versions
+from runplan.settings.facts import SENT
+from runplan.settings.facts import Cast
+from runplan.settings.facts import Place
+from pathlib import Path
+from runplan.git.command import AS_STORED
+from runplan.checks import testinfra
+from runplan.errors import GitFailed
+from runplan.errors import RefusedEarly
+from runplan.errors import Unreachable
+from runplan.settings.facts import Facts
+from runplan.git.trailers import read_person
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from runplan.settings.config import AgentsSettings
+    from git import Git
+    from git import Repo
+    from runplan.gitfacts import Identity
+
+
+def worktree_place(path: Path) -> Place:
+    """Whether worktrees could be made in `path`; it need not exist, and nothing is made."""
+    nearest = next(each for each in (path, *path.parents) if each.exists())
+    return Place(path=str(path), writable=nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK))
+
+
+def cast(root: Path, agents: AgentsSettings, *, env: Mapping[str, str]) -> tuple[Cast, ...]:
+    """For each role of a run, whether the program of its agent can be found."""
+    versions = Versions()
+    return tuple(_cast(root, agents, role, versions, env) for role in SENT if getattr(agents, role))
+
+
+def _cast(root: Path, agents: AgentsSettings, role: str, versions: Versions, env: Mapping[str, str]) -> Cast:
+    name: str = getattr(agents, role)
+    agent = agents.agent(name)
+    file = own_file(agent)
+    if agent.kind == "script" or (file and not (root / file).is_file()):
+        return Cast(role=role, agent=name, program=file, found=(root / file).is_file(), file=True)
+    program = about(agent.kind).call(agent)[0]
+    # A path with a slash is taken from the worktree, which holds what the checkout holds.
+    where = str(root / program) if "/" in program else program
+    return Cast(
+        role=role,
+        agent=name,
+        program=program,
+        found=is_on_path(where, env),
+        version=version_of(agent, versions, env),
+        unwatched=unwatched(agent),
+        account=account_of(agent, env),
+        lacks=lacks_login(agent, env),
+    )
+
+
+def known_agents() -> tuple[str, ...]:
+    """The agents whose programs can be looked for, in the order they are suggested."""
+    told = {kind: about(kind) for kind in kinds()}
+    return tuple(sorted((kind for kind in told if told[kind].known), key=lambda kind: (told[kind].rank, kind)))
+
+
+def is_on_path(program: str, env: Mapping[str, str]) -> bool:
+    return shutil.which(program, path=env.get("PATH", os.defpath)) is not None
+
+
+_FIRST_CHOICES = ("main", "master")
+
+
+def look_around(start: Path, *, env: Mapping[str, str]) -> Facts:
+    """The facts of the repository around `start`; refuses where there is none, or none with a checkout."""
+    try:
+        import git
+    except ImportError as error:  # GitPython looks for git when it is imported
+        raise Unreachable("git was not found on PATH; install git 2.38 or newer") from error
+    try:
+        # Variables in a path are ours to mean literally; GitPython would expand them.
+        repo = git.Repo(start, search_parent_directories=True, expand_vars=False)
+    except (git.InvalidGitRepositoryError, git.NoSuchPathError):
+        raise RefusedEarly(f"{start} is not in a git repository; run git init, or go to one") from None
+    with repo:
+        if repo.bare:
+            raise RefusedEarly(f"{repo.git_dir} is a bare repository, without a checkout; go to a clone of it")
+        repo.git.update_environment(**_git_environment(repo, env))
+        try:
+            return _facts(repo, env)
+        except git.GitCommandError as error:
+            said = str(error.stderr).strip().removeprefix("stderr: ").strip("'\n ")
+            raise GitFailed(f"{repo.working_dir}: git {error.command[1]} failed: {said}") from error
+
+
+def _git_environment(repo: Repo, env: Mapping[str, str]) -> dict[str, str]:
+    """GitPython adds to this process's environment and cannot take away: what misleads git is set right."""
+    right = {
+        "GIT_DIR": str(repo.git_dir),
+        "GIT_WORK_TREE": str(repo.working_dir),
+        "GIT_INDEX_FILE": str(Path(repo.git_dir) / "index"),
+    }
+    given = {name: value for name, value in env.items() if name.startswith("GIT_")} | AS_STORED
+    return given | {name: value for name, value in right.items() if name in os.environ or name in given}
+
+
+def _facts(repo: Repo, env: Mapping[str, str]) -> Facts:
+    branches = tuple(_lines(repo.git.for_each_ref("--format=%(refname:lstrip=2)", "refs/heads")))
+    root = _main_checkout(repo)
+    known = known_agents()
+    return Facts(
+        root=str(root),
+        git_version=tuple(repo.git.version_info),
+        branches=branches,
+        default_branch=_default_branch(repo.git, branches),
+        identity=_identity(repo.git),
+        signs=_ask(repo.git, "config", "--type=bool", "--get", "commit.gpgsign") == "true",
+        remotes=tuple(_lines(repo.git.remote())),
+        known=known,
+        installed=tuple(kind for kind in known if is_on_path(about(kind).program, env)),
+        tests=_tests(repo),
+    )
+
+
+def _main_checkout(repo: Repo) -> Path:
+    common = Path(os.path.normpath(repo.common_dir))
+    return common.parent if common.name == ".git" else Path(repo.working_dir)
+
+
+def _default_branch(git: Git, branches: tuple[str, ...]) -> str:
+    remote = _ask(git, "symbolic-ref", "-q", "refs/remotes/origin/HEAD").removeprefix("refs/remotes/origin/")
+    current = _ask(git, "symbolic-ref", "-q", "--short", "HEAD")
+    if not branches:
+        return current
+    return next((name for name in (remote, *_FIRST_CHOICES, current) if name in branches), branches[0])
+
+
+def _identity(git: Git) -> Identity | None:
+    # What git would guess from the host name is nobody.
+    person, when = read_person(_ask(git, "-c", "user.useConfigOnly=true", "var", "GIT_COMMITTER_IDENT"))
+    return person if when else None
+
+
+def _tests(repo: Repo) -> testinfra.Infrastructure:
+    listed = repo.git.ls_files("-z", "--cached", "--others", "--exclude-standard", "--", ":(top,glob)*", ":(top)tests")
+    files = [path for path in listed.split("\0") if path]
+    root = Path(repo.working_dir)
+    return testinfra.find(files, package_json=_read(root / "package.json"), makefile=_read(root / "Makefile"))
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def _ask(git: Git, *args: str) -> str:
+    """The answer of a question git may have none to."""
+    return str(git.execute(["git", *args], with_exceptions=False))
+
+
+def _lines(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line]

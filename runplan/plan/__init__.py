@@ -1,0 +1,1 @@
+"""Plans: read from Markdown, understood, and written back. Pure."""

@@ -1,0 +1,185 @@
+"""Front matter: the `key: value` block between two `---` lines, read and set without touching other bytes.
+
+A small part of YAML: scalars plain or quoted, comments, nested blocks (`metadata.version`) and block
+scalars, which are read but never written.
+"""
+
+from __future__ import annotations
+
+import re
+
+from runplan.errors import PlanUnreadable
+from runplan.quickclass import NamedTuple
+from runplan.quickclass import dataclass
+from runplan.plan.scan import Lines
+from runplan.plan.scan import scan
+
+_KEY = re.compile(r"([ \t]*)([A-Za-z_][\w-]*)[ \t]*:(?=[ \t]|\Z)[ \t]*")
+#: What few values have; compiled when one may.
+_COMMENT = r"(?:\A|[ \t]+)#.*\Z"
+_QUOTED = r'"(?:[^"\\]|\\.)*"|' r"'(?:[^']|'')*'"
+_BLOCK = r"[|>][+-]?[0-9]?\Z"
+
+
+class Entry(NamedTuple):
+    """One key with its value and where the value stands."""
+
+    key: str  #: dotted for nested keys
+    value: str
+    at: int  #: line
+    indent: int
+    span: tuple[int, int]  #: columns of the value as written, quotes included
+    block: bool  #: a block scalar
+    end: int  #: index of the first line after the key, its block or its children
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrontMatter:
+    """The entries of a front matter, in their order."""
+
+    entries: tuple[Entry, ...]
+
+    def entry(self, key: str) -> Entry | None:
+        return next((entry for entry in self.entries if entry.key == key), None)
+
+    def get(self, key: str) -> str | None:
+        """The value of a key; None when it is absent."""
+        entry = self.entry(key)
+        return entry.value if entry else None
+
+    def every(self, key: str) -> tuple[str, ...]:
+        """The values of a key that may be repeated."""
+        return tuple(entry.value for entry in self.entries if entry.key == key)
+
+
+def read(lines: Lines) -> FrontMatter | None:
+    """The front matter of a text; None when there is none or it is never closed."""
+    if not lines.front:
+        return None
+    entries: list[Entry] = []
+    parents: list[tuple[int, str]] = []
+    i = 1
+    while i < lines.front:
+        found = _KEY.match(lines.texts[i])
+        if found is None:
+            i += 1
+            continue
+        indent = len(found.group(1))
+        parents = [parent for parent in parents if parent[0] < indent]
+        name = ".".join([*(parent[1] for parent in parents), found.group(2)])
+        entry = _entry(lines, i, found, name)
+        entries.append(entry)
+        parents.append((indent, found.group(2)))
+        i = entry.end if entry.block else i + 1
+    return FrontMatter(entries=tuple(entries))
+
+
+def _entry(lines: Lines, i: int, found: re.Match[str], name: str) -> Entry:
+    text, begin, indent = lines.texts[i], found.end(), len(found.group(1))
+    written = text[begin:]
+    quoted = re.match(_QUOTED, written) if written.startswith(('"', "'")) else None
+    written = quoted.group() if quoted else _uncommented(written).rstrip()
+    end = _end(lines, i, indent)
+    block = written.startswith(("|", ">")) and re.match(_BLOCK, written) is not None
+    return Entry(
+        key=name,
+        value=_block_value(lines.texts[i + 1 : end], written) if block else _unquoted(written),
+        at=i,
+        indent=indent,
+        span=(begin, begin + len(written)),
+        block=block,
+        end=end,
+    )
+
+
+def _uncommented(written: str) -> str:
+    return re.sub(_COMMENT, "", written) if "#" in written else written
+
+
+def _end(lines: Lines, i: int, indent: int) -> int:
+    end = i + 1
+    for j in range(i + 1, lines.front):
+        text = lines.texts[j]
+        if text.strip() and len(text) - len(text.lstrip()) <= indent:
+            break
+        if text.strip():
+            end = j + 1
+    return end
+
+
+def _block_value(texts: list[str], style: str) -> str:
+    return (" " if style[0] == ">" else "\n").join(text.strip() for text in texts if text.strip())
+
+
+def _unquoted(written: str) -> str:
+    if len(written) >= 2 and written[0] == written[-1] == '"':
+        return re.sub(r"\\(.)", r"\1", written[1:-1])
+    if len(written) >= 2 and written[0] == written[-1] == "'":
+        return written[1:-1].replace("''", "'")
+    return written
+
+
+def _quoted(value: str) -> str:
+    if re.fullmatch(r"[A-Za-z0-9_./+][\w./+:-]*", value):
+        return value
+    return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def put(raw: bytes, *, path: str, key: str, value: str, after: str = "") -> bytes:
+    """The text with one key set; a new key goes below the entry `after`, else to the end of its block."""
+    lines = scan(raw, path=path)
+    front = read(lines)
+    if front is None:
+        raise PlanUnreadable(f"{path}:1: there is no front matter to set {key} in; begin the file with ---")
+    entry = front.entry(key)
+    if entry is None:
+        return _insert(lines, front, path=path, key=key, value=value, after=after)
+    require_settable(front, key, path=path)
+    begin, end = (lines.offset(entry.at, column) for column in entry.span)
+    gap = b"" if lines.texts[entry.at][entry.span[0] - 1] in " \t" else b" "
+    return raw[:begin] + gap + _quoted(value).encode() + raw[end:]
+
+
+def require_settable(front: FrontMatter, key: str, *, path: str) -> None:
+    """Refuse a key that `put` could not set: its value is a block, or has lines below it."""
+    entry = front.entry(key)
+    if entry is not None and (entry.block or entry.end > entry.at + 1):
+        raise PlanUnreadable(
+            f"{path}:{entry.at + 1}: {key} holds a block, so runplan could not set it when the plan is complete; "
+            f"write {key} and its value on one line"
+        )
+
+
+def drop(raw: bytes, *, path: str, key: str) -> bytes:
+    """The text without one key and what stands below it; as it is when the key is not there."""
+    lines = scan(raw, path=path)
+    front = read(lines)
+    entry = front.entry(key) if front else None
+    return raw if entry is None else raw[: lines.start(entry.at)] + raw[lines.start(entry.end) :]
+
+
+def _insert(lines: Lines, front: FrontMatter, *, path: str, key: str, value: str, after: str) -> bytes:
+    parts = key.split(".")
+    depth = len(parts) - 1
+    while depth and front.entry(".".join(parts[:depth])) is None:
+        depth -= 1
+    owner = front.entry(".".join(parts[:depth]))
+    if owner is not None and owner.value:
+        raise PlanUnreadable(f"{path}:{owner.at + 1}: {owner.key} has a value; {key} cannot stand below it")
+    sibling = owner or front.entry(after)
+    at = sibling.end if sibling else lines.front
+    indent = _indent_below(front, owner)
+    added = ""
+    for part in parts[depth:-1]:
+        added += f"{indent}{part}:\n"
+        indent += "  "
+    added += f"{indent}{parts[-1]}: {_quoted(value)}\n"
+    offset = lines.start(at)
+    return lines.raw[:offset] + added.encode().replace(b"\n", lines.eol) + lines.raw[offset:]
+
+
+def _indent_below(front: FrontMatter, owner: Entry | None) -> str:
+    if owner is None:
+        return ""
+    children = [entry.indent for entry in front.entries if entry.key.startswith(owner.key + ".")]
+    return " " * (children[0] if children else owner.indent + 2)

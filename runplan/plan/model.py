@@ -1,0 +1,256 @@
+"""Plans as they are understood: a Markdown file becomes a Plan with its phases, or an error that says why not."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from enum import StrEnum
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from runplan.plan import frontmatter
+from runplan.plan.body import body_of
+from runplan.plan.dependencies import Depends
+from runplan.plan.dependencies import read_depends
+from runplan.errors import PlanUnreadable
+from runplan.plan.frontmatter import FrontMatter
+from runplan.plan.ids import key
+from runplan.plan.items import Execution
+from runplan.plan.items import Item
+from runplan.plan.items import read_execution
+from runplan.plan.items import read_items
+from runplan.plan.items import read_paths
+from runplan.plan.layout import Format
+from runplan.plan.layout import Layout
+from runplan.plan.layout import Remark
+from runplan.plan.layout import lay_out
+from runplan.plan.marks import Status
+from runplan.plan.marks import says_complete
+from runplan.quickclass import NamedTuple
+from runplan.quickclass import dataclass
+from runplan.plan.scan import Lines
+from runplan.plan.scan import scan
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+__all__ = ["Format", "Item", "Kind", "Phase", "Plan", "Remark", "Status", "kind_of", "parse"]
+
+
+class Kind(StrEnum):
+    """What a plan file is, by its name and its own word."""
+
+    PLAN = "plan"
+    CANARY = "canary"
+    ISSUE_TRACKER = "issue-tracker"
+    REFERENCE = "reference"  #: says `executable: false`
+
+
+class Phase(NamedTuple):
+    """One unit of work, as the plan states it."""
+
+    id: str
+    title: str
+    status: Status
+    commit: str  #: hash the plan gives, "" for none
+    text: str  #: its section byte for byte, heading included; in a plain checklist the item's lines
+    line: int  #: where its status stands
+    heading_line: int
+    depends: tuple[str, ...]  #: phases that must be done before it
+    soft: tuple[str, ...]  #: phases that should be
+    touches: tuple[str, ...]  #: path patterns; empty when it does not say
+    allows: tuple[str, ...]  #: path patterns: where tests may be removed, and guarded files changed
+    execution: str  #: "worktree", "direct" or "delegate …"
+    items: tuple[Item, ...]
+    outside: tuple[str, ...]  #: dependencies that are no phases, in its own words
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """A plan file as understood."""
+
+    path: str
+    title: str
+    status: str  #: front matter status, "" for none
+    complete: bool  #: its front matter says so, or every phase is done
+    executable: bool
+    issues: tuple[int, ...]
+    format: Format
+    kind: Kind
+    phases: tuple[Phase, ...]  #: in tracker order
+    remarks: tuple[Remark, ...]  #: in the order of lines
+
+    def phase(self, id_: str) -> Phase | None:
+        """The phase of that id; case matters only where two differ by nothing else."""
+        exact = next((phase for phase in self.phases if phase.id == id_), None)
+        return exact or next((phase for phase in self.phases if key(phase.id) == key(id_)), None)
+
+
+def parse(text: bytes, *, path: str) -> Plan:
+    """The plan in a file's bytes. Raises PlanUnreadable, which names the line and the remedy, and nothing else."""
+    return _parse(text, path)
+
+
+@lru_cache(maxsize=2)
+def _parse(text: bytes, path: str) -> Plan:
+    front = frontmatter.read(scan(text, path=path)) or FrontMatter(entries=())
+    entry = front.entry("executable")
+    if entry is not None and entry.value.lower() == "false":
+        raise PlanUnreadable(
+            f"{path}:{entry.at + 1}: the plan says executable: false; remove that line to have it worked"
+        )
+    for name in ("status", "completed"):
+        frontmatter.require_settable(front, name, path=path)
+    lines, layout = lay_out(text, path)
+    drafts = list(_drafts(lines, layout))
+    phases = tuple(draft.phase for draft in drafts)
+    _refuse_unknown(drafts, path)
+    _refuse_circle(phases, path)
+    status = (front.get("status") or "").strip().lower()
+    remarks = [*layout.remarks, *_about_text(lines), *_about_marks(layout), *_about_phases(drafts)]
+    if says_complete(status):
+        remarks += _about_completion(phases)
+    return Plan(
+        path=path,
+        title=" ".join((front.get("title") or "").split()) or _title(lines, path),
+        status=status,
+        complete=says_complete(status) or all(phase.status is Status.DONE for phase in phases),
+        executable=True,
+        issues=_issues(front),
+        format=layout.format,
+        kind=kind_of(path, executable=True),
+        phases=phases,
+        remarks=tuple(sorted(remarks, key=lambda remark: remark.line)),
+    )
+
+
+def kind_of(path: str, *, executable: bool) -> Kind:
+    """What a file of that name is."""
+    name = path.rpartition("/")[2]
+    if name.startswith("CANARY"):
+        return Kind.CANARY
+    if name.endswith("_ISSUES.md"):
+        return Kind.ISSUE_TRACKER
+    return Kind.PLAN if executable else Kind.REFERENCE
+
+
+class _Draft(NamedTuple):
+    """A phase with what its text says beyond it."""
+
+    phase: Phase
+    depends: Depends
+    execution: Execution
+
+
+def _drafts(lines: Lines, layout: Layout) -> Iterator[_Draft]:
+    known = {key(place.id): place.id for place in layout.places}
+    headings = [heading.at for heading in lines.headings]
+    for place in layout.places:
+        within = lines.headings[bisect_left(headings, place.first) : bisect_left(headings, place.end)]
+        body = body_of(lines, place.first, place.end, within)
+        depends = read_depends(body, own=place.id, known=known)
+        execution = read_execution(body)
+        phase = Phase(
+            id=place.id,
+            title=place.title,
+            status=place.mark.status,
+            commit=place.commit,
+            text=lines.between(place.first, place.end),
+            line=place.at + 1,
+            heading_line=place.first + 1,
+            depends=depends.hard,
+            soft=depends.soft,
+            touches=read_paths(body, "touches"),
+            allows=read_paths(body, "allows"),
+            execution=execution.how,
+            items=read_items(body, title=place.title),
+            outside=tuple(told.text for told in depends.outside),
+        )
+        yield _Draft(phase=phase, depends=depends, execution=execution)
+
+
+def _title(lines: Lines, path: str) -> str:
+    first = next((heading.text for heading in lines.headings if heading.level == 1), "")
+    word = re.match(r"plan[ \t]*[:—–-][ \t]*", first, re.IGNORECASE)
+    return first[word.end() if word else 0 :] or path.rpartition("/")[2].removesuffix(".md")
+
+
+def _issues(front: FrontMatter) -> tuple[int, ...]:
+    numbers = (value.strip("# \t") for value in front.every("issue"))
+    return tuple(dict.fromkeys(int(n) for n in numbers if re.fullmatch(r"[1-9][0-9]{0,17}", n)))
+
+
+# --- what cannot be worked ----------------------------------------------------------------------------
+
+
+def _refuse_unknown(drafts: Sequence[_Draft], path: str) -> None:
+    ids = ", ".join(draft.phase.id for draft in drafts)
+    for draft in drafts:
+        if draft.depends.unknown and draft.phase.status is not Status.DONE:
+            told = draft.depends.unknown[0]
+            raise PlanUnreadable(
+                f"{path}:{told.line}: phase {draft.phase.id} depends on phase {told.text}, which is not among {ids}; "
+                "mend it, or say what it waits for in a line 'Depends: …'"
+            )
+
+
+def _refuse_circle(phases: Sequence[Phase], path: str) -> None:
+    """Refuses phases that wait for each other; one that is done holds nobody back."""
+    open_ = {phase.id: phase for phase in phases if phase.status is not Status.DONE}
+    free: set[str] = set()
+    for start in open_:
+        trail: dict[str, Iterator[str]] = {start: iter(open_[start].depends)}
+        while trail:
+            last = next(reversed(trail))
+            after = next((id_ for id_ in trail[last] if id_ in open_ and id_ not in free), None)
+            if after is None:
+                free.add(last)
+                del trail[last]
+            elif after in trail:
+                circle = [*list(trail)[list(trail).index(after) :], after]
+                raise PlanUnreadable(
+                    f"{path}:{open_[after].heading_line}: the phases wait for each other: {' → '.join(circle)}; "
+                    "break the circle, a line 'Depends: …' in a phase wins over its prose"
+                )
+            else:
+                trail[after] = iter(open_[after].depends)
+
+
+# --- what a person should know ------------------------------------------------------------------------
+
+
+def _about_text(lines: Lines) -> Iterator[Remark]:
+    if lines.texts[0] == "---" and not lines.front:
+        yield Remark(line=1, text="the front matter is never closed by a line ---; it is not read")
+    if lines.open_fence >= 0:
+        yield Remark(line=lines.open_fence + 1, text="this fence is never closed; what follows it is not read")
+
+
+def _about_marks(layout: Layout) -> Iterator[Remark]:
+    for place in layout.places:
+        line, id_ = place.at + 1, place.id
+        if place.mark.status is Status.IN_PROGRESS:
+            yield Remark(line=line, text=f"phase {id_} is marked in progress; unless a live run owns it, it is todo")
+        elif not place.mark.known:
+            yield Remark(line=line, text=f"the status of phase {id_} is no known word; it is taken for todo")
+
+
+def _about_phases(drafts: Sequence[_Draft]) -> Iterator[Remark]:
+    for draft in drafts:
+        id_ = draft.phase.id
+        for told in draft.depends.outside:
+            yield Remark(line=told.line, text=f"phase {id_} does not wait for this, it names no phase: {told.text}")
+        for told in draft.depends.unread:
+            what = f"phase {id_} does not wait for this, it was not understood: {told.text}"
+            yield Remark(line=told.line, text=f"{what}; name the phases in a line 'Depends: …'")
+        for told in draft.depends.unknown:
+            yield Remark(line=told.line, text=f"phase {id_} depends on phase {told.text}, which the plan does not have")
+        if draft.execution.unknown:
+            what = draft.execution.unknown[:60]
+            yield Remark(line=draft.execution.line, text=f"phase {id_}: unknown execution {what!r}; worktree is used")
+
+
+def _about_completion(phases: Sequence[Phase]) -> list[Remark]:
+    left = [phase for phase in phases if phase.status is not Status.DONE]
+    ids = ", ".join(phase.id for phase in left)
+    return [Remark(line=left[0].line, text=f"the plan says complete, but not done: {ids}")] if left else []

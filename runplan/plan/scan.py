@@ -1,0 +1,142 @@
+"""Reads a plan file into lines that know their byte offsets, so that text can be spliced without loss.
+
+A line ends at LF or CRLF; a lone CR is part of its line. A fence is toggled only by a line that begins
+with three backticks at column 0: real plans nest fences badly, and every stricter reading loses phases.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from runplan.errors import PlanUnreadable
+from runplan.quickclass import NamedTuple
+from runplan.quickclass import dataclass
+
+MAX_BYTES = 5 * 1024 * 1024
+_BOM = b"\xef\xbb\xbf"
+
+
+class Heading(NamedTuple):
+    """A Markdown heading that is neither fenced nor front matter."""
+
+    at: int
+    level: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lines:
+    """A plan's text by lines; indexes count from 0, the line numbers people see from 1."""
+
+    raw: bytes
+    texts: list[str]  #: without line ends and without the byte order mark
+    starts: list[int]  #: byte offset of each line's first character
+    inert: list[bool]  #: front matter and fenced lines, fence marks included: never structure
+    headings: tuple[Heading, ...]
+    front: int  #: index of the line that closes the front matter; 0 when there is none
+    open_fence: int  #: index of a fence that is never closed; -1 when there is none
+    eol: bytes  #: the line end of the first line
+
+    def offset(self, index: int, column: int) -> int:
+        """The byte offset of a column of a line."""
+        return self.starts[index] + len(self.texts[index][:column].encode())
+
+    def start(self, index: int) -> int:
+        """The byte offset of a line, or of the end of the text for the line after the last."""
+        return self.starts[index] if index < len(self.starts) else len(self.raw)
+
+    def between(self, first: int, end: int) -> str:
+        """The text of lines first to end - 1, byte for byte."""
+        return self.raw[self.start(first) : self.start(end)].decode()
+
+
+def scan(raw: bytes, *, path: str) -> Lines:
+    """The lines of a plan file, or why it is none."""
+    return _scan(raw, path)
+
+
+@lru_cache(maxsize=2)
+def _scan(raw: bytes, path: str) -> Lines:
+    text = _decoded(raw, path)
+    pieces = text.split("\n")
+    starts = _starts(raw)
+    if not pieces[-1]:  # what follows the last line end is no line
+        pieces.pop()
+        starts.pop()
+    texts = [
+        piece[:-1] if piece.endswith("\r") and (i + 1 < len(pieces) or raw.endswith(b"\n")) else piece
+        for i, piece in enumerate(pieces)
+    ]
+    front = _front_matter_end(texts)
+    inert, open_fence = _inert(texts, front)
+    return Lines(
+        raw=raw,
+        texts=texts,
+        starts=starts,
+        inert=inert,
+        headings=_headings(texts, inert),
+        front=front,
+        open_fence=open_fence,
+        eol=b"\r\n" if raw.partition(b"\n")[0].endswith(b"\r") else b"\n",
+    )
+
+
+def _decoded(raw: bytes, path: str) -> str:
+    if len(raw) > MAX_BYTES:
+        size, limit = len(raw) / 1024 / 1024, MAX_BYTES // 1024 // 1024
+        raise PlanUnreadable(
+            f"{path}:1: the file is {size:.1f} MB, a plan has at most {limit} MB; name the plan itself"
+        )
+    if (nul := raw.find(b"\0")) >= 0:
+        line = raw.count(b"\n", 0, nul) + 1
+        raise PlanUnreadable(f"{path}:{line}: a binary file (it holds NUL bytes); a plan is UTF-8 text")
+    try:
+        return raw.removeprefix(_BOM).decode()
+    except UnicodeDecodeError as error:
+        line = raw.removeprefix(_BOM).count(b"\n", 0, error.start) + 1
+        raise PlanUnreadable(f"{path}:{line}: the text is not valid UTF-8; save the plan as UTF-8") from error
+
+
+def _starts(raw: bytes) -> list[int]:
+    offset = len(_BOM) if raw.startswith(_BOM) else 0
+    starts = []
+    for piece in raw.removeprefix(_BOM).split(b"\n"):
+        starts.append(offset)
+        offset += len(piece) + 1
+    return starts
+
+
+def _front_matter_end(texts: list[str]) -> int:
+    if not texts or texts[0] != "---":
+        return 0
+    return next((i for i in range(1, len(texts)) if texts[i].rstrip() == "---"), 0)
+
+
+def _inert(texts: list[str], front: int) -> tuple[list[bool], int]:
+    inert = [False] * len(texts)
+    first = front + 1 if front else 0
+    inert[:first] = [True] * first
+    opened = -1
+    for i in range(first, len(texts)):
+        text = texts[i]
+        mark = text.startswith("```") and "`" not in text.lstrip("`")
+        inert[i] = mark or opened >= 0
+        if mark:
+            opened = -1 if opened >= 0 else i
+    return inert, opened
+
+
+def _headings(texts: list[str], inert: list[bool]) -> tuple[Heading, ...]:
+    found = []
+    for i, text in enumerate(texts):
+        if not text.startswith("#") or inert[i]:
+            continue
+        level = len(text) - len(text.lstrip("#"))
+        if level <= 6 and text[level : level + 1] in (" ", "\t"):
+            found.append(Heading(at=i, level=level, text=_without_closing_marks(text[level:].strip())))
+    return tuple(found)
+
+
+def _without_closing_marks(text: str) -> str:
+    words = text.rsplit(None, 1)
+    return words[0].rstrip() if len(words) == 2 and not words[1].strip("#") else text

@@ -1,0 +1,323 @@
+"""Writes a phase's status back into its plan: one cell, line or key changes, every other byte stays."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+from runplan.plan import frontmatter
+from runplan.errors import PlanUnreadable
+from runplan.plan.ids import key
+from runplan.plan.layout import Format
+from runplan.plan.layout import Layout
+from runplan.plan.layout import Place
+from runplan.plan.layout import lay_out
+from runplan.plan.marks import WRITTEN
+from runplan.plan.marks import Status
+from runplan.plan.marks import says_complete
+from runplan.plan.scan import Lines
+from runplan.plan.scan import scan
+from typing import TypeAlias
+from runplan.quickclass import dataclass
+from runplan.plan.ids import read_name
+from runplan.plan.layout import find_layout
+from runplan.plan.layout import outside
+from runplan.plan.layout import what_is_missing
+from runplan.plan.marks import read_mark
+from runplan.quickclass import NamedTuple
+from runplan.plan.sections import ticked
+from runplan.plan.table import cells
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from runplan.plan.model import Phase
+    from runplan.plan.model import Plan
+    from runplan.plan.sections import Section
+
+
+_LANDED = re.compile(rb"[ \t]*\(`?[0-9a-f]{7,40}`?((?:,[^()]*)?)\)\Z")
+
+
+def set_status(text: bytes, *, path: str, phase: str, status: Status, commit: str = "") -> bytes:
+    """The plan with one phase set to done (with the commit that holds its work) or back to todo.
+
+    A plan that says so already comes back as it is. In progress and blocked are for people to write.
+    """
+    if status not in WRITTEN:
+        raise ValueError(f"{status} is never written to a plan")
+    lines, layout = lay_out(text, path)
+    place = _place(layout, phase, path)
+    if place.mark.known and place.mark.status is status and commit in ("", place.commit):
+        return text
+    return _spliced(text, _edits(lines, layout.format, place, status, commit))
+
+
+def _place(layout: Layout, phase: str, path: str) -> Place:
+    for place in layout.places:
+        if key(place.id) == key(phase):
+            return place
+    ids = ", ".join(place.id for place in layout.places)
+    raise PlanUnreadable(f"{path}:1: there is no phase {phase}; the phases are {ids}")
+
+
+Edit = tuple[int, int, bytes]  #: bytes from, up to, and what stands there instead
+
+
+def _edits(lines: Lines, format_: Format, place: Place, status: Status, commit: str) -> list[Edit]:
+    words = WRITTEN[status]
+    match format_:
+        case Format.TRACKER:
+            return _row_edits(lines.raw, place, words, f"`{commit}`" if commit else "")
+        case Format.SECTIONS:
+            return [_line_edit(lines, place, f"{words} ({commit})" if commit else words)]
+        case Format.CHECKLIST:
+            return _box_edits(lines, place, status, commit)
+
+
+def _row_edits(raw: bytes, place: Place, words: str, commit: str) -> list[Edit]:
+    if commit and place.commit_at is None:
+        words = f"{words} ({commit})"
+    edits = [_cell_edit(raw, place.status_at, words)] if place.status_at else []
+    if place.commit_at is not None and (commit or place.commit):
+        edits.append(_cell_edit(raw, place.commit_at, commit))
+    return edits
+
+
+def _cell_edit(raw: bytes, at: tuple[int, int], words: str) -> Edit:
+    """Replaces a cell's content and keeps the blanks around it; an empty cell gets one on each side."""
+    begin, end = at
+    content = raw[begin:end]
+    if not content.strip():
+        return begin, end, f" {words} ".encode()
+    if not words and content == b" " + content.strip() + b" ":
+        return begin, end, b" "  # as an empty cell is written, and most likely was
+    begin += len(content) - len(content.lstrip())
+    return begin, begin + len(content.strip()), words.encode()
+
+
+def _line_edit(lines: Lines, place: Place, words: str) -> Edit:
+    if place.status_at is not None:
+        begin, end = place.status_at
+        gap = b"" if lines.raw[begin - 1 : begin] in (b" ", b"\t") else b" "
+        return begin, end, gap + words.encode()
+    at = lines.start(place.first + 1)
+    added = f"**Status:** {words}".encode()
+    return at, at, added + lines.eol if lines.raw[:at].endswith(b"\n") else lines.eol + added
+
+
+def _box_edits(lines: Lines, place: Place, status: Status, commit: str) -> list[Edit]:
+    assert place.status_at is not None
+    box: Edit = (*place.status_at, b"x" if status is Status.DONE else b" ")
+    begin = lines.starts[place.at]
+    content = lines.texts[place.at].encode().rstrip()
+    landed = _LANDED.search(content, max(content.rfind(b"("), 0))
+    note = landed.group(1) if landed else b""
+    if not commit and (landed is None or note):
+        return [box]  # a note is a person's, and says more than the commit beside it
+    at = begin + (landed.start() if landed else len(content))
+    if not commit and lines.raw[at - 1 : at] == b" ":
+        at -= 1  # it came with the commit
+    gap = b"" if lines.raw[at - 1 : at] == b" " else b" "
+    told = gap + b"(" + commit.encode() + note + b")" if commit else b""
+    return [box, (at, begin + len(content), told)]
+
+
+def _spliced(raw: bytes, edits: Iterable[Edit]) -> bytes:
+    for begin, end, words in sorted(edits, reverse=True):
+        raw = raw[:begin] + words + raw[end:]
+    return raw
+
+
+def complete(text: bytes, *, path: str, completed: str) -> bytes:
+    """The plan with `status: complete` and `completed:` in its front matter, both or neither."""
+    front = frontmatter.read(scan(text, path=path))
+    if front is None or (says_complete(front.get("status") or "") and front.get("completed")):
+        return text
+    text = frontmatter.put(text, path=path, key="status", value="complete")
+    return frontmatter.put(text, path=path, key="completed", value=completed, after="status")
+
+
+def reopen(text: bytes, *, path: str) -> bytes:
+    """The plan as active again, where its front matter says that it is complete."""
+    front = frontmatter.read(scan(text, path=path))
+    if front is None or not says_complete(front.get("status") or ""):
+        return text
+    text = frontmatter.put(text, path=path, key="status", value="active")
+    return frontmatter.drop(text, path=path, key="completed")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Next:
+    """This phase is to be worked."""
+
+    phase: Phase
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllDone:
+    """Every phase is done; the plan is yet to be marked complete."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlreadyComplete:
+    """The plan says that it is complete."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotFound:
+    """The plan has no such phase, only these."""
+
+    ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhaseDone:
+    """The phase asked for is done."""
+
+    phase: Phase
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NeedsPhases:
+    """The phase asked for waits for others."""
+
+    phase: Phase
+    missing: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Obstacle:
+    """Why a phase cannot be worked: the phases it waits for; none when a person marked it blocked."""
+
+    phase: str
+    missing: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllBlocked:
+    """Phases are left, and none of them can be worked."""
+
+    why: tuple[Obstacle, ...]
+
+
+Choice: TypeAlias = Next | AllDone | AlreadyComplete | NotFound | PhaseDone | NeedsPhases | AllBlocked
+
+
+def choose(plan: Plan, *, wanted: str | None) -> Choice:
+    """The phase asked for, else the first in tracker order that is not done, not blocked and not waiting.
+
+    A phase marked in progress counts as todo: whether somebody is at it is known from claims, not from the plan.
+    """
+    if wanted is not None:
+        return _asked(plan, wanted)
+    if says_complete(plan.status):
+        return AlreadyComplete()
+    left = [phase for phase in plan.phases if phase.status is not Status.DONE]
+    if not left:
+        return AllDone()
+    for phase in left:
+        if phase.status is not Status.BLOCKED and not missing(plan, phase):
+            return Next(phase=phase)
+    return AllBlocked(why=tuple(Obstacle(phase=phase.id, missing=missing(plan, phase)) for phase in left))
+
+
+def _asked(plan: Plan, wanted: str) -> Choice:
+    phase = plan.phase(wanted)
+    if phase is None:
+        return NotFound(ids=tuple(phase.id for phase in plan.phases))
+    if says_complete(plan.status):
+        return AlreadyComplete()
+    if phase.status is Status.DONE:
+        return PhaseDone(phase=phase)
+    if waits := missing(plan, phase):
+        return NeedsPhases(phase=phase, missing=waits)
+    return Next(phase=phase)
+
+
+def missing(plan: Plan, phase: Phase) -> tuple[str, ...]:
+    """The phases it must wait for that are not done."""
+    done = {other.id for other in plan.phases if other.status is Status.DONE}
+    return tuple(id_ for id_ in phase.depends if id_ not in done)
+
+
+#: A heading that says done: `## Phase 1 — Parser ✅`, `… (done in 4a6075d)`, `… — Done`; not `… (complete rewrite)`.
+_DONE_TITLE = re.compile(
+    r"✅|\[[xX]\]|(?:[(\[]|[—–-][ \t]+)(?:done|complete|completed|finished|shipped|merged)"
+    r"(?:[ \t,:]+(?:(?:in|on|at|by)[ \t]+)?[`#v]?[0-9a-f][\w.:#-]{0,40}`?)?[)\]]?[ \t]*\Z",
+    re.IGNORECASE,
+)
+
+
+class Fixed(NamedTuple):
+    """A plan with a tracker."""
+
+    text: bytes
+    told: tuple[str, ...] = ()  #: which phases are not plainly todo, and why
+
+
+def add_tracker(text: bytes, *, path: str) -> Fixed:
+    """The plan with a tracker above its first phase; a plan that keeps its statuses somewhere comes back as it is.
+
+    Finished work stays finished: a phase is done where its heading, all its boxes or the front matter say so.
+    Raises PlanUnreadable when a tracker would not help: there are no phase sections, or two of one name, or another
+    table says which phases are done.
+    """
+    lines = scan(text, path=path)
+    found = find_layout(lines, path=path)
+    if isinstance(found, Layout):
+        return Fixed(text=text)
+    if not found.sections:
+        raise PlanUnreadable(what_is_missing(lines, (), path))
+    _refuse_other_table(lines, found.sections, path)
+    front = frontmatter.read(lines)
+    complete = front is not None and says_complete(front.get("status") or "")
+    told = [_status(lines, section, complete=complete) for section in found.sections]
+    statuses = [status for status, _ in told]
+    return Fixed(text=_with_tracker(lines, found.sections, statuses), told=tuple(why for _, why in told if why))
+
+
+def _status(lines: Lines, section: Section, *, complete: bool) -> tuple[Status, str]:
+    """What the section says of its own status, and what a person should know about that."""
+    done, boxes = ticked(lines, section)
+    if complete:
+        return Status.DONE, f"phase {section.id} is done: the front matter says that the plan is complete"
+    if _DONE_TITLE.search(section.title):
+        return Status.DONE, f"phase {section.id} is done: its heading says so"
+    if boxes and done == boxes:
+        return Status.DONE, f"phase {section.id} is done: all its boxes are ticked"
+    if done:
+        remedy = f"if it is finished, write {WRITTEN[Status.DONE]} into its row"
+        return Status.TODO, f"phase {section.id} is todo: {done} of {boxes} boxes are ticked; {remedy}"
+    return Status.TODO, ""
+
+
+def _refuse_other_table(lines: Lines, sections: tuple[Section, ...], path: str) -> None:
+    """Refuse to add a tracker beside a table that marks phases as done under a column of another name."""
+    ids = {key(section.id) for section in sections}
+    for part in outside(lines, sections):
+        for i in part:
+            text = lines.texts[i]
+            if lines.inert[i] or not text.lstrip().startswith("|"):
+                continue
+            row = [cell.of(text) for cell in cells(text)]
+            names = [name.id for name in map(read_name, row) if name is not None and key(name.id) in ids]
+            if names and any(read_mark(cell).status is Status.DONE for cell in row):
+                raise PlanUnreadable(
+                    f"{path}:{i + 1}: this table says that phase {names[0]} is done, so no tracker was added; to make "
+                    "the table the tracker, call its columns Phase and Status"
+                )
+
+
+def _with_tracker(lines: Lines, sections: tuple[Section, ...], statuses: list[Status]) -> bytes:
+    rows = ["## Progress Tracker", "", "| Phase | Status | Commit | Notes |", "|-------|--------|--------|-------|"]
+    for section, status in zip(sections, statuses, strict=True):
+        title = section.title.replace("\\|", "|").replace("|", "\\|")
+        rows.append(f"| {section.id}{' — ' if title else ''}{title} | {WRITTEN[status]} | | |")
+    at = lines.start(_above(lines, sections[0]))
+    tracker = lines.eol.join(row.encode() for row in [*rows, "", ""])
+    return lines.raw[:at] + tracker + lines.raw[at:]
+
+
+def _above(lines: Lines, first: Section) -> int:
+    """The line to put the tracker on: before the first phase, or before the level 2 heading that holds it."""
+    holders = [h.at for h in lines.headings if h.level == 2 and h.at < first.at]
+    return holders[-1] if first.level > 2 and holders else first.at

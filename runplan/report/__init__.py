@@ -1,0 +1,1 @@
+"""The account for people, and the views of plans and runs."""

@@ -1,0 +1,1 @@
+"""The machine: events, state, decisions, and the words for them. Pure."""

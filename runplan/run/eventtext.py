@@ -1,0 +1,102 @@
+"""How events are written down and read back; journals outlive versions."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Any
+from runplan.run.events import Event
+from runplan.run.events import Fact
+from runplan.run.events import LaneFact
+from runplan.quickclass import dataclass
+from dataclasses import replace
+from typing import TYPE_CHECKING
+from runplan.run.events import VerdictGiven
+from runplan.text import bounded
+from runplan.text import plain
+from runplan.run import events as e
+from runplan.run.dispatch import Ending
+
+
+_KINDS: dict[str, type[Event]] = {kind.__name__: kind for kind in Event.__args__}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """An event with its place in the journal."""
+
+    seq: int
+    at: str  #: UTC ISO-8601 with Z
+    event: Event
+    lane: str = ""  #: the lane whose fact it is; "" for the run's own
+
+    @property
+    def fact(self) -> Fact:
+        """As the state is folded from it."""
+        return LaneFact(lane=self.lane, event=self.event) if self.lane else self.event
+
+
+def name_of(fact: Fact) -> str:
+    return type(fact.event if isinstance(fact, LaneFact) else fact).__name__
+
+
+def to_json(fact: Fact) -> str:
+    # Escaped, because file names need not be text; what is not comes back as it was.
+    fields = {**asdict(fact.event), "lane": fact.lane} if isinstance(fact, LaneFact) else asdict(fact)
+    return json.dumps(fields, separators=(",", ":"))
+
+
+def from_json(name: str, body: str) -> Event | None:
+    """The event as it was recorded; None for a kind this version does not know."""
+    found = recorded_as(name, body)
+    return found.event if isinstance(found, LaneFact) else found
+
+
+def recorded_as(name: str, body: str) -> Fact | None:
+    """The same, with the lane whose fact it is."""
+    kind = _KINDS.get(name)
+    if kind is None:
+        return None
+    known, told = kind.__dataclass_fields__, json.loads(body)
+    event = kind(**{key: _frozen(value) for key, value in told.items() if key in known})
+    return LaneFact(lane=told["lane"], event=event) if told.get("lane") else event
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(_frozen(item) for item in value) if isinstance(value, list) else value
+
+
+#: The fields of events that hold what agents, or commands, said.
+_BOUNDED = ("detail", "words", "why", "line", "errand", "complaint")
+_PLAIN = ("output", "evidence", "note")
+_MANY = ("lines",)
+
+
+def plainly(event: Event) -> Event:
+    """The event as it may be recorded and told."""
+    found: dict[str, object] = {}
+    for name in (*_BOUNDED, *_PLAIN):
+        text = getattr(event, name, "")
+        if isinstance(text, str):
+            told = plain(bounded(text) if name in _BOUNDED else text)
+            if told != text:
+                found[name] = told
+    for name in _MANY:
+        lines = getattr(event, name, ())
+        if (told_lines := tuple(plain(bounded(line)) for line in lines)) != lines:
+            found[name] = told_lines
+    if isinstance(event, VerdictGiven):
+        found["items"] = tuple((plain(item), passed, plain(evidence)) for item, passed, evidence in event.items)
+    return replace(event, **found) if found else event  # type: ignore[arg-type]
+
+
+def may_wait(event: Event) -> bool:
+    match event:
+        case e.PlanRead() | e.WorkTaken() | e.CandidateBuilt() | e.GateJudged() | e.VerdictGiven() | e.CleanedUp():
+            return True
+        case e.Leased():
+            return not event.parked  # once put aside, an earlier attempt's work is not found on the branch again
+        case e.DispatchEnded():
+            return event.ending == Ending.EXITED  # its shim has written that down
+        case _:
+            return False

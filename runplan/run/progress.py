@@ -1,0 +1,198 @@
+"""What a run is at, by its journal: who is at work, what was used so far, and how often something was begun again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from runplan.text import believable
+from runplan.quickclass import NamedTuple
+from runplan.quickclass import dataclass
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+#: What a person asks of a run, and takes back.
+ASKED = {"StopRequested": "stop", "Halted": "pause", "Continued": None, "RunResumed": None}
+TOLD = (
+    *("PlanRead", "DispatchStarted", "HandoverArmed", "DispatchEnded", "Paused", "Woke", "RunResumed", "RunEnded"),
+    *("StopRequested", "Halted", "Continued"),
+)
+
+
+class Step(NamedTuple):
+    """What one event tells of it; what it does not tell is None."""
+
+    at: str
+    type: str  #: one of TOLD
+    id: str | None = None
+    role: str | None = None
+    agent: str | None = None
+    version: str | None = None
+    cycle: int | None = None
+    tree: str | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    usd: float | None = None
+    percent: int | None = None
+    lane: str | None = None
+    phase: str | None = None
+    outcome: str | None = None
+    reason: str | None = None
+    kind: str | None = None
+    until: str | None = None
+    words: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """What is known so far."""
+
+    dispatch: str | None = None  #: the process that was started last, if nobody has seen it end
+    agent: str | None = None  #: who that is; None for the project's own commands
+    version: str | None = None
+    dispatched: str | None = None
+    context: int | None = None  #: per cent of its context that was full when its hand-over was prepared
+    retries: int = 0  #: fix cycles, handovers and repeated dispatches of the phase
+    tokens: int = 0  #: sent and received, by agents that have ended
+    usd: float = 0.0
+    phase: str = ""  #: the one that was begun last
+    step: str | None = None  #: the role of the process
+    since: str = ""  #: of the last step
+    role: str | None = None  #: of the process that was started last
+    began: str | None = None  #: when the first was that had its errand: others may have gone on with it since
+    waiting_for: str | None = None  #: what time will mend
+    about: str | None = None
+    wake: str | None = None
+    asked: str | None = None  #: stop or pause: what a person wants of the run
+    failed: str | None = None  #: why a lane ended without having landed
+    lanes: tuple[Work, ...] = ()  #: the same of each phase side by side with others that goes on, or has failed
+
+    def at_rest(self) -> Work:
+        """The same, when the process has ended and nobody has recorded it."""
+        return Work(
+            retries=self.retries,
+            tokens=self.tokens,
+            usd=self.usd,
+            phase=self.phase,
+            since=self.since,
+            role=self.role,
+            began=self.began,
+            asked=self.asked,
+            lanes=self.lanes,
+        )
+
+
+def work_of(steps: Iterable[Step]) -> Work:
+    """What these steps of one run, in order, come to."""
+    strands: dict[str, list[Step]] = {}
+    asked: str | None = None
+    for step in steps:
+        if step.type in ASKED:
+            asked = asked if asked == "stop" else ASKED[step.type]  # which nobody takes back
+            if step.type != "RunResumed":
+                continue
+        strands.setdefault(step.lane or "", []).append(step)
+        if step.type == "RunResumed":  # whatever any of them waited for is looked at again
+            for lane in strands.keys() - {""}:
+                strands[lane].append(step)
+    own = _work(strands.pop("", []), asked)
+    if not strands:
+        return own
+    each = {lane: _work(told) for lane, told in strands.items()}
+    goes_on = [each[lane] for lane, told in strands.items() if not any(step.type == "RunEnded" for step in told)]
+    first = goes_on[0] if goes_on else own
+    return Work(
+        dispatch=first.dispatch,
+        agent=first.agent,
+        version=first.version,
+        dispatched=first.dispatched,
+        context=first.context,
+        retries=max([first.retries, *(work.retries for work in goes_on)]),
+        tokens=own.tokens + sum(work.tokens for work in each.values()),
+        usd=own.usd + sum(work.usd for work in each.values()),
+        phase=first.phase,
+        step=first.step,
+        since=first.since,
+        role=first.role,
+        began=first.began,
+        asked=asked,
+        lanes=tuple(work for work in each.values() if work in goes_on or work.failed) if goes_on else (),
+    )
+
+
+def _work(steps: Iterable[Step], asked: str | None = None) -> Work:
+    phase = since = ""
+    failed: str | None = None
+    pause: Step | None = None
+    running: Step | None = None
+    context: int | None = None
+    tokens, usd, retries = 0, 0.0, 0
+    begun: set[tuple[object, ...]] = set()
+    last: Step | None = None  #: the first that had the errand of the process that was started last
+    for step in steps:
+        since = step.at
+        pause = step if step.type == "Paused" else None
+        if step.type == "PlanRead":  # another phase
+            begun.clear()
+            retries, phase, last = 0, step.phase or "", None
+        elif step.type == "DispatchStarted":
+            running, context = step, None
+            retries += _is_retry(step, begun)
+            begun.add(_errand(step))
+            last = last if last and _errand(last) == _errand(step) else step
+        elif step.type == "HandoverArmed" and running and running.id == step.id:
+            context = step.percent
+        elif step.type == "RunEnded" and step.outcome not in ("done", "nothing-to-do"):
+            failed = step.reason or step.outcome
+        elif step.type == "DispatchEnded":
+            running = None if running and running.id == step.id else running
+            # An earlier version recorded whatever an agent wrote into its return.
+            tokens += believable(step.input_tokens) + believable(step.output_tokens)
+            usd += step.usd or 0.0
+    if running is None:
+        return Work(
+            retries=retries,
+            tokens=tokens,
+            usd=usd,
+            phase=phase,
+            since=since,
+            role=last.role if last else None,
+            began=last.at if last else None,
+            waiting_for=pause.kind if pause else None,
+            about=_about(pause) if pause else None,
+            wake=pause.until if pause else None,
+            asked=asked,
+            failed=failed,
+        )
+    return Work(
+        dispatch=running.id,
+        agent=running.agent or None,
+        version=running.version or None,
+        dispatched=running.at,
+        context=context,
+        retries=retries,
+        tokens=tokens,
+        usd=usd,
+        phase=phase,
+        step=running.role,
+        since=since,
+        role=running.role,
+        began=last.at if last else None,
+        asked=asked,
+    )
+
+
+def _about(pause: Step) -> str | None:
+    told = {"limit": f"{pause.agent} usage limit", "overloaded": f"{pause.agent} is overloaded"}
+    return told.get(pause.kind or "", pause.words)
+
+
+def _errand(step: Step) -> tuple[object, ...]:
+    # A verifier looks at a tree: another one, after the target has moved, is no repetition.
+    return step.role, step.cycle, step.tree if step.role == "verify" else None
+
+
+def _is_retry(step: Step, begun: set[tuple[object, ...]]) -> bool:
+    """A fix is one, and so is an agent that is sent on the same errand again; checks that run twice are not."""
+    return bool(step.agent) and (step.role == "fix" or _errand(step) in begun)

@@ -1,0 +1,121 @@
+"""Run requests, and the answers to commands, with their JSON."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from runplan.errors import Exit
+from runplan.run.events import Approved
+from runplan.run.events import Rejected
+from runplan.run.events import RunStarted
+from runplan.run.eventtext import from_json
+from runplan.run.eventtext import to_json
+from runplan.quickclass import dataclass
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import TypeAlias
+
+    from runplan.errors import RunplanError
+
+    Answers: TypeAlias = Approved | Rejected | None
+
+BY_PERSON = "a person"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRequest:
+    """A request for a run, with all options resolved."""
+
+    started: RunStarted
+    answer: Approved | Rejected | None = None  #: to the candidate that waits
+    fired: bool = False  #: by a schedule, which never approves
+    again: bool = False  #: a retry, which does nothing after success
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """The schedule that a start asks for."""
+
+    every: str  #: canonical, without `every`
+    now: bool  #: begin a run at once as well
+    zone: str
+    misfire: str
+    given: str  #: which of zone and misfire the caller has set by variables
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """The answer to a command; fields that do not apply are empty."""
+
+    run: str = ""
+    fresh: bool = False  #: the command began or resumed the run
+    declined: bool = False  #: nothing was changed
+    owner: str = ""  #: the process that works on the plan instead
+    why: str = ""  #: why it was declined
+    readable: bool = True  #: False when the claim of the owner cannot be read
+    lines: tuple[str, ...] = ()  #: messages, one sentence each
+    warnings: tuple[str, ...] = ()
+    scheduled: str = ""  #: when the schedule fires first, UTC
+    instead: str = ""  #: the schedule that it replaces
+    error: str = ""  #: why the command was refused
+    exit: int = 0
+
+
+def refused(error: RunplanError) -> Answer:
+    return Answer(error=str(error), exit=int(error.exit))
+
+
+def unexpected(error: BaseException) -> Answer:
+    """The answer after an internal error."""
+    text = f"unexpected {type(error).__name__} in the daemon: {error}; see its log"
+    return Answer(error=text, exit=int(Exit.UNREACHABLE))
+
+
+def answer_json(answer: Answer) -> str:
+    return json.dumps(asdict(answer))
+
+
+def read_answer(text: str) -> Answer:
+    return read_answer_fields(json.loads(text))
+
+
+def read_answer_fields(fields: Mapping[str, Any]) -> Answer:
+    known: dict[str, Any] = {name: value for name, value in fields.items() if name in Answer.__dataclass_fields__}
+    return Answer(**known | {name: tuple(value) for name, value in known.items() if isinstance(value, list)})
+
+
+# --- the arguments of a start -------------------------------------------------------------------------
+
+
+def start_arguments(request: RunRequest, timing: Timing | None = None) -> dict[str, Any]:
+    """The arguments of the command that asks for this run."""
+    arguments: dict[str, Any] = {"started": to_json(request.started), "again": request.again}
+    match request.answer:
+        case Approved(tree=tree):
+            arguments["approve"] = tree
+        case Rejected(tree=tree, why=why):
+            arguments |= {"reject": tree, "why": why}
+    return arguments | ({"timing": asdict(timing)} if timing is not None else {})
+
+
+def read_request(arguments: Mapping[str, Any]) -> RunRequest:
+    started = from_json("RunStarted", str(arguments["started"]))
+    assert isinstance(started, RunStarted)
+    return RunRequest(started=started, answer=_answer(arguments), again=bool(arguments.get("again")))
+
+
+def read_timing(arguments: Mapping[str, Any]) -> Timing | None:
+    return Timing(**timing) if (timing := arguments.get("timing")) else None
+
+
+def _answer(arguments: Mapping[str, Any]) -> Answers:
+    match arguments:
+        case {"approve": str(tree)}:
+            return Approved(tree=tree)
+        case {"reject": str(tree), **rest}:
+            return Rejected(tree=tree, why=str(rest.get("why", "")))
+        case _:
+            return None

@@ -1,0 +1,126 @@
+"""Rows of the store as plain values. Every reading verb imports this module, so it stays cheap."""
+
+from __future__ import annotations
+
+from runplan.quickclass import dataclass
+from typing import TypeAlias
+
+
+TYPE_CHECKING = False  # typing is slow to import
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+UNFINISHED = ("queued", "running", "waiting")  #: the states of a run that has not ended
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRow:
+    """What `status` shows of a run."""
+
+    id: str
+    plan: str
+    started: str
+    state: str  #: queued, running, waiting, done, failed, stopped
+    phase: str | None
+    step: str | None
+    since: str
+    attempt: int
+    outcome: str | None
+    reason: str | None
+    waiting_for: str | None
+    landing: str
+    about: str | None = None  #: what exactly is waited for, in words
+    wake: str | None = None  #: when it is looked at again
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventRow:
+    """One line of the journal."""
+
+    seq: int
+    run: str
+    at: str
+    type: str
+    body: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleRow:
+    """The schedule of a plan, with its resolved options."""
+
+    plan: str
+    spec: str  #: the words after `every`
+    zone: str
+    misfire: str  #: run-once, skip
+    request: str  #: JSON of the RunStarted it begins
+    anchor: str  #: where intervals are counted from
+    made: str
+    last: str | None = None  #: key of the newest slot that was answered
+    paused: str | None = None  #: why it does not fire
+    given: str = ""  #: which of zone and misfire the caller has set; files do not change these
+    next: str | None = None  #: the first slot after now, recorded when the schedule is armed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FiringRow:
+    """The answer to one slot of a schedule."""
+
+    plan: str
+    slot: str
+    at: str
+    answer: str  #: fired, skipped, missed
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """A request of a person that the worker of the repository executes."""
+
+    plan: str
+    verb: str  #: start, now, stop, pause, resume
+    arguments: Mapping[str, Any]
+    by: str
+    at: str
+    seq: int = 0  #: its number in the queue; 0 for a command that is not stored
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acquired:
+    """This process owns it now; `took_over` names the dead owner, if there was one."""
+
+    fence: int
+    took_over: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reentered:
+    """This process owned it already."""
+
+    fence: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldByOther:
+    """Another process or run owns it."""
+
+    owner: str
+    why: str
+    readable: bool = True  #: False for a claim that cannot be read; it is never taken over
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IssueShared:
+    """An unfinished run of another plan claims the same issue; both runs continue."""
+
+    number: int
+    run: str
+    plan: str = ""  #: of the other run, where the journal knows it
+
+    @property
+    def words(self) -> str:
+        of = f" of {self.plan}" if self.plan else ""
+        return f"issue #{self.number} is claimed by the run {self.run}{of}; both runs continue"
+
+
+ClaimResult: TypeAlias = Acquired | Reentered | HeldByOther

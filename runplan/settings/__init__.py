@@ -1,0 +1,1 @@
+"""Settings and options: declared once, read from files, environment and words."""

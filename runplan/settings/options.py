@@ -1,0 +1,128 @@
+"""The words after PLAN, and the options they mean together with the settings."""
+
+from __future__ import annotations
+
+from collections import deque
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from runplan.errors import NotFound
+from runplan.errors import UsageError
+from runplan.plan.ids import read_name
+from runplan.settings.keys import LANDINGS
+from runplan.quickclass import dataclass
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from runplan.settings.config import Settings
+
+_VERBS = ("stop", "next", "status")
+
+
+class Mode(StrEnum):
+    """How much of the plan a start is about."""
+
+    NEXT = "next"  #: the first phase that is not done
+    PHASE = "phase"  #: the one named
+    FINISH = "finish"  #: all that are left
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Words:
+    """What the words say, before settings are asked."""
+
+    phase: str | None = None  #: set exactly when mode is PHASE
+    mode: Mode = Mode.NEXT
+    auto: bool = False
+    landing: str | None = None
+    every: str | None = None  #: the schedule in its canonical form, without `every`
+    now: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolved:
+    """The options of a run, settled once and stored with it."""
+
+    mode: Mode
+    phase: str | None
+    auto: bool
+    landing: str
+    target: str
+    every: str | None
+    now: bool
+
+
+def parse_words(words: Sequence[str], *, phases: Sequence[str] | None) -> Words:
+    """Read the words in any order; while `phases` is unknown (None), any one word may be the phase."""
+    left = deque(" ".join(words).split())
+    flags: set[str] = set()
+    landings: dict[str, None] = {}
+    named: list[str] = []
+    every: str | None = None
+    while left:
+        token = left.popleft()
+        match token.lower():
+            case "finish" | "auto" | "now" as flag:
+                flags.add(flag)
+            case landing if landing in LANDINGS:
+                landings[landing] = None
+            case "every" if every is None:
+                from runplan.settings.schedule import spell
+                from runplan.settings.schedule import take  # few starts need it
+
+                every = spell(take(left)).removeprefix("every ")
+            case "every":
+                raise UsageError("every: a plan has one schedule; say it once")
+            case _:
+                named.append(_phase(token, phases))
+    _refuse_contradictions(flags, tuple(landings), named, every)
+    phase = named[0] if named and every is None else None
+    return Words(
+        phase=phase,
+        mode=Mode.FINISH if "finish" in flags else Mode.PHASE if phase else Mode.NEXT,
+        auto="auto" in flags or every is not None,
+        landing=next(iter(landings), None),
+        every=every,
+        now="now" in flags,
+    )
+
+
+def resolve(words: Words, settings: Settings) -> Resolved:
+    """Words, else settings."""
+    return Resolved(
+        mode=words.mode,
+        phase=words.phase,
+        auto=words.auto,
+        landing=words.landing or settings.run.landing,
+        target=settings.run.target,
+        every=words.every,
+        now=words.now,
+    )
+
+
+def _refuse_contradictions(flags: set[str], landings: tuple[str, ...], named: list[str], every: str | None) -> None:
+    if "finish" in flags and every is not None:
+        raise UsageError("finish with every: a schedule works one phase at a time; leave out one of them")
+    if len(landings) > 1:
+        raise UsageError(f"{' and '.join(landings)}: a run lands one way; leave out one of them")
+    if len(set(named)) > 1:
+        raise UsageError(f"{' and '.join(named)}: name one phase, or say finish")
+    if named and "finish" in flags:
+        raise UsageError(f"{named[0]} with finish: finish works all phases; leave out one of them")
+
+
+def _phase(token: str, phases: Sequence[str] | None) -> str:
+    """The phase `token` means: exactly, else but for upper and lower case."""
+    if token.lower() in _VERBS and token not in (phases or ()):
+        raise UsageError(f"{token}: a command of its own; say runplan {token.lower()}")
+    if phases is None or token in phases:
+        return token
+    alike = [phase for phase in phases if phase.lower() == token.lower()]
+    if len(alike) == 1:
+        return alike[0]
+    known = f"the phases are {', '.join(phases) or 'none'}"
+    named = read_name(token)
+    if named is not None and named.id == token and any(sign.isdigit() for sign in token):
+        raise NotFound(f"{token}: no such phase; {known}")
+    raise UsageError(f"{token}: no such word or phase; {known}")

@@ -1,0 +1,113 @@
+"""The context of a run: its repository, settings, and the ports that its actions use."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from runplan import names
+from runplan.text import command
+from runplan.errors import Unreachable
+from runplan.quickclass import dataclass
+from runplan.times import git_date
+from runplan.times import iso
+from typing import Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from collections.abc import Mapping
+    from pathlib import Path
+    from runplan import ports
+    from runplan.settings.config import Settings
+    from runplan.gitfacts import Identity
+    from runplan.landing.lander import Lander
+    from collections.abc import Iterator
+    from runplan.run.events import Event
+    from runplan.run.state import PhaseRun
+    from runplan.run.state import RunState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunContext:
+    """One repository, its settings, and the ports to reach it."""
+
+    run: str  #: the id of the run at work
+    plan: str
+    slug: str
+    root: Path  #: the main checkout
+    settings: Settings
+    prompts: Mapping[str, str]  #: templates by role
+    user: Identity
+    sign: bool  #: whether landed commits are signed
+    clock: ports.Clock
+    store: ports.Store
+    objects: ports.Objects
+    worktrees: ports.Worktrees
+    removal: ports.Removal
+    candidates: ports.Candidates
+    lander: Lander
+    fingerprints: ports.Fingerprints
+    dispatches: ports.Dispatches
+    agents: ports.Agents
+    claims: ports.Claims
+    point: Callable[[str], None]  #: called at every step that a crash could separate from the next
+    lane: str = ""  #: which of several phases side by side is worked
+
+    @property
+    def mark(self) -> str:
+        """What dispatches, candidate and landing are named after: the run, and the lane where there is one."""
+        return names.mark(self.run, self.lane)
+
+    @property
+    def candidate(self) -> str:
+        return names.candidate_ref(self.run, self.lane)
+
+    @property
+    def worktree(self) -> str:
+        """The name of the run's one worktree; each lane has its own."""
+        return names.worktree_name(str(self.root), self.slug, self.lane)
+
+    @property
+    def report(self) -> str:
+        return names.report_path(self.settings.paths.reports, self.slug)
+
+    def branch(self, phase: str) -> str:
+        return f"refs/heads/{names.branch(self.settings.run.branch_prefix, self.slug, phase)}"
+
+    def tip(self) -> str:
+        """Where the target stands; it can be gone only because somebody took it away meanwhile."""
+        tip = self.lander.tip()
+        if tip is None:
+            run = self.settings.run
+            if self.lander.ref.startswith("refs/remotes/"):
+                push = command("git", "push", run.remote, run.target)
+                raise Unreachable(f"{run.remote} has no branch {run.target} any more; make it again: {push}")
+            raise Unreachable(f"the branch {run.target} is gone; make it again")
+        return tip
+
+    def iso(self) -> str:
+        return iso(self.clock.now())
+
+    def git_date(self) -> str:
+        return git_date(self.clock.now())
+
+
+def unseen(action: Any, state: RunState, world: RunContext) -> tuple[Event, ...]:  # noqa: ARG001 - the shape of an observer
+    """For actions that may simply be done again: their doing is idempotent and leaves the world as it finds it."""
+    return ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doing:
+    """`observe` answers from git, the process table or the store, never from memory; `do` yields facts as they come.
+
+    An intent is recorded by yielding it: it is on disk before `do` goes on, as is every fact that may not wait
+    (run/eventtext.py).
+    """
+
+    do: Callable[[Any, RunState, RunContext], Iterator[Event]]
+    observe: Callable[[Any, RunState, RunContext], tuple[Event, ...]] = unseen
+
+
+def phase_of(state: RunState) -> PhaseRun:
+    """The phase at work; the machine asks for phase actions only while there is one."""
+    assert state.phase is not None
+    return state.phase

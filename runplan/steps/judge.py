@@ -1,0 +1,174 @@
+"""Reads what an agent handed back in its file."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from runplan.run.dispatch import RETURN
+from runplan.checks.returns import Unusable
+import json
+from dataclasses import asdict
+from typing import assert_never
+from runplan.steps.context import phase_of
+from runplan.steps.work import without_copies
+from runplan.steps.start import baseline_key
+from runplan.checks import results
+from runplan.checks import returns
+from runplan.checks import tamper
+from runplan.checks import testfiles
+from runplan.checks import verdict
+from runplan.run.dispatch import Outcome
+from runplan.run.events import BaselineKnown
+from runplan.run.events import DispatchEnded
+from runplan.run.events import GateJudged
+from runplan.run.events import VerdictGiven
+from runplan.run.events import WorkRefused
+from runplan.run.reasons import Reason
+
+if TYPE_CHECKING:
+    from runplan.steps.context import RunContext
+    from collections.abc import Iterator
+    from runplan.run.actions import JudgeBaseline
+    from runplan.run.actions import JudgeGate
+    from runplan.run.actions import JudgeVerdict
+    from runplan.run.events import Event
+    from runplan.run.state import PhaseRun
+    from runplan.run.state import RunState
+
+
+_ODD = Unusable(why="the return file is no plain file, or larger than 8 MiB", found=True)
+
+
+def return_text(world: RunContext, id: str) -> str | Unusable | None:
+    """What the agent returned, without secrets; None when there is no file, and why where it cannot be read."""
+    told = world.dispatches.read(id, RETURN)
+    if told is not None:
+        return world.agents.redacted(told)
+    path = world.dispatches.directory(id) / RETURN
+    return _ODD if path.is_symlink() or path.exists() else None
+
+
+OUTPUT_READ = 1024 * 1024  #: bytes at the end of a gate's output that are looked at
+EVIDENCE = 2000  #: characters of evidence that are kept for an item
+NAMED = 3  #: failing tests named in one line
+OUTPUT_TOLD = 6000  #: characters of it that the fixer is told
+
+
+def judge_baseline(action: JudgeBaseline, state: RunState, world: RunContext) -> Iterator[Event]:  # noqa: ARG001
+    phase = phase_of(state)
+    assert phase.ended is not None
+    found = _results(phase.ended, world)
+    fault = results.baseline_fault(found)
+    if fault and not world.settings.tests.allow_red_baseline:
+        yield WorkRefused(reason=Reason.BASELINE_RED, detail=f"`{world.settings.tests.command}` on the base: {fault}")
+        return
+    tree = phase.candidate.onto_tree if phase.candidate else phase.base_tree
+    key = baseline_key(world, tree)
+    _remember(world, key, found)
+    yield BaselineKnown(key=key, tree=tree, results=_text(found))
+
+
+def judge_gate(action: JudgeGate, state: RunState, world: RunContext) -> Iterator[Event]:
+    phase = phase_of(state)
+    time = len(phase.gates) + 1
+    if phase.ended is None:
+        line = "Tests: skipped — no test infrastructure"
+        yield GateJudged(tree=action.tree, answer="skipped", code=None, line=line, time=time)
+        return
+    now = _results(phase.ended, world)
+    before = _baseline(phase)
+    judged = results.compare(
+        before,
+        now,
+        allow_red_baseline=world.settings.tests.allow_red_baseline,
+        fewer_allowed=_may_lose_tests(phase),
+    )
+    answer, line = _told(judged, now, time)
+    if answer == "passed":  # what passed on this code is the baseline of the next phase
+        _remember(world, baseline_key(world, action.tree), now)
+    tail = "" if answer == "passed" else _output(phase.ended, world)[-OUTPUT_TOLD:]
+    yield GateJudged(tree=action.tree, answer=answer, code=now.exit_code, line=line, time=time, output=tail)
+
+
+def _remember(world: RunContext, key: str, found: results.Results) -> None:
+    """Only green results are known for good: a red one may be the machine's fault, and would excuse real breakage."""
+    if not found.red and found.finished:
+        world.store.keep_baseline(key, _text(found), at=world.iso())
+
+
+def _text(found: results.Results) -> str:
+    return json.dumps({**asdict(found), "failures": sorted(found.failures)})
+
+
+def _may_lose_tests(phase: PhaseRun) -> bool:
+    """Whether the phase changed a test file that its Allows: covers: then fewer tests may be what was asked for."""
+    permit = tamper.Permit(text=phase.read.text, allows=phase.read.allows)
+    files = phase.work.files if phase.work else ()
+    return any(testfiles.may_hold_tests(path) and permit.allowed(path) for path in files)
+
+
+def _told(judged: results.GateJudgement, now: results.Results, time: int) -> tuple[str, str]:
+    again = "; it failed the first time, so something is flaky" if time > 1 else ""
+    match judged:
+        case results.Green():
+            return "passed", now.line + again
+        case results.PreExisting():
+            return "passed", f"{now.line}; what fails failed before the work too" + again
+        case results.Regressed(why=why, names=names):
+            return "failed", f"{why}: {', '.join(name.split()[0] for name in sorted(names)[:NAMED])}" if names else why
+        case results.Unfinished(why=why):
+            return "unfinished", why
+        case results.BaselineRed(why=why):
+            return "failed", f"the checks on the base: {why}"
+        case unreachable:
+            assert_never(unreachable)
+
+
+def _baseline(phase: PhaseRun) -> results.Results | None:
+    if phase.baseline is None or not phase.baseline.results:
+        return None
+    fields = json.loads(phase.baseline.results)
+    return results.Results(**{**fields, "failures": frozenset(fields["failures"])})
+
+
+def _results(ended: DispatchEnded, world: RunContext) -> results.Results:
+    code = ended.code if ended.ending == "exited" else None
+    return results.read_results(_output(ended, world), exit_code=code, summary_pattern=world.settings.tests.summary)
+
+
+def _output(ended: DispatchEnded, world: RunContext) -> str:
+    path = world.dispatches.directory(ended.id) / "out.log"
+    try:
+        return path.read_bytes()[-OUTPUT_READ:].decode("utf-8", "replace")
+    except FileNotFoundError:
+        return ""
+
+
+def judge_verdict(action: JudgeVerdict, state: RunState, world: RunContext) -> Iterator[Event]:  # noqa: ARG001
+    phase = phase_of(state)
+    assert phase.ended is not None
+    assert phase.lease is not None
+    assert phase.candidate is not None
+    path = world.worktrees.path(phase.lease.worktree)
+    left = without_copies(world.worktrees.state(path), world.settings.run.copy)
+    touched = [*left.changed, *(file.path for file in left.untracked)]
+    if touched:
+        detail = f"the verifier changed {', '.join(touched[:8])}"
+        yield WorkRefused(reason=Reason.READONLY_VIOLATED, detail=detail)
+        return
+    outcome = world.dispatches.standing(phase.ended.id)
+    message = outcome.message if isinstance(outcome, Outcome) else ""
+    ids = [item for item, _ in phase.read.items]
+    answer = returns.parse_return(return_text(world, phase.ended.id), message)
+    judged = verdict.judge(answer, message, ids, gates_red=phase.gates[-1].answer == "failed")
+    if isinstance(judged, verdict.NoVerdict):
+        yield WorkRefused(reason=Reason.INVALID_VERDICT, detail=judged.why)
+        return
+    yield VerdictGiven(
+        tree=phase.candidate.tree,
+        patch=phase.candidate.patch,
+        passed=isinstance(judged, verdict.Passed),
+        items=tuple((item.item, item.passed, item.evidence[:EVIDENCE]) for item in judged.items),
+        agent=phase.ended.agent,
+        pristine=not left.ignored,
+        why=judged.why if isinstance(judged, verdict.Failed) else "",
+    )

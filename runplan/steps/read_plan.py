@@ -1,0 +1,120 @@
+"""Reads the plan from the target's tip and writes down what it asks for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from runplan.plan import model as plans
+from runplan.plan import tracker as target
+from runplan.text import command
+from runplan.errors import PlanUnreadable
+from runplan.run.events import LanesChosen
+from runplan.run.events import PlanRead
+from runplan.run.decide import beside
+from runplan.run.state import open_lanes
+from runplan.plan.tracker import complete
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from runplan.steps.context import RunContext
+    from runplan.run.actions import ReadPlan
+    from runplan.run.events import Event
+    from runplan.plan.model import Phase
+    from runplan.plan.model import Plan
+    from runplan.run.state import RunState
+
+
+def read_plan(action: ReadPlan, state: RunState, world: RunContext) -> Iterator[Event]:  # noqa: ARG001
+    tip = world.lander.tip() or ""
+    text = world.objects.blob(tip, world.plan) if tip else None
+    if text is None:
+        gone = f"{world.plan} is no longer on {world.settings.run.target}"
+        yield PlanRead(tip=tip, choice="unreadable", detail=gone)
+        return
+    wanted = state.started.wanted if state.started and not state.landed else ""
+    try:
+        plan = plans.parse(text, path=world.plan)
+    except PlanUnreadable as error:
+        yield PlanRead(tip=tip, choice="unreadable", detail=str(error))
+        return
+    if state.started and state.started.mode == "undo":
+        yield _undo(plan, tip=tip, wanted=wanted)
+        return
+    lanes = open_lanes(state)
+    found = beside(plan, {lane.phase: lane.touches for lane in lanes}, room=_room(state, len(lanes)))
+    if lanes or len(found) > 1:
+        first = len(state.lanes) + 1
+        chosen = tuple((str(number), phase.id, phase.touches) for number, phase in enumerate(found, first))
+        yield LanesChosen(tip=tip, lanes=chosen)
+        return
+    yield reading(plan, text, tip=tip, wanted=wanted)
+
+
+def _room(state: RunState, at_work: int) -> int:
+    """How many more phases may be worked; only who lands without asking works several side by side."""
+    started = state.started
+    several = started is not None and started.mode == "finish" and state.auto
+    return max(0, started.parallel - at_work) if started is not None and several else 0
+
+
+def reading(plan: Plan, text: bytes, *, tip: str, wanted: str) -> PlanRead:
+    """What the plan asks for now."""
+    match target.choose(plan, wanted=wanted or None):
+        case target.Next(phase=phase):
+            return _next(plan, phase, tip)
+        case target.AllDone():
+            if complete(text, path=plan.path, completed="") != text:
+                return PlanRead(tip=tip, choice="all-done", title=plan.title)
+            return PlanRead(tip=tip, choice="complete", detail="every phase is done")
+        case target.AlreadyComplete():
+            return PlanRead(tip=tip, choice="complete", detail="the plan is already complete")
+        case target.PhaseDone(phase=phase):
+            commit = f" ({phase.commit})" if phase.commit else ""
+            return PlanRead(tip=tip, choice="phase-done", detail=f"phase {phase.id} is already done{commit}")
+        case target.NeedsPhases(phase=phase, missing=missing):
+            return PlanRead(tip=tip, choice="needs", detail=_needs(plan, phase, missing))
+        case target.NotFound(ids=ids):
+            return PlanRead(
+                tip=tip, choice="blocked", detail=f"there is no phase {wanted}; there are: {', '.join(ids)}"
+            )
+        case target.AllBlocked(why=why):
+            return PlanRead(tip=tip, choice="blocked", detail="; ".join(_obstacle(one) for one in why))
+
+
+def _next(plan: Plan, phase: Phase, tip: str) -> PlanRead:
+    if phase.execution != "worktree":
+        detail = (
+            f"{plan.path}:{phase.heading_line}: phase {phase.id} asks for `Execution: {phase.execution}`, "
+            "which runplan does not do; take the line out, or do the phase by hand and mark it done"
+        )
+        return PlanRead(tip=tip, choice="blocked", detail=detail)
+    return PlanRead(
+        tip=tip,
+        choice="next",
+        phase=phase.id,
+        title=phase.title,
+        text=phase.text,
+        items=tuple((item.id, item.text) for item in phase.items),
+        touches=phase.touches,
+        allows=phase.allows,
+    )
+
+
+def _undo(plan: Plan, *, tip: str, wanted: str) -> PlanRead:
+    phase = plan.phase(wanted)
+    if phase is None or phase.status is not plans.Status.DONE:
+        return PlanRead(tip=tip, choice="complete", detail=f"phase {wanted} is not done; there is nothing to undo")
+    return PlanRead(tip=tip, choice="undo", phase=phase.id, title=phase.title, text=phase.text)
+
+
+def _needs(plan: Plan, phase: Phase, missing: tuple[str, ...]) -> str:
+    standing = ", ".join(f"{other} ({found.status})" for other in missing if (found := plan.phase(other)))
+    first = command("runplan", "start", plan.path, missing[0])
+    return f"phase {phase.id} depends on {standing}; first run: {first}"
+
+
+def _obstacle(one: target.Obstacle) -> str:
+    if one.missing:
+        return f"phase {one.phase} waits for {', '.join(one.missing)}"
+    return f"phase {one.phase} is marked blocked; clear its status in the plan when it may be worked"

@@ -1,0 +1,40 @@
+"""Which doing belongs to which action: the whole table."""
+
+from __future__ import annotations
+
+from runplan.steps import candidate as building
+from runplan.steps import finish as finishing
+from runplan.steps import finish as handing
+from runplan.steps import judge as judging
+from runplan.steps import land as landing
+from runplan.steps import lease
+from runplan.steps import budget as pausing
+from runplan.steps import read_plan as reading
+from runplan.steps import start as starting
+from runplan.steps import candidate as undoing
+from runplan.steps import watch as watching
+from runplan.steps import work
+from runplan.steps.context import Doing
+from runplan.run import actions as a
+
+DOINGS: dict[type[a.Action], Doing] = {
+    a.ReadPlan: Doing(do=reading.read_plan),
+    a.Lease: Doing(do=lease.lease),
+    a.Start: Doing(do=starting.start, observe=starting.observe),
+    a.Await: Doing(do=watching.await_end),
+    a.Sleep: Doing(do=pausing.sleep),
+    a.HandOver: Doing(do=handing.hand_over),
+    a.TakeWork: Doing(do=work.take_work),
+    a.JudgeBaseline: Doing(do=judging.judge_baseline),
+    a.JudgeGate: Doing(do=judging.judge_gate),
+    a.JudgeVerdict: Doing(do=judging.judge_verdict),
+    a.BuildCandidate: Doing(do=building.build_candidate),
+    a.BuildUndo: Doing(do=undoing.build_undo),
+    a.RebuildBranch: Doing(do=lease.rebuild_branch),
+    a.Ask: Doing(do=landing.ask),
+    a.Land: Doing(do=landing.land, observe=landing.observe),
+    a.End: Doing(do=watching.end),
+    a.Fail: Doing(do=finishing.fail),
+    a.CleanUp: Doing(do=finishing.clean_up),
+    a.Finish: Doing(do=finishing.finish),
+}

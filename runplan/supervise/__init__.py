@@ -1,0 +1,1 @@
+"""Supervises processes that outlive the daemon."""
