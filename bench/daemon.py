@@ -20,14 +20,13 @@ from typing import TYPE_CHECKING
 import psutil
 
 from bench.projects import environment, make, plan
-from runplan.settings.load import load
 from runplan.cli.control import prepare
-from runplan.run.requests import BY_PERSON
-from runplan.run.requests import start_arguments
-from runplan.run.rows import Command
 from runplan.daemon import submitting
 from runplan.daemon.submitting import Talk
 from runplan.engine.context import context_at
+from runplan.run.requests import BY_PERSON, start_arguments
+from runplan.run.rows import Command
+from runplan.settings.load import load
 from runplan.store.schedules import Schedules
 from runplan.store.sqlite import Store
 

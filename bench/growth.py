@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 from bench.projects import environment, make, plan
 from runplan.clock import SystemClock
-from runplan.store.journal import Journal
 from runplan.run.eventtext import from_json
+from runplan.store.journal import Journal
 from runplan.store.sqlite import Store
 
 if TYPE_CHECKING:

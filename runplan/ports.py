@@ -10,27 +10,24 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
-    from runplan.run.rows import ClaimResult
-    from runplan.run.dispatch import DispatchStanding
-    from runplan.run.dispatch import Launch
-    from runplan.run.dispatch import Role
-    from runplan.agents.endings import Profile
-    from runplan.git.fingerprint import Difference
-    from runplan.git.fingerprint import Fingerprint
-    from runplan.gitfacts import BranchStanding
-    from runplan.gitfacts import Change
-    from runplan.gitfacts import Commit
-    from runplan.gitfacts import Identity
-    from runplan.gitfacts import Kept
-    from runplan.gitfacts import Oid
-    from runplan.gitfacts import Removed
-    from runplan.gitfacts import Replayed
-    from runplan.gitfacts import Unstored
-    from runplan.gitfacts import WorktreeState
-    from runplan.checks.lineage import Lineage
     from runplan.agents.budgets import Price
-    from runplan.run.rows import EventRow
-    from runplan.run.rows import RunRow
+    from runplan.agents.endings import Profile
+    from runplan.checks.lineage import Lineage
+    from runplan.git.fingerprint import Difference, Fingerprint
+    from runplan.gitfacts import (
+        BranchStanding,
+        Change,
+        Commit,
+        Identity,
+        Kept,
+        Oid,
+        Removed,
+        Replayed,
+        Unstored,
+        WorktreeState,
+    )
+    from runplan.run.dispatch import DispatchStanding, Launch, Role
+    from runplan.run.rows import ClaimResult, EventRow, RunRow
 
 
 class Clock(Protocol):

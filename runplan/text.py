@@ -6,8 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from datetime import datetime
-    from datetime import tzinfo
+    from datetime import datetime, tzinfo
 
 
 LONGEST = 4_000  #: characters of one detail

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-from runplan.run.usage import Usage
+
 from runplan.agents.context import tokens_in
 from runplan.quickclass import dataclass
+from runplan.run.usage import Usage
 from runplan.text import in_words
 
 if TYPE_CHECKING:
-    from runplan.settings.config import AgentTable
+    from collections.abc import Mapping
+
     from runplan.run.dispatch import Launch
     from runplan.run.usage import Tally
-    from collections.abc import Mapping
+    from runplan.settings.config import AgentTable
 
 
 _MILLION = 1_000_000

@@ -5,16 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runplan.agents.kit.task import Task
-from runplan.agents.clis import module_of
-from runplan.agents.calling import keys_of
-from runplan.agents.environment import ALLOWED
-from runplan.agents.environment import ALLOWED_PREFIXES
-from runplan.settings.load import OUR_PREFIX
-from runplan.settings.load import OURS
 from runplan.agents import forwarded as forwarded_environment
+from runplan.agents.calling import keys_of
+from runplan.agents.clis import module_of
+from runplan.agents.environment import ALLOWED, ALLOWED_PREFIXES
+from runplan.agents.kit.task import Task
 from runplan.run.dispatch import Role
 from runplan.settings.facts import SENT
+from runplan.settings.load import OUR_PREFIX, OURS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

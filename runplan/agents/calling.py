@@ -6,43 +6,30 @@ import os
 import re
 import shutil
 import subprocess
-from typing import TYPE_CHECKING
 from dataclasses import replace
-from datetime import UTC
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
-from runplan.agents.kit.task import Task
-from runplan.agents.kit.task import first_set
-from runplan.agents.clis import about
-from runplan.agents.clis import module_of
-from runplan.agents.clis import script
-from runplan.agents.environment import agent_environment
-from runplan.agents.environment import allowed
-from runplan.agents.environment import task_environment
-from runplan.agents.sandbox import is_used
-from runplan.agents.sandbox import require
-from runplan.run.dispatch import OWN
-from runplan.run.dispatch import RETURN
-from runplan.run.dispatch import WRITERS
+from typing import TYPE_CHECKING
+
+from runplan.agents.budgets import Price, price_of, unwatched_remedy
+from runplan.agents.clis import about, module_of, script
 from runplan.agents.endings import Profile
+from runplan.agents.environment import agent_environment, allowed, task_environment
+from runplan.agents.kit.task import Task, first_set
+from runplan.agents.sandbox import is_used, require
+from runplan.checks.secrets import redacted, secret_values
 from runplan.errors import RefusedEarly
-from runplan.settings.facts import SENT
-from runplan.settings.facts import model_remedy
 from runplan.gitfacts import committing_as
-from runplan.agents.budgets import Price
-from runplan.agents.budgets import price_of
-from runplan.agents.budgets import unwatched_remedy
+from runplan.run.dispatch import OWN, RETURN, WRITERS
 from runplan.run.reasons import Reason
-from runplan.checks.secrets import redacted
-from runplan.checks.secrets import secret_values
+from runplan.settings.facts import SENT, model_remedy
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+
     from runplan.agents.sandbox import Sandbox
-    from runplan.settings.config import AgentsSettings
-    from runplan.settings.config import AgentTable
     from runplan.run.dispatch import Role
+    from runplan.settings.config import AgentsSettings, AgentTable
     from runplan.settings.facts import Account
 
 

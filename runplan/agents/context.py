@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import re
 from typing import TYPE_CHECKING
-from runplan.quickclass import dataclass
-from runplan.names import shown
+
 from runplan.agents.prompts import one_line
+from runplan.names import shown
+from runplan.quickclass import dataclass
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from runplan.run.dispatch import Launch
     from runplan.run.usage import Tally
-    from collections.abc import Sequence
 
 
 UNSURE = 15  #: points more than a threshold says, where the gauge is only estimated

@@ -6,17 +6,17 @@ Only for words that a program gives as its error: an agent's prose and the outpu
 from __future__ import annotations
 
 import re
-from runplan.run.usage import Trouble
-from runplan.run.usage import TroubleKind
 from enum import StrEnum
 from typing import TYPE_CHECKING
-from runplan.run.dispatch import Ending
-from runplan.agents.limits import FARTHEST_S
-from runplan.agents.limits import reset_time
+
+from runplan.agents.limits import FARTHEST_S, reset_time
 from runplan.quickclass import dataclass
+from runplan.run.dispatch import Ending
+from runplan.run.usage import Trouble, TroubleKind
 
 if TYPE_CHECKING:
     from datetime import tzinfo
+
     from runplan.run.dispatch import Outcome
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from runplan.text import command
 from runplan.run.wording import variables
+from runplan.text import command
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

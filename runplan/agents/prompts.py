@@ -6,8 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from runplan.errors import SettingsError
-from runplan.names import as_utf8
-from runplan.names import shown
+from runplan.names import as_utf8, shown
 from runplan.quickclass import dataclass
 
 if TYPE_CHECKING:

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-from runplan.quickclass import dataclass
 import os
 import shutil
 import subprocess
 import sys
 from functools import cache
-from runplan.settings.places import socket_paths
-from runplan.settings.places import state_directory
-from runplan.settings.load import user_file
+from typing import TYPE_CHECKING
+
 from runplan.errors import RefusedEarly
+from runplan.quickclass import dataclass
 from runplan.run.dispatch import Role
+from runplan.settings.load import user_file
+from runplan.settings.places import socket_paths, state_directory
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from collections.abc import Iterable
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
+
     from runplan.git.checkout import Checkouts
 
 

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from runplan.quickclass import dataclass
 from runplan.checks.secrets import secrets_in
-from runplan.checks.tamper import Tampering
-from runplan.checks.tamper import TamperKind
+from runplan.checks.tamper import Tampering, TamperKind
+from runplan.quickclass import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

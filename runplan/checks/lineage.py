@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from runplan.gitfacts import is_agent
-from runplan.names import candidate_ref
-from runplan.names import parked_under
-from runplan.quickclass import NamedTuple
-from runplan.quickclass import dataclass
 from runplan.checks.secrets import redacted
+from runplan.gitfacts import is_agent
+from runplan.names import candidate_ref, parked_under
+from runplan.quickclass import NamedTuple, dataclass
 
 if TYPE_CHECKING:
-    from runplan.gitfacts import Identity
-    from runplan.gitfacts import Oid
+    from runplan.gitfacts import Identity, Oid
 
 NAMED = 3  #: commits named in one sentence
 _SUBJECT = 60  #: characters of a subject that are shown

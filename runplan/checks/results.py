@@ -5,11 +5,9 @@ from __future__ import annotations
 import re
 from typing import TypeAlias
 
+from runplan.checks.runners import RUNNERS, Closing, Runner
 from runplan.errors import SettingsError
 from runplan.quickclass import dataclass
-from runplan.checks.runners import RUNNERS
-from runplan.checks.runners import Closing
-from runplan.checks.runners import Runner
 
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 

@@ -6,12 +6,9 @@ import json
 import re
 from typing import TypeAlias
 
-from runplan.run.usage import MOST
-from runplan.run.dispatch import ItemResult
-from runplan.run.dispatch import Return
-from runplan.run.dispatch import ReturnStatus
-from runplan.run.dispatch import Usage
 from runplan.quickclass import dataclass
+from runplan.run.dispatch import ItemResult, Return, ReturnStatus, Usage
+from runplan.run.usage import MOST
 
 _OPENING = re.compile(r"^ {0,3}(`{3,}|~{3,})[ \t]*json[ \t]*$", re.IGNORECASE)
 _BLOCKER = "BLOCKER:"

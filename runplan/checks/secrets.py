@@ -8,14 +8,10 @@ from __future__ import annotations
 import functools
 import json
 import re
-from typing import TYPE_CHECKING
-from typing import AnyStr
+from typing import TYPE_CHECKING, AnyStr
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-    from collections.abc import Iterable
-    from collections.abc import Iterator
-    from collections.abc import Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
 
 REDACTED = "[redacted]"

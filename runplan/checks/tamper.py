@@ -11,21 +11,17 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from runplan.checks import testfiles
-from runplan.globs import covers
-from runplan.globs import literal
-from runplan.globs import matches
+from runplan.checks.secrets import holds_secret, named_like_secret, redacted
+from runplan.checks.testcommand import weakened
+from runplan.globs import covers, literal, matches
 from runplan.quickclass import dataclass
 from runplan.run.reasons import Reason
-from runplan.checks.secrets import holds_secret
-from runplan.checks.secrets import named_like_secret
-from runplan.checks.secrets import redacted
-from runplan.checks.testcommand import weakened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from runplan.gitfacts import Untracked
     from runplan.checks.testcommand import Read
+    from runplan.gitfacts import Untracked
 
 #: An untracked file larger than this is not committed for an agent.
 LARGEST_UNTRACKED = 5_000_000  # bytes

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import posixpath
 import re
 import shlex
 from typing import TYPE_CHECKING
-import json
-import posixpath
-from runplan.checks import makefiles
-from runplan.checks import testfiles
+
+from runplan.checks import makefiles, testfiles
 from runplan.quickclass import NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from collections.abc import Sequence
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
     from typing import TypeAlias
+
     Read: TypeAlias = Callable[[str], str | None]
 
 

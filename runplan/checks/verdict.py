@@ -5,12 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, TypeAlias
 
-from runplan.run.dispatch import ItemResult
-from runplan.run.dispatch import Return
-from runplan.run.dispatch import ReturnStatus
+from runplan.checks.returns import NAME, Unusable
 from runplan.quickclass import dataclass
-from runplan.checks.returns import NAME
-from runplan.checks.returns import Unusable
+from runplan.run.dispatch import ItemResult, Return, ReturnStatus
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -52,6 +52,9 @@ GROUPS = {
     },
 }
 VERBS = {verb: line for group in GROUPS.values() for verb, line in group.items()}
+_FOLDERS = {"Work on plans": "control", "Answer": "control", "Look": "show", "Set up": "setup"}
+#: The folder of each verb's module.
+FOLDERS = {verb: _FOLDERS[name] for name, group in GROUPS.items() for verb in group}
 
 USAGE = """\
 usage: runplan VERB ...
@@ -114,8 +117,7 @@ def main(argv: list[str]) -> int:
 
 
 def _guarded(verb: str, words: list[str], *, debug: bool) -> int:
-    from runplan.errors import Exit
-    from runplan.errors import RunplanError
+    from runplan.errors import Exit, RunplanError
 
     try:
         return int(_run(verb, words))
@@ -170,7 +172,7 @@ def _run(verb: str, words: list[str]) -> int:
         near = difflib.get_close_matches(verb, VERBS, n=1)
         hint = f"; did you mean {near[0]}?" if near else f"; there are: {', '.join(VERBS)}"
         raise UsageError(f"{verb}: no such verb{hint}")
-    return int(_module(verb).run(parser_of(verb).parse_args(words)))
+    return int(module_of(verb).run(parser_of(verb).parse_args(words)))
 
 
 def parser_of(verb: str) -> ArgumentParser:
@@ -185,7 +187,7 @@ def parser_of(verb: str) -> ArgumentParser:
         def error(self, message: str) -> NoReturn:
             raise UsageError(f"{verb}: {message}; see: runplan {verb} --help")
 
-    module = _module(verb)
+    module = module_of(verb)
     parser = Parser(
         prog=f"runplan {verb}",
         description=f"{VERBS[verb]}.",
@@ -198,7 +200,8 @@ def parser_of(verb: str) -> ArgumentParser:
     return parser
 
 
-def _module(verb: str) -> Any:
+def module_of(verb: str) -> Any:
+    """The module of a verb: EXAMPLES, arguments, run."""
     import importlib
 
-    return importlib.import_module(f"runplan.cli.{verb}")
+    return importlib.import_module(f"runplan.cli.{FOLDERS[verb]}.{verb}")

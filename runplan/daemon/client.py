@@ -11,28 +11,17 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from runplan import processes
-from runplan.settings.places import socket_path
-from runplan.settings.places import state_directory
+from runplan.daemon import protocol, singleton
+from runplan.daemon.protocol import Granted, Lines, Refusal, Told, TooLong, pid_of, user_of
+from runplan.errors import RefusedEarly, Unreachable, error_with
 from runplan.polling import until
-from runplan.errors import RefusedEarly
-from runplan.errors import Unreachable
-from runplan.errors import error_with
-from runplan.daemon import protocol
-from runplan.daemon import singleton
-from runplan.daemon.protocol import pid_of
-from runplan.daemon.protocol import user_of
-from runplan.daemon.protocol import Granted
-from runplan.daemon.protocol import Lines
-from runplan.daemon.protocol import Refusal
-from runplan.daemon.protocol import Told
-from runplan.daemon.protocol import TooLong
+from runplan.settings.places import socket_path, state_directory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-    from runplan.daemon.protocol import Hello
-    from runplan.daemon.protocol import Reply
+    from runplan.daemon.protocol import Hello, Reply
     from runplan.daemon.singleton import Holder
 
 LONGEST = 107 if sys.platform == "linux" else 103

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from runplan.checks.secrets import REDACTED, redacted
 from runplan.settings.places import own_directory
-from runplan.checks.secrets import REDACTED
-from runplan.checks.secrets import redacted
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, MutableMapping

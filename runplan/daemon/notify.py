@@ -14,17 +14,17 @@ from collections import deque
 from shutil import which
 from typing import TYPE_CHECKING
 
-from runplan.git.command import LongCalls
-from runplan.settings.load import environment
-from runplan.report import notices
 from runplan.checks.secrets import redacted
+from runplan.git.command import LongCalls
+from runplan.report import notices
+from runplan.settings.load import environment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from runplan import ports
-    from runplan.settings.config import NotifySettings
     from runplan.report.notices import Notice
+    from runplan.settings.config import NotifySettings
 
 WEBHOOK_S = 10.0
 COMMAND_S = 30.0

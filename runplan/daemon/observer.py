@@ -11,16 +11,9 @@ from concurrent.futures import Future
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from runplan.run.events import DispatchEnded
-from runplan.run.events import DispatchStarted
-from runplan.run.events import Halted
-from runplan.run.events import LaneFact
-from runplan.run.events import PlanRead
-from runplan.run.eventtext import name_of
-from runplan.run.eventtext import to_json
-from runplan.report.notices import of_ending
-from runplan.report.notices import of_lost_keys
-from runplan.report.notices import of_waiting
+from runplan.report.notices import of_ending, of_lost_keys, of_waiting
+from runplan.run.events import DispatchEnded, DispatchStarted, Halted, LaneFact, PlanRead
+from runplan.run.eventtext import name_of, to_json
 from runplan.run.requests import refused
 from runplan.run.state import awaiting
 
@@ -28,15 +21,15 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from runplan.run.decide import Decision
+    from runplan.daemon.notify import Notifier
     from runplan.errors import RunplanError
-    from runplan.run.events import Fact
+    from runplan.ports import Log
     from runplan.report.notices import Notice
+    from runplan.run.decide import Decision
+    from runplan.run.events import Fact
     from runplan.run.requests import Answer
     from runplan.run.rows import Command
     from runplan.run.state import RunState
-    from runplan.daemon.notify import Notifier
-    from runplan.ports import Log
 
 FILE = "noticed.json"
 MOST = 1000  #: bounds the entries of runs whose end no daemon saw

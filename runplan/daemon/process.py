@@ -17,54 +17,36 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runplan import __version__
-from runplan.git import remote
-from runplan.store.files import not_there
 from runplan.clock import SystemClock
+from runplan.daemon import notify, protocol, service, singleton
+from runplan.daemon.lifecycle import Drain, Pulse
 from runplan.daemon.logs import open_log
-from runplan.settings.places import socket_path
-from runplan.settings.places import socket_paths
-from runplan.settings.places import state_directory
-from runplan.settings.load import variables
-from runplan.errors import NotFound
-from runplan.errors import RefusedEarly
-from runplan.errors import Unreachable
-from runplan.report.notices import of_settings
-from runplan.run.rows import UNFINISHED
-from runplan.run.rows import Command
-from runplan.times import iso
-from runplan.daemon import notify
-from runplan.daemon import protocol
-from runplan.daemon import service
-from runplan.daemon import singleton
-from runplan.daemon.repositories import Configurations
-from runplan.daemon.lifecycle import Drain
-from runplan.daemon.lifecycle import Pulse
 from runplan.daemon.notify import Notifier
-from runplan.daemon.observer import Follower
-from runplan.daemon.observer import Noticed
-from runplan.daemon.observer import Observer
+from runplan.daemon.observer import Follower, Noticed, Observer
 from runplan.daemon.protocol import Hello
-from runplan.daemon.repositories import Repositories
-from runplan.daemon.slots import Timers
+from runplan.daemon.repositories import Configurations, Repositories
 from runplan.daemon.server import listen
-from runplan.daemon.slots import HostSlots
-from runplan.daemon.slots import SlotTable
-from runplan.daemon.worker import BUSY_S
-from runplan.daemon.worker import DaemonWorker
-from runplan.daemon.worker import Services
+from runplan.daemon.slots import HostSlots, SlotTable, Timers
+from runplan.daemon.worker import BUSY_S, DaemonWorker, Services
 from runplan.engine.context import context_at
-from runplan.report.figures import metrics_text
-from runplan.report.figures import this_process
 from runplan.engine.repository import open_repository
+from runplan.errors import NotFound, RefusedEarly, Unreachable
+from runplan.git import remote
+from runplan.report.figures import metrics_text, this_process
+from runplan.report.notices import of_settings
+from runplan.run.rows import UNFINISHED, Command
+from runplan.settings.load import variables
+from runplan.settings.places import socket_path, socket_paths, state_directory
+from runplan.store.files import not_there
 from runplan.store.sqlite import Store
+from runplan.times import iso
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from typing import Any
 
     from runplan.daemon.protocol import Request
-    from runplan.daemon.server import Caller
-    from runplan.daemon.server import ControlServer
+    from runplan.daemon.server import Caller, ControlServer
     from runplan.daemon.singleton import Held
     from runplan.engine.environments import Environments
     from runplan.engine.repository import OpenRepository

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
+import re
 import select
 import socket
 import struct
-from runplan.supervise.ancestry import agent_above
-from runplan.quickclass import dataclass
-import json
-import re
-from typing import TYPE_CHECKING
-from typing import Any
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
+
 from runplan.errors import Exit
+from runplan.quickclass import dataclass
+from runplan.supervise.ancestry import agent_above
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

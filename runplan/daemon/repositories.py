@@ -6,32 +6,28 @@ The settings of a run are fixed when it starts.
 from __future__ import annotations
 
 import contextlib
-import threading
-from typing import TYPE_CHECKING
-from runplan.settings.load import file_layers
-from runplan.settings.load import load_user
-from runplan.settings.load import settled
-from runplan.settings.load import user_file
-from runplan.errors import SettingsError
-from runplan.settings.keys import FILES
-from runplan.quickclass import dataclass
 import json
 import os
 import stat
-from typing import Any
-from runplan.store.files import file_lock
+import threading
+from typing import TYPE_CHECKING, Any
+
+from runplan.errors import SettingsError, Unreachable
+from runplan.quickclass import dataclass
+from runplan.settings.keys import FILES
+from runplan.settings.load import file_layers, load_user, settled, user_file
 from runplan.settings.places import own_directory
-from runplan.errors import Unreachable
+from runplan.store.files import file_lock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
     from typing import TypeAlias
+
     from runplan.settings.config import Settings
+
     Stamp: TypeAlias = tuple[tuple[int, int, int] | None, ...]
-    from collections.abc import Iterator
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,24 +13,20 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, Protocol
 
-from runplan.settings.places import own_directory
-from runplan.errors import Exit
-from runplan.errors import RunplanError
-from runplan.errors import Unreachable
 from runplan.daemon import protocol
 from runplan.daemon.client import reachable
-from runplan.daemon.protocol import peer_of
-from runplan.daemon.protocol import Refusal
+from runplan.daemon.protocol import Refusal, peer_of
+from runplan.errors import Exit, RunplanError, Unreachable
+from runplan.settings.places import own_directory
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from concurrent.futures import Future
     from pathlib import Path
 
-    from runplan.run.requests import Answer
     from runplan.daemon.observer import Follower
-    from runplan.daemon.protocol import Hello
-    from runplan.daemon.protocol import Request
+    from runplan.daemon.protocol import Hello, Request
+    from runplan.run.requests import Answer
 
 IDLE_S = 60.0  #: after this without traffic a connection is closed
 NO_DESCRIPTOR_S = 0.1  #: pause before the next try, when no descriptor is left

@@ -11,17 +11,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runplan.settings.places import OUTPUT
-from runplan.settings.places import state_directory
-from runplan.errors import RefusedEarly
-from runplan.errors import Unreachable
+from runplan.errors import RefusedEarly, Unreachable
+from runplan.ops.servicefiles import LABEL, STOP_S, UNIT, Service, launchd_list, systemd_unit
 from runplan.quickclass import dataclass
-from runplan.ops.servicefiles import LABEL
-from runplan.ops.servicefiles import STOP_S
-from runplan.ops.servicefiles import UNIT
-from runplan.ops.servicefiles import Service
-from runplan.ops.servicefiles import launchd_list
-from runplan.ops.servicefiles import systemd_unit
+from runplan.settings.places import OUTPUT, state_directory
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,9 +10,9 @@ import contextlib
 import os
 from typing import TYPE_CHECKING, TypeAlias
 
-from runplan.settings.places import own_directory
 from runplan.errors import Unreachable
 from runplan.quickclass import dataclass
+from runplan.settings.places import own_directory
 
 if TYPE_CHECKING:
     from pathlib import Path

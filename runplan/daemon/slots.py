@@ -1,26 +1,25 @@
 """Calls back at moments, on APScheduler. The jobs are in memory; schedules and waits are in the store.
 
-Every job is one moment. `settings/slots.py` computes it from the rows of the store, which know the slots that are answered.
+Every job is one moment. `settings/slots.py` computes it from the rows of the store, which know the answered slots.
 """
 
 from __future__ import annotations
 
 import contextlib
-from datetime import UTC
-from datetime import datetime
-from typing import TYPE_CHECKING
+import threading
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, TypeAlias
+
 from apscheduler.executors.debug import DebugExecutor
 from apscheduler.jobstores.base import JobLookupError
 from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.date import DateTrigger
-import threading
-from dataclasses import replace
-from typing import TypeAlias
+
 from runplan.quickclass import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 
 class Timers:

@@ -4,60 +4,42 @@ from __future__ import annotations
 
 import contextlib
 import os
-import subprocess
-from typing import TYPE_CHECKING
-from runplan import __version__
-from runplan import processes
-from runplan.supervise.ancestry import agent_above
-from runplan.agents.caller import for_the_daemon
-from runplan.settings.places import OUTPUT
-from runplan.settings.places import own_directory
-from runplan.settings.places import state_directory
-from runplan.polling import until
-from runplan.errors import RefusedEarly
-from runplan.errors import Unreachable
-from runplan.resources import refused_by_system
-from runplan.daemon import service
-from runplan.daemon.client import Client
-from runplan.daemon.client import NotRunning
-from runplan.daemon.client import find_socket
-from runplan.daemon.client import reached
-from runplan.daemon.protocol import is_older
 import signal
+import subprocess
 from contextlib import closing
-from dataclasses import asdict
-from dataclasses import replace
-from typing import Any
-from runplan.agents.caller import for_a_run
-from runplan.agents.caller import needed_by_a_run
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any
+
+from runplan import __version__, processes
+from runplan.agents.caller import for_a_run, for_the_daemon, needed_by_a_run
 from runplan.clock import SystemClock
-from runplan.settings.load import environment
-from runplan.run.eventtext import recorded_as
-from runplan.quickclass import dataclass
-from runplan.run.requests import Answer
-from runplan.run.requests import read_answer_fields
-from runplan.times import iso
-from runplan.daemon import client as clients
-from runplan.daemon import singleton
-from runplan.daemon.client import HungUp
-from runplan.daemon.client import Silent
+from runplan.daemon import client as clients, service, singleton
+from runplan.daemon.client import Client, HungUp, NotRunning, Silent, find_socket, reached
+from runplan.daemon.protocol import is_older
 from runplan.daemon.repositories import Repositories
 from runplan.engine.commands import BEGINNING
 from runplan.engine.environments import NAME
+from runplan.errors import RefusedEarly, Unreachable
 from runplan.landing import modes
+from runplan.polling import until
+from runplan.quickclass import dataclass
+from runplan.resources import refused_by_system
+from runplan.run.eventtext import recorded_as
+from runplan.run.requests import Answer, read_answer_fields
+from runplan.settings.load import environment
+from runplan.settings.places import OUTPUT, own_directory, state_directory
 from runplan.store.commands import Commands
 from runplan.store.sqlite import Store
+from runplan.supervise.ancestry import agent_above
+from runplan.times import iso
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from collections.abc import Mapping
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
-    from collections.abc import Iterator
-    from runplan.run.events import Fact
-    from runplan.run.events import RunStarted
-    from runplan.run.rows import Command
+
     from runplan.engine.context import RepositoryContext
+    from runplan.run.events import Fact, RunStarted
+    from runplan.run.rows import Command
 
 
 LARGEST_OUTPUT = 1024 * 1024
@@ -282,9 +264,9 @@ def _stored(at: RepositoryContext, commands: Sequence[Command]) -> list[Command]
 
 def _execute_here(at: RepositoryContext, commands: list[Command]) -> list[Answer | None]:
     """Execute commands in this process; stopped runs are worked to their end."""
-    from runplan.engine.interrupting import Interruption
     from runplan.engine.commands import Executor
     from runplan.engine.environments import Environments
+    from runplan.engine.interrupting import Interruption
     from runplan.engine.repository import open_repository
     from runplan.engine.runs import ActiveRuns
     from runplan.engine.worker import LocalWorker

@@ -8,27 +8,24 @@ import threading
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from runplan.run import timing as backoff
-from runplan.errors import RunplanError
-from runplan.errors import Unreachable
-from runplan.quickclass import dataclass
-from runplan.run.requests import refused
-from runplan.resources import refused_by_system
-from runplan.run.state import awaiting
-from runplan.run.standing import pause_reason
-from runplan.settings.slots import what_is_due
-from runplan.times import iso
 from runplan.engine import schedules
 from runplan.engine.acquire import interrupted
-from runplan.engine.commands import BEGINNING
-from runplan.engine.commands import Executor
+from runplan.engine.commands import BEGINNING, Executor
 from runplan.engine.environments import Environments
-from runplan.engine.runs import ActiveRuns
-from runplan.engine.runs import end_recorded_agents
-from runplan.engine.worker import RepositoryWorker
-from runplan.engine.worker import Turn
+from runplan.engine.runs import ActiveRuns, end_recorded_agents
+from runplan.engine.worker import RepositoryWorker, Turn
+from runplan.errors import RunplanError, Unreachable
+from runplan.quickclass import dataclass
+from runplan.resources import refused_by_system
+from runplan.run import timing as backoff
+from runplan.run.events import RunResumed
+from runplan.run.requests import refused
+from runplan.run.standing import pause_reason
+from runplan.run.state import awaiting
+from runplan.settings.slots import what_is_due
 from runplan.store.commands import Commands
 from runplan.store.sqlite import Store
+from runplan.times import iso
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -37,17 +34,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from runplan import ports
+    from runplan.daemon.observer import Observer
+    from runplan.daemon.slots import HostSlots, Timers
+    from runplan.engine.acquire import Declined
+    from runplan.engine.repository import OpenRepository
     from runplan.run.decide import Decision
     from runplan.run.events import Fact
     from runplan.run.requests import Answer
-    from runplan.run.rows import Command
-    from runplan.run.rows import ScheduleRow
+    from runplan.run.rows import Command, ScheduleRow
     from runplan.run.state import RunState
-    from runplan.daemon.observer import Observer
-    from runplan.daemon.slots import Timers
-    from runplan.daemon.slots import HostSlots
-    from runplan.engine.acquire import Declined
-    from runplan.engine.repository import OpenRepository
 
 BUSY_S = 3.0  #: a worker that is not in a long step has reacted by then
 FIRST_SLOT_RETRY_S = 2.0  #: for a slot that could not be answered
@@ -373,6 +368,8 @@ class DaemonWorker(RepositoryWorker):
         self._services.slots.leave((self.root, plan))
 
     def recorded(self, plan: str, run: str, fact: Fact) -> None:
+        if isinstance(fact, RunResumed):  # its next wait is told even if it is the same
+            self._reported = {key: wait for key, wait in self._reported.items() if key[0] != plan}
         self._observer.recorded(self.root, plan, run, fact)
 
     def warned(self, text: str) -> None:

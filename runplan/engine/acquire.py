@@ -6,30 +6,25 @@ import functools
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from runplan.store.journal import Journal
-from runplan.store.journal import recorded
-from runplan.run import events as e
-from runplan.run.rows import Acquired
-from runplan.run.rows import HeldByOther
-from runplan.text import command
 from runplan.errors import RefusedEarly
 from runplan.names import base_ref
 from runplan.quickclass import dataclass
-from runplan.run.rows import UNFINISHED
-from runplan.run.state import open_lanes
-from runplan.run.state import strands
+from runplan.run import events as e
+from runplan.run.rows import UNFINISHED, Acquired, HeldByOther
+from runplan.run.state import open_lanes, strands
+from runplan.store.journal import Journal, recorded
+from runplan.text import command
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from runplan import ports
-    from runplan.steps.context import RunContext
-    from runplan.run.state import PhaseRun
-    from runplan.run.requests import RunRequest
-    from runplan.run.rows import RunRow
-    from runplan.run.state import RunState
     from runplan.engine.repository import OpenRepository
     from runplan.engine.worker import RepositoryWorker
+    from runplan.run.requests import RunRequest
+    from runplan.run.rows import RunRow
+    from runplan.run.state import PhaseRun, RunState
+    from runplan.steps.context import RunContext
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,25 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from runplan.steps.read_plan import reading
 from runplan import names
-from runplan.text import command
-from runplan.text import committing
-from runplan.errors import NotFound
-from runplan.errors import RefusedEarly
+from runplan.errors import NotFound, RefusedEarly
+from runplan.git.trailers import built_upon
 from runplan.plan.model import parse
 from runplan.quickclass import dataclass
 from runplan.run.reasons import Reason
-from runplan.git.trailers import built_upon
+from runplan.steps.read_plan import reading
+from runplan.text import command, committing
 
 if TYPE_CHECKING:
-    from runplan.settings.config import Settings
-    from runplan.run.events import PlanRead
-    from runplan.run.events import RunStarted
-    from runplan.settings.options import Resolved
-    from runplan.plan.model import Phase
-    from runplan.plan.model import Plan
     from runplan.checks.testinfra import Infrastructure
+    from runplan.plan.model import Phase, Plan
+    from runplan.run.events import PlanRead, RunStarted
+    from runplan.settings.config import Settings
+    from runplan.settings.options import Resolved
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,28 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from runplan.steps.registry import DOINGS
-from runplan.run.actions import Action
-from runplan.run.actions import End
-from runplan.run.actions import LaneAction
-from runplan.run.decide import Decision
-from runplan.run.decide import decide
+from runplan.errors import RefusedEarly, RunplanError, SettingsError
+from runplan.run.actions import Action, End, LaneAction
+from runplan.run.decide import Decision, decide, ends, without_beginnings
 from runplan.run.dispatch import GRACE_S
-from runplan.run.decide import ends
-from runplan.run.decide import without_beginnings
-from runplan.errors import RefusedEarly
-from runplan.errors import RunplanError
-from runplan.errors import SettingsError
 from runplan.run.events import WorkRefused
 from runplan.run.eventtext import name_of
 from runplan.run.reasons import Reason
+from runplan.steps.registry import DOINGS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from runplan.store.journal import Journal
-    from runplan.store.journal import Strand
     from runplan.steps.context import RunContext
+    from runplan.store.journal import Journal, Strand
 
 
 class StandsStill(Exception):

@@ -5,37 +5,26 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from runplan.run import events as e
-from runplan.errors import Fenced
-from runplan.errors import NotFound
-from runplan.errors import RefusedEarly
-from runplan.errors import RunplanError
-from runplan.errors import Unreachable
-from runplan.errors import UsageError
-from runplan.run.eventtext import to_json
 from runplan.agents.forwarded import describe_missing
-from runplan.run.requests import Answer
-from runplan.run.requests import read_request
-from runplan.run.requests import read_timing
-from runplan.run.requests import refused
-from runplan.run.requests import unexpected
+from runplan.engine import schedules
+from runplan.engine.acquire import Declined
+from runplan.engine.runs import Accepted, Deferred
+from runplan.errors import Fenced, NotFound, RefusedEarly, RunplanError, Unreachable, UsageError
+from runplan.run import events as e
+from runplan.run.eventtext import to_json
+from runplan.run.requests import Answer, read_request, read_timing, refused, unexpected
 from runplan.run.rows import ScheduleRow
 from runplan.settings.slots import what_is_due
 from runplan.times import iso
-from runplan.engine import schedules
-from runplan.engine.acquire import Declined
-from runplan.engine.runs import Accepted
-from runplan.engine.runs import Deferred
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from runplan.run.requests import RunRequest
-    from runplan.run.requests import Timing
-    from runplan.run.rows import Command
     from runplan.engine.environments import Environments
     from runplan.engine.repository import OpenRepository
     from runplan.engine.runs import ActiveRuns
+    from runplan.run.requests import RunRequest, Timing
+    from runplan.run.rows import Command
 
 #: Verbs that begin something; a later stop of the plan refuses them while they wait.
 BEGINNING = ("start", "now", "resume")

@@ -10,31 +10,21 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runplan.git.command import borrowing
-from runplan.git.discovery import open_repository
-from runplan.git.discovery import require_target
-from runplan.settings.load import environment
-from runplan.settings.load import load
-from runplan.settings.load import load_anyhow
-from runplan.settings.load import load_committed
-from runplan.settings.load import repository_file
-from runplan.settings.load import restored
 from runplan import names
-from runplan.errors import RefusedEarly
-from runplan.errors import SettingsError
-from runplan.errors import Unreachable
-from runplan.errors import UsageError
-from runplan.settings.keys import FILES
-from runplan.quickclass import dataclass
+from runplan.errors import RefusedEarly, SettingsError, Unreachable, UsageError
+from runplan.git.command import borrowing
+from runplan.git.discovery import open_repository, require_target
 from runplan.landing import modes
+from runplan.quickclass import dataclass
+from runplan.settings.keys import FILES
+from runplan.settings.load import environment, load, load_anyhow, load_committed, repository_file, restored
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from runplan.git.discovery import Repository
-    from runplan.settings.config import Settings
-    from runplan.settings.config import Settled
     from runplan.run.events import RunStarted
+    from runplan.settings.config import Settings, Settled
     from runplan.store.sqlite import Store
 
 
@@ -240,8 +230,7 @@ def plan_path(at: RepositoryContext, word: str) -> str:
                 names.require_plain(path)
                 return path
         raise UsageError(f"{word} is not in this repository ({root})")
-    from runplan.plan.ids import find_plan
-    from runplan.plan.ids import is_named
+    from runplan.plan.ids import find_plan, is_named
 
     store = _readable(at)
     plans = known_plans(at, store)

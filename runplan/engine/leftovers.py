@@ -5,21 +5,21 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from runplan.supervise.files import directory_name
-from runplan.git.discovery import refs_snapshot
-from runplan.settings.load import worktree_root
 from runplan import names
-from runplan.text import command
-from runplan.gitfacts import Kept
+from runplan.git.discovery import refs_snapshot
 from runplan.git.removal import Removal
 from runplan.git.workspace import Workspace
 from runplan.git.worktrees import Worktrees
+from runplan.gitfacts import Kept
+from runplan.settings.load import worktree_root
+from runplan.supervise.files import directory_name
+from runplan.text import command
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from runplan.gitfacts import Removed
     from runplan.engine.context import RepositoryContext
+    from runplan.gitfacts import Removed
     from runplan.store.sqlite import Store
 
 _OF_RUN = """

@@ -7,34 +7,31 @@ import posixpath
 import shutil
 from typing import TYPE_CHECKING
 
+from runplan import names
 from runplan.agents import calling
+from runplan.checks import testinfra
+from runplan.engine import testing
+from runplan.errors import RefusedEarly
 from runplan.git import trees
 from runplan.git.candidate import Candidates
-from runplan.processes import alive
-from runplan.settings.load import worktree_root
-from runplan.steps.lease import refused
-from runplan.steps.undo import Standing
-from runplan.steps.undo import landing_to_undo
-from runplan import names
-from runplan.checks import testinfra
-from runplan.text import command
-from runplan.errors import RefusedEarly
-from runplan.settings.facts import SENT
-from runplan.settings.facts import Bench
-from runplan.run.reasons import Reason
-from runplan.engine import testing
 from runplan.git.worktrees import standing
 from runplan.landing import modes
 from runplan.landing.recovery import BOX
+from runplan.processes import alive
+from runplan.run.reasons import Reason
+from runplan.settings.facts import SENT, Bench
+from runplan.settings.load import worktree_root
+from runplan.steps.lease import refused
+from runplan.steps.undo import Standing, landing_to_undo
+from runplan.text import command
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from runplan.git.command import Git
-    from runplan.plan.model import Phase
-    from runplan.plan.model import Plan
     from runplan.engine.context import RepositoryContext
+    from runplan.git.command import Git
     from runplan.landing.recovery import Ended
+    from runplan.plan.model import Phase, Plan
     from runplan.store.sqlite import Store
 
 PATIENCE_S = 20.0  #: a landing here takes less, a push may take longer
@@ -78,9 +75,8 @@ def _notes(settled: Ended, *, is_known: bool) -> list[str]:
 
 def require_free_worktree(at: RepositoryContext, slug: str) -> None:
     """Refuse a worktree in which an agent of an unknown run still works."""
-    from runplan.processes import MARK
-    from runplan.processes import variable
     from runplan.git.removal import processes_inside
+    from runplan.processes import MARK, variable
 
     place = worktree_root(at.repository.root, at.settings, at.env) / names.worktree_name(str(at.repository.root), slug)
     if not place.is_dir():

@@ -7,47 +7,43 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runplan.git import discovery as repositories
-from runplan.store.files import make_below
 from runplan.agents.calling import Agents
+from runplan.agents.forwarded import missing
+from runplan.agents.sandbox import Sandbox
+from runplan.engine import testing
+from runplan.engine.preflight import landing_place, settle_lost_landings
+from runplan.errors import PlanUnreadable, Unreachable
+from runplan.git import discovery as repositories
 from runplan.git.candidate import Candidates
 from runplan.git.checkout import Checkouts
-from runplan.supervise.dispatches import Dispatches
-from runplan.agents.sandbox import Sandbox
-from runplan.settings.load import worktree_root
-from runplan.steps.context import RunContext
-from runplan.errors import PlanUnreadable
-from runplan.errors import Unreachable
-from runplan.run.events import RunResumed
-from runplan.run.events import RunStarted
-from runplan.run.eventtext import from_json
-from runplan.agents.forwarded import missing
-from runplan.plan.model import parse
-from runplan.quickclass import dataclass
-from runplan.run.state import handed_over
-from runplan.settings.text import file_mark
-from runplan.settings.text import kept
-from runplan.engine import testing
-from runplan.engine.preflight import landing_place
-from runplan.engine.preflight import settle_lost_landings
 from runplan.git.fingerprint import Fingerprints
 from runplan.git.removal import Removal
 from runplan.git.workspace import Workspace
 from runplan.git.worktrees import Worktrees
 from runplan.landing import modes
+from runplan.plan.model import parse
+from runplan.quickclass import dataclass
+from runplan.run.events import RunResumed, RunStarted
+from runplan.run.eventtext import from_json
+from runplan.run.state import handed_over
+from runplan.settings.load import worktree_root
+from runplan.settings.text import file_mark, kept
+from runplan.steps.context import RunContext
 from runplan.store.claims import Claims
 from runplan.store.commands import Commands
+from runplan.store.files import make_below
 from runplan.store.schedules import Schedules
 from runplan.store.sqlite import Store
+from runplan.supervise.dispatches import Dispatches
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from runplan.settings.config import Settings
-    from runplan.gitfacts import Identity
-    from runplan.run.rows import RunRow
     from runplan.engine.context import RepositoryContext
+    from runplan.gitfacts import Identity
     from runplan.ports import Clock
+    from runplan.run.rows import RunRow
+    from runplan.settings.config import Settings
 
 PROMPTS = ("implement", "fix", "verify")
 

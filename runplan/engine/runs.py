@@ -7,48 +7,41 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from runplan.supervise.dispatches import Dispatches
-from runplan.store.journal import recorded
-from runplan.run import timing as backoff
-from runplan.run import events as e
+from runplan.engine.acquire import (
+    Declined,
+    acquire,
+    adopt,
+    does_other_work,
+    interrupted,
+    is_current,
+    nothing_waits,
+    resumed,
+)
+from runplan.errors import Crashed, Fenced, RunplanError, Unreachable
+from runplan.quickclass import dataclass
+from runplan.resources import refused_by_system
+from runplan.run import events as e, timing as backoff
 from runplan.run.decide import decide
 from runplan.run.dispatch import GRACE_S
-from runplan.errors import Crashed
-from runplan.errors import Fenced
-from runplan.errors import RunplanError
-from runplan.errors import Unreachable
-from runplan.quickclass import dataclass
 from runplan.run.reasons import Reason
-from runplan.resources import refused_by_system
-from runplan.run.state import RunState
-from runplan.run.state import fold
-from runplan.run.state import open_lanes
-from runplan.run.state import running
-from runplan.run.state import strands
 from runplan.run.standing import pending_answer
-from runplan.times import iso
-from runplan.times import parse_iso
+from runplan.run.state import RunState, fold, open_lanes, running, strands
 from runplan.run.wording import step_of
-from runplan.engine.acquire import Declined
-from runplan.engine.acquire import acquire
-from runplan.engine.acquire import adopt
-from runplan.engine.acquire import does_other_work
-from runplan.engine.acquire import interrupted
-from runplan.engine.acquire import is_current
-from runplan.engine.acquire import nothing_waits
-from runplan.engine.acquire import resumed
+from runplan.store.journal import recorded
 from runplan.store.sqlite import Store
+from runplan.supervise.dispatches import Dispatches
+from runplan.times import iso, parse_iso
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from datetime import datetime
     from pathlib import Path
 
-    from runplan.run.decide import Decision
-    from runplan.run.requests import RunRequest
     from runplan.engine.acquire import ActiveRun
     from runplan.engine.repository import OpenRepository
     from runplan.engine.worker import RepositoryWorker
+    from runplan.run.decide import Decision
+    from runplan.run.requests import RunRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,19 +6,14 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
-from runplan.run.requests import RunRequest
-from runplan.run.requests import read_request
+from runplan.engine.acquire import Declined
+from runplan.engine.runs import Accepted, Deferred
+from runplan.run.requests import RunRequest, read_request
 from runplan.run.rows import FiringRow
-from runplan.settings.schedule import Interval
-from runplan.settings.schedule import parse
-from runplan.run.standing import describe_rejection
-from runplan.run.standing import pending_answer
-from runplan.run.standing import rejected_phase
+from runplan.run.standing import describe_rejection, pending_answer, rejected_phase
+from runplan.settings.schedule import Interval, parse
 from runplan.settings.slots import what_is_due
 from runplan.times import iso
-from runplan.engine.acquire import Declined
-from runplan.engine.runs import Accepted
-from runplan.engine.runs import Deferred
 
 if TYPE_CHECKING:
     from collections.abc import Callable

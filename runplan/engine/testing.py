@@ -7,8 +7,7 @@ import os
 import signal
 from typing import TYPE_CHECKING
 
-from runplan.clock import FrozenClock
-from runplan.clock import SystemClock
+from runplan.clock import FrozenClock, SystemClock
 from runplan.times import parse_iso
 
 if TYPE_CHECKING:

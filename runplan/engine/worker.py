@@ -5,31 +5,27 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from runplan.run.decide import decide
-from runplan.run.dispatch import GRACE_S
-from runplan.errors import Fenced
-from runplan.errors import RunplanError
-from runplan.quickclass import dataclass
-from runplan.run.state import running
-from runplan.times import parse_iso
 from runplan.engine.acquire import Declined
 from runplan.engine.runs import ActiveRuns
+from runplan.errors import Fenced, RunplanError
+from runplan.quickclass import dataclass
+from runplan.run.decide import decide
+from runplan.run.dispatch import GRACE_S
+from runplan.run.state import running
+from runplan.times import parse_iso
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
+    from runplan.engine.commands import Executor
     from runplan.engine.interrupting import Interruption
+    from runplan.engine.repository import OpenRepository
     from runplan.run.decide import Decision
-    from runplan.run.events import Approved
-    from runplan.run.events import Fact
-    from runplan.run.events import Rejected
-    from runplan.run.requests import Answer
-    from runplan.run.requests import RunRequest
+    from runplan.run.events import Approved, Fact, Rejected
+    from runplan.run.requests import Answer, RunRequest
     from runplan.run.rows import Command
     from runplan.run.state import RunState
-    from runplan.engine.commands import Executor
-    from runplan.engine.repository import OpenRepository
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

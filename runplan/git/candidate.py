@@ -8,33 +8,21 @@ from hashlib import sha256
 from itertools import islice
 from typing import TYPE_CHECKING, TypeAlias
 
-from runplan.git import objects as treediff
-from runplan.git import trees
+from runplan.checks.lineage import NAMED, Foreign, Lineage, is_own, own_refs
+from runplan.errors import GitFailed, RefusedEarly
+from runplan.git import objects as treediff, trees
 from runplan.git.objects import ObjectWriter
-from runplan.errors import GitFailed
-from runplan.errors import RefusedEarly
-from runplan.gitfacts import Built
-from runplan.gitfacts import Conflicted
-from runplan.gitfacts import Identity
-from runplan.gitfacts import NothingLeft
-from runplan.checks.lineage import NAMED
-from runplan.checks.lineage import Foreign
-from runplan.checks.lineage import Lineage
-from runplan.checks.lineage import is_own
-from runplan.checks.lineage import own_refs
+from runplan.git.trailers import LANDING
+from runplan.gitfacts import Built, Conflicted, Identity, NothingLeft
 from runplan.names import candidate_ref
 from runplan.quickclass import dataclass
-from runplan.git.trailers import LANDING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from runplan.git.command import Git
-    from runplan.gitfacts import Change
-    from runplan.gitfacts import Commit
-    from runplan.gitfacts import Oid
-    from runplan.gitfacts import Replayed
+    from runplan.gitfacts import Change, Commit, Oid, Replayed
 
     Dress: TypeAlias = Callable[[Commit], tuple[str, Identity, str]]
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from runplan.gitfacts import Untracked, WorktreeState
+from runplan.quickclass import dataclass
 from runplan.store.files import read_file
 from runplan.text import command
-from runplan.quickclass import dataclass
-from runplan.gitfacts import Untracked
-from runplan.gitfacts import WorktreeState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
+
     from runplan.git.command import Git
-    from collections.abc import Iterable
 
 
 HEADS = "refs/heads/"

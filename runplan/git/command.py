@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
 import contextlib
-import os
-import signal
-import threading
 import fcntl
 import functools
+import os
 import select
+import signal
 import subprocess
+import threading
+from typing import TYPE_CHECKING
+
 from runplan.errors import GitFailed
-from runplan.quickclass import NamedTuple
-from runplan.quickclass import dataclass
+from runplan.quickclass import NamedTuple, dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Iterator, Mapping, Sequence
     from pathlib import Path
-    from collections.abc import Iterator
-    from collections.abc import Collection
-    from collections.abc import Sequence
     from types import TracebackType
     from typing import IO
-    from runplan.gitfacts import Commit
-    from runplan.gitfacts import Oid
+
+    from runplan.gitfacts import Commit, Oid
 
 
 #: Objects are what their ids say: a replacement or a graft would have git show another tree than the one that lands.
@@ -380,7 +377,6 @@ def _see_through(process: subprocess.Popen[bytes], timeout_s: float, *, session:
     finally:
         if process.returncode is None:
             if session:
-
                 end_session(process)
             process.kill()
             process.wait()

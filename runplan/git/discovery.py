@@ -7,19 +7,16 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runplan.git.command import Git
-from runplan.git.command import failure
-from runplan.store.files import read_file
 from runplan import names
-from runplan.errors import GitFailed
-from runplan.errors import RefusedEarly
+from runplan.errors import GitFailed, RefusedEarly
+from runplan.git.command import Git, failure
 from runplan.quickclass import dataclass
+from runplan.store.files import read_file
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
-    from runplan.gitfacts import Identity
-    from runplan.gitfacts import Oid
+    from runplan.gitfacts import Identity, Oid
 
 OLDEST_GIT = (2, 38)
 HEADS = "refs/heads/"

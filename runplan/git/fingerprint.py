@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
-from runplan.quickclass import dataclass
 import os
 from hashlib import sha256
 from pathlib import Path
-from runplan.store.files import first_line
-from runplan.store.files import read_file
+from typing import TYPE_CHECKING
+
 from runplan.git.discovery import refs_snapshot
+from runplan.quickclass import dataclass
+from runplan.store.files import first_line, read_file
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-    from collections.abc import Iterator
-    from collections.abc import Mapping
+    from collections.abc import Collection, Iterator, Mapping
+
     from runplan.git.command import Git
 
 

@@ -11,27 +11,22 @@ import os
 import shutil
 from typing import TYPE_CHECKING
 
-from runplan.git.command import Git
-from runplan.git.command import failure
-from runplan.git.command import configured
-from runplan.store.files import first_line
-from runplan.git.discovery import refs_snapshot
-from runplan.git.checkout import read_status
-from runplan.git.removal import delete_tree
-from runplan.git.removal import make_writable
 from runplan.errors import GitFailed
-from runplan.gitfacts import Identity
-from runplan.quickclass import dataclass
+from runplan.git.checkout import read_status
+from runplan.git.command import Git, configured, failure
+from runplan.git.discovery import refs_snapshot
+from runplan.git.removal import delete_tree, make_writable
 from runplan.git.trailers import unstored
 from runplan.git.workspace import write_whole
+from runplan.gitfacts import Identity
+from runplan.quickclass import dataclass
+from runplan.store.files import first_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from runplan.gitfacts import Oid
-    from runplan.gitfacts import Unstored
-    from runplan.gitfacts import WorktreeState
     from runplan.git.workspace import Workspace
+    from runplan.gitfacts import Oid, Unstored, WorktreeState
 
 HEADS = "refs/heads/"
 MANY = 100  #: from so many files on they are brought to the disk together

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import os
-from hashlib import sha256
-from typing import TYPE_CHECKING
-from runplan.git.trees import NO_MODE
-from runplan.git.trees import TREE
-from runplan.git.trees import Entry
-from runplan.git.trees import entries
-from runplan.gitfacts import Change
 import contextlib
 import hashlib
+import os
 import zlib
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
 from runplan.errors import Unreachable
+from runplan.git.trees import NO_MODE, TREE, Entry, entries
+from runplan.gitfacts import Change
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from collections.abc import Sequence
-    from runplan.git.command import Git
-    from runplan.gitfacts import Oid
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
-    from runplan.gitfacts import Identity
+
+    from runplan.git.command import Git
+    from runplan.gitfacts import Identity, Oid
 
 
 def changes(git: Git, old: Oid, new: Oid) -> tuple[Change, ...]:

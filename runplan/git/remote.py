@@ -2,36 +2,27 @@
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING
-from typing import TypeAlias
-from runplan.quickclass import NamedTuple
-from runplan.quickclass import dataclass
 import fcntl
 import os
+import re
 import time
-from contextlib import contextmanager
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from runplan.errors import GitFailed, RefusedEarly, Unreachable
+from runplan.git.checkout import HEADS, Checkouts
+from runplan.git.command import LongCalls, configured
+from runplan.quickclass import NamedTuple, dataclass
 from runplan.store.files import lock_descriptor
-from runplan.errors import Unreachable
-from functools import cached_property
-from runplan.git.checkout import HEADS
-from runplan.git.checkout import Checkouts
-from runplan.git.command import configured
-from runplan.git.command import LongCalls
 from runplan.text import command
-from runplan.errors import GitFailed
-from runplan.errors import RefusedEarly
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from collections.abc import Iterator
-    from collections.abc import Sequence
-    from collections.abc import Mapping
-    from runplan.git.command import Git
-    from runplan.git.command import Ran
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from runplan.git.command import Git, Ran
     from runplan.gitfacts import Oid
 
 

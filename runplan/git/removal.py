@@ -2,46 +2,35 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-from typing import TypeAlias
-from runplan.quickclass import dataclass
 import os
 import shutil
 import stat
-from pathlib import Path
-from typing import TYPE_CHECKING
-from runplan.git.discovery import refs_snapshot
-from runplan.names import parked_under
 import time
 from contextlib import suppress
 from copy import copy
+from enum import StrEnum
 from functools import partial
-from typing import assert_never
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias, assert_never
+
+from runplan.errors import GitFailed, RefusedEarly
 from runplan.git.checkout import Checkouts
-from runplan.store.files import is_held
-from runplan.store.files import first_line
-from runplan.git.discovery import HEADS
+from runplan.git.discovery import HEADS, refs_snapshot
 from runplan.git.objects import changes
-from runplan.errors import GitFailed
-from runplan.errors import RefusedEarly
-from runplan.gitfacts import Kept
-from runplan.gitfacts import Removed
-from runplan.gitfacts import is_agent
-from runplan.names import BASES
-from runplan.names import CANDIDATES
-from runplan.names import PARKED
-from runplan.git.trailers import PLAN
-from runplan.git.trailers import read_trailers
+from runplan.git.trailers import PLAN, read_trailers
 from runplan.git.workspace import KEEP
+from runplan.gitfacts import Kept, Removed, is_agent
+from runplan.names import BASES, CANDIDATES, PARKED, parked_under
+from runplan.quickclass import dataclass
+from runplan.store.files import first_line, is_held
 
 if TYPE_CHECKING:
-    from runplan.gitfacts import Oid
-    from runplan.git.workspace import Workspace
-    from collections.abc import Callable
-    from collections.abc import Collection
-    from collections.abc import Mapping
+    from collections.abc import Callable, Collection, Mapping
+
     from runplan.git.command import Git
+    from runplan.git.workspace import Workspace
     from runplan.git.worktrees import Worktrees
+    from runplan.gitfacts import Oid
 
 
 class OnTarget(StrEnum):

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-from runplan.gitfacts import Commit
-from runplan.gitfacts import Identity
 import re
-from runplan.gitfacts import Unstored
-from runplan.quickclass import NamedTuple
+from typing import TYPE_CHECKING
+
+from runplan.gitfacts import Commit, Identity, Unstored
 from runplan.plan.model import Status
-from runplan.quickclass import dataclass
+from runplan.quickclass import NamedTuple, dataclass
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from runplan.gitfacts import Oid
-    from collections.abc import Sequence
-    from collections.abc import Iterable
     from runplan.plan.model import Plan
 
 

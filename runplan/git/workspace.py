@@ -16,16 +16,11 @@ from typing import TYPE_CHECKING
 
 from filelock import FileLock
 
-from runplan.store.files import make_below
-from runplan.git.command import Git
-from runplan.git.command import in_a_line
-from runplan.git.command import remedy_for
-from runplan.git.command import borrowing
-from runplan.git.discovery import refs_snapshot
-from runplan.errors import GitFailed
-from runplan.errors import ObjectsRefused
-from runplan.errors import RefusedEarly
+from runplan.errors import GitFailed, ObjectsRefused, RefusedEarly
 from runplan.git import config
+from runplan.git.command import Git, borrowing, in_a_line, remedy_for
+from runplan.git.discovery import refs_snapshot
+from runplan.store.files import make_below
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

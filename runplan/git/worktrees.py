@@ -10,37 +10,21 @@ from typing import TYPE_CHECKING
 
 from filelock import FileLock
 
-from runplan.store.files import make_below
-from runplan.store.files import first_line
-from runplan.store.files import read_file
-from runplan.git.discovery import refs_snapshot
+from runplan.errors import GitFailed, ObjectsRefused, RefusedEarly, SettingsError
 from runplan.git.checkout import nested_repository
-from runplan.errors import GitFailed
-from runplan.errors import ObjectsRefused
-from runplan.errors import RefusedEarly
-from runplan.errors import SettingsError
-from runplan.gitfacts import Absent
-from runplan.gitfacts import Ahead
-from runplan.gitfacts import Identity
-from runplan.gitfacts import Poisoned
-from runplan.gitfacts import Stale
-from runplan.gitfacts import Unstored
-from runplan.gitfacts import is_agent
-from runplan.names import base_ref
-from runplan.git.lane import HEADS
-from runplan.git.lane import KEEPER
-from runplan.git.lane import Lane
-from runplan.git.lane import Signature
+from runplan.git.discovery import refs_snapshot
+from runplan.git.lane import HEADS, KEEPER, Lane, Signature
 from runplan.git.removal import park
+from runplan.gitfacts import Absent, Ahead, Identity, Poisoned, Stale, Unstored, is_agent
+from runplan.names import base_ref
+from runplan.store.files import first_line, make_below, read_file
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
     from runplan.git.command import Git
-    from runplan.gitfacts import BranchStanding
-    from runplan.gitfacts import Oid
-    from runplan.gitfacts import WorktreeState
     from runplan.git.workspace import Workspace
+    from runplan.gitfacts import BranchStanding, Oid, WorktreeState
 
 MOST_NAMES = 1000
 LANDING_KEEP = "runplan landing"

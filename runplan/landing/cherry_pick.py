@@ -6,28 +6,15 @@ import contextlib
 import time
 from typing import TYPE_CHECKING
 
+from runplan.errors import GitFailed
 from runplan.git import objects as treediff
-from runplan.git.checkout import HEADS
-from runplan.git.checkout import Checkouts
+from runplan.git.checkout import HEADS, Checkouts
+from runplan.landing.holds import InTheWay, require_idle, the_only
+from runplan.landing.lander import Landed, Landing, Pending, Refused, TargetMoved, do_nothing, find
+from runplan.landing.recovery import Box, Ended, Plan
+from runplan.landing.swap import IndexChanged, RefTransaction, Swap
 from runplan.polling import until
 from runplan.text import command
-from runplan.errors import GitFailed
-from runplan.landing.holds import InTheWay
-from runplan.landing.holds import require_idle
-from runplan.landing.holds import the_only
-from runplan.landing.lander import Landed
-from runplan.landing.lander import Landing
-from runplan.landing.lander import Pending
-from runplan.landing.lander import Refused
-from runplan.landing.lander import TargetMoved
-from runplan.landing.lander import do_nothing
-from runplan.landing.lander import find
-from runplan.landing.recovery import Box
-from runplan.landing.recovery import Ended
-from runplan.landing.recovery import Plan
-from runplan.landing.swap import IndexChanged
-from runplan.landing.swap import RefTransaction
-from runplan.landing.swap import Swap
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,8 +22,7 @@ if TYPE_CHECKING:
 
     from runplan.git.checkout import TargetCheckout
     from runplan.git.command import Git
-    from runplan.gitfacts import Change
-    from runplan.gitfacts import Oid
+    from runplan.gitfacts import Change, Oid
     from runplan.landing.lander import LandingAnswer
 
 #: The instants of a landing that the kill matrix names; where the target is not checked out, the last two.

@@ -15,23 +15,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from runplan.git.checkout import HEADS
-from runplan.git.checkout import Checkouts
-from runplan.git.remote import NETWORK_S
-from runplan.git.remote import Remote
+from runplan.errors import GitFailed, Unreachable
 from runplan.git import remote as push
-from runplan.text import command
-from runplan.errors import GitFailed
-from runplan.errors import Unreachable
+from runplan.git.checkout import HEADS, Checkouts
+from runplan.git.remote import NETWORK_S, Remote
 from runplan.landing.cherry_pick import CherryPick
-from runplan.landing.lander import Declined
-from runplan.landing.lander import Landed
-from runplan.landing.lander import Landing
-from runplan.landing.lander import Pending
-from runplan.landing.lander import Refused
-from runplan.landing.lander import TargetMoved
-from runplan.landing.lander import do_nothing
-from runplan.landing.lander import find
+from runplan.landing.lander import Declined, Landed, Landing, Pending, Refused, TargetMoved, do_nothing, find
+from runplan.text import command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

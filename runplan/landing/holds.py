@@ -7,15 +7,13 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runplan.git.checkout import HEADS
-from runplan.git.checkout import read_line
+from runplan.git.checkout import HEADS, read_line
 from runplan.git.trees import SUBMODULE
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from runplan.git.checkout import Checkouts
-    from runplan.git.checkout import TargetCheckout
+    from runplan.git.checkout import Checkouts, TargetCheckout
     from runplan.git.command import Git
     from runplan.gitfacts import Change
 

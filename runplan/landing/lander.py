@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
+from runplan.git.trailers import LANDING, read_commit, read_trailers
 from runplan.quickclass import dataclass
-from runplan.git.trailers import read_commit
-from runplan.git.trailers import LANDING
-from runplan.git.trailers import read_trailers
 
 if TYPE_CHECKING:
     from collections.abc import Callable

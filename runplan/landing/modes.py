@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from runplan.git.command import Git
-    from runplan.settings.config import RunSettings
     from runplan.landing.lander import Lander
+    from runplan.settings.config import RunSettings
 
 
 class Place(NamedTuple):

@@ -18,14 +18,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runplan.git.checkout import TargetCheckout
-from runplan.store.files import lock_descriptor
-from runplan.store.files import read_file
-from runplan.polling import until
-from runplan.quickclass import NamedTuple
-from runplan.quickclass import dataclass
 from runplan.landing.holds import InTheWay
-from runplan.landing.lander import Landing
-from runplan.landing.lander import find
+from runplan.landing.lander import Landing, find
+from runplan.polling import until
+from runplan.quickclass import NamedTuple, dataclass
+from runplan.store.files import lock_descriptor, read_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -17,30 +17,20 @@ import shutil
 from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING
 
-from runplan.git.command import answer
-from runplan.git.command import in_a_line
-from runplan.git.trees import SUBMODULE
 from runplan.errors import GitFailed
-from runplan.landing.holds import InTheWay
-from runplan.landing.holds import require_room
-from runplan.landing.holds import require_unedited
-from runplan.landing.recovery import Plan
-from runplan.landing.recovery import is_file
-from runplan.landing.recovery import put
-from runplan.landing.recovery import remove_empty_parents
-from runplan.landing.recovery import signature
+from runplan.git.command import answer, in_a_line
+from runplan.git.trees import SUBMODULE
+from runplan.landing.holds import InTheWay, require_room, require_unedited
+from runplan.landing.recovery import Plan, is_file, put, remove_empty_parents, signature
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from runplan.git.checkout import Checkouts
-    from runplan.git.checkout import TargetCheckout
+    from runplan.git.checkout import Checkouts, TargetCheckout
     from runplan.git.command import Git
-    from runplan.gitfacts import Change
-    from runplan.gitfacts import Oid
+    from runplan.gitfacts import Change, Oid
     from runplan.landing.lander import Landing
-    from runplan.landing.recovery import Box
-    from runplan.landing.recovery import Signature
+    from runplan.landing.recovery import Box, Signature
 
 #: The ref is on the disk before the landing is recorded; git waits so many milliseconds for a ref that is locked.
 _SETTINGS = ("-c", "core.fsync=committed,loose-object,reference", "-c", "core.filesRefLockTimeout=500")

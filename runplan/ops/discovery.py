@@ -4,33 +4,25 @@ from __future__ import annotations
 
 import os
 import shutil
-from typing import TYPE_CHECKING
-from runplan.agents.clis import about
-from runplan.agents.calling import account_of
-from runplan.agents.calling import lacks_login
-from runplan.agents.calling import own_file
-from runplan.agents.calling import unwatched
-from runplan.agents.calling import version_of
-from runplan.settings.load import kinds
-from runplan.agents.calling import Versions
-from runplan.settings.facts import SENT
-from runplan.settings.facts import Cast
-from runplan.settings.facts import Place
 from pathlib import Path
-from runplan.git.command import AS_STORED
+from typing import TYPE_CHECKING
+
+from runplan.agents.calling import Versions, account_of, lacks_login, own_file, unwatched, version_of
+from runplan.agents.clis import about
 from runplan.checks import testinfra
-from runplan.errors import GitFailed
-from runplan.errors import RefusedEarly
-from runplan.errors import Unreachable
-from runplan.settings.facts import Facts
+from runplan.errors import GitFailed, RefusedEarly, Unreachable
+from runplan.git.command import AS_STORED
 from runplan.git.trailers import read_person
+from runplan.settings.facts import SENT, Cast, Facts, Place
+from runplan.settings.load import kinds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from runplan.settings.config import AgentsSettings
-    from git import Git
-    from git import Repo
+
+    from git import Git, Repo
+
     from runplan.gitfacts import Identity
+    from runplan.settings.config import AgentsSettings
 
 
 def worktree_place(path: Path) -> Place:

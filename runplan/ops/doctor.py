@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from runplan.text import command
-from runplan.settings.facts import Bench
-from runplan.settings.facts import model_remedy
 from runplan.agents.budgets import unwatched_remedy
 from runplan.quickclass import dataclass
+from runplan.settings.facts import Bench, model_remedy
+from runplan.text import command
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from runplan.settings.config import Settings
-    from runplan.settings.facts import Cast
-    from runplan.settings.facts import Facts
-    from runplan.settings.facts import Place
     from runplan.agents.sandbox import Obstacle
+    from runplan.settings.config import Settings
+    from runplan.settings.facts import Cast, Facts, Place
 
 #: The first git with `merge-tree --write-tree`.
 OLDEST_GIT = (2, 38)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from runplan.quickclass import NamedTuple
 from runplan.plan.sections import STATUS
+from runplan.quickclass import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from runplan.plan.scan import Heading
-    from runplan.plan.scan import Lines
+    from runplan.plan.scan import Heading, Lines
 
 _LABEL = re.compile(
     r"[ \t]*(?:[-*>+][ \t]+)?(?:#{3,6}[ \t]+)?\*{0,2}(Touches|Allows|Depends(?: on)?|Dependencies|Execution)"

@@ -6,8 +6,7 @@ import re
 from bisect import bisect
 from typing import TYPE_CHECKING
 
-from runplan.plan.ids import key
-from runplan.plan.ids import read_name
+from runplan.plan.ids import key, read_name
 from runplan.quickclass import NamedTuple
 
 if TYPE_CHECKING:

@@ -50,8 +50,10 @@ def _from_prose(paragraphs: list[tuple[int, str]], own: str, known: Mapping[str,
 
     if says_none(paragraphs[0][1]):
         return Depends()
-    from runplan.plan.prose import condition
-    from runplan.plan.prose import read_prose  # dear to import: two dozen patterns
+    from runplan.plan.prose import (
+        condition,
+        read_prose,  # dear to import: two dozen patterns
+    )
 
     hard: list[str] = []
     soft: list[str] = []
@@ -80,9 +82,11 @@ def _from_prose(paragraphs: list[tuple[int, str]], own: str, known: Mapping[str,
 
 def _explicit(value: str, line: int, own: str, known: Mapping[str, str]) -> Depends:
     """A `Depends:` line: a list of ids and ranges, taken at its word."""
-    from runplan.plan.prose import resolve
-    from runplan.plan.prose import says_none
-    from runplan.plan.prose import spelled_out  # for the phases that wait for something
+    from runplan.plan.prose import (
+        resolve,
+        says_none,
+        spelled_out,  # for the phases that wait for something
+    )
 
     value = " ".join(value.replace("`", "").replace("*", "").split()).rstrip(".")
     if says_none(value) or not value:

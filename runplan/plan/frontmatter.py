@@ -9,10 +9,8 @@ from __future__ import annotations
 import re
 
 from runplan.errors import PlanUnreadable
-from runplan.quickclass import NamedTuple
-from runplan.quickclass import dataclass
-from runplan.plan.scan import Lines
-from runplan.plan.scan import scan
+from runplan.plan.scan import Lines, scan
+from runplan.quickclass import NamedTuple, dataclass
 
 _KEY = re.compile(r"([ \t]*)([A-Za-z_][\w-]*)[ \t]*:(?=[ \t]|\Z)[ \t]*")
 #: What few values have; compiled when one may.

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from runplan.quickclass import NamedTuple
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
+
 from runplan.errors import NotFound
+from runplan.quickclass import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from runplan.plan.body import Body
-from runplan.plan.body import bullets
+from runplan.plan.body import Body, bullets
 from runplan.quickclass import NamedTuple
 
 if TYPE_CHECKING:

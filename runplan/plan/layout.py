@@ -10,27 +10,14 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from runplan.text import command
 from runplan.errors import PlanUnreadable
 from runplan.plan.ids import key
-from runplan.plan.marks import WRITTEN
-from runplan.plan.marks import Mark
-from runplan.plan.marks import Status
-from runplan.plan.marks import read_commit
-from runplan.plan.marks import read_mark
-from runplan.quickclass import NamedTuple
-from runplan.quickclass import dataclass
-from runplan.plan.scan import Lines
-from runplan.plan.scan import scan
-from runplan.plan.sections import Section
-from runplan.plan.sections import StatusLine
-from runplan.plan.sections import find_sections
-from runplan.plan.sections import status_line
-from runplan.plan.sections import ticked
-from runplan.plan.table import Cell
-from runplan.plan.table import Row
-from runplan.plan.table import Table
-from runplan.plan.table import find_tracker
+from runplan.plan.marks import WRITTEN, Mark, Status, read_commit, read_mark
+from runplan.plan.scan import Lines, scan
+from runplan.plan.sections import Section, StatusLine, find_sections, status_line, ticked
+from runplan.plan.table import Cell, Row, Table, find_tracker
+from runplan.quickclass import NamedTuple, dataclass
+from runplan.text import command
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

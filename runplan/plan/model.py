@@ -8,28 +8,17 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from runplan.errors import PlanUnreadable
 from runplan.plan import frontmatter
 from runplan.plan.body import body_of
-from runplan.plan.dependencies import Depends
-from runplan.plan.dependencies import read_depends
-from runplan.errors import PlanUnreadable
+from runplan.plan.dependencies import Depends, read_depends
 from runplan.plan.frontmatter import FrontMatter
 from runplan.plan.ids import key
-from runplan.plan.items import Execution
-from runplan.plan.items import Item
-from runplan.plan.items import read_execution
-from runplan.plan.items import read_items
-from runplan.plan.items import read_paths
-from runplan.plan.layout import Format
-from runplan.plan.layout import Layout
-from runplan.plan.layout import Remark
-from runplan.plan.layout import lay_out
-from runplan.plan.marks import Status
-from runplan.plan.marks import says_complete
-from runplan.quickclass import NamedTuple
-from runplan.quickclass import dataclass
-from runplan.plan.scan import Lines
-from runplan.plan.scan import scan
+from runplan.plan.items import Execution, Item, read_execution, read_items, read_paths
+from runplan.plan.layout import Format, Layout, Remark, lay_out
+from runplan.plan.marks import Status, says_complete
+from runplan.plan.scan import Lines, scan
+from runplan.quickclass import NamedTuple, dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

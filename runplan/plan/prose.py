@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING
+
 from runplan.plan.ids import key
 from runplan.quickclass import NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 
 #: Anything that may be an id: which words are one is known from the plan.

@@ -9,8 +9,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from runplan.errors import PlanUnreadable
-from runplan.quickclass import NamedTuple
-from runplan.quickclass import dataclass
+from runplan.quickclass import NamedTuple, dataclass
 
 MAX_BYTES = 5 * 1024 * 1024
 _BOM = b"\xef\xbb\xbf"

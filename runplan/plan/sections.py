@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from runplan.plan.ids import key
-from runplan.plan.ids import read_name
+from runplan.plan.ids import key, read_name
 from runplan.quickclass import NamedTuple
 
 if TYPE_CHECKING:

@@ -5,11 +5,8 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from runplan.plan.ids import Named
-from runplan.plan.ids import key
-from runplan.plan.ids import read_name
-from runplan.quickclass import NamedTuple
-from runplan.quickclass import dataclass
+from runplan.plan.ids import Named, key, read_name
+from runplan.quickclass import NamedTuple, dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

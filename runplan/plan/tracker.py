@@ -3,34 +3,22 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
-from runplan.plan import frontmatter
+from typing import TYPE_CHECKING, TypeAlias
+
 from runplan.errors import PlanUnreadable
-from runplan.plan.ids import key
-from runplan.plan.layout import Format
-from runplan.plan.layout import Layout
-from runplan.plan.layout import Place
-from runplan.plan.layout import lay_out
-from runplan.plan.marks import WRITTEN
-from runplan.plan.marks import Status
-from runplan.plan.marks import says_complete
-from runplan.plan.scan import Lines
-from runplan.plan.scan import scan
-from typing import TypeAlias
-from runplan.quickclass import dataclass
-from runplan.plan.ids import read_name
-from runplan.plan.layout import find_layout
-from runplan.plan.layout import outside
-from runplan.plan.layout import what_is_missing
-from runplan.plan.marks import read_mark
-from runplan.quickclass import NamedTuple
+from runplan.plan import frontmatter
+from runplan.plan.ids import key, read_name
+from runplan.plan.layout import Format, Layout, Place, find_layout, lay_out, outside, what_is_missing
+from runplan.plan.marks import WRITTEN, Status, read_mark, says_complete
+from runplan.plan.scan import Lines, scan
 from runplan.plan.sections import ticked
 from runplan.plan.table import cells
+from runplan.quickclass import NamedTuple, dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from runplan.plan.model import Phase
-    from runplan.plan.model import Plan
+
+    from runplan.plan.model import Phase, Plan
     from runplan.plan.sections import Section
 
 

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-from typing import Any
-from runplan.run.usage import believable
-from runplan.report.metrics import Figures
-from runplan.report.metrics import Used
-from runplan.times import parse_iso
-from runplan.store.schedules import Schedules
 import os
 import resource
 import sys
 import threading
 import time
+from typing import TYPE_CHECKING, Any
+
 from runplan.errors import RunplanError
-from runplan.report.metrics import Process
-from runplan.report.metrics import render
-from runplan.report.metrics import samples
+from runplan.report.metrics import Figures, Process, Used, render, samples
+from runplan.run.usage import believable
+from runplan.store.schedules import Schedules
 from runplan.store.sqlite import Store
+from runplan.times import parse_iso
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
     from datetime import datetime
-    from collections.abc import Iterator
-    from collections.abc import Mapping
     from pathlib import Path
 
 

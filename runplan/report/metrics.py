@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from runplan.quickclass import NamedTuple
-from runplan.quickclass import dataclass
+from runplan.quickclass import NamedTuple, dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from runplan.text import command
 from runplan.agents.forwarded import describe_missing
 from runplan.quickclass import dataclass
-from runplan.run.reasons import Reason
-from runplan.run.reasons import next_action
-from runplan.run.state import awaiting
-from runplan.run.state import failure as failure_of
+from runplan.run.reasons import Reason, next_action
+from runplan.run.state import awaiting, failure as failure_of
+from runplan.text import command
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING
+
 from runplan.quickclass import dataclass
 from runplan.run.reasons import next_action
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
     from runplan.run.reasons import Reason
 
 

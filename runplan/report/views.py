@@ -11,11 +11,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime, tzinfo
 
-    from runplan.plan.model import Phase
-    from runplan.plan.model import Plan
-    from runplan.run.rows import RunRow
-    from runplan.run.rows import ScheduleRow
+    from runplan.plan.model import Phase, Plan
     from runplan.run.progress import Work
+    from runplan.run.rows import RunRow, ScheduleRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,9 +176,7 @@ def _standing(lane: Work) -> dict[str, Any]:
 
 
 def _answer(run: RunRow, seen: Seen, work: Work | None, now: datetime, zone: tzinfo) -> dict[str, str]:
-    from runplan.run.standing import PERSONS
-    from runplan.run.standing import Doing
-    from runplan.run.standing import answer
+    from runplan.run.standing import PERSONS, Doing, answer
     from runplan.times import parse_iso
 
     doing = Doing(
@@ -204,8 +200,7 @@ def _answer(run: RunRow, seen: Seen, work: Work | None, now: datetime, zone: tzi
 
 def schedule_view(row: ScheduleRow, now: datetime) -> dict[str, str | bool | None]:
     """When a plan is worked again; `next` is null when that cannot be told here."""
-    from runplan.settings.slots import is_due
-    from runplan.settings.slots import upcoming
+    from runplan.settings.slots import is_due, upcoming
 
     following = upcoming(row, now)
     return {

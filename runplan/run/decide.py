@@ -2,41 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
-from runplan.run import actions as a
-from runplan.quickclass import dataclass
-from runplan.run.wording import waited_for
+
 from runplan.globs import literal
 from runplan.plan.marks import Status
 from runplan.plan.tracker import missing
-from runplan.run.state import failed_lane
-from dataclasses import replace
-from runplan.run.reasons import Reason
+from runplan.quickclass import dataclass
+from runplan.run import actions as a
 from runplan.run.dispatch import WRITERS
-from runplan.run.state import open_lanes
-from runplan.run.wording import conflicting
-from runplan.run.wording import filling
-from runplan.run.wording import how
-from runplan.run.wording import is_told
-from runplan.run.wording import run_ended
-from runplan.run.wording import step_of
-from runplan.run.wording import unsolved
-from runplan.run.wording import variables
-from runplan.run.state import strands
+from runplan.run.reasons import Reason
+from runplan.run.state import failed_lane, open_lanes, strands
+from runplan.run.wording import conflicting, filling, how, is_told, run_ended, step_of, unsolved, variables, waited_for
 
 if TYPE_CHECKING:
-    from runplan.run.events import Paused
-    from collections.abc import Iterable
-    from collections.abc import Mapping
-    from collections.abc import Sequence
-    from runplan.plan.model import Phase
-    from runplan.plan.model import Plan
-    from collections.abc import Callable
-    from runplan.run.events import RunStarted
-    from runplan.run.state import Lane
-    from runplan.run.state import RunState
-    from runplan.run.events import DispatchEnded
-    from runplan.run.state import PhaseRun
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from runplan.plan.model import Phase, Plan
+    from runplan.run.events import DispatchEnded, Paused, RunStarted
+    from runplan.run.state import Lane, PhaseRun, RunState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

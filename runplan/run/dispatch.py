@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from enum import StrEnum
 from typing import TypeAlias
-from runplan.run.usage import AgentEvent as AgentEvent
-from runplan.run.usage import Message as Message
-from runplan.run.usage import Spent as Spent
-from runplan.run.usage import ToolUsed as ToolUsed
-from runplan.run.usage import Usage as Usage
+
 from runplan.quickclass import dataclass
-from runplan.run.usage import Tally
+from runplan.run.usage import (
+    AgentEvent as AgentEvent,
+    Message as Message,
+    Spent as Spent,
+    Tally,
+    ToolUsed as ToolUsed,
+    Usage as Usage,
+)
 
 
 class Role(StrEnum):
@@ -60,7 +63,7 @@ class Launch:
     cwd: str
     env: dict[str, str]
     stdin: str  #: path of the file given as standard input; "" for none
-    reader: str  #: which module of adapters/agents reads the output lines; "" for none
+    reader: str  #: which module of agents/clis reads the output lines; "" for none
     wall_s: float
     silence_s: float  #: 0 = no silence limit
     log_cap: int = 16 * 1024 * 1024  #: bytes of output kept; the rest is counted and dropped

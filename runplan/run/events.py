@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from runplan.quickclass import dataclass
-from typing import TYPE_CHECKING
 from typing import TypeAlias
+
+from runplan.quickclass import dataclass
 from runplan.run.rows import IssueShared as IssueShared
 
 

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
-from runplan.run.events import Event
-from runplan.run.events import Fact
-from runplan.run.events import LaneFact
+
 from runplan.quickclass import dataclass
-from dataclasses import replace
-from typing import TYPE_CHECKING
-from runplan.run.events import VerdictGiven
-from runplan.text import bounded
-from runplan.text import plain
 from runplan.run import events as e
 from runplan.run.dispatch import Ending
-
+from runplan.run.events import Event, Fact, LaneFact, VerdictGiven
+from runplan.text import bounded, plain
 
 _KINDS: dict[str, type[Event]] = {kind.__name__: kind for kind in Event.__args__}
 

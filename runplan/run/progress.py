@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from runplan.quickclass import NamedTuple, dataclass
 from runplan.text import believable
-from runplan.quickclass import NamedTuple
-from runplan.quickclass import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

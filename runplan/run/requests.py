@@ -7,12 +7,9 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from runplan.errors import Exit
-from runplan.run.events import Approved
-from runplan.run.events import Rejected
-from runplan.run.events import RunStarted
-from runplan.run.eventtext import from_json
-from runplan.run.eventtext import to_json
 from runplan.quickclass import dataclass
+from runplan.run.events import Approved, Rejected, RunStarted
+from runplan.run.eventtext import from_json, to_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from runplan.quickclass import dataclass
 from typing import TypeAlias
 
+from runplan.quickclass import dataclass
 
 TYPE_CHECKING = False  # typing is slow to import
 if TYPE_CHECKING:

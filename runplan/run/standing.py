@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-from runplan.text import command
-from runplan.run.decide import decide
-from runplan.run.state import awaiting
-from runplan.run.state import failure
 from dataclasses import replace
-from runplan.quickclass import dataclass
-from runplan.run.state import strands
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+
+from runplan.quickclass import NamedTuple, dataclass
+from runplan.run.decide import decide
+from runplan.run.state import awaiting, failure, strands
 from runplan.run.wording import step_of
-from typing import Literal
-from typing import TypeAlias
-from typing import get_args
-from runplan.quickclass import NamedTuple
-from runplan.text import clock
-from runplan.text import in_words
+from runplan.text import clock, command, in_words
 
 if TYPE_CHECKING:
+    from datetime import datetime, tzinfo
+
     from runplan.run.state import RunState
-    from datetime import datetime
-    from datetime import tzinfo
 
 
 def pause_reason(state: RunState) -> str:

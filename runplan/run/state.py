@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from runplan.run import events as e
-from runplan.quickclass import dataclass
-from runplan.run.reasons import Reason
-from runplan.run.dispatch import WRITERS
-from runplan.run.timing import MOST_BUSY
 from typing import TYPE_CHECKING
+
+from runplan.quickclass import dataclass
+from runplan.run import events as e
+from runplan.run.dispatch import WRITERS
+from runplan.run.reasons import Reason
+from runplan.run.timing import MOST_BUSY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

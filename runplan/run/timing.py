@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from hashlib import sha256
 from typing import TYPE_CHECKING
+
 from runplan.times import parse_iso
 
 if TYPE_CHECKING:
     from datetime import datetime
+
     from runplan.run.events import DispatchStarted
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import StrEnum
 from typing import TypeAlias
-from runplan.text import MOST as MOST
-from runplan.text import believable as believable
+
 from runplan.quickclass import dataclass
-from dataclasses import replace
+from runplan.text import MOST as MOST, believable as believable
 
 
 class TroubleKind(StrEnum):

@@ -9,10 +9,8 @@ from runplan.run.timing import MOST_BUSY
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from runplan.run.events import DispatchEnded
-    from runplan.run.events import Paused
-    from runplan.run.state import PhaseRun
-    from runplan.run.state import RunState
+    from runplan.run.events import DispatchEnded, Paused
+    from runplan.run.state import PhaseRun, RunState
 
 
 def step_of(phase: PhaseRun) -> str:

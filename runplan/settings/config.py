@@ -5,14 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from runplan.errors import SettingsError
-from runplan.settings.keys import AGENT_KEYS
-from runplan.settings.keys import BY_PATH
-from runplan.settings.keys import KEYS
-from runplan.settings.keys import SECTIONS
-from runplan.settings.keys import Key
-from runplan.settings.keys import nearest
-from runplan.settings.keys import read
 from runplan.quickclass import dataclass
+from runplan.settings.keys import AGENT_KEYS, BY_PATH, KEYS, SECTIONS, Key, nearest, read
 from runplan.settings.values import Unfit
 
 if TYPE_CHECKING:

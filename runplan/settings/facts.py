@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from runplan.quickclass import dataclass
 
 if TYPE_CHECKING:
-    from runplan.gitfacts import Identity
     from runplan.checks.testinfra import Infrastructure
+    from runplan.gitfacts import Identity
 
 #: The roles of the settings whose agents a run may send; any may be empty but the first two.
 SENT = ("implementer", "verifier", "fallback")

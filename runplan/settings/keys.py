@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-from typing import Any
-from runplan.settings import values
+from typing import TYPE_CHECKING, Any
+
 from runplan.quickclass import dataclass
-from runplan.settings.values import Shape
-from runplan.settings.values import Unfit
+from runplan.settings import values
+from runplan.settings.values import Shape, Unfit
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,22 +10,15 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runplan.settings.config import Layer
-from runplan.settings.config import Settled
-from runplan.settings.config import settle
 from runplan.errors import SettingsError
-from runplan.settings.keys import BY_PATH
-from runplan.settings.keys import FILES
-from runplan.settings.keys import KEYS
-from runplan.settings.keys import USER_SECTIONS
-from runplan.settings.keys import nearest
+from runplan.settings.config import Layer, Settled, settle
+from runplan.settings.keys import BY_PATH, FILES, KEYS, USER_SECTIONS, nearest
 from runplan.settings.values import from_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from runplan.settings.config import DaemonSettings
-    from runplan.settings.config import Settings
+    from runplan.settings.config import DaemonSettings, Settings
 
 #: What runplan itself sets for agents (docs/agents.md) and for whoever is notified (docs/configuration.md), or reads
 #: in tests; these are no settings.
@@ -42,7 +35,7 @@ OUR_PREFIX = "RUNPLAN_TEST_"
 LARGEST = 256 * 1024
 DEEPEST = 200  #: dots in a key
 
-_AGENTS = os.path.join(os.path.dirname(__file__), "agents")  # noqa: PTH120
+_AGENTS = os.path.join(os.path.dirname(os.path.dirname(__file__)), "agents", "clis")  # noqa: PTH120
 
 _VARIABLES = {f"RUNPLAN_{key.section}_{key.name}".upper(): key for key in KEYS}
 

@@ -6,11 +6,10 @@ from collections import deque
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from runplan.errors import NotFound
-from runplan.errors import UsageError
+from runplan.errors import NotFound, UsageError
 from runplan.plan.ids import read_name
-from runplan.settings.keys import LANDINGS
 from runplan.quickclass import dataclass
+from runplan.settings.keys import LANDINGS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,8 +67,10 @@ def parse_words(words: Sequence[str], *, phases: Sequence[str] | None) -> Words:
             case landing if landing in LANDINGS:
                 landings[landing] = None
             case "every" if every is None:
-                from runplan.settings.schedule import spell
-                from runplan.settings.schedule import take  # few starts need it
+                from runplan.settings.schedule import (
+                    spell,
+                    take,  # few starts need it
+                )
 
                 every = spell(take(left)).removeprefix("every ")
             case "every":

@@ -14,15 +14,9 @@ from itertools import groupby, islice, takewhile
 from typing import TYPE_CHECKING, Any
 
 from runplan.errors import UsageError
-from runplan.quickclass import NamedTuple
-from runplan.quickclass import dataclass
-from runplan.settings.schedule import Interval
-from runplan.settings.schedule import TimeOfDay
-from runplan.settings.schedule import parse
-from runplan.settings.schedule import wall_trigger
-from runplan.times import iso
-from runplan.times import parse_iso
-from runplan.times import zone as zone_of
+from runplan.quickclass import NamedTuple, dataclass
+from runplan.settings.schedule import Interval, TimeOfDay, parse, wall_trigger
+from runplan.times import iso, parse_iso, zone as zone_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING
 import json
-from dataclasses import asdict
-from dataclasses import replace
+import re
+from dataclasses import asdict, replace
 from hashlib import sha256
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
 from runplan.settings.config import AgentTable
-from runplan.settings.keys import KEYS
-from runplan.settings.keys import SECTIONS
-from runplan.settings.keys import USER_SECTIONS
-from runplan.settings.keys import Key
+from runplan.settings.keys import KEYS, SECTIONS, USER_SECTIONS, Key
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from runplan.settings.config import Layer
-    from collections.abc import Mapping
-    from runplan.settings.config import Settings
+    from collections.abc import Mapping, Sequence
+
+    from runplan.settings.config import Layer, Settings
     from runplan.settings.facts import Facts
 
 

@@ -6,10 +6,10 @@ import json
 from typing import TYPE_CHECKING
 
 from runplan.report import text as report
-from runplan.text import command
 from runplan.run.events import IssueShared
-from runplan.settings.keys import FILES
 from runplan.run.reasons import Reason
+from runplan.settings.keys import FILES
+from runplan.text import command
 from runplan.times import parse_iso
 
 if TYPE_CHECKING:
@@ -17,9 +17,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from runplan import ports
+    from runplan.run.state import PhaseRun, RunState
     from runplan.steps.context import RunContext
-    from runplan.run.state import PhaseRun
-    from runplan.run.state import RunState
 
 SHORT = 7  #: digits of a commit
 OUTPUT_READ = 64 * 1024  #: bytes at the end of a failed command's output that are looked at

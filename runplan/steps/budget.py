@@ -4,49 +4,31 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from datetime import UTC
-from datetime import timedelta
-from typing import TYPE_CHECKING
-from typing import Any
-from runplan.run.usage import believable
-from runplan.agents.budgets import Budget
-from runplan.agents.budgets import Cost
-from runplan.agents.budgets import GivenOut
-from runplan.agents.budgets import Left
-from runplan.agents.budgets import UsedUp
-from runplan.agents.budgets import left
-from runplan.run.dispatch import Ending
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from runplan.agents.budgets import Budget, Cost, GivenOut, Left, UsedUp, left
 from runplan.agents.endings import EndingKind
-from runplan.run.events import Paused
-from runplan.run.events import WorkRefused
-from runplan.quickclass import dataclass
-from runplan.run.reasons import Reason
-from runplan.text import in_words
-from runplan.times import iso
-from runplan.times import parse_iso
-from runplan.times import zone
-from datetime import datetime
-from runplan.run.events import AgentLimited
-from runplan.run.events import Woke
 from runplan.agents.limits import FARTHEST_S
-from runplan.run.timing import MOST_BUSY
-from runplan.run.timing import busy_ends
-from runplan.run.timing import limit_ends
+from runplan.quickclass import dataclass
+from runplan.run.dispatch import Ending
+from runplan.run.events import AgentLimited, Paused, Woke, WorkRefused
+from runplan.run.reasons import Reason
+from runplan.run.timing import MOST_BUSY, busy_ends, limit_ends
+from runplan.run.usage import believable
+from runplan.text import in_words
+from runplan.times import iso, parse_iso, zone
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from runplan.steps.context import RunContext
-    from runplan.settings.config import LimitSettings
-    from runplan.run.events import DispatchEnded
-    from runplan.run.events import DispatchStarted
-    from runplan.run.rows import EventRow
-    from collections.abc import Iterator
-    from runplan.run.actions import Sleep
-    from runplan.settings.config import AgentsSettings
+    from collections.abc import Iterable, Iterator
+
     from runplan.agents.endings import AgentEnding
-    from runplan.run.events import Event
-    from runplan.run.state import PhaseRun
-    from runplan.run.state import RunState
+    from runplan.run.actions import Sleep
+    from runplan.run.events import DispatchEnded, DispatchStarted, Event
+    from runplan.run.rows import EventRow
+    from runplan.run.state import PhaseRun, RunState
+    from runplan.settings.config import AgentsSettings, LimitSettings
+    from runplan.steps.context import RunContext
 
 
 LOOK_AGAIN_S = 60.0  #: while all that is left is given to agents that are at work

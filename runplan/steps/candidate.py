@@ -2,52 +2,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-from typing import TypeAlias
-from runplan.steps.account import failure_sections
-from runplan.steps.account import phase_account
-from runplan.steps.account import undo_account
-from runplan.steps.context import phase_of
-from runplan.steps.undo import taken_back_meanwhile
-from runplan.run import events as e
-from runplan.plan import model as plans
-from runplan.report import text as report
-from runplan.plan import tracker
-from runplan.text import command
+from typing import TYPE_CHECKING, TypeAlias, assert_never
+
 from runplan.errors import PlanUnreadable
-from runplan.run.reasons import Reason
+from runplan.git.trailers import LANDING, PHASE, PLAN, RUN, UNDOES, add_trailers
+from runplan.gitfacts import Built, Conflicted, NothingLeft
+from runplan.plan import model as plans, tracker
+from runplan.plan.model import Status, parse
 from runplan.plan.tracker import missing
-from typing import assert_never
-from runplan.run.events import CandidateBuilt
-from runplan.run.events import CandidateConflicted
-from runplan.run.events import CandidateEmpty
-from runplan.run.events import WorkRefused
-from runplan.gitfacts import Built
-from runplan.gitfacts import Conflicted
-from runplan.gitfacts import NothingLeft
-from runplan.git.trailers import LANDING
-from runplan.git.trailers import PHASE
-from runplan.git.trailers import PLAN
-from runplan.git.trailers import RUN
-from runplan.git.trailers import UNDOES
-from runplan.git.trailers import add_trailers
-from runplan.steps.undo import Undoing
-from runplan.steps.undo import landing_to_undo
-from runplan.plan.model import Status
-from runplan.plan.model import parse
+from runplan.report import text as report
 from runplan.report.text import shortened
+from runplan.run import events as e
+from runplan.run.events import CandidateBuilt, CandidateConflicted, CandidateEmpty, WorkRefused
+from runplan.run.reasons import Reason
+from runplan.steps.account import failure_sections, phase_account, undo_account
+from runplan.steps.context import phase_of
+from runplan.steps.undo import Undoing, landing_to_undo, taken_back_meanwhile
+from runplan.text import command
 
 if TYPE_CHECKING:
-    from runplan.steps.context import RunContext
-    from runplan.plan.model import Phase
-    from runplan.plan.model import Plan
-    from runplan.run.state import RunState
     from collections.abc import Iterator
-    from runplan.run.actions import BuildCandidate
+
+    from runplan.gitfacts import Commit, Identity
+    from runplan.plan.model import Phase, Plan
+    from runplan.run.actions import BuildCandidate, BuildUndo
     from runplan.run.events import Event
-    from runplan.gitfacts import Commit
-    from runplan.gitfacts import Identity
-    from runplan.run.actions import BuildUndo
+    from runplan.run.state import RunState
+    from runplan.steps.context import RunContext
 
 
 SHORT = 7  #: digits of a commit in the tracker

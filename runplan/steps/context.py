@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
 from runplan import names
-from runplan.text import command
 from runplan.errors import Unreachable
 from runplan.quickclass import dataclass
-from runplan.times import git_date
-from runplan.times import iso
-from typing import Any
+from runplan.text import command
+from runplan.times import git_date, iso
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
+
     from runplan import ports
-    from runplan.settings.config import Settings
     from runplan.gitfacts import Identity
     from runplan.landing.lander import Lander
-    from collections.abc import Iterator
     from runplan.run.events import Event
-    from runplan.run.state import PhaseRun
-    from runplan.run.state import RunState
+    from runplan.run.state import PhaseRun, RunState
+    from runplan.settings.config import Settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,43 +5,30 @@ The note is written before there is need of it, when the context fills, for an a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-from runplan.steps.context import phase_of
-from runplan.steps.work import commit_leftovers
-from runplan.steps.judge import return_text
-from runplan.checks import returns
-from runplan.run.dispatch import WRITERS
-from runplan.run.dispatch import Outcome
-from runplan.run.dispatch import Return
-from runplan.errors import GitFailed
-from runplan.run.events import HandedOver
-from runplan.run.events import HandoverArmed
-from runplan.run.events import WorkRefused
-from runplan.agents.context import READING
-from runplan.agents.context import reading_of
-from runplan.agents.context import Standing
-from runplan.agents.context import note
-from runplan.text import plain
-from runplan.run.wording import full
 import json
-from runplan.steps.account import evidence
-from runplan.run.events import CleanedUp
-from runplan.run.events import PhaseFailed
-from runplan.run.events import RunEnded
+from typing import TYPE_CHECKING
+
+from runplan.agents.context import READING, Standing, note, reading_of
+from runplan.checks import returns
+from runplan.errors import GitFailed
 from runplan.gitfacts import Kept
+from runplan.run.dispatch import WRITERS, Outcome, Return
+from runplan.run.events import CleanedUp, HandedOver, HandoverArmed, PhaseFailed, RunEnded, WorkRefused
 from runplan.run.reasons import Reason
+from runplan.run.wording import full
+from runplan.steps.account import evidence
+from runplan.steps.context import phase_of
+from runplan.steps.judge import return_text
+from runplan.steps.work import commit_leftovers
+from runplan.text import plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from runplan.steps.context import RunContext
-    from runplan.run.actions import Await
-    from runplan.run.actions import HandOver
+
+    from runplan.run.actions import Await, CleanUp, Fail, Finish, HandOver
     from runplan.run.events import Event
-    from runplan.run.state import PhaseRun
-    from runplan.run.state import RunState
-    from runplan.run.actions import CleanUp
-    from runplan.run.actions import Fail
-    from runplan.run.actions import Finish
+    from runplan.run.state import PhaseRun, RunState
+    from runplan.steps.context import RunContext
 
 
 NOTE = "handoff.md"

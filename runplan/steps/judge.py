@@ -2,37 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-from runplan.run.dispatch import RETURN
-from runplan.checks.returns import Unusable
 import json
 from dataclasses import asdict
-from typing import assert_never
-from runplan.steps.context import phase_of
-from runplan.steps.work import without_copies
-from runplan.steps.start import baseline_key
-from runplan.checks import results
-from runplan.checks import returns
-from runplan.checks import tamper
-from runplan.checks import testfiles
-from runplan.checks import verdict
-from runplan.run.dispatch import Outcome
-from runplan.run.events import BaselineKnown
-from runplan.run.events import DispatchEnded
-from runplan.run.events import GateJudged
-from runplan.run.events import VerdictGiven
-from runplan.run.events import WorkRefused
+from typing import TYPE_CHECKING, assert_never
+
+from runplan.checks import results, returns, tamper, testfiles, verdict
+from runplan.checks.returns import Unusable
+from runplan.run.dispatch import RETURN, Outcome
+from runplan.run.events import BaselineKnown, DispatchEnded, GateJudged, VerdictGiven, WorkRefused
 from runplan.run.reasons import Reason
+from runplan.steps.context import phase_of
+from runplan.steps.start import baseline_key
+from runplan.steps.work import without_copies
 
 if TYPE_CHECKING:
-    from runplan.steps.context import RunContext
     from collections.abc import Iterator
-    from runplan.run.actions import JudgeBaseline
-    from runplan.run.actions import JudgeGate
-    from runplan.run.actions import JudgeVerdict
+
+    from runplan.run.actions import JudgeBaseline, JudgeGate, JudgeVerdict
     from runplan.run.events import Event
-    from runplan.run.state import PhaseRun
-    from runplan.run.state import RunState
+    from runplan.run.state import PhaseRun, RunState
+    from runplan.steps.context import RunContext
 
 
 _ODD = Unusable(why="the return file is no plain file, or larger than 8 MiB", found=True)

@@ -6,28 +6,19 @@ import json
 from datetime import timedelta
 from typing import TYPE_CHECKING, assert_never
 
-from runplan.steps.candidate import bookkeeping
-from runplan.steps.candidate import landing_id
-from runplan.steps.candidate import trailers_of
-from runplan.steps.context import phase_of
-from runplan.run import events as e
-from runplan.times import iso
 from runplan.git.trailers import add_trailers
-from runplan.landing.lander import Declined
-from runplan.landing.lander import Landed
-from runplan.landing.lander import Landing
-from runplan.landing.lander import Pending
-from runplan.landing.lander import Refused
-from runplan.landing.lander import TargetMoved
+from runplan.landing.lander import Declined, Landed, Landing, Pending, Refused, TargetMoved
+from runplan.run import events as e
+from runplan.steps.candidate import bookkeeping, landing_id, trailers_of
+from runplan.steps.context import phase_of
+from runplan.times import iso
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from runplan.run.actions import Ask, Land
+    from runplan.run.state import PhaseRun, RunState
     from runplan.steps.context import RunContext
-    from runplan.run.actions import Ask
-    from runplan.run.actions import Land
-    from runplan.run.state import PhaseRun
-    from runplan.run.state import RunState
 
 LATELY = timedelta(days=2)  #: how long a candidate may have been under way
 

@@ -4,27 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from runplan.steps.context import phase_of
-from runplan.text import command
 from runplan.errors import RefusedEarly
-from runplan.run.events import BranchRebuilt
-from runplan.run.events import Leased
-from runplan.run.events import WorkRefused
-from runplan.gitfacts import Ahead
-from runplan.gitfacts import Kept
-from runplan.gitfacts import Poisoned
+from runplan.gitfacts import Ahead, Kept, Poisoned
+from runplan.run.events import BranchRebuilt, Leased, WorkRefused
 from runplan.run.reasons import Reason
 from runplan.run.wording import conflicting
+from runplan.steps.context import phase_of
+from runplan.text import command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from runplan.steps.context import RunContext
-    from runplan.run.actions import Lease
-    from runplan.run.actions import RebuildBranch
-    from runplan.run.events import Event
     from runplan.gitfacts import BranchStanding
+    from runplan.run.actions import Lease, RebuildBranch
+    from runplan.run.events import Event
     from runplan.run.state import RunState
+    from runplan.steps.context import RunContext
 
 
 def lease(action: Lease, state: RunState, world: RunContext) -> Iterator[Event]:  # noqa: ARG001

@@ -4,25 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from runplan.plan import model as plans
-from runplan.plan import tracker as target
-from runplan.text import command
 from runplan.errors import PlanUnreadable
-from runplan.run.events import LanesChosen
-from runplan.run.events import PlanRead
-from runplan.run.decide import beside
-from runplan.run.state import open_lanes
+from runplan.plan import model as plans, tracker as target
 from runplan.plan.tracker import complete
+from runplan.run.decide import beside
+from runplan.run.events import LanesChosen, PlanRead
+from runplan.run.state import open_lanes
+from runplan.text import command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from runplan.steps.context import RunContext
+    from runplan.plan.model import Phase, Plan
     from runplan.run.actions import ReadPlan
     from runplan.run.events import Event
-    from runplan.plan.model import Phase
-    from runplan.plan.model import Plan
     from runplan.run.state import RunState
+    from runplan.steps.context import RunContext
 
 
 def read_plan(action: ReadPlan, state: RunState, world: RunContext) -> Iterator[Event]:  # noqa: ARG001

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from runplan.steps import candidate as building
-from runplan.steps import finish as finishing
-from runplan.steps import finish as handing
-from runplan.steps import judge as judging
-from runplan.steps import land as landing
-from runplan.steps import lease
-from runplan.steps import budget as pausing
-from runplan.steps import read_plan as reading
-from runplan.steps import start as starting
-from runplan.steps import candidate as undoing
-from runplan.steps import watch as watching
-from runplan.steps import work
-from runplan.steps.context import Doing
 from runplan.run import actions as a
+from runplan.steps import (
+    budget as pausing,
+    candidate as building,
+    candidate as undoing,
+    finish as finishing,
+    finish as handing,
+    judge as judging,
+    land as landing,
+    lease,
+    read_plan as reading,
+    start as starting,
+    watch as watching,
+    work,
+)
+from runplan.steps.context import Doing
 
 DOINGS: dict[type[a.Action], Doing] = {
     a.ReadPlan: Doing(do=reading.read_plan),

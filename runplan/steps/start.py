@@ -6,40 +6,26 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from runplan.steps.context import phase_of
-from runplan.steps.budget import choose
-from runplan.steps.budget import allowance
 from runplan.agents import prompts
 from runplan.agents.budgets import Left
-from runplan.run.dispatch import GRACE_S
-from runplan.run.dispatch import RETURN
-from runplan.run.dispatch import WRITERS
-from runplan.run.dispatch import Ending
-from runplan.run.dispatch import ItemResult
-from runplan.run.dispatch import Launch
-from runplan.run.dispatch import Role
-from runplan.run.dispatch import Running
-from runplan.errors import RunplanError
-from runplan.errors import Unreachable
-from runplan.run.events import BaselineKnown
-from runplan.run.events import DispatchEnded
-from runplan.run.events import DispatchStarted
-from runplan.run.events import Paused
-from runplan.run.events import WorkRefused
+from runplan.checks.returns import IN_PROGRESS
+from runplan.errors import RunplanError, Unreachable
 from runplan.gitfacts import committing_as
 from runplan.names import as_utf8
 from runplan.quickclass import dataclass
-from runplan.checks.returns import IN_PROGRESS
+from runplan.run.dispatch import GRACE_S, RETURN, WRITERS, Ending, ItemResult, Launch, Role, Running
+from runplan.run.events import BaselineKnown, DispatchEnded, DispatchStarted, Paused, WorkRefused
+from runplan.steps.budget import allowance, choose
+from runplan.steps.context import phase_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from runplan.steps.context import RunContext
     from runplan.run.actions import Start
     from runplan.run.events import Event
-    from runplan.run.state import PhaseRun
-    from runplan.run.state import RunState
+    from runplan.run.state import PhaseRun, RunState
+    from runplan.steps.context import RunContext
 
 FINGERPRINT = "fingerprint.json"  #: how the user's repository looked before
 AGENT_ROLES = frozenset({*WRITERS, Role.VERIFY})

@@ -6,25 +6,20 @@ import re
 from typing import TYPE_CHECKING
 
 from runplan import names
-from runplan.plan import model as plans
-from runplan.text import command
 from runplan.errors import PlanUnreadable
-from runplan.run.events import WorkRefused
+from runplan.git.trailers import LANDING, Unclear, Undoable, newest_landing, read_trailers
+from runplan.plan import model as plans
 from runplan.quickclass import dataclass
+from runplan.run.events import WorkRefused
 from runplan.run.reasons import Reason
-from runplan.git.trailers import LANDING
-from runplan.git.trailers import read_trailers
-from runplan.git.trailers import Unclear
-from runplan.git.trailers import Undoable
-from runplan.git.trailers import newest_landing
+from runplan.text import command
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from runplan import ports
     from runplan.gitfacts import Oid
-    from runplan.plan.model import Phase
-    from runplan.plan.model import Plan
+    from runplan.plan.model import Phase, Plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,50 +6,41 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from runplan.agents.budgets import metered
+from runplan.agents.endings import EndingKind, judge, quoted
+from runplan.checks import returns
+from runplan.checks.secrets import redacted
+from runplan.errors import ObjectsRefused, Unreachable
+from runplan.git import fingerprint
+from runplan.gitfacts import signing
+from runplan.run import timing as overdue
+from runplan.run.dispatch import (
+    GRACE_S,
+    WRITERS,
+    Ending,
+    NeverStarted,
+    Outcome,
+    Return,
+    ReturnStatus,
+    Role,
+    Running,
+    Usage,
+)
+from runplan.run.events import DispatchEnded, GuardFound, WorkRefused
+from runplan.run.reasons import Reason
+from runplan.steps.budget import bounded, paused_by
 from runplan.steps.context import phase_of
 from runplan.steps.finish import arm
-from runplan.steps.budget import paused_by
 from runplan.steps.judge import return_text
-from runplan.steps.budget import bounded
-from runplan.steps.start import AGENT_ROLES
-from runplan.steps.start import FINGERPRINT
-from runplan.steps.start import still_running
-from runplan.git import fingerprint
-from runplan.run import timing as overdue
-from runplan.checks import returns
-from runplan.run.dispatch import GRACE_S
-from runplan.run.dispatch import WRITERS
-from runplan.run.dispatch import Ending
-from runplan.run.dispatch import NeverStarted
-from runplan.run.dispatch import Outcome
-from runplan.run.dispatch import Return
-from runplan.run.dispatch import ReturnStatus
-from runplan.run.dispatch import Role
-from runplan.run.dispatch import Running
-from runplan.run.dispatch import Usage
-from runplan.agents.endings import EndingKind
-from runplan.agents.endings import judge
-from runplan.agents.endings import quoted
-from runplan.errors import ObjectsRefused
-from runplan.errors import Unreachable
-from runplan.run.events import DispatchEnded
-from runplan.run.events import GuardFound
-from runplan.run.events import WorkRefused
-from runplan.gitfacts import signing
-from runplan.agents.budgets import metered
-from runplan.run.reasons import Reason
-from runplan.checks.secrets import redacted
+from runplan.steps.start import AGENT_ROLES, FINGERPRINT, still_running
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from runplan.run.actions import Await, End
+    from runplan.run.events import DispatchStarted, Event
+    from runplan.run.state import PhaseRun, RunState
     from runplan.steps.context import RunContext
-    from runplan.run.actions import Await
-    from runplan.run.actions import End
-    from runplan.run.events import DispatchStarted
-    from runplan.run.events import Event
-    from runplan.run.state import PhaseRun
-    from runplan.run.state import RunState
 
 MOVED = "the repository was moved while the agent worked, and its worktree belongs to where it was"
 LAST_WORDS = 600  #: characters of a failed process's output that are carried into the report

@@ -2,37 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
-from runplan.checks.leaks import Written
-from runplan.checks.leaks import leaks
-from dataclasses import replace
+
 from runplan.checks import tamper
-from runplan.errors import ObjectsRefused
-from runplan.run.events import WorkRefused
-from runplan.gitfacts import AGENT
-from runplan.gitfacts import Unstored
-from runplan.gitfacts import signing
-from runplan.settings.keys import FILES
-from runplan.run.reasons import Reason
-from runplan.checks.secrets import redacted
-from runplan.steps.context import phase_of
-from runplan.run.events import WorkTaken
+from runplan.checks.leaks import Written, leaks
 from runplan.checks.lineage import off_base
+from runplan.checks.secrets import redacted
+from runplan.errors import ObjectsRefused
+from runplan.gitfacts import AGENT, Unstored, signing
+from runplan.run.events import WorkRefused, WorkTaken
+from runplan.run.reasons import Reason
 from runplan.run.wording import unsolved
+from runplan.settings.keys import FILES
+from runplan.steps.context import phase_of
 
 if TYPE_CHECKING:
-    from runplan.steps.context import RunContext
-    from runplan.run.state import PhaseRun
-    from runplan.checks.tamper import Permit
-    from runplan.checks.tamper import Tampering
-    from pathlib import Path
-    from runplan.gitfacts import WorktreeState
     from collections.abc import Iterator
+    from pathlib import Path
+
+    from runplan.checks.tamper import Permit, Tampering
+    from runplan.gitfacts import Change, WorktreeState
     from runplan.run.actions import TakeWork
     from runplan.run.events import Event
-    from runplan.gitfacts import Change
-    from runplan.run.state import RunState
+    from runplan.run.state import PhaseRun, RunState
+    from runplan.steps.context import RunContext
 
 
 LOOKED_AT = 1_000_000  #: bytes of a file

@@ -15,14 +15,9 @@ from typing import TYPE_CHECKING
 from filelock import Timeout
 
 from runplan import processes
-from runplan.store.files import make_below
-from runplan.store.files import file_lock
-from runplan.run.rows import Acquired
-from runplan.run.rows import HeldByOther
-from runplan.run.rows import Reentered
-from runplan.errors import RefusedEarly
-from runplan.errors import Unreachable
-from runplan.run.rows import UNFINISHED
+from runplan.errors import RefusedEarly, Unreachable
+from runplan.run.rows import UNFINISHED, Acquired, HeldByOther, Reentered
+from runplan.store.files import file_lock, make_below
 
 if TYPE_CHECKING:
     from pathlib import Path

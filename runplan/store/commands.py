@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from runplan.run.requests import answer_json
-from runplan.run.requests import read_answer
+from runplan.run.requests import answer_json, read_answer
 from runplan.run.rows import Command
 
 if TYPE_CHECKING:

@@ -6,15 +6,17 @@ there then tells nothing, and what would be made there would be in the way of wh
 
 from __future__ import annotations
 
+import fcntl
+import json
 import os
 from typing import TYPE_CHECKING
+
 from runplan.errors import Unreachable
-import json
-import fcntl
 from runplan.polling import until
 
 if TYPE_CHECKING:
     from pathlib import Path
+
     from filelock import FileLock
 
 

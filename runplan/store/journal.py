@@ -6,30 +6,19 @@ from typing import TYPE_CHECKING
 
 from runplan.run.decide import decide
 from runplan.run.events import LaneFact
-from runplan.run.eventtext import Recorded
-from runplan.run.eventtext import name_of
-from runplan.run.eventtext import recorded_as
-from runplan.run.eventtext import to_json
-from runplan.run.eventtext import plainly
+from runplan.run.eventtext import Recorded, may_wait, name_of, plainly, recorded_as, to_json
 from runplan.run.rows import RunRow
-from runplan.run.state import RunState
-from runplan.run.state import apply
-from runplan.run.state import open_lanes
-from runplan.run.state import shown
-from runplan.run.standing import pause_reason
-from runplan.run.standing import Since
-from runplan.run.standing import moved
-from runplan.times import iso
+from runplan.run.standing import Since, moved, pause_reason
+from runplan.run.state import RunState, apply, open_lanes, shown
 from runplan.run.wording import step_of
-from runplan.run.eventtext import may_wait
+from runplan.times import iso
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from runplan import ports
     from runplan.run.decide import Decision
-    from runplan.run.events import Event
-    from runplan.run.events import Fact
+    from runplan.run.events import Event, Fact
 
 
 class Journal:

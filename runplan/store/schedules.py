@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from runplan.run.rows import FiringRow
-from runplan.run.rows import ScheduleRow
+from runplan.run.rows import FiringRow, ScheduleRow
 
 if TYPE_CHECKING:
     from runplan.store.sqlite import Store

@@ -11,15 +11,9 @@ import os
 import sqlite3
 from typing import TYPE_CHECKING, NamedTuple
 
-from runplan.store.files import Anchor
-from runplan.store.files import make_below
-from runplan.errors import Fenced
-from runplan.errors import JournalDamaged
-from runplan.errors import RefusedEarly
-from runplan.errors import Unreachable
-from runplan.run.rows import UNFINISHED
-from runplan.run.rows import EventRow
-from runplan.run.rows import RunRow
+from runplan.errors import Fenced, JournalDamaged, RefusedEarly, Unreachable
+from runplan.run.rows import UNFINISHED, EventRow, RunRow
+from runplan.store.files import Anchor, make_below
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from runplan.run.progress import TOLD
-from runplan.run.progress import Step
-from runplan.run.progress import work_of
+from runplan.run.progress import TOLD, Step, work_of
 
 if TYPE_CHECKING:
     from runplan.run.progress import Work

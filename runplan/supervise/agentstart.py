@@ -20,8 +20,8 @@ from runplan.processes import MARK
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from runplan.supervise.cgroups import Cgroup
     from runplan.run.dispatch import Launch
+    from runplan.supervise.cgroups import Cgroup
 
 PIPE_SIZE = 1024 * 1024
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
-from runplan.processes import MARK
-from runplan.processes import variable
+from runplan.processes import MARK, variable
 
 if TYPE_CHECKING:
     import psutil

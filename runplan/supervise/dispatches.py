@@ -15,34 +15,23 @@ import time
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
-from runplan.supervise import files as bell
-from runplan.supervise import cgroups
 from runplan import processes
-from runplan.store.files import Anchor
-from runplan.store.files import make_below
-from runplan.supervise.files import DispatchFiles
-from runplan.supervise.files import directory_name
-from runplan.supervise.files import publish
-from runplan.supervise.files import read_text
+from runplan.agents.context import READING
 from runplan.agents.environment import own_environment
-from runplan.store.files import lock_descriptor
+from runplan.errors import Unreachable
 from runplan.polling import until
 from runplan.processes import Process
+from runplan.run.dispatch import OWN, Ending, NeverStarted, Outcome, Running
 from runplan.settings.load import environment
-from runplan.run.dispatch import OWN
-from runplan.run.dispatch import Ending
-from runplan.run.dispatch import NeverStarted
-from runplan.run.dispatch import Outcome
-from runplan.run.dispatch import Running
-from runplan.errors import Unreachable
-from runplan.agents.context import READING
+from runplan.store.files import Anchor, lock_descriptor, make_below
+from runplan.supervise import cgroups, files as bell
+from runplan.supervise.files import DispatchFiles, directory_name, publish, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
     from pathlib import Path
 
-    from runplan.run.dispatch import DispatchStanding
-    from runplan.run.dispatch import Launch
+    from runplan.run.dispatch import DispatchStanding, Launch
 
 SPAWNER = "runplan.supervise.spawner"
 

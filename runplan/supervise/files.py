@@ -16,29 +16,17 @@ import contextlib
 import json
 import os
 import re
-from typing import TYPE_CHECKING
-from typing import Any
-from runplan.store.files import is_held
-from runplan.store.files import publish as publish
-from runplan.store.files import read_bounded
-from runplan.store.files import read_text as read_text
-from runplan.run.usage import Finished
-from runplan.run.usage import Trouble
-from runplan.run.usage import TroubleKind
-from runplan.run.usage import Usage
-from runplan.run.dispatch import RETURN
-from runplan.run.dispatch import Ending
-from runplan.run.dispatch import NeverStarted
-from runplan.run.dispatch import Outcome
-from runplan.run.dispatch import Running
-from runplan.run.dispatch import Spent
-from runplan.run.dispatch import ToolUsed
-from runplan.run.usage import Tally
+from typing import TYPE_CHECKING, Any
+
 from runplan.quickclass import NamedTuple
+from runplan.run.dispatch import RETURN, Ending, NeverStarted, Outcome, Running, Spent, ToolUsed
+from runplan.run.usage import Finished, Tally, Trouble, TroubleKind, Usage
+from runplan.store.files import is_held, publish as publish, read_bounded, read_text as read_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
+
     from runplan.run.dispatch import DispatchStanding
 
 

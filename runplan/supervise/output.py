@@ -9,22 +9,20 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from runplan.agents.clis import module_of
-from runplan.run.usage import AgentEvent
-from runplan.run.usage import Finished
-from runplan.run.usage import Message
-from runplan.run.usage import Retrying
-from runplan.run.usage import Spent
-from runplan.run.usage import ToolUsed
-from runplan.run.usage import Trouble
-from runplan.run.usage import Unread
-from runplan.checks.secrets import Redactor
-from runplan.checks.secrets import overlap
-from runplan.checks.secrets import redacted_end
-from runplan.checks.secrets import LONGEST
-from runplan.checks.secrets import redacted
-from runplan.run.usage import MESSAGE_TAIL
-from runplan.run.usage import Folding
-from runplan.run.usage import Tally
+from runplan.checks.secrets import LONGEST, Redactor, overlap, redacted, redacted_end
+from runplan.run.usage import (
+    MESSAGE_TAIL,
+    AgentEvent,
+    Finished,
+    Folding,
+    Message,
+    Retrying,
+    Spent,
+    Tally,
+    ToolUsed,
+    Trouble,
+    Unread,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection

@@ -16,40 +16,29 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from runplan.supervise import files as bell
-from runplan.supervise import cgroups
 from runplan import processes
-from runplan.agents.clis import about
-from runplan.supervise.agentstart import PIPE_SIZE
-from runplan.supervise.agentstart import start
-from runplan.supervise.files import publish
-from runplan.supervise.speech import Limits
-from runplan.supervise.output import Intake
-from runplan.supervise.output import reader_of
-from runplan.supervise.output import rest_of
-from runplan.supervise.speech import Speech
-from runplan.run.dispatch import OWN
-from runplan.run.dispatch import Ending
-from runplan.run.dispatch import Outcome
-from runplan.agents.context import READING
-from runplan.agents.context import Reading
-from runplan.agents.context import reading_text
-from runplan.agents.context import WRAP_UP
 from runplan.agents.budgets import used_by
-from runplan.quickclass import dataclass
-from runplan.resources import is_shortage
-from runplan.resources import refused_by_system
+from runplan.agents.clis import about
+from runplan.agents.context import READING, WRAP_UP, Reading, reading_text
 from runplan.agents.sandbox import is_sandboxed
 from runplan.checks.secrets import secret_values
+from runplan.quickclass import dataclass
+from runplan.resources import is_shortage, refused_by_system
+from runplan.run.dispatch import OWN, Ending, Outcome
+from runplan.supervise import cgroups, files as bell
+from runplan.supervise.agentstart import PIPE_SIZE, start
+from runplan.supervise.files import publish
+from runplan.supervise.output import Intake, reader_of, rest_of
+from runplan.supervise.speech import Limits, Speech
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
-    from runplan.supervise.cgroups import Cgroup
-    from runplan.supervise.files import DispatchFiles
     from runplan.processes import Process
     from runplan.run.dispatch import Launch
+    from runplan.supervise.cgroups import Cgroup
+    from runplan.supervise.files import DispatchFiles
 
 CHUNK = 256 * 1024
 

@@ -17,12 +17,12 @@ import struct
 import sys
 from pathlib import Path
 
-from runplan.supervise import cgroups
 from runplan import processes
-from runplan.supervise.files import DispatchFiles
-from runplan.supervise.shim import supervise
-from runplan.supervise.output import reader_of
 from runplan.run.dispatch import Launch
+from runplan.supervise import cgroups
+from runplan.supervise.files import DispatchFiles
+from runplan.supervise.output import reader_of
+from runplan.supervise.shim import supervise
 
 #: A request is the length of its text, with the lock's descriptor; then the text. The answer is the shim's pid.
 HEADER = struct.Struct("!I")

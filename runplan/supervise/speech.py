@@ -6,17 +6,16 @@ import os
 import selectors
 from pathlib import Path
 from typing import TYPE_CHECKING
-from runplan.agents.clis import about
-from runplan.run.dispatch import Ending
-from runplan.agents.context import Reading
-from runplan.agents.context import full
-from runplan.agents.context import reached
+
 from runplan.agents.budgets import used_by
+from runplan.agents.clis import about
+from runplan.agents.context import Reading, full, reached
+from runplan.run.dispatch import Ending
 
 if TYPE_CHECKING:
     from runplan.run.dispatch import Launch
-    from runplan.supervise.output import Intake
     from runplan.run.usage import Usage
+    from runplan.supervise.output import Intake
 
 
 class Speech:

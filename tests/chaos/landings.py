@@ -16,9 +16,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from runplan.landing.lander import Landed
-from runplan.landing.lander import Landing
-from runplan.landing.lander import Pending
+from runplan.landing.lander import Landed, Landing, Pending
 from runplan.landing.recovery import BOX
 from tests.support.landings import MAIN, candidate, files_of, intent, lander, leftovers, snapshot
 from tests.support.repos import Repo, make_repo

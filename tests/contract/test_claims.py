@@ -11,14 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from runplan.errors import Fenced, RefusedEarly, Unreachable
 from runplan.processes import identity
-from runplan.run.rows import Acquired
-from runplan.run.rows import HeldByOther
-from runplan.run.rows import Reentered
-from runplan.errors import Fenced
-from runplan.errors import RefusedEarly
-from runplan.errors import Unreachable
-from runplan.run.rows import RunRow
+from runplan.run.rows import Acquired, HeldByOther, Reentered, RunRow
 from runplan.store.claims import Claims
 from runplan.store.sqlite import Store
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from runplan.daemon.client import Client
 from runplan.run.dispatch import Ending
 from runplan.run.events import DispatchEnded
 from runplan.run.eventtext import to_json
-from runplan.times import iso
-from runplan.daemon.client import Client
 from runplan.store.sqlite import Store
+from runplan.times import iso
 from tests.support.cli import ended, processes_of, until
 from tests.support.daemons import kill_daemon, log_of, run_of, shell_agent, socket_of, until_runs_are, waits
 from tests.support.mounts import inside
@@ -115,7 +115,7 @@ def test_a_repository_that_was_moved_for_good_has_nobody_beside_its_agent_and_th
     project.path.rename(moved)
     look(project)
     there = replace(project, repo=replace(project.repo, path=moved))
-    assert "at work already" in there.runplan("retry", "X").err
+    assert "is already running" in there.runplan("retry", "X").err
     assert len(sent(tmp_path)) == 1
     meanwhile.let_on("agent")
     until_runs_are(there, "failed")

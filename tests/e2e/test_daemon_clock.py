@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.times import iso
-from runplan.times import parse_iso
 from runplan.daemon.client import Client
+from runplan.times import iso, parse_iso
 from tests.support.cli import a_plan, until
 from tests.support.clocks import Wall
 from tests.support.daemons import (

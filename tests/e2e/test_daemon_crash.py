@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.settings.places import state_directory
-from runplan.times import iso
-from runplan.times import parse_iso
 from runplan.daemon.client import Client
+from runplan.settings.places import state_directory
+from runplan.times import iso, parse_iso
 from tests.support.cli import RUNPLAN, processes_of, until
 from tests.support.daemons import (
     approve,

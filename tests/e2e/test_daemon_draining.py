@@ -13,12 +13,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runplan import __version__
-from runplan.settings.places import state_directory
-from runplan.times import iso
-from runplan.times import parse_iso
-from runplan.daemon import submitting as launching
-from runplan.daemon import singleton
+from runplan.daemon import singleton, submitting as launching
 from runplan.daemon.client import Client
+from runplan.settings.places import state_directory
+from runplan.times import iso, parse_iso
 from tests.support.cli import copied, processes_of, until
 from tests.support.daemons import (
     change_schedule,
@@ -246,7 +244,7 @@ def test_a_plan_of_a_repository_at_rest_is_stopped_and_paused_while_another_drai
     until_runs_are(other, "waiting")
     in_flight(project, meanwhile)
     told_to_end(project)
-    assert "nothing new is begun" in other.runplan("pause", "X").err
+    assert "Paused plans/X.md" in other.runplan("pause", "X").err
     assert other.runplan("stop", "X").err.splitlines() == [
         "runplan: the schedule of plans/X.md (every 4h) is cancelled",
         "runplan: the run of plans/X.md ends; what was made is kept",

@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.errors import RunplanError
-from runplan.errors import Unreachable
-from runplan.daemon.client import Client
-from runplan.daemon.client import reachable
+from runplan.daemon.client import Client, reachable
+from runplan.errors import RunplanError, Unreachable
 from tests.support.daemons import (
     answering,
     descriptors_left,

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.times import iso
-from runplan.times import parse_iso
+from runplan.times import iso, parse_iso
 from tests.support.cli import a_plan, a_project, processes_of, until
 from tests.support.daemons import (
     approve,

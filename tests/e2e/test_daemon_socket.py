@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.settings.places import state_directory
-from runplan.processes import stopped
-from runplan.errors import RunplanError
 from runplan.daemon import singleton
-from runplan.daemon.client import Client
-from runplan.daemon.client import find_socket
+from runplan.daemon.client import Client, find_socket
+from runplan.errors import RunplanError
+from runplan.processes import stopped
+from runplan.settings.places import state_directory
 from tests.support.cli import until
 from tests.support.daemons import (
     daemon_of,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import re
 import shlex
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runplan.agents.environment import AGENT_NAME
-from runplan.cli.main import VERBS
+from runplan.cli.main import VERBS, module_of
 from tests.support import documents
 from tests.support.cli import Project, a_project, end_processes_of, with_remote, writes
 from tests.support.documents import DOCUMENTS, anchors, commands, fences, links, read, verbs_named
@@ -31,7 +30,7 @@ READING = ("completion", "status", "next", "metrics", "report", "logs", "explain
 
 def examples(verb: str) -> str:
     """The examples of `--help`, as a document would show them."""
-    return f"```text\n{importlib.import_module(f'runplan.cli.{verb}').EXAMPLES}\n```\n"
+    return f"```text\n{module_of(verb).EXAMPLES}\n```\n"
 
 
 SHOWN = sorted(
@@ -156,7 +155,7 @@ def test_a_verb_has_help_with_examples_and_a_section(ended: Project, verb: str) 
     assert f"  runplan {verb}" in ran.out.partition("examples:")[2]
     page = read("docs/commands.md")
     section = page.partition(f"\n## runplan {verb}\n")[2].partition("\n## ")[0]
-    module = importlib.import_module(f"runplan.cli.{verb}")
+    module = module_of(verb)
     assert "\n".join(line.removeprefix("  ") for line in module.EXAMPLES.splitlines()) in section
     assert f"| [`{verb}`](#runplan-{verb}) | {VERBS[verb]} |" in page
 

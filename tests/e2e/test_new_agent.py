@@ -52,9 +52,9 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("runplan", "config", "docs", "tests"):
         shutil.copytree(ROOT / name, made / name, ignore=without)
     shutil.copy(ROOT / "pyproject.toml", made)
-    (made / "runplan/adapters/agents/acme.py").write_text(block("py"), encoding="utf-8")
+    (made / "runplan/agents/clis/acme.py").write_text(block("py"), encoding="utf-8")
     for stray in (".#acme.py", "_draft.py", "acme-old.py", "notes.txt"):  # what lies about there is no agent
-        (made / "runplan/adapters/agents" / stray).write_text("", encoding="utf-8")
+        (made / "runplan/agents/clis" / stray).write_text("", encoding="utf-8")
     samples = made / "tests/samples/acme"
     samples.mkdir()
     (samples / "success.jsonl").write_text(block("jsonl"), encoding="utf-8")
@@ -152,10 +152,10 @@ def test_the_tests_find_it_by_themselves(tree: Path, tmp_path: Path) -> None:
 def test_the_tests_tell_of_a_stream_that_is_misread_and_of_an_agent_without_samples(tree: Path, tmp_path: Path) -> None:
     expected = tree / "tests/samples/acme/expected.toml"
     right = expected.read_text(encoding="utf-8")
-    other = tree / "runplan/adapters/agents/other.py"
+    other = tree / "runplan/agents/clis/other.py"
     try:
         expected.write_text(right.replace("1200", "1201"), encoding="utf-8")
-        shutil.copy(tree / "runplan/adapters/agents/acme.py", other)
+        shutil.copy(tree / "runplan/agents/clis/acme.py", other)
         _, failed = asked(tree, tmp_path / "a", "acme and understood or every_agent_has")
     finally:
         expected.write_text(right, encoding="utf-8")

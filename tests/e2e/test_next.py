@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from runplan.settings.places import state_directory
-from runplan.run.rows import ScheduleRow
-from runplan.times import iso
 from runplan.daemon import singleton
 from runplan.daemon.server import ControlServer
+from runplan.run.rows import ScheduleRow
+from runplan.settings.places import state_directory
 from runplan.store.schedules import Schedules
 from runplan.store.sqlite import Store
+from runplan.times import iso
 from tests.support.cli import RUNPLAN, Project, a_project
 from tests.support.doors import Echo, serving
 from tests.support.imports import imported

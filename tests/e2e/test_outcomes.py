@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from runplan.run.reasons import NEXT
-from runplan.run.reasons import Reason
+from runplan.run.reasons import NEXT, Reason
 from tests.support.cli import Project, a_plan, a_project, copied, writes
 from tests.support.scripts import BUSY_FIXER, assert_nothing_runs, set_up, steps, verify, work
 

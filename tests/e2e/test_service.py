@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.ops.servicefiles import Service
-from runplan.ops.servicefiles import systemd_unit
+from runplan.ops.servicefiles import Service, systemd_unit
 from tests.support.cli import RUNPLAN, Ran
 from tests.support.services import a_manager
 

@@ -82,8 +82,8 @@ def test_a_stop_refuses_a_start_that_is_queued(project: Project) -> None:
         start = Commands(store).add("plans/Y.md", "start", {"started": row.request}, by="a person", at=row.made)
     stopped = project.runplan("stop")
     assert stopped.err.splitlines() == [
-        "runplan: the schedule of plans/X.md (every 4h) is cancelled",
-        "runplan: plans/Y.md was about to begin, and does not",
+        "runplan: Cancelled the schedule of plans/X.md (every 4h)",
+        "runplan: plans/Y.md was about to begin and does not",
     ]
     assert is_answered(project, start)
 
@@ -103,7 +103,7 @@ def test_checkouts_of_one_bare_repository_are_worked_by_one_worker(project: Proj
             assert client.call("status")["repositories"] == [str(places[0])]
         assert project.runplan_in(places[1], "resume", "X").code == 0
         shutil.rmtree(places[0])
-        assert "nothing new is begun" in project.runplan_in(places[1], "pause", "X").err
+        assert "Paused plans/X.md" in project.runplan_in(places[1], "pause", "X").err
 
 
 def test_the_first_answer_to_a_candidate_counts_and_the_later_ones_are_declined(project: Project) -> None:
@@ -119,7 +119,7 @@ def test_the_first_answer_to_a_candidate_counts_and_the_later_ones_are_declined(
     answers = [json.loads(text) for (text,) in project.rows("SELECT answer FROM commands ORDER BY seq")][1:]
     assert [(bool(one["run"]), one["why"].partition(";")[0]) for one in answers] == [
         (True, ""),
-        (False, "no candidate of plans/X.md waits any more"),
+        (False, "no change of plans/X.md waits for an answer"),
     ]
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.supervise.files import DispatchFiles
 from runplan.cli.show.transcript import _print
+from runplan.supervise.files import DispatchFiles
 from tests.support.cli import RUNPLAN, until
 from tests.support.daemons import shell_agent, waits
 from tests.support.samples import SAMPLES

@@ -9,15 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from runplan.agents.calling import Agents, Versions, account_of, require_agents
 from runplan.agents.clis.mini import LONGEST_ARGUMENT
-from runplan.agents.calling import Agents
-from runplan.agents.calling import account_of
-from runplan.agents.calling import require_agents
-from runplan.agents.calling import Versions
-from runplan.settings.config import AgentsSettings
-from runplan.settings.config import Layer
-from runplan.run.dispatch import Role
 from runplan.errors import RefusedEarly
+from runplan.run.dispatch import Role
+from runplan.settings.config import AgentsSettings, Layer
 from tests.support.samples import FOLDERS, expected
 from tests.support.settings import settle
 

@@ -7,16 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.store.files import Anchor
-from runplan.store.files import make_below
-from runplan.supervise.dispatches import Dispatches
-from runplan.run.dispatch import Ending
-from runplan.run.dispatch import NeverStarted
-from runplan.run.dispatch import Outcome
-from runplan.run.dispatch import Running
 from runplan.errors import Unreachable
+from runplan.run.dispatch import Ending, NeverStarted, Outcome, Running
 from runplan.store.claims import landing_lock
+from runplan.store.files import Anchor, make_below
 from runplan.store.sqlite import Store
+from runplan.supervise.dispatches import Dispatches
 from tests.support.dispatching import Stage, gone, pid_in, stage, until, with_killed_runner
 
 if TYPE_CHECKING:

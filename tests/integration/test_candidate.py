@@ -6,13 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.git.candidate import Candidates
-from runplan.errors import RefusedEarly
-from runplan.gitfacts import Built
-from runplan.gitfacts import Conflicted
-from runplan.gitfacts import Identity
-from runplan.gitfacts import NothingLeft
 from runplan.checks.lineage import Lineage
+from runplan.errors import RefusedEarly
+from runplan.git.candidate import Candidates
+from runplan.gitfacts import Built, Conflicted, Identity, NothingLeft
 from runplan.names import candidate_ref
 from tests.support.repos import Repo, make_repo
 
@@ -20,8 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from runplan.gitfacts import Commit
-    from runplan.gitfacts import Replayed
+    from runplan.gitfacts import Commit, Replayed
 
 USER = Identity(name="Uma User", email="uma@example.org")
 WHEN = "1700000000 +0000"

@@ -10,12 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.cli.setup import config
-from runplan.cli.setup import doctor
-from runplan.cli.setup import init
-from runplan.errors import Exit
-from runplan.errors import RefusedEarly
-from runplan.errors import SettingsError
+from runplan.cli.setup import config, doctor, init
+from runplan.errors import Exit, RefusedEarly, SettingsError
 from runplan.settings.keys import KEYS
 from tests.support.repos import init_repo, make_repo
 

@@ -8,21 +8,16 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from runplan.errors import Fenced
-from runplan.errors import RefusedEarly
-from runplan.errors import RunplanError
-from runplan.errors import Unreachable
+from runplan.engine.commands import Executor
+from runplan.engine.environments import NAME, Environments
+from runplan.engine.runs import Accepted, Deferred
+from runplan.engine.worker import LocalWorker
+from runplan.errors import Fenced, RefusedEarly, RunplanError, Unreachable
 from runplan.run.events import RunStarted
 from runplan.run.eventtext import to_json
 from runplan.run.requests import Answer
 from runplan.run.rows import Command
 from runplan.run.state import RunState
-from runplan.engine.commands import Executor
-from runplan.engine.environments import NAME
-from runplan.engine.environments import Environments
-from runplan.engine.runs import Accepted
-from runplan.engine.runs import Deferred
-from runplan.engine.worker import LocalWorker
 from runplan.store.claims import Claims
 from runplan.store.commands import Commands
 from runplan.store.schedules import Schedules
@@ -33,11 +28,11 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-    from runplan.run.events import Fact
-    from runplan.run.requests import RunRequest
     from runplan.engine.acquire import Declined
     from runplan.engine.repository import OpenRepository
     from runplan.engine.runs import ActiveRuns
+    from runplan.run.events import Fact
+    from runplan.run.requests import RunRequest
 
 A, B = "plans/A.md", "plans/B.md"
 NOW = "2026-03-01T12:00:00Z"

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runplan.run.requests import Answer
-from runplan.store.commands import KEPT
-from runplan.store.commands import Commands
+from runplan.store.commands import KEPT, Commands
 from runplan.store.sqlite import Store
 
 if TYPE_CHECKING:

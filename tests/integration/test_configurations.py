@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.errors import SettingsError
 from runplan.daemon.repositories import Configurations
+from runplan.errors import SettingsError
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.supervise.ancestry import agent_above
 from runplan.daemon.client import Client
 from runplan.daemon.protocol import peer_of
+from runplan.supervise.ancestry import agent_above
 from tests.support.dispatching import Stage, pid_in, stage, until
 from tests.support.doors import Echo, a_door
 

@@ -14,16 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from runplan.settings.places import socket_path
-from runplan.errors import Exit
-from runplan.errors import NotFound
-from runplan.errors import RefusedEarly
-from runplan.errors import Unreachable
-from runplan.run.requests import Answer
 from runplan.daemon import protocol as control
-from runplan.daemon.client import LONGEST as LONGEST_PATH
-from runplan.daemon.client import Client
-from runplan.daemon.client import NotRunning
+from runplan.daemon.client import LONGEST as LONGEST_PATH, Client, NotRunning
+from runplan.errors import Exit, NotFound, RefusedEarly, Unreachable
+from runplan.run.requests import Answer
+from runplan.settings.places import socket_path
 from tests.support.dispatching import until
 from tests.support.doors import ROOT, SINCE, Echo, a_door
 

@@ -12,13 +12,11 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from runplan.clock import SystemClock
-from runplan.settings.load import load
-from runplan.daemon.slots import HostSlots
-from runplan.daemon.slots import SlotTable
-from runplan.daemon.worker import DaemonWorker
-from runplan.daemon.worker import Services
+from runplan.daemon.slots import HostSlots, SlotTable
+from runplan.daemon.worker import DaemonWorker, Services
 from runplan.engine.context import context_at
 from runplan.engine.repository import open_repository
+from runplan.settings.load import load
 from tests.support.cli import a_project, until
 from tests.support.daemons import kill_daemon, none_left, run_of, shell_agent, until_runs_are, waits
 from tests.support.scripts import Meanwhile
@@ -142,7 +140,7 @@ def test_a_repository_that_stays_closed_is_so_since_it_was_closed_and_tried_less
             clock.ahead += timedelta(minutes=10)
             worker.wake()
         assert {since for since, _ in told} == {told[0][0]}
-        assert [round(again.total_seconds() / 60) for _, again in told] == [*[1] * 9, 10, 10]
+        assert [round(again.total_seconds() / 60) for _, again in told] == [1, 2, 4, 8, 16, 32, *[60] * 5]
         until(lambda: closed(observer) == len(told) + 1 and worker.at_rest)
         change_journal(project, "DROP TRIGGER full")
         worker.wake()

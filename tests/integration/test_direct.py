@@ -9,15 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from runplan.errors import GitFailed, Unreachable
 from runplan.git.command import Git
-from runplan.errors import GitFailed
-from runplan.errors import Unreachable
 from runplan.landing.direct import Direct
-from runplan.landing.lander import Declined
-from runplan.landing.lander import Landed
-from runplan.landing.lander import LandingAnswer
-from runplan.landing.lander import Refused
-from runplan.landing.lander import TargetMoved
+from runplan.landing.lander import Declined, Landed, LandingAnswer, Refused, TargetMoved
 from tests.support.cli import until
 from tests.support.landings import MAIN, candidate, files_of, leftovers, snapshot
 from tests.support.remotes import TRACKED, Pair, make_pair

@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.git import remote as remotemarks
 from runplan.errors import Unreachable
-from runplan.landing import cherry_pick
-from runplan.landing import direct
+from runplan.git import remote as remotemarks
+from runplan.landing import cherry_pick, direct
 from runplan.landing.lander import Landed
 from tests.support import dying_direct
 from tests.support.landings import MAIN, candidate, files_of, leftovers

@@ -12,16 +12,12 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from runplan.ops.discovery import cast
-from runplan.ops.discovery import worktree_place
+from runplan.errors import GitFailed, RefusedEarly
 from runplan.git.discovery import OLDEST_GIT
-from runplan.ops import doctor
-from runplan.settings.config import Layer
-from runplan.errors import GitFailed
-from runplan.errors import RefusedEarly
 from runplan.gitfacts import Identity
-from runplan.ops import discovery as repository
-from runplan.ops.discovery import look_around
+from runplan.ops import discovery as repository, doctor
+from runplan.ops.discovery import cast, look_around, worktree_place
+from runplan.settings.config import Layer
 from tests.support.repos import USER_EMAIL, USER_NAME, Repo, init_repo, isolated_env, make_repo
 from tests.support.settings import settle
 

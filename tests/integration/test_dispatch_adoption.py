@@ -14,10 +14,7 @@ import psutil
 import pytest
 
 from runplan import processes
-from runplan.run.dispatch import Ending
-from runplan.run.dispatch import NeverStarted
-from runplan.run.dispatch import Outcome
-from runplan.run.dispatch import Running
+from runplan.run.dispatch import Ending, NeverStarted, Outcome, Running
 from tests.support.dispatching import PATIENCE_S, Stage, gone, pid_in, stage, until, with_killed_runner
 
 if TYPE_CHECKING:

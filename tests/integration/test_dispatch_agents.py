@@ -10,13 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runplan.agents.calling import Agents
-from runplan.settings.config import Layer
-from runplan.run.dispatch import OWN
-from runplan.run.dispatch import Ending
-from runplan.run.dispatch import Launch
-from runplan.run.dispatch import Role
 from runplan.agents.endings import judge
+from runplan.run.dispatch import OWN, Ending, Launch, Role
 from runplan.run.usage import Tally
+from runplan.settings.config import Layer
 from tests.support import samples
 from tests.support.dispatching import Stage, stage
 from tests.support.settings import settle

@@ -6,12 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from runplan.agents.context import READING, Reading, reading_of
+from runplan.run.dispatch import Ending, Running
 from runplan.supervise import files as bell
-from runplan.run.dispatch import Ending
-from runplan.run.dispatch import Running
-from runplan.agents.context import READING
-from runplan.agents.context import Reading
-from runplan.agents.context import reading_of
 from tests.support.dispatching import Stage, stage, until
 
 if TYPE_CHECKING:

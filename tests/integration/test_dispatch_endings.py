@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runplan import processes
-from runplan.run.dispatch import Ending
-from runplan.run.dispatch import Outcome
-from runplan.run.dispatch import Running
+from runplan.run.dispatch import Ending, Outcome, Running
 from tests.support.dispatching import PATIENCE_S, Stage, gone, pid_in, stage, until
 
 if TYPE_CHECKING:

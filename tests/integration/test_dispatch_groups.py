@@ -12,14 +12,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.supervise import cgroups
 from runplan import processes
+from runplan.run.dispatch import Ending, Outcome, Running
+from runplan.supervise import cgroups
 from runplan.supervise.cgroups import Cgroup
-from runplan.supervise.files import DispatchFiles
 from runplan.supervise.dispatches import Dispatches
-from runplan.run.dispatch import Ending
-from runplan.run.dispatch import Outcome
-from runplan.run.dispatch import Running
+from runplan.supervise.files import DispatchFiles
 from tests.support.dispatching import PATIENCE_S, Stage, gone, pid_in, stage
 
 if TYPE_CHECKING:
@@ -121,7 +119,7 @@ def ignored() -> int:
 SHIM = """
 import os, sys
 from pathlib import Path
-from runplan.adapters import processes
+from runplan import processes
 from runplan.supervise.files import DispatchFiles
 from runplan.supervise.shim import supervise
 from runplan.run.dispatch import Launch
@@ -325,7 +323,7 @@ def test_without_control_groups_everything_is_as_ever(tmp_path: Path) -> None:
     play = """
 import sys
 from pathlib import Path
-from runplan.adapters import cgroups, processes
+from runplan import processes; from runplan.supervise import cgroups
 from tests.support.dispatching import gone, pid_in, stage
 with stage(Path(sys.argv[1])) as on:
     assert cgroups.own_home() == "", cgroups.own_home()

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.run.usage import Usage
-from runplan.run.dispatch import Ending
 from runplan.agents.context import READING
+from runplan.run.dispatch import Ending
+from runplan.run.usage import Usage
 from tests.support.dispatching import Stage, stage
 
 if TYPE_CHECKING:

@@ -11,16 +11,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from runplan.checks.secrets import LONGEST
+from runplan.errors import Unreachable
+from runplan.run.dispatch import Ending, NeverStarted, Outcome, Running
+from runplan.run.usage import MESSAGE_TAIL, Usage
 from runplan.supervise.dispatches import Dispatches
 from runplan.supervise.output import LOG_TAIL
-from runplan.run.usage import Usage
-from runplan.run.dispatch import Ending
-from runplan.run.dispatch import NeverStarted
-from runplan.run.dispatch import Outcome
-from runplan.run.dispatch import Running
-from runplan.errors import Unreachable
-from runplan.checks.secrets import LONGEST
-from runplan.run.usage import MESSAGE_TAIL
 from tests.support.dispatching import Stage, pid_in, stage, until
 
 if TYPE_CHECKING:

@@ -11,17 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from runplan.agents.clis import script
+from runplan.agents.environment import agent_environment, task_environment
 from runplan.agents.kit import script_player
 from runplan.agents.kit.task import Task
-from runplan.agents.clis import script
-from runplan.agents.environment import agent_environment
-from runplan.agents.environment import task_environment
-from runplan.settings.config import AgentTable
-from runplan.run.dispatch import Ending
-from runplan.run.dispatch import Outcome
-from runplan.run.dispatch import Role
-from runplan.run.dispatch import ToolUsed
 from runplan.errors import SettingsError
+from runplan.run.dispatch import Ending, Outcome, Role, ToolUsed
+from runplan.settings.config import AgentTable
 from tests.support.dispatching import Stage, stage, until
 from tests.support.repos import isolated_env
 

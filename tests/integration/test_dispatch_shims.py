@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runplan import processes
-from runplan.run.dispatch import Ending
-from runplan.run.dispatch import NeverStarted
-from runplan.run.dispatch import Running
+from runplan.run.dispatch import Ending, NeverStarted, Running
 from tests.support.dispatching import Stage, gone, pid_in, stage
 
 if TYPE_CHECKING:

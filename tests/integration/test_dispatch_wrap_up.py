@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.run.dispatch import Ending
-from runplan.run.dispatch import Outcome
-from runplan.run.dispatch import Running
 from runplan.agents.context import WRAP_UP
+from runplan.run.dispatch import Ending, Outcome, Running
 from tests.support.dispatching import Stage, gone, pid_in, stage, until
 
 if TYPE_CHECKING:

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.gitfacts import committing_as
-from runplan.gitfacts import signing
 from runplan.git.fingerprint import Fingerprints
+from runplan.gitfacts import committing_as, signing
 from tests.support.repos import Repo, make_repo
 
 if TYPE_CHECKING:

@@ -9,16 +9,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from runplan.errors import GitFailed
 from runplan.git.candidate import Candidates
 from runplan.git.command import Git
-from runplan.errors import GitFailed
-from runplan.gitfacts import Built
-from runplan.gitfacts import Identity
+from runplan.gitfacts import Built, Identity
 from runplan.landing.cherry_pick import CherryPick
-from runplan.landing.lander import Landed
-from runplan.landing.lander import Pending
-from runplan.landing.lander import Refused
-from runplan.landing.lander import TargetMoved
+from runplan.landing.lander import Landed, Pending, Refused, TargetMoved
 from tests.support.landings import MAIN, candidate, files_of, intent, lander, leftovers
 from tests.support.repos import Repo, make_repo
 

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.landing.lander import Landed
-from runplan.landing.lander import Pending
+from runplan.landing.lander import Landed, Pending
 from runplan.landing.recovery import LOCK
 from tests.support.landings import MAIN, candidate, files_of, intent, lander, leftovers, snapshot
 from tests.support.mounts import way

@@ -9,10 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.landing.lander import Landed
-from runplan.landing.lander import Pending
-from runplan.landing.lander import Refused
-from runplan.landing.lander import TargetMoved
+from runplan.landing.lander import Landed, Pending, Refused, TargetMoved
 from tests.support.landings import MAIN, candidate, files_of, intent, lander, leftovers, snapshot
 from tests.support.repos import Repo, init_repo, make_repo
 

@@ -12,14 +12,10 @@ import psutil
 import pytest
 
 from runplan import processes
-from runplan.settings.places import OUTPUT
-from runplan.settings.places import state_directory
-from runplan.errors import RefusedEarly
-from runplan.errors import Unreachable
-from runplan.daemon import submitting as launching
-from runplan.daemon import singleton
-from runplan.daemon.client import Client
-from runplan.daemon.client import find_socket
+from runplan.daemon import singleton, submitting as launching
+from runplan.daemon.client import Client, find_socket
+from runplan.errors import RefusedEarly, Unreachable
+from runplan.settings.places import OUTPUT, state_directory
 from tests.support.dispatching import stage, until
 from tests.support.doors import ROOT
 from tests.support.services import a_manager

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from runplan.daemon.logs import open_log
 from runplan.checks.secrets import secret_values
+from runplan.daemon.logs import open_log
 
 TOKEN = "ghp_" + "A1b2" * 9
 

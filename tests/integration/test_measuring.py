@@ -6,15 +6,11 @@ import os
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from runplan.run.rows import FiringRow
-from runplan.run.rows import ScheduleRow
-from runplan.times import iso
-from runplan.report.figures import metrics_text
-from runplan.report.figures import resident_bytes
-from runplan.report.figures import this_process
-from runplan.report.figures import figures
+from runplan.report.figures import figures, metrics_text, resident_bytes, this_process
+from runplan.run.rows import FiringRow, ScheduleRow
 from runplan.store.schedules import Schedules
 from runplan.store.sqlite import Store
+from runplan.times import iso
 from tests.support.journals import NOW, record
 from tests.support.prometheus import read
 

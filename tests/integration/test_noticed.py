@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.daemon.observer import FILE
-from runplan.daemon.observer import MOST
-from runplan.daemon.observer import Noticed
+from runplan.daemon.observer import FILE, MOST, Noticed
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,11 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from runplan.daemon.logs import open_log
-from runplan.settings.config import NotifySettings
+from runplan.daemon.notify import MOST_AT_ONCE, MOST_WAITING, Notifier
 from runplan.report.notices import Notice
-from runplan.daemon.notify import MOST_AT_ONCE
-from runplan.daemon.notify import MOST_WAITING
-from runplan.daemon.notify import Notifier
+from runplan.settings.config import NotifySettings
 from tests.support.cli import until
 
 if TYPE_CHECKING:

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.git.objects import ObjectWriter
-from runplan.git.trees import Entry
-from runplan.git.trees import entries
 from runplan.errors import Unreachable
+from runplan.git.objects import ObjectWriter
+from runplan.git.trees import Entry, entries
 from tests.support.repos import Repo, init_repo, make_repo
 
 if TYPE_CHECKING:

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runplan import processes
-from runplan.processes import MARK
-from runplan.processes import Process
+from runplan.processes import MARK, Process
 from tests.support.dispatching import until
 
 if TYPE_CHECKING:

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from runplan.errors import RefusedEarly, Unreachable
 from runplan.git import remote
 from runplan.git.command import Git
-from runplan.errors import RefusedEarly
-from runplan.errors import Unreachable
 from tests.support.cli import until
 from tests.support.landings import MAIN, leftovers, snapshot
 from tests.support.remotes import TRACKED, Pair, make_pair

@@ -8,12 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.gitfacts import AGENT
-from runplan.gitfacts import Kept
-from runplan.gitfacts import Removed
-from runplan.git.removal import OnTarget
-from runplan.git.removal import park
-from runplan.git.removal import on_target
+from runplan.git.removal import OnTarget, on_target, park
+from runplan.gitfacts import AGENT, Kept, Removed
 from tests.support.removals import BRANCH, PARKED, Place, a_place
 from tests.support.repos import Repo, make_repo
 

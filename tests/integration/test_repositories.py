@@ -10,10 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from runplan.daemon.repositories import FILE, Known, Repositories
 from runplan.errors import Unreachable
-from runplan.daemon.repositories import FILE
-from runplan.daemon.repositories import Known
-from runplan.daemon.repositories import Repositories
 
 AT = "2026-01-01T00:00:00Z"
 

@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from runplan.agents.sandbox import Sandbox, sandboxed
 from runplan.git.checkout import Checkouts
 from runplan.git.command import Git
-from runplan.agents.sandbox import Sandbox
-from runplan.run.dispatch import Ending
-from runplan.run.dispatch import Role
-from runplan.agents.sandbox import sandboxed
+from runplan.run.dispatch import Ending, Role
 from tests.support.dispatching import PATIENCE_S, Stage, gone, stage, until
 from tests.support.repos import init_repo
 from tests.support.sandboxes import obstacle

@@ -6,9 +6,7 @@ from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from runplan.run.rows import FiringRow
-from runplan.run.rows import RunRow
-from runplan.run.rows import ScheduleRow
+from runplan.run.rows import FiringRow, RunRow, ScheduleRow
 from runplan.store.schedules import Schedules
 from runplan.store.sqlite import Store
 

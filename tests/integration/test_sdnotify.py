@@ -9,12 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.daemon.service import READY
-from runplan.daemon.service import STOPPING
-from runplan.daemon.service import WATCHDOG
-from runplan.daemon.service import extended
-from runplan.daemon.service import notify
-from runplan.daemon.service import watchdog_s
+from runplan.daemon.service import READY, STOPPING, WATCHDOG, extended, notify, watchdog_s
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,12 +8,8 @@ from zoneinfo import available_timezones
 
 import pytest
 
-from runplan.settings.load import load
-from runplan.settings.load import load_host
-from runplan.settings.load import repository_file
-from runplan.settings.load import user_file
-from runplan.settings.load import worktree_root
 from runplan.errors import SettingsError
+from runplan.settings.load import load, load_host, repository_file, user_file, worktree_root
 
 
 @pytest.fixture

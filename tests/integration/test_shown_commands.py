@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.git import remote
-from runplan.git.command import Git
-from runplan.git.discovery import open_repository
-from runplan.git.discovery import require_workable
 from runplan.cli import main
 from runplan.errors import RunplanError
+from runplan.git import remote
+from runplan.git.command import Git
+from runplan.git.discovery import open_repository, require_workable
 from runplan.landing.cherry_pick import CherryPick
 from runplan.landing.direct import Direct
 from runplan.landing.lander import Landing

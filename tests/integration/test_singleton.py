@@ -13,16 +13,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.settings.places import socket_path
-from runplan.settings.places import state_directory
-from runplan.errors import Unreachable
 from runplan.daemon import singleton
-from runplan.daemon.client import Client
-from runplan.daemon.client import NotRunning
-from runplan.daemon.client import find_socket
-from runplan.daemon.singleton import Answer
-from runplan.daemon.singleton import Held
-from runplan.daemon.singleton import Occupied
+from runplan.daemon.client import Client, NotRunning, find_socket
+from runplan.daemon.singleton import Answer, Held, Occupied
+from runplan.errors import Unreachable
+from runplan.settings.places import socket_path, state_directory
 from tests.support.dispatching import until
 from tests.support.doors import ROOT, SINCE
 

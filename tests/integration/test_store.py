@@ -13,13 +13,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.errors import Fenced
-from runplan.errors import RefusedEarly
-from runplan.errors import Unreachable
+from runplan.errors import Fenced, RefusedEarly, Unreachable
 from runplan.run.rows import RunRow
 from runplan.store.commands import Commands
-from runplan.store.sqlite import SCHEMA_VERSION
-from runplan.store.sqlite import Store
+from runplan.store.sqlite import SCHEMA_VERSION, Store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -7,10 +7,7 @@ import subprocess
 
 import pytest
 
-from runplan.git.trailers import PHASE
-from runplan.git.trailers import PLAN
-from runplan.git.trailers import add_trailers
-from runplan.git.trailers import read_trailers
+from runplan.git.trailers import PHASE, PLAN, add_trailers, read_trailers
 
 
 @pytest.mark.parametrize(

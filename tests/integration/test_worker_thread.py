@@ -8,16 +8,12 @@ from typing import TYPE_CHECKING, NoReturn
 
 from runplan.clock import SystemClock
 from runplan.daemon.logs import open_log
-from runplan.settings.config import NotifySettings
-from runplan.errors import Unreachable
 from runplan.daemon.notify import Notifier
-from runplan.daemon.observer import Noticed
-from runplan.daemon.observer import Observer
-from runplan.daemon.slots import Timers
-from runplan.daemon.slots import HostSlots
-from runplan.daemon.slots import SlotTable
-from runplan.daemon.worker import DaemonWorker
-from runplan.daemon.worker import Services
+from runplan.daemon.observer import Noticed, Observer
+from runplan.daemon.slots import HostSlots, SlotTable, Timers
+from runplan.daemon.worker import DaemonWorker, Services
+from runplan.errors import Unreachable
+from runplan.settings.config import NotifySettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

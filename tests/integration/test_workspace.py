@@ -8,18 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.errors import GitFailed
-from runplan.errors import RefusedEarly
-from runplan.errors import SettingsError
-from runplan.gitfacts import AGENT
-from runplan.gitfacts import Absent
-from runplan.gitfacts import Ahead
-from runplan.gitfacts import Kept
-from runplan.gitfacts import Poisoned
-from runplan.gitfacts import Removed
-from runplan.gitfacts import Stale
-from runplan.gitfacts import Unstored
+from runplan.errors import GitFailed, RefusedEarly, SettingsError
 from runplan.git.workspace import MOST_PACKS
+from runplan.gitfacts import AGENT, Absent, Ahead, Kept, Poisoned, Removed, Stale, Unstored
 from tests.support.dispatching import gone, until
 from tests.support.removals import BRANCH, PARKED, Place, a_place
 from tests.support.repos import Repo, init_repo, make_repo

@@ -12,11 +12,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runplan.settings.places import socket_path
-from runplan.settings.places import state_directory
-from runplan.errors import Unreachable
 from runplan.daemon import singleton
 from runplan.daemon.client import Client
+from runplan.errors import Unreachable
+from runplan.settings.places import socket_path, state_directory
 from runplan.store.schedules import Schedules
 from runplan.store.sqlite import Store
 from tests.support.cli import SETTINGS, a_plan, end_processes_of, processes_of, until

@@ -11,10 +11,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from runplan import processes
+from runplan.run.dispatch import Launch, Outcome, Running
 from runplan.supervise.dispatches import Dispatches
-from runplan.run.dispatch import Launch
-from runplan.run.dispatch import Outcome
-from runplan.run.dispatch import Running
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -17,21 +17,19 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runplan.settings.places import socket_path
-from runplan.settings.places import state_directory
-from runplan.errors import NotFound
-from runplan.daemon import protocol
-from runplan.daemon import singleton
+from runplan.daemon import protocol, singleton
 from runplan.daemon.observer import Follower
 from runplan.daemon.protocol import Hello
 from runplan.daemon.server import ControlServer
+from runplan.errors import NotFound
+from runplan.settings.places import socket_path, state_directory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from runplan.run.requests import Answer
     from runplan.daemon.protocol import Request
     from runplan.daemon.server import Caller
+    from runplan.run.requests import Answer
 
 #: Where a child finds this package.
 ROOT = Path(__file__).parents[2]

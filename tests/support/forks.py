@@ -31,7 +31,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("core", "adapters", "store", "landing", "app", "engine", "daemon", "cli")
+PACKAGES = (
+    *("plan", "run", "checks", "settings", "store", "git", "agents", "supervise", "landing"),
+    *("report", "steps", "engine", "daemon", "cli"),
+)
 LONGEST = 200_000
 #: What an interpreter, or those who look at it from outside, read when it starts and not again.
 FOR_INTERPRETERS = ("PYTHON", "LC_", "LANG", "LD_", "TZ", "RUNPLAN_AGENT=", "RUNPLAN_DISPATCH=")

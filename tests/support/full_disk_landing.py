@@ -12,8 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from runplan.errors import RunplanError
-from runplan.landing.lander import Landed
-from runplan.landing.lander import Pending
+from runplan.landing.lander import Landed, Pending
 from tests.support.landings import candidate, files_of, intent, lander, snapshot
 from tests.support.repos import make_repo
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from runplan.run import actions as a
-from runplan.run import events as e
+from runplan.run import actions as a, events as e
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

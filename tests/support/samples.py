@@ -9,14 +9,10 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runplan.agents.clis import about
-from runplan.agents.clis import module_of
+from runplan.agents.clis import about, module_of
+from runplan.agents.endings import AgentEnding, Profile, judge
+from runplan.run.dispatch import Ending, Outcome
 from runplan.supervise.output import Harvest
-from runplan.run.dispatch import Ending
-from runplan.run.dispatch import Outcome
-from runplan.agents.endings import AgentEnding
-from runplan.agents.endings import Profile
-from runplan.agents.endings import judge
 
 if TYPE_CHECKING:
     from runplan.run.usage import AgentEvent

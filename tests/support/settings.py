@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from runplan.settings.load import kinds
 from runplan.settings import config
+from runplan.settings.load import kinds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,18 +9,13 @@ from typing import Any
 
 import pytest
 
-from runplan.agents.kit.task import Task
-from runplan.agents.clis import about
-from runplan.agents.clis import module_of
-from runplan.ops.discovery import known_agents
-from runplan.run.usage import Finished
-from runplan.run.usage import Message
-from runplan.run.usage import Started
-from runplan.run.usage import TroubleKind
-from runplan.run.usage import Unread
-from runplan.settings.config import AgentTable
-from runplan.run.dispatch import Role
+from runplan.agents.clis import about, module_of
 from runplan.agents.endings import EndingKind
+from runplan.agents.kit.task import Task
+from runplan.ops.discovery import known_agents
+from runplan.run.dispatch import Role
+from runplan.run.usage import Finished, Message, Started, TroubleKind, Unread
+from runplan.settings.config import AgentTable
 from runplan.settings.keys import AGENT_KEYS
 from tests.support.documents import fences, read, rows
 from tests.support.samples import expected, meta, streams

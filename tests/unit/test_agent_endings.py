@@ -9,19 +9,9 @@ from typing import Any
 import pytest
 
 from runplan.agents.clis.mini import read_trajectory
-from runplan.run.usage import Finished
-from runplan.run.usage import ToolUsed
-from runplan.run.usage import Trouble
-from runplan.run.usage import TroubleKind
-from runplan.run.usage import Usage
-from runplan.run.dispatch import Ending
-from runplan.run.dispatch import Outcome
-from runplan.agents.endings import AgentEnding
-from runplan.agents.endings import EndingKind
-from runplan.agents.endings import Profile
-from runplan.agents.endings import judge
-from runplan.agents.endings import trouble
-from runplan.run.usage import Tally
+from runplan.agents.endings import AgentEnding, EndingKind, Profile, judge, trouble
+from runplan.run.dispatch import Ending, Outcome
+from runplan.run.usage import Finished, Tally, ToolUsed, Trouble, TroubleKind, Usage
 from tests.support.samples import THEN, ending, outcome_of
 
 

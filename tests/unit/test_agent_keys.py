@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from runplan.agents.kit.task import PROVIDERS
-from runplan.agents.kit.task import Task
 from runplan.agents.calling import keys_of
-from runplan.settings.config import AgentTable
+from runplan.agents.kit.task import PROVIDERS, Task
 from runplan.run.dispatch import Role
+from runplan.settings.config import AgentTable
 
 MANY = ("aider", "mini", "opencode")
 

@@ -9,16 +9,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.agents.kit.about import About
-from runplan.agents.kit.module import OPTIONAL
-from runplan.agents.kit.module import REQUIRED
-from runplan.agents.kit.module import AgentModule
-from runplan.agents.kit.module import whole
-from runplan.agents.kit.task import Task
 from runplan.agents.clis import module_of
-from runplan.settings.load import kinds
-from runplan.settings.config import AgentTable
+from runplan.agents.kit.about import About
+from runplan.agents.kit.module import OPTIONAL, REQUIRED, AgentModule, whole
+from runplan.agents.kit.task import Task
 from runplan.run.dispatch import Role
+from runplan.settings.config import AgentTable
+from runplan.settings.load import kinds
 
 if TYPE_CHECKING:
     from runplan.run.usage import AgentEvent

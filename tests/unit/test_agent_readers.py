@@ -9,28 +9,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from runplan.agents.clis import aider
-from runplan.agents.clis import module_of
-from runplan.agents.clis import qwen
-from runplan.agents.clis import script
+from runplan.agents.clis import aider, module_of, qwen, script
 from runplan.agents.clis.mini import read_trajectory
+from runplan.run.usage import Context, Message, Retrying, Spent, Trouble, TroubleKind, Unread, Usage
 from runplan.settings.load import kinds
-from runplan.run.usage import Context
-from runplan.run.usage import Message
-from runplan.run.usage import Retrying
-from runplan.run.usage import Spent
-from runplan.run.usage import Trouble
-from runplan.run.usage import TroubleKind
-from runplan.run.usage import Unread
-from runplan.run.usage import Usage
 from tests.support.samples import FOLDERS, ending, lines, outcome_of, streams
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from runplan.run.usage import AgentEvent
     from runplan.run.dispatch import Outcome
+    from runplan.run.usage import AgentEvent
 
     Reader = Callable[[bytes], tuple[AgentEvent, ...]]
 

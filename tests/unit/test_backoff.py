@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runplan.run.timing import delay_s
-from runplan.run.timing import is_told
-from runplan.run.timing import look_s
+from runplan.run.timing import delay_s, is_told, look_s
 
 
 @pytest.mark.parametrize(

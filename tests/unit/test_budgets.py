@@ -5,12 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from runplan.agents.budgets import Budget
-from runplan.agents.budgets import Cost
-from runplan.agents.budgets import GivenOut
-from runplan.agents.budgets import Left
-from runplan.agents.budgets import UsedUp
-from runplan.agents.budgets import left
+from runplan.agents.budgets import Budget, Cost, GivenOut, Left, UsedUp, left
 
 SCOPES = ("dispatch", "phase", "plan", "day")
 

@@ -7,16 +7,11 @@ from typing import Any
 
 import pytest
 
-from runplan.settings import config
-from runplan.settings.config import AgentTable
-from runplan.settings.config import Layer
-from runplan.settings.config import Settings
 from runplan.errors import SettingsError
-from runplan.settings.keys import KEYS
-from runplan.settings.keys import SECTIONS
-from runplan.settings.values import Shape
-from runplan.settings.values import from_text
-from runplan.settings.values import seconds
+from runplan.settings import config
+from runplan.settings.config import AgentTable, Layer, Settings
+from runplan.settings.keys import KEYS, SECTIONS
+from runplan.settings.values import Shape, from_text, seconds
 
 
 def settle(layers: list[Layer]) -> config.Settled:

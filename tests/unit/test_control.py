@@ -7,20 +7,9 @@ import json
 import pytest
 from hypothesis import given, strategies as st
 
-from runplan.errors import Exit
-from runplan.errors import NotFound
-from runplan.errors import RefusedEarly
-from runplan.errors import RunplanError
-from runplan.errors import Unreachable
-from runplan.errors import error_with
 from runplan.daemon import protocol as control
-from runplan.daemon.protocol import Granted
-from runplan.daemon.protocol import Hello
-from runplan.daemon.protocol import Lines
-from runplan.daemon.protocol import Refusal
-from runplan.daemon.protocol import Request
-from runplan.daemon.protocol import Told
-from runplan.daemon.protocol import TooLong
+from runplan.daemon.protocol import Granted, Hello, Lines, Refusal, Request, Told, TooLong
+from runplan.errors import Exit, NotFound, RefusedEarly, RunplanError, Unreachable, error_with
 
 
 def test_a_request_is_read_as_it_was_written() -> None:

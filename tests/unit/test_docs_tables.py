@@ -9,16 +9,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.agents.environment import ALLOWED
-from runplan.agents.environment import ALLOWED_PREFIXES
-from runplan.agents.environment import task_environment
-from runplan.run.dispatch import Role
-from runplan.errors import Exit
-from runplan.run.eventtext import recorded_as
-from runplan.run.eventtext import to_json
-from runplan.run.reasons import NEXT
-from runplan.run.reasons import Reason
+from runplan.agents.environment import ALLOWED, ALLOWED_PREFIXES, task_environment
 from runplan.checks.returns import blockers
+from runplan.errors import Exit
+from runplan.run.dispatch import Role
+from runplan.run.eventtext import recorded_as, to_json
+from runplan.run.reasons import NEXT, Reason
 from tests.support import documents
 from tests.support.documents import links, read, rows
 

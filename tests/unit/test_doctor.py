@@ -7,18 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.settings.config import Layer
-from runplan.settings.config import Settings
-from runplan.ops.doctor import Check
-from runplan.ops.doctor import check
-from runplan.settings.facts import Account
-from runplan.settings.facts import Bench
-from runplan.settings.facts import Cast
-from runplan.settings.facts import Facts
-from runplan.settings.facts import Place
-from runplan.gitfacts import Identity
 from runplan.agents.sandbox import Obstacle
 from runplan.checks.testinfra import Infrastructure
+from runplan.gitfacts import Identity
+from runplan.ops.doctor import Check, check
+from runplan.settings.config import Layer, Settings
+from runplan.settings.facts import Account, Bench, Cast, Facts, Place
 from tests.support.settings import settle
 
 if TYPE_CHECKING:

@@ -5,18 +5,10 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from runplan.run import actions as a
-from runplan.run import events as e
-from runplan.run.decide import decide
-from runplan.run.decide import BEGINNINGS
-from runplan.run.decide import ends
-from runplan.run.decide import without_beginnings
-from runplan.run.state import RunState
-from runplan.run.state import apply
-from runplan.run.state import fold
-from runplan.run.state import running
-from runplan.daemon.lifecycle import ENDING_S
-from runplan.daemon.lifecycle import Drain
+from runplan.daemon.lifecycle import ENDING_S, Drain
+from runplan.run import actions as a, events as e
+from runplan.run.decide import BEGINNINGS, decide, ends, without_beginnings
+from runplan.run.state import RunState, apply, fold, running
 from tests.support.machine import Chance, started
 
 MANY = 200

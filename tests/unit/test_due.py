@@ -14,16 +14,8 @@ from hypothesis import example, given, settings, strategies as st
 
 from runplan.run.rows import ScheduleRow
 from runplan.settings.schedule import parse
-from runplan.settings.slots import GRACE
-from runplan.settings.slots import MOST_LISTED
-from runplan.settings.slots import Due
-from runplan.settings.slots import Slot
-from runplan.settings.slots import is_due
-from runplan.settings.slots import slots_after
-from runplan.settings.slots import upcoming
-from runplan.settings.slots import what_is_due
-from runplan.times import iso
-from runplan.times import parse_iso
+from runplan.settings.slots import GRACE, MOST_LISTED, Due, Slot, is_due, slots_after, upcoming, what_is_due
+from runplan.times import iso, parse_iso
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

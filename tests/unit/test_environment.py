@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from runplan.agents.environment import agent_environment
-from runplan.agents.environment import own_environment
-from runplan.agents.environment import task_environment
-from runplan.settings.config import Layer
-from runplan.run.dispatch import Role
+from runplan.agents.environment import agent_environment, own_environment, task_environment
 from runplan.errors import SettingsError
+from runplan.run.dispatch import Role
+from runplan.settings.config import Layer
 from tests.support.settings import settle
 
 GIT = {

@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-from runplan.git.fingerprint import MOST_LINES
-from runplan.git.fingerprint import Difference
-from runplan.git.fingerprint import Fingerprint
-from runplan.git.fingerprint import differences
-from runplan.git.fingerprint import foreign
-from runplan.git.fingerprint import lines
-from runplan.git.fingerprint import load
+from runplan.git.fingerprint import MOST_LINES, Difference, Fingerprint, differences, foreign, lines, load
 
 
 def look(refs: dict[str, str] | None = None, *, head: str = "ref: refs/heads/main", **files: str) -> Fingerprint:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from runplan.agents import caller as callerenv
+from runplan.agents import caller as callerenv, forwarded as forwarded_environment
 from runplan.agents.environment import agent_environment
-from runplan.agents import forwarded as forwarded_environment
-from runplan.settings.config import AgentsSettings
-from runplan.settings.config import AgentTable
+from runplan.settings.config import AgentsSettings, AgentTable
 
 
 def agents(

@@ -7,22 +7,20 @@ import json
 
 import pytest
 
-from runplan.run.usage import Context
-from runplan.run.usage import Spent
-from runplan.run.usage import Usage
+from runplan.agents.context import (
+    LINES,
+    MESSAGE,
+    Reading,
+    Standing,
+    note,
+    percent,
+    reached,
+    reading_of,
+    reading_text,
+    window_of,
+)
 from runplan.run.dispatch import Launch
-from runplan.agents.context import MESSAGE
-from runplan.agents.context import Reading
-from runplan.agents.context import percent
-from runplan.agents.context import reached
-from runplan.agents.context import reading_of
-from runplan.agents.context import reading_text
-from runplan.agents.context import window_of
-from runplan.agents.context import LINES
-from runplan.agents.context import Standing
-from runplan.agents.context import note
-from runplan.run.usage import Folding
-from runplan.run.usage import Tally
+from runplan.run.usage import Context, Folding, Spent, Tally, Usage
 
 
 @pytest.mark.parametrize(

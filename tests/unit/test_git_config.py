@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runplan.git.config import allowed
-from runplan.git.config import config_text
-from runplan.git.config import is_partial_clone
-from runplan.git.config import read_listing
+from runplan.git.config import allowed, config_text, is_partial_clone, read_listing
 
 
 def test_a_listing_is_read_with_values_of_several_lines_and_keys_without_one() -> None:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from runplan.globs import covers
-from runplan.globs import literal
-from runplan.globs import matches
+from runplan.globs import covers, literal, matches
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given, strategies as st
 
-from runplan.daemon.slots import HostSlots
-from runplan.daemon.slots import Key
-from runplan.daemon.slots import SlotTable
+from runplan.daemon.slots import HostSlots, Key, SlotTable
 
 KEYS = st.tuples(st.sampled_from(["r1", "r2", "r3"]), st.sampled_from(["a", "b", "c", "d"]))
 

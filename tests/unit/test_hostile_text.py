@@ -10,22 +10,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.agents import endings as errorwords
-from runplan.agents import limits as limittext
-from runplan.report import text as markdown
-from runplan.plan import model as plan
-from runplan.agents import prompts
-from runplan.checks import results
-from runplan.checks import returns
-from runplan.checks import secrets
-from runplan.settings import text as settingslines
-from runplan.git import trailers as storing
-from runplan.checks import tamper
 from runplan import text as terminal
-from runplan.checks import testfiles
-from runplan.checks import testinfra
-from runplan.git import trailers
+from runplan.agents import endings as errorwords, limits as limittext, prompts
+from runplan.checks import results, returns, secrets, tamper, testfiles, testinfra
 from runplan.errors import PlanUnreadable
+from runplan.git import trailers, trailers as storing
+from runplan.plan import model as plan
+from runplan.report import text as markdown
+from runplan.settings import text as settingslines
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,9 +9,8 @@ from signal import SIGINT, SIGKILL, SIGTERM
 import pytest
 
 from runplan.processes import KILLED_S
+from runplan.run.dispatch import Ending, Launch
 from runplan.supervise.shim import ladder
-from runplan.run.dispatch import Ending
-from runplan.run.dispatch import Launch
 
 LAUNCH = Launch(id="r1.1", argv=("true",), cwd="/", env={}, stdin="", reader="", wall_s=1.0, silence_s=0.0)
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from runplan.settings.config import Layer
 from runplan.errors import RefusedEarly
-from runplan.settings.keys import LANDINGS
 from runplan.landing import modes
+from runplan.settings.config import Layer
+from runplan.settings.keys import LANDINGS
 from tests.support.settings import settle
 
 if TYPE_CHECKING:

@@ -8,26 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from runplan.run import actions as a
-from runplan.run import events as e
-from runplan.run.decide import decide
-from runplan.run.eventtext import Recorded
-from runplan.run.eventtext import from_json
-from runplan.run.eventtext import name_of
-from runplan.run.eventtext import recorded_as
-from runplan.run.eventtext import to_json
-from runplan.run.decide import beside
-from runplan.run.decide import overlap
-from runplan.names import mark
-from runplan.names import run_of
+from runplan.names import mark, run_of
 from runplan.plan.model import parse
-from runplan.run.state import RunState
-from runplan.run.state import apply
-from runplan.run.state import awaiting
-from runplan.run.state import failure
-from runplan.run.state import fold
-from runplan.run.state import open_lanes
-from runplan.run.state import running
+from runplan.run import actions as a, events as e
+from runplan.run.decide import beside, decide, overlap
+from runplan.run.eventtext import Recorded, from_json, name_of, recorded_as, to_json
+from runplan.run.state import RunState, apply, awaiting, failure, fold, open_lanes, running
 from tests.support.machine import Chance, started
 from tests.support.plantext import a_plan
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runplan.checks.leaks import Written
-from runplan.checks.leaks import leaks
+from runplan.checks.leaks import Written, leaks
 from runplan.checks.secrets import secrets_in
 from runplan.checks.tamper import Permit
 

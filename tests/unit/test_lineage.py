@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from runplan.checks.lineage import Foreign, Lineage, is_own, off_base, own_refs
 from runplan.gitfacts import Identity
-from runplan.checks.lineage import Foreign
-from runplan.checks.lineage import Lineage
-from runplan.checks.lineage import is_own
-from runplan.checks.lineage import off_base
-from runplan.checks.lineage import own_refs
 
 BRANCH = "refs/heads/runplan/x/1"
 BASE = "b" * 40

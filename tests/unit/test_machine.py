@@ -5,17 +5,11 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from runplan.run import actions as a
-from runplan.run import events as e
-from runplan.run.decide import MAX_MOVES
-from runplan.run.decide import decide
-from runplan.run.eventtext import from_json
-from runplan.run.eventtext import name_of
-from runplan.run.eventtext import to_json
+from runplan.run import actions as a, events as e
+from runplan.run.decide import MAX_MOVES, decide
+from runplan.run.eventtext import from_json, name_of, to_json
 from runplan.run.reasons import Reason
-from runplan.run.state import RunState
-from runplan.run.state import apply
-from runplan.run.state import fold
+from runplan.run.state import RunState, apply, fold
 from tests.support.machine import Chance, started
 
 MANY = 400

@@ -7,17 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.agents.clis import about
+from runplan.agents.budgets import Price, metered, price_of, used_by
 from runplan.agents.calling import unwatched
-from runplan.settings.config import AgentTable
-from runplan.settings.config import Layer
-from runplan.run.dispatch import Launch
-from runplan.run.dispatch import Usage
-from runplan.agents.budgets import Price
-from runplan.agents.budgets import metered
-from runplan.agents.budgets import price_of
-from runplan.agents.budgets import used_by
+from runplan.agents.clis import about
+from runplan.run.dispatch import Launch, Usage
 from runplan.run.usage import Tally
+from runplan.settings.config import AgentTable, Layer
 from tests.support.samples import outcome_of
 from tests.support.settings import settle
 

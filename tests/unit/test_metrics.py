@@ -7,12 +7,7 @@ import re
 import pytest
 from hypothesis import given, strategies as st
 
-from runplan.report.metrics import Figures
-from runplan.report.metrics import Process
-from runplan.report.metrics import Sample
-from runplan.report.metrics import Used
-from runplan.report.metrics import render
-from runplan.report.metrics import samples
+from runplan.report.metrics import Figures, Process, Sample, Used, render, samples
 from tests.support.prometheus import read
 
 FIGURES = Figures(

@@ -7,16 +7,18 @@ import re
 import pytest
 
 from runplan.errors import UsageError
-from runplan.names import branch
-from runplan.names import candidate_ref
-from runplan.names import mark
-from runplan.names import plan_key
-from runplan.names import report_path
-from runplan.names import run_of
-from runplan.names import sanitise
-from runplan.names import slug
-from runplan.names import valid_ref
-from runplan.names import worktree_name
+from runplan.names import (
+    branch,
+    candidate_ref,
+    mark,
+    plan_key,
+    report_path,
+    run_of,
+    sanitise,
+    slug,
+    valid_ref,
+    worktree_name,
+)
 
 
 @pytest.mark.parametrize(

@@ -6,18 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from runplan.run import events as e
-from runplan.settings.config import Layer
-from runplan.run.decide import Decision
 from runplan.errors import SettingsError
-from runplan.report.notices import Notice
-from runplan.report.notices import as_json
-from runplan.report.notices import facts
-from runplan.report.notices import of_ending
-from runplan.report.notices import of_lost_keys
-from runplan.report.notices import of_waiting
-from runplan.run.state import PhaseRun
-from runplan.run.state import RunState
+from runplan.report.notices import Notice, as_json, facts, of_ending, of_lost_keys, of_waiting
+from runplan.run import events as e
+from runplan.run.decide import Decision
+from runplan.run.state import PhaseRun, RunState
+from runplan.settings.config import Layer
 from tests.support.settings import settle
 
 WHERE = {"repository": "/home/uma/app", "plan": "plans/x.md", "run": "r1"}

@@ -7,14 +7,9 @@ from typing import Any
 
 import pytest
 
+from runplan.errors import NotFound, UsageError
 from runplan.settings.config import Layer
-from runplan.errors import NotFound
-from runplan.errors import UsageError
-from runplan.settings.options import Mode
-from runplan.settings.options import Resolved
-from runplan.settings.options import Words
-from runplan.settings.options import parse_words
-from runplan.settings.options import resolve
+from runplan.settings.options import Mode, Resolved, Words, parse_words, resolve
 from tests.support.settings import settle
 
 PHASES = ("1", "4a", "4b", "P1.A")

@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.supervise.dispatches import Dispatches
 from runplan.run.events import DispatchStarted
-from runplan.run.timing import LATE_S
-from runplan.run.timing import left_s
-from runplan.run.timing import ran_s
+from runplan.run.timing import LATE_S, left_s, ran_s
+from runplan.supervise.dispatches import Dispatches
 from runplan.times import iso
 
 if TYPE_CHECKING:

@@ -7,17 +7,9 @@ import json
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from runplan.run.events import DispatchEnded
-from runplan.run.events import GuardFound
-from runplan.run.events import HandedOver
-from runplan.run.events import VerdictGiven
-from runplan.run.events import WorkRefused
-from runplan.run.events import WorkTaken
+from runplan.run.events import DispatchEnded, GuardFound, HandedOver, VerdictGiven, WorkRefused, WorkTaken
 from runplan.run.eventtext import plainly
-from runplan.text import LONGEST
-from runplan.text import bounded
-from runplan.text import escaped
-from runplan.text import plain
+from runplan.text import LONGEST, bounded, escaped, plain
 
 
 @pytest.mark.parametrize(

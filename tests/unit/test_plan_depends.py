@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from runplan.errors import PlanUnreadable
-from runplan.plan.model import Phase
-from runplan.plan.model import parse
+from runplan.plan.model import Phase, parse
 from tests.support.plantext import a_plan, waiting
 
 

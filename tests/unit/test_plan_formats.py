@@ -7,12 +7,7 @@ from pathlib import Path
 import pytest
 
 from runplan.errors import PlanUnreadable
-from runplan.plan.model import Format
-from runplan.plan.model import Kind
-from runplan.plan.model import Plan
-from runplan.plan.model import Status
-from runplan.plan.model import kind_of
-from runplan.plan.model import parse
+from runplan.plan.model import Format, Kind, Plan, Status, kind_of, parse
 
 PLANS = Path(__file__).parent.parent / "plans"
 FINE = [

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from runplan.plan import frontmatter
 from runplan.errors import PlanUnreadable
+from runplan.plan import frontmatter
 from runplan.plan.model import parse
 from runplan.plan.scan import scan
 from runplan.plan.tracker import complete

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runplan.plan.model import Phase
-from runplan.plan.model import parse
+from runplan.plan.model import Phase, parse
 from tests.support.plantext import a_plan
 
 

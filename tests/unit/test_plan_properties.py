@@ -4,15 +4,9 @@ from __future__ import annotations
 
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from runplan.plan.tracker import add_tracker
 from runplan.errors import PlanUnreadable
-from runplan.plan.model import Format
-from runplan.plan.model import Phase
-from runplan.plan.model import Plan
-from runplan.plan.model import Status
-from runplan.plan.model import parse
-from runplan.plan.tracker import complete
-from runplan.plan.tracker import set_status
+from runplan.plan.model import Format, Phase, Plan, Status, parse
+from runplan.plan.tracker import add_tracker, complete, set_status
 
 quick = settings(
     max_examples=100, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from runplan.plan.model import Plan
-from runplan.plan.model import parse
-from runplan.plan.tracker import AllBlocked
-from runplan.plan.tracker import AllDone
-from runplan.plan.tracker import AlreadyComplete
-from runplan.plan.tracker import NeedsPhases
-from runplan.plan.tracker import Next
-from runplan.plan.tracker import NotFound
-from runplan.plan.tracker import Obstacle
-from runplan.plan.tracker import PhaseDone
-from runplan.plan.tracker import choose
+from runplan.plan.model import Plan, parse
+from runplan.plan.tracker import (
+    AllBlocked,
+    AllDone,
+    AlreadyComplete,
+    NeedsPhases,
+    Next,
+    NotFound,
+    Obstacle,
+    PhaseDone,
+    choose,
+)
 from tests.support.plantext import a_plan
 
 

@@ -8,13 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from runplan.plan.tracker import add_tracker
 from runplan.errors import PlanUnreadable
-from runplan.plan.model import Format
-from runplan.plan.model import Status
-from runplan.plan.model import parse
-from runplan.plan.tracker import reopen
-from runplan.plan.tracker import set_status
+from runplan.plan.model import Format, Status, parse
+from runplan.plan.tracker import add_tracker, reopen, set_status
 from tests.support.plantext import a_plan, tracker
 
 PLANS = Path(__file__).parent.parent / "plans"

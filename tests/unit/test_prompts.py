@@ -7,18 +7,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from runplan.run.dispatch import ItemResult
+from runplan.agents.prompts import Brief, GateEvidence, fix_prompt, implement_prompt, quoted, render, verify_prompt
+from runplan.checks.returns import Unusable, blockers, parse_return
 from runplan.errors import SettingsError
-from runplan.agents.prompts import Brief
-from runplan.agents.prompts import GateEvidence
-from runplan.agents.prompts import fix_prompt
-from runplan.agents.prompts import implement_prompt
-from runplan.agents.prompts import quoted
-from runplan.agents.prompts import render
-from runplan.agents.prompts import verify_prompt
-from runplan.checks.returns import Unusable
-from runplan.checks.returns import blockers
-from runplan.checks.returns import parse_return
+from runplan.run.dispatch import ItemResult
 
 PROMPTS = Path(__file__).parents[2] / "config" / "prompts"
 

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runplan.git.remote import Declined
-from runplan.git.remote import Taken
-from runplan.git.remote import Uncertain
-from runplan.git.remote import read_push
-from runplan.git.remote import words
+from runplan.git.remote import Declined, Taken, Uncertain, read_push, words
 
 MAIN = "refs/heads/main"
 OLD, NEW = "a" * 40, "b" * 40

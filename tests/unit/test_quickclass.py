@@ -10,10 +10,8 @@ from typing import Any
 
 import pytest
 
-from runplan.run import actions
-from runplan.run import events
-from runplan.quickclass import NamedTuple
-from runplan.quickclass import dataclass
+from runplan.quickclass import NamedTuple, dataclass
+from runplan.run import actions, events
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from runplan.gitfacts import Identity
 from runplan.git.trailers import read_commit
+from runplan.gitfacts import Identity
 
 ID = "1" * 40
 

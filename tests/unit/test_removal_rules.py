@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runplan.git.removal import Keep
-from runplan.git.removal import OnTarget
-from runplan.git.removal import ParkFirst
-from runplan.git.removal import Remains
-from runplan.git.removal import Remove
-from runplan.git.removal import safe_to_remove
+from runplan.git.removal import Keep, OnTarget, ParkFirst, Remains, Remove, safe_to_remove
 
 
 @pytest.mark.parametrize("held", [OnTarget.REACHABLE, OnTarget.TREE, OnTarget.PATCH])

@@ -8,22 +8,23 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from runplan.report.text import block
-from runplan.report.text import code
-from runplan.report.text import first
-from runplan.report.text import inline
-from runplan.report.text import row
-from runplan.run.reasons import NEXT
-from runplan.run.reasons import Reason
-from runplan.report.text import CommitLine
-from runplan.report.text import FailureAccount
-from runplan.report.text import GateLine
-from runplan.report.text import ItemLine
-from runplan.report.text import PhaseAccount
-from runplan.report.text import VerdictLine
-from runplan.report.text import failure_section
-from runplan.report.text import phase_section
-from runplan.report.text import prepend
+from runplan.report.text import (
+    CommitLine,
+    FailureAccount,
+    GateLine,
+    ItemLine,
+    PhaseAccount,
+    VerdictLine,
+    block,
+    code,
+    failure_section,
+    first,
+    inline,
+    phase_section,
+    prepend,
+    row,
+)
+from runplan.run.reasons import NEXT, Reason
 
 TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 OTHER_TREE = "d8329fc1cc938780ffdd9f94e0d364e0ea74f579"

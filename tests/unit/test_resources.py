@@ -7,8 +7,7 @@ import os
 
 import pytest
 
-from runplan.resources import is_shortage
-from runplan.resources import refused_by_system
+from runplan.resources import is_shortage, refused_by_system
 
 
 @pytest.mark.parametrize(

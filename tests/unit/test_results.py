@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import pytest
 
+from runplan.checks.results import (
+    BaselineRed,
+    GateJudgement,
+    Green,
+    PreExisting,
+    Regressed,
+    Results,
+    Unfinished,
+    baseline_fault,
+    compare,
+    read_results,
+)
 from runplan.errors import SettingsError
-from runplan.checks.results import BaselineRed
-from runplan.checks.results import GateJudgement
-from runplan.checks.results import Green
-from runplan.checks.results import PreExisting
-from runplan.checks.results import Regressed
-from runplan.checks.results import Results
-from runplan.checks.results import Unfinished
-from runplan.checks.results import baseline_fault
-from runplan.checks.results import compare
-from runplan.checks.results import read_results
 
 PYTEST = """\
 ============================= test session starts ==============================

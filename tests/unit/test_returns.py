@@ -7,13 +7,8 @@ import json
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from runplan.run.dispatch import ItemResult
-from runplan.run.dispatch import Return
-from runplan.run.dispatch import ReturnStatus
-from runplan.run.dispatch import Usage
-from runplan.checks.returns import Unusable
-from runplan.checks.returns import blockers
-from runplan.checks.returns import parse_return
+from runplan.checks.returns import Unusable, blockers, parse_return
+from runplan.run.dispatch import ItemResult, Return, ReturnStatus, Usage
 
 WHOLE = {
     "status": "done",

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from runplan.settings.config import Layer
+from runplan.agents.sandbox import is_sandboxed, sandboxed
 from runplan.errors import SettingsError
-from runplan.agents.sandbox import is_sandboxed
-from runplan.agents.sandbox import sandboxed
+from runplan.settings.config import Layer
 from tests.support.settings import settle
 
 

@@ -8,12 +8,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from runplan.errors import UsageError
-from runplan.settings.schedule import Cron
-from runplan.settings.schedule import Interval
-from runplan.settings.schedule import Schedule
-from runplan.settings.schedule import TimeOfDay
-from runplan.settings.schedule import parse
-from runplan.settings.schedule import spell
+from runplan.settings.schedule import Cron, Interval, Schedule, TimeOfDay, parse, spell
 
 quick = settings(max_examples=150, deadline=None, derandomize=True, database=None)
 

@@ -7,9 +7,8 @@ from dataclasses import replace
 import pytest
 
 from runplan.run import events as e
+from runplan.run.standing import pause_reason, pending_answer
 from runplan.run.state import fold
-from runplan.run.standing import pause_reason
-from runplan.run.standing import pending_answer
 from tests.support.machine import started
 
 READ = e.PlanRead(tip="c1", choice="next", phase="2")

@@ -10,21 +10,16 @@ from typing import TYPE_CHECKING
 
 from hypothesis import example, given, settings, strategies as st
 
+from runplan.engine.acquire import Declined
+from runplan.engine.runs import Accepted
+from runplan.engine.schedules import fire, fire_early, give_up
 from runplan.run.events import RunStarted
 from runplan.run.eventtext import to_json
-from runplan.run.rows import FiringRow
-from runplan.run.rows import ScheduleRow
+from runplan.run.rows import FiringRow, ScheduleRow
 from runplan.run.state import RunState
 from runplan.settings.schedule import parse
 from runplan.settings.slots import slots_after
-from runplan.times import iso
-from runplan.times import parse_iso
-from runplan.times import zone
-from runplan.engine.acquire import Declined
-from runplan.engine.runs import Accepted
-from runplan.engine.schedules import fire
-from runplan.engine.schedules import fire_early
-from runplan.engine.schedules import give_up
+from runplan.times import iso, parse_iso, zone
 
 if TYPE_CHECKING:
     from runplan.run.requests import RunRequest

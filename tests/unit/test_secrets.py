@@ -10,13 +10,7 @@ from urllib.parse import quote, quote_plus
 import pytest
 from hypothesis import given, strategies as st
 
-from runplan.checks.secrets import Redactor
-from runplan.checks.secrets import REDACTED
-from runplan.checks.secrets import holds_secret
-from runplan.checks.secrets import redacted
-from runplan.checks.secrets import redacted_bytes
-from runplan.checks.secrets import secret_values
-from runplan.checks.secrets import secrets_in
+from runplan.checks.secrets import REDACTED, Redactor, holds_secret, redacted, redacted_bytes, secret_values, secrets_in
 
 KEY = "-----BEGIN RSA PRIVATE KEY-----\n" + "MIIEpAIBAAKCAQEA7bq9+/x0\n" * 25 + "short==\n-----END RSA PRIVATE KEY-----"
 TOKENS = {

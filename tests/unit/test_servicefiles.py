@@ -7,11 +7,8 @@ import plistlib
 
 import pytest
 
+from runplan.ops.servicefiles import STOP_S, Service, launchd_list, systemd_unit
 from runplan.settings.keys import BY_PATH
-from runplan.ops.servicefiles import STOP_S
-from runplan.ops.servicefiles import Service
-from runplan.ops.servicefiles import launchd_list
-from runplan.ops.servicefiles import systemd_unit
 from runplan.settings.values import seconds
 
 

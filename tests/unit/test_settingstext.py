@@ -8,17 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from runplan.checks.testinfra import Infrastructure
+from runplan.gitfacts import Identity
 from runplan.settings.config import Layer
 from runplan.settings.facts import Facts
-from runplan.gitfacts import Identity
-from runplan.settings.keys import KEYS
-from runplan.settings.keys import USER_SECTIONS
-from runplan.settings.text import defaults_text
-from runplan.settings.text import init_text
-from runplan.settings.text import kept
-from runplan.settings.text import restored
-from runplan.settings.text import toml
-from runplan.checks.testinfra import Infrastructure
+from runplan.settings.keys import KEYS, USER_SECTIONS
+from runplan.settings.text import defaults_text, init_text, kept, restored, toml
 from tests.support.settings import settle
 
 ROOT = Path(__file__).parents[2]

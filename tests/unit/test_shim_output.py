@@ -7,27 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.agents.clis import command
-from runplan.agents.clis import script
-from runplan.supervise.output import ERROR_TAIL
-from runplan.supervise.output import LOG_TAIL
-from runplan.supervise.output import LONGEST_LINE
-from runplan.supervise.output import CappedLog
-from runplan.supervise.output import Harvest
-from runplan.supervise.output import Intake
-from runplan.supervise.output import Lines
-from runplan.run.usage import Finished
-from runplan.run.usage import Retrying
-from runplan.run.usage import Trouble
-from runplan.run.usage import TroubleKind
-from runplan.run.dispatch import AgentEvent
-from runplan.run.dispatch import Message
-from runplan.run.dispatch import Spent
-from runplan.run.dispatch import ToolUsed
-from runplan.run.dispatch import Usage
+from runplan.agents.clis import command, script
 from runplan.checks.secrets import LONGEST
-from runplan.run.usage import MESSAGE_TAIL
-from runplan.run.usage import MOST_TOOLS
+from runplan.run.dispatch import AgentEvent, Message, Spent, ToolUsed, Usage
+from runplan.run.usage import MESSAGE_TAIL, MOST_TOOLS, Finished, Retrying, Trouble, TroubleKind
+from runplan.supervise.output import ERROR_TAIL, LOG_TAIL, LONGEST_LINE, CappedLog, Harvest, Intake, Lines
 
 if TYPE_CHECKING:
     from pathlib import Path

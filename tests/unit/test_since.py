@@ -7,10 +7,8 @@ from dataclasses import replace
 import pytest
 
 from runplan.run import events as e
-from runplan.run.state import RunState
-from runplan.run.state import apply
-from runplan.run.standing import Since
-from runplan.run.standing import moved
+from runplan.run.standing import Since, moved
+from runplan.run.state import RunState, apply
 from tests.support.machine import started
 
 BEGUN = replace(started("next", auto=False, test_command=""), daemon=True)

@@ -11,11 +11,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from runplan.settings.schedule import parse
-from runplan.settings.slots import JITTER_FROM_S
-from runplan.settings.slots import JITTER_TO_S
-from runplan.settings.slots import Slot
-from runplan.settings.slots import jitter
-from runplan.settings.slots import slots_after
+from runplan.settings.slots import JITTER_FROM_S, JITTER_TO_S, Slot, jitter, slots_after
 
 if TYPE_CHECKING:
     from collections.abc import Callable

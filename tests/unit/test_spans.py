@@ -7,8 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from runplan.text import clock
-from runplan.text import in_words
+from runplan.text import clock, in_words
 
 BERLIN = ZoneInfo("Europe/Berlin")
 NOW = datetime(2026, 2, 10, 12, 0, tzinfo=UTC)  # a Tuesday

@@ -8,19 +8,13 @@ from typing import Any
 
 import pytest
 
-from runplan.report.views import Seen
-from runplan.report.views import status_view
-from runplan.cli.show.status import WATCH_S
-from runplan.cli.show.status import watch
-from runplan.cli.show.statustext import block
-from runplan.cli.show.statustext import overview
-from runplan.cli.show.statustext import short
+from runplan.cli.show.status import WATCH_S, watch
+from runplan.cli.show.statustext import block, overview, short
 from runplan.plan.model import parse
-from runplan.run.rows import RunRow
-from runplan.run.rows import ScheduleRow
-from runplan.times import iso
-from runplan.times import zone
+from runplan.report.views import Seen, status_view
 from runplan.run.progress import Work
+from runplan.run.rows import RunRow, ScheduleRow
+from runplan.times import iso, zone
 from tests.support.cli import a_plan
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)

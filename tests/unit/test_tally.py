@@ -7,27 +7,28 @@ import json
 import pytest
 
 from runplan.agents.clis import claude
-from runplan.supervise.files import record_of
-from runplan.supervise.files import tally_of
+from runplan.run.usage import (
+    MESSAGE_TAIL,
+    MOST_DENIED,
+    MOST_TROUBLES,
+    WORDS,
+    AgentEvent,
+    Context,
+    Finished,
+    Folding,
+    Message,
+    Retrying,
+    Spent,
+    Started,
+    Tally,
+    ToolUsed,
+    Trouble,
+    TroubleKind,
+    Unread,
+    Usage,
+)
+from runplan.supervise.files import record_of, tally_of
 from runplan.supervise.output import Harvest
-from runplan.run.usage import AgentEvent
-from runplan.run.usage import Context
-from runplan.run.usage import Finished
-from runplan.run.usage import Message
-from runplan.run.usage import Retrying
-from runplan.run.usage import Spent
-from runplan.run.usage import Started
-from runplan.run.usage import ToolUsed
-from runplan.run.usage import Trouble
-from runplan.run.usage import TroubleKind
-from runplan.run.usage import Unread
-from runplan.run.usage import Usage
-from runplan.run.usage import MESSAGE_TAIL
-from runplan.run.usage import MOST_DENIED
-from runplan.run.usage import MOST_TROUBLES
-from runplan.run.usage import WORDS
-from runplan.run.usage import Folding
-from runplan.run.usage import Tally
 
 BUSY = Trouble(kind=TroubleKind.OVERLOADED, words="busy")
 

@@ -5,16 +5,18 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from runplan.checks.tamper import (
+    FileChange,
+    Permit,
+    examine,
+    examine_command,
+    is_lifecycle,
+    remedy,
+    unwanted,
+    wants_text,
+)
 from runplan.gitfacts import Untracked
 from runplan.run.reasons import Reason
-from runplan.checks.tamper import FileChange
-from runplan.checks.tamper import Permit
-from runplan.checks.tamper import examine
-from runplan.checks.tamper import examine_command
-from runplan.checks.tamper import is_lifecycle
-from runplan.checks.tamper import remedy
-from runplan.checks.tamper import unwanted
-from runplan.checks.tamper import wants_text
 
 TEST = """
 def test_one():

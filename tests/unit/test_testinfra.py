@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runplan.checks.testinfra import Infrastructure
-from runplan.checks.testinfra import find
-from runplan.checks.testinfra import missing_file
-from runplan.checks.testinfra import needed_setup
-from runplan.checks.testinfra import program_of
+from runplan.checks.testinfra import Infrastructure, find, missing_file, needed_setup, program_of
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from runplan.git.trailers import LANDING
-from runplan.git.trailers import PHASE
-from runplan.git.trailers import PLAN
-from runplan.git.trailers import RUN
-from runplan.git.trailers import add_trailers
-from runplan.git.trailers import read_trailers
+from runplan.git.trailers import LANDING, PHASE, PLAN, RUN, add_trailers, read_trailers
 
 OURS = ((PLAN, "plans/x.md"), (PHASE, "4a"), (RUN, "r-1"), (LANDING, "l-1"))
 LINES = "Runplan-Plan: plans/x.md\nRunplan-Phase: 4a\nRunplan-Run: r-1\nRunplan-Landing: l-1\n"

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from runplan.run.reasons import NEXT
-from runplan.run.reasons import NEXT_OF_UNDO
-from runplan.run.reasons import Reason
-from runplan.run.reasons import next_action
-from runplan.git.trailers import LANDING
-from runplan.git.trailers import PHASE
-from runplan.git.trailers import PLAN
-from runplan.git.trailers import RUN
-from runplan.git.trailers import UNDOES
-from runplan.git.trailers import Mark
-from runplan.git.trailers import add_trailers
-from runplan.git.trailers import marks
-from runplan.git.trailers import Unclear
-from runplan.git.trailers import Undoable
-from runplan.git.trailers import newest_landing
+from runplan.git.trailers import (
+    LANDING,
+    PHASE,
+    PLAN,
+    RUN,
+    UNDOES,
+    Mark,
+    Unclear,
+    Undoable,
+    add_trailers,
+    marks,
+    newest_landing,
+)
+from runplan.run.reasons import NEXT, NEXT_OF_UNDO, Reason, next_action
 
 X = "plans/X.md"
 

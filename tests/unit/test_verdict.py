@@ -4,16 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from runplan.run.dispatch import ItemResult
-from runplan.run.dispatch import Return
-from runplan.run.dispatch import ReturnStatus
 from runplan.checks.returns import Unusable
-from runplan.checks.verdict import STALLED
-from runplan.checks.verdict import Failed
-from runplan.checks.verdict import NoVerdict
-from runplan.checks.verdict import Passed
-from runplan.checks.verdict import judge
-from runplan.checks.verdict import unfit_reply
+from runplan.checks.verdict import STALLED, Failed, NoVerdict, Passed, judge, unfit_reply
+from runplan.run.dispatch import ItemResult, Return, ReturnStatus
 
 LONG = "I read the diff and the tests, and compared each item with the files it names. " * 5
 NO_RETURN = Unusable(why="no return")

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given, strategies as st
 
-from runplan.run.timing import FIRST_BUSY_S
-from runplan.run.timing import JITTER_S
-from runplan.run.timing import MARGIN_S
-from runplan.run.timing import busy_ends
-from runplan.run.timing import jitter
-from runplan.run.timing import limit_ends
+from runplan.run.timing import FIRST_BUSY_S, JITTER_S, MARGIN_S, busy_ends, jitter, limit_ends
 
 NOW = 1_800_000_000.0
 

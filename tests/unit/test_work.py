@@ -6,9 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from runplan.run.progress import Step
-from runplan.run.progress import Work
-from runplan.run.progress import work_of
+from runplan.run.progress import Step, Work, work_of
 
 READ = Step("2026-01-01T00:00:00Z", "PlanRead")
 

@@ -9,26 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runplan.agents.kit.about import About
-from runplan.agents.kit.lines import at
-from runplan.agents.kit.lines import count
-from runplan.agents.kit.lines import estimate
-from runplan.agents.kit.lines import objects
-from runplan.agents.kit.lines import record
-from runplan.agents.kit.lines import text
-from runplan.agents.kit.task import first_set
-from runplan.agents.kit.task import read_json
-from runplan.agents.kit.task import under_home
-from runplan.run.usage import AgentEvent
-from runplan.run.usage import Finished
-from runplan.run.usage import Message
-from runplan.run.usage import Retrying
-from runplan.run.usage import Spent
-from runplan.run.usage import Started
-from runplan.run.usage import ToolUsed
-from runplan.run.usage import Unread
-from runplan.run.usage import Usage
 from runplan.agents.endings import trouble
+from runplan.agents.kit.about import About
+from runplan.agents.kit.lines import at, count, estimate, objects, record, text
+from runplan.agents.kit.task import first_set, read_json, under_home
+from runplan.run.usage import AgentEvent, Finished, Message, Retrying, Spent, Started, ToolUsed, Unread, Usage
 from runplan.settings.facts import Account
 
 if TYPE_CHECKING:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from runplan.agents.kit.about import About
-from runplan.run.dispatch import AgentEvent
-from runplan.run.dispatch import Message
+from runplan.run.dispatch import AgentEvent, Message
 
 if TYPE_CHECKING:
     from runplan.agents.kit.task import Task

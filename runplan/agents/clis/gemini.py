@@ -6,25 +6,11 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from runplan.agents.endings import EndingKind, trouble
 from runplan.agents.kit.about import About
-from runplan.agents.kit.lines import at
-from runplan.agents.kit.lines import count
-from runplan.agents.kit.lines import estimate
-from runplan.agents.kit.lines import record
-from runplan.agents.kit.lines import text
-from runplan.agents.kit.lines import tool
-from runplan.agents.kit.task import read_json
-from runplan.agents.kit.task import under_home
-from runplan.run.usage import AgentEvent
-from runplan.run.usage import Finished
-from runplan.run.usage import Message
-from runplan.run.usage import Spent
-from runplan.run.usage import Started
-from runplan.run.usage import ToolUsed
-from runplan.run.usage import Unread
-from runplan.run.usage import Usage
-from runplan.agents.endings import EndingKind
-from runplan.agents.endings import trouble
+from runplan.agents.kit.lines import at, count, estimate, record, text, tool
+from runplan.agents.kit.task import read_json, under_home
+from runplan.run.usage import AgentEvent, Finished, Message, Spent, Started, ToolUsed, Unread, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

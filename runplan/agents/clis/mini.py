@@ -7,26 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runplan.agents.kit.about import About
-from runplan.agents.kit.lines import at
-from runplan.agents.kit.lines import count
-from runplan.agents.kit.lines import money
-from runplan.agents.kit.lines import objects
-from runplan.agents.kit.lines import record
-from runplan.agents.kit.lines import text
-from runplan.agents.kit.module import by_variables
-from runplan.agents.kit.task import provider_keys
-from runplan.agents.kit.task import provider_names
-from runplan.agents.kit.task import under_home
-from runplan.store.files import read_text
-from runplan.run.usage import AgentEvent
-from runplan.run.usage import Context
-from runplan.run.usage import Finished
-from runplan.run.usage import Message
-from runplan.run.usage import Spent
-from runplan.run.usage import Started
-from runplan.run.usage import Usage
 from runplan.agents.endings import trouble
+from runplan.agents.kit.about import About
+from runplan.agents.kit.lines import at, count, money, objects, record, text
+from runplan.agents.kit.module import by_variables
+from runplan.agents.kit.task import provider_keys, provider_names, under_home
+from runplan.run.usage import AgentEvent, Context, Finished, Message, Spent, Started, Usage
+from runplan.store.files import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

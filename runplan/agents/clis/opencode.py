@@ -6,29 +6,23 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runplan.agents.kit.about import About
-from runplan.agents.kit.lines import at
-from runplan.agents.kit.lines import count
-from runplan.agents.kit.lines import money
-from runplan.agents.kit.lines import record
-from runplan.agents.kit.lines import text
-from runplan.agents.kit.lines import tool
-from runplan.agents.kit.task import first_set
-from runplan.agents.kit.task import provider_keys
-from runplan.agents.kit.task import provider_names
-from runplan.agents.kit.task import under_home
-from runplan.run.usage import AgentEvent
-from runplan.run.usage import Context
-from runplan.run.usage import Finished
-from runplan.run.usage import Message
-from runplan.run.usage import Spent
-from runplan.run.usage import Started
-from runplan.run.usage import Trouble
-from runplan.run.usage import TroubleKind
-from runplan.run.usage import Unread
-from runplan.run.usage import Usage
 from runplan.agents.endings import trouble
+from runplan.agents.kit.about import About
+from runplan.agents.kit.lines import at, count, money, record, text, tool
+from runplan.agents.kit.task import first_set, provider_keys, provider_names, under_home
 from runplan.agents.limits import reset_header
+from runplan.run.usage import (
+    AgentEvent,
+    Context,
+    Finished,
+    Message,
+    Spent,
+    Started,
+    Trouble,
+    TroubleKind,
+    Unread,
+    Usage,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

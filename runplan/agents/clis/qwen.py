@@ -5,22 +5,13 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from runplan.agents.kit.about import About
-from runplan.agents.kit.lines import at
-from runplan.agents.kit.lines import count
-from runplan.agents.kit.lines import record
-from runplan.agents.kit.lines import text
-from runplan.agents.kit.task import read_json
-from runplan.agents.kit.task import under_home
 from runplan.agents.clis import claude
+from runplan.agents.endings import EndingKind, trouble
+from runplan.agents.kit.about import About
+from runplan.agents.kit.lines import at, count, record, text
+from runplan.agents.kit.task import read_json, under_home
+from runplan.run.usage import AgentEvent, Finished, Message, Retrying, Started
 from runplan.store.files import read_text
-from runplan.run.usage import AgentEvent
-from runplan.run.usage import Finished
-from runplan.run.usage import Message
-from runplan.run.usage import Retrying
-from runplan.run.usage import Started
-from runplan.agents.endings import EndingKind
-from runplan.agents.endings import trouble
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -15,19 +15,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from runplan.agents.kit import script_player
 from runplan.agents.kit.about import About
-from runplan.agents.kit.lines import count
-from runplan.agents.kit.lines import money
-from runplan.store.files import publish
-from runplan.run.usage import AgentEvent
-from runplan.run.usage import Context
-from runplan.run.usage import Message
-from runplan.run.usage import Spent
-from runplan.run.usage import ToolUsed
-from runplan.run.usage import Trouble
-from runplan.run.usage import TroubleKind
-from runplan.run.usage import Usage
-from runplan.run.dispatch import Role
+from runplan.agents.kit.lines import count, money
 from runplan.errors import SettingsError
+from runplan.run.dispatch import Role
+from runplan.run.usage import AgentEvent, Context, Message, Spent, ToolUsed, Trouble, TroubleKind, Usage
+from runplan.store.files import publish
 
 if TYPE_CHECKING:
     from runplan.agents.kit.task import Task

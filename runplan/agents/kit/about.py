@@ -11,8 +11,8 @@ from runplan.quickclass import dataclass
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from runplan.settings.config import AgentTable
     from runplan.agents.endings import EndingKind
+    from runplan.settings.config import AgentTable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,11 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from runplan.run.usage import MOST
-from runplan.run.usage import Context
-from runplan.run.usage import ToolUsed
-from runplan.run.usage import believable
 from runplan.agents.context import tokens_in
+from runplan.run.usage import MOST, Context, ToolUsed, believable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

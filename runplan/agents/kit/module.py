@@ -1,4 +1,4 @@
-"""What a module in adapters/agents is made of, and what stands in for the parts that it may leave out."""
+"""What a module in agents/clis is made of, and what stands in for the parts that it may leave out."""
 
 from __future__ import annotations
 

@@ -6,10 +6,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runplan.run.dispatch import OWN
-from runplan.run.dispatch import WRITERS
-from runplan.run.dispatch import Role
 from runplan.quickclass import dataclass
+from runplan.run.dispatch import OWN, WRITERS, Role
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,10 +9,9 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Sequence
 
-    from runplan.errors import Exit
-    from runplan.run.events import Approved
-    from runplan.run.events import Rejected
     from runplan.engine.context import RepositoryContext
+    from runplan.errors import Exit
+    from runplan.run.events import Approved, Rejected
 
 EXAMPLES = """\
   runplan approve plans/X.md      land the change that was shown, then continue the run"""
@@ -23,9 +22,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Exit:
+    from runplan.engine.context import open_context, refuse_under_agent
     from runplan.run.events import Approved
-    from runplan.engine.context import open_context
-    from runplan.engine.context import refuse_under_agent
 
     refuse_under_agent("approve")
     with open_context() as at:
@@ -36,17 +34,16 @@ def answer_pending(
     at: RepositoryContext, plan_word: str, answer: Callable[[str], Approved | Rejected], *, waits: Sequence[str]
 ) -> Exit:
     """Record the answer to the change that waits for one of `waits`, and continue the run as it was started."""
-    from runplan.cli.control import prepare
+    from runplan.cli.control import prepare, submit
     from runplan.cli.show import progress
-    from runplan.cli.control import submit
     from runplan.cli.show.diff import SHORT
-    from runplan.text import command
+    from runplan.engine.acquire import interrupted
+    from runplan.engine.context import plan_path
     from runplan.errors import NotFound
     from runplan.run.events import Approved
     from runplan.run.requests import RunRequest
     from runplan.run.state import awaiting
-    from runplan.engine.acquire import interrupted
-    from runplan.engine.context import plan_path
+    from runplan.text import command
 
     path = plan_path(at, plan_word)
     store = at.store()

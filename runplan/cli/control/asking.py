@@ -5,15 +5,13 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from runplan.run.events import Approved
-from runplan.run.events import Rejected
+from runplan.run.events import Approved, Rejected
 from runplan.run.state import awaiting
 
 if TYPE_CHECKING:
-    from runplan.run.events import CandidateBuilt
-    from runplan.run.state import PhaseRun
-    from runplan.run.state import RunState
     from runplan.engine.context import RepositoryContext
+    from runplan.run.events import CandidateBuilt
+    from runplan.run.state import PhaseRun, RunState
 
 
 def ask_here(at: RepositoryContext, state: RunState) -> Approved | Rejected | None:

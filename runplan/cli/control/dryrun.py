@@ -6,16 +6,14 @@ from typing import TYPE_CHECKING
 
 from runplan import names
 from runplan.agents import prompts
-from runplan.plan import tracker as target
-from runplan.plan.model import Status
-from runplan.plan.model import parse
 from runplan.engine.repository import prompt_template
+from runplan.plan import tracker as target
+from runplan.plan.model import Status, parse
 
 if TYPE_CHECKING:
-    from runplan.run.events import RunStarted
-    from runplan.plan.model import Phase
-    from runplan.plan.model import Plan
     from runplan.engine.context import RepositoryContext
+    from runplan.plan.model import Phase, Plan
+    from runplan.run.events import RunStarted
 
 
 def account(at: RepositoryContext, started: RunStarted) -> str:

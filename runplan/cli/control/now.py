@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from runplan.errors import Exit, NotFound, UsageError
 from runplan.text import command
-from runplan.errors import Exit
-from runplan.errors import NotFound
-from runplan.errors import UsageError
 
 if TYPE_CHECKING:
     import argparse
@@ -23,12 +21,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Exit:
     from runplan.cli.control import submit
+    from runplan.engine.context import open_context, plan_path, refuse_under_agent, scheduled
     from runplan.run.requests import BY_PERSON
     from runplan.run.rows import Command
-    from runplan.engine.context import open_context
-    from runplan.engine.context import plan_path
-    from runplan.engine.context import refuse_under_agent
-    from runplan.engine.context import scheduled
 
     refuse_under_agent("now")
     with open_context() as at:

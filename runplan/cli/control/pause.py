@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from runplan.errors import Exit, NotFound, error_with
 from runplan.text import command
-from runplan.errors import Exit
-from runplan.errors import NotFound
-from runplan.errors import error_with
 
 if TYPE_CHECKING:
     import argparse
@@ -21,15 +19,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Exit:
-    from runplan.cli.show import progress
     from runplan.cli.control import submit
+    from runplan.cli.show import progress
+    from runplan.daemon import submitting
+    from runplan.engine.context import is_kept, open_context, plan_path, refuse_under_agent
     from runplan.run.requests import BY_PERSON
     from runplan.run.rows import Command
-    from runplan.daemon import submitting
-    from runplan.engine.context import is_kept
-    from runplan.engine.context import open_context
-    from runplan.engine.context import plan_path
-    from runplan.engine.context import refuse_under_agent
 
     refuse_under_agent("pause")
     with open_context(warn=progress.warn) as at:

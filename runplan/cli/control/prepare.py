@@ -6,49 +6,49 @@ import contextlib
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from runplan.settings.load import given
-from runplan.engine import admission
-from runplan.cli.show import progress
 from runplan.cli.control.asking import ask_here
+from runplan.cli.show import progress
 from runplan.cli.show.summary import summary
-from runplan.settings import options as words_of
-from runplan.text import command
-from runplan.run.decide import decide
-from runplan.errors import Exit
-from runplan.errors import Fenced
-from runplan.errors import Interrupted
-from runplan.errors import JournalDamaged
-from runplan.errors import NotFound
-from runplan.errors import RefusedEarly
-from runplan.errors import SettingsError
-from runplan.errors import Unreachable
-from runplan.errors import UsageError
-from runplan.run.events import RunStarted
+from runplan.engine import admission, context as places
+from runplan.engine.acquire import Declined, interrupted
+from runplan.engine.preflight import (
+    infrastructure,
+    require_landable,
+    require_own_branches,
+    require_same_history,
+    settle_lost_landings,
+)
+from runplan.engine.worker import ForegroundWorker, Outcome
+from runplan.errors import (
+    Exit,
+    Fenced,
+    Interrupted,
+    JournalDamaged,
+    NotFound,
+    RefusedEarly,
+    SettingsError,
+    Unreachable,
+    UsageError,
+)
+from runplan.landing import modes
 from runplan.plan.model import parse
+from runplan.run.decide import decide
+from runplan.run.events import RunStarted
 from runplan.run.requests import RunRequest
 from runplan.run.state import fold
-from runplan.settings.text import file_mark
-from runplan.settings.text import kept
-from runplan.engine import context as places
-from runplan.engine.acquire import Declined
-from runplan.engine.acquire import interrupted
-from runplan.engine.preflight import infrastructure
-from runplan.engine.preflight import require_landable
-from runplan.engine.preflight import require_own_branches
-from runplan.engine.preflight import require_same_history
-from runplan.engine.preflight import settle_lost_landings
-from runplan.engine.worker import ForegroundWorker
-from runplan.engine.worker import Outcome
-from runplan.landing import modes
+from runplan.settings import options as words_of
+from runplan.settings.load import given
+from runplan.settings.text import file_mark, kept
+from runplan.text import command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from runplan.settings.options import Resolved
+    from runplan.engine.context import RepositoryContext
     from runplan.plan.model import Plan
     from runplan.run.rows import RunRow
     from runplan.run.state import RunState
-    from runplan.engine.context import RepositoryContext
+    from runplan.settings.options import Resolved
     from runplan.store.sqlite import Store
 
 
@@ -121,8 +121,8 @@ def admit_agents(at: RepositoryContext) -> None:
 def run_here(at: RepositoryContext, request: RunRequest) -> Exit:
     """Run it in this process."""
     from runplan.engine.interrupting import Interruption
-    from runplan.settings.load import load_host
     from runplan.engine.repository import open_repository
+    from runplan.settings.load import load_host
 
     if request.started.mode != "undo":
         admit_agents(at)

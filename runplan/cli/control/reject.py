@@ -20,9 +20,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Exit:
     from runplan.cli.control.approve import answer_pending
+    from runplan.engine.context import open_context, refuse_under_agent
     from runplan.run.events import Rejected
-    from runplan.engine.context import open_context
-    from runplan.engine.context import refuse_under_agent
 
     refuse_under_agent("reject")
     with open_context() as at:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from runplan.errors import Exit, NotFound
 from runplan.text import command
-from runplan.errors import Exit
-from runplan.errors import NotFound
 
 if TYPE_CHECKING:
     import argparse
@@ -26,17 +25,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Exit:
-    from runplan.engine.context import open_context
-    from runplan.engine.context import plan_path
-    from runplan.engine.context import refuse_under_agent
+    from runplan.engine.context import open_context, plan_path, refuse_under_agent
 
     refuse_under_agent("retry")
     with open_context() as at:
         from runplan.cli.control import prepare
-        from runplan.cli.show import progress
         from runplan.cli.control.undo import undo
-        from runplan.run.state import words
+        from runplan.cli.show import progress
         from runplan.engine.acquire import ended_well
+        from runplan.run.state import words
 
         path = plan_path(at, args.plan)
         store = at.store()

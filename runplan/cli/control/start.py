@@ -35,8 +35,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Exit:
-    from runplan.engine.context import open_context
-    from runplan.engine.context import refuse_under_agent
+    from runplan.engine.context import open_context, refuse_under_agent
 
     refuse_under_agent("start")
     with open_context() as at:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from runplan.errors import Exit
-from runplan.errors import Unreachable
-from runplan.errors import error_with
+from runplan.errors import Exit, Unreachable, error_with
 
 if TYPE_CHECKING:
     import argparse
@@ -29,9 +27,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Exit:
     from runplan.cli.show import progress
-    from runplan.engine.context import open_context
-    from runplan.engine.context import plan_path
-    from runplan.engine.context import refuse_under_agent
+    from runplan.engine.context import open_context, plan_path, refuse_under_agent
 
     refuse_under_agent("stop")
     with open_context(warn=progress.warn) as at:
@@ -46,12 +42,12 @@ def run(args: argparse.Namespace) -> Exit:
 
 def stop(at: RepositoryContext, plan: str, *, force: bool) -> list[str]:
     """Cancel schedules and end runs, of one plan or of all; messages."""
-    from runplan.cli.show import progress
     from runplan.cli.control import submit
-    from runplan.run.rows import Command
+    from runplan.cli.show import progress
     from runplan.daemon import submitting
     from runplan.engine.context import kept_plans
     from runplan.engine.runs import end_recorded_agents
+    from runplan.run.rows import Command
     from runplan.store.sqlite import Store
 
     if not Store.exists(at.state):

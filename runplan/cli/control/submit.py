@@ -5,34 +5,27 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from runplan.settings.load import variables
 from runplan.cli.control import prepare
 from runplan.cli.show import progress
-from runplan.settings import options as words_of
-from runplan.text import command
-from runplan.errors import Exit
-from runplan.errors import Interrupted
-from runplan.errors import error_with
-from runplan.run.events import Rejected
-from runplan.run.requests import BY_PERSON
-from runplan.run.requests import Timing
-from runplan.run.requests import start_arguments
-from runplan.run.rows import Command
-from runplan.settings.schedule import parse
-from runplan.settings.schedule import spell
-from runplan.times import parse_iso
-from runplan.times import zone
 from runplan.daemon import submitting
 from runplan.daemon.submitting import Talk
 from runplan.engine.acquire import Declined
+from runplan.errors import Exit, Interrupted, error_with
+from runplan.run.events import Rejected
+from runplan.run.requests import BY_PERSON, Timing, start_arguments
+from runplan.run.rows import Command
+from runplan.settings import options as words_of
+from runplan.settings.load import variables
+from runplan.settings.schedule import parse, spell
+from runplan.text import command
+from runplan.times import parse_iso, zone
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from runplan.run.events import RunStarted
-    from runplan.run.requests import Answer
-    from runplan.run.requests import RunRequest
     from runplan.engine.context import RepositoryContext
+    from runplan.run.events import RunStarted
+    from runplan.run.requests import Answer, RunRequest
 
 BUSY = "daemon busy (git or network); request queued, you can quit now"
 #: The settings of a schedule that a caller may override, and their variables.

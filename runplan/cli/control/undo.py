@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import argparse
 
-    from runplan.errors import Exit
     from runplan.engine.context import RepositoryContext
+    from runplan.errors import Exit
 
 EXAMPLES = """\
   runplan undo plans/X.md 3       revert what phase 3 landed; the phase can be worked again"""
@@ -21,9 +21,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Exit:
-    from runplan.engine.context import open_context
-    from runplan.engine.context import plan_path
-    from runplan.engine.context import refuse_under_agent
+    from runplan.engine.context import open_context, plan_path, refuse_under_agent
 
     refuse_under_agent("undo")
     with open_context() as at:
@@ -32,16 +30,14 @@ def run(args: argparse.Namespace) -> Exit:
 
 def undo(at: RepositoryContext, path: str, phase: str) -> Exit:
     """Revert the phase in this process, with the landing mode of the plan."""
-    from runplan.engine import admission
     from runplan.cli.control import prepare
-    from runplan.settings import options
+    from runplan.engine import admission
+    from runplan.engine.acquire import Declined, interrupted
+    from runplan.engine.preflight import living_owner, require_undoable
+    from runplan.landing import modes
     from runplan.plan.model import parse
     from runplan.run.requests import RunRequest
-    from runplan.engine.acquire import Declined
-    from runplan.engine.acquire import interrupted
-    from runplan.engine.preflight import living_owner
-    from runplan.engine.preflight import require_undoable
-    from runplan.landing import modes
+    from runplan.settings import options
 
     at = at.for_plan(path)
     prepare.enter(at, path)

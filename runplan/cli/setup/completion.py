@@ -45,8 +45,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Exit:
-    from runplan.cli.main import VERBS
-    from runplan.cli.main import parser_of
+    from runplan.cli.main import VERBS, parser_of
 
     words = {verb: [*WORDS.get(verb, ()), *_options(parser_of(verb))] for verb in VERBS}
     match args.shell:

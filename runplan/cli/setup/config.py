@@ -24,8 +24,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Exit:
-    from runplan.engine.context import open_context
-    from runplan.engine.context import settings_note
+    from runplan.engine.context import open_context, settings_note
 
     with open_context() as at:
         settled = at.settled()

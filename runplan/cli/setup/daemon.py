@@ -19,9 +19,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Exit:
     del args
-    from runplan.settings.load import environment
     from runplan.daemon.process import serve
     from runplan.engine.context import refuse_under_agent
+    from runplan.settings.load import environment
 
     refuse_under_agent("daemon")
     serve(environment())

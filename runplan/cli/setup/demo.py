@@ -11,10 +11,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runplan.cli.setup.demoproject import PLAN
-from runplan.cli.setup.demoproject import files
-from runplan.errors import Exit
-from runplan.errors import Unreachable
+from runplan.cli.setup.demoproject import PLAN, files
+from runplan.errors import Exit, Unreachable
 
 if TYPE_CHECKING:
     import argparse

@@ -7,19 +7,17 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runplan.settings.config import settle
+from runplan.errors import Exit, RunplanError, SettingsError
 from runplan.ops.doctor import check
-from runplan.errors import Exit
-from runplan.errors import RunplanError
-from runplan.errors import SettingsError
+from runplan.settings.config import settle
 from runplan.settings.facts import Bench
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping
 
-    from runplan.ops.doctor import Check
     from runplan.engine.context import RepositoryContext
+    from runplan.ops.doctor import Check
 
 HELP = "check git, settings, agents and tests; say what to mend"
 EXAMPLES = """\
@@ -41,16 +39,11 @@ def run(args: argparse.Namespace) -> Exit:
 
 
 def _examine(here: Path) -> tuple[Check, ...]:
-    from runplan.ops.discovery import cast
-    from runplan.ops.discovery import worktree_place
     from runplan.agents.sandbox import obstacle
-    from runplan.settings.load import environment
-    from runplan.settings.load import kinds
-    from runplan.settings.load import worktree_root
-    from runplan.engine.context import context_at
-    from runplan.engine.context import settings_note
+    from runplan.engine.context import context_at, settings_note
     from runplan.engine.preflight import bench
-    from runplan.ops.discovery import look_around
+    from runplan.ops.discovery import cast, look_around, worktree_place
+    from runplan.settings.load import environment, kinds, worktree_root
 
     env = environment()
     facts = look_around(here, env=env)
@@ -90,11 +83,9 @@ def _settled(at: RepositoryContext) -> tuple[RepositoryContext, str, str]:
 
 def _refusal(at: RepositoryContext) -> str:
     """What `start` would say before it looks at a plan; "" for nothing."""
-    from runplan.git.discovery import require_workable
     from runplan.engine.admission import require_test_command
-    from runplan.engine.preflight import infrastructure
-    from runplan.engine.preflight import require_agents
-    from runplan.engine.preflight import require_landable
+    from runplan.engine.preflight import infrastructure, require_agents, require_landable
+    from runplan.git.discovery import require_workable
 
     settings = at.settings
     try:
@@ -109,9 +100,9 @@ def _refusal(at: RepositoryContext) -> str:
 
 def _cgroup(env: Mapping[str, str]) -> str:
     """Where the daemon divides its control group for dispatches, or a run in this terminal would; "" for nowhere."""
-    from runplan.supervise.cgroups import home
-    from runplan.settings.places import state_directory
     from runplan.daemon.singleton import holder
+    from runplan.settings.places import state_directory
+    from runplan.supervise.cgroups import home
 
     daemon = holder(state_directory(env))
     return home(daemon.pid if daemon else None)
@@ -119,9 +110,9 @@ def _cgroup(env: Mapping[str, str]) -> str:
 
 def _leftovers() -> list[str]:
     """What `runplan gc` would take away; what is kept aside on purpose is no fault."""
-    from runplan.gitfacts import Removed
     from runplan.engine.context import open_context
     from runplan.engine.leftovers import collect
+    from runplan.gitfacts import Removed
 
     with open_context() as at:
         found, _ = collect(at, dry_run=True)  # logs are history, and no fault

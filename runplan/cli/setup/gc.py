@@ -6,15 +6,13 @@ import json
 from typing import TYPE_CHECKING
 
 from runplan.errors import Exit
-from runplan.text import escaped
-from runplan.text import plain
+from runplan.text import escaped, plain
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Sequence
 
-    from runplan.gitfacts import Kept
-    from runplan.gitfacts import Removed
+    from runplan.gitfacts import Kept, Removed
 
 EXAMPLES = """\
   runplan gc --dry-run       list what would go and what is kept, and why
@@ -29,11 +27,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Exit:
-    from runplan.engine.context import open_context
-    from runplan.engine.context import plan_path
-    from runplan.engine.context import refuse_under_agent
-    from runplan.engine.leftovers import collect
-    from runplan.engine.leftovers import release
+    from runplan.engine.context import open_context, plan_path, refuse_under_agent
+    from runplan.engine.leftovers import collect, release
 
     if not args.dry_run or args.release is not None:
         refuse_under_agent("gc")
@@ -81,8 +76,7 @@ def _verb(dry_run: bool) -> str:
 def _view(one: object) -> dict[str, str]:
     from dataclasses import asdict
 
-    from runplan.gitfacts import Kept
-    from runplan.gitfacts import Removed
+    from runplan.gitfacts import Kept, Removed
 
     assert isinstance(one, Removed | Kept)
     return {"answer": type(one).__name__.lower(), **asdict(one)}

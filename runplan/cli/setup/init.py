@@ -5,11 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from runplan.errors import Exit, RefusedEarly
+from runplan.settings.text import casting, init_text
 from runplan.text import committing
-from runplan.errors import Exit
-from runplan.errors import RefusedEarly
-from runplan.settings.text import casting
-from runplan.settings.text import init_text
 
 if TYPE_CHECKING:
     import argparse
@@ -26,10 +24,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(_args: argparse.Namespace) -> Exit:
-    from runplan.settings.load import environment
-    from runplan.settings.load import repository_file
     from runplan.engine.context import refuse_under_agent
     from runplan.ops.discovery import look_around
+    from runplan.settings.load import environment, repository_file
 
     refuse_under_agent("init")
     facts = look_around(Path.cwd(), env=environment())

@@ -10,8 +10,7 @@ from runplan.errors import Exit
 if TYPE_CHECKING:
     import argparse
 
-    from runplan.daemon.service import Manager
-    from runplan.daemon.service import Standing
+    from runplan.daemon.service import Manager, Standing
 
 EXAMPLES = """\
   runplan service install --dry-run      show the file that would be written
@@ -27,9 +26,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Exit:
-    from runplan.settings.load import environment
     from runplan.daemon import service
     from runplan.engine.context import refuse_under_agent
+    from runplan.settings.load import environment
 
     env = environment()
     manager = service.manager(env)

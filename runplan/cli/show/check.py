@@ -10,10 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runplan import names
-from runplan.errors import Exit
-from runplan.errors import NotFound
-from runplan.errors import PlanUnreadable
-from runplan.errors import UsageError
+from runplan.errors import Exit, NotFound, PlanUnreadable, UsageError
 
 if TYPE_CHECKING:
     import argparse
@@ -65,8 +62,7 @@ def _file(word: str) -> tuple[Path, str]:
         if exists:
             names.require_plain(given.name if given.is_absolute() else word)
         return given, names.shown(word)
-    from runplan.engine.context import open_context
-    from runplan.engine.context import plan_path
+    from runplan.engine.context import open_context, plan_path
 
     with open_context() as at:
         path = plan_path(at, word)

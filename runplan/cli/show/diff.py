@@ -6,17 +6,14 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
-from runplan.text import command
-from runplan.errors import Exit
-from runplan.errors import NotFound
-from runplan.text import escaped
-from runplan.text import plain
+from runplan.errors import Exit, NotFound
+from runplan.text import command, escaped, plain
 
 if TYPE_CHECKING:
     import argparse
 
-    from runplan.run.state import PhaseRun
     from runplan.engine.context import RepositoryContext
+    from runplan.run.state import PhaseRun
 
 EXAMPLES = """\
   runplan diff plans/X.md         checks, verdict, findings and diff; in a pager on a terminal
@@ -35,8 +32,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Exit:
     from runplan.cli.show.aside import Aside
-    from runplan.engine.context import open_context
-    from runplan.engine.context import plan_path
+    from runplan.engine.context import open_context, plan_path
 
     aside = Aside()
     with open_context(warn=aside.warn) as at:
@@ -50,9 +46,9 @@ def run(args: argparse.Namespace) -> Exit:
 
 def _view(at: RepositoryContext, plan: str, wanted: str | None) -> dict[str, Any]:
     """What waits, as data (docs/json.md)."""
-    from runplan.store.journal import recorded
-    from runplan.run.state import fold
     from runplan.engine.acquire import interrupted
+    from runplan.run.state import fold
+    from runplan.store.journal import recorded
 
     store = at.store()
     row = interrupted(store, plan) if store is not None else None

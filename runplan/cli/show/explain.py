@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from runplan.errors import Exit
-from runplan.errors import NotFound
+from runplan.errors import Exit, NotFound
 from runplan.text import escaped
 
 if TYPE_CHECKING:
@@ -27,10 +26,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Exit:
-    from runplan.store.journal import recorded
     from runplan.cli.show.aside import Aside
-    from runplan.engine.context import open_context
-    from runplan.engine.context import plan_path
+    from runplan.engine.context import open_context, plan_path
+    from runplan.store.journal import recorded
 
     aside = Aside()
     with open_context(warn=aside.warn) as at:
@@ -65,8 +63,7 @@ def _steps(facts: list[Recorded], phase: str | None) -> list[dict[str, str]]:
     """After each recorded fact, what the machine decided because of it."""
     from runplan.run.decide import decide
     from runplan.run.eventtext import name_of
-    from runplan.run.state import RunState
-    from runplan.run.state import apply
+    from runplan.run.state import RunState, apply
 
     state = RunState()
     steps = []

@@ -6,16 +6,13 @@ import json
 import time
 from typing import TYPE_CHECKING
 
-from runplan.errors import Exit
-from runplan.errors import NotFound
-from runplan.text import escaped
-from runplan.text import plain
+from runplan.errors import Exit, NotFound
+from runplan.text import escaped, plain
 
 if TYPE_CHECKING:
     import argparse
 
-    from runplan.run.rows import EventRow
-    from runplan.run.rows import RunRow
+    from runplan.run.rows import EventRow, RunRow
     from runplan.store.sqlite import Store
 
 EXAMPLES = """\
@@ -37,8 +34,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Exit:
     from runplan.cli.show.aside import Aside
-    from runplan.engine.context import open_context
-    from runplan.engine.context import plan_path
+    from runplan.engine.context import open_context, plan_path
 
     aside = Aside()
     with open_context(warn=aside.warn) as at:

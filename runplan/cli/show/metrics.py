@@ -29,9 +29,8 @@ def run(_args: argparse.Namespace) -> Exit:
 
 def _from_daemon() -> str | None:
     """All repositories and the daemon itself; None when no daemon runs."""
+    from runplan.daemon.client import NotRunning, reached
     from runplan.settings.load import environment
-    from runplan.daemon.client import NotRunning
-    from runplan.daemon.client import reached
 
     try:
         with reached(environment()) as client:
@@ -43,10 +42,9 @@ def _from_daemon() -> str | None:
 def _from_journal(warn: Callable[[str], None]) -> str:
     from datetime import UTC, datetime
 
-    from runplan.report.metrics import render
-    from runplan.report.metrics import samples
     from runplan.engine.context import open_context
     from runplan.report.figures import figures
+    from runplan.report.metrics import render, samples
 
     with open_context(warn=warn) as at:
         store = at.store()

@@ -22,9 +22,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Exit:
-    from runplan.report.views import schedule_view
     from runplan.cli.show.aside import Aside
     from runplan.engine.context import open_context
+    from runplan.report.views import schedule_view
 
     now = datetime.now(UTC)
     aside = Aside()
@@ -51,8 +51,8 @@ def _schedules(store: Any) -> list[ScheduleRow]:
 
 def _unattended(env: Any, *, due: bool) -> str:
     """Why nobody fires them; "" when somebody does."""
-    from runplan.settings.places import state_directory
     from runplan.daemon import singleton
+    from runplan.settings.places import state_directory
 
     state = state_directory(env)
     if singleton.holder(state) is None:

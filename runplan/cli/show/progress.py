@@ -7,13 +7,11 @@ import sys
 from typing import TYPE_CHECKING
 
 from runplan.run import events as e
+from runplan.run.wording import full, waited_for
 from runplan.text import plain
-from runplan.run.wording import full
-from runplan.run.wording import waited_for
 
 if TYPE_CHECKING:
-    from runplan.run.events import Event
-    from runplan.run.events import Fact
+    from runplan.run.events import Event, Fact
 
 
 def tell(fact: Fact) -> None:

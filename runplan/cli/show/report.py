@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from runplan.text import command
-from runplan.errors import Exit
-from runplan.errors import NotFound
-from runplan.errors import PlanUnreadable
-from runplan.text import escaped
-from runplan.text import plain
+from runplan.errors import Exit, NotFound, PlanUnreadable
+from runplan.text import command, escaped, plain
 
 if TYPE_CHECKING:
     import argparse
@@ -25,13 +21,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Exit:
-    from runplan.steps.account import failure_sections
-    from runplan.cli.show.aside import Aside
     from runplan import names
+    from runplan.cli.show.aside import Aside
+    from runplan.engine.context import open_context, plan_path, slug_of
     from runplan.report import text as report
-    from runplan.engine.context import open_context
-    from runplan.engine.context import plan_path
-    from runplan.engine.context import slug_of
+    from runplan.steps.account import failure_sections
 
     aside = Aside()
     with open_context(warn=aside.warn) as at:

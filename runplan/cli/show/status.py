@@ -5,10 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from runplan.errors import Exit
-from runplan.errors import PlanUnreadable
-from runplan.text import escaped
-from runplan.text import plain
+from runplan.errors import Exit, PlanUnreadable
+from runplan.text import escaped, plain
 from runplan.times import zone as named_zone
 
 if TYPE_CHECKING:
@@ -16,12 +14,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from datetime import tzinfo
 
-    from runplan.report.views import Seen
     from runplan.cli.show.aside import Aside
-    from runplan.run.rows import RunRow
-    from runplan.run.rows import ScheduleRow
-    from runplan.run.progress import Work
     from runplan.engine.context import RepositoryContext
+    from runplan.report.views import Seen
+    from runplan.run.progress import Work
+    from runplan.run.rows import RunRow, ScheduleRow
     from runplan.store.sqlite import Store
 
 EXAMPLES = """\
@@ -70,8 +67,7 @@ def watch(told: Callable[[], str], wait: Callable[[float], None], *, terminal: b
 
 
 def _told(args: argparse.Namespace, aside: Aside) -> str:
-    from runplan.engine.context import open_context
-    from runplan.engine.context import plan_path
+    from runplan.engine.context import open_context, plan_path
 
     now = datetime.now(UTC)
     with open_context(warn=aside.warn) as at:
@@ -86,8 +82,7 @@ def _told(args: argparse.Namespace, aside: Aside) -> str:
         for view in views if args.plan is None else [views]:
             view["daemon"] = daemon
         return escaped(json.dumps(views, ensure_ascii=False, indent=None if args.watch else 2))
-    from runplan.cli.show.statustext import block
-    from runplan.cli.show.statustext import overview
+    from runplan.cli.show.statustext import block, overview
 
     told = [_sentence(daemon)] if daemon else []
     if args.plan is not None:
@@ -111,8 +106,8 @@ def _daemon(at: RepositoryContext, views: list[dict[str, Any]]) -> dict[str, Any
 
 def _draining(env: Mapping[str, str]) -> dict[str, Any] | None:
     """The daemon, if it drains; else None."""
-    from runplan.settings.places import state_directory
     from runplan.daemon import singleton
+    from runplan.settings.places import state_directory
 
     state = state_directory(env)
     if not singleton.may_drain(state):
@@ -125,8 +120,8 @@ def _draining(env: Mapping[str, str]) -> dict[str, Any] | None:
 
 def _stopped(env: Mapping[str, str]) -> dict[str, Any] | None:
     """That the daemon does nothing until it is told to go on; else None."""
-    from runplan.settings.places import state_directory
     from runplan.daemon import singleton
+    from runplan.settings.places import state_directory
 
     found = singleton.stopped(state_directory(env))
     return {"pid": found.pid, "version": found.version, "state": "stopped", "until": None} if found else None
@@ -146,9 +141,8 @@ def _stands(view: dict[str, Any]) -> bool:
 
 def _closed(at: RepositoryContext) -> dict[str, Any] | None:
     """What the daemon says when it can do nothing in this repository; else None."""
+    from runplan.daemon.client import Client, find_socket
     from runplan.errors import RunplanError
-    from runplan.daemon.client import Client
-    from runplan.daemon.client import find_socket
 
     try:
         with Client(find_socket(at.env), answer_s=ANSWER_S) as client:
@@ -215,8 +209,8 @@ class Looking:
             return self._unreadable(path, str(error))
 
     def view(self, path: str) -> dict[str, Any]:
-        from runplan.report.views import status_view
         from runplan.plan.model import parse
+        from runplan.report.views import status_view
 
         at = self._at
         seen = self._seen(path)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from runplan.text import command
 from runplan.run.rows import UNFINISHED
+from runplan.text import command
 
 if TYPE_CHECKING:
     from datetime import tzinfo
@@ -138,8 +138,7 @@ def short(count: int) -> str:
 
 def scheduled(schedule: dict[str, Any], *, now: datetime, zone: tzinfo) -> str:
     """`every 4h  next 20:30 CET in 2h 15m`, or why not."""
-    from runplan.text import clock
-    from runplan.text import in_words
+    from runplan.text import clock, in_words
 
     if schedule["next"] is None:
         when = "when, cannot be told here"

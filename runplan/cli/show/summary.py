@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from runplan.errors import OUTCOMES, Exit
+from runplan.run.reasons import Reason, next_action
+from runplan.run.state import failed_lane, failure as failure_of
 from runplan.text import command
-from runplan.errors import OUTCOMES
-from runplan.errors import Exit
-from runplan.run.reasons import Reason
-from runplan.run.reasons import next_action
-from runplan.run.state import failed_lane
-from runplan.run.state import failure as failure_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from runplan.run.events import PhaseFailed
-    from runplan.run.events import RunEnded
-    from runplan.run.state import RunState
     from runplan.engine.worker import Outcome
+    from runplan.run.events import PhaseFailed, RunEnded
+    from runplan.run.state import RunState
 
 
 def summary(plan: str, outcome: Outcome, *, logs: Path) -> tuple[Exit, list[str]]:

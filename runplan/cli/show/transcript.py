@@ -6,26 +6,19 @@ import json
 import time
 from typing import TYPE_CHECKING
 
-from runplan.supervise.files import DispatchFiles
-from runplan.supervise.files import directory_name
-from runplan.settings.load import kinds
-from runplan.supervise.output import MISREAD
-from runplan.supervise.output import reader_of
-from runplan.run.usage import Finished
-from runplan.run.usage import Message
-from runplan.run.usage import Retrying
-from runplan.run.usage import Started
-from runplan.run.usage import ToolUsed
-from runplan.run.usage import Trouble
 from runplan.errors import NotFound
+from runplan.run.usage import Finished, Message, Retrying, Started, ToolUsed, Trouble
+from runplan.settings.load import kinds
+from runplan.supervise.files import DispatchFiles, directory_name
+from runplan.supervise.output import MISREAD, reader_of
 from runplan.text import plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from runplan.run.usage import AgentEvent
     from runplan.run.rows import RunRow
+    from runplan.run.usage import AgentEvent
     from runplan.store.sqlite import Store
 
 FOLLOW_S = 0.5  #: how often a followed log is read again
