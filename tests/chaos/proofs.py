@@ -174,6 +174,9 @@ def _unreachable(evidence: Evidence, git: Callable[..., str]) -> Iterator[str]:
     told = git("fsck", "--unreachable", "--no-reflogs", ok=False)
     gone = {line.split()[2] for line in told.splitlines() if line.startswith("unreachable commit ")}
     gone -= set(evidence.project.repo.git("rev-list", "--all").split())
+    # What is just being taken from an agent is still on its branch there.
+    for lane in (evidence.project.path / ".git/runplan/lanes").glob("*.git"):
+        gone -= set(evidence.project.repo.git(f"--git-dir={lane}", "rev-list", "--all", ok=False).split())
     form = f"--format=%H%x00%ae%x00{LANDING}%x00%s"
     rows = git("log", "--no-walk", "--stdin", form, stdin="\n".join(gone)).splitlines() if gone else []
     work = {}

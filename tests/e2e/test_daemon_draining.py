@@ -246,7 +246,7 @@ def test_a_plan_of_a_repository_at_rest_is_stopped_and_paused_while_another_drai
     told_to_end(project)
     assert "Paused plans/X.md" in other.runplan("pause", "X").err
     assert other.runplan("stop", "X").err.splitlines() == [
-        "runplan: the schedule of plans/X.md (every 4h) is cancelled",
-        "runplan: the run of plans/X.md ends; what was made is kept",
+        "runplan: Cancelled the schedule of plans/X.md (every 4h)",
+        "runplan: Stopping plans/X.md; its work is kept",
     ]
     until_runs_are(other, "stopped")

@@ -35,8 +35,8 @@ def answer_pending(
 ) -> Exit:
     """Record the answer to the change that waits for one of `waits`, and continue the run as it was started."""
     from runplan.cli.control import prepare, submit
+    from runplan.cli.control.diff import SHORT
     from runplan.cli.show import progress
-    from runplan.cli.show.diff import SHORT
     from runplan.engine.acquire import interrupted
     from runplan.engine.context import plan_path
     from runplan.errors import NotFound
