@@ -1,4 +1,4 @@
-"""Words that somebody else chose, fit for a terminal: without what it would obey, or what misleads who reads them."""
+"""Text for people and terminals: untrusted words made plain, commands to copy, counts, spans of time."""
 
 from __future__ import annotations
 

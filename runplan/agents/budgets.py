@@ -1,4 +1,4 @@
-"""What an agent has used so far: as it told, else by an estimate; and in dollars by a price where it tells none."""
+"""Budgets: what an agent has used, by its account or by an estimate, and what it may still use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asks programs for their versions, each binary once."""
+"""How agents and the project's own commands are called: argv, environment, versions of programs."""
 
 from __future__ import annotations
 

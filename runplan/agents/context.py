@@ -1,4 +1,4 @@
-"""How full an agent's context is, and whether that is so much that something has to be done about it."""
+"""How full an agent's context is, and the note with which a fresh agent goes on."""
 
 from __future__ import annotations
 

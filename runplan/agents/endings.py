@@ -1,7 +1,4 @@
-"""What kind of trouble the words of an error mean.
-
-Only for words that a program gives as its error: an agent's prose and the output of its tools are never asked.
-"""
+"""How an agent's work ended, judged from its output, its words and its process."""
 
 from __future__ import annotations
 

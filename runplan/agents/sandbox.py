@@ -1,4 +1,4 @@
-"""Builds the call of bubblewrap: the machine as the user has it, with some paths mounted read-only."""
+"""Runs agents and checks under bubblewrap: the user's repository and runplan's records are read-only."""
 
 from __future__ import annotations
 

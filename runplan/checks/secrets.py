@@ -1,7 +1,4 @@
-"""Knows secrets: files by their names, tokens and keys by their form, variables by their names; and takes them out.
-
-Each form is looked for only where the word that it begins with is found: that is faster than one pattern for all.
-"""
+"""Knows secrets by file name, form and variable name, and takes them out of text and streams."""
 
 from __future__ import annotations
 

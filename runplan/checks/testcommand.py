@@ -1,4 +1,4 @@
-"""Reads shell command lines word by word, without running them."""
+"""Reads shell command lines, and finds changes that weaken the test command's own files."""
 
 from __future__ import annotations
 

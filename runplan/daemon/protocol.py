@@ -1,4 +1,4 @@
-"""Asks the kernel who is at the other end of a socket."""
+"""The socket protocol: one JSON object a line, and who is at the other end."""
 
 from __future__ import annotations
 

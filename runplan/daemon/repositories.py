@@ -1,7 +1,4 @@
-"""The settings of the daemon: those of the files, or the last valid ones while a file is broken.
-
-The settings of a run are fixed when it starts.
-"""
+"""The repositories that the daemon knows, and the settings of the user and of each of them."""
 
 from __future__ import annotations
 

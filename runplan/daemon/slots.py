@@ -1,7 +1,4 @@
-"""Calls back at moments, on APScheduler. The jobs are in memory; schedules and waits are in the store.
-
-Every job is one moment. `settings/slots.py` computes it from the rows of the store, which know the answered slots.
-"""
+"""When and how many: wake-ups on APScheduler, and the slots that limit the runs of this host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connects to the user's daemon; starts one if none runs, and replaces an older one."""
+"""The caller's side: reaches or starts the daemon, stores commands, and waits for their answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The checkouts of a repository, and which of them have a branch out."""
+"""The checkouts of a repository: which of them have a branch out, and one's status read whole."""
 
 from __future__ import annotations
 

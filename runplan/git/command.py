@@ -1,4 +1,7 @@
-"""Makes the environment that git runs in: it chooses no other repository, and shows objects as they are stored."""
+"""The one place that runs git: its environment, its processes, and long calls to remotes.
+
+Lists of words, never shell strings; a timeout for every command; long-lived readers for objects and refs.
+"""
 
 from __future__ import annotations
 

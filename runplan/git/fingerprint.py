@@ -1,4 +1,4 @@
-"""Two looks at the user's repository, and what differs between them. Pure."""
+"""Fingerprints of the user's repository, and what differs between two of them."""
 
 from __future__ import annotations
 

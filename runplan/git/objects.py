@@ -1,4 +1,4 @@
-"""Compares trees in this process, through the kept `cat-file`: a diff costs no process."""
+"""Compares trees, and writes blobs, trees and commits as loose objects, without a process (docs/adr/0007)."""
 
 from __future__ import annotations
 

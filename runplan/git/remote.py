@@ -1,4 +1,4 @@
-"""Reads what `git push --porcelain` said about one ref: taken, declined by its owner, or nothing that is certain."""
+"""The one place that talks to a remote: fetch, push and its answer, and the marks of commands under way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one decision about removing something: is its content provably elsewhere?"""
+"""Removes what is no longer needed: what is not provably elsewhere is parked first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads commits as git stores them."""
+"""Commits as git stores them: their trailers, their landings, and files that git cannot store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Looks for the programs of agents, and for a place for worktrees, for `init` and `doctor`."""
+"""Looks around for `init` and `doctor`: the repository (GitPython), programs of agents, worktree places."""
 
 from __future__ import annotations
 

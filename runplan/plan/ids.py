@@ -1,4 +1,4 @@
-"""The grammar of phase ids: `1`, `4a`, `1A`, `3b-i`, `P1.A`, `A`, and the names that begin with one."""
+"""Phase ids: their grammar, and the plan or phase that a word means."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lists of phase ids as people write them: `1, 2a and 4–6`, ranges by tracker order, `all previous phases`."""
+"""Dependencies in prose: lists of phase ids, and sentences about what a phase waits for."""
 
 from __future__ import annotations
 

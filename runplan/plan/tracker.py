@@ -1,4 +1,4 @@
-"""Writes a phase's status back into its plan: one cell, line or key changes, every other byte stays."""
+"""The tracker: which phase is next, and how its status is written back into the plan."""
 
 from __future__ import annotations
 

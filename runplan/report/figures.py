@@ -1,4 +1,4 @@
-"""Counts the events of a journal for the metrics, in SQL."""
+"""Counts what the journals hold, and prints it as Prometheus metrics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Puts foreign text into Markdown so that it never becomes structure: no heading, table, fence or tag."""
+"""Writes the report of a plan: a section per landed phase and per failure, newest first."""
 
 from __future__ import annotations
 

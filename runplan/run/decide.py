@@ -1,4 +1,7 @@
-"""An answer to "what next?": the actions that are due, or what is waited for."""
+"""What next? The one function that answers, for start, resume, recovery and schedule alike.
+
+`decide` looks only at recorded facts. Its answer carries the reason in words, which `explain` prints.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a process is asked to be. Cheap to import: those who only read a journal need no more of dispatches."""
+"""Dispatches as plain values: roles, what is asked of a process, and what came of it."""
 
 from __future__ import annotations
 

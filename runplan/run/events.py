@@ -1,4 +1,4 @@
-"""The facts of a landing: asked for, intended, held up, and seen to have happened."""
+"""The facts of a run: one value per thing that happened."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How events are written down and read back; journals outlive versions."""
+"""How events are written down and read back, and which of them may wait for the next transaction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of the store as plain values. Every reading verb imports this module, so it stays cheap."""
+"""What the store keeps beside the events: rows and the results of claims. Cheap to import."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decides when a schedule pauses: after a failed or rejected run, and while a change needs approval."""
+"""How a run stands: why its schedule pauses, since when it waits, and whether it is stuck."""
 
 from __future__ import annotations
 

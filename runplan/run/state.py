@@ -1,4 +1,4 @@
-"""One attempt at one phase, folded from the journal of its run."""
+"""The state of a run and of the attempt at a phase, folded from the journal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a try that failed is repeated, and when something that another process holds is looked at again."""
+"""Delays: when a failed try is repeated, how long a provider is waited for, when a dispatch is overdue."""
 
 from __future__ import annotations
 

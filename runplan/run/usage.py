@@ -1,4 +1,4 @@
-"""What one line of an agent's output can tell, whichever program printed it."""
+"""What an agent reports while it works: its events, and the sum of what it used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One setting: what it is called, what it may hold, and how a value is read."""
+"""The table of settings: every key with its shape, its default and one line why."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds the line of a settings file that an error is about."""
+"""Settings as text: TOML for people, JSON to be kept with a run, and the line an error is about."""
 
 from __future__ import annotations
 

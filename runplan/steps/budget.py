@@ -1,4 +1,4 @@
-"""What agents have used so far, from the journal, and what the next one may use."""
+"""What agents have used and may use, and waits for those that cannot go on now."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes what lands beside the code: the plan with its row set and the report with its section."""
+"""Builds the candidate: the commits on the target tip, the bookkeeping, or the revert of a phase."""
 
 from __future__ import annotations
 

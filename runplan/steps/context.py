@@ -1,4 +1,4 @@
-"""The context of a run: its repository, settings, and the ports that its actions use."""
+"""What a step may reach (RunContext), and its two halves: `observe` and `do`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Hands a phase over: what the agent made goes onto its branch, and a note tells the next one where it stands.
-
-The note is written before there is need of it, when the context fills, for an agent that does not come to its end.
-"""
+"""Hands a phase over, and ends a phase and a run: nothing that is not elsewhere is removed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads what an agent handed back in its file."""
+"""Judges checks and verifiers: nothing is believed that a tree does not prove."""
 
 from __future__ import annotations
 

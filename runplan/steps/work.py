@@ -1,4 +1,4 @@
-"""Reads what would land, every commit of it, for secrets; no more of a file than its beginning."""
+"""Takes over an agent's work: commits what is left by name, and checks every changed path."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Knows a place of a repository for as long as it is the same one, and makes nothing where the repository is not.
-
-A repository can be out of reach for a moment: its disk is unmounted, somebody moves it away and back. What is not
-there then tells nothing, and what would be made there would be in the way of what comes back.
-"""
+"""Files of a repository: anchored places, plain reads and writes, kernel locks."""
 
 from __future__ import annotations
 

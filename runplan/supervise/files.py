@@ -1,10 +1,10 @@
-"""The directory of one dispatch, and its state as read from there.
+"""The directory of one dispatch: its files, its state, and the bell that wakes who waits for it.
 
 own/       the agent's return and private configuration
 lock       held by the shim for as long as it lives
 shim.json  identity of the shim; written before the agent is started
 out.log    output of the agent, capped; err.log likewise
-gauge.json how full the context was when a hand-over had to be prepared; bell wakes whoever waits for it
+gauge.json how full the context was when a hand-over had to be prepared
 exit.json  how the dispatch ended; written by rename as the shim's last act
 
 A free lock without a whole exit.json means that the shim died.

@@ -1,4 +1,4 @@
-"""Speaks to an agent on its standard input, for as long as that stays open; one that does not read holds nobody up."""
+"""Speaks to an agent on its standard input, and holds it to its budget."""
 
 from __future__ import annotations
 
