@@ -148,7 +148,7 @@ _LIMITED = (TroubleKind.LIMIT, TroubleKind.OVERLOADED)
 _RETRYING = re.compile(r"^.{0,400}\bretrying\b.{0,1000}$", re.IGNORECASE | re.MULTILINE)
 #: 128 + SIGINT, SIGKILL, SIGTERM: the way in which shells and node tell of a signal.
 _SIGNALLED = (130, 137, 143)
-_WORDS_ENDINGS = 600
+_ENDING_WORDS = 600
 
 
 def judge(outcome: Outcome, profile: Profile) -> AgentEnding:
@@ -267,7 +267,7 @@ def _failed(outcome: Outcome, profile: Profile) -> AgentEnding:
 
 def _last_words(error: str) -> str:
     """The last paragraph of standard error; what stands before it are warnings."""
-    return re.split(r"\n\s*\n", error.strip())[-1][-_WORDS_ENDINGS:]
+    return re.split(r"\n\s*\n", error.strip())[-1][-_ENDING_WORDS:]
 
 
 def _resets(words: str, outcome: Outcome, profile: Profile) -> float | None:
@@ -279,4 +279,4 @@ def _exit(outcome: Outcome) -> str:
 
 
 def _line(words: str) -> str:
-    return " ".join(words[-_WORDS_ENDINGS:].split())
+    return " ".join(words[-_ENDING_WORDS:].split())

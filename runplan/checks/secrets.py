@@ -196,7 +196,7 @@ _LONGEST_WORD = LONGEST_CLAIMS + 3 * LONGEST_TOKEN
 #: Blanks may stand in these: a name and its token are near each other, a key goes on to its last line.
 _NAME, _NAME_SPAN = b":_authToken", 64
 _KEY = b"-----BEGIN"
-_KEY_END_REDACTION = re.compile(rb"-----END [A-Z ]{0,60}-----")
+_STREAM_KEY_END = re.compile(rb"-----END [A-Z ]{0,60}-----")
 
 
 class Redactor:
@@ -238,7 +238,7 @@ class Redactor:
         sure = word or max(0, size - _LONGEST_WORD)
         if (at := known.rfind(_NAME, max(0, size - _NAME_SPAN))) >= 0:
             sure = min(sure, at)
-        if (at := known.rfind(_KEY, max(0, size - LONGEST))) >= 0 and not _KEY_END_REDACTION.search(known, at):
+        if (at := known.rfind(_KEY, max(0, size - LONGEST))) >= 0 and not _STREAM_KEY_END.search(known, at):
             sure = min(sure, at)
         return min([sure, *(size - _begun(known, value) for value in self._encoded)])
 

@@ -130,6 +130,9 @@ class Executor:
     def _begin(self, request: RunRequest, command: Command) -> Answer | Deferred:
         """Begin or resume the run with the environment of the caller; a running one keeps its own."""
         plan = request.started.plan
+        if run := self._repository.store.run_of(command.seq) if command.seq else "":
+            return Answer(run=run, fresh=True)  # executed before a crash, which came before its answer
+        request = replace(request, started=replace(request.started, command=command.seq))
         resumes = self._runs.resumes(request)
         before = self._environments.lend(plan, command, anew=not resumes and request.answer is None)
         try:

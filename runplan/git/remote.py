@@ -190,7 +190,7 @@ def _having_open(mark: Path) -> Iterator[str]:
                 yield process.name
 
 
-def _short_of_remotemarks(owner: str) -> str:
+def _short_mark(owner: str) -> str:
     return sha256(owner.encode()).hexdigest()[:16]
 
 

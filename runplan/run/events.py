@@ -191,6 +191,7 @@ class RunStarted:
     settings: str = ""  #: all of them as JSON; "" in a schedule, whose runs have the settings of their own start
     settings_file: str = ""  #: hash of the repository's file on the target that they are from; "" for none
     given: Rows = ()  #: the settings that its caller gave as variables
+    command: int = 0  #: the number of the command that asked for it; 0 for none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -185,7 +185,7 @@ def _off_base(phase: PhaseRun, world: RunContext, head: str) -> str:
 def _half_merged(phase: PhaseRun, world: RunContext, head: str) -> WorkRefused | None:
     """Conflict markers in a file whose conflict the fixer had to solve, and that the target does not have."""
     for path in phase.unsolved.paths if phase.unsolved else ():
-        if _has_markers(_text_of_work(world, head, path)) and not _has_markers(_text_of_work(world, phase.base, path)):
+        if _has_markers(_file_text(world, head, path)) and not _has_markers(_file_text(world, phase.base, path)):
             return WorkRefused(reason=Reason.CONFLICT, detail=unsolved(phase, f"it left conflict markers in {path}"))
     return None
 
@@ -197,7 +197,7 @@ def _has_markers(text: str | None) -> bool:
 
 def _foreign(changes: tuple[Change, ...], world: RunContext, head: str) -> WorkRefused | None:
     """A repository inside the work would land as a mere name of a commit that is nowhere, and its content be lost."""
-    modules = _text_of_work(world, head, ".gitmodules") or ""
+    modules = _file_text(world, head, ".gitmodules") or ""
     for change in changes:
         if change.new_mode == GITLINK != change.old_mode and f"path = {change.path}\n" not in f"{modules}\n":
             return WorkRefused(reason=Reason.TAMPERED, detail=f"{change.path} is a git repository of its own")
@@ -210,8 +210,8 @@ def _tampered(phase: PhaseRun, world: RunContext, head: str, changes: tuple[Chan
     command = tamper.examine_command(
         world.settings.tests.command,
         permit,
-        before=lambda path: _text_of_work(world, phase.base, path),
-        after=lambda path: _text_of_work(world, head, path),
+        before=lambda path: _file_text(world, phase.base, path),
+        after=lambda path: _file_text(world, head, path),
     )
     return refusal_of((*found, *command, *leaked(phase, world, head, permit)))
 
@@ -220,13 +220,13 @@ def _changed(phase: PhaseRun, world: RunContext, head: str, change: Change) -> t
     inside = tamper.wants_text(change.path)
     return tamper.FileChange(
         path=change.path,
-        before=_text_of_work(world, phase.base, change.path) if inside else None,
-        after=_text_of_work(world, head, change.path) if inside else None,
+        before=_file_text(world, phase.base, change.path) if inside else None,
+        after=_file_text(world, head, change.path) if inside else None,
         deleted=change.kind == "D",
         added=change.kind == "A",
     )
 
 
-def _text_of_work(world: RunContext, commit: str, path: str) -> str | None:
+def _file_text(world: RunContext, commit: str, path: str) -> str | None:
     content = world.objects.blob(commit, path)
     return None if content is None else content.decode("utf-8", "replace")

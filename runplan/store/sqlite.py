@@ -308,6 +308,12 @@ class Store:
         landing, target, remote = (part.decode("utf-8", "surrogatepass") for part in found)
         return landing, target, remote
 
+    def run_of(self, command: int) -> str:
+        """The run that a command began; "" for none."""
+        query = "SELECT run FROM events WHERE type='RunStarted' AND json_extract(body, '$.command')=? LIMIT 1"
+        found = self.query(query, command)
+        return str(found[0][0]) if found else ""
+
     def is_daemons(self, plan: str) -> bool:
         """Whether the daemon works the newest run of the plan."""
         row = self.newest(plan)

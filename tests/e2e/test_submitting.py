@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import signal
+import sqlite3
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -155,3 +156,14 @@ def test_a_stop_is_left_to_a_daemon_that_came_up_meanwhile(project: Project, tmp
     until_runs_are(project, "stopped")
     kill_daemon(project)
     ended(daemon)
+
+
+def test_a_start_whose_answer_was_not_recorded_is_not_executed_again(project: Project) -> None:
+    """The daemon was killed between the first fact of the run and the answer to the command."""
+    with in_foreground(project):
+        assert project.runplan("start", "X", "1", "auto", "--wait").code == 0
+    with closing(sqlite3.connect(project.path / ".git/runplan/journal.db")) as journal, journal:
+        journal.execute("UPDATE commands SET answer=NULL")
+    with in_foreground(project):
+        until(lambda: project.rows("SELECT 1 FROM commands WHERE answer IS NULL") == [])
+        assert (states(project), project.landed()) == (["done"], ["1"])

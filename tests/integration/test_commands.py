@@ -78,6 +78,7 @@ class Repository:
     """An open repository, as far as commands need it."""
 
     def __init__(self, store: Store) -> None:
+        self.store = store
         self.commands = Commands(store)
         self.claims = Claims(store, store.path.parent / "locks")
         self.schedules = Schedules(store)
