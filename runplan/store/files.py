@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 from typing import TYPE_CHECKING
 
@@ -117,6 +116,8 @@ def _note(path: Path) -> None:
     """Let a test that cuts the power put back what the disk need not have seen; it asks by making the file."""
     noted = next((one / UNSYNCED for one in path.parents[1:3] if (one / UNSYNCED).exists()), None)
     if noted is not None:
+        import json  # slow to import, and only a test needs it
+
         former = path.read_text(encoding="utf-8") if path.exists() else None
         with noted.open("a", encoding="utf-8") as file:
             file.write(json.dumps({"path": str(path), "former": former}) + "\n")

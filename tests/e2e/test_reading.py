@@ -293,7 +293,6 @@ def test_status_imports_only_what_it_shows(told: Project) -> None:
         "encodings.utf_8_sig",
         "runplan.run.usage",
         "runplan.plan.checklist",
-        "runplan.plan.ids",
     }
     assert not imported(told, "status") & {*spared, "dataclasses", "shutil", "inspect", "zoneinfo"}
     assert "runplan.run.usage" not in imported(told, "status", "X", "--json")

@@ -74,7 +74,7 @@ def test_it_is_held_by_no_terminal_and_given_no_key(env: Env) -> None:
 
 def test_it_outlives_whoever_started_it(env: Env) -> None:
     code = (
-        "from runplan.daemon import launching; import json, sys; "
+        "from runplan.daemon import submitting as launching; import json, sys; "
         f"print(launching.reach({env!r}, argv={argv('0.1.0')!r}).hello.pid)"
     )
     started = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
@@ -148,7 +148,8 @@ def test_its_output_does_not_grow_for_ever(env: Env) -> None:
 
 
 def test_many_who_start_one_at_once_reach_the_same(env: Env) -> None:
-    code = f"from runplan.daemon import launching; print(launching.reach({env!r}, argv={argv('0.1.0')!r}).hello.pid)"
+    reached = f"launching.reach({env!r}, argv={argv('0.1.0')!r})"
+    code = f"from runplan.daemon import submitting as launching; print({reached}.hello.pid)"
     many = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(3)]
 
     told = {one.communicate(timeout=60)[0] for one in many}
@@ -195,7 +196,7 @@ def test_a_manager_that_fails_is_done_without(env: Env, tmp_path: Path) -> None:
 
 def test_no_daemon_is_started_from_inside_an_agent(env: Env, tmp_path: Path) -> None:
     """Not even by one that cleared its environment: it would act for everybody."""
-    code = f"from runplan.daemon import launching; launching.reach({env!r}, argv={argv('0.1.0')!r})"
+    code = f"from runplan.daemon import submitting as launching; launching.reach({env!r}, argv={argv('0.1.0')!r})"
     (tmp_path / "launch.py").write_text(code)
     with stage(tmp_path) as on_stage:
         dispatch = on_stage.sh(f"env -i {sys.executable} {tmp_path}/launch.py")
