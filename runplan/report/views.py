@@ -164,7 +164,7 @@ def _stuck(run: RunRow, seen: Seen, now: datetime, zone: tzinfo) -> dict[str, st
         return _answer(run, seen, seen.work, now, zone)
     from dataclasses import replace  # dear, and most plans are worked a phase at a time
 
-    from runplan.run.standing import LEVELS
+    from runplan.run.progress import LEVELS
 
     each = [_answer(replace(run, **_standing(lane)), seen, lane, now, zone) for lane in lanes]
     return max(each, key=lambda one: LEVELS.index(one["level"]))
@@ -176,7 +176,7 @@ def _standing(lane: Work) -> dict[str, Any]:
 
 
 def _answer(run: RunRow, seen: Seen, work: Work | None, now: datetime, zone: tzinfo) -> dict[str, str]:
-    from runplan.run.standing import PERSONS, Doing, answer
+    from runplan.run.progress import PERSONS, Doing, answer
     from runplan.times import parse_iso
 
     doing = Doing(

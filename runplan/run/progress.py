@@ -1,14 +1,15 @@
-"""What a run is at, by its journal: who is at work, what was used so far, and how often something was begun again."""
+"""What a run is at, by its journal: who works, what was used so far, and whether it is stuck."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 from runplan.quickclass import NamedTuple, dataclass
-from runplan.text import believable
+from runplan.text import believable, clock, in_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from datetime import datetime, tzinfo
 
 
 #: What a person asks of a run, and takes back.
@@ -195,3 +196,112 @@ def _errand(step: Step) -> tuple[object, ...]:
 def _is_retry(step: Step, begun: set[tuple[object, ...]]) -> bool:
     """A fix is one, and so is an agent that is sent on the same errand again; checks that run twice are not."""
     return bool(step.agent) and (step.role == "fix" or _errand(step) in begun)
+
+
+# --- is it stuck? ---------------------------------------------------------------------------------------
+
+Level: TypeAlias = Literal["fine", "slow", "look"]
+LEVELS: tuple[Level, ...] = get_args(Level)  #: how much a person is needed, least first
+LONG_S = 30 * 60.0  #: from here on in one step nothing is called fine
+MANY_RETRIES = 2  #: nor from here on
+QUIET_S = 5 * 60.0  #: silence that is worth a word
+SILENT_S = 15 * 60.0  #: silence that a person should look into
+OVERSLEPT_S = 5 * 60.0  #: a wake-up that is late by this much has not come
+PERSONS = ("approval", "checkout", "paused", "key")  #: what only a person can give
+ASKED_FOR = {"stop": "Stopping", "pause": "Pausing"}  #: what a person wants, while that is being done
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doing:
+    """What is known of a run that has not ended."""
+
+    phase: str | None  #: None between phases
+    step: str | None
+    since: datetime  #: when the step began, or what it waits for now
+    began: datetime | None = None  #: when the step began, where that is another time
+    carried: bool = True  #: whether the process that carries the run is alive
+    dispatched: datetime | None = None  #: when the agent was started; None when none runs
+    output: datetime | None = None  #: when it last said something; None when it has not yet
+    retries: int = 0  #: fix cycles and repeated dispatches of the phase
+    asked: str | None = None  #: stop or pause: what a person wants of it and it has not come to yet
+    waiting_for: str | None = None
+    about: str | None = None  #: what exactly is waited for
+    wake: datetime | None = None
+
+
+class Answer(NamedTuple):
+    """A level for scripts and a sentence for people."""
+
+    level: Level
+    sentence: str
+
+
+def answer(doing: Doing, *, now: datetime, zone: tzinfo) -> Answer:
+    """Whether it goes on as it should; never `fine` after half an hour in a step or two retries."""
+    level = _level(doing, now)
+    said = [_place(doing, now), *_agent(doing, now), *_waiting(doing, now, zone)]
+    if doing.retries:
+        said.append(f"{doing.retries} {'retry' if doing.retries == 1 else 'retries'}")
+    if doing.asked and level != "fine":
+        said.append(f"a {doing.asked} was asked for")
+    verdict = {"fine": ASKED_FOR.get(doing.asked or "", "Going on"), "slow": "Slow", "look": "Have a look"}[level]
+    return Answer(level, f"{verdict}: {', '.join(said)}")
+
+
+def _level(doing: Doing, now: datetime) -> Level:
+    if not doing.carried or doing.waiting_for in PERSONS:
+        return "look"
+    long = max(_ago(moment, now) for moment in (doing.since, doing.began, doing.dispatched)) >= LONG_S
+    many = doing.retries >= MANY_RETRIES
+    if doing.waiting_for:
+        return "look" if _overslept(doing, now) else "slow" if long or many else "fine"
+    quiet = _silence(doing, now)
+    if (long and (many or doing.dispatched is None)) or quiet >= SILENT_S:
+        return "look"
+    return "slow" if long or many or quiet >= QUIET_S else "fine"
+
+
+def _overslept(doing: Doing, now: datetime) -> bool:
+    return doing.wake is not None and _ago(doing.wake, now) >= OVERSLEPT_S
+
+
+def _silence(doing: Doing, now: datetime) -> float:
+    """Seconds since the agent last said something; who has not yet is silent since its start."""
+    return _ago(doing.output or doing.dispatched, now) if doing.dispatched else 0.0
+
+
+def _ago(moment: datetime | None, now: datetime) -> float:
+    return max((now - moment).total_seconds(), 0.0) if moment else 0.0
+
+
+def _place(doing: Doing, now: datetime) -> str:
+    where = f"phase {doing.phase}, {doing.step or 'beginning'}" if doing.phase else "between phases"
+    # How long it waits is said with what it waits for.
+    place = where if doing.waiting_for else f"{where} for {in_words(_ago(doing.since, now))}"
+    return place if doing.carried else f"{place}, interrupted: nobody carries it on"
+
+
+def _agent(doing: Doing, now: datetime) -> list[str]:
+    if doing.dispatched is None:
+        return []
+    said = [f"agent running {in_words(_ago(doing.dispatched, now))}"]
+    said.append("no output yet" if doing.output is None else f"last output {in_words(_ago(doing.output, now))} ago")
+    return said
+
+
+def _waiting(doing: Doing, now: datetime, zone: tzinfo) -> list[str]:
+    if not doing.waiting_for:
+        return []
+    span = in_words(_ago(doing.since, now))
+    if doing.waiting_for == "paused":
+        return [f"paused for {span}{_by(doing.about)}"]
+    overslept = _overslept(doing, now)
+    until = f" until {clock(doing.wake, zone, now=now)}" if doing.wake and not overslept else ""
+    late = [f"should have gone on {in_words(_ago(doing.wake, now))} ago"] if overslept else []
+    what = f"{until} ({doing.about})" if doing.about else f" for {doing.waiting_for}{until}"
+    return [f"waiting {span}{what}", *late]
+
+
+def _by(about: str | None) -> str:
+    """Who has paused it."""
+    return f" {about.removeprefix('paused ')}" if about else ""

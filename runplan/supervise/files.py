@@ -18,7 +18,6 @@ import os
 import re
 from typing import TYPE_CHECKING, Any
 
-from runplan.quickclass import NamedTuple
 from runplan.run.dispatch import RETURN, Ending, NeverStarted, Outcome, Running, Spent, ToolUsed
 from runplan.run.usage import Finished, Tally, Trouble, TroubleKind, Usage
 from runplan.store.files import is_held, publish as publish, read_bounded, read_text as read_text
@@ -232,28 +231,6 @@ def usage_record(usage: Usage) -> list[object]:
 def usage_of(record: list[Any]) -> Usage:
     sent, answered, usd, cached = record
     return Usage(input_tokens=sent, output_tokens=answered, usd=usd, cached_tokens=cached)
-
-
-class Seen(NamedTuple):
-    """What a glance shows."""
-
-    runs: bool
-    output: float | None  #: when it last wrote something, in seconds since the epoch; None when it has not yet
-
-
-def look_at(state: Path, dispatch: str) -> Seen:
-    """The dispatch of that id in the repository whose journal lies in `state`."""
-    directory = state / "dispatch" / dispatch  # our own ids are file names
-    written = [_written(directory / name) for name in ("out.log", "err.log")]
-    return Seen(is_held(directory / "lock"), max((one for one in written if one is not None), default=None))
-
-
-def _written(log: Path) -> float | None:
-    try:
-        found = os.stat(log)  # noqa: PTH116 - every reading verb pays for pathlib's
-    except OSError:
-        return None
-    return found.st_mtime if found.st_size else None
 
 
 NAME = "bell"

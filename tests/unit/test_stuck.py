@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from runplan.run.standing import Answer, Doing, answer
+from runplan.run.progress import Answer, Doing, answer
 
 NOW = datetime(2026, 2, 10, 12, 0, tzinfo=UTC)
 

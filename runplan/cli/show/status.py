@@ -277,7 +277,7 @@ class Looking:
         """A process that is recorded as running, but does not, is none."""
         if work.dispatch is None:
             return work
-        from runplan.supervise.files import look_at
+        from runplan.store.work import look_at
 
         seen = look_at(self._at.state, work.dispatch)
         if not seen.runs:
