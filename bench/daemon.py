@@ -13,11 +13,11 @@ import sys
 import tempfile
 import time
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
+from msgspec.structs import replace
 
 from bench.projects import environment, make, plan
 from runplan.cli.control import prepare

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from runplan.quickclass import dataclass
+from msgspec import Struct
 
 Oid: TypeAlias = str  #: a full object id, 40 or 64 hex digits
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
+class Identity(Struct, frozen=True, kw_only=True):
     """Who a commit is by."""
 
     name: str
@@ -38,8 +37,7 @@ def is_agent(who: Identity) -> bool:
     return who.name == AGENT.name and host == place and user.partition("+")[0] == own
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Commit:
+class Commit(Struct, frozen=True, kw_only=True):
     """One commit as it is stored."""
 
     oid: Oid
@@ -51,8 +49,7 @@ class Commit:
     message: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class Change(Struct, frozen=True, kw_only=True):
     """One path that differs between two trees."""
 
     path: str
@@ -63,16 +60,14 @@ class Change:
     new: Oid
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Untracked:
+class Untracked(Struct, frozen=True, kw_only=True):
     """A file in a worktree that git does not know."""
 
     path: str
     size: int  #: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorktreeState:
+class WorktreeState(Struct, frozen=True, kw_only=True):
     """One status of a worktree."""
 
     head: Oid
@@ -86,8 +81,7 @@ class WorktreeState:
         return not self.changed and not self.untracked
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unstored:
+class Unstored(Struct, frozen=True, kw_only=True):
     """Git cannot store this file as it is; nothing was committed."""
 
     path: str
@@ -98,28 +92,24 @@ class Unstored:
 # --- branches -----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Absent:
+class Absent(Struct, frozen=True, kw_only=True):
     """There is no such branch."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stale:
+class Stale(Struct, frozen=True, kw_only=True):
     """The branch holds nothing of its own and sits on the base: safe to make anew."""
 
     tip: Oid
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Poisoned:
+class Poisoned(Struct, frozen=True, kw_only=True):
     """Nothing of its own, but behind the base: somebody's leftover; refused."""
 
     tip: Oid
     behind: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ahead:
+class Ahead(Struct, frozen=True, kw_only=True):
     """The branch holds commits of its own."""
 
     tip: Oid
@@ -133,8 +123,7 @@ BranchStanding: TypeAlias = Absent | Stale | Poisoned | Ahead
 # --- candidate ----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Built:
+class Built(Struct, frozen=True, kw_only=True):
     """The phase's commits, replayed on the target tip."""
 
     commits: tuple[Oid, ...]  #: oldest first; the last one's tree is the code tree
@@ -142,15 +131,13 @@ class Built:
     patch: str  #: patch id of the net diff; equal patches carry a verdict over
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Conflicted:
+class Conflicted(Struct, frozen=True, kw_only=True):
     """The commits do not apply on the target tip."""
 
     paths: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NothingLeft:
+class NothingLeft(Struct, frozen=True, kw_only=True):
     """Every commit became empty: the target already holds the work."""
 
 
@@ -160,16 +147,14 @@ Replayed: TypeAlias = Built | Conflicted | NothingLeft
 # --- removal ------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Removed:
+class Removed(Struct, frozen=True, kw_only=True):
     """It is gone, and its content is elsewhere; `parked` names where, when it had to be kept aside."""
 
     what: str
     parked: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
+class Kept(Struct, frozen=True, kw_only=True):
     """It was left alone, and why."""
 
     what: str

@@ -15,7 +15,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from runplan.quickclass import NamedTuple
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
@@ -33,7 +33,7 @@ ROUNDS = 20
 POLL_S = 0.01
 
 
-class Process(NamedTuple):
+class Process(Struct, frozen=True):
     """A process that was alive. A pid is reused; pid and start time together are unique until the next boot."""
 
     pid: int

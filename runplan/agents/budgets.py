@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from runplan.agents.context import tokens_in
-from runplan.quickclass import dataclass
 from runplan.run.usage import Usage
 from runplan.text import in_words
 
@@ -21,8 +22,7 @@ _MILLION = 1_000_000
 _CACHED = 0.1  #: of the price, for what was read from a cache
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Price:
+class Price(Struct, frozen=True, kw_only=True):
     """Dollars per million tokens; 0 when nobody knows."""
 
     sent: float = 0.0
@@ -65,8 +65,7 @@ def metered(tally: Tally, *, prompt: int, price: Price, most: float = 0.0) -> Us
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cost:
+class Cost(Struct, frozen=True, kw_only=True):
     """What was used."""
 
     tokens: int = 0  #: sent and received, from a cache or not
@@ -77,8 +76,7 @@ class Cost:
         return Cost(tokens=self.tokens + other.tokens, usd=self.usd + other.usd, seconds=self.seconds + other.seconds)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Budget:
+class Budget(Struct, frozen=True, kw_only=True):
     """What may be used in one scope; 0 means no limit."""
 
     tokens: int = 0
@@ -86,8 +84,7 @@ class Budget:
     seconds: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Left:
+class Left(Struct, frozen=True, kw_only=True):
     """What the next dispatch may use, by the tightest scope; 0 means no limit."""
 
     tokens: int = 0
@@ -96,16 +93,14 @@ class Left:
     bounds: tuple[str, str, str] = ("", "", "")  #: the settings that say so, of tokens, dollars and time
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UsedUp:
+class UsedUp(Struct, frozen=True, kw_only=True):
     """Nothing may be started any more."""
 
     scope: str
     why: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GivenOut:
+class GivenOut(Struct, frozen=True, kw_only=True):
     """What is left is given to agents that are at work; what they do not use comes back."""
 
     scope: str

@@ -6,10 +6,11 @@ import os
 import re
 import shutil
 import subprocess
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from runplan.agents.budgets import Price, price_of, unwatched_remedy
 from runplan.agents.clis import about, module_of, script

@@ -6,9 +6,10 @@ import json
 import re
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from runplan.agents.prompts import one_line
 from runplan.names import shown
-from runplan.quickclass import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -73,8 +74,7 @@ def full(tally: Tally, launch: Launch) -> int:
     return percent(tally, prompt=launch.prompt, window=launch.window, model=launch.model)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class Reading(Struct, frozen=True, kw_only=True):
     """What was seen when a context had filled so far that a hand-over is prepared."""
 
     percent: int
@@ -109,8 +109,7 @@ next step first, with file and line, then what you decided and why, and what not
 _MOST = 6  #: files or items that are named
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class Standing(Struct, frozen=True, kw_only=True):
     """What is known of the work when it changes hands, or might have to."""
 
     number: int  #: which hand-over of the phase this is, from 1

@@ -6,8 +6,9 @@ import re
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from runplan.agents.limits import FARTHEST_S, reset_time
-from runplan.quickclass import dataclass
 from runplan.run.dispatch import Ending
 from runplan.run.usage import Trouble, TroubleKind
 
@@ -114,8 +115,7 @@ class EndingKind(StrEnum):
     NO_OUTPUT = "no-output"  #: it said it was done, and said nothing else
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentEnding:
+class AgentEnding(Struct, frozen=True, kw_only=True):
     """The judgement."""
 
     kind: EndingKind
@@ -123,8 +123,7 @@ class AgentEnding:
     resets: float | None = None  #: of a limit, when it is known; in seconds since the epoch
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Profile:
+class Profile(Struct, frozen=True, kw_only=True):
     """What has to be known of an agent and its role: to speak to it, and to judge its ending."""
 
     closes: bool = False  #: its program has an end event, without which nothing ended well

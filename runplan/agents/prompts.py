@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from runplan.errors import SettingsError
 from runplan.names import as_utf8, shown
-from runplan.quickclass import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,8 +19,7 @@ _PLACE = re.compile(r"\{\{([a-z][a-z0-9_]*)\}\}")
 _OPEN = re.compile(r"\{\{(?![a-z][a-z0-9_]*\}\}).*")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Brief:
+class Brief(Struct, frozen=True, kw_only=True):
     """What every agent of a phase is told."""
 
     plan: str  #: path in the repository
@@ -33,8 +33,7 @@ class Brief:
     test_command: str  #: "" when there is none
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GateEvidence:
+class GateEvidence(Struct, frozen=True, kw_only=True):
     """One command that runplan ran, and what came of it."""
 
     command: str

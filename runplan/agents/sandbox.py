@@ -9,8 +9,9 @@ import sys
 from functools import cache
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from runplan.errors import RefusedEarly
-from runplan.quickclass import dataclass
 from runplan.run.dispatch import Role
 from runplan.settings.load import user_file
 from runplan.settings.places import socket_paths, state_directory
@@ -27,8 +28,7 @@ if TYPE_CHECKING:
 _BASE = ("--dev-bind", "/", "/", "--unshare-pid", "--proc", "/proc", "--die-with-parent", "--cap-drop", "CAP_SYS_ADMIN")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Obstacle:
+class Obstacle(Struct, frozen=True, kw_only=True):
     """Why bubblewrap does not work on this machine, and how to get it."""
 
     why: str

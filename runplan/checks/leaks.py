@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from runplan.checks.secrets import secrets_in
 from runplan.checks.tamper import Tampering, TamperKind
-from runplan.quickclass import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -19,8 +20,7 @@ if TYPE_CHECKING:
 MESSAGE = "a commit message"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
+class Written(Struct, frozen=True, kw_only=True):
     """One file as the work has it, or had it in between."""
 
     path: str

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from runplan.checks.secrets import redacted
 from runplan.gitfacts import is_agent
 from runplan.names import candidate_ref, parked_under
-from runplan.quickclass import NamedTuple, dataclass
 
 if TYPE_CHECKING:
     from runplan.gitfacts import Identity, Oid
@@ -17,7 +18,7 @@ _SUBJECT = 60  #: characters of a subject that are shown
 _SHORT = ("refs/heads/", "refs/remotes/", "refs/tags/")
 
 
-class Foreign(NamedTuple):
+class Foreign(Struct, frozen=True):
     """A commit on the branch of an attempt that the attempt did not make."""
 
     oid: Oid
@@ -25,8 +26,7 @@ class Foreign(NamedTuple):
     ref: str  #: another ref that holds it, by its full name
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lineage:
+class Lineage(Struct, frozen=True, kw_only=True):
     """The commits of a branch since the base of its phase."""
 
     on_base: bool  #: the base is an ancestor of the tip

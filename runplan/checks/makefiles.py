@@ -6,7 +6,8 @@ import posixpath
 import re
 from typing import TYPE_CHECKING
 
-from runplan.quickclass import NamedTuple
+from msgspec import Struct
+from msgspec.structs import replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -28,7 +29,7 @@ _VARIABLE = re.compile(r"\$(?:\((?P<round>[\w.-]+)\)|\{(?P<curly>[\w.-]+)\}|(?P<
 _COMMENT = re.compile(r"(?<!\\)#.*", re.DOTALL)
 
 
-class Assignment(NamedTuple):
+class Assignment(Struct, frozen=True):
     """One line that sets a variable."""
 
     name: str
@@ -40,7 +41,7 @@ class Assignment(NamedTuple):
     target: str = ""  #: the target that it is for alone
 
 
-class Rule(NamedTuple):
+class Rule(Struct, frozen=True):
     """One rule."""
 
     targets: tuple[str, ...]
@@ -176,7 +177,7 @@ class _Parser:
             where = self._open.line if self._open.recipe else number
             when = " ".join(self._when)
             told = f"<{when}> {text}" if when != self._open.when else text
-            self._open = self._open._replace(recipe=(*self._open.recipe, told), line=where)
+            self._open = replace(self._open, recipe=(*self._open.recipe, told), line=where)
 
     def _assign(self, found: re.Match[str] | None, number: int, target: str) -> None:
         assert found is not None

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from typing import TypeAlias
 
+from msgspec import Struct
+
 from runplan.checks.runners import RUNNERS, Closing, Runner
 from runplan.errors import SettingsError
-from runplan.quickclass import dataclass
 
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 
@@ -21,8 +22,7 @@ _LONGEST_LINE = 10_000  # characters; no summary is longer
 _TABLE = re.compile(r"\||\d%[\d,\s>-]*$|^[\s-]*$")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Results:
+class Results(Struct, frozen=True, kw_only=True):
     """What one run of the test command says."""
 
     exit_code: int | None  #: None when it did not end by itself
@@ -58,35 +58,30 @@ class Results:
         return "failed" if self.red else "passed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Green:
+class Green(Struct, frozen=True, kw_only=True):
     """Everything passes."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreExisting:
+class PreExisting(Struct, frozen=True, kw_only=True):
     """What fails now failed before the work, too: passes, and is noted."""
 
     names: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Regressed:
+class Regressed(Struct, frozen=True, kw_only=True):
     """Something fails that did not fail before."""
 
     names: tuple[str, ...]
     why: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unfinished:
+class Unfinished(Struct, frozen=True, kw_only=True):
     """The command did not come to its end, so its result says nothing."""
 
     why: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BaselineRed:
+class BaselineRed(Struct, frozen=True, kw_only=True):
     """Before the work it failed in a way nothing can be compared with."""
 
     why: str

@@ -6,7 +6,8 @@ import json
 import re
 from typing import TypeAlias
 
-from runplan.quickclass import dataclass
+from msgspec import Struct
+
 from runplan.run.dispatch import ItemResult, Return, ReturnStatus, Usage
 from runplan.run.usage import MOST
 
@@ -18,8 +19,7 @@ NAME = 80  #: characters of a name that are told
 _STATUSES = {status.value: status for status in ReturnStatus}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unusable:
+class Unusable(Struct, frozen=True, kw_only=True):
     """There is no return that can be believed, and why."""
 
     why: str

@@ -9,14 +9,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from runplan.quickclass import dataclass
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Closing:
+class Closing(Struct, frozen=True, kw_only=True):
     """What a runner says at its end."""
 
     line: int  #: index of the summary's last line
@@ -25,8 +24,7 @@ class Closing:
     failures: frozenset[str]  #: names of tests
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Runner:
+class Runner(Struct, frozen=True, kw_only=True):
     """One test runner: how its output begins, where that can be told, and how it ends."""
 
     name: str

@@ -10,11 +10,12 @@ import re
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from runplan.checks import testfiles
 from runplan.checks.secrets import holds_secret, named_like_secret, redacted
 from runplan.checks.testcommand import weakened
 from runplan.globs import covers, literal, matches
-from runplan.quickclass import dataclass
 from runplan.run.reasons import Reason
 
 if TYPE_CHECKING:
@@ -59,8 +60,7 @@ ALLOWABLE = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tampering:
+class Tampering(Struct, frozen=True, kw_only=True):
     """One thing that blocks the attempt."""
 
     kind: TamperKind
@@ -76,8 +76,7 @@ class Tampering:
         return f"{redacted(self.path)}{f':{self.line}' if self.line else ''}: {self.detail}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileChange:
+class FileChange(Struct, frozen=True, kw_only=True):
     """One changed file; the texts are needed only where `wants_text` says so."""
 
     path: str
@@ -87,8 +86,7 @@ class FileChange:
     added: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Permit:
+class Permit(Struct, frozen=True, kw_only=True):
     """What the plan lets a phase change."""
 
     text: str  #: the phase's section

@@ -8,8 +8,9 @@ import re
 import shlex
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from runplan.checks import makefiles, testfiles
-from runplan.quickclass import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -104,7 +105,7 @@ _DEEPEST = 6  #: commands within commands
 _MOST_LINES = 1_000  #: of a shell script that are read for commands
 
 
-class Part(NamedTuple):
+class Part(Struct, frozen=True):
     """One thing that the test command runs, or that decides how."""
 
     told: str  #: for people
@@ -114,7 +115,7 @@ class Part(NamedTuple):
     shown: tuple[str, ...] = ()  #: a recipe with the values of its variables
 
 
-class Weakened(NamedTuple):
+class Weakened(Struct, frozen=True):
     """One part that is not what it was."""
 
     path: str

@@ -11,7 +11,7 @@ import shlex
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from runplan.quickclass import dataclass
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -57,8 +57,7 @@ _IN_VENV = re.compile(r"(?<![\w/.])(?:\./)?(\.?venv)/bin/")
 _MAKES_VENV = re.compile(r"-m venv|virtualenv|uv (?:sync|venv)|poetry install")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Infrastructure:
+class Infrastructure(Struct, frozen=True, kw_only=True):
     """What was found."""
 
     found: str  #: the file that shows that there are tests; "" for none

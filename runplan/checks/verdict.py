@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, TypeAlias
 
+from msgspec import Struct
+
 from runplan.checks.returns import NAME, Unusable
-from runplan.quickclass import dataclass
 from runplan.run.dispatch import ItemResult, Return, ReturnStatus
 
 if TYPE_CHECKING:
@@ -57,16 +58,14 @@ _NOTHING = frozenset({"", "n/a", "na", "none", "tbd", "todo", "unknown"})
 _FLAG = re.compile("\u26a0\ufe0f? *Flag", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Passed:
+class Passed(Struct, frozen=True, kw_only=True):
     """Every item is proven."""
 
     items: tuple[ItemResult, ...]  #: in the order of the phase
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failed:
+class Failed(Struct, frozen=True, kw_only=True):
     """Something is not proven; `why` says it in one line, also when no single item is to blame."""
 
     items: tuple[ItemResult, ...]  #: every item of the phase, in its order; then what else fails
@@ -79,8 +78,7 @@ class Failed:
         return tuple(item for item in self.items if not item.passed)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NoVerdict:
+class NoVerdict(Struct, frozen=True, kw_only=True):
     """The reply cannot be taken for an answer."""
 
     why: str

@@ -8,8 +8,9 @@ import os
 import queue
 import threading
 from concurrent.futures import Future
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from runplan.report.notices import of_ending, of_lost_keys, of_waiting
 from runplan.run.events import DispatchEnded, DispatchStarted, Halted, LaneFact, PlanRead

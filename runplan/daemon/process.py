@@ -11,10 +11,11 @@ import time
 import traceback
 from collections import deque
 from concurrent.futures import wait
-from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import to_builtins
 
 from runplan import __version__
 from runplan.clock import SystemClock
@@ -362,9 +363,9 @@ class DaemonProcess:
             for number, answer in worker.answers(numbers).items():
                 self._observer.resolve(root, number, answer)
         if request.fields.get("wait"):
-            return {"answers": [asdict(caller.wait_for(one)) for one in futures]}
+            return {"answers": [to_builtins(caller.wait_for(one)) for one in futures]}
         wait(futures, timeout=BUSY_S)
-        return {"answers": [asdict(one.result()) if one.done() else None for one in futures]}
+        return {"answers": [to_builtins(one.result()) if one.done() else None for one in futures]}
 
     def _follow(self, request: Request, caller: Caller) -> Mapping[str, Any]:
         """Stream the events of a run until it ends or waits for a person."""
@@ -383,7 +384,7 @@ class DaemonProcess:
         slots = self._slots.now
         return {
             "repositories": [worker.root for worker in self._all()],
-            "closed": [asdict(worker.trouble) for worker in self._all() if worker.trouble is not None],
+            "closed": [to_builtins(worker.trouble) for worker in self._all() if worker.trouble is not None],
             "working": slots.working,
             "queued": slots.waiting,
             "draining": self._held.holder.draining or None,

@@ -11,8 +11,9 @@ import socket
 import struct
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from msgspec import Struct
+
 from runplan.errors import Exit
-from runplan.quickclass import dataclass
 from runplan.supervise.ancestry import agent_above
 
 if TYPE_CHECKING:
@@ -32,8 +33,7 @@ _XUCRED = struct.Struct("2I")  #: version and user, of 76 bytes in all
 _CANNOT_TELL = (errno.ENOPROTOOPT, errno.EINVAL)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Peer:
+class Peer(Struct, frozen=True, kw_only=True):
     """Who made the connection."""
 
     uid: int
@@ -102,31 +102,27 @@ ACTING = ("lend", "submit", "drain", "reload")
 LASTING = ("ping", "drain")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class Request(Struct, frozen=True, kw_only=True):
     """What a caller asks for."""
 
     verb: str
     fields: Mapping[str, Any]  #: unknown names are ignored
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
+class Refusal(Struct, frozen=True, kw_only=True):
     """An error answer."""
 
     error: str
     exit: int = Exit.USAGE
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Granted:
+class Granted(Struct, frozen=True, kw_only=True):
     """A successful answer."""
 
     fields: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class Told(Struct, frozen=True, kw_only=True):
     """One event of a stream."""
 
     event: Mapping[str, Any]
@@ -135,8 +131,7 @@ class Told:
 Reply: TypeAlias = Granted | Refusal | Told
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hello:
+class Hello(Struct, frozen=True, kw_only=True):
     """The answer to a ping."""
 
     version: str

@@ -9,8 +9,9 @@ import stat
 import threading
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from runplan.errors import SettingsError, Unreachable
-from runplan.quickclass import dataclass
 from runplan.settings.keys import FILES
 from runplan.settings.load import file_layers, load_user, settled, user_file
 from runplan.settings.places import own_directory
@@ -27,8 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Changed:
+class Changed(Struct, frozen=True, kw_only=True):
     """Whose settings have changed since the last look."""
 
     user: bool
@@ -151,8 +151,7 @@ FORMAT = 1
 LOOK_AGAIN_S = 0.01  #: while another process changes the list
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class Known(Struct, frozen=True, kw_only=True):
     """One repository."""
 
     common: str  #: its common git directory, by which it is known
@@ -160,8 +159,7 @@ class Known:
     added: str  #: UTC, ISO 8601
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recalled:
+class Recalled(Struct, frozen=True, kw_only=True):
     """The repositories, and notes about those that were dropped."""
 
     known: tuple[Known, ...]

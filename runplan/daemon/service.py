@@ -11,9 +11,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from runplan.errors import RefusedEarly, Unreachable
 from runplan.ops.servicefiles import LABEL, STOP_S, UNIT, Service, launchd_list, systemd_unit
-from runplan.quickclass import dataclass
 from runplan.settings.places import OUTPUT, state_directory
 
 if TYPE_CHECKING:
@@ -26,8 +27,7 @@ ANSWER_S = 30.0
 ENDING_S = STOP_S + ANSWER_S  #: the daemon lets its agents end first
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Manager:
+class Manager(Struct, frozen=True, kw_only=True):
     """A service manager: where its file goes, and what it is told."""
 
     file: Path
@@ -39,8 +39,7 @@ class Manager:
     is_active: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class Standing(Struct, frozen=True, kw_only=True):
     """How the service is."""
 
     file: str

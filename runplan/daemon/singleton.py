@@ -10,8 +10,9 @@ import contextlib
 import os
 from typing import TYPE_CHECKING, TypeAlias
 
+from msgspec import Struct
+
 from runplan.errors import Unreachable
-from runplan.quickclass import dataclass
 from runplan.settings.places import own_directory
 
 if TYPE_CHECKING:
@@ -30,8 +31,7 @@ LOOK_AGAIN_S = 0.02
 _NOT_DRAINING = '"draining": ""'
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Holder:
+class Holder(Struct, frozen=True, kw_only=True):
     """The record of the running daemon."""
 
     identity: str  #: of its process
@@ -48,8 +48,7 @@ class Holder:
         return f"runplan {self.version} (process {self.pid}, since {self.since})"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Occupied:
+class Occupied(Struct, frozen=True, kw_only=True):
     """Another daemon holds the lock; its record may not be written yet."""
 
     by: Holder | None
@@ -87,7 +86,7 @@ class Held:
 
     def _tell(self, **fields: str) -> None:
         if self.held:
-            from dataclasses import replace  # slow to import
+            from msgspec.structs import replace
 
             self.holder = replace(self.holder, **fields)
             _write(self._record, self.holder)
@@ -162,8 +161,9 @@ def may_drain(state: Path) -> bool:
 
 def _write(record: Path, me: Holder) -> None:
     import json
-    from dataclasses import asdict
+
+    from msgspec import to_builtins
 
     draft = record.with_name(f"{record.name}.new")
-    draft.write_text(json.dumps(asdict(me)), encoding="utf-8")
+    draft.write_text(json.dumps(to_builtins(me)), encoding="utf-8")
     os.replace(draft, record)

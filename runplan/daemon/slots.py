@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -12,8 +11,8 @@ from apscheduler.executors.debug import DebugExecutor
 from apscheduler.jobstores.base import JobLookupError
 from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.date import DateTrigger
-
-from runplan.quickclass import dataclass
+from msgspec import Struct
+from msgspec.structs import replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -46,8 +45,7 @@ class Timers:
 Key: TypeAlias = tuple[str, str]  #: repository, plan
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SlotTable:
+class SlotTable(Struct, frozen=True, kw_only=True):
     """The runs that have a slot, and the queue of those that wait for one."""
 
     host: int  #: runs at once in all

@@ -7,8 +7,10 @@ import os
 import signal
 import subprocess
 from contextlib import closing
-from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, to_builtins
+from msgspec.structs import replace
 
 from runplan import __version__, processes
 from runplan.agents.caller import for_a_run, for_the_daemon, needed_by_a_run
@@ -22,7 +24,6 @@ from runplan.engine.environments import NAME
 from runplan.errors import RefusedEarly, Unreachable
 from runplan.landing import modes
 from runplan.polling import until
-from runplan.quickclass import dataclass
 from runplan.resources import refused_by_system
 from runplan.run.eventtext import recorded_as
 from runplan.run.requests import Answer, read_answer_fields
@@ -182,8 +183,7 @@ class Unstored(Unreachable):
     """The command could not be stored, as on a full disk."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Talk:
+class Talk(Struct, frozen=True, kw_only=True):
     """Callbacks for messages while the caller waits."""
 
     notice: Callable[[], None]  #: the daemon is busy
@@ -227,7 +227,7 @@ def _submitted(
         stored = _stored(at, commands)
     except Unreachable as error:
         now = iso(SystemClock().now())
-        unstored = [asdict(replace(command, at=now)) for command in commands if command.verb not in BEGINNING]
+        unstored = [to_builtins(replace(command, at=now)) for command in commands if command.verb not in BEGINNING]
         if not unstored:
             raise
         client.call("submit", root=root, unstored=unstored)

@@ -8,6 +8,8 @@ import threading
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from runplan.engine import schedules
 from runplan.engine.acquire import interrupted
 from runplan.engine.commands import BEGINNING, Executor
@@ -15,7 +17,6 @@ from runplan.engine.environments import Environments
 from runplan.engine.runs import ActiveRuns, end_recorded_agents
 from runplan.engine.worker import RepositoryWorker, Turn
 from runplan.errors import RunplanError, Unreachable
-from runplan.quickclass import dataclass
 from runplan.resources import refused_by_system
 from runplan.run import timing as backoff
 from runplan.run.events import RunResumed
@@ -48,8 +49,7 @@ BUSY_S = 3.0  #: a worker that is not in a long step has reacted by then
 FIRST_SLOT_RETRY_S = 2.0  #: for a slot that could not be answered
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Closed:
+class Closed(Struct, frozen=True, kw_only=True):
     """A repository that cannot be opened for now."""
 
     root: str
@@ -58,8 +58,7 @@ class Closed:
     again: str  #: when it is tried again, likewise
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Services:
+class Services(Struct, frozen=True, kw_only=True):
     """What the workers of one daemon share."""
 
     open_up: Callable[[str, int, Environments], AbstractContextManager[OpenRepository]]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from runplan.errors import RefusedEarly
 from runplan.names import base_ref
-from runplan.quickclass import dataclass
 from runplan.run import events as e
 from runplan.run.rows import UNFINISHED, Acquired, HeldByOther
 from runplan.run.state import open_lanes, strands
@@ -27,8 +28,7 @@ if TYPE_CHECKING:
     from runplan.steps.context import RunContext
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Declined:
+class Declined(Struct, frozen=True, kw_only=True):
     """Another process owns the plan, or there is nothing to do; nothing was changed."""
 
     owner: str  #: "" when there is none
@@ -36,8 +36,7 @@ class Declined:
     readable: bool = True  #: False when the claim of the owner cannot be read
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ActiveRun:
+class ActiveRun(Struct, frozen=True, kw_only=True):
     """A run that this process owns."""
 
     world: RunContext

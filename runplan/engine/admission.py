@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from runplan import names
 from runplan.errors import NotFound, RefusedEarly
 from runplan.git.trailers import built_upon
 from runplan.plan.model import parse
-from runplan.quickclass import dataclass
 from runplan.run.reasons import Reason
 from runplan.steps.read_plan import reading
 from runplan.text import command, committing
@@ -21,16 +22,14 @@ if TYPE_CHECKING:
     from runplan.settings.options import Resolved
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Admitted:
+class Admitted(Struct, frozen=True, kw_only=True):
     """There is work to do."""
 
     plan: Plan
     read: PlanRead
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NothingToDo:
+class NothingToDo(Struct, frozen=True, kw_only=True):
     """Everything that was asked for is done."""
 
     told: str

@@ -10,12 +10,13 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from runplan import names
 from runplan.errors import RefusedEarly, SettingsError, Unreachable, UsageError
 from runplan.git.command import borrowing
 from runplan.git.discovery import open_repository, require_target
 from runplan.landing import modes
-from runplan.quickclass import dataclass
 from runplan.settings.keys import FILES
 from runplan.settings.load import environment, load, load_anyhow, load_committed, repository_file, restored
 
@@ -28,8 +29,7 @@ if TYPE_CHECKING:
     from runplan.store.sqlite import Store
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Committed:
+class Committed(Struct, frozen=True, kw_only=True):
     """A settings file on the target."""
 
     name: str
@@ -38,8 +38,7 @@ class Committed:
     tip: str  #: the commit it is from
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RepositoryContext:
+class RepositoryContext(Struct, frozen=True, kw_only=True):
     """A repository, and how it is set up for a caller or a run."""
 
     cwd: Path
@@ -72,7 +71,7 @@ class RepositoryContext:
         asked = (landing, target or run.target, remote or run.remote)
         if asked == (run.landing, run.target, run.remote):
             return self
-        from dataclasses import replace  # dear, and most land as they have set it
+        from msgspec.structs import replace
 
         landing, target, remote = asked
         there = replace(run, landing=landing, target=target, remote=remote)
@@ -84,7 +83,7 @@ class RepositoryContext:
         return at.towards(started.landing, target=started.target, remote=started.remote)
 
     def _set(self, settings: Settings) -> RepositoryContext:
-        from dataclasses import replace
+        from msgspec.structs import replace
 
         return replace(self, settings=settings)
 

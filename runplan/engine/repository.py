@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from runplan.agents.calling import Agents
 from runplan.agents.forwarded import missing
@@ -22,7 +24,6 @@ from runplan.git.workspace import Workspace
 from runplan.git.worktrees import Worktrees
 from runplan.landing import modes
 from runplan.plan.model import parse
-from runplan.quickclass import dataclass
 from runplan.run.events import RunResumed, RunStarted
 from runplan.run.eventtext import from_json
 from runplan.run.state import handed_over
@@ -48,8 +49,7 @@ if TYPE_CHECKING:
 PROMPTS = ("implement", "fix", "verify")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenRepository:
+class OpenRepository(Struct, frozen=True, kw_only=True):
     """A repository that is open for work in the thread that opened it."""
 
     context: RepositoryContext

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from contextlib import closing
-from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from runplan.engine.acquire import (
     Declined,
@@ -18,7 +20,6 @@ from runplan.engine.acquire import (
     resumed,
 )
 from runplan.errors import Crashed, Fenced, RunplanError, Unreachable
-from runplan.quickclass import dataclass
 from runplan.resources import refused_by_system
 from runplan.run import events as e, timing as backoff
 from runplan.run.decide import decide
@@ -44,8 +45,7 @@ if TYPE_CHECKING:
     from runplan.run.requests import RunRequest
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Accepted:
+class Accepted(Struct, frozen=True, kw_only=True):
     """This worker owns the run of the plan."""
 
     run: str
@@ -53,8 +53,7 @@ class Accepted:
     warnings: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Deferred:
+class Deferred(Struct, frozen=True, kw_only=True):
     """Another run of the plan has to end first; ask again then."""
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
+
+from msgspec.structs import replace
 
 from runplan.engine.acquire import Declined
 from runplan.engine.runs import Accepted, Deferred

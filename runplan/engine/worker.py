@@ -5,10 +5,11 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from runplan.engine.acquire import Declined
 from runplan.engine.runs import ActiveRuns
 from runplan.errors import Fenced, RunplanError
-from runplan.quickclass import dataclass
 from runplan.run.decide import decide
 from runplan.run.dispatch import GRACE_S
 from runplan.run.state import running
@@ -28,8 +29,7 @@ if TYPE_CHECKING:
     from runplan.run.state import RunState
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Turn:
+class Turn(Struct, frozen=True, kw_only=True):
     """The state of a worker after every due step was taken."""
 
     repository: OpenRepository
@@ -92,8 +92,7 @@ class RepositoryWorker:
 # --- a run in the foreground ---------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class Outcome(Struct, frozen=True, kw_only=True):
     """The end of a run, or its wait for a person."""
 
     run: str

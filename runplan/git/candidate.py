@@ -8,6 +8,8 @@ from hashlib import sha256
 from itertools import islice
 from typing import TYPE_CHECKING, TypeAlias
 
+from msgspec import Struct
+
 from runplan.checks.lineage import NAMED, Foreign, Lineage, is_own, own_refs
 from runplan.errors import GitFailed, RefusedEarly
 from runplan.git import objects as treediff, trees
@@ -15,7 +17,6 @@ from runplan.git.objects import ObjectWriter
 from runplan.git.trailers import LANDING
 from runplan.gitfacts import Built, Conflicted, Identity, NothingLeft
 from runplan.names import candidate_ref
-from runplan.quickclass import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -31,8 +32,7 @@ LONGEST = 10_000
 _NOBODY = Identity(name="runplan", email="runplan@localhost")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Hand:
+class _Hand(Struct, frozen=True, kw_only=True):
     """Whose hand writes the commits, and when."""
 
     committer: Identity
@@ -40,8 +40,7 @@ class _Hand:
     sign: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Pick:
+class _Pick(Struct, frozen=True, kw_only=True):
     """One step to replay: what `tree` changes against the commit `base`."""
 
     base: Oid

@@ -6,8 +6,9 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from runplan.gitfacts import Untracked, WorktreeState
-from runplan.quickclass import dataclass
 from runplan.store.files import read_file
 from runplan.text import command
 
@@ -20,8 +21,7 @@ if TYPE_CHECKING:
 HEADS = "refs/heads/"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TargetCheckout:
+class TargetCheckout(Struct, frozen=True, kw_only=True):
     """A working tree with its own HEAD and index."""
 
     root: Path

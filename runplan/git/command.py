@@ -15,8 +15,9 @@ import subprocess
 import threading
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from runplan.errors import GitFailed
-from runplan.quickclass import NamedTuple, dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -118,8 +119,7 @@ _CHUNK = 64 * 1024
 _TAKES_A_WORD = ("-c", "-C")  #: options of git itself
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ran:
+class Ran(Struct, frozen=True, kw_only=True):
     """How one git command ended."""
 
     code: int
@@ -131,7 +131,7 @@ class Ran:
         return os.fsdecode(self.out).rstrip("\n")
 
 
-class Stored(NamedTuple):
+class Stored(Struct, frozen=True):
     """One object as git stores it."""
 
     oid: Oid

@@ -7,10 +7,11 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from runplan import names
 from runplan.errors import GitFailed, RefusedEarly
 from runplan.git.command import Git, failure
-from runplan.quickclass import dataclass
 from runplan.store.files import read_file
 
 if TYPE_CHECKING:
@@ -26,8 +27,7 @@ _OID = rb"[0-9a-f]{40}(?:[0-9a-f]{24})?"  #: compiled when first needed; reading
 PROBE_S = 20.0  #: a signature that takes longer waits for somebody
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Repository:
+class Repository(Struct, frozen=True, kw_only=True):
     """A repository that has a checkout."""
 
     root: Path  #: the main checkout; the checkout at hand when the repository behind it is bare

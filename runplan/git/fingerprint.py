@@ -8,8 +8,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from runplan.git.discovery import refs_snapshot
-from runplan.quickclass import dataclass
 from runplan.store.files import first_line, read_file
 
 if TYPE_CHECKING:
@@ -22,8 +23,7 @@ MOST_LINES = 8
 _SHORT = 12
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fingerprint:
+class Fingerprint(Struct, frozen=True, kw_only=True):
     """One look: refs and HEADs by what they hold, files by a hash of their content."""
 
     refs: Mapping[str, str]
@@ -40,8 +40,7 @@ def load(text: str) -> Fingerprint:
     return Fingerprint(refs=stored["refs"], heads=stored["heads"], files=stored["files"])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class Difference(Struct, frozen=True, kw_only=True):
     """One thing that changed."""
 
     kind: str  #: ref, head, file

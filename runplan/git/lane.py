@@ -11,6 +11,8 @@ import os
 import shutil
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from runplan.errors import GitFailed
 from runplan.git.checkout import read_status
 from runplan.git.command import Git, configured, failure
@@ -19,7 +21,6 @@ from runplan.git.removal import delete_tree, make_writable
 from runplan.git.trailers import unstored
 from runplan.git.workspace import write_whole
 from runplan.gitfacts import Identity
-from runplan.quickclass import dataclass
 from runplan.store.files import first_line
 
 if TYPE_CHECKING:
@@ -35,8 +36,7 @@ _SHOWN, _TAKEN = "shown", "taken"  #: notes in runplan's git directory
 _KEPT = frozenset({"commondir", "gitdir", "locked", "logs"})  #: of the agent's git directory, when it is renewed
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Signature:
+class Signature(Struct, frozen=True, kw_only=True):
     """Who makes a commit, and when."""
 
     author: Identity

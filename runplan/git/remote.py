@@ -12,10 +12,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
+from msgspec import Struct
+
 from runplan.errors import GitFailed, RefusedEarly, Unreachable
 from runplan.git.checkout import HEADS, Checkouts
 from runplan.git.command import LongCalls, configured
-from runplan.quickclass import NamedTuple, dataclass
 from runplan.store.files import lock_descriptor
 from runplan.text import command
 
@@ -26,20 +27,17 @@ if TYPE_CHECKING:
     from runplan.gitfacts import Oid
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Taken:
+class Taken(Struct, frozen=True, kw_only=True):
     """The remote has it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Declined:
+class Declined(Struct, frozen=True, kw_only=True):
     """Nothing was changed: whoever owns the remote does not let us."""
 
     said: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Uncertain:
+class Uncertain(Struct, frozen=True, kw_only=True):
     """Outrun, interrupted, or broken: only a look at the remote tells what has happened."""
 
     said: str
@@ -71,7 +69,7 @@ _IDLE = re.compile(
 _LONGEST = 400
 
 
-class _Status(NamedTuple):
+class _Status(Struct, frozen=True):
     flag: str
     summary: str
 
@@ -133,8 +131,7 @@ _SURE_S = 0.05  #: a living git holds the lock of a ref for less
 _NAME = "runplan.remote"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mark:
+class Mark(Struct, frozen=True, kw_only=True):
     """One command that is under way."""
 
     path: Path

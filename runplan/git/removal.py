@@ -13,6 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, assert_never
 
+from msgspec import Struct
+
 from runplan.errors import GitFailed, RefusedEarly
 from runplan.git.checkout import Checkouts
 from runplan.git.discovery import HEADS, refs_snapshot
@@ -21,7 +23,6 @@ from runplan.git.trailers import PLAN, read_trailers
 from runplan.git.workspace import KEEP
 from runplan.gitfacts import Kept, Removed, is_agent
 from runplan.names import BASES, CANDIDATES, PARKED, parked_under
-from runplan.quickclass import dataclass
 from runplan.store.files import first_line, is_held
 
 if TYPE_CHECKING:
@@ -42,26 +43,22 @@ class OnTarget(StrEnum):
     NO = "no"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Remains:
+class Remains(Struct, frozen=True, kw_only=True):
     """What is known about a thing that should go."""
 
     on_target: OnTarget  #: its commits
     used_by: str = ""  #: a checkout or run that stands on it
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Remove:
+class Remove(Struct, frozen=True, kw_only=True):
     """Nothing is lost."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ParkFirst:
+class ParkFirst(Struct, frozen=True, kw_only=True):
     """Something would be lost: keep it aside, then remove."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Keep:
+class Keep(Struct, frozen=True, kw_only=True):
     """Not now, and why."""
 
     why: str

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from runplan.gitfacts import Commit, Identity, Unstored
 from runplan.plan.model import Status
-from runplan.quickclass import NamedTuple, dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -90,7 +91,7 @@ _PICKED = "(cherry picked from commit "  # git counts this line into the block
 _OURS = re.compile(r"^runplan-[a-z0-9-]*[ \t]*:", re.IGNORECASE)
 
 
-class Mark(NamedTuple):
+class Mark(Struct, frozen=True):
     """What one landing wrote into a message; "" for what is missing."""
 
     plan: str = ""  #: as it is written: runs of blanks are one
@@ -187,16 +188,14 @@ def _unfolded(paragraph: list[str]) -> list[str]:
     return [" ".join(one) for one in parts]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Undoable:
+class Undoable(Struct, frozen=True, kw_only=True):
     """A landing that stands on the target."""
 
     landing: str
     commits: tuple[Oid, ...]  #: newest first, its bookkeeping among them
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unclear:
+class Unclear(Struct, frozen=True, kw_only=True):
     """A commit of the landing that was changed since, so that it cannot be told what it holds."""
 
     commit: Oid
@@ -226,7 +225,9 @@ def newest_landing(marked: Iterable[tuple[Oid, str]], *, plan: str, phase: str) 
 
 def _unclear(message: str, found: tuple[Mark, ...], whole: Mark) -> str:
     """What keeps the commit from being one of this landing, and of no other."""
-    others = [f"phase {mark.phase} of {mark.plan}" for mark in found if (mark.plan, mark.phase) != whole[:2]]
+    others = [
+        f"phase {mark.phase} of {mark.plan}" for mark in found if (mark.plan, mark.phase) != (whole.plan, whole.phase)
+    ]
     if others:
         return f"says that it holds {', '.join(others)}, too"
     if found != (whole,):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from runplan.errors import GitFailed
-from runplan.quickclass import NamedTuple
 
 if TYPE_CHECKING:
     from runplan.git.command import Git
@@ -18,7 +19,7 @@ SUBMODULE = "160000"
 NO_MODE = "000000"
 
 
-class Entry(NamedTuple):
+class Entry(Struct, frozen=True):
     """One name in a tree."""
 
     mode: str

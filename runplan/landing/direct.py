@@ -12,8 +12,9 @@ the rules of a local landing (`cherry_pick`); when it cannot, the landing has ha
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from runplan.errors import GitFailed, Unreachable
 from runplan.git import remote as push

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
+from msgspec import Struct
+
 from runplan.git.trailers import LANDING, read_commit, read_trailers
-from runplan.quickclass import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -14,8 +15,7 @@ if TYPE_CHECKING:
     from runplan.gitfacts import Oid
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Landing:
+class Landing(Struct, frozen=True, kw_only=True):
     """The intent: move `ref` from `old` to `new`, once."""
 
     id: str  #: stands in the Runplan-Landing trailer of every landed commit
@@ -25,37 +25,32 @@ class Landing:
     follows: Oid = ""  #: tip of the local branch that follows a landing on a remote; "" for none
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Landed:
+class Landed(Struct, frozen=True, kw_only=True):
     """The target holds the landing."""
 
     tip: Oid  #: where the target stood when this was seen
     note: str = ""  #: a sentence for the user: why a branch did not follow, or which file was kept aside
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pending:
+class Pending(Struct, frozen=True, kw_only=True):
     """The landing waits and nothing was changed."""
 
     why: str  #: a sentence for the user: what is in the way, and what to do
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TargetMoved:
+class TargetMoved(Struct, frozen=True, kw_only=True):
     """The target is no longer where the candidate was built: build the candidate again."""
 
     tip: Oid
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Declined:
+class Declined(Struct, frozen=True, kw_only=True):
     """The owner of the target does not accept the candidate."""
 
     why: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
+class Refused(Struct, frozen=True, kw_only=True):
     """This candidate cannot land and nothing was changed."""
 
     reason: TargetMoved | Declined

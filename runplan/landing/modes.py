@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from runplan.errors import RefusedEarly
-from runplan.quickclass import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from runplan.settings.config import RunSettings
 
 
-class Place(NamedTuple):
+class Place(Struct, frozen=True):
     """The repository that a lander works in."""
 
     git: Git
@@ -26,7 +27,7 @@ class Place(NamedTuple):
     env: Mapping[str, str]  #: of the user, for reaching a remote
 
 
-class Mode(NamedTuple):
+class Mode(Struct, frozen=True):
     """One way to land."""
 
     open: Callable[[Place, RunSettings, Callable[[str], None]], Lander] | None  #: None: not in this version

@@ -13,15 +13,15 @@ import shutil
 import stat
 import time
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, to_builtins
 
 from runplan.git.checkout import TargetCheckout
 from runplan.landing.holds import InTheWay
 from runplan.landing.lander import Landing, find
 from runplan.polling import until
-from runplan.quickclass import NamedTuple, dataclass
 from runplan.store.files import lock_descriptor, read_file
 
 if TYPE_CHECKING:
@@ -40,8 +40,7 @@ _SURE_S = 0.05
 Signature = list[int] | None  #: inode, size, time of change and mode of a file, fit for JSON; None for nothing
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Plan(Struct, frozen=True, kw_only=True):
     """A landing under way: where, and the files before and after it. Without a root it moves a ref alone."""
 
     landing: Landing
@@ -57,7 +56,7 @@ class Plan:
         return TargetCheckout(root=Path(self.root), git_dir=Path(self.git_dir))
 
 
-class Ended(NamedTuple):
+class Ended(Struct, frozen=True):
     """What became of a landing."""
 
     id: str  #: empty when none was under way
@@ -102,7 +101,7 @@ class Box:
         self._mark.touch()
         draft = self.path / "plan.new"
         with draft.open("w", encoding="utf-8") as file:
-            json.dump(asdict(plan), file)
+            json.dump(to_builtins(plan), file)
             file.flush()
             os.fsync(file.fileno())
         draft.replace(self._plan)

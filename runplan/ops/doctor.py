@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from runplan.agents.budgets import unwatched_remedy
-from runplan.quickclass import dataclass
 from runplan.settings.facts import Bench, model_remedy
 from runplan.text import command
 
@@ -21,8 +22,7 @@ OLDEST_GIT = (2, 38)
 _WELL = Bench()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
+class Check(Struct, frozen=True, kw_only=True):
     """One thing that was looked at."""
 
     name: str

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from runplan.plan.sections import STATUS
-from runplan.quickclass import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +22,7 @@ _LABEL = re.compile(
 _BULLET = re.compile(r"([ \t]*)(?:[-*+]|[0-9]{1,4}[.)])(?:[ \t]+|\Z)(?:\[[^\]]\](?=[ \t]|\Z)[ \t]*)?")
 
 
-class Bullet(NamedTuple):
+class Bullet(Struct, frozen=True):
     """An item of a list: bullet, number or box."""
 
     at: int
@@ -29,14 +30,14 @@ class Bullet(NamedTuple):
     text: str  #: with its continuation lines, joined by blanks
 
 
-class Part(NamedTuple):
+class Part(Struct, frozen=True):
     """The lines under one heading: with its sub-headings, and up to the first of them."""
 
     whole: range
     direct: range
 
 
-class Body(NamedTuple):
+class Body(Struct, frozen=True):
     """The lines of one phase."""
 
     lines: Lines

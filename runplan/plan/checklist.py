@@ -6,8 +6,9 @@ import re
 from bisect import bisect
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from runplan.plan.ids import key, read_name
-from runplan.quickclass import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -22,7 +23,7 @@ _NOT_WORK = re.compile(
 )
 
 
-class Box(NamedTuple):
+class Box(Struct, frozen=True):
     """One item of a checklist that is a phase."""
 
     id: str

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from runplan.plan.body import unbulleted
-from runplan.quickclass import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -18,14 +19,14 @@ _ENTRY = r"[,;]| and | & "
 _PHASE = r"(?i:phases? )"
 
 
-class Told(NamedTuple):
+class Told(Struct, frozen=True):
     """Something the Dependencies say and the line they say it on."""
 
     line: int
     text: str
 
 
-class Depends(NamedTuple):
+class Depends(Struct, frozen=True):
     """What a phase waits for."""
 
     hard: tuple[str, ...] = ()

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 
+from msgspec import Struct
+
 from runplan.errors import PlanUnreadable
 from runplan.plan.scan import Lines, scan
-from runplan.quickclass import NamedTuple, dataclass
 
 _KEY = re.compile(r"([ \t]*)([A-Za-z_][\w-]*)[ \t]*:(?=[ \t]|\Z)[ \t]*")
 #: What few values have; compiled when one may.
@@ -19,7 +20,7 @@ _QUOTED = r'"(?:[^"\\]|\\.)*"|' r"'(?:[^']|'')*'"
 _BLOCK = r"[|>][+-]?[0-9]?\Z"
 
 
-class Entry(NamedTuple):
+class Entry(Struct, frozen=True):
     """One key with its value and where the value stands."""
 
     key: str  #: dotted for nested keys
@@ -31,8 +32,7 @@ class Entry(NamedTuple):
     end: int  #: index of the first line after the key, its block or its children
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FrontMatter:
+class FrontMatter(Struct, frozen=True, kw_only=True):
     """The entries of a front matter, in their order."""
 
     entries: tuple[Entry, ...]

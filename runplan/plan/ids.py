@@ -6,8 +6,9 @@ import re
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from runplan.errors import NotFound
-from runplan.quickclass import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +24,7 @@ _SEPARATOR = re.compile(r"[*_`]*[ \t]*(?:—|–|-+|:|\.(?![0-9])|\))[*_`]*[ \t]
 _MARKS = "*_`~ \t\r"
 
 
-class Named(NamedTuple):
+class Named(Struct, frozen=True):
     """A phase's id and title as a heading, a row or an item gives them."""
 
     id: str

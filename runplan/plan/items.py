@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from runplan.plan.body import Body, bullets
-from runplan.quickclass import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -18,7 +19,7 @@ _CODE = r"`([^`]+)`"
 _REASON = r"(?<![ \t])[ \t]+(?:—|–|--?|\()[ \t]*"
 
 
-class Item(NamedTuple):
+class Item(Struct, frozen=True):
     """One thing a verifier must say pass or fail to: work item `W1`, criterion `C1`, or `P`."""
 
     id: str
@@ -83,7 +84,7 @@ def _paths(entries: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-class Execution(NamedTuple):
+class Execution(Struct, frozen=True):
     """How a phase is worked: `worktree`, `direct` or `delegate …`."""
 
     how: str = "worktree"

@@ -10,13 +10,14 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from runplan.errors import PlanUnreadable
 from runplan.plan.ids import key
 from runplan.plan.marks import WRITTEN, Mark, Status, read_commit, read_mark
 from runplan.plan.scan import Lines, scan
 from runplan.plan.sections import Section, StatusLine, find_sections, status_line, ticked
 from runplan.plan.table import Cell, Row, Table, find_tracker
-from runplan.quickclass import NamedTuple, dataclass
 from runplan.text import command
 
 if TYPE_CHECKING:
@@ -33,14 +34,14 @@ class Format(StrEnum):
     CHECKLIST = "checklist"
 
 
-class Remark(NamedTuple):
+class Remark(Struct, frozen=True):
     """Something a person should know about a plan that can be used all the same."""
 
     line: int
     text: str
 
 
-class Place(NamedTuple):
+class Place(Struct, frozen=True):
     """Where one phase stands in the text. Spans are byte offsets."""
 
     id: str
@@ -54,8 +55,7 @@ class Place(NamedTuple):
     commit_at: tuple[int, int] | None  #: None: the commit is written with the status
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
+class Layout(Struct, frozen=True, kw_only=True):
     """A plan's phases in tracker order."""
 
     format: Format
@@ -63,8 +63,7 @@ class Layout:
     remarks: tuple[Remark, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bare:
+class Bare(Struct, frozen=True, kw_only=True):
     """A plan that keeps no statuses; its phase sections, if it has any."""
 
     sections: tuple[Section, ...]

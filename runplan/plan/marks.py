@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from enum import StrEnum
 
-from runplan.quickclass import NamedTuple
+from msgspec import Struct
 
 
 class Status(StrEnum):
@@ -17,7 +17,7 @@ class Status(StrEnum):
     DONE = "done"
 
 
-class Mark(NamedTuple):
+class Mark(Struct, frozen=True):
     """A status as it was read."""
 
     status: Status

@@ -8,6 +8,8 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from runplan.errors import PlanUnreadable
 from runplan.plan import frontmatter
 from runplan.plan.body import body_of
@@ -18,7 +20,6 @@ from runplan.plan.items import Execution, Item, read_execution, read_items, read
 from runplan.plan.layout import Format, Layout, Remark, lay_out
 from runplan.plan.marks import Status, says_complete
 from runplan.plan.scan import Lines, scan
-from runplan.quickclass import NamedTuple, dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -35,7 +36,7 @@ class Kind(StrEnum):
     REFERENCE = "reference"  #: says `executable: false`
 
 
-class Phase(NamedTuple):
+class Phase(Struct, frozen=True):
     """One unit of work, as the plan states it."""
 
     id: str
@@ -54,8 +55,7 @@ class Phase(NamedTuple):
     outside: tuple[str, ...]  #: dependencies that are no phases, in its own words
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Plan(Struct, frozen=True, kw_only=True):
     """A plan file as understood."""
 
     path: str
@@ -123,7 +123,7 @@ def kind_of(path: str, *, executable: bool) -> Kind:
     return Kind.PLAN if executable else Kind.REFERENCE
 
 
-class _Draft(NamedTuple):
+class _Draft(Struct, frozen=True):
     """A phase with what its text says beyond it."""
 
     phase: Phase

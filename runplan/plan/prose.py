@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from runplan.plan.ids import key
-from runplan.quickclass import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -103,7 +104,7 @@ def _between(first: str, last: str, known: Mapping[str, str]) -> list[str]:
     return order[a : b + 1]
 
 
-class Said(NamedTuple):
+class Said(Struct, frozen=True):
     """What a paragraph says about phases."""
 
     hard: tuple[str, ...] = ()

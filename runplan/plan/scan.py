@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from msgspec import Struct
+
 from runplan.errors import PlanUnreadable
-from runplan.quickclass import NamedTuple, dataclass
 
 MAX_BYTES = 5 * 1024 * 1024
 _BOM = b"\xef\xbb\xbf"
 
 
-class Heading(NamedTuple):
+class Heading(Struct, frozen=True):
     """A Markdown heading that is neither fenced nor front matter."""
 
     at: int
@@ -23,8 +24,7 @@ class Heading(NamedTuple):
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lines:
+class Lines(Struct, frozen=True, kw_only=True):
     """A plan's text by lines; indexes count from 0, the line numbers people see from 1."""
 
     raw: bytes

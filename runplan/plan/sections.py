@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from runplan.plan.ids import key, read_name
-from runplan.quickclass import NamedTuple
 
 if TYPE_CHECKING:
     from runplan.plan.scan import Lines
@@ -18,7 +19,7 @@ _NEXT_FIELD = r"\*\*[A-Za-z ]{1,30}(?::\*\*|\*\*:)"
 _BOX = r"[ \t]*(?:[-*+]|[0-9]{1,4}[.)])[ \t]+\[([^\]])\](?=[ \t]|\Z)"
 
 
-class Section(NamedTuple):
+class Section(Struct, frozen=True):
     """One phase's part of the plan."""
 
     id: str
@@ -29,7 +30,7 @@ class Section(NamedTuple):
     level: int  #: of its heading
 
 
-class StatusLine(NamedTuple):
+class StatusLine(Struct, frozen=True):
     """A section's `**Status:**` line and the columns of its value."""
 
     at: int

@@ -5,8 +5,9 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from runplan.plan.ids import Named, key, read_name
-from runplan.quickclass import NamedTuple, dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -18,7 +19,7 @@ _WIDEST = 20  #: columns in which ids are looked for
 _COMMIT = frozenset({"commit", "commits", "hash", "sha"})
 
 
-class Cell(NamedTuple):
+class Cell(Struct, frozen=True):
     """Where a cell's content stands in its line, blanks around it included."""
 
     begin: int
@@ -28,7 +29,7 @@ class Cell(NamedTuple):
         return text[self.begin : self.end].strip()
 
 
-class Row(NamedTuple):
+class Row(Struct, frozen=True):
     """A tracker row of one phase."""
 
     at: int  #: line
@@ -37,8 +38,7 @@ class Row(NamedTuple):
     commit: Cell | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
+class Table(Struct, frozen=True, kw_only=True):
     """The tracker."""
 
     at: int  #: line of the header row

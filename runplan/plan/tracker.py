@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, TypeAlias
 
+from msgspec import Struct
+
 from runplan.errors import PlanUnreadable
 from runplan.plan import frontmatter
 from runplan.plan.ids import key, read_name
@@ -13,7 +15,6 @@ from runplan.plan.marks import WRITTEN, Status, read_mark, says_complete
 from runplan.plan.scan import Lines, scan
 from runplan.plan.sections import ticked
 from runplan.plan.table import cells
-from runplan.quickclass import NamedTuple, dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -133,55 +134,47 @@ def reopen(text: bytes, *, path: str) -> bytes:
     return frontmatter.drop(text, path=path, key="completed")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Next:
+class Next(Struct, frozen=True, kw_only=True):
     """This phase is to be worked."""
 
     phase: Phase
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AllDone:
+class AllDone(Struct, frozen=True, kw_only=True):
     """Every phase is done; the plan is yet to be marked complete."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AlreadyComplete:
+class AlreadyComplete(Struct, frozen=True, kw_only=True):
     """The plan says that it is complete."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NotFound:
+class NotFound(Struct, frozen=True, kw_only=True):
     """The plan has no such phase, only these."""
 
     ids: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PhaseDone:
+class PhaseDone(Struct, frozen=True, kw_only=True):
     """The phase asked for is done."""
 
     phase: Phase
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NeedsPhases:
+class NeedsPhases(Struct, frozen=True, kw_only=True):
     """The phase asked for waits for others."""
 
     phase: Phase
     missing: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Obstacle:
+class Obstacle(Struct, frozen=True, kw_only=True):
     """Why a phase cannot be worked: the phases it waits for; none when a person marked it blocked."""
 
     phase: str
     missing: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AllBlocked:
+class AllBlocked(Struct, frozen=True, kw_only=True):
     """Phases are left, and none of them can be worked."""
 
     why: tuple[Obstacle, ...]
@@ -235,7 +228,7 @@ _DONE_TITLE = re.compile(
 )
 
 
-class Fixed(NamedTuple):
+class Fixed(Struct, frozen=True):
     """A plan with a tracker."""
 
     text: bytes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from runplan.quickclass import NamedTuple, dataclass
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 GAUGE, COUNTER = "gauge", "counter"
 
 
-class Sample(NamedTuple):
+class Sample(Struct, frozen=True):
     """One number with its name and what it is of."""
 
     name: str
@@ -22,8 +22,7 @@ class Sample(NamedTuple):
     value: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Used:
+class Used(Struct, frozen=True, kw_only=True):
     """What dispatches that ended alike have used together."""
 
     role: str
@@ -37,8 +36,7 @@ class Used:
     seconds: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Figures:
+class Figures(Struct, frozen=True, kw_only=True):
     """What is known of one repository."""
 
     repository: str
@@ -51,8 +49,7 @@ class Figures:
     firings: Mapping[tuple[str, str], int]  #: slots by plan and what came of them
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Process:
+class Process(Struct, frozen=True, kw_only=True):
     """What is known of the daemon itself."""
 
     version: str
@@ -75,7 +72,7 @@ def render(samples: Iterable[Sample]) -> str:
     """The text: each name once with its help and kind, everything in an order that does not change."""
     lines: list[str] = []
     last = ""
-    for sample in sorted(samples):
+    for sample in sorted(samples, key=lambda one: (one.name, one.labels)):
         if sample.name != last:
             last = sample.name
             lines.append(f"# HELP {sample.name} {_escaped(sample.help)}")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from runplan.agents.forwarded import describe_missing
-from runplan.quickclass import dataclass
 from runplan.run.reasons import Reason, next_action
 from runplan.run.state import awaiting, failure as failure_of
 from runplan.text import command
@@ -21,8 +22,7 @@ if TYPE_CHECKING:
 _ASKS = {"approval": "diff", "checkout": "explain"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Notice:
+class Notice(Struct, frozen=True, kw_only=True):
     """One message to a person; what does not apply is empty."""
 
     kind: str  #: done, failed, waiting

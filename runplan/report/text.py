@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from runplan.quickclass import dataclass
+from msgspec import Struct
+
 from runplan.run.reasons import next_action
 
 if TYPE_CHECKING:
@@ -82,16 +83,14 @@ NO_TESTS = "Tests: skipped — no test infrastructure"
 _LINES = re.compile(r"[^\n]*\n|[^\n]+")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommitLine:
+class CommitLine(Struct, frozen=True, kw_only=True):
     """One landed commit."""
 
     short: str
     subject: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ItemLine:
+class ItemLine(Struct, frozen=True, kw_only=True):
     """One work item or criterion, and what proves it."""
 
     id: str
@@ -100,8 +99,7 @@ class ItemLine:
     evidence: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GateLine:
+class GateLine(Struct, frozen=True, kw_only=True):
     """One command that was run, on which tree, and what came of it."""
 
     name: str  #: "Baseline", "Gate", …
@@ -111,8 +109,7 @@ class GateLine:
     result: str  #: one line
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VerdictLine:
+class VerdictLine(Struct, frozen=True, kw_only=True):
     """Who verified which tree."""
 
     verifier: str
@@ -120,8 +117,7 @@ class VerdictLine:
     landed_tree: str  #: the code tree that landed; another one when the verdict was carried over
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PhaseAccount:
+class PhaseAccount(Struct, frozen=True, kw_only=True):
     """Everything that is told of a phase that landed."""
 
     plan: str  #: path in the repository
@@ -137,8 +133,7 @@ class PhaseAccount:
     warnings: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UndoAccount:
+class UndoAccount(Struct, frozen=True, kw_only=True):
     """Everything that is told of a phase that was taken back."""
 
     plan: str
@@ -149,8 +144,7 @@ class UndoAccount:
     commits: tuple[CommitLine, ...]  #: its code commits, newest first
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FailureAccount:
+class FailureAccount(Struct, frozen=True, kw_only=True):
     """Everything that is told of a run that failed."""
 
     at: str  #: UTC, "YYYY-MM-DD HH:MM"

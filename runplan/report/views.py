@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from runplan.quickclass import dataclass
+from msgspec import Struct
+
 from runplan.run.rows import UNFINISHED
 
 if TYPE_CHECKING:
@@ -16,8 +17,7 @@ if TYPE_CHECKING:
     from runplan.run.rows import RunRow, ScheduleRow
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class Seen(Struct, frozen=True, kw_only=True):
     """What is known of a plan besides its text."""
 
     run: RunRow | None = None  #: the newest
@@ -162,7 +162,7 @@ def _stuck(run: RunRow, seen: Seen, now: datetime, zone: tzinfo) -> dict[str, st
     lanes = [lane for lane in seen.work.lanes if not lane.failed] if seen.work and not run.waiting_for else []
     if not lanes:
         return _answer(run, seen, seen.work, now, zone)
-    from dataclasses import replace  # dear, and most plans are worked a phase at a time
+    from msgspec.structs import replace
 
     from runplan.run.progress import LEVELS
 
@@ -194,8 +194,8 @@ def _answer(run: RunRow, seen: Seen, work: Work | None, now: datetime, zone: tzi
         about=run.about,
         wake=parse_iso(run.wake) if run.wake else None,
     )
-    level, sentence = answer(doing, now=now, zone=zone)
-    return {"level": level, "sentence": sentence}
+    found = answer(doing, now=now, zone=zone)
+    return {"level": found.level, "sentence": found.sentence}
 
 
 def schedule_view(row: ScheduleRow, now: datetime) -> dict[str, str | bool | None]:

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from runplan.quickclass import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadPlan:
+class ReadPlan(Struct, frozen=True, kw_only=True):
     """Read the plan from the target's tip and choose the next phase."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lease:
+class Lease(Struct, frozen=True, kw_only=True):
     """Get the run's worktree onto the phase's branch."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Start:
+class Start(Struct, frozen=True, kw_only=True):
     """Start a process and return at once."""
 
     role: str  #: a Role
@@ -28,63 +25,53 @@ class Start:
     again: str = ""  #: how the process before it ended, where the same work is tried once more
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Await:
+class Await(Struct, frozen=True, kw_only=True):
     """See whether the process has ended."""
 
     id: str
     role: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sleep:
+class Sleep(Struct, frozen=True, kw_only=True):
     """See whether the time that is waited for has come."""
 
     kind: str
     until: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HandOver:
+class HandOver(Struct, frozen=True, kw_only=True):
     """Keep what an agent without room has made, and write the note for the next one."""
 
     why: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TakeWork:
+class TakeWork(Struct, frozen=True, kw_only=True):
     """Commit what the agent left and look at what it changed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JudgeBaseline:
+class JudgeBaseline(Struct, frozen=True, kw_only=True):
     """Read the results of the checks on the base."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JudgeGate:
+class JudgeGate(Struct, frozen=True, kw_only=True):
     """Read the results of the checks on the candidate; without a command, record that they were skipped."""
 
     tree: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JudgeVerdict:
+class JudgeVerdict(Struct, frozen=True, kw_only=True):
     """Read the verifier's reply, and see that it changed nothing."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BuildCandidate:
+class BuildCandidate(Struct, frozen=True, kw_only=True):
     """Replay the phase's commits on the target's tip."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BuildUndo:
+class BuildUndo(Struct, frozen=True, kw_only=True):
     """Take a landed phase's changes back, on the target's tip."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RebuildBranch:
+class RebuildBranch(Struct, frozen=True, kw_only=True):
     """Begin the branch anew on the target's tip, keeping aside what it was."""
 
     onto: str  #: the target's tip
@@ -94,25 +81,21 @@ class RebuildBranch:
     tree: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
+class Ask(Struct, frozen=True, kw_only=True):
     """Ask a person whether the candidate may land."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Land:
+class Land(Struct, frozen=True, kw_only=True):
     """Move the target, once: code, tracker and report together."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class End:
+class End(Struct, frozen=True, kw_only=True):
     """End a running process on request."""
 
     id: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fail:
+class Fail(Struct, frozen=True, kw_only=True):
     """Record that the phase ends here, and why."""
 
     reason: str
@@ -120,13 +103,11 @@ class Fail:
     detail: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CleanUp:
+class CleanUp(Struct, frozen=True, kw_only=True):
     """Take back what the phase no longer needs; keep what is not on the target."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finish:
+class Finish(Struct, frozen=True, kw_only=True):
     """Give back the worktree and the claim, and end the run."""
 
     outcome: str
@@ -134,8 +115,7 @@ class Finish:
     detail: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaneAction:
+class LaneAction(Struct, frozen=True, kw_only=True):
     """The same for one of several phases that are worked side by side."""
 
     lane: str

@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from runplan.globs import literal
 from runplan.plan.marks import Status
 from runplan.plan.tracker import missing
-from runplan.quickclass import dataclass
 from runplan.run import actions as a
 from runplan.run.dispatch import WRITERS
 from runplan.run.reasons import Reason
@@ -26,8 +27,7 @@ if TYPE_CHECKING:
     from runplan.run.state import Lane, PhaseRun, RunState
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class Decision(Struct, frozen=True, kw_only=True):
     """What to do, and why; nothing to do means ended or waiting."""
 
     actions: tuple[a.Action, ...]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TypeAlias
 
-from runplan.quickclass import dataclass
+from msgspec import Struct
+
 from runplan.run.usage import (
     AgentEvent as AgentEvent,
     Message as Message,
@@ -54,8 +55,7 @@ class Ending(StrEnum):
     REFUSED = "refused"  #: the system had nothing left to start it with: processes, descriptors, memory, disk space
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Launch:
+class Launch(Struct, frozen=True, kw_only=True):
     """One process to start under a shim."""
 
     id: str  #: unique; also the mark that descendants carry in RUNPLAN_DISPATCH
@@ -84,8 +84,7 @@ class Launch:
     files: tuple[tuple[str, str], ...] = ()  #: (name, text) to be on the disk, beside its logs, before it runs
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class Outcome(Struct, frozen=True, kw_only=True):
     """What an agent's process did: read back from what its shim wrote."""
 
     ending: Ending
@@ -102,13 +101,11 @@ class Outcome:
     seconds: float = 0.0  #: from its start to its end
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Running:
+class Running(Struct, frozen=True, kw_only=True):
     """The dispatch is alive: its lock is held by its shim."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NeverStarted:
+class NeverStarted(Struct, frozen=True, kw_only=True):
     """No shim took the dispatch up."""
 
 
@@ -124,8 +121,7 @@ class ReturnStatus(StrEnum):
     FAILED = "failed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ItemResult:
+class ItemResult(Struct, frozen=True, kw_only=True):
     """One line of evidence."""
 
     item: str
@@ -133,8 +129,7 @@ class ItemResult:
     evidence: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Return:
+class Return(Struct, frozen=True, kw_only=True):
     """The structured return of an agent (docs/agents.md)."""
 
     status: ReturnStatus

@@ -4,34 +4,31 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from runplan.quickclass import dataclass
+from msgspec import Struct
+
 from runplan.run.rows import IssueShared as IssueShared
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApprovalAsked:
+class ApprovalAsked(Struct, frozen=True, kw_only=True):
     """The candidate is proven; a person is asked whether it may land."""
 
     tree: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Approved:
+class Approved(Struct, frozen=True, kw_only=True):
     """A person said yes to exactly this tree."""
 
     tree: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rejected:
+class Rejected(Struct, frozen=True, kw_only=True):
     """A person said no."""
 
     tree: str
     why: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LandingStarted:
+class LandingStarted(Struct, frozen=True, kw_only=True):
     """The intent: recorded before the swap, so that a crash in between can be seen."""
 
     id: str
@@ -42,16 +39,14 @@ class LandingStarted:
     follows: str = ""  #: where the local branch stood that follows a landing elsewhere
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LandingHeld:
+class LandingHeld(Struct, frozen=True, kw_only=True):
     """The checkout of the target is in use; nothing was changed."""
 
     id: str
     why: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LandingMoved:
+class LandingMoved(Struct, frozen=True, kw_only=True):
     """The target moved meanwhile; the candidate is built again."""
 
     id: str
@@ -59,16 +54,14 @@ class LandingMoved:
     ours: bool = False  #: by another landing of ours, of which there are only so many
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LandingRefused:
+class LandingRefused(Struct, frozen=True, kw_only=True):
     """Whoever owns the target does not take the candidate; nothing was changed."""
 
     id: str
     why: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Landed:
+class Landed(Struct, frozen=True, kw_only=True):
     """The target holds the phase: code, tracker and report in one step."""
 
     id: str
@@ -78,24 +71,21 @@ class Landed:
     note: str = ""  #: why a local branch did not follow
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LanesChosen:
+class LanesChosen(Struct, frozen=True, kw_only=True):
     """These phases are worked side by side from here on; none when nothing can begin beside those at work."""
 
     tip: str  #: where the plan was read
     lanes: tuple[tuple[str, str, tuple[str, ...]], ...]  #: name of the lane, phase, what it touches
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaneFact:
+class LaneFact(Struct, frozen=True, kw_only=True):
     """A fact of one lane; everything else is a fact of the run."""
 
     lane: str
     event: Event
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentLimited:
+class AgentLimited(Struct, frozen=True, kw_only=True):
     """An agent's quota is used up; nobody starts it before then, in whatever run."""
 
     agent: str
@@ -103,8 +93,7 @@ class AgentLimited:
     words: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Paused:
+class Paused(Struct, frozen=True, kw_only=True):
     """It cannot go on now; the run waits until then, and no attempt is charged."""
 
     kind: str  #: limit, overloaded; in the daemon also checkout, unreachable
@@ -113,15 +102,13 @@ class Paused:
     words: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Woke:
+class Woke(Struct, frozen=True, kw_only=True):
     """The time that was waited for has come."""
 
     kind: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HandoverArmed:
+class HandoverArmed(Struct, frozen=True, kw_only=True):
     """An agent's context is filling: while it goes on, a note is kept for whoever may have to take over."""
 
     id: str  #: its dispatch
@@ -130,8 +117,7 @@ class HandoverArmed:
     estimated: bool = False  #: nobody told; it is a guess
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HandedOver:
+class HandedOver(Struct, frozen=True, kw_only=True):
     """An agent had no room left; what it made is on the branch, and a fresh one goes on with a note."""
 
     number: int  #: from 1, per phase
@@ -141,34 +127,29 @@ class HandedOver:
     why: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Queued:
+class Queued(Struct, frozen=True, kw_only=True):
     """As many runs are at work as may be; this one has its turn when one of them ends or waits."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Admitted:
+class Admitted(Struct, frozen=True, kw_only=True):
     """It is this run's turn."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Halted:
+class Halted(Struct, frozen=True, kw_only=True):
     """Nothing new is begun until a person lets it go on."""
 
     by: str
     missing: tuple[str, ...] = ()  #: names of the variables that a restart has lost
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Continued:
+class Continued(Struct, frozen=True, kw_only=True):
     """A person lets it go on."""
 
 
 Rows: TypeAlias = tuple[tuple[str, str], ...]  #: (id, text) pairs
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunStarted:
+class RunStarted(Struct, frozen=True, kw_only=True):
     """A run of a plan began, with every option resolved."""
 
     plan: str  #: repository-relative path
@@ -194,8 +175,7 @@ class RunStarted:
     command: int = 0  #: the number of the command that asked for it; 0 for none
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimTaken:
+class ClaimTaken(Struct, frozen=True, kw_only=True):
     """This process owns the plan now."""
 
     owner: str
@@ -203,8 +183,7 @@ class ClaimTaken:
     took_over: str = ""  #: the dead owner, if there was one
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunResumed:
+class RunResumed(Struct, frozen=True, kw_only=True):
     """Somebody called the run on: whatever it waited for is looked at again, with what is asked for now."""
 
     mode: str
@@ -219,8 +198,7 @@ class RunResumed:
     needs: tuple[str, ...] = ()  #: names of the variables its agents had then
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanRead:
+class PlanRead(Struct, frozen=True, kw_only=True):
     """The plan was read from the target's tip, and this is what it asks for."""
 
     tip: str
@@ -234,8 +212,7 @@ class PlanRead:
     detail: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Leased:
+class Leased(Struct, frozen=True, kw_only=True):
     """A worktree stands on the phase's branch."""
 
     phase: str
@@ -248,8 +225,7 @@ class Leased:
     parked: str = ""  #: where the work of an earlier attempt was kept aside
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BaselineKnown:
+class BaselineKnown(Struct, frozen=True, kw_only=True):
     """The checks on the base: run now, or known for this very code from before."""
 
     key: str
@@ -257,8 +233,7 @@ class BaselineKnown:
     results: str  #: JSON of the results
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DispatchStarted:
+class DispatchStarted(Struct, frozen=True, kw_only=True):
     """A process is about to be started; its lock is its proof of life."""
 
     id: str
@@ -279,8 +254,7 @@ class DispatchStarted:
     at: str = ""  #: when that was, UTC ISO-8601
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DispatchEnded:
+class DispatchEnded(Struct, frozen=True, kw_only=True):
     """The process ended, one way or another."""
 
     id: str
@@ -303,16 +277,14 @@ class DispatchEnded:
     seconds: float = 0.0  #: from its start to its end
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GuardFound:
+class GuardFound(Struct, frozen=True, kw_only=True):
     """Things of the main repository changed while an agent ran."""
 
     violated: bool  #: at least one is laid at the agent's door
     lines: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkTaken:
+class WorkTaken(Struct, frozen=True, kw_only=True):
     """What the agent left is committed on its branch."""
 
     head: str
@@ -321,16 +293,14 @@ class WorkTaken:
     files: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkRefused:
+class WorkRefused(Struct, frozen=True, kw_only=True):
     """The attempt cannot go on: what the agent left, or what the verifier said or did, does not stand."""
 
     reason: str
     detail: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CandidateBuilt:
+class CandidateBuilt(Struct, frozen=True, kw_only=True):
     """The phase's commits stand on the target's tip, in memory."""
 
     onto: str
@@ -342,23 +312,20 @@ class CandidateBuilt:
     undone: tuple[str, ...] = ()  #: its code commits, newest first
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CandidateConflicted:
+class CandidateConflicted(Struct, frozen=True, kw_only=True):
     """The commits do not apply on the target's tip."""
 
     onto: str
     paths: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CandidateEmpty:
+class CandidateEmpty(Struct, frozen=True, kw_only=True):
     """The target already holds everything the phase did."""
 
     onto: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BranchRebuilt:
+class BranchRebuilt(Struct, frozen=True, kw_only=True):
     """The branch begins anew on the target's tip: empty after a conflict, else with the work replayed there."""
 
     base: str
@@ -369,8 +336,7 @@ class BranchRebuilt:
     tree: str  #: the tree that failed; "" after a conflict
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GateJudged:
+class GateJudged(Struct, frozen=True, kw_only=True):
     """The checks on a tree: passed, failed, unfinished or skipped, and why."""
 
     tree: str
@@ -381,8 +347,7 @@ class GateJudged:
     output: str = ""  #: the end of what it printed, for the fixer
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VerdictGiven:
+class VerdictGiven(Struct, frozen=True, kw_only=True):
     """The verifier's answer, bound to a tree."""
 
     tree: str
@@ -394,8 +359,7 @@ class VerdictGiven:
     why: str = ""  #: why it did not pass, in one line
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PhaseFailed:
+class PhaseFailed(Struct, frozen=True, kw_only=True):
     """The phase ends here, and everything it made is kept."""
 
     phase: str
@@ -412,22 +376,19 @@ class PhaseFailed:
     rejected: str = ""  #: what a person said against it, for the next agent
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CleanedUp:
+class CleanedUp(Struct, frozen=True, kw_only=True):
     """Candidate and branch are gone; work that did not land is on a branch of the user's."""
 
     phase: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StopRequested:
+class StopRequested(Struct, frozen=True, kw_only=True):
     """The run is to end as soon as nothing is half done."""
 
     by: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunEnded:
+class RunEnded(Struct, frozen=True, kw_only=True):
     """The run is over, in a named outcome."""
 
     outcome: str  #: done, failed, stopped, nothing-to-do, refused

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, replace
-from typing import Any
 
-from runplan.quickclass import dataclass
+from msgspec import Struct, convert, to_builtins
+from msgspec.structs import replace
+
 from runplan.run import events as e
 from runplan.run.dispatch import Ending
 from runplan.run.events import Event, Fact, LaneFact, VerdictGiven
@@ -15,8 +15,7 @@ from runplan.text import bounded, plain
 _KINDS: dict[str, type[Event]] = {kind.__name__: kind for kind in Event.__args__}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recorded:
+class Recorded(Struct, frozen=True, kw_only=True):
     """An event with its place in the journal."""
 
     seq: int
@@ -36,7 +35,7 @@ def name_of(fact: Fact) -> str:
 
 def to_json(fact: Fact) -> str:
     # Escaped, because file names need not be text; what is not comes back as it was.
-    fields = {**asdict(fact.event), "lane": fact.lane} if isinstance(fact, LaneFact) else asdict(fact)
+    fields = {**to_builtins(fact.event), "lane": fact.lane} if isinstance(fact, LaneFact) else to_builtins(fact)
     return json.dumps(fields, separators=(",", ":"))
 
 
@@ -51,13 +50,9 @@ def recorded_as(name: str, body: str) -> Fact | None:
     kind = _KINDS.get(name)
     if kind is None:
         return None
-    known, told = kind.__dataclass_fields__, json.loads(body)
-    event = kind(**{key: _frozen(value) for key, value in told.items() if key in known})
-    return LaneFact(lane=told["lane"], event=event) if told.get("lane") else event
-
-
-def _frozen(value: Any) -> Any:
-    return tuple(_frozen(item) for item in value) if isinstance(value, list) else value
+    fields = json.loads(body)
+    event: Event = convert(fields, kind)
+    return LaneFact(lane=fields["lane"], event=event) if fields.get("lane") else event
 
 
 #: The fields of events that hold what agents, or commands, said.
@@ -81,7 +76,7 @@ def plainly(event: Event) -> Event:
             found[name] = told_lines
     if isinstance(event, VerdictGiven):
         found["items"] = tuple((plain(item), passed, plain(evidence)) for item, passed, evidence in event.items)
-    return replace(event, **found) if found else event  # type: ignore[arg-type]
+    return replace(event, **found) if found else event
 
 
 def may_wait(event: Event) -> bool:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
-from runplan.quickclass import NamedTuple, dataclass
+from msgspec import Struct
+
 from runplan.text import believable, clock, in_words
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ TOLD = (
 )
 
 
-class Step(NamedTuple):
+class Step(Struct, frozen=True):
     """What one event tells of it; what it does not tell is None."""
 
     at: str
@@ -44,8 +45,7 @@ class Step(NamedTuple):
     words: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class Work(Struct, frozen=True, kw_only=True):
     """What is known so far."""
 
     dispatch: str | None = None  #: the process that was started last, if nobody has seen it end
@@ -211,8 +211,7 @@ PERSONS = ("approval", "checkout", "paused", "key")  #: what only a person can g
 ASKED_FOR = {"stop": "Stopping", "pause": "Pausing"}  #: what a person wants, while that is being done
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Doing:
+class Doing(Struct, frozen=True, kw_only=True):
     """What is known of a run that has not ended."""
 
     phase: str | None  #: None between phases
@@ -229,7 +228,7 @@ class Doing:
     wake: datetime | None = None
 
 
-class Answer(NamedTuple):
+class Answer(Struct, frozen=True):
     """A level for scripts and a sentence for people."""
 
     level: Level

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct, convert, to_builtins
+
 from runplan.errors import Exit
-from runplan.quickclass import dataclass
 from runplan.run.events import Approved, Rejected, RunStarted
 from runplan.run.eventtext import from_json, to_json
 
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 BY_PERSON = "a person"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunRequest:
+class RunRequest(Struct, frozen=True, kw_only=True):
     """A request for a run, with all options resolved."""
 
     started: RunStarted
@@ -32,8 +31,7 @@ class RunRequest:
     again: bool = False  #: a retry, which does nothing after success
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Timing:
+class Timing(Struct, frozen=True, kw_only=True):
     """The schedule that a start asks for."""
 
     every: str  #: canonical, without `every`
@@ -43,8 +41,7 @@ class Timing:
     given: str  #: which of zone and misfire the caller has set by variables
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class Answer(Struct, frozen=True, kw_only=True):
     """The answer to a command; fields that do not apply are empty."""
 
     run: str = ""
@@ -72,7 +69,7 @@ def unexpected(error: BaseException) -> Answer:
 
 
 def answer_json(answer: Answer) -> str:
-    return json.dumps(asdict(answer))
+    return json.dumps(to_builtins(answer))
 
 
 def read_answer(text: str) -> Answer:
@@ -80,8 +77,7 @@ def read_answer(text: str) -> Answer:
 
 
 def read_answer_fields(fields: Mapping[str, Any]) -> Answer:
-    known: dict[str, Any] = {name: value for name, value in fields.items() if name in Answer.__dataclass_fields__}
-    return Answer(**known | {name: tuple(value) for name, value in known.items() if isinstance(value, list)})
+    return convert(fields, Answer)
 
 
 # --- the arguments of a start -------------------------------------------------------------------------
@@ -95,7 +91,7 @@ def start_arguments(request: RunRequest, timing: Timing | None = None) -> dict[s
             arguments["approve"] = tree
         case Rejected(tree=tree, why=why):
             arguments |= {"reject": tree, "why": why}
-    return arguments | ({"timing": asdict(timing)} if timing is not None else {})
+    return arguments | ({"timing": to_builtins(timing)} if timing is not None else {})
 
 
 def read_request(arguments: Mapping[str, Any]) -> RunRequest:

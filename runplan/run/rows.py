@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from runplan.quickclass import dataclass
+from msgspec import Struct
 
 TYPE_CHECKING = False  # typing is slow to import
 if TYPE_CHECKING:
@@ -14,8 +14,7 @@ if TYPE_CHECKING:
 UNFINISHED = ("queued", "running", "waiting")  #: the states of a run that has not ended
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunRow:
+class RunRow(Struct, frozen=True, kw_only=True):
     """What `status` shows of a run."""
 
     id: str
@@ -34,8 +33,7 @@ class RunRow:
     wake: str | None = None  #: when it is looked at again
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EventRow:
+class EventRow(Struct, frozen=True, kw_only=True):
     """One line of the journal."""
 
     seq: int
@@ -45,8 +43,7 @@ class EventRow:
     body: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScheduleRow:
+class ScheduleRow(Struct, frozen=True, kw_only=True):
     """The schedule of a plan, with its resolved options."""
 
     plan: str
@@ -62,8 +59,7 @@ class ScheduleRow:
     next: str | None = None  #: the first slot after now, recorded when the schedule is armed
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FiringRow:
+class FiringRow(Struct, frozen=True, kw_only=True):
     """The answer to one slot of a schedule."""
 
     plan: str
@@ -73,8 +69,7 @@ class FiringRow:
     why: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
+class Command(Struct, frozen=True, kw_only=True):
     """A request of a person that the worker of the repository executes."""
 
     plan: str
@@ -85,23 +80,20 @@ class Command:
     seq: int = 0  #: its number in the queue; 0 for a command that is not stored
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Acquired:
+class Acquired(Struct, frozen=True, kw_only=True):
     """This process owns it now; `took_over` names the dead owner, if there was one."""
 
     fence: int
     took_over: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reentered:
+class Reentered(Struct, frozen=True, kw_only=True):
     """This process owned it already."""
 
     fence: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeldByOther:
+class HeldByOther(Struct, frozen=True, kw_only=True):
     """Another process or run owns it."""
 
     owner: str
@@ -109,8 +101,7 @@ class HeldByOther:
     readable: bool = True  #: False for a claim that cannot be read; it is never taken over
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IssueShared:
+class IssueShared(Struct, frozen=True, kw_only=True):
     """An unfinished run of another plan claims the same issue; both runs continue."""
 
     number: int

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from runplan.quickclass import dataclass
+from msgspec import Struct
+from msgspec.structs import replace
+
 from runplan.run.decide import decide
 from runplan.run.state import awaiting, failure, strands
 from runplan.run.wording import step_of
@@ -63,8 +64,7 @@ def describe_rejection(phase: str, plan: str) -> str:
     return f"phase {phase} was rejected; {again}; {on}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Since:
+class Since(Struct, frozen=True, kw_only=True):
     """What was shown last, and since when."""
 
     at: str = ""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from runplan.quickclass import dataclass
+from msgspec import Struct
+from msgspec.structs import replace
+
 from runplan.run import events as e
 from runplan.run.dispatch import WRITERS
 from runplan.run.reasons import Reason
@@ -15,8 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PhaseRun:
+class PhaseRun(Struct, frozen=True, kw_only=True):
     """One attempt at one phase, as far as it has come."""
 
     read: e.PlanRead
@@ -202,8 +202,7 @@ def _built(phase: PhaseRun, event: e.CandidateBuilt) -> PhaseRun:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunState:
+class RunState(Struct, frozen=True, kw_only=True):
     """Everything the machine knows of a run."""
 
     started: e.RunStarted | None = None
@@ -226,8 +225,7 @@ class RunState:
     ended: e.RunEnded | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lane:
+class Lane(Struct, frozen=True, kw_only=True):
     """One of several phases that are worked side by side, like a run of that phase alone."""
 
     name: str

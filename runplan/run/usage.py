@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from enum import StrEnum
 from typing import TypeAlias
 
-from runplan.quickclass import dataclass
+from msgspec import Struct
+from msgspec.structs import replace
+
 from runplan.text import MOST as MOST, believable as believable
 
 
@@ -24,8 +25,7 @@ class TroubleKind(StrEnum):
     UNKNOWN = "unknown"  #: an error whose words are not known
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
+class Usage(Struct, frozen=True, kw_only=True):
     """What was used; one scale for all agents."""
 
     input_tokens: int = 0  #: everything that was sent, from the cache or not
@@ -42,8 +42,7 @@ class Usage:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Started:
+class Started(Struct, frozen=True, kw_only=True):
     """Who is at work; what is not told is empty."""
 
     session: str = ""
@@ -51,16 +50,14 @@ class Started:
     version: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
+class Message(Struct, frozen=True, kw_only=True):
     """A piece of the agent's message."""
 
     text: str
     final: bool = False  #: takes the place of all that was said before
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolUsed:
+class ToolUsed(Struct, frozen=True, kw_only=True):
     """The agent says it used a tool; the only ground on which a changed file is laid at its door."""
 
     tool: str
@@ -68,8 +65,7 @@ class ToolUsed:
     denied: bool = False  #: it wanted to, and was not allowed
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spent:
+class Spent(Struct, frozen=True, kw_only=True):
     """Something was used."""
 
     usage: Usage
@@ -78,8 +74,7 @@ class Spent:
     of: str = ""  #: which message it is about: one about the same message takes the place of the last
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Context:
+class Context(Struct, frozen=True, kw_only=True):
     """How full the main conversation is; what sub-agents do is never told here."""
 
     tokens: int | None = None  #: None: as before
@@ -87,8 +82,7 @@ class Context:
     estimated: bool = False  #: `tokens` is a guess, to be added to what was there
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trouble:
+class Trouble(Struct, frozen=True, kw_only=True):
     """An error that the agent gives up on, unless it finishes well after it."""
 
     kind: TroubleKind
@@ -97,15 +91,13 @@ class Trouble:
     doubtful: bool = False  #: it may be a line of the agent's prose: a good end before it stands
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Retrying:
+class Retrying(Struct, frozen=True, kw_only=True):
     """Alive, and waiting for its provider."""
 
     words: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finished:
+class Finished(Struct, frozen=True, kw_only=True):
     """The agent's own end event."""
 
     ok: bool
@@ -113,8 +105,7 @@ class Finished:
     so_far: bool = False  #: more may follow, and then this still stands: it has ended well if nothing goes wrong
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unread:
+class Unread(Struct, frozen=True, kw_only=True):
     """A line of a form that is not known; it is in the log."""
 
 
@@ -137,8 +128,7 @@ NAME = 200
 CORRECTABLE = 64
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tally:
+class Tally(Struct, frozen=True, kw_only=True):
     """What the lines of one dispatch told, besides its message and its tools."""
 
     session: str = ""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from runplan.errors import SettingsError
-from runplan.quickclass import dataclass
 from runplan.settings.keys import AGENT_KEYS, BY_PATH, KEYS, SECTIONS, Key, nearest, read
 from runplan.settings.values import Unfit
 
@@ -19,8 +20,7 @@ _ROLES = ("implementer", "verifier", "planner", "fallback")
 _AGENT_KEYS = {key.name: key for key in AGENT_KEYS}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunSettings:
+class RunSettings(Struct, frozen=True, kw_only=True):
     """How phases are worked on and landed."""
 
     landing: str
@@ -39,8 +39,7 @@ class RunSettings:
     parallel: int = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentTable:
+class AgentTable(Struct, frozen=True, kw_only=True):
     """One agent that can be dispatched."""
 
     name: str
@@ -57,14 +56,13 @@ class AgentTable:
     sandbox: str = ""  #: auto, bwrap or none; "": what is set for all
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentsSettings:
+class AgentsSettings(Struct, frozen=True, kw_only=True):
     """Who does what."""
 
     implementer: str
     verifier: str
     planner: str
-    tables: Mapping[str, AgentTable]
+    tables: dict[str, AgentTable]
     fallback: str = ""  #: nobody
     sandbox: str = "auto"  #: of agents whose table says nothing else, and of tests and setup
 
@@ -77,8 +75,7 @@ class AgentsSettings:
         return self.tables.get(name) or AgentTable(name=name, kind=name)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckSettings:
+class CheckSettings(Struct, frozen=True, kw_only=True):
     """The project's own checks."""
 
     command: str
@@ -88,8 +85,7 @@ class CheckSettings:
     env: tuple[str, ...] = ()  #: names of further variables of the caller that tests and setup see
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LimitSettings:
+class LimitSettings(Struct, frozen=True, kw_only=True):
     """Where an agent is stopped; 0 is no limit, except for wall_s. Without a scope in its name: per dispatch."""
 
     wall_s: float
@@ -114,8 +110,7 @@ class LimitSettings:
         return any((self.usd, self.phase_usd, self.plan_usd, self.day_usd))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DaemonSettings:
+class DaemonSettings(Struct, frozen=True, kw_only=True):
     """How much is done at once, and how it ends."""
 
     max_parallel: int
@@ -123,16 +118,14 @@ class DaemonSettings:
     grace_s: float = 30.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PathSettings:
+class PathSettings(Struct, frozen=True, kw_only=True):
     """Where things lie, relative to the repository."""
 
     plans: str
     reports: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NotifySettings:
+class NotifySettings(Struct, frozen=True, kw_only=True):
     """How a person is told of what became of runs; "" and False are ways that are not gone."""
 
     command: str = ""
@@ -141,8 +134,7 @@ class NotifySettings:
     on: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class Settings(Struct, frozen=True, kw_only=True):
     """Everything that can be set."""
 
     run: RunSettings
@@ -154,8 +146,7 @@ class Settings:
     notify: NotifySettings = NotifySettings()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Layer:
+class Layer(Struct, frozen=True, kw_only=True):
     """Values from one place; `origin` names it in errors and in `runplan config`."""
 
     origin: str
@@ -163,8 +154,7 @@ class Layer:
     text: str = ""  #: of a file, as it is written
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settled:
+class Settled(Struct, frozen=True, kw_only=True):
     """The settings, and for each dotted key what was written and where."""
 
     settings: Settings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from runplan.quickclass import dataclass
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from runplan.checks.testinfra import Infrastructure
@@ -14,8 +14,7 @@ if TYPE_CHECKING:
 SENT = ("implementer", "verifier", "fallback")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
+class Facts(Struct, frozen=True, kw_only=True):
     """A repository and the machine it lies on."""
 
     root: str  #: the main checkout
@@ -34,16 +33,14 @@ class Facts:
         return not self.branches
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Place(Struct, frozen=True, kw_only=True):
     """The directory worktrees are made in."""
 
     path: str
     writable: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Account:
+class Account(Struct, frozen=True, kw_only=True):
     """What an agent will use: its login, the address it asks, its model, and who pays."""
 
     login: str
@@ -62,8 +59,7 @@ def model_remedy(agent: str) -> str:
     return f'set model = "..." under [agents.{agent}] in runplan.toml'
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cast:
+class Cast(Struct, frozen=True, kw_only=True):
     """Who plays a role, and whether their program is there."""
 
     role: str
@@ -77,8 +73,7 @@ class Cast:
     lacks: str = ""  #: why it could not reach its provider: no key and no login; "" where that is not known
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bench:
+class Bench(Struct, frozen=True, kw_only=True):
     """What the test command finds in a fresh worktree; "" and None where nothing is missing."""
 
     missing: str = ""  #: the file that it reads

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from runplan.quickclass import dataclass
+from msgspec import Struct
+
 from runplan.settings import values
 from runplan.settings.values import Shape, Unfit
 
@@ -12,8 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Key:
+class Key(Struct, frozen=True, kw_only=True):
     """One setting."""
 
     section: str

@@ -6,9 +6,10 @@ from collections import deque
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from runplan.errors import NotFound, UsageError
 from runplan.plan.ids import read_name
-from runplan.quickclass import dataclass
 from runplan.settings.keys import LANDINGS
 
 if TYPE_CHECKING:
@@ -27,8 +28,7 @@ class Mode(StrEnum):
     FINISH = "finish"  #: all that are left
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Words:
+class Words(Struct, frozen=True, kw_only=True):
     """What the words say, before settings are asked."""
 
     phase: str | None = None  #: set exactly when mode is PHASE
@@ -39,8 +39,7 @@ class Words:
     now: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Resolved:
+class Resolved(Struct, frozen=True, kw_only=True):
     """The options of a run, settled once and stored with it."""
 
     mode: Mode

@@ -11,8 +11,9 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, TypeAlias
 
+from msgspec import Struct
+
 from runplan.errors import UsageError
-from runplan.quickclass import dataclass
 
 EXAMPLES = "4h, hour, day at 9am, weekday at 14:00, monday at 8, or five cron fields such as 30 6 * * 1-5"
 LONGEST_DAYS = 366  #: a longer interval is a typing error
@@ -34,15 +35,13 @@ _CRON_FIELDS = {
 _WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Interval:
+class Interval(Struct, frozen=True, kw_only=True):
     """Elapsed time, counted from the schedule's anchor."""
 
     seconds: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimeOfDay:
+class TimeOfDay(Struct, frozen=True, kw_only=True):
     """A wall-clock time on some days of the week."""
 
     day: str  #: day, weekday, or the name of one
@@ -50,8 +49,7 @@ class TimeOfDay:
     minute: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cron:
+class Cron(Struct, frozen=True, kw_only=True):
     """The wall-clock times of five cron fields."""
 
     text: str

@@ -13,8 +13,9 @@ from datetime import UTC, datetime, timedelta
 from itertools import groupby, islice, takewhile
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from runplan.errors import UsageError
-from runplan.quickclass import NamedTuple, dataclass
 from runplan.settings.schedule import Interval, TimeOfDay, parse, wall_trigger
 from runplan.times import iso, parse_iso, zone as zone_of
 
@@ -34,15 +35,14 @@ CLOCK_ERROR = timedelta(days=1)
 _SECOND, _MINUTE = timedelta(seconds=1), timedelta(minutes=1)
 
 
-class Slot(NamedTuple):
+class Slot(Struct, frozen=True):
     """One firing of a schedule. Keys of a schedule grow with time."""
 
     at: datetime  #: UTC
     key: str  #: the wall-clock time; of an interval the moment itself
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Due:
+class Due(Struct, frozen=True, kw_only=True):
     """The slots to answer now, and the first one after now."""
 
     fire: Slot | None

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import asdict, replace
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from runplan.settings.config import AgentTable
+from msgspec import convert, to_builtins
+
+from runplan.settings.config import Settings
 from runplan.settings.keys import KEYS, SECTIONS, USER_SECTIONS, Key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from runplan.settings.config import Layer, Settings
+    from runplan.settings.config import Layer
     from runplan.settings.facts import Facts
 
 
@@ -141,7 +142,7 @@ def _line(key: Key, values: Mapping[str, object]) -> str:
 
 def kept(settings: Settings) -> str:
     """The settings as they are kept with a run; without those of the user, which may hold secrets."""
-    values = {section: fields for section, fields in asdict(settings).items() if section not in USER_SECTIONS}
+    values = {section: fields for section, fields in to_builtins(settings).items() if section not in USER_SECTIONS}
     return json.dumps(values, separators=(",", ":"))
 
 
@@ -152,18 +153,4 @@ def file_mark(content: bytes | None) -> str:
 
 def restored(text: str, base: Settings) -> Settings:
     """The settings that were kept; `base` has what this version knows and the one that kept them did not."""
-    values = json.loads(text)
-    tables = {name: AgentTable(**_known(table, AgentTable)) for name, table in values["agents"].pop("tables").items()}
-    sections = {
-        section: replace(getattr(base, section), **_known(fields, type(getattr(base, section))))
-        for section, fields in values.items()
-        if section in SECTIONS
-    }
-    agents = replace(sections.pop("agents"), tables=tables)
-    return replace(base, **sections, agents=agents)
-
-
-def _known(fields: Mapping[str, Any], kind: Any) -> dict[str, Any]:
-    """The fields that this version knows, as they are held."""
-    found = {name: value for name, value in fields.items() if name in kind.__dataclass_fields__}
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in found.items()}
+    return convert(to_builtins(base) | json.loads(text), Settings)

@@ -6,8 +6,9 @@ import re
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from runplan import names
-from runplan.quickclass import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,8 +29,7 @@ class Shape(Enum):
     LIST = 'a list of texts like ["a", "b"]'
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unfit:
+class Unfit(Struct, frozen=True, kw_only=True):
     """A value that cannot be used, and why."""
 
     why: str

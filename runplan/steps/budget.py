@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from runplan.agents.budgets import Budget, Cost, GivenOut, Left, UsedUp, left
 from runplan.agents.endings import EndingKind
 from runplan.agents.limits import FARTHEST_S
-from runplan.quickclass import dataclass
 from runplan.run.dispatch import Ending
 from runplan.run.events import AgentLimited, Paused, Woke, WorkRefused
 from runplan.run.reasons import Reason
@@ -73,8 +74,7 @@ def _budgets(limits: LimitSettings) -> dict[str, Budget]:
     }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Open:
+class _Open(Struct, frozen=True, kw_only=True):
     """A dispatch that was started, and not seen to have ended."""
 
     id: str
@@ -164,8 +164,7 @@ def paused_by(ending: AgentEnding, phase: PhaseRun, world: RunContext, *, agent:
         yield Paused(kind="overloaded", until=_iso(until), agent=agent, words=ending.words)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chosen:
+class Chosen(Struct, frozen=True, kw_only=True):
     """Who is sent."""
 
     agent: str
@@ -198,8 +197,7 @@ def _candidates(role: str, phase: PhaseRun, agents: AgentsSettings) -> list[str]
     return list(dict.fromkeys(others)) or [agents.verifier]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Limit:
+class _Limit(Struct, frozen=True, kw_only=True):
     """A usage limit, and where it was met."""
 
     until: str

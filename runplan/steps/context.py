@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from runplan import names
 from runplan.errors import Unreachable
-from runplan.quickclass import dataclass
 from runplan.text import command
 from runplan.times import git_date, iso
 
@@ -22,8 +23,7 @@ if TYPE_CHECKING:
     from runplan.settings.config import Settings
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunContext:
+class RunContext(Struct, frozen=True, kw_only=True):
     """One repository, its settings, and the ports to reach it."""
 
     run: str  #: the id of the run at work
@@ -92,8 +92,7 @@ def unseen(action: Any, state: RunState, world: RunContext) -> tuple[Event, ...]
     return ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Doing:
+class Doing(Struct, frozen=True, kw_only=True):
     """`observe` answers from git, the process table or the store, never from memory; `do` yields facts as they come.
 
     An intent is recorded by yielding it: it is on disk before `do` goes on, as is every fact that may not wait

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from typing import TYPE_CHECKING, assert_never
+
+from msgspec import to_builtins
 
 from runplan.checks import results, returns, tamper, testfiles, verdict
 from runplan.checks.returns import Unusable
@@ -85,7 +86,7 @@ def _remember(world: RunContext, key: str, found: results.Results) -> None:
 
 
 def _text(found: results.Results) -> str:
-    return json.dumps({**asdict(found), "failures": sorted(found.failures)})
+    return json.dumps({**to_builtins(found), "failures": sorted(found.failures)})
 
 
 def _may_lose_tests(phase: PhaseRun) -> bool:

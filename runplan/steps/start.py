@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from runplan.agents import prompts
 from runplan.agents.budgets import Left
@@ -12,7 +14,6 @@ from runplan.checks.returns import IN_PROGRESS
 from runplan.errors import RunplanError, Unreachable
 from runplan.gitfacts import committing_as
 from runplan.names import as_utf8
-from runplan.quickclass import dataclass
 from runplan.run.dispatch import GRACE_S, RETURN, WRITERS, Ending, ItemResult, Launch, Role, Running
 from runplan.run.events import BaselineKnown, DispatchEnded, DispatchStarted, Paused, WorkRefused
 from runplan.steps.budget import allowance, choose
@@ -120,8 +121,7 @@ def _sent(began: DispatchStarted, phase: PhaseRun, world: RunContext, sent: Sent
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sent:
+class Sent(Struct, frozen=True, kw_only=True):
     """Who is sent, and what may be used."""
 
     agent: str

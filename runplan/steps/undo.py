@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from runplan import names
 from runplan.errors import PlanUnreadable
 from runplan.git.trailers import LANDING, Unclear, Undoable, newest_landing, read_trailers
 from runplan.plan import model as plans
-from runplan.quickclass import dataclass
 from runplan.run.events import WorkRefused
 from runplan.run.reasons import Reason
 from runplan.text import command
@@ -22,8 +23,7 @@ if TYPE_CHECKING:
     from runplan.plan.model import Phase, Plan
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Undoing:
+class Undoing(Struct, frozen=True, kw_only=True):
     """A landing that can be taken back."""
 
     landing: str
@@ -31,15 +31,13 @@ class Undoing:
     without: tuple[str, ...]  #: plan and report, which are written anew and never reverted
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class Standing(Struct, frozen=True, kw_only=True):
     """No landing that can be taken back, and why."""
 
     why: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Look:
+class _Look(Struct, frozen=True, kw_only=True):
     """One landing of one phase, with what it takes to look into it."""
 
     objects: ports.Objects

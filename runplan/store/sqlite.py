@@ -9,7 +9,9 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from runplan.errors import Fenced, JournalDamaged, RefusedEarly, Unreachable
 from runplan.run.rows import UNFINISHED, EventRow, RunRow
@@ -60,7 +62,7 @@ CREATE TABLE firings (
 """
 
 
-class _Record(NamedTuple):
+class _Record(Struct, frozen=True):
     """Facts of a run, as (at, type, body), with what they make of its row."""
 
     events: Sequence[tuple[str, str, str]]
@@ -222,7 +224,7 @@ class Store:
             self._record(record)
 
     def _record(self, record: _Record) -> None:
-        events, row, fence, rests = record
+        events, row, fence, rests = record.events, record.row, record.fence, record.rests
         held = self._db.execute("SELECT fence FROM claims WHERE kind='plan' AND key=?", (row.plan,)).fetchone()
         if held is None or held[0] != fence:
             raise Fenced(f"another process has taken {row.plan} over; this one stops")

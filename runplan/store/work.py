@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from runplan.quickclass import NamedTuple
+from msgspec import Struct
+
 from runplan.run.progress import TOLD, Step, work_of
 from runplan.store.files import is_held
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from runplan.run.progress import Work
     from runplan.store.sqlite import Store
 
-_FIELDS = ", ".join(f"json_extract(body, '$.{name}')" for name in Step._fields[2:])
+_FIELDS = ", ".join(f"json_extract(body, '$.{name}')" for name in Step.__struct_fields__[2:])
 _QUERY = f"""
 SELECT at, type, {_FIELDS} FROM events
 WHERE run = ? AND type IN ({", ".join(repr(kind) for kind in TOLD)}) ORDER BY seq
@@ -28,7 +29,7 @@ def read_work(store: Store, run: str) -> Work:
     return work_of(Step(*row) for row in rows)
 
 
-class Seen(NamedTuple):
+class Seen(Struct, frozen=True):
     """A dispatch as seen from outside."""
 
     runs: bool

@@ -12,8 +12,10 @@ import struct
 import subprocess
 import sys
 import time
-from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
+
+from msgspec import to_builtins
+from msgspec.structs import replace
 
 from runplan import processes
 from runplan.agents.context import READING
@@ -120,7 +122,7 @@ class Dispatches:
             bell.hang(files.directory)
         for name, content in launch.files:
             publish(files.directory / name, content.encode("utf-8", "surrogateescape"), sync=True)
-        asked = asdict(replace(launch, files=()))
+        asked = to_builtins(replace(launch, files=()))
         text = json.dumps({"launch": asked, "directory": str(files.directory)}).encode()
         for _ in range(2):
             lock = _take_lock(files, launch.id)

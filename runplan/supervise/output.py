@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from runplan.agents.clis import module_of
 from runplan.checks.secrets import LONGEST, Redactor, overlap, redacted, redacted_end

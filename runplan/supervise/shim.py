@@ -12,9 +12,11 @@ import os
 import selectors
 import signal
 import time
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from runplan import processes
 from runplan.agents.budgets import used_by
@@ -22,7 +24,6 @@ from runplan.agents.clis import about
 from runplan.agents.context import READING, WRAP_UP, Reading, reading_text
 from runplan.agents.sandbox import is_sandboxed
 from runplan.checks.secrets import secret_values
-from runplan.quickclass import dataclass
 from runplan.resources import is_shortage, refused_by_system
 from runplan.run.dispatch import OWN, Ending, Outcome
 from runplan.supervise import cgroups, files as bell
@@ -334,8 +335,7 @@ class _Supervision:
 # --- the signals that end an agent ---------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rung:
+class Rung(Struct, frozen=True, kw_only=True):
     """One step."""
 
     signal: signal.Signals
@@ -401,8 +401,7 @@ MOVED = 256 * 1024
 MOVED_PER_S = 64 * 1024
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Signs:
+class Signs(Struct, frozen=True, kw_only=True):
     """What some processes had done at a moment."""
 
     at: float

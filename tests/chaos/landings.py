@@ -12,9 +12,11 @@ import sys
 import time
 from collections import Counter
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
+
+from msgspec import to_builtins
 
 from runplan.landing.lander import Landed, Landing, Pending
 from runplan.landing.recovery import BOX
@@ -332,7 +334,7 @@ def _land_on(repo: Repo, place: Path, *, until: int = 1 << 30) -> None:
                 files: dict[str, str | None] = dict.fromkeys(SHARED[number % 3 :: 3], f"landing {number}\n")
                 new = candidate(repo, {**files, f"l/{number}.txt": "new\n"}, landing=f"L{number}")
                 landing = cherry_pick.prepare(id=f"L{number}", old=repo.head(f"{new}^"), new=new)
-                _write(noted, json.dumps(asdict(landing)))
+                _write(noted, json.dumps(to_builtins(landing)))
                 answer = cherry_pick.land(landing)
             if isinstance(answer, Landed):
                 _write(landed, f"{landed.read_text() if landed.exists() else ''}{landing.id}\n")

@@ -9,11 +9,11 @@ import subprocess
 import sys
 import threading
 import time
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec import to_builtins
 
 from runplan.errors import Unreachable
 from runplan.git import remote as remotemarks
@@ -49,7 +49,7 @@ def intent(pair: Pair) -> Landing:
 
 def die(pair: Pair, landing: Landing, point: str, *, who: str = "all", verb: str = "land") -> None:
     """Run a lander that is dead when this returns."""
-    words = [str(pair.here.path), point, who, verb, json.dumps(asdict(landing))]
+    words = [str(pair.here.path), point, who, verb, json.dumps(to_builtins(landing))]
     done = subprocess.run(
         [sys.executable, dying_direct.__file__, *words],
         env=pair.here.env | {"PYTHONPATH": str(Path(__file__).parents[2])},

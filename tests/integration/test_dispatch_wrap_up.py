@@ -10,6 +10,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec import to_builtins
 
 from runplan.agents.context import WRAP_UP
 from runplan.run.dispatch import Ending, Outcome, Running
@@ -175,7 +176,7 @@ def test_it_is_told_by_its_shim_when_nobody_else_is_alive(on: Stage) -> None:
     waits = "import os\nwhile not os.path.exists('go'): time.sleep(0.005)\n"
     text = f"{HEARS}{waits}fill(130_000); result(heard())"
     launch = on.launch(sys.executable, "-I", "-S", "-c", text, **WATCHED, hears=True, stdin=str(on.path / "prompt.md"))
-    asked = {name: getattr(launch, name) for name in launch.__slots__}
+    asked = to_builtins(launch)
     with subprocess.Popen(
         [sys.executable, "-c", RUNNER, str(on.path), json.dumps(asked)], stdout=subprocess.PIPE
     ) as runner:

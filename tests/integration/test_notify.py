@@ -6,11 +6,11 @@ import json
 import os
 import threading
 from contextlib import contextmanager
-from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 
 from runplan.daemon.logs import open_log
 from runplan.daemon.notify import MOST_AT_ONCE, MOST_WAITING, Notifier

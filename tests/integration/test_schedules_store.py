@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from contextlib import closing
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from runplan.run.rows import FiringRow, RunRow, ScheduleRow
 from runplan.store.schedules import Schedules

@@ -8,9 +8,10 @@ import json
 import os
 import resource
 import signal
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from runplan.daemon import singleton
 from runplan.daemon.client import Client

@@ -13,9 +13,10 @@ import threading
 import time
 from concurrent.futures import Future
 from contextlib import closing, contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import to_builtins
 
 from runplan.daemon import protocol, singleton
 from runplan.daemon.observer import Follower
@@ -68,7 +69,8 @@ class Echo:
             case "broken":
                 raise ZeroDivisionError("by zero")
             case "later":
-                return asdict(caller.wait_for(self.later))
+                answered: dict[str, Any] = to_builtins(caller.wait_for(self.later))
+                return answered
             case "silent":
                 return caller.tell(Follower("", "", ""))
             case "endless":

@@ -97,7 +97,7 @@ def made_up(draw: st.DrawFn) -> bytes:
 def printable(events: tuple[AgentEvent, ...]) -> None:
     """Whatever is told can be written down, which half a character could not."""
     for event in events:
-        for name in type(event).__slots__:
+        for name in type(event).__struct_fields__:
             str(getattr(event, name)).encode()
 
 

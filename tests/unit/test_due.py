@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING
@@ -11,6 +10,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import example, given, settings, strategies as st
+from msgspec.structs import replace
 
 from runplan.run.rows import ScheduleRow
 from runplan.settings.schedule import parse

@@ -28,7 +28,7 @@ PURE_MODULES = (
     *("runplan.agents.prompts", "runplan.agents.endings", "runplan.agents.limits", "runplan.agents.budgets"),
     *("runplan.agents.context", "runplan.agents.forwarded", "runplan.report.text", "runplan.report.metrics"),
     *("runplan.report.notices", "runplan.ops.doctor", "runplan.ops.servicefiles", "runplan.errors", "runplan.names"),
-    *("runplan.text", "runplan.times", "runplan.globs", "runplan.gitfacts", "runplan.quickclass", "runplan.resources"),
+    *("runplan.text", "runplan.times", "runplan.globs", "runplan.gitfacts", "runplan.resources"),
 )
 PURE = {
     "os",

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from runplan.errors import SettingsError
 from runplan.report.notices import Notice, as_json, facts, of_ending, of_lost_keys, of_waiting

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hypothesis import HealthCheck, given, settings, strategies as st
+from msgspec.structs import replace
 
 from runplan.errors import PlanUnreadable
 from runplan.plan.model import Format, Phase, Plan, Status, parse
@@ -113,8 +114,8 @@ any_plan = st.one_of(tracker_plans(), section_plans(), checklists()).flatmap(wri
 
 
 def without_place(phase: Phase) -> Phase:
-    items = tuple(item._replace(line=0) for item in phase.items)
-    return phase._replace(line=0, heading_line=0, items=items)
+    items = tuple(replace(item, line=0) for item in phase.items)
+    return replace(phase, line=0, heading_line=0, items=items)
 
 
 @quick
@@ -133,7 +134,7 @@ def test_setting_a_status_changes_that_status_in_one_line_and_nothing_else(raw: 
     assert changed.commit == commit or not commit
     others = [without_place(p) for p in before.phases if p.id != phase.id]
     assert others == [without_place(p) for p in after.phases if p.id != phase.id]
-    restored = changed._replace(status=phase.status, commit=phase.commit, text=phase.text)
+    restored = replace(changed, status=phase.status, commit=phase.commit, text=phase.text)
     assert without_place(restored) == without_place(phase)
     assert (after.title, after.status, after.issues, after.format) == (
         before.title,

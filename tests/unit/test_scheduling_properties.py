@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import json
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from hypothesis import example, given, settings, strategies as st
+from msgspec.structs import replace
 
 from runplan.engine.acquire import Declined
 from runplan.engine.runs import Accepted

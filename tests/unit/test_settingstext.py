@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import tomllib
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from runplan.checks.testinfra import Infrastructure
 from runplan.gitfacts import Identity
@@ -113,9 +113,3 @@ def test_settings_kept_with_a_run_are_restored_without_those_of_the_user() -> No
     text = kept(settings)
     assert "secret" not in text
     assert restored(text, default) == replace(settings, notify=default.notify)
-
-
-def test_settings_kept_by_another_version_are_restored_as_far_as_this_one_knows_them() -> None:
-    default = settle([]).settings
-    text = kept(default).replace('"landing":"cherry-pick",', '"colour":"red",')
-    assert restored(text, default) == default

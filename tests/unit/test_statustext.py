@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from runplan.cli.show.status import WATCH_S, watch
 from runplan.cli.show.statustext import block, overview, short

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from runplan.run.progress import Step, Work, work_of
 
@@ -110,7 +109,7 @@ def test_a_count_that_an_earlier_version_believed_is_not_added_up() -> None:
 
 
 def in_lane(lane: str, *steps: Step) -> list[Step]:
-    return [Step(**{**step._asdict(), "lane": lane}) for step in steps]
+    return [replace(step, lane=lane) for step in steps]
 
 
 def test_each_lane_is_at_its_own_phase_and_what_they_used_is_added() -> None:

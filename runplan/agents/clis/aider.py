@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from runplan.agents.endings import trouble
 from runplan.agents.environment import AGENT_EMAIL, AGENT_NAME

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import signal
 import tomllib
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from runplan.agents.endings import trouble
 from runplan.agents.kit.about import About

@@ -5,8 +5,9 @@ from __future__ import annotations
 import signal
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from runplan.agents.budgets import Price
-from runplan.quickclass import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,8 +16,7 @@ if TYPE_CHECKING:
     from runplan.settings.config import AgentTable
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class About:
+class About(Struct, frozen=True, kw_only=True):
     """One kind of agent; its name is that of its module."""
 
     program: str = ""  #: what is looked for on PATH and called; "": only the settings know

@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runplan.quickclass import dataclass
+from msgspec import Struct
+
 from runplan.run.dispatch import OWN, WRITERS, Role
 
 if TYPE_CHECKING:
@@ -23,8 +24,7 @@ PROVIDERS: dict[str, tuple[str, ...]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Task:
+class Task(Struct, frozen=True, kw_only=True):
     """One dispatch, seen from the agent's side."""
 
     role: Role

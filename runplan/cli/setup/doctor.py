@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import to_builtins
 
 from runplan.errors import Exit, RunplanError, SettingsError
 from runplan.ops.doctor import check
@@ -32,7 +33,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> Exit:
     checks = _examine(Path.cwd())
     if args.json:
-        print(json.dumps([asdict(each) for each in checks], indent=2, ensure_ascii=False))
+        print(json.dumps([to_builtins(each) for each in checks], indent=2, ensure_ascii=False))
     else:
         print("\n".join(_told(each) for each in checks))
     return Exit.DONE if all(each.ok for each in checks) else Exit.USAGE

@@ -74,9 +74,9 @@ def _verb(dry_run: bool) -> str:
 
 
 def _view(one: object) -> dict[str, str]:
-    from dataclasses import asdict
+    from msgspec import to_builtins
 
     from runplan.gitfacts import Kept, Removed
 
     assert isinstance(one, Removed | Kept)
-    return {"answer": type(one).__name__.lower(), **asdict(one)}
+    return {"answer": type(one).__name__.lower(), **to_builtins(one)}

@@ -76,6 +76,6 @@ def _told(standing: Standing) -> str:
 
 
 def _view(standing: Standing) -> str:
-    from dataclasses import asdict
+    from msgspec import to_builtins
 
-    return json.dumps(asdict(standing), indent=2, ensure_ascii=False)
+    return json.dumps(to_builtins(standing), indent=2, ensure_ascii=False)

@@ -268,7 +268,7 @@ class Looking:
         work = read_work(store, run.id)
         outputs: dict[str, datetime] = {}
         if work.lanes:
-            from dataclasses import replace  # dear, and most plans are worked a phase at a time
+            from msgspec.structs import replace
 
             work = replace(work, lanes=tuple(self._standing(lane, outputs) for lane in work.lanes))
         return self._standing(work, outputs), outputs
