@@ -22,7 +22,7 @@ from runplan.settings.load import environment
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from runplan import ports
+    from runplan.daemon.logs import Log
     from runplan.report.notices import Notice
     from runplan.settings.config import NotifySettings
 
@@ -54,7 +54,7 @@ class Notifier:
     def __init__(
         self,
         settings: NotifySettings,
-        log: ports.Log,
+        log: Log,
         *,
         env: Mapping[str, str] | None = None,
         command_s: float = COMMAND_S,

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from runplan.daemon.logs import Log
     from runplan.daemon.notify import Notifier
     from runplan.errors import RunplanError
-    from runplan.ports import Log
     from runplan.report.notices import Notice
     from runplan.run.decide import Decision
     from runplan.run.events import Fact

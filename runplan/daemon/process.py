@@ -46,12 +46,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from typing import Any
 
+    from runplan.daemon.logs import Log
     from runplan.daemon.protocol import Request
     from runplan.daemon.server import Caller, ControlServer
     from runplan.daemon.singleton import Held
     from runplan.engine.environments import Environments
     from runplan.engine.repository import OpenRepository
-    from runplan.ports import Log
 
 LOOK_S = 60.0  #: the one timer: the watchdog, settings, and a clock that jumped while the machine slept
 LOG = "daemon.log"

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
-    from runplan import ports
+    from runplan.clock import Clock
     from runplan.daemon.observer import Observer
     from runplan.daemon.slots import HostSlots, Timers
     from runplan.engine.acquire import Declined
@@ -64,7 +64,7 @@ class Services(Struct, frozen=True, kw_only=True):
     open_up: Callable[[str, int, Environments], AbstractContextManager[OpenRepository]]
     environment: Mapping[str, str]  #: of the daemon
     timers: Timers
-    clock: ports.Clock
+    clock: Clock
     slots: HostSlots
     observer: Observer
     may_begin: Callable[[], bool]

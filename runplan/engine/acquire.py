@@ -19,13 +19,13 @@ from runplan.text import command
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from runplan import ports
     from runplan.engine.repository import OpenRepository
     from runplan.engine.worker import RepositoryWorker
     from runplan.run.requests import RunRequest
     from runplan.run.rows import RunRow
     from runplan.run.state import PhaseRun, RunState
     from runplan.steps.context import RunContext
+    from runplan.store.sqlite import Store
 
 
 class Declined(Struct, frozen=True, kw_only=True):
@@ -45,7 +45,7 @@ class ActiveRun(Struct, frozen=True, kw_only=True):
     ends: bool = False  #: the run ends first; then the requested one begins
 
 
-def interrupted(store: ports.Store, plan: str) -> RunRow | None:
+def interrupted(store: Store, plan: str) -> RunRow | None:
     """The newest run of the plan, if it has not ended."""
     row = store.newest(plan)
     return row if row is not None and row.state in UNFINISHED else None
@@ -93,7 +93,7 @@ def _claim_issues(
     return tuple(warnings)
 
 
-def _nothing_left(request: RunRequest, store: ports.Store) -> str:
+def _nothing_left(request: RunRequest, store: Store) -> str:
     """Why a retry or an answer comes too late, since its run has ended; "" when a run may begin."""
     plan = request.started.plan
     if request.answer is not None:
@@ -186,7 +186,7 @@ def _claim(
     return world, journal, e.ClaimTaken(owner=repository.claims.me, fence=standing.fence, took_over=dead), asked
 
 
-def _begun(store: ports.Store, row: RunRow) -> e.RunStarted:
+def _begun(store: Store, row: RunRow) -> e.RunStarted:
     for one in recorded(store, row.id):
         if isinstance(one.event, e.RunStarted):
             return one.event

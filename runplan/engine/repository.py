@@ -40,9 +40,9 @@ from runplan.supervise.dispatches import Dispatches
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from runplan.clock import Clock
     from runplan.engine.context import RepositoryContext
     from runplan.gitfacts import Identity
-    from runplan.ports import Clock
     from runplan.run.rows import RunRow
     from runplan.settings.config import Settings
 

@@ -13,7 +13,7 @@ from runplan.times import parse_iso
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from runplan.ports import Clock
+    from runplan.clock import Clock
 
 
 def clock(env: Mapping[str, str]) -> Clock:

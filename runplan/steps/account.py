@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from runplan import ports
     from runplan.run.state import PhaseRun, RunState
     from runplan.steps.context import RunContext
+    from runplan.store.sqlite import Store
 
 SHORT = 7  #: digits of a commit
 OUTPUT_READ = 64 * 1024  #: bytes at the end of a failed command's output that are looked at
@@ -147,7 +147,7 @@ def _last_lines(log: Path) -> list[str]:
     return [line[:LONGEST_LINE] for line in text.splitlines()[-LINES_TOLD:]]
 
 
-def failure_sections(store: ports.Store, plan: str) -> list[str]:
+def failure_sections(store: Store, plan: str) -> list[str]:
     """Every failure of the plan so far, oldest first; they reach the repository with the next landing."""
     failures = store.facts(plan, "PhaseFailed")
     if not failures:

@@ -15,16 +15,25 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-    from runplan import ports
+    from runplan.agents.calling import Agents
+    from runplan.clock import Clock
+    from runplan.git.candidate import Candidates
+    from runplan.git.command import Git
+    from runplan.git.fingerprint import Fingerprints
+    from runplan.git.removal import Removal
+    from runplan.git.worktrees import Worktrees
     from runplan.gitfacts import Identity
     from runplan.landing.lander import Lander
     from runplan.run.events import Event
     from runplan.run.state import PhaseRun, RunState
     from runplan.settings.config import Settings
+    from runplan.store.claims import Claims
+    from runplan.store.sqlite import Store
+    from runplan.supervise.dispatches import Dispatches
 
 
 class RunContext(Struct, frozen=True, kw_only=True):
-    """One repository, its settings, and the ports to reach it."""
+    """One repository, its settings, and the objects to reach it."""
 
     run: str  #: the id of the run at work
     plan: str
@@ -34,17 +43,17 @@ class RunContext(Struct, frozen=True, kw_only=True):
     prompts: Mapping[str, str]  #: templates by role
     user: Identity
     sign: bool  #: whether landed commits are signed
-    clock: ports.Clock
-    store: ports.Store
-    objects: ports.Objects
-    worktrees: ports.Worktrees
-    removal: ports.Removal
-    candidates: ports.Candidates
+    clock: Clock
+    store: Store
+    objects: Git
+    worktrees: Worktrees
+    removal: Removal
+    candidates: Candidates
     lander: Lander
-    fingerprints: ports.Fingerprints
-    dispatches: ports.Dispatches
-    agents: ports.Agents
-    claims: ports.Claims
+    fingerprints: Fingerprints
+    dispatches: Dispatches
+    agents: Agents
+    claims: Claims
     point: Callable[[str], None]  #: called at every step that a crash could separate from the next
     lane: str = ""  #: which of several phases side by side is worked
 

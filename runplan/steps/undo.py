@@ -18,7 +18,8 @@ from runplan.text import command
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from runplan import ports
+    from runplan.git.candidate import Candidates
+    from runplan.git.command import Git
     from runplan.gitfacts import Oid
     from runplan.plan.model import Phase, Plan
 
@@ -40,8 +41,8 @@ class Standing(Struct, frozen=True, kw_only=True):
 class _Look(Struct, frozen=True, kw_only=True):
     """One landing of one phase, with what it takes to look into it."""
 
-    objects: ports.Objects
-    candidates: ports.Candidates
+    objects: Git
+    candidates: Candidates
     plan: str
     row: Phase
     found: Undoable
@@ -52,7 +53,7 @@ class _Look(Struct, frozen=True, kw_only=True):
 
 
 def landing_to_undo(
-    tip: Oid, plan: Plan, row: Phase, *, target: str, objects: ports.Objects, candidates: ports.Candidates
+    tip: Oid, plan: Plan, row: Phase, *, target: str, objects: Git, candidates: Candidates
 ) -> Undoing | Standing:
     """The phase's newest landing on `tip`, or why it cannot be taken back."""
     found = newest_landing(candidates.marked(tip), plan=plan.path, phase=row.id)

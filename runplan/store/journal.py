@@ -16,16 +16,17 @@ from runplan.times import iso
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from runplan import ports
+    from runplan.clock import Clock
     from runplan.run.decide import Decision
     from runplan.run.events import Event, Fact
+    from runplan.store.sqlite import Store
 
 
 class Journal:
     """One run's events, kept in the store."""
 
     def __init__(
-        self, store: ports.Store, clock: ports.Clock, *, run: str, plan: str, fence: int, told: Callable[[Fact], None]
+        self, store: Store, clock: Clock, *, run: str, plan: str, fence: int, told: Callable[[Fact], None]
     ) -> None:
         self._store = store
         self._clock = clock
@@ -116,7 +117,7 @@ def _state(decision: Decision) -> str:
     return "waiting" if decision.waiting else "running"
 
 
-def recorded(store: ports.Store, run: str) -> list[Recorded]:
+def recorded(store: Store, run: str) -> list[Recorded]:
     """The whole journal of a run, for those who only read."""
     found = []
     for row in store.events(run):
