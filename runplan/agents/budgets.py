@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from runplan.run.dispatch import Launch
     from runplan.run.usage import Tally
-    from runplan.settings.config import AgentTable
+    from runplan.settings.schema import AgentTable
 
 
 _MILLION = 1_000_000

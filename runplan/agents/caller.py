@@ -11,13 +11,13 @@ from runplan.agents.clis import module_of
 from runplan.agents.environment import ALLOWED, ALLOWED_PREFIXES
 from runplan.agents.kit.task import Task
 from runplan.run.dispatch import Role
-from runplan.settings.facts import SENT
 from runplan.settings.load import OUR_PREFIX, OURS
+from runplan.settings.schema import DISPATCHED_ROLES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from runplan.settings.config import AgentsSettings
+    from runplan.settings.schema import AgentsSettings
 
 #: Settings may be given as variables; they are the run's, not the daemon's.
 _SETTINGS = "RUNPLAN_"
@@ -47,7 +47,7 @@ def needed_by_a_run(
 
 
 def _cast(agents: AgentsSettings) -> tuple[str, ...]:
-    named = (getattr(agents, role) for role in SENT)
+    named = (getattr(agents, role) for role in DISPATCHED_ROLES)
     return tuple(dict.fromkeys(name for name in named if name))
 
 

@@ -16,6 +16,7 @@ from runplan.agents.budgets import Price, price_of, unwatched_remedy
 from runplan.agents.clis import about, module_of, script
 from runplan.agents.endings import Profile
 from runplan.agents.environment import agent_environment, allowed, task_environment
+from runplan.agents.kit.module import model_remedy
 from runplan.agents.kit.task import Task, first_set
 from runplan.agents.sandbox import is_used, require
 from runplan.checks.secrets import redacted, secret_values
@@ -23,15 +24,15 @@ from runplan.errors import RefusedEarly
 from runplan.gitfacts import committing_as
 from runplan.run.dispatch import OWN, RETURN, WRITERS
 from runplan.run.reasons import Reason
-from runplan.settings.facts import SENT, model_remedy
+from runplan.settings.schema import DISPATCHED_ROLES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from runplan.agents.kit.module import Account
     from runplan.agents.sandbox import Sandbox
     from runplan.run.dispatch import Role
-    from runplan.settings.config import AgentsSettings, AgentTable
-    from runplan.settings.facts import Account
+    from runplan.settings.schema import AgentsSettings, AgentTable
 
 
 #: Some take a second to start; one that takes longer is asked in vain.
@@ -267,14 +268,14 @@ def require_agents(agents: AgentsSettings, *, root: Path, caller: Mapping[str, s
 
     Answers with what the user is to be warned of, or nothing.
     """
-    for role in SENT:
+    for role in DISPATCHED_ROLES:
         if name := getattr(agents, role):
             _require_program(agents.agent(name), role, root, caller)
             if in_dollars and unwatched(agents.agent(name)):
                 raise RefusedEarly(
                     f"agents.{role}: {name} tells no dollars, and [limits] are in dollars; {unwatched_remedy(name)}"
                 )
-    names = [name for role in SENT if (name := getattr(agents, role))]
+    names = [name for role in DISPATCHED_ROLES if (name := getattr(agents, role))]
     own = {f"agents.{name}.sandbox": mode for name in names if (mode := agents.agent(name).sandbox)}
     return require({"agents.sandbox": agents.sandbox} | own, caller)
 

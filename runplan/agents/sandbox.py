@@ -13,8 +13,7 @@ from msgspec import Struct
 
 from runplan.errors import RefusedEarly
 from runplan.run.dispatch import Role
-from runplan.settings.load import user_file
-from runplan.settings.places import socket_paths, state_directory
+from runplan.settings.places import socket_paths, state_directory, user_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -68,6 +68,14 @@ class Infrastructure(Struct, frozen=True, kw_only=True):
         return bool(self.found)
 
 
+class Prerequisites(Struct, frozen=True, kw_only=True):
+    """What the test command lacks in a fresh worktree; "" and None for nothing."""
+
+    missing_file: str = ""
+    missing_program: str = ""
+    setup: tuple[str, str] | None = None  #: what only run.setup makes, and a command for it
+
+
 def find(files: Sequence[str], *, package_json: str = "", makefile: str = "") -> Infrastructure:
     """Look at the paths at the top and under tests/, and at the text of the two files that name commands."""
     if target := _make_target(makefile):

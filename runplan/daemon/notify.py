@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from runplan.daemon.logs import Log
     from runplan.report.notices import Notice
-    from runplan.settings.config import NotifySettings
+    from runplan.settings.schema import NotifySettings
 
 WEBHOOK_S = 10.0
 COMMAND_S = 30.0

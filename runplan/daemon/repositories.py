@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from runplan.errors import SettingsError, Unreachable
-from runplan.settings.keys import FILES
-from runplan.settings.load import file_layers, load_user, settled, user_file
-from runplan.settings.places import own_directory
+from runplan.settings.load import load_files, load_user
+from runplan.settings.places import own_directory, user_file
+from runplan.settings.schema import FILES
 from runplan.store.files import file_lock
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import TypeAlias
 
-    from runplan.settings.config import Settings
+    from runplan.settings.schema import Settings
 
     Stamp: TypeAlias = tuple[tuple[int, int, int] | None, ...]
     from collections.abc import Iterator, Sequence
@@ -77,7 +77,7 @@ class Configurations:
             return self._good[root]
         self._stamps[root] = stamp
         try:
-            self._good[root] = settled(file_layers(root, self._env), env={}, flags={}).settings
+            self._good[root] = load_files(root, self._env)
         except SettingsError as error:
             if root not in self._good:
                 raise

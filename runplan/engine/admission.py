@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from runplan.checks.testinfra import Infrastructure
     from runplan.plan.model import Phase, Plan
     from runplan.run.events import PlanRead, RunStarted
-    from runplan.settings.config import Settings
     from runplan.settings.options import Resolved
+    from runplan.settings.schema import Settings
 
 
 class Admitted(Struct, frozen=True, kw_only=True):

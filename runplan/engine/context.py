@@ -17,15 +17,17 @@ from runplan.errors import RefusedEarly, SettingsError, Unreachable, UsageError
 from runplan.git.command import borrowing
 from runplan.git.discovery import open_repository, require_target
 from runplan.landing import modes
-from runplan.settings.keys import FILES
-from runplan.settings.load import environment, load, load_anyhow, load_committed, repository_file, restored
+from runplan.settings.load import environment, load, load_committed, load_lenient, recorded
+from runplan.settings.places import repository_file
+from runplan.settings.schema import FILES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from runplan.git.discovery import Repository
     from runplan.run.events import RunStarted
-    from runplan.settings.config import Settings, Settled
+    from runplan.settings.load import LoadedSettings
+    from runplan.settings.schema import Settings
     from runplan.store.sqlite import Store
 
 
@@ -79,7 +81,7 @@ class RepositoryContext(Struct, frozen=True, kw_only=True):
 
     def for_run(self, started: RunStarted) -> RepositoryContext:
         """The same place, seen by that run: its settings, and where it lands, were fixed when it started."""
-        at = self._set(restored(started.settings)) if started.settings else self
+        at = self._set(recorded(started.settings)) if started.settings else self
         return at.towards(started.landing, target=started.target, remote=started.remote)
 
     def _set(self, settings: Settings) -> RepositoryContext:
@@ -124,7 +126,7 @@ class RepositoryContext(Struct, frozen=True, kw_only=True):
         """The same place with the settings of the target's tip; a file that was never committed is taken as it is."""
         return self._set(self.settled().settings)
 
-    def settled(self) -> Settled:
+    def settled(self) -> LoadedSettings:
         """The settings of the target's tip, each with its origin."""
         file = self.committed()
         if file is None:
@@ -186,7 +188,7 @@ def open_context(
 
     def read(root: Path, env: Mapping[str, str]) -> Settings:
         return (
-            load(root, env=env, flags=flags or {}).settings if warn is None else load_anyhow(root, env=env, warn=warn)
+            load(root, env=env, flags=flags or {}).settings if warn is None else load_lenient(root, env=env, warn=warn)
         )
 
     with context_at(Path.cwd(), environment(), read) as at:

@@ -11,7 +11,7 @@ from runplan.git.removal import Removal
 from runplan.git.workspace import Workspace
 from runplan.git.worktrees import Worktrees
 from runplan.gitfacts import Kept
-from runplan.settings.load import worktree_root
+from runplan.settings.places import worktree_root
 from runplan.supervise.files import directory_name
 from runplan.text import command
 

@@ -19,8 +19,8 @@ from runplan.landing import modes
 from runplan.landing.recovery import BOX
 from runplan.processes import alive
 from runplan.run.reasons import Reason
-from runplan.settings.facts import SENT, Bench
-from runplan.settings.load import worktree_root
+from runplan.settings.places import worktree_root
+from runplan.settings.schema import DISPATCHED_ROLES
 from runplan.steps.lease import refused
 from runplan.steps.undo import Standing, landing_to_undo
 from runplan.text import command
@@ -149,7 +149,7 @@ def require_agents(at: RepositoryContext) -> str:
     in_dollars = at.settings.limits.in_dollars
     warning = calling.require_agents(agents, root=at.repository.root, caller=at.env, in_dollars=in_dollars)
     copied = {posixpath.normpath(name) for name in run.copy}
-    for role in SENT:
+    for role in DISPATCHED_ROLES:
         table = agents.agent(name) if (name := getattr(agents, role)) else None
         for file in map(posixpath.normpath, calling.worktree_files(table) if table and not run.setup else ()):
             if file not in copied and not _is_on(at, file):
@@ -167,7 +167,7 @@ def _is_on(at: RepositoryContext, path: str) -> bool:
     return entry is not None and entry.mode not in (trees.TREE, trees.SUBMODULE)
 
 
-def bench(at: RepositoryContext) -> Bench:
+def test_prerequisites(at: RepositoryContext) -> testinfra.Prerequisites:
     """What the test command lacks in a fresh worktree of the target."""
     git, tip, command = at.repository.git, at.tip(), at.settings.tests.command
     files = trees.entries(git, git.commit(tip).tree)
@@ -182,10 +182,10 @@ def bench(at: RepositoryContext) -> Bench:
     else:
         found = not program or shutil.which(program, path=at.env.get("PATH", "")) is not None
     needs = testinfra.needed_setup(files, texts, command=command, present=present)
-    return Bench(
-        missing=testinfra.missing_file(command, files),
-        program="" if found or needs else program,
-        needs=needs if needs is None or needs[0] not in copied else None,
+    return testinfra.Prerequisites(
+        missing_file=testinfra.missing_file(command, files),
+        missing_program="" if found or needs else program,
+        setup=needs if needs is None or needs[0] not in copied else None,
     )
 
 

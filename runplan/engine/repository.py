@@ -27,8 +27,8 @@ from runplan.plan.model import parse
 from runplan.run.events import RunResumed, RunStarted
 from runplan.run.eventtext import from_json
 from runplan.run.state import handed_over
-from runplan.settings.load import worktree_root
-from runplan.settings.text import file_mark, kept
+from runplan.settings.load import file_hash, record
+from runplan.settings.places import worktree_root
 from runplan.steps.context import RunContext
 from runplan.store.claims import Claims
 from runplan.store.commands import Commands
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from runplan.engine.context import RepositoryContext
     from runplan.gitfacts import Identity
     from runplan.run.rows import RunRow
-    from runplan.settings.config import Settings
+    from runplan.settings.schema import Settings
 
 PROMPTS = ("implement", "fix", "verify")
 
@@ -87,8 +87,8 @@ class OpenRepository(Struct, frozen=True, kw_only=True):
             setup=run.setup,
             clean=run.clean,
             parallel=run.parallel,
-            settings=kept(at.settings),
-            settings_file=file_mark(file.content if file is not None else None),
+            settings=record(at.settings),
+            settings_file=file_hash(file.content if file is not None else None),
         )
 
     def started(self, row: RunRow) -> RunStarted | None:

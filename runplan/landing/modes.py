@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from runplan.git.command import Git
     from runplan.landing.lander import Lander
-    from runplan.settings.config import RunSettings
+    from runplan.settings.schema import RunSettings
 
 
 class Place(Struct, frozen=True):

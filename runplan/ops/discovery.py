@@ -7,22 +7,65 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from runplan.agents.calling import Versions, account_of, lacks_login, own_file, unwatched, version_of
 from runplan.agents.clis import about
 from runplan.checks import testinfra
 from runplan.errors import GitFailed, RefusedEarly, Unreachable
 from runplan.git.command import AS_STORED
 from runplan.git.trailers import read_person
-from runplan.settings.facts import SENT, Cast, Facts, Place
 from runplan.settings.load import kinds
+from runplan.settings.schema import DISPATCHED_ROLES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from git import Git, Repo
 
+    from runplan.agents.kit.module import Account
     from runplan.gitfacts import Identity
-    from runplan.settings.config import AgentsSettings
+    from runplan.settings.schema import AgentsSettings
+
+
+class Facts(Struct, frozen=True, kw_only=True):
+    """A repository and the machine it is on."""
+
+    root: str  #: the main checkout
+    git_version: tuple[int, ...]
+    branches: tuple[str, ...]  #: short names; none while there is no commit
+    default_branch: str  #: that of the remote, else main, master or the current one; "" for none
+    identity: Identity | None
+    signs: bool  #: commit.gpgsign
+    remotes: tuple[str, ...]
+    known: tuple[str, ...]  #: the agents whose programs can be looked for, in the order they are suggested
+    installed: tuple[str, ...]  #: of these, those whose program is on PATH
+    tests: testinfra.Infrastructure
+
+    @property
+    def empty(self) -> bool:
+        return not self.branches
+
+
+class Place(Struct, frozen=True, kw_only=True):
+    """The directory worktrees are made in."""
+
+    path: str
+    writable: bool
+
+
+class RoleAgent(Struct, frozen=True, kw_only=True):
+    """The agent of a role, and whether its program is installed."""
+
+    role: str
+    agent: str
+    program: str  #: the program or script file that was looked for
+    found: bool
+    version: str = ""  #: of the program; "" when it was not asked or did not answer
+    unwatched: bool = False  #: its costs are unknown
+    account: Account | None = None  #: None for a command of the user's own
+    file: bool = False  #: `program` is a file of the project
+    lacks: str = ""  #: why it cannot reach its provider: no key and no login; "" where that is not known
 
 
 def worktree_place(path: Path) -> Place:
@@ -31,22 +74,22 @@ def worktree_place(path: Path) -> Place:
     return Place(path=str(path), writable=nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK))
 
 
-def cast(root: Path, agents: AgentsSettings, *, env: Mapping[str, str]) -> tuple[Cast, ...]:
+def role_agents(root: Path, agents: AgentsSettings, *, env: Mapping[str, str]) -> tuple[RoleAgent, ...]:
     """For each role of a run, whether the program of its agent can be found."""
     versions = Versions()
-    return tuple(_cast(root, agents, role, versions, env) for role in SENT if getattr(agents, role))
+    return tuple(_role_agent(root, agents, role, versions, env) for role in DISPATCHED_ROLES if getattr(agents, role))
 
 
-def _cast(root: Path, agents: AgentsSettings, role: str, versions: Versions, env: Mapping[str, str]) -> Cast:
+def _role_agent(root: Path, agents: AgentsSettings, role: str, versions: Versions, env: Mapping[str, str]) -> RoleAgent:
     name: str = getattr(agents, role)
     agent = agents.agent(name)
     file = own_file(agent)
     if agent.kind == "script" or (file and not (root / file).is_file()):
-        return Cast(role=role, agent=name, program=file, found=(root / file).is_file(), file=True)
+        return RoleAgent(role=role, agent=name, program=file, found=(root / file).is_file(), file=True)
     program = about(agent.kind).call(agent)[0]
     # A path with a slash is taken from the worktree, which holds what the checkout holds.
     where = str(root / program) if "/" in program else program
-    return Cast(
+    return RoleAgent(
         role=role,
         agent=name,
         program=program,

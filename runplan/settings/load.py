@@ -1,27 +1,39 @@
-"""Finds and reads settings: user file, repository file, environment, flags."""
+"""Reads settings from the user's file, the repository's file, the environment and flags."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import json
 import os
 import re
-import sys
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, convert, to_builtins
+from msgspec.structs import fields
 
 from runplan.errors import SettingsError
-from runplan.settings.config import Layer, Settled, settle
-from runplan.settings.keys import BY_PATH, FILES, KEYS, USER_SECTIONS, nearest
-from runplan.settings.values import from_text
+from runplan.settings.places import repository_file, user_file
+from runplan.settings.schema import (
+    AGENT_KEYS,
+    BY_PATH,
+    KEYS,
+    ROLES,
+    SECTIONS,
+    USER_SECTIONS,
+    AgentTable,
+    Settings,
+    Unfit,
+    nearest,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from pathlib import Path
 
-    from runplan.settings.config import DaemonSettings, Settings
+    from runplan.settings.schema import AgentsSettings, Key
 
-#: What runplan itself sets for agents (docs/agents.md) and for whoever is notified (docs/configuration.md), or reads
-#: in tests; these are no settings.
+#: Variables that runplan sets for agents (docs/agents.md) and notifications (docs/configuration.md), no settings.
 OURS = frozenset(
     f"RUNPLAN_{name}"
     for name in (
@@ -30,66 +42,70 @@ OURS = frozenset(
     )
 )
 OUR_PREFIX = "RUNPLAN_TEST_"
-
-#: A settings file is a few kilobytes; a larger or deeper one is none, and its reader would take minutes for it.
-LARGEST = 256 * 1024
-DEEPEST = 200  #: dots in a key
-
-_AGENTS = os.path.join(os.path.dirname(os.path.dirname(__file__)), "agents", "clis")  # noqa: PTH120
-
+_USER_PREFIXES = tuple(f"RUNPLAN_{section.upper()}_" for section in USER_SECTIONS)
 _VARIABLES = {f"RUNPLAN_{key.section}_{key.name}".upper(): key for key in KEYS}
+_AGENT_MODULES = os.path.join(os.path.dirname(os.path.dirname(__file__)), "agents", "clis")  # noqa: PTH120
+_AGENT_KEYS = {key.name: key for key in AGENT_KEYS}
+
+
+class Layer(Struct, frozen=True, kw_only=True):
+    """Values from one place; `origin` names it in errors and in `runplan config`."""
+
+    origin: str
+    values: Mapping[str, object]
+    text: str = ""  #: of a file
+
+    def error(self, section: str, name: str, why: str) -> SettingsError:
+        """The error about a key, or about a section if `name` is empty, with its line in the file."""
+        line = line_of(self.text, section, name)
+        where = f"{self.origin}:{line}" if line else self.origin
+        key = " ".join(part for part in (section and f"[{section}]", name) if part)
+        return SettingsError(f"{where}: {key}: {why}")
+
+
+_DEFAULTS = Layer(origin="default", values={})
+
+
+class LoadedSettings(Struct, frozen=True, kw_only=True):
+    """The settings, and for each dotted key its value as written and its origin."""
+
+    settings: Settings
+    values: dict[str, object]
+    origins: dict[str, str]
 
 
 def environment() -> dict[str, str]:
-    """The environment of this process: the one place it is asked."""
+    """The environment of this process; it is read here only."""
     return dict(os.environ)
 
 
 def kinds() -> tuple[str, ...]:
-    """The kinds of agents there are: one for each module in their directory, which is listed and not imported."""
-    names = (name.removesuffix(".py") for name in os.listdir(_AGENTS) if name.endswith(".py"))  # noqa: PTH208
+    """The kinds of agents, one for each module. The modules are listed and not imported."""
+    names = (name.removesuffix(".py") for name in os.listdir(_AGENT_MODULES) if name.endswith(".py"))  # noqa: PTH208
     return tuple(sorted(name for name in names if name.isidentifier() and not name.startswith("_")))
 
 
-def load(root: Path, *, env: Mapping[str, str], flags: Mapping[str, object]) -> Settled:
+# --- loading -----------------------------------------------------------------------------------------------
+
+
+def load(root: Path, *, env: Mapping[str, str], flags: Mapping[str, object]) -> LoadedSettings:
     """The settings for the repository at `root`; `flags` by dotted key, text or typed, None for not given."""
-    return settled(file_layers(root, env), env=env, flags=flags)
+    return merge([*file_layers(root, env), *_from_environment(env), *_from_flags(flags)])
 
 
-def load_committed(name: str, content: bytes, *, env: Mapping[str, str]) -> Settled:
-    """The same with the repository's file as it is committed, of that name and content."""
+def load_committed(name: str, content: bytes, *, env: Mapping[str, str]) -> LoadedSettings:
+    """The settings with the committed version of the repository's file."""
     own = _without_user_settings(_parsed(content, name), env)
-    return settled([*_user_layers(env), own], env=env, flags={})
+    return merge([*_user_layers(env), own, *_from_environment(env)])
 
 
-@functools.cache
-def restored(text: str) -> Settings:
-    """The settings that a run was started with, from its record."""
-    from runplan.settings import text as settingstext  # only a run has a record
-
-    return settingstext.restored(text, settle([], kinds=kinds()).settings)
+def load_files(root: Path, env: Mapping[str, str]) -> Settings:
+    """The settings of a repository without those of the environment."""
+    return merge(file_layers(root, env)).settings
 
 
-def settled(files: Sequence[Layer], *, env: Mapping[str, str], flags: Mapping[str, object]) -> Settled:
-    """What was read from files, with the variables and the flags laid over it."""
-    return _settled([*files, *_from_environment(env), *_from_flags(flags)], in_zone=True)
-
-
-def _settled(layers: Sequence[Layer], *, in_zone: bool = False) -> Settled:
-    """What the layers come to; what is wrong with a file is told with its line."""
-    try:
-        found = settle(layers, kinds=kinds())
-        if in_zone:
-            _check_zone(found)
-    except SettingsError as error:
-        from runplan.settings.text import located
-
-        raise SettingsError(located(str(error), layers)) from None
-    return found
-
-
-def load_anyhow(root: Path, *, env: Mapping[str, str], warn: Callable[[str], None]) -> Settings:
-    """The settings without what is broken among them, which is told: for who looks at runs and stops them."""
+def load_lenient(root: Path, *, env: Mapping[str, str], warn: Callable[[str], None]) -> Settings:
+    """The settings without their broken sources, which `warn` gets: for verbs that show and stop runs."""
     with contextlib.suppress(SettingsError):
         return load(root, env=env, flags={}).settings
     good: list[Layer] = []
@@ -101,72 +117,44 @@ def load_anyhow(root: Path, *, env: Mapping[str, str], warn: Callable[[str], Non
     for read in sources:
         try:
             more = [*good, *read()]
-            _settled(more, in_zone=True)
+            merge(more)
         except SettingsError as error:
-            warn(f"{error}; going on without it")
+            warn(f"{error}; ignoring this source")
         else:
             good = more
-    return _settled(good).settings
+    return merge(good).settings
 
 
 def load_user(env: Mapping[str, str]) -> Settings:
-    """What the user has set for all repositories; variables that tests and callers set are a run's, not the user's."""
-    return _settled(_user_layers(env)).settings
+    """The settings for all repositories: the user's file, and variables of the sections that only a user can set."""
+    own = {name: text for name, text in env.items() if name.startswith(_USER_PREFIXES)}
+    return merge([*_user_layers(env), *_from_environment(own)]).settings
 
 
-def load_host(env: Mapping[str, str]) -> DaemonSettings:
-    """How work goes on and ends on this host, for a process of the user's own: no repository has a say in that."""
-    given = {name: text for name, text in env.items() if name.startswith("RUNPLAN_DAEMON_")}
-    return _settled([*_user_layers(env), *_from_environment(given)]).settings.daemon
+def record(settings: Settings) -> str:
+    """The settings as JSON, for the record of a run; without those of the user, which may contain secrets."""
+    values = {section: fields for section, fields in to_builtins(settings).items() if section not in USER_SECTIONS}
+    return json.dumps(values, separators=(",", ":"))
 
 
-def user_file(env: Mapping[str, str]) -> Path:
-    """The file that holds for every repository of this user; it need not exist."""
-    if base := env.get("XDG_CONFIG_HOME"):
-        return Path(base) / "runplan" / "runplan.toml"
-    below = "Library/Application Support" if sys.platform == "darwin" else ".config"
-    return _home(env) / below / "runplan" / "runplan.toml"
+@functools.cache
+def recorded(text: str) -> Settings:
+    """The settings from the record of a run."""
+    return convert(json.loads(text), Settings)
 
 
-def repository_file(root: Path) -> Path | None:
-    """The settings file of the repository, when it has one."""
-    return next((path for name in FILES if (path := root / name).is_file()), None)
+def file_hash(content: bytes | None) -> str:
+    """Identifies a version of the repository's settings file; "" for none."""
+    from hashlib import sha256  # slow to import
 
-
-def worktree_root(root: Path, settings: Settings, env: Mapping[str, str]) -> Path:
-    """The directory worktrees are made in: `~` is the home, a relative one begins at `root`."""
-    written = settings.run.worktrees
-    if written == "~" or written.startswith("~/"):
-        return _home(env) / written[2:]
-    return root / written
-
-
-def _home(env: Mapping[str, str]) -> Path:
-    home = env.get("HOME")
-    return Path(home) if home else Path.home()
+    return "" if content is None else sha256(content).hexdigest()
 
 
 def file_layers(root: Path, env: Mapping[str, str]) -> list[Layer]:
-    """What the files of the user and of the repository say, as it is written there."""
     return [*_user_layers(env), *_own_layers(root, env)]
 
 
-def _own_layers(root: Path, env: Mapping[str, str]) -> list[Layer]:
-    own = repository_file(root)
-    if own is None:
-        return []
-    return [_without_user_settings(_layer(own, own.relative_to(root).as_posix()), env)]
-
-
-def _without_user_settings(layer: Layer, env: Mapping[str, str]) -> Layer:
-    """Refuse in a repository's file what only the user's file can set."""
-    for section in USER_SECTIONS:
-        if layer.values.get(section):
-            said = f"{layer.origin}: [{section}]: holds for all repositories of a user; move it to {user_file(env)}"
-            from runplan.settings.text import located
-
-            raise SettingsError(located(said, [layer]))
-    return layer
+# --- sources -----------------------------------------------------------------------------------------------
 
 
 def _user_layers(env: Mapping[str, str]) -> list[Layer]:
@@ -174,58 +162,57 @@ def _user_layers(env: Mapping[str, str]) -> list[Layer]:
     return [_layer(user, str(user))] if user.is_file() else []
 
 
+def _own_layers(root: Path, env: Mapping[str, str]) -> list[Layer]:
+    own = repository_file(root)
+    return [_without_user_settings(_layer(own, own.relative_to(root).as_posix()), env)] if own else []
+
+
+def _without_user_settings(layer: Layer, env: Mapping[str, str]) -> Layer:
+    for section in USER_SECTIONS:
+        if layer.values.get(section):
+            raise layer.error(section, "", f"applies to all repositories of a user; move it to {user_file(env)}")
+    return layer
+
+
 def _layer(path: Path, origin: str) -> Layer:
     try:
-        with path.open("rb") as file:
-            content = file.read(LARGEST + 1)  # a larger one is refused without being read whole
+        return _parsed(path.read_bytes(), origin)
     except OSError as error:
         raise SettingsError(f"{origin}: cannot be read: {error.strerror}") from None
-    return _parsed(content, origin)
 
 
 def _parsed(content: bytes, origin: str) -> Layer:
-    import tomllib  # only where there is a file to read
+    import tomllib  # only if there is a file
 
     try:
-        text = _text(content, origin)
+        text = content.decode("utf-8").removeprefix("\ufeff").replace("\r\n", "\n")
         return Layer(origin=origin, values=tomllib.loads(text), text=text)
     except tomllib.TOMLDecodeError as error:
-        raise SettingsError(_located(origin, str(error))) from None
+        raise SettingsError(_invalid_toml(origin, str(error))) from None
     except RecursionError:
-        raise SettingsError(f"{origin}: lists or tables are nested too deeply; no setting needs that") from None
+        raise SettingsError(f"{origin}: lists or tables are nested too deeply") from None
     except UnicodeDecodeError as error:
         raise SettingsError(f"{origin}: not UTF-8 text (byte {error.start})") from None
 
 
-def _text(content: bytes, origin: str) -> str:
-    if len(content) > LARGEST:
-        raise SettingsError(f"{origin}: settings have at most {LARGEST} bytes; take out what does not belong there")
-    text = content.decode("utf-8").removeprefix("\ufeff").replace("\r\n", "\n")
-    for number, line in enumerate(text.splitlines(), 1):
-        if line.partition("=")[0].count(".") > DEEPEST:
-            raise SettingsError(f"{origin}:{number}: a key with more than {DEEPEST} dots is no setting; remove it")
-    return text
-
-
-def _located(origin: str, said: str) -> str:
-    """What the TOML reader said, with its line where an editor looks for it."""
-    found = re.fullmatch(r"(.*) \(at (?:line (\d+), column \d+|end of document)\)", said, re.DOTALL)
+def _invalid_toml(origin: str, message: str) -> str:
+    """The message of tomllib, with its line in the form that editors recognise."""
+    found = re.fullmatch(r"(.*) \(at (?:line (\d+), column \d+|end of document)\)", message, re.DOTALL)
     if found is None:
-        return f"{origin}: invalid TOML: {said}"
+        return f"{origin}: invalid TOML: {message}"
     where = f"{origin}:{found[2]}" if found[2] else origin
     return f"{where}: invalid TOML: {found[1]}" + ("" if found[2] else " at the end of the file")
 
 
 def variables(env: Mapping[str, str]) -> dict[str, str]:
-    """The settings that are given as variables, by their names."""
-    given = (name for name in env if name.startswith("RUNPLAN_") and not name.startswith(OUR_PREFIX))
-    return {name: env[name] for name in sorted(given) if name not in OURS}
+    """The variables that set something, by name."""
+    own = (name for name in env if name.startswith("RUNPLAN_") and not name.startswith(OUR_PREFIX))
+    return {name: env[name] for name in sorted(own) if name not in OURS}
 
 
-def given(env: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """The settings of a run among them, to be kept with its schedule."""
-    users = tuple(f"RUNPLAN_{section.upper()}_" for section in USER_SECTIONS)
-    return tuple((name, text) for name, text in variables(env).items() if not name.startswith(users))
+def run_variables(env: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """The variables that set something for a run, to be stored with its schedule."""
+    return tuple((name, text) for name, text in variables(env).items() if not name.startswith(_USER_PREFIXES))
 
 
 def _from_environment(env: Mapping[str, str]) -> list[Layer]:
@@ -234,33 +221,158 @@ def _from_environment(env: Mapping[str, str]) -> list[Layer]:
         key = _VARIABLES.get(name)
         if key is None:
             hint = nearest(name.lower(), tuple(known.lower() for known in _VARIABLES)).upper()
-            raise SettingsError(f"{name}: names no setting; did you mean {hint}?")
-        layers.append(Layer(origin=name, values={key.section: {key.name: from_text(key.shape, text)}}))
+            raise SettingsError(f"{name}: unknown setting; did you mean {hint}?")
+        layers.append(Layer(origin=name, values={key.section: {key.name: key.from_text(text)}}))
     return layers
 
 
 def _from_flags(flags: Mapping[str, object]) -> list[Layer]:
     layers = []
     for path, value in flags.items():
-        if value is None:
-            continue
         section, _, name = path.partition(".")
-        if isinstance(value, str) and path in BY_PATH:
-            value = from_text(BY_PATH[path].shape, value)
-        layers.append(Layer(origin="command line", values={section: {name: value}}))
+        typed = BY_PATH[path].from_text(value) if isinstance(value, str) and path in BY_PATH else value
+        layers += [Layer(origin="command line", values={section: {name: typed}})] if value is not None else []
     return layers
 
 
-def _check_zone(settled: Settled) -> None:
-    zone = settled.settings.run.timezone
-    if zone == "UTC":
-        return
-    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+_HEADER = re.compile(r"\s*+\[([^\[\]]++)\]\s*+(?:#.*)?")
+_ASSIGNMENT = re.compile(r"\s*+([^\s=#\[][^=]*+)=")
 
-    try:
-        ZoneInfo(zone)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        origin = settled.origins["run.timezone"]
-        raise SettingsError(
-            f"{origin}: [run] timezone: this machine knows no zone {zone!r}; say UTC, or one like Europe/Berlin"
-        ) from None
+
+def line_of(text: str, section: str, name: str) -> int:
+    """The line of a key, or of the section's heading if `name` is empty; 0 when it is not found."""
+    current = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        if (header := _HEADER.fullmatch(line)) is not None:
+            current = _unquoted(header[1])
+            if not name and current == section:
+                return number
+            continue
+        key = _ASSIGNMENT.match(line)
+        if name and key and f"{current}.{_unquoted(key[1])}".strip(".") == f"{section}.{name}".strip("."):
+            return number
+    return 0
+
+
+def _unquoted(dotted: str) -> str:
+    return ".".join(part.strip().strip("\"'") for part in dotted.split("."))
+
+
+# --- merging -----------------------------------------------------------------------------------------------
+
+
+def merge(layers: Sequence[Layer], *, agent_kinds: tuple[str, ...] | None = None) -> LoadedSettings:
+    """Put `layers` over the defaults, the weakest first; a value that cannot be used is a SettingsError.
+
+    `agent_kinds` are the built-in agents: the values of a table's `kind`, and the agents that need no table.
+    """
+    return _Merge(kinds() if agent_kinds is None else agent_kinds).add(layers).result()
+
+
+class _Merge:
+    """The values of all layers, checked one by one."""
+
+    def __init__(self, agent_kinds: tuple[str, ...]) -> None:
+        self._kinds = agent_kinds
+        self._values: dict[str, object] = {key.path: key.written for key in KEYS}
+        self._sources = dict.fromkeys(self._values, _DEFAULTS)
+        self._typed: dict[str, dict[str, Any]] = {}  #: section to field to value
+
+    def add(self, layers: Iterable[Layer]) -> _Merge:
+        for layer in layers:
+            for section, table in layer.values.items():
+                if section not in SECTIONS:
+                    raise self._stray(layer, section)
+                if not isinstance(table, dict):
+                    raise layer.error("", section, f"must be a table; write [{section}] above its keys")
+                for name, value in table.items():
+                    if section == "agents" and isinstance(value, dict):
+                        self._add_agent(layer, name, value)
+                    else:
+                        self._put(layer, section, self._key(layer, section, name), value)
+        return self
+
+    def _stray(self, layer: Layer, name: str) -> SettingsError:
+        if home := _section_of(name):
+            return layer.error("", name, f"must be below a section; it belongs to [{home}]")
+        return layer.error(name, "", f"unknown section; did you mean [{nearest(name, SECTIONS)}]?")
+
+    def _key(self, layer: Layer, section: str, name: str) -> Key:
+        if key := BY_PATH.get(f"{section}.{name}"):
+            return key
+        home = _section_of(name)
+        valid = tuple(key.name for key in KEYS if key.section == section)
+        hint = f"it belongs to [{home}]" if home else f"did you mean {nearest(name, valid)!r}?"
+        raise layer.error(section, name, f"unknown key; {hint}")
+
+    def _add_agent(self, layer: Layer, agent: str, table: dict[str, object]) -> None:
+        section = f"agents.{agent}"
+        if agent in ROLES:
+            raise layer.error(section, "", f'is a role, not an agent; write {agent} = "NAME" under [agents]')
+        for name, value in table.items():
+            if name not in _AGENT_KEYS:
+                hint = nearest(name, tuple(_AGENT_KEYS))
+                raise layer.error(section, name, f"unknown key; did you mean {hint!r}?")
+            if name == "kind" and value not in self._kinds:
+                raise layer.error(section, name, f"must be one of {', '.join(self._kinds)}, not {value!r}")
+            self._put(layer, section, _AGENT_KEYS[name], value)
+
+    def _put(self, layer: Layer, section: str, key: Key, value: object) -> None:
+        typed = key.read(value)
+        if isinstance(typed, Unfit):
+            raise layer.error(section, key.name, typed.why)
+        path = f"{section}.{key.name}"
+        self._values[path], self._sources[path] = value, layer
+        self._typed.setdefault(section, {})[key.field] = typed
+
+    def result(self) -> LoadedSettings:
+        tables = {
+            section.removeprefix("agents."): self._table(section) for section in self._typed if section not in SECTIONS
+        }
+        given = self._typed | {"agents": self._typed.get("agents", {}) | {"tables": tables}}
+        settings = Settings(
+            **{section.name: section.type(**given.get(section.name, {})) for section in fields(Settings)}
+        )
+        for role in ROLES:
+            self._check_role(role, settings.agents)
+        origins = {path: layer.origin for path, layer in self._sources.items()}
+        return LoadedSettings(settings=settings, values=self._values, origins=origins)
+
+    def _table(self, section: str) -> AgentTable:
+        name = section.removeprefix("agents.")
+        given = {"kind": name} | self._typed[section]
+        layer = next(layer for path, layer in reversed(self._sources.items()) if path.startswith(f"{section}."))
+        if given["kind"] not in self._kinds:
+            raise layer.error(section, "", f'no kind; add kind = "command" (or {", ".join(self._kinds)})')
+        table = AgentTable(name=name, **given)
+        if wrong := _unusable(table):
+            raise layer.error(section, "", wrong)
+        return table
+
+    def _check_role(self, role: str, agents: AgentsSettings) -> None:
+        """A role must name an agent that can be dispatched."""
+        name: str = getattr(agents, role)
+        layer = self._sources[f"agents.{role}"]
+        if name in agents.tables or (role == "fallback" and not name):
+            return
+        if name not in self._kinds:
+            known = ", ".join(dict.fromkeys((*agents.tables, *self._kinds)))
+            raise layer.error("agents", role, f"unknown agent {name!r}; known agents: {known}")
+        if wrong := _unusable(agents.agent(name)):
+            raise layer.error("agents", role, f"{name!r} needs a table [agents.{name}]: {wrong}")
+
+
+def _section_of(name: str) -> str:
+    """The section that has a key of that name; "" for none."""
+    return next((key.section for key in KEYS if key.name == name), "")
+
+
+def _unusable(table: AgentTable) -> str:
+    """The key that a table of this kind lacks or cannot have; "" when it can be used."""
+    if table.kind in ("command", "script") and (table.model or table.args or table.private is not None):
+        return f"a {table.kind} agent has no model, args or private; they are for the built-in agents"
+    if table.kind == "command" and not table.argv:
+        return 'a command needs argv = ["program", "argument"]'
+    if table.kind == "script" and not table.script:
+        return 'a script needs script = "file.toml"'
+    return ""

@@ -10,12 +10,12 @@ from msgspec import Struct
 
 from runplan.errors import NotFound, UsageError
 from runplan.plan.ids import read_name
-from runplan.settings.keys import LANDINGS
+from runplan.settings.schema import LANDINGS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from runplan.settings.config import Settings
+    from runplan.settings.schema import Settings
 
 _VERBS = ("stop", "next", "status")
 

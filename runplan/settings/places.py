@@ -1,45 +1,69 @@
-"""Knows where runplan keeps what belongs to the user and to no repository: its state, and the daemon's socket."""
+"""Paths outside of a repository: the user's settings file, worktrees, the daemon's state and its socket."""
 
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runplan.errors import Unreachable
+from runplan.settings.schema import FILES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from runplan.settings.schema import Settings
+
 SOCKET = "daemon.sock"
 
-#: What the daemon says where nobody looks: before its log is open, and when it breaks.
+#: Output of the daemon before its log is open, and when it crashes.
 OUTPUT = "daemon.out"
 
 
+def home(env: Mapping[str, str]) -> Path:
+    found = env.get("HOME")
+    return Path(found) if found else Path.home()
+
+
+def user_file(env: Mapping[str, str]) -> Path:
+    """The settings file for all repositories of this user; it need not exist."""
+    below = "Library/Application Support" if sys.platform == "darwin" else ".config"
+    return Path(env.get("XDG_CONFIG_HOME") or home(env) / below) / "runplan" / "runplan.toml"
+
+
+def repository_file(root: Path) -> Path | None:
+    """The settings file of the repository, if it has one."""
+    return next((path for name in FILES if (path := root / name).is_file()), None)
+
+
+def worktree_root(root: Path, settings: Settings, env: Mapping[str, str]) -> Path:
+    """The directory of the worktrees: `~` is the home, a relative path begins at `root`."""
+    written = settings.run.worktrees
+    return home(env) / written[2:] if written == "~" or written.startswith("~/") else root / written
+
+
 def state_directory(env: Mapping[str, str]) -> Path:
-    """Where the lock of the daemon, its log and the list of repositories lie; it need not exist."""
-    home = env.get("HOME")
-    base = env.get("XDG_STATE_HOME") or (Path(home) if home else Path.home()) / ".local/state"
-    return Path(base) / "runplan"
+    """The directory of the daemon's lock, its log and the list of repositories; it need not exist."""
+    return Path(env.get("XDG_STATE_HOME") or home(env) / ".local/state") / "runplan"
 
 
 def socket_path(env: Mapping[str, str]) -> Path:
-    """Where a daemon with this environment listens: among what ends with the login, else with the state."""
+    """The socket of a daemon with this environment: in the runtime directory, else in the state directory."""
     runtime = env.get("XDG_RUNTIME_DIR")
-    # `su` and `sudo` leave the variable as it was, naming a folder of somebody else.
+    # `su` and `sudo` keep the variable, which then names the directory of another user.
     if runtime and os.path.isdir(runtime) and os.stat(runtime).st_uid == os.geteuid():  # noqa: PTH112, PTH116 - pathlib is no cheaper
         return Path(runtime) / "runplan" / SOCKET
     return state_directory(env) / SOCKET
 
 
 def socket_paths(env: Mapping[str, str]) -> tuple[Path, ...]:
-    """The same, and where it listens when it cannot there."""
+    """The socket, and the one that is used when the first cannot be created."""
     return tuple(dict.fromkeys((socket_path(env), state_directory(env) / SOCKET)))
 
 
 def own_directory(path: Path) -> Path:
-    """The directory, made where it is missing, that nobody but this user can look into."""
+    """The directory, created if missing, with access for this user only."""
     try:
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
         found = path.stat()

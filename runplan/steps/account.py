@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from runplan.report import text as report
 from runplan.run.events import IssueShared
 from runplan.run.reasons import Reason
-from runplan.settings.keys import FILES
+from runplan.settings.schema import FILES
 from runplan.text import command
 from runplan.times import parse_iso
 
@@ -110,12 +110,12 @@ def _settings(state: RunState, world: RunContext) -> tuple[str, ...]:
     assert state.phase.candidate is not None
     if not state.started.settings:
         return ()
-    from runplan.settings.text import file_mark  # who only reads a report does without it
+    from runplan.settings.load import file_hash
 
     code = state.phase.candidate.commits[-1]
     found = ((name, content) for name in FILES if (content := world.objects.blob(code, name)) is not None)
     name, content = next(found, (FILES[0], None))
-    if file_mark(content) == state.started.settings_file:
+    if file_hash(content) == state.started.settings_file:
         return ()
     target = state.started.target
     return (f"{name} changed on {target} since the run started; the change holds from the next run on",)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from runplan.run.events import DispatchEnded, DispatchStarted, Event
     from runplan.run.rows import EventRow
     from runplan.run.state import PhaseRun, RunState
-    from runplan.settings.config import AgentsSettings, LimitSettings
+    from runplan.settings.schema import AgentsSettings, LimitSettings
     from runplan.steps.context import RunContext
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from runplan.landing.lander import Lander
     from runplan.run.events import Event
     from runplan.run.state import PhaseRun, RunState
-    from runplan.settings.config import Settings
+    from runplan.settings.schema import Settings
     from runplan.store.claims import Claims
     from runplan.store.sqlite import Store
     from runplan.supervise.dispatches import Dispatches

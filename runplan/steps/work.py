@@ -16,7 +16,7 @@ from runplan.gitfacts import AGENT, Unstored, signing
 from runplan.run.events import WorkRefused, WorkTaken
 from runplan.run.reasons import Reason
 from runplan.run.wording import unsolved
-from runplan.settings.keys import FILES
+from runplan.settings.schema import FILES
 from runplan.steps.context import phase_of
 
 if TYPE_CHECKING:

@@ -219,7 +219,7 @@ def test_settings_that_are_broken_keep_nobody_from_looking_and_stopping(
         assert ran.out or words[0] in ("pause", "stop")
         warning = ran.err.splitlines()[0]
         assert (warning.startswith("runplan: warning: "), BROKEN[whose] in warning) == (True, True), (words, warning)
-        assert warning.endswith("; going on without it")
+        assert warning.endswith("; ignoring this source")
     until_runs_are(project, "stopped")
     assert project.runplan("start", "X", "1", "auto").code == 2, "nothing is begun with them"
 

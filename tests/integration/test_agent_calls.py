@@ -13,12 +13,14 @@ from runplan.agents.calling import Agents, Versions, account_of, require_agents
 from runplan.agents.clis.mini import LONGEST_ARGUMENT
 from runplan.errors import RefusedEarly
 from runplan.run.dispatch import Role
-from runplan.settings.config import AgentsSettings, Layer
+from runplan.settings.load import Layer
 from tests.support.samples import FOLDERS, expected
 from tests.support.settings import settle
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from runplan.settings.schema import AgentsSettings
 
 #: Every key of every agent, and two that no agent may see.
 KEYS = {key: "k" for name in FOLDERS for key in expected(name)["calls"]["keys"]} | {

@@ -12,7 +12,7 @@ import pytest
 
 from runplan.cli.setup import config, doctor, init
 from runplan.errors import Exit, RefusedEarly, SettingsError
-from runplan.settings.keys import KEYS
+from runplan.settings.schema import KEYS
 from tests.support.repos import init_repo, make_repo
 
 if TYPE_CHECKING:

@@ -16,13 +16,13 @@ from runplan.errors import GitFailed, RefusedEarly
 from runplan.git.discovery import OLDEST_GIT
 from runplan.gitfacts import Identity
 from runplan.ops import discovery as repository, doctor
-from runplan.ops.discovery import cast, look_around, worktree_place
-from runplan.settings.config import Layer
+from runplan.ops.discovery import look_around, role_agents, worktree_place
+from runplan.settings.load import Layer
 from tests.support.repos import USER_EMAIL, USER_NAME, Repo, init_repo, isolated_env, make_repo
 from tests.support.settings import settle
 
 if TYPE_CHECKING:
-    from runplan.settings.facts import Facts
+    from runplan.ops.discovery import Facts
 
 
 def seen(path: Path, **env: str) -> Facts:
@@ -220,7 +220,7 @@ def test_each_role_is_looked_for_where_its_kind_lies(tmp_path: Path) -> None:
         }
         values = {"agents": {"implementer": implementer, "verifier": "codex", **tables}}
         agents = settle([Layer(origin="x", values=values)]).settings.agents
-        first, second = cast(tmp_path / "root", agents, env={"PATH": str(tmp_path / "bin")})
+        first, second = role_agents(tmp_path / "root", agents, env={"PATH": str(tmp_path / "bin")})
         assert (second.role, second.found) == ("verifier", True)
         return first.program, first.found
 

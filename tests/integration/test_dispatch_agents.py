@@ -13,7 +13,7 @@ from runplan.agents.calling import Agents
 from runplan.agents.endings import judge
 from runplan.run.dispatch import OWN, Ending, Launch, Role
 from runplan.run.usage import Tally
-from runplan.settings.config import Layer
+from runplan.settings.load import Layer
 from tests.support import samples
 from tests.support.dispatching import Stage, stage
 from tests.support.settings import settle

@@ -17,7 +17,7 @@ from runplan.agents.kit import script_player
 from runplan.agents.kit.task import Task
 from runplan.errors import SettingsError
 from runplan.run.dispatch import Ending, Outcome, Role, ToolUsed
-from runplan.settings.config import AgentTable
+from runplan.settings.schema import AgentTable
 from tests.support.dispatching import Stage, stage, until
 from tests.support.repos import isolated_env
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from runplan.daemon.logs import open_log
 from runplan.daemon.notify import MOST_AT_ONCE, MOST_WAITING, Notifier
 from runplan.report.notices import Notice
-from runplan.settings.config import NotifySettings
+from runplan.settings.schema import NotifySettings
 from tests.support.cli import until
 
 if TYPE_CHECKING:

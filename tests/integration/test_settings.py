@@ -9,7 +9,8 @@ from zoneinfo import available_timezones
 import pytest
 
 from runplan.errors import SettingsError
-from runplan.settings.load import load, load_host, repository_file, user_file, worktree_root
+from runplan.settings.load import load, load_user
+from runplan.settings.places import repository_file, user_file, worktree_root
 
 
 @pytest.fixture
@@ -80,11 +81,17 @@ def test_a_heading_without_keys_sets_nothing_and_is_no_error(root: Path, env: di
     assert load(root, env=env, flags={}).settings.notify.command == ""
 
 
-def test_how_work_ends_on_this_host_is_up_to_the_user(env: dict[str, str]) -> None:
-    write(user_file(env), '[daemon]\ngrace = "7s"\n')
-    assert load_host(env).grace_s == 7
-    given = {"RUNPLAN_DAEMON_GRACE": "2s", "RUNPLAN_AGENTS_VERIFIER": "of a repository"}
-    assert load_host(env | given).grace_s == 2
+def test_a_user_sets_the_daemon_and_notifications_in_the_file_or_by_variables(env: dict[str, str]) -> None:
+    """Variables that are settings of a run do not count."""
+    write(user_file(env), '[daemon]\ngrace = "7s"\n[notify]\ncommand = "mail"\n')
+    assert load_user(env).daemon.grace_s == 7
+    given = {
+        "RUNPLAN_DAEMON_GRACE": "2s",
+        "RUNPLAN_NOTIFY_COMMAND": "log",
+        "RUNPLAN_AGENTS_VERIFIER": "of a repository",
+    }
+    assert load_user(env | given).daemon.grace_s == 2
+    assert load_user(env | given).notify.command == "log"
 
 
 def test_the_file_at_the_top_hides_the_one_under_config(root: Path, env: dict[str, str]) -> None:
@@ -109,8 +116,8 @@ def test_the_users_file_lies_where_the_platform_keeps_settings(tmp_path: Path) -
         ('[run]\nsetup = """', "runplan.toml: invalid TOML: Unterminated string at the end of the file"),
         ("[run]\ntarget = 'a'\ntarget = 'b'\n", "runplan.toml:3: invalid TOML: Cannot overwrite a value"),
         ("[run]\nlandin = 'pr'\n", "runplan.toml:2: [run] landin: unknown key; did you mean 'landing'?"),
-        ("[run]\ntimezone = 'Mars/Base'\n", "runplan.toml:2: [run] timezone: this machine knows no zone 'Mars/Base'"),
-        ("[run]\ntimezone = '../x'\n", "runplan.toml:2: [run] timezone: this machine knows no zone '../x'"),
+        ("[run]\ntimezone = 'Mars/Base'\n", "runplan.toml:2: [run] timezone: unknown time zone 'Mars/Base'"),
+        ("[run]\ntimezone = '../x'\n", "runplan.toml:2: [run] timezone: unknown time zone '../x'"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_named_with_its_line(
@@ -162,9 +169,9 @@ def test_a_variable_sets_its_key(
         (
             "RUNPLAN_RUN_LANDIN",
             "pr",
-            "RUNPLAN_RUN_LANDIN: names no setting; did you mean RUNPLAN_RUN_LANDING?",
+            "RUNPLAN_RUN_LANDIN: unknown setting; did you mean RUNPLAN_RUN_LANDING?",
         ),
-        ("RUNPLAN_TEST", "x", "RUNPLAN_TEST: names no setting; did you mean RUNPLAN_"),
+        ("RUNPLAN_TEST", "x", "RUNPLAN_TEST: unknown setting; did you mean RUNPLAN_"),
         ("RUNPLAN_LIMITS_TOKENS", "many", "RUNPLAN_LIMITS_TOKENS: [limits] tokens: must be a whole number"),
         ("RUNPLAN_LIMITS_USD", "nan", "RUNPLAN_LIMITS_USD: [limits] usd: must be 0 or more"),
         ("RUNPLAN_RUN_MAIN_PROTECTED", "perhaps", "RUNPLAN_RUN_MAIN_PROTECTED: [run] main_protected: must be"),
@@ -207,25 +214,7 @@ def test_the_worktree_root_is_found_from_home_or_repository(
     assert worktree_root(root, settings, env) == tmp_path / below
 
 
-HOSTILE = {
-    "nested lists": "x = " + "[" * 100_000,
-    "nested tables": "x = " + "{a=" * 50_000,
-    "a long key": "a" + ".a" * 100_000 + " = 1",
-    "a long heading": "[a" + ".a" * 100_000 + "]",
-    "a value just below the limit": "[run]\ntarget = " + "[" * 300 + "]" * 300,
-}
-
-
-@pytest.mark.timeout(30)
-@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+@pytest.mark.parametrize("text", ["x = " + "[" * 100_000, "x = " + "{a=" * 50_000])
 def test_a_deeply_nested_file_is_refused(root: Path, env: dict[str, str], text: str) -> None:
     write(root / "runplan.toml", text)
     assert refusal(root, env).startswith("runplan.toml:")
-
-
-def test_a_file_of_many_megabytes_is_refused_and_not_read(root: Path, env: dict[str, str]) -> None:
-    with (root / "runplan.toml").open("wb") as file:
-        file.truncate(300_000_000)
-    assert refusal(root, env) == (
-        "runplan.toml: settings have at most 262144 bytes; take out what does not belong there"
-    )

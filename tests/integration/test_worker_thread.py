@@ -13,7 +13,7 @@ from runplan.daemon.observer import Noticed, Observer
 from runplan.daemon.slots import HostSlots, SlotTable, Timers
 from runplan.daemon.worker import DaemonWorker, Services
 from runplan.errors import Unreachable
-from runplan.settings.config import NotifySettings
+from runplan.settings.schema import NotifySettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

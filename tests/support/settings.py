@@ -1,16 +1,17 @@
-"""Settings as the installed package would settle them."""
+"""Settings as the installed package merges them."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from runplan.settings import config
-from runplan.settings.load import kinds
+from runplan.settings.load import merge
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from runplan.settings.load import Layer, LoadedSettings
 
-def settle(layers: Sequence[config.Layer]) -> config.Settled:
+
+def settle(layers: Sequence[Layer]) -> LoadedSettings:
     """The layers over the defaults, with the agents there are."""
-    return config.settle(layers, kinds=kinds())
+    return merge(layers)

@@ -15,8 +15,7 @@ from runplan.agents.kit.task import Task
 from runplan.ops.discovery import known_agents
 from runplan.run.dispatch import Role
 from runplan.run.usage import Finished, Message, Started, TroubleKind, Unread
-from runplan.settings.config import AgentTable
-from runplan.settings.keys import AGENT_KEYS
+from runplan.settings.schema import AGENT_KEYS, AgentTable
 from tests.support.documents import fences, read, rows
 from tests.support.samples import expected, meta, streams
 

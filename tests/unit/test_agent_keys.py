@@ -11,7 +11,7 @@ import pytest
 from runplan.agents.calling import keys_of
 from runplan.agents.kit.task import PROVIDERS, Task
 from runplan.run.dispatch import Role
-from runplan.settings.config import AgentTable
+from runplan.settings.schema import AgentTable
 
 MANY = ("aider", "mini", "opencode")
 

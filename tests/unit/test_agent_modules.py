@@ -14,8 +14,8 @@ from runplan.agents.kit.about import About
 from runplan.agents.kit.module import OPTIONAL, REQUIRED, AgentModule, whole
 from runplan.agents.kit.task import Task
 from runplan.run.dispatch import Role
-from runplan.settings.config import AgentTable
 from runplan.settings.load import kinds
+from runplan.settings.schema import AgentTable
 
 if TYPE_CHECKING:
     from runplan.run.usage import AgentEvent

@@ -1,24 +1,21 @@
-"""The doctor's judgement: each fault by name, with the remedy that helps."""
+"""The doctor's judgement: each fault by name, with its remedy."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
+from runplan.agents.kit.module import Account
 from runplan.agents.sandbox import Obstacle
-from runplan.checks.testinfra import Infrastructure
+from runplan.checks.testinfra import Infrastructure, Prerequisites
 from runplan.gitfacts import Identity
-from runplan.ops.doctor import Check, check
-from runplan.settings.config import Layer, Settings
-from runplan.settings.facts import Account, Bench, Cast, Facts, Place
-from tests.support.settings import settle
+from runplan.ops.discovery import Facts, Place, RoleAgent
+from runplan.ops.doctor import Check, Findings, check
+from runplan.settings.schema import AgentsSettings, CheckSettings, LimitSettings, RunSettings, Settings
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-HEALTHY = Facts(
+FACTS = Facts(
     root="/home/uma/app",
     git_version=(2, 39, 5),
     branches=("main", "next"),
@@ -30,224 +27,180 @@ HEALTHY = Facts(
     installed=("claude",),
     tests=Infrastructure(found="Makefile", command="make test"),
 )
-BENCH = Bench()
-PLACE = Place(path="/home/uma/worktrees", writable=True)
-CAST = (Cast(role="implementer", agent="claude", program="claude", found=True),)
+TESTED = Settings(tests=CheckSettings(command="make test"))
+NODE = Prerequisites(setup=("node_modules", "npm ci"))
+OBSTACLE = Obstacle(why="no", remedy="apt install it")
 
 
-def settings(**values: dict[str, str]) -> Settings:
-    return settle([Layer(origin="runplan.toml", values=values)]).settings
+def agent(**fields: Any) -> RoleAgent:
+    default = RoleAgent(role="verifier", agent="codex", program="codex", found=True)
+    return replace(default, **fields)
 
 
-TESTED = settings(tests={"command": "make test"})
+HEALTHY = Findings(
+    facts=FACTS,
+    settings=TESTED,
+    place=Place(path="/home/uma/worktrees", writable=True),
+    agents=[agent(role="implementer", agent="claude", program="claude")],
+)
 
 
-def test_an_agent_is_shown_with_its_login_address_model_and_bill() -> None:
-    account = Account(login="A_KEY", address="https://gw", model="big", bill="the account of A_KEY, by use")
-    cast = Cast(role="implementer", agent="claude", program="claude", found=True, account=account)
-    (shown,) = [each for each in check(HEALTHY, TESTED, place=PLACE, cast=[cast]) if each.name == "implementer"]
-    told = "login A_KEY; address https://gw; model big; billed to the account of A_KEY, by use"
-    assert (shown.ok, shown.detail) == (True, f"claude (claude); {told}")
+def found_with(**fields: Any) -> Findings:
+    facts = {name: fields.pop(name) for name in Facts.__struct_fields__ if name in fields and name != "tests"}
+    return replace(HEALTHY, **{"facts": replace(FACTS, **facts)} | fields)
 
 
-def test_an_agent_without_a_model_that_needs_one_is_a_fault() -> None:
-    account = Account(login="", address="", model="", bill="", lacks="has no model")
-    (fault,) = faults(cast=[Cast(role="verifier", agent="mini", program="mini", found=True, account=account)])
-    assert (fault.name, fault.detail) == ("verifier", "mini has no model")
-    assert fault.remedy == 'set model = "..." under [agents.mini] in runplan.toml'
+def faults(found: Findings) -> list[Check]:
+    checks = check(found)
+    assert all(bool(each.remedy) is not each.ok for each in checks)
+    return [each for each in checks if not each.ok]
 
 
-def test_what_else_an_agent_lacks_has_its_own_remedy() -> None:
-    account = Account(login="K", address="", model="", bill="", lacks="needs K", remedy="set K in this terminal")
-    (fault,) = faults(cast=[Cast(role="verifier", agent="codex", program="codex", found=True, account=account)])
-    assert (fault.detail, fault.remedy) == ("codex needs K", "set K in this terminal")
+def account(**fields: str) -> Account:
+    return Account(**{"login": "", "address": "", "model": "", "bill": ""} | fields)
 
 
-def faults(
-    facts: Facts = HEALTHY,
-    settings: Settings = TESTED,
-    *,
-    place: Place = PLACE,
-    cast: Sequence[Cast] = CAST,
-    unusable: str = "",
-    leftovers: Sequence[str] = (),
-    bench: Bench = BENCH,
-    refused: str = "",
-) -> list[Check]:
-    found = check(
-        facts, settings, place=place, cast=cast, bench=bench, unusable=unusable, leftovers=leftovers, refused=refused
-    )
-    assert all(bool(each.remedy) is not each.ok for each in found)
-    return [each for each in found if not each.ok]
-
-
-def test_a_healthy_place_has_no_fault_and_every_check_says_what_it_saw() -> None:
-    assert faults() == []
-    names = [each.name for each in check(HEALTHY, TESTED, place=PLACE, cast=CAST)]
+def test_a_healthy_repository_has_no_fault() -> None:
+    assert faults(HEALTHY) == []
+    names = [each.name for each in check(HEALTHY)]
     assert names[:5] == ["git", "settings", "identity", "target", "worktrees"]
     assert names[5:] == ["implementer", "processes", "sandbox", "tests", "setup", "leftovers", "start"]
 
 
-def test_the_oldest_git_that_can_merge_without_a_checkout_is_enough() -> None:
-    assert faults(replace(HEALTHY, git_version=(2, 38))) == []
-
-
 @pytest.mark.parametrize(
-    ("facts", "expected"),
+    ("fields", "name", "detail", "remedy"),
     [
+        ({"git_version": (2, 37, 9)}, "git", "version 2.37.9", "install git 2.38 or newer"),
         (
-            replace(HEALTHY, git_version=(2, 37, 9)),
-            Check(name="git", ok=False, detail="version 2.37.9", remedy="install git 2.38 or newer"),
+            {"identity": None},
+            *("identity", "git has no user.name and user.email"),
+            'git config user.name "Your Name" && git config user.email you@example.org',
+        ),
+        ({"branches": ()}, "target", "the repository has no commit yet", "git commit --allow-empty -m Start"),
+        (
+            {"branches": ("master",), "default_branch": "master"},
+            *("target", "there is no branch main"),
+            'set run.target = "master" in runplan.toml, or create it: git branch main',
         ),
         (
-            replace(HEALTHY, identity=None),
-            Check(
-                name="identity",
-                ok=False,
-                detail="git does not know who you are",
-                remedy='git config user.name "Your Name" && git config user.email you@example.org',
-            ),
+            {"settings_error": "runplan.toml:3: invalid TOML: Invalid value"},
+            *("settings", "runplan.toml:3: invalid TOML: Invalid value", "correct it; see runplan config"),
         ),
         (
-            replace(HEALTHY, branches=()),
-            Check(
-                name="target",
-                ok=False,
-                detail="the repository has no commit yet",
-                remedy="git commit --allow-empty -m Start",
-            ),
+            {"place": Place(path="/nope", writable=False)},
+            *("worktrees", "/nope is not writable", "set run.worktrees to a writable directory"),
         ),
         (
-            replace(HEALTHY, branches=("master",), default_branch="master"),
-            Check(
-                name="target",
-                ok=False,
-                detail="there is no branch main",
-                remedy='set run.target = "master" in runplan.toml, or make it: git branch main',
-            ),
+            {"settings": Settings()},
+            *("tests", "there are tests (Makefile) but no test command"),
+            'add to runplan.toml, under [tests]: command = "make test"',
+        ),
+        (
+            {"tests": Prerequisites(missing_file="Makefile")},
+            *("tests", "`make test` needs Makefile, which main does not have"),
+            "commit Makefile on main, or set tests.command to another command",
+        ),
+        (
+            {"tests": Prerequisites(missing_program="make")},
+            *("tests", "`make test`: make was not found"),
+            "install make, or set tests.command to another command",
+        ),
+        (
+            {"tests": NODE},
+            *("setup", "a fresh worktree has no node_modules, and run.setup is empty"),
+            'add to runplan.toml, under [run]: setup = "npm ci"',
+        ),
+        (
+            {"settings": replace(TESTED, agents=AgentsSettings(sandbox="bwrap")), "obstacle": OBSTACLE},
+            *("sandbox", "bubblewrap does not work: no", 'apt install it, or set agents.sandbox = "auto"'),
+        ),
+        (
+            {"refusal": "landing by pr is not in this version of runplan; use cherry-pick or direct"},
+            *("start", "landing by pr is not in this version of runplan", "use cherry-pick or direct"),
         ),
     ],
 )
-def test_a_repository_that_cannot_be_worked_in_is_named_with_its_remedy(facts: Facts, expected: Check) -> None:
-    assert faults(facts) == [expected]
-
-
-def test_tests_without_a_command_are_a_fault() -> None:
-    """N7: the command is never guessed, only suggested."""
-    (fault,) = faults(settings=settings())
-    assert fault.detail == "there are tests (Makefile) but no test command"
-    assert fault.remedy == 'add to runplan.toml, under [tests]: command = "make test"'
-
-
-def test_no_tests_at_all_is_no_fault_but_said() -> None:
-    """N8."""
-    bare = replace(HEALTHY, tests=Infrastructure(found="", command=""))
-    assert faults(bare, settings()) == []
-    assert "gates are skipped" in check(bare, settings(), place=PLACE, cast=CAST)[-4].detail
-
-
-def test_an_agent_is_named_with_its_program_and_version() -> None:
-    cast = Cast(role="verifier", agent="judge", program="codex", found=True, version="0.166.0")
-    told = {each.name: each.detail for each in check(HEALTHY, TESTED, place=PLACE, cast=[cast])}
-    assert told["verifier"] == "judge (codex 0.166.0)"
-
-
-def test_a_missing_agent_is_named_with_its_role() -> None:
-    (fault,) = faults(cast=[Cast(role="verifier", agent="local", program="tools/agent", found=False)])
-    assert fault.name == "verifier"
-    assert fault.detail == "local: tools/agent was not found"
-    assert fault.remedy == "install tools/agent, or name another agent: agents.verifier"
-
-
-def test_a_worktree_root_that_cannot_be_written_is_a_fault() -> None:
-    (fault,) = faults(place=Place(path="/nope", writable=False))
-    assert (fault.name, fault.detail) == ("worktrees", "/nope cannot be written")
-
-
-def test_settings_that_cannot_be_read_are_a_fault() -> None:
-    (fault,) = faults(unusable="runplan.toml:3: invalid TOML: Invalid value")
-    assert fault.detail == "runplan.toml:3: invalid TOML: Invalid value"
-
-
-def test_leftovers_are_counted_and_no_fault_since_they_keep_no_run_from_starting() -> None:
-    left = [f"wt-{number}" for number in range(7)]
-    assert faults(leftovers=left) == []
-    found = {each.name: each.detail for each in check(HEALTHY, TESTED, place=PLACE, cast=CAST, leftovers=left)}
-    assert found["leftovers"] == "wt-0, wt-1, wt-2, wt-3, wt-4 and 2 more; remove them: runplan gc"
-
-
-def test_an_agent_without_key_and_login_is_a_fault() -> None:
-    cast = Cast(role="verifier", agent="codex", program="codex", found=True, lacks="no key and no login was found")
-    (fault,) = faults(cast=[cast])
-    assert (fault.name, fault.detail) == ("verifier", "codex: no key and no login was found")
-    assert fault.remedy == "run codex once and sign in, or set its key in this terminal"
-
-
-def test_a_missing_script_is_not_a_program_to_install() -> None:
-    cast = Cast(role="verifier", agent="judge", program="judge.toml", found=False, file=True)
-    (fault,) = faults(cast=[cast])
-    assert (fault.detail, fault.remedy) == (
-        "judge: there is no file judge.toml",
-        "write it, or name another agent: agents.verifier",
-    )
-
-
-def test_a_test_command_that_cannot_run_is_a_fault() -> None:
-    (fault,) = faults(bench=replace(BENCH, missing="Makefile"))
-    assert (fault.name, fault.detail) == ("tests", "`make test` needs Makefile, which main does not have")
-    (fault,) = faults(bench=replace(BENCH, program="make"))
-    assert (fault.name, fault.detail) == ("tests", "`make test`: make was not found")
-
-
-def test_a_fresh_worktree_that_needs_setup_is_a_fault_until_there_is_one() -> None:
-    bench = replace(BENCH, needs=("node_modules", "npm ci"))
-    (fault,) = faults(bench=bench)
-    assert (fault.name, fault.detail) == ("setup", "a fresh worktree has no node_modules, and run.setup is empty")
-    assert fault.remedy == 'add to runplan.toml, under [run]: setup = "npm ci"'
-    assert faults(settings=settings(tests={"command": "make test"}, run={"setup": "npm ci"}), bench=bench) == []
-
-
-def test_what_start_would_refuse_is_a_fault_also_when_all_else_is_well() -> None:
-    (fault,) = faults(refused="landing by pr is not in this version of runplan; use cherry-pick or direct")
-    assert (fault.name, fault.detail, fault.remedy) == (
-        *("start", "landing by pr is not in this version of runplan"),
-        "use cherry-pick or direct",
-    )
-    assert [each.name for each in faults(replace(HEALTHY, identity=None), refused="the same")] == ["identity"]
-
-
-def test_signing_is_mentioned_where_it_is_wanted() -> None:
-    identity = check(replace(HEALTHY, signs=True), TESTED, place=PLACE, cast=CAST)[2]
-    assert identity.detail == "Uma <uma@example.org>, commits are signed"
+def test_a_fault_is_named_with_its_remedy(fields: dict[str, Any], name: str, detail: str, remedy: str) -> None:
+    assert faults(found_with(**fields)) == [Check(name, False, detail, remedy)]
 
 
 @pytest.mark.parametrize(
-    ("mode", "why", "ok", "told"),
+    ("fields", "detail", "remedy"),
     [
-        ("auto", "", True, "bubblewrap works"),
-        ("none", "", True, 'bubblewrap works, but is switched off: agents.sandbox = "none"'),
-        ("auto", "no", True, "bubblewrap does not work: no; agents run without it. To get it: apt install it"),
-        ("none", "no", True, "bubblewrap does not work: no; agents run without it. To get it: apt install it"),
-        ("bwrap", "no", False, "bubblewrap does not work: no"),
+        (
+            {"agent": "local", "program": "tools/agent", "found": False},
+            *("local: tools/agent was not found", "install tools/agent, or name another agent: agents.verifier"),
+        ),
+        (
+            {"agent": "judge", "program": "judge.toml", "found": False, "file": True},
+            *("judge: there is no file judge.toml", "write it, or name another agent: agents.verifier"),
+        ),
+        (
+            {"lacks": "no key and no login was found"},
+            "codex: no key and no login was found",
+            "run codex once and sign in, or set its key in this terminal",
+        ),
+        (
+            {"agent": "mini", "account": account(lacks="has no model")},
+            *("mini has no model", 'set model = "..." under [agents.mini] in runplan.toml'),
+        ),
+        (
+            {"account": account(lacks="needs K", remedy="set K in this terminal")},
+            "codex needs K",
+            "set K in this terminal",
+        ),
     ],
 )
-def test_it_says_whether_the_sandbox_works_and_how_to_get_it(mode: str, why: str, ok: bool, told: str) -> None:
-    settings = replace(TESTED, agents=replace(TESTED.agents, sandbox=mode))
-    obstacle = Obstacle(why=why, remedy="apt install it") if why else None
-    found = check(HEALTHY, settings, place=PLACE, cast=CAST, obstacle=obstacle)
-    (line,) = [each for each in found if each.name == "sandbox"]
-    assert (line.ok, line.detail) == (ok, told)
-    assert ok or line.remedy == 'apt install it, or set agents.sandbox = "auto"'
+def test_an_agent_that_cannot_run_is_named_with_its_role(fields: dict[str, Any], detail: str, remedy: str) -> None:
+    assert faults(found_with(agents=[agent(**fields)])) == [Check("verifier", False, detail, remedy)]
+
+
+def test_an_agent_without_costs_is_a_fault_where_limits_are_in_dollars() -> None:
+    in_dollars = replace(TESTED, limits=LimitSettings(usd=1.0))
+    (fault,) = faults(found_with(settings=in_dollars, agents=[agent(unwatched=True)]))
+    assert fault.detail == "codex reports no costs, and [limits] are in dollars"
+
+
+def test_start_is_checked_last() -> None:
+    """A refusal that follows from another fault is not repeated."""
+    assert [each.name for each in faults(found_with(identity=None, refusal="the same"))] == ["identity"]
 
 
 @pytest.mark.parametrize(
-    ("cgroup", "told"),
+    ("fields", "name", "detail"),
     [
-        ("/sys/fs/cgroup/user.slice", "each dispatch has a control group of its own, below /sys/fs/cgroup/user.slice"),
-        ("", "no control group: what an agent leaves is found by its parents and its mark"),
+        ({"git_version": (2, 38)}, "git", "version 2.38"),
+        ({"signs": True}, "identity", "Uma <uma@example.org>, commits are signed"),
+        ({"agents": [agent(version="0.166.0")]}, "verifier", "codex (codex 0.166.0)"),
+        (
+            {"agents": [agent(account=account(login="K", address="https://gw", model="big", bill="K, by use"))]},
+            *("verifier", "codex (codex); login K; address https://gw; model big; billed to K, by use"),
+        ),
+        (
+            {
+                "settings": Settings(),
+                "facts": replace(FACTS, tests=Infrastructure(found="", command="")),
+            },
+            *("tests", "none found: gates are skipped, and every report says so"),
+        ),
+        ({"tests": NODE, "settings": replace(TESTED, run=RunSettings(setup="npm ci"))}, "setup", "npm ci"),
+        (
+            {"leftovers": [f"wt-{number}" for number in range(7)]},
+            *("leftovers", "wt-0, wt-1, wt-2, wt-3, wt-4 and 2 more; remove them: runplan gc"),
+        ),
+        ({}, "sandbox", "bubblewrap works"),
+        (
+            {"settings": replace(TESTED, agents=AgentsSettings(sandbox="none"))},
+            *("sandbox", 'bubblewrap works, but agents.sandbox = "none"'),
+        ),
+        (
+            {"obstacle": OBSTACLE},
+            *("sandbox", "bubblewrap does not work: no; agents run without it. To get it: apt install it"),
+        ),
+        ({"cgroup": "/sys/fs/cgroup/u"}, "processes", "each dispatch has a control group below /sys/fs/cgroup/u"),
+        ({}, "processes", "no control groups: an agent's processes are found by parent and environment"),
     ],
-    ids=["used", "unused"],
 )
-def test_it_says_whether_control_groups_are_used_and_finds_no_fault_in_either(cgroup: str, told: str) -> None:
-    found = check(HEALTHY, TESTED, place=PLACE, cast=CAST, cgroup=cgroup)
-    assert [(each.ok, each.detail) for each in found if each.name == "processes"] == [(True, told)]
+def test_a_check_that_passes_says_what_it_saw(fields: dict[str, Any], name: str, detail: str) -> None:
+    (shown,) = [each for each in check(found_with(**fields)) if each.name == name]
+    assert (shown.ok, shown.detail) == (True, detail)

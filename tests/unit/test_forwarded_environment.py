@@ -6,7 +6,7 @@ import pytest
 
 from runplan.agents import caller as callerenv, forwarded as forwarded_environment
 from runplan.agents.environment import agent_environment
-from runplan.settings.config import AgentsSettings, AgentTable
+from runplan.settings.schema import AgentsSettings, AgentTable
 
 
 def agents(

@@ -17,7 +17,7 @@ from runplan.errors import PlanUnreadable
 from runplan.git import trailers, trailers as storing
 from runplan.plan import model as plan
 from runplan.report import text as markdown
-from runplan.settings import text as settingslines
+from runplan.settings import load as settingslines
 
 if TYPE_CHECKING:
     from collections.abc import Callable

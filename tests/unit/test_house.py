@@ -23,8 +23,8 @@ ORDER = (
 #: Packages, and modules of others, whose functions take values and return values.
 PURE_PACKAGES = ("plan", "run", "checks")
 PURE_MODULES = (
-    *("runplan.settings.config", "runplan.settings.keys", "runplan.settings.values", "runplan.settings.options"),
-    *("runplan.settings.schedule", "runplan.settings.slots", "runplan.settings.text", "runplan.settings.facts"),
+    *("runplan.settings.schema", "runplan.settings.options"),
+    *("runplan.settings.schedule", "runplan.settings.slots", "runplan.settings.text"),
     *("runplan.agents.prompts", "runplan.agents.endings", "runplan.agents.limits", "runplan.agents.budgets"),
     *("runplan.agents.context", "runplan.agents.forwarded", "runplan.report.text", "runplan.report.metrics"),
     *("runplan.report.notices", "runplan.ops.doctor", "runplan.ops.servicefiles", "runplan.errors", "runplan.names"),

@@ -10,12 +10,12 @@ import pytest
 
 from runplan.errors import RefusedEarly
 from runplan.landing import modes
-from runplan.settings.config import Layer
-from runplan.settings.keys import LANDINGS
+from runplan.settings.load import Layer
+from runplan.settings.schema import LANDINGS
 from tests.support.settings import settle
 
 if TYPE_CHECKING:
-    from runplan.settings.config import RunSettings
+    from runplan.settings.schema import RunSettings
 
 PACKAGE = Path(__file__).parents[2] / "runplan"
 

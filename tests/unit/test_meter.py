@@ -12,7 +12,8 @@ from runplan.agents.calling import unwatched
 from runplan.agents.clis import about
 from runplan.run.dispatch import Launch, Usage
 from runplan.run.usage import Tally
-from runplan.settings.config import AgentTable, Layer
+from runplan.settings.load import Layer
+from runplan.settings.schema import AgentTable
 from tests.support.samples import outcome_of
 from tests.support.settings import settle
 

@@ -10,7 +10,7 @@ from runplan.report.notices import Notice, as_json, facts, of_ending, of_lost_ke
 from runplan.run import events as e
 from runplan.run.decide import Decision
 from runplan.run.state import PhaseRun, RunState
-from runplan.settings.config import Layer
+from runplan.settings.load import Layer
 from tests.support.settings import settle
 
 WHERE = {"repository": "/home/uma/app", "plan": "plans/x.md", "run": "r1"}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from runplan.errors import NotFound, UsageError
-from runplan.settings.config import Layer
+from runplan.settings.load import Layer
 from runplan.settings.options import Mode, Resolved, Words, parse_words, resolve
 from tests.support.settings import settle
 

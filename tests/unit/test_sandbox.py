@@ -6,7 +6,7 @@ import pytest
 
 from runplan.agents.sandbox import is_sandboxed, sandboxed
 from runplan.errors import SettingsError
-from runplan.settings.config import Layer
+from runplan.settings.load import Layer
 from tests.support.settings import settle
 
 

@@ -8,8 +8,7 @@ import plistlib
 import pytest
 
 from runplan.ops.servicefiles import STOP_S, Service, launchd_list, systemd_unit
-from runplan.settings.keys import BY_PATH
-from runplan.settings.values import seconds
+from runplan.settings.schema import DaemonSettings
 
 
 def a_service(*argv: str, **env: str) -> Service:
@@ -30,7 +29,7 @@ def test_a_unit_notifies_is_watched_and_leaves_agents_alone() -> None:
 
     assert made["Type"] == "notify"
     assert made["WatchdogSec"] == "180"
-    assert float(made["TimeoutStopSec"]) > 2 * (seconds(str(BY_PATH["daemon.grace"].default)) or 0)
+    assert float(made["TimeoutStopSec"]) > 2 * DaemonSettings().grace_s
     assert made["Restart"] == "on-failure"
     assert made["RestartPreventExitStatus"] == "2"
     assert made["KillMode"] == "process"

@@ -9,11 +9,12 @@ import pytest
 from msgspec.structs import replace
 
 from runplan.checks.testinfra import Infrastructure
+from runplan.cli.setup.init import settings_text
 from runplan.gitfacts import Identity
-from runplan.settings.config import Layer
-from runplan.settings.facts import Facts
-from runplan.settings.keys import KEYS, USER_SECTIONS
-from runplan.settings.text import defaults_text, init_text, kept, restored, toml
+from runplan.ops.discovery import Facts
+from runplan.settings.load import Layer, record, recorded
+from runplan.settings.schema import KEYS, USER_SECTIONS, NotifySettings
+from runplan.settings.text import defaults_text, toml
 from tests.support.settings import settle
 
 ROOT = Path(__file__).parents[2]
@@ -48,11 +49,11 @@ def test_the_shipped_settings_file_sets_every_key_to_its_default_and_says_why() 
 def test_the_manual_lists_every_key_with_its_default() -> None:
     manual = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
     rows = [line for line in manual.splitlines() if line.startswith("| `") and "." in line.split("`")[1]]
-    assert rows == [f"| `{key.path}` | `{toml(key.default)}` | {key.why} |" for key in KEYS]
+    assert rows == [f"| `{key.path}` | `{toml(key.written)}` | {key.why} |" for key in KEYS]
 
 
 def test_init_sets_what_was_found_and_leaves_the_rest_commented() -> None:
-    text = init_text(FOUND)
+    text = settings_text(FOUND)
     assert tomllib.loads(text) == {
         "run": {"target": "trunk", "remote": "upstream"},
         "agents": {
@@ -72,7 +73,7 @@ def test_init_text_means_the_defaults_when_its_comments_are_taken_away() -> None
     """Every commented line is a line that could be set."""
     lines = [
         line.removeprefix("# ") if line.startswith("# ") and " = " in line and "  # " in line else line
-        for line in init_text(replace(FOUND, installed=())).splitlines()
+        for line in settings_text(replace(FOUND, installed=())).splitlines()
     ]
     values = tomllib.loads("\n".join(lines))
     assert settle([Layer(origin="all", values=values)]).settings.limits == settle([]).settings.limits
@@ -80,12 +81,12 @@ def test_init_text_means_the_defaults_when_its_comments_are_taken_away() -> None
 
 
 def test_one_agent_alone_plays_every_role() -> None:
-    agents = tomllib.loads(init_text(replace(FOUND, installed=("claude",))))["agents"]
+    agents = tomllib.loads(settings_text(replace(FOUND, installed=("claude",))))["agents"]
     assert {agents[role] for role in ("implementer", "verifier", "planner")} == {"claude"}
 
 
 def test_without_any_agent_init_says_so_and_shows_a_command() -> None:
-    text = init_text(replace(FOUND, installed=()))
+    text = settings_text(replace(FOUND, installed=()))
     assert tomllib.loads(text)["agents"] == {}
     assert "None of the known agents (claude, codex, aider)" in text
     assert '# kind = "command"' in text
@@ -94,7 +95,7 @@ def test_without_any_agent_init_says_so_and_shows_a_command() -> None:
 
 def test_what_was_not_found_is_not_set() -> None:
     nothing = replace(FOUND, default_branch="", remotes=(), installed=(), tests=Infrastructure(found="", command=""))
-    assert not any(tomllib.loads(init_text(nothing)).values())
+    assert not any(tomllib.loads(settings_text(nothing)).values())
 
 
 @pytest.mark.parametrize("value", ['a"b\\c\n\x7fä', True, 0, 0.5, "", ["a", "b c"], []])
@@ -109,7 +110,7 @@ def test_settings_kept_with_a_run_are_restored_without_those_of_the_user() -> No
         "tests": {"command": "make test", "timeout": "5m", "env": ["JAVA_HOME"]},
         "notify": {"webhook": "https://example.org/secret"},
     }
-    settings, default = settle([Layer(origin="all", values=values)]).settings, settle([]).settings
-    text = kept(settings)
+    settings = settle([Layer(origin="all", values=values)]).settings
+    text = record(settings)
     assert "secret" not in text
-    assert restored(text, default) == replace(settings, notify=default.notify)
+    assert recorded(text) == replace(settings, notify=NotifySettings())

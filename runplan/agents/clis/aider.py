@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from runplan.agents.kit.task import Task
-    from runplan.settings.config import AgentTable
+    from runplan.settings.schema import AgentTable
 
 ABOUT = About(
     program="aider",

@@ -13,6 +13,7 @@ from runplan.agents.budgets import Price
 from runplan.agents.endings import trouble
 from runplan.agents.kit.about import About
 from runplan.agents.kit.lines import at, count, money, objects, record, text, tool
+from runplan.agents.kit.module import Account
 from runplan.agents.kit.task import first_set, read_json, under_home
 from runplan.run.usage import (
     AgentEvent,
@@ -27,13 +28,12 @@ from runplan.run.usage import (
     Unread,
     Usage,
 )
-from runplan.settings.facts import Account
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from runplan.agents.kit.task import Task
-    from runplan.settings.config import AgentTable
+    from runplan.settings.schema import AgentTable
 
 
 def _say(words: str) -> bytes:

@@ -13,15 +13,15 @@ from msgspec.structs import replace
 from runplan.agents.endings import trouble
 from runplan.agents.kit.about import About
 from runplan.agents.kit.lines import at, count, estimate, objects, record, text
+from runplan.agents.kit.module import Account
 from runplan.agents.kit.task import first_set, read_json, under_home
 from runplan.run.usage import AgentEvent, Finished, Message, Retrying, Spent, Started, ToolUsed, Unread, Usage
-from runplan.settings.facts import Account
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from runplan.agents.kit.task import Task
-    from runplan.settings.config import AgentTable
+    from runplan.settings.schema import AgentTable
 
 ABOUT = About(
     program="codex",

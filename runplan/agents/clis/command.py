@@ -9,7 +9,7 @@ from runplan.run.dispatch import AgentEvent, Message
 
 if TYPE_CHECKING:
     from runplan.agents.kit.task import Task
-    from runplan.settings.config import AgentTable
+    from runplan.settings.schema import AgentTable
 
 
 ABOUT = About()

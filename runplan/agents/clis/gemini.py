@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from runplan.agents.kit.task import Task
-    from runplan.settings.config import AgentTable
+    from runplan.settings.schema import AgentTable
 
 ABOUT = About(
     program="gemini",

@@ -19,9 +19,9 @@ from runplan.store.files import read_text
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from runplan.agents.kit.module import Account
     from runplan.agents.kit.task import Task
-    from runplan.settings.config import AgentTable
-    from runplan.settings.facts import Account
+    from runplan.settings.schema import AgentTable
 
 ABOUT = About(
     program="mini",

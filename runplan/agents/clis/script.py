@@ -23,7 +23,7 @@ from runplan.store.files import publish
 
 if TYPE_CHECKING:
     from runplan.agents.kit.task import Task
-    from runplan.settings.config import AgentTable
+    from runplan.settings.schema import AgentTable
 
 ABOUT = About()
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from runplan.agents.endings import EndingKind
-    from runplan.settings.config import AgentTable
+    from runplan.settings.schema import AgentTable
 
 
 class About(Struct, frozen=True, kw_only=True):

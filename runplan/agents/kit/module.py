@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+from msgspec import Struct
+
 from runplan.agents.kit.task import first_set
-from runplan.settings.facts import Account
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,7 +16,26 @@ if TYPE_CHECKING:
     from runplan.agents.kit.about import About
     from runplan.agents.kit.task import Task
     from runplan.run.usage import AgentEvent
-    from runplan.settings.config import AgentTable
+    from runplan.settings.schema import AgentTable
+
+
+class Account(Struct, frozen=True, kw_only=True):
+    """The login, the address and the model that an agent will use, and who pays."""
+
+    login: str
+    address: str
+    model: str
+    bill: str
+    lacks: str = ""  #: why the agent cannot work; "" when nothing is missing
+    remedy: str = ""  #: the fix for that; "": set a model
+
+    @property
+    def words(self) -> str:
+        return f"login {self.login}; address {self.address}; model {self.model}; billed to {self.bill}"
+
+
+def model_remedy(agent: str) -> str:
+    return f'set model = "..." under [agents.{agent}] in runplan.toml'
 
 
 class AgentModule(Protocol):

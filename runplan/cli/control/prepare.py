@@ -38,8 +38,7 @@ from runplan.run.events import RunStarted
 from runplan.run.requests import RunRequest
 from runplan.run.state import fold
 from runplan.settings import options as words_of
-from runplan.settings.load import given
-from runplan.settings.text import file_mark, kept
+from runplan.settings.load import file_hash, record, run_variables
 from runplan.text import command
 
 if TYPE_CHECKING:
@@ -105,9 +104,9 @@ def started(at: RepositoryContext, path: str, plan: Plan, options: Resolved) -> 
         parallel=at.settings.run.parallel,
         issues=plan.issues,
         remote=at.settings.run.remote if modes.uses_remote(options.landing) else "",
-        settings=kept(at.settings),
-        settings_file=file_mark(file.content if (file := at.committed()) is not None else None),
-        given=given(at.env),
+        settings=record(at.settings),
+        settings_file=file_hash(file.content if (file := at.committed()) is not None else None),
+        given=run_variables(at.env),
     )
 
 
@@ -123,13 +122,13 @@ def run_here(at: RepositoryContext, request: RunRequest) -> Exit:
     """Run it in this process."""
     from runplan.engine.interrupting import Interruption
     from runplan.engine.repository import open_repository
-    from runplan.settings.load import load_host
+    from runplan.settings.load import load_user
 
     if request.started.mode != "undo":
         admit_agents(at)
     plan = request.started.plan
     with (
-        Interruption(load_host(at.env).grace_s) as interruption,
+        Interruption(load_user(at.env).daemon.grace_s) as interruption,
         open_repository(at, wakeup=interruption.wakeup) as repository,
         _with_retry_hint(plan),
     ):

@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import to_builtins
 
 from runplan.errors import Exit, RunplanError, SettingsError
-from runplan.ops.doctor import check
-from runplan.settings.config import settle
-from runplan.settings.facts import Bench
+from runplan.ops.doctor import Findings, check
 
 if TYPE_CHECKING:
     import argparse
@@ -41,32 +39,35 @@ def run(args: argparse.Namespace) -> Exit:
 
 def _examine(here: Path) -> tuple[Check, ...]:
     from runplan.agents.sandbox import obstacle
+    from runplan.checks.testinfra import Prerequisites
     from runplan.engine.context import context_at, settings_note
-    from runplan.engine.preflight import bench
-    from runplan.ops.discovery import cast, look_around, worktree_place
-    from runplan.settings.load import environment, kinds, worktree_root
+    from runplan.engine.preflight import test_prerequisites
+    from runplan.ops.discovery import look_around, role_agents, worktree_place
+    from runplan.settings.load import environment
+    from runplan.settings.places import worktree_root
+    from runplan.settings.schema import Settings
 
     env = environment()
     facts = look_around(here, env=env)
-    defaults = settle([], kinds=kinds()).settings
-    with context_at(here, env, lambda _root, _env: defaults) as at:
+    with context_at(here, env, lambda _root, _env: Settings()) as at:
         # What makes the settings unusable is one finding among others: the rest is judged by the defaults.
         at, unusable, refused = _settled(at)
         settings, root = at.settings, Path(facts.root)
         reads = not unusable and settings.run.target in facts.branches
-        return check(
-            facts,
-            settings,
+        found = Findings(
+            facts=facts,
+            settings=settings,
             place=worktree_place(worktree_root(root, settings, env)),
-            cast=cast(root, settings.agents, env=env),
-            bench=bench(at.towards("cherry-pick")) if reads else Bench(),
-            unusable=unusable,
-            note=settings_note(at) if reads else "",
+            agents=role_agents(root, settings.agents, env=env),
+            tests=test_prerequisites(at.towards("cherry-pick")) if reads else Prerequisites(),
+            settings_error=unusable,
+            settings_note=settings_note(at) if reads else "",
             leftovers=[] if unusable or facts.empty else _leftovers(),
             cgroup=_cgroup(env),
             obstacle=obstacle(env),
-            refused=refused or (_refusal(at) if reads else ""),
+            refusal=refused or (_refusal(at) if reads else ""),
         )
+    return check(found)
 
 
 def _settled(at: RepositoryContext) -> tuple[RepositoryContext, str, str]:

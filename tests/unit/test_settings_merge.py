@@ -1,4 +1,4 @@
-"""Settings: layers over defaults, every fault named with its place and what would be right."""
+"""Settings: layers over defaults. Every error names its place and the valid value."""
 
 from __future__ import annotations
 
@@ -7,14 +7,12 @@ from typing import Any
 import pytest
 
 from runplan.errors import SettingsError
-from runplan.settings import config
-from runplan.settings.config import AgentTable, Layer, Settings
-from runplan.settings.keys import KEYS, SECTIONS
-from runplan.settings.values import Shape, from_text, seconds
+from runplan.settings.load import Layer, LoadedSettings, line_of, merge
+from runplan.settings.schema import BY_PATH, KEYS, AgentTable, Settings, duration, seconds
 
 
-def settle(layers: list[Layer]) -> config.Settled:
-    return config.settle(layers, kinds=("claude", "codex", "command", "script"))
+def settle(layers: list[Layer]) -> LoadedSettings:
+    return merge(layers, agent_kinds=("claude", "codex", "command", "script"))
 
 
 def settled(**values: Any) -> Settings:
@@ -28,33 +26,16 @@ def refusal(**values: Any) -> str:
 
 
 def test_without_any_layer_every_key_has_its_default() -> None:
-    """The defaults are part of the public contract."""
-    settings = settle([]).settings
-    assert settings.run == config.RunSettings(
-        landing="cherry-pick",
-        target="main",
-        remote="origin",
-        main_protected=False,
-        branch_prefix="runplan/",
-        author="user",
-        worktrees="~/.cache/runplan/worktrees",
-        max_fix_cycles=2,
-        setup="",
-        copy=(),
-        clean="ignored",
-        timezone="UTC",
-    )
-    assert settings.agents == config.AgentsSettings(implementer="claude", verifier="codex", planner="claude", tables={})
-    assert settings.tests == config.CheckSettings(command="", timeout_s=1800.0, allow_red_baseline=False, summary="")
-    assert settings.limits == config.LimitSettings(wall_s=7200.0, silence_s=900.0, tokens=0, usd=0.0)
-    assert settings.paths == config.PathSettings(plans="plans", reports="reports")
+    found = settle([])
+    assert found.settings == Settings()
+    assert found.values == {key.path: key.written for key in KEYS}
+    assert set(found.origins.values()) == {"default"}
 
 
-@pytest.mark.parametrize("section", SECTIONS)
-def test_the_table_of_keys_and_the_typed_settings_have_the_same_fields(section: str) -> None:
-    """A key cannot be declared without an attribute, nor the other way round."""
-    table = {key.field for key in KEYS if key.section == section}
-    assert table == set(getattr(settle([]).settings, section).__struct_fields__) - {"tables"}
+@pytest.mark.parametrize("key", KEYS, ids=lambda key: key.path)
+def test_a_default_is_a_value_that_could_be_written(key: Any) -> None:
+    assert key.why
+    assert key.read(key.written) == key.default
 
 
 def test_a_stronger_layer_wins_and_origins_say_which_one() -> None:
@@ -80,7 +61,7 @@ def test_a_stronger_layer_wins_and_origins_say_which_one() -> None:
         ({"run": {"Target": "x"}}, "runplan.toml: [run] Target: unknown key; did you mean 'target'?"),
         ({"run": {"timeout": "5m"}}, "runplan.toml: [run] timeout: unknown key; it belongs to [tests]"),
         ({"runs": {}}, "runplan.toml: [runs]: unknown section; did you mean [run]?"),
-        ({"landing": "pr"}, "runplan.toml: landing: stands above every section; it belongs to [run]"),
+        ({"landing": "pr"}, "runplan.toml: landing: must be below a section; it belongs to [run]"),
         ({"run": "pr"}, "runplan.toml: run: must be a table; write [run] above its keys"),
         ({"run": {"landing": "merge"}}, "must be one of cherry-pick, pr, direct, not 'merge'"),
         ({"run": {"clean": "all"}}, "must be one of ignored, untracked, not 'all'"),
@@ -93,22 +74,22 @@ def test_a_stronger_layer_wins_and_origins_say_which_one() -> None:
         ({"run": {"copy": ".env"}}, "must be a list of texts"),
         ({"run": {"copy": [1]}}, "must be a list of texts"),
         ({"run": {"copy": ["../x"]}}, "must be a path inside the repository, not '../x'"),
-        ({"run": {"target": "a b"}}, "[run] target: 'a b' cannot be the name of a branch"),
-        ({"run": {"target": ""}}, "[run] target: '' cannot be the name of a branch"),
-        ({"run": {"branch_prefix": "a..b/"}}, "cannot begin the name of a branch"),
+        ({"run": {"target": "a b"}}, "[run] target: 'a b' is not a valid branch name"),
+        ({"run": {"target": ""}}, "[run] target: '' is not a valid branch name"),
+        ({"run": {"branch_prefix": "a..b/"}}, "is not a valid beginning of a branch name"),
         ({"run": {"remote": " "}}, "[run] remote: must not be empty"),
         ({"limits": {"wall": 7200}}, 'must be a duration like "90s", "15m" or "1h30m", not 7200'),
         ({"limits": {"wall": "soon"}}, "must be a duration"),
-        ({"limits": {"wall": "0s"}}, "[limits] wall: must be longer than nothing"),
+        ({"limits": {"wall": "0s"}}, "[limits] wall: must be longer than 0s"),
         ({"limits": {"usd": "1"}}, "[limits] usd: must be a number, not '1'"),
         ({"limits": {"usd": -0.5}}, "must be 0 or more"),
         ({"limits": {"usd": float("nan")}}, "must be 0 or more"),
         ({"limits": {"tokens": -1}}, "must be 0 or more"),
-        ({"tests": {"summary": "("}}, "[tests] summary: is no regular expression"),
+        ({"tests": {"summary": "("}}, "[tests] summary: is not a regular expression"),
         ({"paths": {"plans": "/abs"}}, "must be a path inside the repository, not '/abs'"),
         ({"paths": {"reports": ""}}, "must be a path inside the repository"),
-        ({"paths": {"reports": "a\nb"}}, r"must be a path without control characters, not 'a\nb'"),
-        ({"run": {"worktrees": "/a\nb"}}, r"must be a path without control characters, not '/a\nb'"),
+        ({"paths": {"reports": "a\nb"}}, r"must not contain control characters: 'a\nb'"),
+        ({"run": {"worktrees": "/a\nb"}}, r"must not contain control characters: '/a\nb'"),
     ],
 )
 def test_a_value_that_cannot_be_used_is_refused_by_name(values: dict[str, Any], message: str) -> None:
@@ -123,7 +104,7 @@ def test_a_value_that_cannot_be_used_is_refused_by_name(values: dict[str, Any], 
     [("90s", 90), ("15m", 900), ("2h", 7200), ("1h30m", 5400), ("1d", 86400), (" 2H ", 7200), ("0s", 0)],
 )
 def test_durations_are_read_in_seconds(text: str, expected: float) -> None:
-    assert seconds(text) == expected
+    assert seconds(text) == seconds(duration(expected)) == expected
 
 
 @pytest.mark.parametrize("text", ["", " ", "15", "m", "-5m", "1.5h", "30m1h", "1h 30m", "soon"])
@@ -140,22 +121,65 @@ def test_a_whole_number_of_dollars_is_money() -> None:
 
 
 @pytest.mark.parametrize(
-    ("shape", "text", "expected"),
+    ("path", "text", "expected"),
     [
-        (Shape.FLAG, "True", True),
-        (Shape.FLAG, "0", False),
-        (Shape.FLAG, "maybe", "maybe"),
-        (Shape.COUNT, "3", 3),
-        (Shape.COUNT, "three", "three"),
-        (Shape.MONEY, "2.5", 2.5),
-        (Shape.LIST, ".env, a/b ,", [".env", "a/b"]),
-        (Shape.TEXT, "make test", "make test"),
-        (Shape.DURATION, "5m", "5m"),
+        ("run.main_protected", "True", True),
+        ("run.main_protected", "yes", True),
+        ("run.main_protected", "0", False),
+        ("run.main_protected", "maybe", "maybe"),
+        ("limits.tokens", "3", 3),
+        ("limits.tokens", "three", "three"),
+        ("limits.usd", "2.5", 2.5),
+        ("run.copy", ".env, a/b ,", [".env", "a/b"]),
+        ("tests.command", "make test", "make test"),
+        ("limits.wall", "5m", "5m"),
     ],
 )
-def test_text_from_outside_becomes_what_its_key_takes(shape: Shape, text: str, expected: object) -> None:
+def test_text_of_a_variable_becomes_the_type_of_its_key(path: str, text: str, expected: object) -> None:
     """Text that does not fit is left for the check to refuse."""
-    assert from_text(shape, text) == expected
+    assert BY_PATH[path].from_text(text) == expected
+
+
+TEXT = """\
+stray = 1
+agents.fallback = "nobody"
+# [tests]
+[run]
+target = "main"  # landin = 1
+landin = "x"
+
+[ tests ]  # checks
+  "landin" = "y"
+[agents.own]
+argvs = ["a = b"]
+[agents."two words"]
+[notify]
+email = '''
+landin = 1'''
+"""
+
+
+@pytest.mark.parametrize(
+    ("section", "name", "line"),
+    [
+        ("run", "landin", 6),
+        ("tests", "landin", 9),
+        ("agents.own", "argvs", 11),
+        ("agents.own", "", 10),
+        ("agents.two words", "", 12),
+        ("agents", "fallback", 2),
+        ("", "stray", 1),
+        ("run", "target", 5),
+        ("run", "remote", 0),
+        ("limits", "", 0),
+    ],
+)
+def test_an_error_has_the_line_of_the_key_in_its_section(section: str, name: str, line: int) -> None:
+    assert line_of(TEXT, section, name) == line
+    where = f"runplan.toml:{line}" if line else "runplan.toml"
+    assert str(Layer(origin="runplan.toml", values={}, text=TEXT).error(section, name, "wrong")).startswith(
+        f"{where}: "
+    )
 
 
 # --- agents --------------------------------------------------------------------------------------------
@@ -200,17 +224,17 @@ def test_layers_complete_one_agent_together() -> None:
     [
         (
             {"implementer": "hal"},
-            "runplan.toml: [agents] implementer: unknown agent 'hal'; there are claude, codex, command, script",
+            "runplan.toml: [agents] implementer: unknown agent 'hal'; known agents: claude, codex, command, script",
         ),
         (
             {"verifier": "hal", "own": {"kind": "command", "argv": ["x"]}},
-            "[agents] verifier: unknown agent 'hal'; there are own, claude,",
+            "[agents] verifier: unknown agent 'hal'; known agents: own, claude,",
         ),
         ({"planner": ""}, "[agents] planner: must not be empty"),
         ({"implementr": "claude"}, "[agents] implementr: unknown key; did you mean 'implementer'?"),
         ({"own": {"kind": "command", "argvs": ["x"]}}, "[agents.own] argvs: unknown key; did you mean 'argv'?"),
-        ({"own": {"kind": "command", "argv": ["x"], "args": ["y"]}}, "a command takes neither model nor args"),
-        ({"own": {"kind": "script", "script": "x", "private": False}}, "a script takes neither model nor args"),
+        ({"own": {"kind": "command", "argv": ["x"], "args": ["y"]}}, "a command agent has no model"),
+        ({"own": {"kind": "script", "script": "x", "private": False}}, "a script agent has no model"),
         ({"own": {"kind": "claude", "model": ""}}, "[agents.own] model: must not be empty"),
         ({"own": {"kind": "claude", "private": "yes"}}, "[agents.own] private: must be true or false"),
         ({"own": {"kind": "magic"}}, "[agents.own] kind: must be one of claude, codex, command, script, not 'magic'"),
@@ -220,7 +244,7 @@ def test_layers_complete_one_agent_together() -> None:
         ({"own": {"kind": "script"}}, "[agents.own]: a script needs script"),
         ({"implementer": "command"}, "'command' needs a table [agents.command]: a command needs argv"),
         ({"implementer": "script"}, "'script' needs a table [agents.script]"),
-        ({"verifier": {"kind": "codex"}}, "[agents.verifier]: a role, not an agent"),
+        ({"verifier": {"kind": "codex"}}, "[agents.verifier]: is a role, not an agent"),
     ],
 )
 def test_an_agent_that_cannot_be_dispatched_is_refused(agents: dict[str, Any], message: str) -> None:

@@ -1,0 +1,439 @@
+"""The settings: each is one field of a section's class, with its type, its default, its reason and its rule."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeAlias
+
+from msgspec import Meta, Struct, ValidationError, convert
+from msgspec.structs import fields
+
+from runplan import names
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+#: A check of a value that has the right type: why it cannot be used, or "".
+Rule: TypeAlias = "Callable[[Any], str]"
+
+LANDINGS = ("cherry-pick", "pr", "direct")
+NOTICES = ("done", "failed", "waiting")
+SANDBOXES = ("auto", "bwrap", "none")
+#: The roles that name an agent. Only the fallback may be empty.
+ROLES = ("implementer", "verifier", "planner", "fallback")
+#: The roles whose agents a run may dispatch.
+DISPATCHED_ROLES = ("implementer", "verifier", "fallback")
+
+#: The files of a repository's settings. The first that exists is read.
+FILES = ("runplan.toml", "config/runplan.toml")
+#: The daemon serves all repositories of a user, so a repository's file cannot set these.
+USER_SECTIONS = ("daemon", "notify")
+
+
+# --- rules -------------------------------------------------------------------------------------------------
+
+
+def one_of(*words: str) -> Rule:
+    return lambda value: "" if value in words else f"must be one of {', '.join(words)}, not {value!r}"
+
+
+def each_of(*words: str) -> Rule:
+    def rule(values: tuple[str, ...]) -> str:
+        wrong = [value for value in values if value not in words]
+        return f"may contain {', '.join(words)}, not {wrong[0]!r}" if wrong else ""
+
+    return rule
+
+
+def at_least(least: int) -> Rule:
+    return lambda value: "" if least <= value < float("inf") else f"must be {least} or more, not {value}"
+
+
+def percentage(value: int) -> str:
+    return "" if 0 <= value <= 100 else f"must be 0 to 100, not {value}"
+
+
+def not_zero(value: float) -> str:
+    return "" if value > 0 else "must be longer than 0s"
+
+
+def not_empty(value: str) -> str:
+    return "" if value.strip() else "must not be empty"
+
+
+def branch(value: str) -> str:
+    return "" if names.valid_ref(value) else f"{value!r} is not a valid branch name"
+
+
+def ref_prefix(value: str) -> str:
+    return "" if names.valid_ref(f"{value}x") else f"{value!r} is not a valid beginning of a branch name"
+
+
+def plain_path(value: str) -> str:
+    return not_empty(value) or ("" if names.is_plain(value) else f"must not contain control characters: {value!r}")
+
+
+def path_inside(value: str) -> str:
+    if not value or value.startswith("/") or ".." in value.split("/") or "\\" in value:
+        return f"must be a path inside the repository, not {value!r}"
+    return plain_path(value)
+
+
+def paths_inside(values: tuple[str, ...]) -> str:
+    return next((wrong for value in values if (wrong := path_inside(value))), "")
+
+
+def forwardable(values: tuple[str, ...]) -> str:
+    own = [value for value in values if value.startswith(("GIT_", "RUNPLAN_"))]
+    return f"{own[0]} cannot be passed on: runplan sets GIT_* and RUNPLAN_* itself" if own else ""
+
+
+def web_address(value: str) -> str:
+    is_valid = not value or re.fullmatch(r"https?://[^\s/]+(?:/\S*)?", value)
+    return "" if is_valid else "must begin with https:// or http:// and a host"
+
+
+def pattern(value: str) -> str:
+    try:
+        re.compile(value)
+    except re.error as error:
+        return f"is not a regular expression: {error}"
+    return ""
+
+
+def known_zone(value: str) -> str:
+    if value == "UTC":
+        return ""
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+    try:
+        ZoneInfo(value)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return f"unknown time zone {value!r} on this machine; use UTC, or a name like Europe/Berlin"
+    return ""
+
+
+# --- sections ----------------------------------------------------------------------------------------------
+
+
+def about(why: str, rule: Rule | None = None) -> Meta:
+    """What a setting is for, and its rule."""
+    return Meta(description=why, extra={"rule": rule})
+
+
+class RunSettings(Struct, frozen=True, kw_only=True):
+    """How phases are worked on and landed."""
+
+    landing: Annotated[
+        str, about("how a verified phase reaches the target: cherry-pick, pr or direct", one_of(*LANDINGS))
+    ] = "cherry-pick"
+    target: Annotated[str, about("branch that receives landings", branch)] = "main"
+    remote: Annotated[str, about("remote that pr and direct push to", not_empty)] = "origin"
+    main_protected: Annotated[bool, about("the target takes no pushes: direct is refused before any work")] = False
+    branch_prefix: Annotated[str, about("work branches are <prefix><plan>/<phase>", ref_prefix)] = "runplan/"
+    author: Annotated[
+        str, about("author of landed commits: user or agent; the committer is always the user", one_of("user", "agent"))
+    ] = "user"
+    worktrees: Annotated[str, about("directory in which agents work, outside of your checkout", plain_path)] = (
+        "~/.cache/runplan/worktrees"
+    )
+    max_fix_cycles: Annotated[
+        int, about("how often a fresh agent may fix a phase that failed its checks", at_least(0))
+    ] = 2
+    parallel: Annotated[
+        int,
+        about(
+            "phases of one plan that `finish auto` works at the same time, where their `Touches:` do not overlap",
+            at_least(1),
+        ),
+    ] = 1
+    setup: Annotated[str, about("command that prepares a fresh worktree, e.g. npm ci")] = ""
+    copy: Annotated[
+        tuple[str, ...], about('files copied from your checkout into a fresh worktree, e.g. [".env"]', paths_inside)
+    ] = ()
+    clean: Annotated[
+        str,
+        about(
+            "files deleted before tests run, so leftovers cannot make them pass: ignored or untracked",
+            one_of("ignored", "untracked"),
+        ),
+    ] = "ignored"
+    timezone: Annotated[str, about("time zone of schedules, e.g. Europe/Berlin", known_zone)] = "UTC"
+    misfire: Annotated[
+        str,
+        about("after downtime: run missed schedules once (run-once), or skip them (skip)", one_of("run-once", "skip")),
+    ] = "run-once"
+
+
+class AgentTable(Struct, frozen=True, kw_only=True):
+    """One agent that can be dispatched: the table [agents.<name>]."""
+
+    name: str
+    kind: Annotated[str, about("built-in kind of agent")]
+    argv: Annotated[tuple[str, ...], about("program and its arguments")] = ()
+    script: Annotated[str, about("file that a script agent plays", not_empty)] = ""
+    env: Annotated[tuple[str, ...], about("names of further environment variables for it", forwardable)] = ()
+    model: Annotated[str, about("model to use; unset: the program's default", not_empty)] = ""
+    args: Annotated[tuple[str, ...], about("further arguments for its program")] = ()
+    context: Annotated[
+        int, about("size of its context in tokens; 0: as it reports, or by the model's name", at_least(0))
+    ] = 0
+    usd_per_mtok_in: Annotated[
+        float, about("dollars per million tokens sent, if it reports no costs; 0: unknown", at_least(0))
+    ] = 0.0
+    usd_per_mtok_out: Annotated[
+        float, about("dollars per million tokens received, if it reports no costs; 0: unknown", at_least(0))
+    ] = 0.0
+    private: Annotated[
+        bool | None,
+        about("a separate configuration for each dispatch; unset: when there is a key and no configuration of yours"),
+    ] = None
+    sandbox: Annotated[
+        str, about("whether this agent runs under bubblewrap; unset: agents.sandbox", one_of(*SANDBOXES))
+    ] = ""
+
+
+class AgentsSettings(Struct, frozen=True, kw_only=True):
+    """The agent of each role."""
+
+    implementer: Annotated[
+        str, about("does the work: a built-in kind or the name of an [agents.<name>] table", not_empty)
+    ] = "claude"
+    verifier: Annotated[str, about("judges the work, preferably another agent", not_empty)] = "codex"
+    planner: Annotated[str, about("writes plans", not_empty)] = "claude"
+    fallback: Annotated[str, about("replaces an agent during its usage limit; empty: wait for the reset")] = ""
+    sandbox: Annotated[
+        str,
+        about(
+            "run agents and checks under bubblewrap: auto (where it works), bwrap (refuse where not), none",
+            one_of(*SANDBOXES),
+        ),
+    ] = "auto"
+    tables: dict[str, AgentTable] = {}
+
+    def sandbox_of(self, name: str) -> str:
+        return self.agent(name).sandbox or self.sandbox
+
+    def agent(self, name: str) -> AgentTable:
+        """The agent of that name; a built-in kind needs no table."""
+        return self.tables.get(name) or AgentTable(name=name, kind=name)
+
+
+class CheckSettings(Struct, frozen=True, kw_only=True):
+    """The project's own checks."""
+
+    command: Annotated[str, about("command that proves a phase, e.g. make test; run verbatim, never guessed")] = ""
+    timeout_s: Annotated[float, about("a test command that runs longer has failed", not_zero)] = 1800.0
+    allow_red_baseline: Annotated[bool, about("start although the tests already fail before any work")] = False
+    summary: Annotated[
+        str, about("regular expression that the output of a finished run contains; empty for none", pattern)
+    ] = ""
+    env: Annotated[
+        tuple[str, ...], about("names of your variables that tests and run.setup may see, e.g. JAVA_HOME")
+    ] = ()
+
+
+_NO_LIMIT = "0 for no limit"
+
+
+def _tokens(of: str) -> Meta:
+    return about(f"tokens {of}, sent and received; {_NO_LIMIT}", at_least(0))
+
+
+def _usd(of: str) -> Meta:
+    return about(f"dollars {of}, as the agent reports them or by its price; {_NO_LIMIT}", at_least(0))
+
+
+def _wall(of: str) -> Meta:
+    return about(f"time {of}; 0s for no limit")
+
+
+_DISPATCH = "an agent may use per dispatch"
+_PHASE = "a phase may use, over all its agents and attempts"
+_PLAN = "a plan may use, over all its runs"
+_DAY = "all plans of the repository may use per day of run.timezone"
+
+
+class LimitSettings(Struct, frozen=True, kw_only=True):
+    """Where an agent is stopped. Without a scope in its name, a limit is per dispatch."""
+
+    wall_s: Annotated[float, about("longest run of an agent per dispatch", not_zero)] = 7200.0
+    silence_s: Annotated[float, about("longest time without output or activity; 0s for no limit")] = 900.0
+    context_warn: Annotated[
+        int, about("percentage of its context at which an agent's hand-over is prepared; 0 for never", percentage)
+    ] = 50
+    context_critical: Annotated[
+        int, about("percentage at which it is stopped and a fresh agent continues; 0 for never", percentage)
+    ] = 60
+    tokens: Annotated[int, _tokens(_DISPATCH)] = 0
+    usd: Annotated[float, _usd(_DISPATCH)] = 0.0
+    phase_tokens: Annotated[int, _tokens(_PHASE)] = 0
+    phase_usd: Annotated[float, _usd(_PHASE)] = 0.0
+    phase_wall_s: Annotated[float, _wall(_PHASE)] = 0.0
+    plan_tokens: Annotated[int, _tokens(_PLAN)] = 0
+    plan_usd: Annotated[float, _usd(_PLAN)] = 0.0
+    plan_wall_s: Annotated[float, _wall(_PLAN)] = 0.0
+    day_tokens: Annotated[int, _tokens(_DAY)] = 0
+    day_usd: Annotated[float, _usd(_DAY)] = 0.0
+    day_wall_s: Annotated[float, _wall(_DAY)] = 0.0
+
+    @property
+    def in_dollars(self) -> bool:
+        """Whether any scope limits dollars."""
+        return any((self.usd, self.phase_usd, self.plan_usd, self.day_usd))
+
+
+class DaemonSettings(Struct, frozen=True, kw_only=True):
+    """How much runs at once, and how it ends."""
+
+    max_parallel: Annotated[int, about("runs at the same time on this host", at_least(1))] = 4
+    max_parallel_repository: Annotated[int, about("runs at the same time in one repository", at_least(1))] = 3
+    grace_s: Annotated[float, about("time that running agents get to finish after the first SIGTERM or Ctrl-C")] = 30.0
+
+
+class PathSettings(Struct, frozen=True, kw_only=True):
+    """Directories, relative to the repository."""
+
+    plans: Annotated[str, about("directory of the plans", path_inside)] = "plans"
+    reports: Annotated[str, about("directory of the reports", path_inside)] = "reports"
+
+
+class NotifySettings(Struct, frozen=True, kw_only=True):
+    """How a person is notified about runs."""
+
+    command: Annotated[str, about("notification command; details in $RUNPLAN_* and as JSON on its input")] = ""
+    webhook: Annotated[str, about("address to which the same JSON is posted", web_address)] = ""
+    desktop: Annotated[bool, about("show notifications on the desktop of this machine")] = False
+    on: Annotated[
+        tuple[str, ...], about("notify about runs that are done, have failed, or wait for you", each_of(*NOTICES))
+    ] = NOTICES
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """Everything that can be set."""
+
+    run: RunSettings = RunSettings()
+    agents: AgentsSettings = AgentsSettings()
+    tests: CheckSettings = CheckSettings()
+    limits: LimitSettings = LimitSettings()
+    daemon: DaemonSettings = DaemonSettings()
+    paths: PathSettings = PathSettings()
+    notify: NotifySettings = NotifySettings()
+
+
+# --- keys --------------------------------------------------------------------------------------------------
+
+
+class Unfit(Struct, frozen=True):
+    """A value that cannot be used, and why."""
+
+    why: str
+
+
+class Key(Struct, frozen=True):
+    """One setting, as its field declares it. A field that ends in `_s` holds a duration in seconds."""
+
+    section: str
+    field: str
+    type: Any
+    default: Any
+    why: str
+    rule: Rule | None
+
+    TYPES: ClassVar = {
+        str: "text in quotes",
+        bool: "true or false",
+        bool | None: "true or false",
+        int: "a whole number",
+        float: "a number",
+        tuple[str, ...]: 'a list of texts like ["a", "b"]',
+    }
+
+    @property
+    def name(self) -> str:
+        return self.field.removesuffix("_s")
+
+    @property
+    def path(self) -> str:
+        return f"{self.section}.{self.name}"
+
+    @property
+    def is_duration(self) -> bool:
+        return self.field.endswith("_s")
+
+    @property
+    def written(self) -> object:
+        """The default as it is written in a file."""
+        return duration(self.default) if self.is_duration else self.default
+
+    def read(self, value: object) -> Any:
+        """The value as its field holds it, or Unfit."""
+        typed = seconds(value) if self.is_duration else self._typed(value)
+        if typed is None:
+            expected = 'a duration like "90s", "15m" or "1h30m"' if self.is_duration else self.TYPES[self.type]
+            return Unfit(f"must be {expected}, not {value!r}")
+        return Unfit(wrong) if self.rule is not None and (wrong := self.rule(typed)) else typed
+
+    def _typed(self, value: object) -> Any:
+        try:
+            typed = convert(value, self.type)
+        except ValidationError:
+            return None
+        is_usable = all(typed) if isinstance(typed, tuple) else "\0" not in str(typed)
+        return typed if is_usable else None
+
+    def from_text(self, text: str) -> object:
+        """The value that the text of a variable or a flag means. Other text is returned as it is, for `read`."""
+        if self.type == tuple[str, ...]:
+            return [part.strip() for part in text.split(",") if part.strip()]
+        if self.is_duration or self.type is str:
+            return text
+        words = {"yes": "true", "no": "false"} if self.type is bool else {}
+        try:
+            return convert(words.get(text.strip().lower(), text.strip()), self.type, strict=False)
+        except ValidationError:
+            return text
+
+
+@cache
+def keys_of(section: str, declared: type[Struct]) -> tuple[Key, ...]:
+    """The settings that a class declares."""
+    found = []
+    for field in fields(declared):
+        if metadata := getattr(field.type, "__metadata__", ()):
+            kind = field.type.__origin__
+            found.append(
+                Key(section, field.name, kind, field.default, metadata[0].description, metadata[0].extra["rule"])
+            )
+    return tuple(found)
+
+
+KEYS = tuple(key for section in fields(Settings) for key in keys_of(section.name, section.type))
+BY_PATH = {key.path: key for key in KEYS}
+SECTIONS = Settings.__struct_fields__
+AGENT_KEYS = keys_of("agents.*", AgentTable)
+
+_DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
+_UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
+
+
+def seconds(text: object) -> float | None:
+    """A duration such as 90s, 15m, 2h or 1h30m in seconds; None for anything else."""
+    found = _DURATION.fullmatch(text.strip().lower()) if isinstance(text, str) else None
+    if not found or not found[0]:
+        return None
+    return float(sum(int(count) * unit for count, unit in zip(found.groups("0"), _UNITS.values(), strict=True)))
+
+
+def duration(seconds: float) -> str:
+    """A duration as it is written: 90s, 30m, 2h."""
+    unit = next((unit for unit, length in _UNITS.items() if seconds and seconds % length == 0), "s")
+    return f"{int(seconds) // _UNITS[unit]}{unit}"
+
+
+def nearest(word: str, valid: tuple[str, ...]) -> str:
+    """The valid word that is most similar to `word`."""
+    from difflib import get_close_matches  # only an error needs it
+
+    return get_close_matches(word.lower(), valid, n=1, cutoff=0.0)[0]
