@@ -1,8 +1,15 @@
-"""How moments are written: UTC ISO-8601 with Z for people and scripts, seconds and zone for git."""
+"""Moments as text, and delays before something is tried again."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, tzinfo
+
+MARGIN_S = 60.0  #: clocks differ, and a limit may reset a little late
+JITTER_S = 120.0  #: spreads the runs that wait for the same reset
+FIRST_UNKNOWN_S = 300.0  #: the first wait for a limit without a known end
+FIRST_BUSY_S = 30.0  #: the first wait for an overloaded provider
+#: From the n-th look on: minutes until the next one.
+_LOOKS = ((26, 60), (16, 30), (10, 10), (1, 1))
 
 
 def iso(moment: datetime) -> str:
@@ -13,7 +20,7 @@ def parse_iso(text: str) -> datetime:
     # Not strptime, which imports the locale's calendar.
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
-        raise ValueError(f"{text!r} does not say its zone")
+        raise ValueError(f"{text!r} has no time zone")
     return moment.astimezone(UTC)
 
 
@@ -25,6 +32,41 @@ def zone(name: str) -> tzinfo:
     """The zone of that name, e.g. Europe/Berlin."""
     if name == "UTC":
         return UTC
-    from zoneinfo import ZoneInfo  # dear, and most need no other
+    from zoneinfo import ZoneInfo  # slow to import
 
     return ZoneInfo(name)
+
+
+def delay_s(n: int, *, first_s: float = 60.0, longest_s: float = 3600.0, factor: float = 2.0) -> float:
+    """Seconds to wait after the n-th failure in a row, counted from 1."""
+    return min(first_s * factor ** min(max(n, 1) - 1, 100), longest_s)
+
+
+def look_s(n: int) -> float:
+    """Seconds to wait after the n-th look in a row, counted from 1, that found something in use."""
+    return 60.0 * next(minutes for first, minutes in _LOOKS if max(n, 1) >= first)
+
+
+def is_announced(n: int) -> bool:
+    """Whether the n-th look is worth a message: the first one, and each that lengthens the interval."""
+    return any(n == first for first, _ in _LOOKS)
+
+
+def limit_ends(resets: float | None, *, now: float, times: int, seed: str) -> float:
+    """When to try again after a usage limit, in seconds since the epoch; `times` counts limits in a row, from 1."""
+    if resets is not None:
+        return max(resets, now) + MARGIN_S + jitter(seed)
+    return now + delay_s(times, first_s=FIRST_UNKNOWN_S) + jitter(seed)
+
+
+def busy_ends(*, now: float, times: int, seed: str) -> float:
+    """When to try again after an overload; `times` counts overloads in a row, from 1."""
+    wait_s = delay_s(times, first_s=FIRST_BUSY_S)
+    return now + wait_s + jitter(seed) * min(1.0, wait_s / JITTER_S / 4)
+
+
+def jitter(seed: str) -> float:
+    """Between 0 and JITTER_S, always the same for the same seed."""
+    from zlib import crc32
+
+    return crc32(seed.encode("utf-8", "surrogatepass")) / 2**32 * JITTER_S

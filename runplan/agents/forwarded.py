@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from runplan.run.wording import variables
+from runplan.run.reasons import variables
 from runplan.text import command
 
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from runplan.report.notices import of_ending, of_lost_keys, of_waiting
-from runplan.run.events import DispatchEnded, DispatchStarted, Halted, LaneFact, PlanRead
-from runplan.run.eventtext import name_of, to_json
+from runplan.run.events import DispatchEnded, DispatchStarted, Halted, LaneFact, PlanRead, name_of, to_json
 from runplan.run.requests import refused
 from runplan.run.state import awaiting
 

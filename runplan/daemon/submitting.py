@@ -25,7 +25,7 @@ from runplan.errors import RefusedEarly, Unreachable
 from runplan.landing import modes
 from runplan.polling import until
 from runplan.resources import refused_by_system
-from runplan.run.eventtext import recorded_as
+from runplan.run.events import recorded_as
 from runplan.run.requests import Answer, read_answer_fields
 from runplan.settings.load import environment
 from runplan.settings.places import OUTPUT, own_directory, state_directory

@@ -18,15 +18,14 @@ from runplan.engine.runs import ActiveRuns, end_recorded_agents
 from runplan.engine.worker import RepositoryWorker, Turn
 from runplan.errors import RunplanError, Unreachable
 from runplan.resources import refused_by_system
-from runplan.run import timing as backoff
+from runplan.run.decide import pause_reason
 from runplan.run.events import RunResumed
 from runplan.run.requests import refused
-from runplan.run.standing import pause_reason
 from runplan.run.state import awaiting
 from runplan.settings.slots import what_is_due
 from runplan.store.commands import Commands
 from runplan.store.sqlite import Store
-from runplan.times import iso
+from runplan.times import delay_s, is_announced, iso, look_s
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -227,9 +226,9 @@ class DaemonWorker(RepositoryWorker):
             self._look_later(plan, looks + 1, declined)
 
     def _look_later(self, plan: str, looks: int, declined: Declined) -> None:
-        again = self._services.clock.now() + timedelta(seconds=backoff.look_s(looks))
+        again = self._services.clock.now() + timedelta(seconds=look_s(looks))
         self._foreign[plan] = (looks, again)
-        if backoff.is_told(looks):
+        if is_announced(looks):
             self._observer.happened(self.root, "declined", plan=plan, owner=declined.owner, again=again.isoformat())
 
     def execute_commands(self, repository: OpenRepository, runs: ActiveRuns) -> None:
@@ -271,7 +270,7 @@ class DaemonWorker(RepositoryWorker):
         now, wake = self._services.clock.now(), self._earliest(wake)
         if trouble is not None:
             self._failures += 1
-            wake = now + timedelta(seconds=backoff.delay_s(self._failures))
+            wake = now + timedelta(seconds=delay_s(self._failures))
             self._since = self._since or iso(now)
             self.trouble = Closed(root=self.root, error=str(trouble), since=self._since, again=iso(wake))
             self._services.slots.counted(self.root)
@@ -341,7 +340,7 @@ class DaemonWorker(RepositoryWorker):
                 if one.answer == "fired":
                     self._executor_here.halt_without_keys(schedules.request_of(row).started)
         except RunplanError as error:
-            again = now + timedelta(seconds=backoff.delay_s(failures + 1, first_s=FIRST_SLOT_RETRY_S))
+            again = now + timedelta(seconds=delay_s(failures + 1, first_s=FIRST_SLOT_RETRY_S))
             self._slot_retries[row.plan] = (failures + 1, again)
             self._observer.happened(self.root, "trouble", plan=row.plan, error=str(error), again=again.isoformat())
             return again

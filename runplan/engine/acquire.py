@@ -12,7 +12,7 @@ from runplan.errors import RefusedEarly
 from runplan.names import base_ref
 from runplan.run import events as e
 from runplan.run.rows import UNFINISHED, Acquired, HeldByOther
-from runplan.run.state import open_lanes, strands
+from runplan.run.state import open_lanes, open_states
 from runplan.store.journal import Journal, recorded
 from runplan.text import command
 
@@ -104,7 +104,7 @@ def _nothing_left(request: RunRequest, store: Store) -> str:
 
 def is_current(state: RunState, answer: e.Approved | e.Rejected) -> bool:
     """Whether the answer is about a candidate that waits now: the trees are the same."""
-    phases = (one.phase for _, one in strands(state) if one.phase)
+    phases = (one.phase for _, one in open_states(state) if one.phase)
     open_ = (phase for phase in phases if not (phase.refusal or phase.landed or _is_approved(phase)))
     return answer.tree in {phase.candidate.tree if phase.candidate else "" for phase in open_}
 
@@ -195,7 +195,7 @@ def _begun(store: Store, row: RunRow) -> e.RunStarted:
 
 def _unlock_refs(world: RunContext, journal: Journal) -> None:
     """Remove locks on the run's own refs that a killed git left; no other process uses these refs."""
-    for lane, state in strands(journal.state):
+    for lane, state in open_states(journal.state):
         leased = state.phase.lease if state.phase else None
         strand = replace(world, lane=lane)
         refs = (strand.candidate, base_ref(strand.mark), *([leased.branch] if leased else []))

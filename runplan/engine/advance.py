@@ -10,8 +10,7 @@ from runplan.errors import RefusedEarly, RunplanError, SettingsError
 from runplan.run.actions import Action, End, LaneAction
 from runplan.run.decide import Decision, decide, ends, without_beginnings
 from runplan.run.dispatch import GRACE_S
-from runplan.run.events import WorkRefused
-from runplan.run.eventtext import name_of
+from runplan.run.events import WorkRefused, name_of
 from runplan.run.reasons import Reason
 from runplan.steps.registry import DOINGS
 

@@ -12,7 +12,7 @@ from runplan.engine.acquire import Declined
 from runplan.engine.runs import Accepted, Deferred
 from runplan.errors import Fenced, NotFound, RefusedEarly, RunplanError, Unreachable, UsageError
 from runplan.run import events as e
-from runplan.run.eventtext import to_json
+from runplan.run.events import to_json
 from runplan.run.requests import Answer, read_request, read_timing, refused, unexpected
 from runplan.run.rows import ScheduleRow
 from runplan.settings.slots import what_is_due

@@ -24,8 +24,7 @@ from runplan.git.workspace import Workspace
 from runplan.git.worktrees import Worktrees
 from runplan.landing import modes
 from runplan.plan.model import parse
-from runplan.run.events import RunResumed, RunStarted
-from runplan.run.eventtext import from_json
+from runplan.run.events import RunResumed, RunStarted, from_json
 from runplan.run.state import handed_over
 from runplan.settings.load import file_hash, record
 from runplan.settings.places import worktree_root

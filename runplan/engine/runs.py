@@ -21,17 +21,15 @@ from runplan.engine.acquire import (
 )
 from runplan.errors import Crashed, Fenced, RunplanError, Unreachable
 from runplan.resources import refused_by_system
-from runplan.run import events as e, timing as backoff
-from runplan.run.decide import decide
+from runplan.run import events as e
+from runplan.run.decide import decide, pending_answer
 from runplan.run.dispatch import GRACE_S
-from runplan.run.reasons import Reason
-from runplan.run.standing import pending_answer
-from runplan.run.state import RunState, fold, open_lanes, running, strands
-from runplan.run.wording import step_of
+from runplan.run.reasons import Reason, step_of
+from runplan.run.state import RunState, fold, open_lanes, open_states, running
 from runplan.store.journal import recorded
 from runplan.store.sqlite import Store
 from runplan.supervise.dispatches import Dispatches
-from runplan.times import iso, parse_iso
+from runplan.times import delay_s, iso, look_s, parse_iso
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -259,10 +257,10 @@ class ActiveRuns:
 
     def _look_again_at_checkouts(self, active: ActiveRun) -> None:
         """Check again later whether a checkout in use is free."""
-        for lane, state in strands(active.journal.state):
+        for lane, state in open_states(active.journal.state):
             decision = decide(state)
             if decision.waiting == "checkout" and not decision.wake:
-                until = active.world.clock.now() + timedelta(seconds=backoff.look_s(state.waits + 1))
+                until = active.world.clock.now() + timedelta(seconds=look_s(state.waits + 1))
                 words = state.phase.held if state.phase else ""
                 active.journal.append(e.Paused(kind="checkout", until=iso(until), words=words), lane=lane)
 
@@ -282,7 +280,7 @@ class ActiveRuns:
 
     def _put_off(self, plan: str, active: ActiveRun, error: RunplanError) -> Decision:
         """Try again later, with growing delays: git, disk or network failed."""
-        wait_s = backoff.delay_s(_strand(active, error.lane).waits + 1)
+        wait_s = delay_s(_strand(active, error.lane).waits + 1)
         until = active.world.clock.now() + timedelta(seconds=wait_s)
         active.journal.append(e.Paused(kind="unreachable", until=iso(until), words=str(error)), lane=error.lane)
         self._worker.failed(plan, error)
@@ -313,7 +311,7 @@ def _record_crash(active: ActiveRun, detail: str) -> None:
     journal, world = active.journal, active.world
     world.dispatches.end(running(journal.state), grace_s=GRACE_S)
     over = e.RunEnded(outcome="failed", reason=Reason.CRASHED, detail=detail)
-    for lane, state in strands(journal.state):
+    for lane, state in open_states(journal.state):
         phase = state.phase
         if phase is not None and phase.failure is None and phase.landed is None:
             failed = e.PhaseFailed(
@@ -349,4 +347,4 @@ def _strand(active: ActiveRun, lane: str) -> RunState:
 
 def _watched(state: RunState) -> list[str]:
     """The dispatches whose end the worker waits for; lanes that wait for a time are left out."""
-    return [id_ for _, one in strands(state) if not decide(one).waiting for id_ in running(one)]
+    return [id_ for _, one in open_states(state) if not decide(one).waiting for id_ in running(one)]

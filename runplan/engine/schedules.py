@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from runplan.engine.acquire import Declined
 from runplan.engine.runs import Accepted, Deferred
+from runplan.run.decide import describe_rejection, pending_answer, rejected_phase
 from runplan.run.requests import RunRequest, read_request
 from runplan.run.rows import FiringRow
-from runplan.run.standing import describe_rejection, pending_answer, rejected_phase
 from runplan.settings.schedule import Interval, parse
 from runplan.settings.slots import what_is_due
 from runplan.times import iso

@@ -1,113 +1,113 @@
-"""The things the machine can want done: plain data, decided in decide.py and done in the app."""
+"""The actions that decide.py asks for and the steps carry out."""
 
 from __future__ import annotations
-
-from typing import TypeAlias
 
 from msgspec import Struct
 
 
-class ReadPlan(Struct, frozen=True, kw_only=True):
+class Action(Struct, frozen=True):
+    """Something to do, as plain data."""
+
+
+class ReadPlan(Action, frozen=True, kw_only=True):
     """Read the plan from the target's tip and choose the next phase."""
 
 
-class Lease(Struct, frozen=True, kw_only=True):
-    """Get the run's worktree onto the phase's branch."""
+class Lease(Action, frozen=True, kw_only=True):
+    """Switch the run's worktree to the phase's branch."""
 
 
-class Start(Struct, frozen=True, kw_only=True):
+class Start(Action, frozen=True, kw_only=True):
     """Start a process and return at once."""
 
     role: str  #: a Role
     cycle: int
-    tree: str = ""  #: what a gate or verifier looks at; for a fixer, the tree that failed
-    complaint: str = ""  #: what a fixer is told
-    again: str = ""  #: how the process before it ended, where the same work is tried once more
+    tree: str = ""  #: the tree that a gate or verifier judges, or that failed before a fix
+    complaint: str = ""  #: what a fixer has to fix
+    again: str = ""  #: how the process before it ended, when the same work is tried again
 
 
-class Await(Struct, frozen=True, kw_only=True):
-    """See whether the process has ended."""
+class Await(Action, frozen=True, kw_only=True):
+    """Record the end of the process, if it has ended."""
 
     id: str
     role: str
 
 
-class Sleep(Struct, frozen=True, kw_only=True):
-    """See whether the time that is waited for has come."""
+class Sleep(Action, frozen=True, kw_only=True):
+    """End the pause, if its time has come."""
 
     kind: str
     until: str
 
 
-class HandOver(Struct, frozen=True, kw_only=True):
-    """Keep what an agent without room has made, and write the note for the next one."""
+class HandOver(Action, frozen=True, kw_only=True):
+    """Keep the work of an agent whose context is full, and write the note for its successor."""
 
     why: str
 
 
-class TakeWork(Struct, frozen=True, kw_only=True):
-    """Commit what the agent left and look at what it changed."""
+class TakeWork(Action, frozen=True, kw_only=True):
+    """Commit the agent's changes and inspect them."""
 
 
-class JudgeBaseline(Struct, frozen=True, kw_only=True):
-    """Read the results of the checks on the base."""
+class JudgeBaseline(Action, frozen=True, kw_only=True):
+    pass
 
 
-class JudgeGate(Struct, frozen=True, kw_only=True):
+class JudgeGate(Action, frozen=True, kw_only=True):
     """Read the results of the checks on the candidate; without a command, record that they were skipped."""
 
     tree: str
 
 
-class JudgeVerdict(Struct, frozen=True, kw_only=True):
-    """Read the verifier's reply, and see that it changed nothing."""
+class JudgeVerdict(Action, frozen=True, kw_only=True):
+    """Read the verifier's reply, and check that it changed nothing."""
 
 
-class BuildCandidate(Struct, frozen=True, kw_only=True):
+class BuildCandidate(Action, frozen=True, kw_only=True):
     """Replay the phase's commits on the target's tip."""
 
 
-class BuildUndo(Struct, frozen=True, kw_only=True):
-    """Take a landed phase's changes back, on the target's tip."""
+class BuildUndo(Action, frozen=True, kw_only=True):
+    """Revert a landed phase on the target's tip."""
 
 
-class RebuildBranch(Struct, frozen=True, kw_only=True):
-    """Begin the branch anew on the target's tip, keeping aside what it was."""
+class RebuildBranch(Action, frozen=True, kw_only=True):
+    """Start the branch again at the target's tip, and park its old commits."""
 
     onto: str  #: the target's tip
-    start: str  #: where the branch begins: there, or at the work as it was replayed there
+    start: str  #: that tip, or the work as it was replayed there
     conflict: bool
-    errand: str
+    complaint: str
     tree: str
 
 
-class Ask(Struct, frozen=True, kw_only=True):
-    """Ask a person whether the candidate may land."""
+class Ask(Action, frozen=True, kw_only=True):
+    """Ask a person for approval."""
 
 
-class Land(Struct, frozen=True, kw_only=True):
+class Land(Action, frozen=True, kw_only=True):
     """Move the target, once: code, tracker and report together."""
 
 
-class End(Struct, frozen=True, kw_only=True):
+class End(Action, frozen=True, kw_only=True):
     """End a running process on request."""
 
     id: str
 
 
-class Fail(Struct, frozen=True, kw_only=True):
-    """Record that the phase ends here, and why."""
-
+class Fail(Action, frozen=True, kw_only=True):
     reason: str
     step: str
     detail: str
 
 
-class CleanUp(Struct, frozen=True, kw_only=True):
-    """Take back what the phase no longer needs; keep what is not on the target."""
+class CleanUp(Action, frozen=True, kw_only=True):
+    """Remove branch and candidate; keep work that is not on the target."""
 
 
-class Finish(Struct, frozen=True, kw_only=True):
+class Finish(Action, frozen=True, kw_only=True):
     """Give back the worktree and the claim, and end the run."""
 
     outcome: str
@@ -115,32 +115,8 @@ class Finish(Struct, frozen=True, kw_only=True):
     detail: str = ""
 
 
-class LaneAction(Struct, frozen=True, kw_only=True):
-    """The same for one of several phases that are worked side by side."""
+class LaneAction(Action, frozen=True, kw_only=True):
+    """An action for one of several phases that run side by side."""
 
     lane: str
     action: Action
-
-
-Action: TypeAlias = (
-    ReadPlan
-    | Lease
-    | Start
-    | Await
-    | Sleep
-    | HandOver
-    | TakeWork
-    | JudgeBaseline
-    | JudgeGate
-    | JudgeVerdict
-    | BuildCandidate
-    | BuildUndo
-    | RebuildBranch
-    | Ask
-    | Land
-    | End
-    | Fail
-    | CleanUp
-    | Finish
-    | LaneAction
-)

@@ -1,9 +1,9 @@
-"""Dispatches as plain values: roles, what is asked of a process, and what came of it."""
+"""Dispatches as plain values: roles, the process to start, its outcome, and the agent's return."""
 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
 
@@ -15,44 +15,48 @@ from runplan.run.usage import (
     ToolUsed as ToolUsed,
     Usage as Usage,
 )
+from runplan.times import parse_iso
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from runplan.run.events import DispatchStarted
 
 
 class Role(StrEnum):
-    """What an agent is asked to be."""
+    """The job of a process."""
 
     IMPLEMENT = "implement"
     FIX = "fix"
     VERIFY = "verify"
-    GATE = "gate"  #: not an agent: a command runplan runs itself, supervised the same way
-    BASELINE = "baseline"  #: likewise: the same command on the base
-    SETUP = "setup"  #: likewise: what prepares a fresh worktree
+    GATE = "gate"  #: no agent: the project's test command
+    BASELINE = "baseline"  #: no agent: the test command on the base
+    SETUP = "setup"  #: no agent: run.setup
 
 
-#: Those that change files; everybody else only reads.
-WRITERS = (Role.IMPLEMENT, Role.FIX)
+WRITERS = (Role.IMPLEMENT, Role.FIX)  #: the roles that change files
 
+GRACE_S = 10.0  #: for a process tree to end on request; its shim kills earlier than that
+LATE_S = 10.0  #: for a shim beyond its limit: the agent's own grace, and to write the exit record
+MAX_OVERLOADS = 5  #: overloaded providers in a row, before the agent counts as failed
 
-#: What processes get to end, with all they started, when we want them to; their shims kill earlier than that.
-GRACE_S = 10.0
-
-#: The folder in the directory of a dispatch that is its agent's to write; under a sandbox it can write no other there.
-OWN = "own"
-RETURN = f"{OWN}/return.json"  #: what the agent hands back
+OWN = "own"  #: the folder of a dispatch that its agent may write; under a sandbox the only one
+RETURN = f"{OWN}/return.json"
 
 
 class Ending(StrEnum):
-    """How a process came to its end."""
+    """How a process ended."""
 
-    EXITED = "exited"  #: by itself; the exit code says no more than that
-    SIGNALLED = "signalled"  #: died by a signal that was not ours
-    TIMEOUT = "timeout"  #: ran longer than its wall limit and was ended
-    SILENT = "silent"  #: gave no sign of life for its silence limit and was ended
-    ENDED = "ended"  #: ended by us, on request
-    BUDGET = "budget"  #: used what it may use and was ended
-    CONTEXT = "context"  #: filled its context and was ended, so that a fresh one goes on
-    LOST = "lost"  #: its shim died with it; nothing is known
+    EXITED = "exited"  #: by itself, with any exit code
+    SIGNALLED = "signalled"  #: killed by a signal that runplan did not send
+    TIMEOUT = "timeout"  #: stopped at its wall limit
+    SILENT = "silent"  #: stopped at its silence limit
+    ENDED = "ended"  #: stopped on request
+    BUDGET = "budget"  #: stopped at its budget
+    CONTEXT = "context"  #: stopped because its context is full
+    LOST = "lost"  #: its shim died with it; the result is unknown
     MISSING = "missing"  #: the program could not be started
-    REFUSED = "refused"  #: the system had nothing left to start it with: processes, descriptors, memory, disk space
+    REFUSED = "refused"  #: the system lacks processes, descriptors, memory or disk space
 
 
 class Launch(Struct, frozen=True, kw_only=True):
@@ -63,46 +67,46 @@ class Launch(Struct, frozen=True, kw_only=True):
     cwd: str
     env: dict[str, str]
     stdin: str  #: path of the file given as standard input; "" for none
-    reader: str  #: which module of agents/clis reads the output lines; "" for none
+    reader: str  #: module of agents/clis that reads the output lines; "" for none
     wall_s: float
     silence_s: float  #: 0 = no silence limit
     log_cap: int = 16 * 1024 * 1024  #: bytes of output kept; the rest is counted and dropped
     grace_s: float = 5.0  #: between asking the process to end and killing it
-    hears: bool = False  #: its standard input stays open, and what is given there first is its prompt
-    wrap_up_s: float = 120.0  #: what one that hears gets to end by itself when it was told that its context is full
-    rung_s: float = 10.0  #: after that, or where nothing can be said: after an interrupt, and after a request to end
-    tokens: int = 0  #: what it may use, sent and received; 0 = no limit
+    hears: bool = False  #: its standard input stays open, and the file given there is its first message
+    wrap_up_s: float = 120.0  #: for one that hears to end by itself after it was told that its context is full
+    rung_s: float = 10.0  #: after that, or for one that does not hear: after an interrupt, and after a SIGTERM
+    tokens: int = 0  #: limit, sent and received; 0 = none
     usd: float = 0.0  #: likewise
-    prompt: int = 0  #: characters of the prompt, which an estimate of its context has to count
+    prompt: int = 0  #: characters of the prompt, for an estimate of the context
     arm_at: int = 0  #: per cent of its context at which a hand-over is prepared; 0 = never
-    hand_over_at: int = 0  #: at which it is ended, so that a fresh agent goes on; 0 = never
-    window: int = 0  #: tokens its context has room for; 0 = as it tells, or by the model's name
-    model: str = ""  #: the model it is asked to use
-    usd_in: float = 0.0  #: dollars per million tokens, for one that tells no dollars; 0 = unknown
+    hand_over_at: int = 0  #: per cent at which it is stopped, so that a fresh agent continues; 0 = never
+    window: int = 0  #: tokens of its context; 0 = as it reports, or by the model's name
+    model: str = ""
+    usd_in: float = 0.0  #: dollars per million tokens, for an agent that reports no cost; 0 = unknown
     usd_out: float = 0.0
-    usd_guessed: bool = False  #: that price is for booking, not for ending it
-    files: tuple[tuple[str, str], ...] = ()  #: (name, text) to be on the disk, beside its logs, before it runs
+    usd_guessed: bool = False  #: the price is an estimate: it is recorded, but stops nothing
+    files: tuple[tuple[str, str], ...] = ()  #: (name, text) to write next to its logs before it starts
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
-    """What an agent's process did: read back from what its shim wrote."""
+    """The result of a process, read from the files of its shim."""
 
     ending: Ending
-    code: int | None  #: exit code, None when it died by a signal or was lost
+    code: int | None  #: exit code; None after a signal or a loss
     signal: int | None
     message: str  #: the end of the agent's message, bounded
     events: tuple[AgentEvent, ...] = ()  #: tool events and usage, bounded
     events_left_out: int = 0  #: tool events beyond that bound
     output_bytes: int = 0
     leftovers: int = 0  #: descendants that had to be ended after it
-    tally: Tally = Tally()  #: what its lines told
-    error: str = ""  #: the end of what it wrote to standard error
-    ended_at: float = 0.0  #: when that was, in seconds since the epoch; 0 when nobody knows
+    tally: Tally = Tally()
+    error: str = ""  #: the end of its standard error
+    ended_at: float = 0.0  #: seconds since the epoch; 0 when unknown
     seconds: float = 0.0  #: from its start to its end
 
 
 class Running(Struct, frozen=True, kw_only=True):
-    """The dispatch is alive: its lock is held by its shim."""
+    """The dispatch is alive: its shim holds its lock."""
 
 
 class NeverStarted(Struct, frozen=True, kw_only=True):
@@ -113,8 +117,6 @@ DispatchStanding: TypeAlias = Running | NeverStarted | Outcome
 
 
 class ReturnStatus(StrEnum):
-    """What an agent says of its own work."""
-
     DONE = "done"
     PARTIAL = "partial"
     BLOCKED = "blocked"
@@ -122,8 +124,6 @@ class ReturnStatus(StrEnum):
 
 
 class ItemResult(Struct, frozen=True, kw_only=True):
-    """One line of evidence."""
-
     item: str
     passed: bool
     evidence: str
@@ -136,3 +136,18 @@ class Return(Struct, frozen=True, kw_only=True):
     summary: str
     items: tuple[ItemResult, ...] = ()
     usage: Usage = Usage()
+
+
+def left_s(started: DispatchStarted, now: datetime) -> float | None:
+    """Seconds until its shim counts as stuck: at least LATE_S, since a clock may be set ahead; None without a limit."""
+    return max(started.seconds - _passed_s(started, now), 0.0) + LATE_S if started.seconds else None
+
+
+def ran_s(started: DispatchStarted, now: datetime) -> float:
+    """The longest time that a lost process can have run."""
+    passed_s = _passed_s(started, now)
+    return min(passed_s, started.seconds) if started.seconds else passed_s
+
+
+def _passed_s(started: DispatchStarted, now: datetime) -> float:
+    return max(0.0, (now - parse_iso(started.at)).total_seconds()) if started.at else 0.0

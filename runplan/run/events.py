@@ -1,155 +1,27 @@
-"""The facts of a run: one value per thing that happened."""
+"""The facts of a run, one value each, and their JSON in the journal."""
 
 from __future__ import annotations
 
+import json
 from typing import TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, convert, to_builtins
+from msgspec.structs import replace
 
-from runplan.run.rows import IssueShared as IssueShared
-
-
-class ApprovalAsked(Struct, frozen=True, kw_only=True):
-    """The candidate is proven; a person is asked whether it may land."""
-
-    tree: str
-
-
-class Approved(Struct, frozen=True, kw_only=True):
-    """A person said yes to exactly this tree."""
-
-    tree: str
-
-
-class Rejected(Struct, frozen=True, kw_only=True):
-    """A person said no."""
-
-    tree: str
-    why: str = ""
-
-
-class LandingStarted(Struct, frozen=True, kw_only=True):
-    """The intent: recorded before the swap, so that a crash in between can be seen."""
-
-    id: str
-    ref: str
-    old: str
-    new: str
-    code: str  #: the last code commit
-    follows: str = ""  #: where the local branch stood that follows a landing elsewhere
-
-
-class LandingHeld(Struct, frozen=True, kw_only=True):
-    """The checkout of the target is in use; nothing was changed."""
-
-    id: str
-    why: str
-
-
-class LandingMoved(Struct, frozen=True, kw_only=True):
-    """The target moved meanwhile; the candidate is built again."""
-
-    id: str
-    tip: str
-    ours: bool = False  #: by another landing of ours, of which there are only so many
-
-
-class LandingRefused(Struct, frozen=True, kw_only=True):
-    """Whoever owns the target does not take the candidate; nothing was changed."""
-
-    id: str
-    why: str
-
-
-class Landed(Struct, frozen=True, kw_only=True):
-    """The target holds the phase: code, tracker and report in one step."""
-
-    id: str
-    phase: str
-    tip: str
-    code: str
-    note: str = ""  #: why a local branch did not follow
-
-
-class LanesChosen(Struct, frozen=True, kw_only=True):
-    """These phases are worked side by side from here on; none when nothing can begin beside those at work."""
-
-    tip: str  #: where the plan was read
-    lanes: tuple[tuple[str, str, tuple[str, ...]], ...]  #: name of the lane, phase, what it touches
-
-
-class LaneFact(Struct, frozen=True, kw_only=True):
-    """A fact of one lane; everything else is a fact of the run."""
-
-    lane: str
-    event: Event
-
-
-class AgentLimited(Struct, frozen=True, kw_only=True):
-    """An agent's quota is used up; nobody starts it before then, in whatever run."""
-
-    agent: str
-    until: str  #: UTC ISO-8601, margin and jitter included
-    words: str
-
-
-class Paused(Struct, frozen=True, kw_only=True):
-    """It cannot go on now; the run waits until then, and no attempt is charged."""
-
-    kind: str  #: limit, overloaded; in the daemon also checkout, unreachable
-    until: str  #: UTC ISO-8601
-    agent: str = ""
-    words: str = ""
-
-
-class Woke(Struct, frozen=True, kw_only=True):
-    """The time that was waited for has come."""
-
-    kind: str
-
-
-class HandoverArmed(Struct, frozen=True, kw_only=True):
-    """An agent's context is filling: while it goes on, a note is kept for whoever may have to take over."""
-
-    id: str  #: its dispatch
-    percent: int  #: how full
-    note: str
-    estimated: bool = False  #: nobody told; it is a guess
-
-
-class HandedOver(Struct, frozen=True, kw_only=True):
-    """An agent had no room left; what it made is on the branch, and a fresh one goes on with a note."""
-
-    number: int  #: from 1, per phase
-    head: str
-    tree: str
-    note: str
-    why: str
-
-
-class Queued(Struct, frozen=True, kw_only=True):
-    """As many runs are at work as may be; this one has its turn when one of them ends or waits."""
-
-
-class Admitted(Struct, frozen=True, kw_only=True):
-    """It is this run's turn."""
-
-
-class Halted(Struct, frozen=True, kw_only=True):
-    """Nothing new is begun until a person lets it go on."""
-
-    by: str
-    missing: tuple[str, ...] = ()  #: names of the variables that a restart has lost
-
-
-class Continued(Struct, frozen=True, kw_only=True):
-    """A person lets it go on."""
-
+from runplan.run.dispatch import Ending
+from runplan.text import bounded, plain
 
 Rows: TypeAlias = tuple[tuple[str, str], ...]  #: (id, text) pairs
 
 
-class RunStarted(Struct, frozen=True, kw_only=True):
+class Event(Struct, frozen=True):
+    """A fact. The class name is its `type` in the journal."""
+
+
+# --- the run ------------------------------------------------------------------------------------------
+
+
+class RunStarted(Event, frozen=True, kw_only=True):
     """A run of a plan began, with every option resolved."""
 
     plan: str  #: repository-relative path
@@ -164,27 +36,38 @@ class RunStarted(Struct, frozen=True, kw_only=True):
     test_command: str
     setup: str = ""
     clean: str = "ignored"
-    remote: str = ""  #: where the target lives, for landings that push
-    daemon: bool = False  #: worked by the daemon, which goes on with it after a restart
-    needs: tuple[str, ...] = ()  #: names of the variables its agents had when it was asked for
-    parallel: int = 1  #: how many phases may be worked side by side
+    remote: str = ""  #: of the target, for landings that push
+    daemon: bool = False  #: worked by the daemon, which resumes it after a restart
+    needs: tuple[str, ...] = ()  #: names of the variables that the caller gave its agents
+    parallel: int = 1  #: how many phases may run side by side
     issues: tuple[int, ...] = ()  #: the issues of the plan, which the run claims
-    settings: str = ""  #: all of them as JSON; "" in a schedule, whose runs have the settings of their own start
-    settings_file: str = ""  #: hash of the repository's file on the target that they are from; "" for none
-    given: Rows = ()  #: the settings that its caller gave as variables
-    command: int = 0  #: the number of the command that asked for it; 0 for none
+    settings: str = ""  #: all of them as JSON; "" in a schedule, whose runs read the settings when they start
+    settings_file: str = ""  #: hash of the repository's settings file on the target; "" for none
+    given: Rows = ()  #: the settings that the caller gave as variables
+    command: int = 0  #: number of the command that asked for the run; 0 for none
 
 
-class ClaimTaken(Struct, frozen=True, kw_only=True):
-    """This process owns the plan now."""
-
+class ClaimTaken(Event, frozen=True, kw_only=True):
     owner: str
     fence: int
     took_over: str = ""  #: the dead owner, if there was one
 
 
-class RunResumed(Struct, frozen=True, kw_only=True):
-    """Somebody called the run on: whatever it waited for is looked at again, with what is asked for now."""
+class IssueShared(Event, frozen=True, kw_only=True):
+    """An unfinished run of another plan claims the same issue; both runs continue."""
+
+    number: int
+    run: str
+    plan: str = ""  #: of the other run, where the journal knows it
+
+    @property
+    def words(self) -> str:
+        of = f" of {self.plan}" if self.plan else ""
+        return f"issue #{self.number} is claimed by the run {self.run}{of}; both runs continue"
+
+
+class RunResumed(Event, frozen=True, kw_only=True):
+    """A person resumed the run: every wait ends, and these options hold from now on."""
 
     mode: str
     wanted: str
@@ -194,12 +77,12 @@ class RunResumed(Struct, frozen=True, kw_only=True):
     setup: str = ""
     clean: str = "ignored"
     parallel: int = 1
-    daemon: bool = False  #: the daemon was asked to go on with it, and does so after a restart
-    needs: tuple[str, ...] = ()  #: names of the variables its agents had then
+    daemon: bool = False  #: the daemon was asked, and resumes it after a restart
+    needs: tuple[str, ...] = ()
 
 
-class PlanRead(Struct, frozen=True, kw_only=True):
-    """The plan was read from the target's tip, and this is what it asks for."""
+class PlanRead(Event, frozen=True, kw_only=True):
+    """The plan was read from the target's tip, and this is due."""
 
     tip: str
     choice: str  #: next, all-done, complete, phase-done, needs, blocked, unreadable; undo
@@ -212,63 +95,122 @@ class PlanRead(Struct, frozen=True, kw_only=True):
     detail: str = ""
 
 
-class Leased(Struct, frozen=True, kw_only=True):
-    """A worktree stands on the phase's branch."""
+class LanesChosen(Event, frozen=True, kw_only=True):
+    """These phases run side by side from now on; none when no further phase can start."""
+
+    tip: str  #: where the plan was read
+    lanes: tuple[tuple[str, str, tuple[str, ...]], ...]  #: name of the lane, phase, its touched paths
+
+
+class Queued(Event, frozen=True, kw_only=True):
+    """The limit of concurrent runs is reached; this one waits for its turn."""
+
+
+class Admitted(Event, frozen=True, kw_only=True):
+    """It is this run's turn."""
+
+
+class AgentLimited(Event, frozen=True, kw_only=True):
+    """An agent's quota is used up; no run starts it before `until`."""
+
+    agent: str
+    until: str  #: UTC ISO-8601, margin and jitter included
+    words: str
+
+
+class Paused(Event, frozen=True, kw_only=True):
+    """The run waits for a time; no attempt is charged."""
+
+    kind: str  #: limit, overloaded, budget; in the daemon also checkout, unreachable
+    until: str  #: UTC ISO-8601
+    agent: str = ""
+    words: str = ""
+
+
+class Woke(Event, frozen=True, kw_only=True):
+    kind: str  #: of the pause that is over
+
+
+class Halted(Event, frozen=True, kw_only=True):
+    """A person paused the run, or a restart lost variables: nothing new starts."""
+
+    by: str
+    missing: tuple[str, ...] = ()  #: names of the lost variables
+
+
+class Continued(Event, frozen=True, kw_only=True):
+    """A person ended the pause."""
+
+
+class StopRequested(Event, frozen=True, kw_only=True):
+    by: str
+
+
+class RunEnded(Event, frozen=True, kw_only=True):
+    outcome: str  #: done, failed, stopped, nothing-to-do, refused
+    reason: str = ""
+    detail: str = ""
+    parked: str = ""  #: the ref that keeps work of the worktree that is on no branch
+
+
+# --- a phase: worktree, agents, checks ----------------------------------------------------------------
+
+
+class Leased(Event, frozen=True, kw_only=True):
+    """The worktree is on the phase's branch."""
 
     phase: str
     branch: str  #: full ref name
-    base: str  #: the target tip it began at
+    base: str  #: the target tip it starts at
     base_tree: str
     worktree: str  #: its name under the worktree root
     attempt: int  #: from 1, over all runs of the plan
-    fresh: bool  #: newly made or swept clean, so that setup has to run
-    parked: str = ""  #: where the work of an earlier attempt was kept aside
+    fresh: bool  #: newly made or cleaned, so setup has to run
+    parked: str = ""  #: the ref that keeps the work of an earlier attempt
 
 
-class BaselineKnown(Struct, frozen=True, kw_only=True):
-    """The checks on the base: run now, or known for this very code from before."""
+class BaselineKnown(Event, frozen=True, kw_only=True):
+    """The checks on the base: run now, or cached for this tree."""
 
     key: str
     tree: str  #: the tree they ran on
     results: str  #: JSON of the results
 
 
-class DispatchStarted(Struct, frozen=True, kw_only=True):
-    """A process is about to be started; its lock is its proof of life."""
+class DispatchStarted(Event, frozen=True, kw_only=True):
+    """Recorded before a process starts. Its lock proves that it is alive."""
 
     id: str
     role: str
     agent: str
     cycle: int
-    tree: str = ""  #: the tree it looks at, for gates and verifiers
-    head: str = ""  #: where the worktree stood
-    complaint: str = ""  #: what a fixer is told
-    again: str = ""  #: how the process before it ended, where the same work is tried once more
+    tree: str = ""  #: the tree that a gate or verifier judges
+    head: str = ""  #: commit of the worktree
+    complaint: str = ""  #: what a fixer has to fix
+    again: str = ""  #: how the process before it ended, when the same work is tried again
     version: str = ""  #: of the agent's program
-    tokens: int = 0  #: what it may use; 0 for no limit
-    usd: float = 0.0
-    seconds: float = 0.0  #: a command's, too
-    bounds: tuple[str, ...] = ()  #: the settings that say so, of tokens, dollars and time
+    tokens: int = 0  #: limit; 0 for none
+    usd: float = 0.0  #: likewise
+    seconds: float = 0.0  #: likewise; also of a command
+    bounds: tuple[str, ...] = ()  #: the settings that set these limits
     phase: str = ""  #: of an agent's
     despite: str = ""  #: a usage limit that a person does not wait for
-    at: str = ""  #: when that was, UTC ISO-8601
+    at: str = ""  #: UTC ISO-8601
 
 
-class DispatchEnded(Struct, frozen=True, kw_only=True):
-    """The process ended, one way or another."""
-
+class DispatchEnded(Event, frozen=True, kw_only=True):
     id: str
     role: str
-    ending: str
+    ending: str  #: an Ending
     code: int | None
     signal: int | None = None
     output_bytes: int = 0
     leftovers: int = 0
-    said: str = ""  #: what the agent's return says of itself: done, partial, blocked, failed, none
-    detail: str = ""  #: blockers, or the last words of one that failed
+    said: str = ""  #: status in the agent's return: done, partial, blocked, failed, none
+    detail: str = ""  #: blockers, or the last words of a failed agent
     agent: str = ""
     phase: str = ""
-    kind: str = ""  #: how an agent's work ended (core.endings.EndingKind)
+    kind: str = ""  #: an EndingKind of agents/endings.py
     session: str = ""
     input_tokens: int = 0
     output_tokens: int = 0
@@ -277,15 +219,34 @@ class DispatchEnded(Struct, frozen=True, kw_only=True):
     seconds: float = 0.0  #: from its start to its end
 
 
-class GuardFound(Struct, frozen=True, kw_only=True):
-    """Things of the main repository changed while an agent ran."""
+class HandoverArmed(Event, frozen=True, kw_only=True):
+    """An agent's context is filling up; a note for its successor is kept while it continues."""
 
-    violated: bool  #: at least one is laid at the agent's door
+    id: str  #: its dispatch
+    percent: int  #: how full
+    note: str
+    estimated: bool = False
+
+
+class HandedOver(Event, frozen=True, kw_only=True):
+    """An agent's context was full. Its work is on the branch; a fresh agent continues with the note."""
+
+    number: int  #: from 1, per phase
+    head: str
+    tree: str
+    note: str
+    why: str
+
+
+class GuardFound(Event, frozen=True, kw_only=True):
+    """The user's repository changed while an agent ran."""
+
+    violated: bool  #: at least one change is the agent's
     lines: tuple[str, ...]
 
 
-class WorkTaken(Struct, frozen=True, kw_only=True):
-    """What the agent left is committed on its branch."""
+class WorkTaken(Event, frozen=True, kw_only=True):
+    """The agent's changes are committed on its branch."""
 
     head: str
     tree: str
@@ -293,74 +254,68 @@ class WorkTaken(Struct, frozen=True, kw_only=True):
     files: tuple[str, ...] = ()
 
 
-class WorkRefused(Struct, frozen=True, kw_only=True):
-    """The attempt cannot go on: what the agent left, or what the verifier said or did, does not stand."""
+class WorkRefused(Event, frozen=True, kw_only=True):
+    """The attempt fails for something that the agent or the verifier left, said or changed."""
 
     reason: str
     detail: str
 
 
-class CandidateBuilt(Struct, frozen=True, kw_only=True):
-    """The phase's commits stand on the target's tip, in memory."""
+class CandidateBuilt(Event, frozen=True, kw_only=True):
+    """The phase's commits were replayed on the target's tip."""
 
     onto: str
     onto_tree: str
     commits: tuple[str, ...]
     tree: str
     patch: str
-    undoes: str = ""  #: the landing that is taken back
+    undoes: str = ""  #: the landing that is reverted
     undone: tuple[str, ...] = ()  #: its code commits, newest first
 
 
-class CandidateConflicted(Struct, frozen=True, kw_only=True):
-    """The commits do not apply on the target's tip."""
-
+class CandidateConflicted(Event, frozen=True, kw_only=True):
     onto: str
     paths: tuple[str, ...]
 
 
-class CandidateEmpty(Struct, frozen=True, kw_only=True):
-    """The target already holds everything the phase did."""
+class CandidateEmpty(Event, frozen=True, kw_only=True):
+    """The target already holds every change of the phase."""
 
     onto: str
 
 
-class BranchRebuilt(Struct, frozen=True, kw_only=True):
-    """The branch begins anew on the target's tip: empty after a conflict, else with the work replayed there."""
+class BranchRebuilt(Event, frozen=True, kw_only=True):
+    """The branch starts again at the target's tip: empty after a conflict, else with the work replayed there."""
 
     base: str
     base_tree: str
-    parked: str  #: where the branch as it was is kept
+    parked: str  #: the ref that keeps the old branch
     conflict: bool
-    errand: str  #: what the fixer is told
+    complaint: str  #: what the fixer has to fix
     tree: str  #: the tree that failed; "" after a conflict
 
 
-class GateJudged(Struct, frozen=True, kw_only=True):
-    """The checks on a tree: passed, failed, unfinished or skipped, and why."""
-
+class GateJudged(Event, frozen=True, kw_only=True):
     tree: str
     answer: str  #: passed, failed, unfinished, skipped, baseline-red
     code: int | None
     line: str  #: one line for people
-    time: int  #: 1, or 2 when it was tried again
-    output: str = ""  #: the end of what it printed, for the fixer
+    time: int  #: 1, or 2 for the second run
+    output: str = ""  #: the end of its output, for the fixer
 
 
-class VerdictGiven(Struct, frozen=True, kw_only=True):
-    """The verifier's answer, bound to a tree."""
-
+class VerdictGiven(Event, frozen=True, kw_only=True):
     tree: str
     patch: str
     passed: bool
     items: tuple[tuple[str, bool, str], ...]  #: id, passed, evidence
     agent: str
-    pristine: bool = False  #: the verifier left nothing behind, not even ignored files
+    pristine: bool = False  #: the verifier left no file behind, not even an ignored one
     why: str = ""  #: why it did not pass, in one line
 
 
-class PhaseFailed(Struct, frozen=True, kw_only=True):
-    """The phase ends here, and everything it made is kept."""
+class PhaseFailed(Event, frozen=True, kw_only=True):
+    """The attempt failed. Its work is kept."""
 
     phase: str
     reason: str
@@ -369,76 +324,157 @@ class PhaseFailed(Struct, frozen=True, kw_only=True):
     title: str = ""
     attempt: int = 1
     tree: str = ""  #: of the work; the same tree and the same failure twice is no progress
-    branch: str = ""  #: short name of the branch that keeps the work; "" when there is none
+    branch: str = ""  #: short name of the branch that keeps the work; "" for none
     parked: str = ""  #: the ref that keeps the work as it was before a conflict
-    evidence: str = ""  #: what shows it, in many lines: failed items, the end of an output
-    dispatch: str = ""  #: the last process of the phase, whose log tells more
-    rejected: str = ""  #: what a person said against it, for the next agent
+    evidence: str = ""  #: many lines: failed items, the end of an output
+    dispatch: str = ""  #: the last process of the phase, for its log
+    rejected: str = ""  #: a person's reason for the rejection, for the next agent
 
 
-class CleanedUp(Struct, frozen=True, kw_only=True):
-    """Candidate and branch are gone; work that did not land is on a branch of the user's."""
+class CleanedUp(Event, frozen=True, kw_only=True):
+    """Candidate and branch are removed; work that did not land is on a branch of the user's."""
 
     phase: str
 
 
-class StopRequested(Struct, frozen=True, kw_only=True):
-    """The run is to end as soon as nothing is half done."""
-
-    by: str
+# --- approval and landing -----------------------------------------------------------------------------
 
 
-class RunEnded(Struct, frozen=True, kw_only=True):
-    """The run is over, in a named outcome."""
-
-    outcome: str  #: done, failed, stopped, nothing-to-do, refused
-    reason: str = ""
-    detail: str = ""
-    parked: str = ""  #: where work of the worktree that is on no branch is kept
+class ApprovalAsked(Event, frozen=True, kw_only=True):
+    tree: str
 
 
-Event: TypeAlias = (
-    RunStarted
-    | ClaimTaken
-    | IssueShared
-    | RunResumed
-    | PlanRead
-    | LanesChosen
-    | Leased
-    | BaselineKnown
-    | DispatchStarted
-    | DispatchEnded
-    | AgentLimited
-    | Paused
-    | Woke
-    | Queued
-    | Admitted
-    | Halted
-    | Continued
-    | HandedOver
-    | HandoverArmed
-    | GuardFound
-    | WorkTaken
-    | WorkRefused
-    | CandidateBuilt
-    | CandidateConflicted
-    | CandidateEmpty
-    | BranchRebuilt
-    | GateJudged
-    | VerdictGiven
-    | ApprovalAsked
-    | Approved
-    | Rejected
-    | LandingStarted
-    | LandingHeld
-    | LandingMoved
-    | LandingRefused
-    | Landed
-    | PhaseFailed
-    | CleanedUp
-    | StopRequested
-    | RunEnded
-)
+class Approved(Event, frozen=True, kw_only=True):
+    tree: str
 
-#: As it stands in the journal: a fact of the run, or of one of its lanes.
+
+class Rejected(Event, frozen=True, kw_only=True):
+    tree: str
+    why: str = ""
+
+
+class LandingStarted(Event, frozen=True, kw_only=True):
+    """The intent, recorded before the ref moves."""
+
+    id: str
+    ref: str
+    old: str
+    new: str
+    code: str  #: the last code commit
+    follows: str = ""  #: old tip of the local branch that follows a remote landing
+
+
+class LandingHeld(Event, frozen=True, kw_only=True):
+    """The checkout of the target is in use; nothing was changed."""
+
+    id: str
+    why: str
+
+
+class LandingMoved(Event, frozen=True, kw_only=True):
+    """The target moved meanwhile; the candidate is rebuilt."""
+
+    id: str
+    tip: str
+    ours: bool = False  #: moved by another landing of runplan, which does not count against the limit
+
+
+class LandingRefused(Event, frozen=True, kw_only=True):
+    """The remote rejected the push; nothing was changed."""
+
+    id: str
+    why: str
+
+
+class Landed(Event, frozen=True, kw_only=True):
+    id: str
+    phase: str
+    tip: str
+    code: str
+    note: str = ""  #: why the local branch did not follow
+
+
+# --- in the journal -----------------------------------------------------------------------------------
+
+
+class LaneFact(Struct, frozen=True, kw_only=True):
+    """An event of one lane; all others are events of the run."""
+
+    lane: str
+    event: Event
+
+
 Fact: TypeAlias = Event | LaneFact
+
+_TYPES = {kind.__name__: kind for kind in Event.__subclasses__()}
+
+
+class Recorded(Struct, frozen=True, kw_only=True):
+    """An event with its place in the journal."""
+
+    seq: int
+    at: str  #: UTC ISO-8601 with Z
+    event: Event
+    lane: str = ""
+
+    @property
+    def fact(self) -> Fact:
+        return LaneFact(lane=self.lane, event=self.event) if self.lane else self.event
+
+
+def name_of(fact: Fact) -> str:
+    return type(fact.event if isinstance(fact, LaneFact) else fact).__name__
+
+
+def to_json(fact: Fact) -> str:
+    # json escapes the surrogates of file names that are not UTF-8; msgspec.json rejects them.
+    fields = {**to_builtins(fact.event), "lane": fact.lane} if isinstance(fact, LaneFact) else to_builtins(fact)
+    return json.dumps(fields, separators=(",", ":"))
+
+
+def from_json(name: str, body: str) -> Event | None:
+    """The event without its lane; None for an unknown type."""
+    fact = recorded_as(name, body)
+    return fact.event if isinstance(fact, LaneFact) else fact
+
+
+def recorded_as(name: str, body: str) -> Fact | None:
+    """The fact of a journal row; None for an unknown type."""
+    kind = _TYPES.get(name)
+    if kind is None:
+        return None
+    fields = json.loads(body)
+    event = convert(fields, kind)
+    return LaneFact(lane=fields["lane"], event=event) if fields.get("lane") else event
+
+
+#: Fields with words of agents and commands. Those of _SHORT are cut to the length of a detail.
+_SHORT = ("detail", "words", "why", "line", "complaint", "lines")
+_LONG = ("output", "evidence", "note")
+
+
+def sanitized(event: Event) -> Event:
+    """The event without terminal sequences in the words of agents and commands."""
+    names = (*_SHORT, *_LONG, *(("items",) if isinstance(event, VerdictGiven) else ()))
+    before = {name: value for name in names if (value := getattr(event, name, None))}
+    after = {name: _sanitized(value, cut=name in _SHORT) for name, value in before.items()}
+    return event if after == before else replace(event, **after)
+
+
+def _sanitized(value: object, *, cut: bool) -> object:
+    if isinstance(value, tuple):
+        return tuple(_sanitized(part, cut=cut) for part in value)
+    return plain(bounded(value) if cut else value) if isinstance(value, str) else value
+
+
+def may_wait(event: Event) -> bool:
+    """Whether the event may be written with the next transaction: after a crash its step finds it again."""
+    match event:
+        case PlanRead() | WorkTaken() | CandidateBuilt() | GateJudged() | VerdictGiven() | CleanedUp():
+            return True
+        case Leased():
+            return not event.parked  # parked work is not found on the branch a second time
+        case DispatchEnded():
+            return event.ending == Ending.EXITED  # its shim has written the exit record
+        case _:
+            return False

@@ -85,22 +85,22 @@ class Work(Struct, frozen=True, kw_only=True):
 
 def work_of(steps: Iterable[Step]) -> Work:
     """What these steps of one run, in order, come to."""
-    strands: dict[str, list[Step]] = {}
+    open_states: dict[str, list[Step]] = {}
     asked: str | None = None
     for step in steps:
         if step.type in ASKED:
             asked = asked if asked == "stop" else ASKED[step.type]  # which nobody takes back
             if step.type != "RunResumed":
                 continue
-        strands.setdefault(step.lane or "", []).append(step)
+        open_states.setdefault(step.lane or "", []).append(step)
         if step.type == "RunResumed":  # whatever any of them waited for is looked at again
-            for lane in strands.keys() - {""}:
-                strands[lane].append(step)
-    own = _work(strands.pop("", []), asked)
-    if not strands:
+            for lane in open_states.keys() - {""}:
+                open_states[lane].append(step)
+    own = _work(open_states.pop("", []), asked)
+    if not open_states:
         return own
-    each = {lane: _work(told) for lane, told in strands.items()}
-    goes_on = [each[lane] for lane, told in strands.items() if not any(step.type == "RunEnded" for step in told)]
+    each = {lane: _work(told) for lane, told in open_states.items()}
+    goes_on = [each[lane] for lane, told in open_states.items() if not any(step.type == "RunEnded" for step in told)]
     first = goes_on[0] if goes_on else own
     return Work(
         dispatch=first.dispatch,

@@ -1,97 +1,166 @@
-"""The closed list of reasons a run can fail for, each with what to do next."""
+"""Why runs fail and wait: the closed list of failure reasons, and sentences about endings and waits."""
 
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from runplan.run.events import DispatchEnded, Paused
+    from runplan.run.state import PhaseRun
 
 
 class Reason(StrEnum):
-    """Why a run failed; part of the public contract (docs/exit-codes.md)."""
+    """Why a run failed, and what a person does about it; part of the public contract (docs/exit-codes.md)."""
 
-    NO_COMMITS = "no-commits"
-    OFF_BASE = "off-base"
-    VERIFICATION_FAILED = "verification-failed"
-    INVALID_VERDICT = "invalid-verdict"
-    TESTS_FAILED = "tests-failed"
-    TESTS_UNFINISHED = "tests-unfinished"
-    TAMPERED = "tampered"
-    OUT_OF_SCOPE = "out-of-scope"
-    GUARD_VIOLATED = "guard-violated"
-    READONLY_VIOLATED = "readonly-violated"
-    CONFLICT = "conflict"
-    TARGET_MOVING = "target-moving"
-    PROTECTED = "protected"
-    DRIFT = "drift"
-    TIMEOUT = "timeout"
-    SILENT = "silent"
-    NO_PROGRESS = "no-progress"
-    BUDGET = "budget"
-    AGENT_FAILED = "agent-failed"
-    AGENT_MISSING = "agent-missing"
-    BLOCKED = "blocked"
-    BASELINE_RED = "baseline-red"
-    SETUP_FAILED = "setup-failed"
-    ALREADY_ON_TARGET = "already-on-target"
-    PLAN_NOT_COMMITTED = "plan-not-committed"
-    CI_FAILED = "ci-failed"
-    PR_CLOSED = "pr-closed"
-    FORGE_UNREACHABLE = "forge-unreachable"
-    STOPPED = "stopped"
-    CRASHED = "crashed"
+    advice: str
 
+    def __new__(cls, value: str, advice: str = "") -> Reason:
+        reason = str.__new__(cls, value)
+        reason._value_, reason.advice = value, advice
+        return reason
 
-#: What a person does about it, in one sentence. Shown with the failure and in docs/exit-codes.md.
-NEXT: dict[Reason, str] = {
-    Reason.NO_COMMITS: "Read the agent's log; make the phase's work items concrete, then start it again.",
-    Reason.OFF_BASE: (
-        "The branch holds commits that the agent did not make; pick its own from the kept branch, or start again."
-    ),
-    Reason.VERIFICATION_FAILED: "Read the failed items in the report; mend the plan, then try again.",
-    Reason.INVALID_VERDICT: "The verifier gave no usable verdict; read its log, then start the phase again.",
-    Reason.TESTS_FAILED: "Read the gate's output; the branch holds the work, start again when it is clear.",
-    Reason.TESTS_UNFINISHED: "The test command did not finish; raise tests.timeout or mend the suite.",
-    Reason.TAMPERED: "The agent changed what it may not; review the branch or allow it in the plan.",
-    Reason.OUT_OF_SCOPE: "Files outside the phase's Touches: changed; widen Touches: or start again.",
-    Reason.GUARD_VIOLATED: "A ref of yours was moved; the report shows both values. Set it back, then try again.",
-    Reason.READONLY_VIOLATED: "The verifier changed files; use another verifier, then try again.",
-    Reason.CONFLICT: "Bring the kept work onto the target by hand; the report names its ref. Or start the phase again.",
-    Reason.TARGET_MOVING: "The target kept moving; start again when it is quiet.",
-    Reason.PROTECTED: (
-        "The target refuses pushes; land by cherry-pick and push when it is allowed, or ask for the rule to be lifted."
-    ),
-    Reason.DRIFT: "The plan's numbers do not fit the code; correct the plan, then try again.",
-    Reason.TIMEOUT: "The agent ran longer than limits.wall; raise it or make the phase smaller.",
-    Reason.SILENT: "The agent said nothing for limits.silence; read its log, then try again.",
-    Reason.NO_PROGRESS: "Two passes gave the same tree and the same failure; a person must look.",
-    Reason.BUDGET: "The budget is used up; raise it to go on.",
-    Reason.AGENT_FAILED: "The agent failed; read its log, then start the phase again.",
-    Reason.AGENT_MISSING: "Install the agent or name another one under [agents].",
-    Reason.BLOCKED: "Answer the blocker the report names, then start the phase again.",
-    Reason.BASELINE_RED: "The tests fail before any work; mend them, or set tests.env or tests.allow_red_baseline.",
-    Reason.SETUP_FAILED: "run.setup failed in the fresh worktree; mend the command.",
-    Reason.ALREADY_ON_TARGET: (
-        "If another run has landed it, nothing is to be done; else mark the phase done in the plan."
-    ),
-    Reason.PLAN_NOT_COMMITTED: "Commit the plan on the target branch.",
-    Reason.CI_FAILED: "Read the failed checks on the pull request.",
-    Reason.PR_CLOSED: "Reopen the pull request or start again.",
-    Reason.FORGE_UNREACHABLE: "Check the network and the token, then retry.",
-    Reason.STOPPED: "Start the plan again to go on.",
-    Reason.CRASHED: "Something in runplan itself went wrong; what was made is kept. Read the log, start again.",
-}
+    NO_COMMITS = "no-commits", "Read the agent's log, make the work items of the phase concrete, then retry."
+    OFF_BASE = (
+        "off-base",
+        "The branch holds commits that the agent did not make. Pick its own from the kept branch, or retry.",
+    )
+    VERIFICATION_FAILED = "verification-failed", "Read the failed items in the report, correct the plan, then retry."
+    INVALID_VERDICT = "invalid-verdict", "The verifier gave no usable verdict. Read its log, then retry."
+    TESTS_FAILED = "tests-failed", "Read the test output in the report. The work is on the branch. Then retry."
+    TESTS_UNFINISHED = "tests-unfinished", "The test command did not finish. Raise tests.timeout or fix the tests."
+    TAMPERED = "tampered", "The agent changed guarded files. Review the branch, or permit it with Allows: in the plan."
+    OUT_OF_SCOPE = "out-of-scope", "Files outside Touches: changed. Widen Touches: in the plan, or retry."
+    GUARD_VIOLATED = "guard-violated", "An agent moved one of your refs; the report shows both values. Set it back."
+    READONLY_VIOLATED = "readonly-violated", "The verifier changed files. Use another verifier, then retry."
+    CONFLICT = "conflict", "Bring the kept work onto the target by hand; the report names its ref. Or retry."
+    TARGET_MOVING = "target-moving", "The target kept moving. Retry when nobody pushes to it."
+    PROTECTED = "protected", "The target rejects pushes. Land by cherry-pick and push later, or have the rule lifted."
+    DRIFT = "drift", "The numbers in the plan do not fit the code. Correct the plan, then retry."
+    TIMEOUT = "timeout", "The agent ran longer than limits.wall. Raise it, or make the phase smaller."
+    SILENT = "silent", "The agent was silent for limits.silence. Read its log, then retry."
+    NO_PROGRESS = "no-progress", "Two passes ended with the same tree and the same failure. Review the branch."
+    BUDGET = "budget", "The budget is used up. Raise it to continue."
+    AGENT_FAILED = "agent-failed", "The agent failed. Read its log, then retry."
+    AGENT_MISSING = "agent-missing", "Install the agent, or name another one under [agents]."
+    BLOCKED = "blocked", "Resolve the blocker that the report names, then retry."
+    BASELINE_RED = (
+        "baseline-red",
+        "The tests fail before any work. Fix them, or set tests.env or tests.allow_red_baseline.",
+    )
+    SETUP_FAILED = "setup-failed", "run.setup failed in the new worktree. Fix the command, then retry."
+    ALREADY_ON_TARGET = (
+        "already-on-target",
+        "If another run landed the phase, nothing is left to do. Else mark it done in the plan.",
+    )
+    PLAN_NOT_COMMITTED = "plan-not-committed", "Commit the plan on the target branch."
+    CI_FAILED = "ci-failed", "Read the failed checks on the pull request."
+    PR_CLOSED = "pr-closed", "Reopen the pull request, or start again."
+    FORGE_UNREACHABLE = "forge-unreachable", "Check the network and the token, then retry."
+    STOPPED = "stopped", "Edit the plan or the branch if needed, then run `runplan retry`."
+    CRASHED = "crashed", "runplan itself failed; the work is kept. Read the log, then retry."
 
 
-#: What differs when a landed phase is taken back.
-NEXT_OF_UNDO: dict[Reason, str] = {
-    Reason.CONFLICT: "Revert the phase's commits by hand, and set its row back to todo in the plan.",
-    Reason.PROTECTED: "The target refuses pushes; undo the phase again when the rule is lifted.",
-    Reason.ALREADY_ON_TARGET: "Another run has taken it back; nothing is to be done.",
-    Reason.BLOCKED: "Take the phase back by hand, and set its row back to todo in the plan.",
-    Reason.TARGET_MOVING: "The target kept moving; undo it again when it is quiet.",
-    Reason.STOPPED: "Undo it again to go on.",
+_ADVICE_FOR_UNDO = {
+    Reason.CONFLICT: "Revert the commits of the phase by hand, and set its row in the plan to todo.",
+    Reason.PROTECTED: "The target rejects pushes. Undo the phase again when the rule is lifted.",
+    Reason.ALREADY_ON_TARGET: "Another run has reverted the phase. Nothing is left to do.",
+    Reason.BLOCKED: "Revert the phase by hand, and set its row in the plan to todo.",
+    Reason.TARGET_MOVING: "The target kept moving. Undo the phase again when nobody pushes to it.",
+    Reason.STOPPED: "Undo the phase again.",
 }
 
 
 def next_action(reason: Reason, step: str) -> str:
     """What a person does about a failure at this step."""
-    return NEXT_OF_UNDO.get(reason, NEXT[reason]) if step == "undo" else NEXT[reason]
+    return _ADVICE_FOR_UNDO.get(reason, reason.advice) if step == "undo" else reason.advice
+
+
+# --- sentences ----------------------------------------------------------------------------------------
+
+
+def step_of(phase: PhaseRun) -> str:
+    """The current step of a phase."""
+    if phase.dispatch is not None:
+        return phase.dispatch.role
+    if phase.ended is not None:
+        return phase.ended.role
+    if phase.lease is None:
+        return {"all-done": "land", "undo": "undo"}.get(phase.read.choice, "lease")
+    if phase.work is None:
+        return "implement"
+    if phase.verdict is not None and phase.verdict.passed:
+        return "land"
+    return "verify" if phase.gates and phase.gates[-1].answer != "failed" else "gate"
+
+
+def percent_full(percent: int, *, estimated: bool) -> str:
+    return f"{'about ' if estimated else ''}{percent} % full"
+
+
+def conflicting(phase: PhaseRun) -> str:
+    return ", ".join(phase.conflict.paths) if phase.conflict else ""
+
+
+def unsolved(phase: PhaseRun, why: str) -> str:
+    paths = ", ".join(phase.unsolved.paths) if phase.unsolved else ""
+    return f"the fixer did not solve the conflict in {paths}: {why}; the work is kept at {phase.parked}"
+
+
+def awaited(kind: str | None, agent: str | None, words: str | None) -> str:
+    """The cause of a wait that time ends."""
+    known = {"limit": f"{agent} usage limit", "overloaded": f"{agent} is overloaded"}
+    return known.get(kind or "", words or "")
+
+
+def describe_pause(pause: Paused) -> str:
+    return awaited(pause.kind, pause.agent, pause.words)
+
+
+def gave_reason(ended: DispatchEnded) -> bool:
+    """Whether the agent named its problem and then hung until a time limit ended it."""
+    return ended.ending in ("silent", "timeout") and ended.kind in ("auth", "refusal", "setup", "denied")
+
+
+_ENDINGS = {
+    "timeout": "was stopped: it ran longer than its time limit",
+    "silent": "was stopped: no output or activity",
+    "missing": "could not be started",
+    "budget": "was stopped: its budget is used up",
+    "context": "was stopped: its context is full",
+}
+_KINDS = {
+    "auth": "cannot run: no valid key or login",
+    "refusal": "refused the work",
+    "overloaded": "cannot run: its provider was overloaded too often in a row",
+    "max-turns": "used up its turns",
+    "context": "ran out of context",
+    "budget": "used up its own budget",
+    "setup": "cannot run",
+    "denied": "was denied a tool that it needs",
+    "no-output": "ended without an answer",
+}
+
+
+def describe_ending(ended: DispatchEnded) -> str:
+    """Who ended how, and its last words."""
+    who = f"{ended.agent} ({ended.role})" if ended.agent else f"the {ended.role} command"
+    return f"{who} {_ending(ended)}" + (f": {ended.detail}" if ended.detail else "")
+
+
+def _ending(ended: DispatchEnded) -> str:
+    if ended.ending == "signalled":
+        return f"was killed by signal {ended.signal}"
+    if ended.ending in _ENDINGS and not gave_reason(ended):
+        return _ENDINGS[ended.ending]
+    if ended.kind in _KINDS:
+        return _KINDS[ended.kind]
+    if ended.kind == "crashed" and not ended.code:
+        return "failed with exit code 0"
+    return "reported a failure" if ended.said == "failed" else f"exited with code {ended.code}"
+
+
+def variables(names: Sequence[str]) -> str:
+    return ", ".join(f"${name}" for name in names)

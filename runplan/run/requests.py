@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, convert, to_builtins
 
 from runplan.errors import Exit
-from runplan.run.events import Approved, Rejected, RunStarted
-from runplan.run.eventtext import from_json, to_json
+from runplan.run.events import Approved, Rejected, RunStarted, from_json, to_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,54 +8,53 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from runplan.run import events as e
-from runplan.run.dispatch import WRITERS
+from runplan.run.dispatch import MAX_OVERLOADS, WRITERS
 from runplan.run.reasons import Reason
-from runplan.run.timing import MOST_BUSY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 
 class PhaseRun(Struct, frozen=True, kw_only=True):
-    """One attempt at one phase, as far as it has come."""
+    """One attempt at one phase."""
 
     read: e.PlanRead
     lease: e.Leased | None = None
-    base: str = ""  #: where the branch begins; moves when it is rebuilt after a conflict
+    base: str = ""  #: start of the branch; moves when the branch is rebuilt
     base_tree: str = ""
     set_up: bool = False  #: run.setup has run since the worktree was leased
-    prepared: str = ""  #: the tree run.setup was last run on, and nothing else since
-    first: str = ""  #: the first agent that was started for the phase
-    authors: tuple[str, ...] = ()  #: the agents that have written for it
+    prepared: str = ""  #: the tree that run.setup was the last to run on
+    first: str = ""  #: the first dispatch of an agent
+    authors: tuple[str, ...] = ()  #: the agents that have written
     baseline: e.BaselineKnown | None = None
     cycle: int = 1  #: 1 is the implementer's, each fix adds one
-    dispatch: e.DispatchStarted | None = None  #: alive, or not yet seen to have ended
+    dispatch: e.DispatchStarted | None = None  #: its end is not recorded yet
     ended: e.DispatchEnded | None = None  #: ended, and not yet judged
-    again: tuple[e.DispatchStarted, ...] = ()  #: those that tried the work of a crashed one once more
-    lost: int = 0  #: dispatches that vanished without a trace, in a row
-    limited: int = 0  #: usage limits met in a row
-    busy: int = 0  #: overloaded providers met in a row
-    armed: e.HandoverArmed | None = None  #: what the last writer left, in case it does not come to its end
+    again: tuple[e.DispatchStarted, ...] = ()  #: repetitions after a crash
+    lost: int = 0  #: lost dispatches in a row
+    limited: int = 0  #: usage limits in a row
+    busy: int = 0  #: overloaded providers in a row
+    armed: e.HandoverArmed | None = None
     handovers: tuple[e.HandedOver, ...] = ()
-    failed_tree: str = ""  #: the tree the fixer was sent to mend
-    errand: str = ""  #: what the fixer is told
+    failed_tree: str = ""  #: the tree that the fixer has to fix
+    complaint: str = ""  #: what is wrong with it
     work: e.WorkTaken | None = None
     candidate: e.CandidateBuilt | None = None
     gates: tuple[e.GateJudged, ...] = ()  #: on the candidate's tree
     verdict: e.VerdictGiven | None = None
     conflict: e.CandidateConflicted | None = None
-    unsolved: e.CandidateConflicted | None = None  #: the conflict that a fixer was sent to solve
+    unsolved: e.CandidateConflicted | None = None  #: the conflict that the fixer has to solve
     parked: str = ""  #: the ref that keeps the work as it was before that conflict
     rebuilt: int = 0
-    asked: str = ""  #: the tree a person was asked about
-    approved: str = ""  #: the tree a person said yes to
+    asked: str = ""  #: the tree that waits for approval
+    approved: str = ""  #: the tree that a person approved
     landing: e.LandingStarted | None = None
     held: str = ""
     moves: int = 0
     landed: e.Landed | None = None
     failure: e.PhaseFailed | None = None
-    rejected: str | None = None  #: what a person said against the candidate; None when nobody rejected it
-    refusal: tuple[str, str] | None = None  #: a reason found and its detail, not yet recorded as the failure
+    rejected: str | None = None  #: a person's reason; None when not rejected
+    refusal: tuple[str, str] | None = None  #: reason and detail of a failure that is not recorded yet
     warnings: tuple[str, ...] = ()
     cleaned: bool = False
 
@@ -78,7 +77,7 @@ def after(phase: PhaseRun, event: e.Event) -> PhaseRun:
         case e.HandedOver():
             return replace(phase, handovers=(*phase.handovers, event), ended=None, armed=None)
         case e.GuardFound():
-            worse = ("guard-violated", "; ".join(event.lines)) if event.violated else phase.refusal
+            worse = (Reason.GUARD_VIOLATED, "; ".join(event.lines)) if event.violated else phase.refusal
             return replace(phase, refusal=worse, warnings=(*phase.warnings, *event.lines))
         case e.WorkTaken():
             return replace(phase, work=event, ended=None, candidate=None, armed=None)
@@ -89,17 +88,17 @@ def after(phase: PhaseRun, event: e.Event) -> PhaseRun:
         case e.VerdictGiven():
             return replace(phase, verdict=event, ended=None)
         case _:
-            return _apply_landing(phase, event)
+            return _after_work(phase, event)
 
 
-def _apply_landing(phase: PhaseRun, event: e.Event) -> PhaseRun:
+def _after_work(phase: PhaseRun, event: e.Event) -> PhaseRun:
     match event:
         case e.CandidateBuilt():
             return _built(phase, event)
         case e.CandidateConflicted():
             return replace(phase, conflict=event)
         case e.CandidateEmpty():
-            return replace(phase, refusal=("already-on-target", "every change of the phase is on the target"))
+            return replace(phase, refusal=(Reason.ALREADY_ON_TARGET, "the target already holds every change"))
         case e.BranchRebuilt():
             return _rebuilt(phase, event)
         case e.ApprovalAsked():
@@ -107,8 +106,8 @@ def _apply_landing(phase: PhaseRun, event: e.Event) -> PhaseRun:
         case e.Approved():
             return replace(phase, approved=event.tree, asked="")
         case e.Rejected() if phase.candidate is None or event.tree in ("", phase.candidate.tree):
-            told = "the candidate was rejected" + (f": {event.why}" if event.why else "")
-            return replace(phase, refusal=("stopped", told), rejected=event.why, asked="")
+            detail = "the change was rejected" + (f": {event.why}" if event.why else "")
+            return replace(phase, refusal=(Reason.STOPPED, detail), rejected=event.why, asked="")
         case e.LandingStarted():
             return replace(phase, landing=event, held="")
         case e.LandingHeld():
@@ -127,83 +126,65 @@ def _apply_landing(phase: PhaseRun, event: e.Event) -> PhaseRun:
             return phase
 
 
+def _to_fix(phase: PhaseRun, *, tree: str, complaint: str, cycle: int) -> PhaseRun:
+    return replace(phase, cycle=cycle, failed_tree=tree, complaint=complaint, work=None, candidate=None)
+
+
 def _rebuilt(phase: PhaseRun, event: e.BranchRebuilt) -> PhaseRun:
     if event.conflict:
-        phase = replace(phase, rebuilt=phase.rebuilt + 1, gates=(), verdict=None)
-        phase = replace(phase, unsolved=phase.conflict, parked=event.parked)
-    return replace(
-        phase,
-        base=event.base,
-        base_tree=event.base_tree,
-        errand=event.errand,
-        failed_tree=event.tree,
-        cycle=phase.cycle + 1,
-        conflict=None,
-        work=None,
-        candidate=None,
-    )
+        phase = replace(phase, rebuilt=phase.rebuilt + 1, gates=(), verdict=None, parked=event.parked)
+        phase = replace(phase, unsolved=phase.conflict)
+    phase = replace(phase, base=event.base, base_tree=event.base_tree, conflict=None)
+    return _to_fix(phase, tree=event.tree, complaint=event.complaint, cycle=phase.cycle + 1)
 
 
 def _started(phase: PhaseRun, event: e.DispatchStarted) -> PhaseRun:
-    if event.agent:
-        phase = replace(phase, first=phase.first or event.id)
+    phase = replace(phase, dispatch=event, first=phase.first or (event.id if event.agent else ""))
     if event.again:
-        told = (*phase.warnings, f"{event.again}; it was tried once more")
-        phase = replace(phase, again=(*phase.again, event), ended=None, warnings=told)
+        warnings = (*phase.warnings, f"{event.again}; it was tried once more")
+        phase = replace(phase, again=(*phase.again, event), ended=None, warnings=warnings)
     if event.role != "fix":
-        return replace(phase, dispatch=event)
-    return replace(
-        phase,
-        dispatch=event,
-        cycle=event.cycle,
-        failed_tree=event.tree,
-        errand=event.complaint,
-        work=None,
-        candidate=None,
-    )
+        return phase
+    return _to_fix(phase, tree=event.tree, complaint=event.complaint, cycle=event.cycle)
 
 
 def _ended(phase: PhaseRun, event: e.DispatchEnded) -> PhaseRun:
     tree = phase.dispatch.tree if phase.dispatch else ""
     phase = replace(phase, dispatch=None, prepared="", authors=_authors(phase, event))
-    if event.ending in ("lost", "ended"):
-        # Nobody's fault and nobody's work: the same dispatch is due again.
+    if event.ending in ("lost", "ended"):  # the same dispatch is due again
         return replace(phase, lost=phase.lost + (event.ending == "lost"))
     if event.role == "setup" and event.ending == "exited" and event.code == 0:
         return replace(phase, set_up=True, prepared=tree, lost=0)
     if event.kind == "limit":
         return replace(phase, limited=phase.limited + 1)
-    if event.kind == "overloaded" and phase.busy < MOST_BUSY:
+    if event.kind == "overloaded" and phase.busy < MAX_OVERLOADS:
         return replace(phase, busy=phase.busy + 1)
     return replace(phase, ended=event, lost=0, limited=0, busy=0)
 
 
 def _authors(phase: PhaseRun, event: e.DispatchEnded) -> tuple[str, ...]:
-    """Whoever came to write; one that its provider sent away at once did not."""
     wrote = event.agent and event.role in WRITERS and event.kind not in ("limit", "overloaded")
     return (*phase.authors, event.agent) if wrote and event.agent not in phase.authors else phase.authors
 
 
 def _built(phase: PhaseRun, event: e.CandidateBuilt) -> PhaseRun:
-    """A verdict carries over to another tree when the phase's own change is the same; gates and baselines never do."""
-    gates = phase.gates if phase.gates and phase.gates[-1].tree == event.tree else ()
-    keeps = phase.verdict is not None and phase.verdict.patch == event.patch
-    baseline = phase.baseline if phase.baseline and phase.baseline.tree == event.onto_tree else None
+    """A verdict stays valid for another tree when the patch is the same; gates and baselines do not."""
+    keeps_verdict = phase.verdict is not None and phase.verdict.patch == event.patch
     return replace(
         phase,
         candidate=event,
         conflict=None,
         unsolved=None,
-        baseline=baseline,
-        gates=gates,
-        verdict=phase.verdict if keeps else None,
+        baseline=phase.baseline if phase.baseline and phase.baseline.tree == event.onto_tree else None,
+        gates=phase.gates if phase.gates and phase.gates[-1].tree == event.tree else (),
+        verdict=phase.verdict if keeps_verdict else None,
         asked="",
         approved=phase.approved if phase.approved == event.tree else "",
     )
 
 
 class RunState(Struct, frozen=True, kw_only=True):
-    """Everything the machine knows of a run."""
+    """Everything that the journal says about a run."""
 
     started: e.RunStarted | None = None
     auto: bool = False
@@ -212,21 +193,21 @@ class RunState(Struct, frozen=True, kw_only=True):
     dispatches: int = 0  #: processes started so far; numbers their ids
     landed: tuple[e.Landed, ...] = ()
     leased: bool = False  #: the run has a worktree
-    tidy: bool = False  #: and it holds nothing but what git knows
-    pause: e.Paused | None = None  #: what time will mend
+    tidy: bool = False  #: the worktree holds only files that git knows
+    pause: e.Paused | None = None
     waits: int = 0  #: waits for the same thing in a row
-    queued: bool = False  #: waits for its turn
-    halted: str = ""  #: who asked that nothing new is begun
-    missing: tuple[str, ...] = ()  #: the variables that a restart has lost, where that is why
-    stop: str = ""
-    warnings: tuple[str, ...] = ()  #: for the report, of whatever phase
-    lanes: tuple[Lane, ...] = ()  #: phases worked side by side, those that have ended included
-    looked: bool = False  #: whether more can begin beside them is known
+    queued: bool = False
+    halted: str = ""  #: who paused the run
+    missing: tuple[str, ...] = ()  #: the variables that a restart has lost
+    stop: str = ""  #: who stopped the run
+    warnings: tuple[str, ...] = ()  #: for the report of every phase
+    lanes: tuple[Lane, ...] = ()  #: phases side by side, ended ones included
+    looked: bool = False  #: the plan was searched for further phases that can start
     ended: e.RunEnded | None = None
 
 
 class Lane(Struct, frozen=True, kw_only=True):
-    """One of several phases that are worked side by side, like a run of that phase alone."""
+    """One of several phases that run side by side, with the state of a run of that phase alone."""
 
     name: str
     phase: str
@@ -234,30 +215,32 @@ class Lane(Struct, frozen=True, kw_only=True):
     state: RunState
 
 
+# --- questions ----------------------------------------------------------------------------------------
+
+
 def open_lanes(state: RunState) -> list[Lane]:
-    """The lanes that have not ended."""
     return [lane for lane in state.lanes if lane.state.ended is None]
 
 
-def strands(state: RunState) -> list[tuple[str, RunState]]:
-    """What goes on in the run: its open lanes by name, or the run itself, which has none."""
+def open_states(state: RunState) -> list[tuple[str, RunState]]:
+    """The open lanes by name, or the run itself under "" when it has none."""
     return [(lane.name, lane.state) for lane in open_lanes(state)] or [("", state)]
 
 
 def running(state: RunState) -> list[str]:
-    """The dispatches that have not been seen to end."""
-    phases = (one.phase for _, one in strands(state))
+    """The dispatches whose end is not recorded."""
+    phases = (one.phase for _, one in open_states(state))
     return [phase.dispatch.id for phase in phases if phase is not None and phase.dispatch is not None]
 
 
 def awaiting(state: RunState) -> PhaseRun | None:
-    """The phase that waits for a person, where one does; else the first that is worked."""
-    phases = [one.phase for _, one in strands(state) if one.phase is not None]
+    """The phase that waits for a person, else the first open one."""
+    phases = [one.phase for _, one in open_states(state) if one.phase is not None]
     return next((phase for phase in phases if phase.asked or phase.held), phases[0] if phases else None)
 
 
 def shown(state: RunState) -> PhaseRun | None:
-    """The phase that stands for the run: of several side by side the first that goes on, or that it ended with."""
+    """The phase that represents the run: the first open lane, else the failed one, else the last."""
     if state.phase is not None or not state.lanes:
         return state.phase
     lane = next(iter(open_lanes(state)), None) or failed_lane(state) or state.lanes[-1]
@@ -265,28 +248,29 @@ def shown(state: RunState) -> PhaseRun | None:
 
 
 def failed_lane(state: RunState) -> Lane | None:
-    """The lane that ended first without having landed."""
-    landed = ("done", "nothing-to-do")  # somebody else may have marked the phase done meanwhile
-    return next((lane for lane in state.lanes if lane.state.ended and lane.state.ended.outcome not in landed), None)
+    """The first lane that ended without a landing."""
+    good = ("done", "nothing-to-do")  # another run may have finished the phase
+    return next((lane for lane in state.lanes if lane.state.ended and lane.state.ended.outcome not in good), None)
 
 
 def failure(state: RunState) -> e.PhaseFailed | None:
-    """What the run failed at."""
     lane = failed_lane(state)
     phase = lane.state.phase if lane is not None else state.phase
     return phase.failure if phase is not None else None
 
 
 def words(started: e.RunStarted) -> list[str]:
-    """The words that ask for such a run, as they are said after `runplan start PLAN`."""
+    """The words after `runplan start PLAN` that ask for such a run."""
     first = "finish" if started.mode == "finish" else started.wanted
     return [word for word in (first, "auto" if started.auto else "", started.landing) if word]
 
 
-def fold(recorded: Iterable[e.Fact]) -> RunState:
-    """The state after these facts, in order."""
+# --- the fold -----------------------------------------------------------------------------------------
+
+
+def fold(facts: Iterable[e.Fact]) -> RunState:
     state = RunState()
-    for fact in recorded:
+    for fact in facts:
         state = apply(state, fact)
     return state
 
@@ -302,62 +286,55 @@ def apply(state: RunState, fact: e.Fact) -> RunState:
         case e.PlanRead() if open_lanes(state):
             return replace(state, looked=True)
         case e.RunResumed():
-            each = (replace(lane, state=apply(lane.state, _for_lane(fact, lane))) for lane in state.lanes)
-            return replace(state, lanes=tuple(each))
+            return _each(state, lambda lane: apply(lane.state, replace(fact, mode="phase", wanted=lane.phase)))
         case e.StopRequested() | e.Queued() | e.Admitted() | e.Halted() | e.Continued() | e.IssueShared():
-            each = (replace(lane, state=apply(lane.state, fact)) for lane in state.lanes)
-            return replace(state, lanes=tuple(each))
+            return _each(state, lambda lane: apply(lane.state, fact))
         case e.Approved() | e.Rejected():
-            each = (_answered(lane, fact) for lane in state.lanes)
-            return replace(state, lanes=tuple(each))
+            return _each(state, lambda lane: apply(lane.state, fact) if _is_meant(lane, fact.tree) else lane.state)
         case _:
             return state
+
+
+def _each(state: RunState, change: Callable[[Lane], RunState]) -> RunState:
+    return replace(state, lanes=tuple(replace(lane, state=change(lane)) for lane in state.lanes))
+
+
+def _is_meant(lane: Lane, tree: str) -> bool:
+    candidate = lane.state.phase.candidate if lane.state.phase else None
+    return candidate is not None and candidate.tree == tree
 
 
 def _in_lane(state: RunState, name: str, event: e.Event) -> RunState:
     if not any(lane.name == name for lane in state.lanes):
         raise KeyError(f"there is no lane {name}")
-    lanes = tuple(replace(lane, state=apply(lane.state, event)) if lane.name == name else lane for lane in state.lanes)
-    state = replace(state, lanes=lanes)
+    state = _each(state, lambda lane: apply(lane.state, event) if lane.name == name else lane.state)
     if isinstance(event, e.DispatchEnded):
-        return replace(state, lanes=tuple(_may_use_what_is_left(lane) for lane in lanes))
+        return _each(state, _without_budget_pause)
     if isinstance(event, e.Landed):
         return replace(state, landed=(*state.landed, event))
-    # What has landed may have made way for others.
+    # A landing may allow further phases to start.
     return replace(state, looked=False, plan=None) if isinstance(event, e.RunEnded) else state
 
 
-def _may_use_what_is_left(lane: Lane) -> Lane:
-    """What an agent in another lane has not used comes back."""
+def _without_budget_pause(lane: Lane) -> RunState:
+    """An agent that ends in another lane gives back the part of the budget that it did not use."""
     waits = lane.state.pause is not None and lane.state.pause.kind == "budget"
-    return replace(lane, state=replace(lane.state, pause=None)) if waits else lane
+    return replace(lane.state, pause=None) if waits else lane.state
 
 
 def _branched(state: RunState, event: e.LanesChosen) -> RunState:
-    """From here on the phases go their own ways, as the run was asked for."""
     assert state.started is not None
+    alone = RunState(started=state.started, auto=state.auto, warnings=state.warnings)
     begun = (
         Lane(
             name=name,
             phase=phase,
             touches=touches,
-            state=RunState(
-                started=replace(state.started, mode="phase", wanted=phase), auto=state.auto, warnings=state.warnings
-            ),
+            state=replace(alone, started=replace(state.started, mode="phase", wanted=phase)),
         )
         for name, phase, touches in event.lanes
     )
     return replace(state, lanes=(*state.lanes, *begun), looked=True, plan=None, phase=None)
-
-
-def _answered(lane: Lane, answer: e.Approved | e.Rejected) -> Lane:
-    candidate = lane.state.phase.candidate if lane.state.phase else None
-    meant = candidate is not None and candidate.tree == answer.tree
-    return replace(lane, state=apply(lane.state, answer)) if meant else lane
-
-
-def _for_lane(event: e.RunResumed, lane: Lane) -> e.RunResumed:
-    return replace(event, mode="phase", wanted=lane.phase)
 
 
 def _apply(state: RunState, event: e.Event) -> RunState:
@@ -371,61 +348,50 @@ def _apply(state: RunState, event: e.Event) -> RunState:
         case e.PlanRead():
             return replace(state, plan=event, phase=None)
         case e.StopRequested():
-            return replace(state, stop=event.by, pause=None)  # whatever it waited for, it need not any more
-        case e.Queued() | e.Admitted() | e.Halted() | e.Continued() | e.Paused():
-            return _waits(state, event)
+            return replace(state, stop=event.by, pause=None)
+        case e.Queued() | e.Admitted():
+            return replace(state, queued=isinstance(event, e.Queued))
+        case e.Halted():
+            return replace(state, halted=event.by, missing=event.missing)
+        case e.Continued():
+            return replace(state, halted="", missing=())
+        case e.Paused():
+            before = state.waits if event.kind in ("checkout", "unreachable") else 0
+            return replace(state, pause=event, waits=before + 1)
         case e.IssueShared():
             return replace(state, warnings=(*state.warnings, event.words))
         case e.RunEnded():
             return replace(state, ended=event)
         case e.LandingMoved() if state.phase is not None and state.phase.candidate is None:
             return replace(state, plan=None, phase=None)  # only the plan was to be marked; it is read again
-        case e.Woke():
-            state = replace(state, pause=None)
-        case e.Landed():
-            state = replace(state, landed=(*state.landed, event), plan=None, waits=0)
-        case e.Leased():
-            state = replace(state, leased=True)
-        case e.CleanedUp():
-            state = replace(state, tidy=_is_tidy(state.phase))
-        case e.DispatchStarted():
-            state = replace(state, dispatches=state.dispatches + 1, waits=0)
         case _:
-            pass
-    if state.phase is None:
-        return state
-    return replace(state, phase=after(state.phase, event))
+            state = _counted(state, event)
+            return replace(state, phase=after(state.phase, event)) if state.phase is not None else state
 
 
-def _waits(state: RunState, event: e.Queued | e.Admitted | e.Halted | e.Continued | e.Paused) -> RunState:
+def _counted(state: RunState, event: e.Event) -> RunState:
+    """The fields of the run that change with events of its phase."""
     match event:
-        case e.Queued():
-            return replace(state, queued=True)
-        case e.Admitted():
-            return replace(state, queued=False)
-        case e.Halted():
-            return replace(state, halted=event.by, missing=event.missing)
-        case e.Continued():
-            return replace(state, halted="", missing=())
-        case e.Paused():
-            again = state.waits if event.kind in ("checkout", "unreachable") else 0
-            return replace(state, pause=event, waits=again + 1)
+        case e.Woke():
+            return replace(state, pause=None)
+        case e.Landed():
+            return replace(state, landed=(*state.landed, event), plan=None, waits=0)
+        case e.Leased():
+            return replace(state, leased=True)
+        case e.CleanedUp():
+            return replace(state, tidy=_is_tidy(state.phase))
+        case e.DispatchStarted():
+            return replace(state, dispatches=state.dispatches + 1, waits=0)
+        case _:
+            return state
 
 
 def _resumed(state: RunState, event: e.RunResumed) -> RunState:
-    """What is asked for now holds from here on; what was proven with other checks is proven again."""
+    """The new options hold from now on; proofs by other checks are dropped."""
     assert state.started is not None
     was = state.started
-    started = replace(
-        handed_over(was, event),
-        mode=event.mode,
-        wanted=event.wanted,
-        max_fix_cycles=event.max_fix_cycles,
-        test_command=event.test_command,
-        setup=event.setup,
-        clean=event.clean,
-        parallel=event.parallel,
-    )
+    now = ("mode", "wanted", "max_fix_cycles", "test_command", "setup", "clean", "parallel")
+    started = replace(handed_over(was, event), **{name: getattr(event, name) for name in now})
     phase = replace(state.phase, held="", asked="") if state.phase else None
     checks = (was.test_command, was.setup, was.clean)
     if phase is not None and checks != (started.test_command, started.setup, started.clean):
@@ -435,10 +401,10 @@ def _resumed(state: RunState, event: e.RunResumed) -> RunState:
 
 
 def handed_over(started: e.RunStarted, event: e.RunResumed) -> e.RunStarted:
-    """A run that began in the foreground is the daemon's when the daemon is asked to go on with it."""
+    """A foreground run belongs to the daemon once the daemon was asked to resume it."""
     return replace(started, daemon=True, needs=event.needs) if event.daemon else started
 
 
 def _is_tidy(phase: PhaseRun | None) -> bool:
-    """Whether the verifier was the last to be in the worktree, and left nothing there."""
+    """Whether the verifier was the last process in the worktree and left no file behind."""
     return phase is not None and phase.verdict is not None and phase.verdict.pristine and phase.moves == 0

@@ -12,13 +12,12 @@ from msgspec.structs import replace
 from runplan.agents.budgets import Budget, Cost, GivenOut, Left, UsedUp, left
 from runplan.agents.endings import EndingKind
 from runplan.agents.limits import FARTHEST_S
-from runplan.run.dispatch import Ending
+from runplan.run.dispatch import MAX_OVERLOADS, Ending
 from runplan.run.events import AgentLimited, Paused, Woke, WorkRefused
 from runplan.run.reasons import Reason
-from runplan.run.timing import MOST_BUSY, busy_ends, limit_ends
 from runplan.run.usage import believable
 from runplan.text import in_words
-from runplan.times import iso, parse_iso, zone
+from runplan.times import busy_ends, iso, limit_ends, parse_iso, zone
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -159,7 +158,7 @@ def paused_by(ending: AgentEnding, phase: PhaseRun, world: RunContext, *, agent:
     if ending.kind == "limit":
         until = limit_ends(ending.resets, now=now, times=phase.limited + 1, seed=id)
         yield AgentLimited(agent=agent, until=_iso(until), words=ending.words)
-    elif ending.kind == "overloaded" and phase.busy < MOST_BUSY:
+    elif ending.kind == "overloaded" and phase.busy < MAX_OVERLOADS:
         until = busy_ends(now=now, times=phase.busy + 1, seed=id)
         yield Paused(kind="overloaded", until=_iso(until), agent=agent, words=ending.words)
 

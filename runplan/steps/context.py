@@ -105,7 +105,7 @@ class Doing(Struct, frozen=True, kw_only=True):
     """`observe` answers from git, the process table or the store, never from memory; `do` yields facts as they come.
 
     An intent is recorded by yielding it: it is on disk before `do` goes on, as is every fact that may not wait
-    (run/eventtext.py).
+    (run/events.py).
     """
 
     do: Callable[[Any, RunState, RunContext], Iterator[Event]]

@@ -11,8 +11,7 @@ from runplan.errors import GitFailed
 from runplan.gitfacts import Kept
 from runplan.run.dispatch import WRITERS, Outcome, Return
 from runplan.run.events import CleanedUp, HandedOver, HandoverArmed, PhaseFailed, RunEnded, WorkRefused
-from runplan.run.reasons import Reason
-from runplan.run.wording import full
+from runplan.run.reasons import Reason, percent_full
 from runplan.steps.account import evidence
 from runplan.steps.context import phase_of
 from runplan.steps.judge import return_text
@@ -42,7 +41,7 @@ def arm(action: Await, state: RunState, world: RunContext) -> Iterator[Event]:
     reading = reading_of(world.dispatches.read(action.id, READING))
     if reading is None:
         return
-    why = f"its context was {full(reading.percent, estimated=reading.estimated)}"
+    why = f"its context was {percent_full(reading.percent, estimated=reading.estimated)}"
     message = world.agents.redacted(reading.message)
     leased = phase.lease
     assert leased is not None

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from runplan.errors import RefusedEarly
 from runplan.gitfacts import Ahead, Kept, Poisoned
 from runplan.run.events import BranchRebuilt, Leased, WorkRefused
-from runplan.run.reasons import Reason
-from runplan.run.wording import conflicting
+from runplan.run.reasons import Reason, conflicting
 from runplan.steps.context import phase_of
 from runplan.text import command
 
@@ -108,6 +107,6 @@ def rebuild_branch(action: RebuildBranch, state: RunState, world: RunContext) ->
         base_tree=world.objects.commit(action.onto).tree,
         parked=parked,
         conflict=action.conflict,
-        errand=action.errand or conflict,
+        complaint=action.complaint or conflict,
         tree=action.tree,
     )

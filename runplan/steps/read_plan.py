@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from runplan.errors import PlanUnreadable
 from runplan.plan import model as plans, tracker as target
 from runplan.plan.tracker import complete
-from runplan.run.decide import beside
+from runplan.run.decide import startable
 from runplan.run.events import LanesChosen, PlanRead
 from runplan.run.state import open_lanes
 from runplan.text import command
@@ -39,7 +39,7 @@ def read_plan(action: ReadPlan, state: RunState, world: RunContext) -> Iterator[
         yield _undo(plan, tip=tip, wanted=wanted)
         return
     lanes = open_lanes(state)
-    found = beside(plan, {lane.phase: lane.touches for lane in lanes}, room=_room(state, len(lanes)))
+    found = startable(plan, {lane.phase: lane.touches for lane in lanes}, limit=_room(state, len(lanes)))
     if lanes or len(found) > 1:
         first = len(state.lanes) + 1
         chosen = tuple((str(number), phase.id, phase.touches) for number, phase in enumerate(found, first))

@@ -14,7 +14,6 @@ from runplan.checks.secrets import redacted
 from runplan.errors import ObjectsRefused, Unreachable
 from runplan.git import fingerprint
 from runplan.gitfacts import signing
-from runplan.run import timing as overdue
 from runplan.run.dispatch import (
     GRACE_S,
     WRITERS,
@@ -26,6 +25,8 @@ from runplan.run.dispatch import (
     Role,
     Running,
     Usage,
+    left_s,
+    ran_s,
 )
 from runplan.run.events import DispatchEnded, GuardFound, WorkRefused
 from runplan.run.reasons import Reason
@@ -69,7 +70,7 @@ def await_end(action: Await, state: RunState, world: RunContext) -> Iterator[Eve
 
 def _is_overdue(action: Await, state: RunState, world: RunContext) -> bool:
     began = phase_of(state).dispatch
-    left = overdue.left_s(began, world.clock.now()) if began else None
+    left = left_s(began, world.clock.now()) if began else None
     return world.dispatches.overdue(action.id, left_s=left)
 
 
@@ -113,7 +114,7 @@ def _account(id: str, phase: PhaseRun, world: RunContext, outcome: Outcome) -> D
     began = phase.dispatch
     usage, seconds = outcome.tally.usage, outcome.seconds
     if began and not outcome.ended_at:  # its shim, which would have done so, is gone
-        usage, seconds = _metered(began, world, outcome), overdue.ran_s(began, world.clock.now())
+        usage, seconds = _metered(began, world, outcome), ran_s(began, world.clock.now())
     told = returns.parse_return(return_text(world, id), outcome.message)
     if usage == Usage() and isinstance(told, Return):
         usage = told.usage

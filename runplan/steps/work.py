@@ -14,8 +14,7 @@ from runplan.checks.secrets import redacted
 from runplan.errors import ObjectsRefused
 from runplan.gitfacts import AGENT, Unstored, signing
 from runplan.run.events import WorkRefused, WorkTaken
-from runplan.run.reasons import Reason
-from runplan.run.wording import unsolved
+from runplan.run.reasons import Reason, unsolved
 from runplan.settings.schema import FILES
 from runplan.steps.context import phase_of
 

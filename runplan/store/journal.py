@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from runplan.run.decide import decide
-from runplan.run.events import LaneFact
-from runplan.run.eventtext import Recorded, may_wait, name_of, plainly, recorded_as, to_json
+from runplan.run.decide import Since, decide, moved, pause_reason
+from runplan.run.events import LaneFact, Recorded, may_wait, name_of, recorded_as, sanitized, to_json
+from runplan.run.reasons import step_of
 from runplan.run.rows import RunRow
-from runplan.run.standing import Since, moved, pause_reason
 from runplan.run.state import RunState, apply, open_lanes, shown
-from runplan.run.wording import step_of
 from runplan.times import iso
 
 if TYPE_CHECKING:
@@ -48,7 +46,7 @@ class Journal:
         """Record facts that belong together; they are durable when this returns, unless they may wait for the next."""
         at = iso(self._clock.now())
         state, since = self.state, self._since
-        plain = [plainly(event) for event in events]
+        plain = [sanitized(event) for event in events]
         facts = [LaneFact(lane=lane, event=event) if lane else event for event in plain]
         for fact in facts:
             state = apply(state, fact)

@@ -12,8 +12,7 @@ import pytest
 
 from runplan.daemon.client import Client
 from runplan.run.dispatch import Ending
-from runplan.run.events import DispatchEnded
-from runplan.run.eventtext import to_json
+from runplan.run.events import DispatchEnded, to_json
 from runplan.store.sqlite import Store
 from runplan.times import iso
 from tests.support.cli import ended, processes_of, until

@@ -62,7 +62,7 @@ def test_a_context_that_fills_arms_the_hand_over_and_the_agent_goes_on(project: 
         assert "- 1.txt" in note, "what it has committed so far"
         assert "> a is done, b is not" in note
         explained = project.runplan("explain", "X").out
-        assert "the implement process is running; its context is 52 % full, and a hand-over is prepared" in explained
+        assert "robot is running (implement); its context is 52 % full, a hand-over is prepared" in explained
         assert "HandoverArmed" in project.runplan("logs", "X").out
         meanwhile.let_on("half")
         ran = ended(run)

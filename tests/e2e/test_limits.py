@@ -108,7 +108,7 @@ def test_an_overloaded_provider_is_tried_again_a_bounded_number_of_times(project
     project.agent(steps(BUSY, "exit = 1"))
     ran = project.start("1", "auto")
     assert (ran.code, ran.last) == (1, "runplan: failed: agent-failed")
-    assert "found its provider overloaded 6 times in a row" in ran.err
+    assert "cannot run: its provider was overloaded too often in a row" in ran.err
     assert project.dispatched() == ["implement"] * 6
     waits = [str(body["until"]) for body in of(project, "Paused")]
     assert waits == sorted(waits)
@@ -124,9 +124,9 @@ def test_an_overload_that_passes_costs_nothing_but_time(project: Project, tmp_pa
 @pytest.mark.parametrize(
     ("kind", "says"),
     [
-        ("auth", "the implement process has no valid key or login: Please run /login"),
-        ("refusal", "the implement process refused the work: Please run /login"),
-        ("setup", "the implement process is not set up: Please run /login"),
+        ("auth", "robot (implement) cannot run: no valid key or login: Please run /login"),
+        ("refusal", "robot (implement) refused the work: Please run /login"),
+        ("setup", "robot (implement) cannot run: Please run /login"),
     ],
 )
 def test_what_only_a_person_can_mend_ends_the_phase_with_the_agents_own_words(
@@ -151,7 +151,7 @@ def test_an_agent_that_uses_up_its_budget_is_ended_while_it_runs(project: Projec
     set_up(project, agent=steps(SPEND, "sleep = 60"), settings=f"[limits]\n{limit}\n")
     ran = project.start("1", "auto")
     assert (ran.code, ran.last) == (1, "runplan: failed: budget")
-    assert "the implement process used up its budget and was ended" in ran.err
+    assert "robot (implement) was stopped: its budget is used up" in ran.err
     assert of(project, "DispatchEnded")[0]["input_tokens"] == 600
 
 
@@ -193,7 +193,7 @@ def test_an_agent_whose_context_is_full_hands_over_to_a_fresh_one(project: Proje
     project.agent(steps(*first, 'write = "b.txt"\ntext = "b\\n"', 'commit = "Write b"'))
     ran = project.start("1", "auto")
     assert ran.code == 0, ran.err
-    assert "hand-over  1: the implement process filled its context and was ended" in ran.err
+    assert "hand-over  1: robot (implement) was stopped: its context is full" in ran.err
     assert (project.show("main:a.txt"), project.show("main:b.txt")) == ("a", "b")
     note = str(of(project, "HandedOver")[0]["note"])
     assert "## Immediate next action\n\nW1: Write 1.txt" in note

@@ -36,12 +36,12 @@ def test_one_crash_of_each_role_costs_no_fix_cycle_and_is_told_in_the_report(pro
     assert ran.code == 0, ran.err
     assert project.dispatched() == ["implement", "implement", "verify", "verify"]
     again = [body["again"] for kind, body in project.events() if kind == "DispatchStarted"]
-    assert again == ["", "the implement process died by signal 9", "", "the verify process ended with exit code 3"]
-    assert "(tried once more: the implement process died by signal 9)" in ran.err
+    assert again == ["", "robot (implement) was killed by signal 9", "", "robot (verify) exited with code 3"]
+    assert "(tried once more: robot (implement) was killed by signal 9)" in ran.err
     report = project.show("main:reports/plan-x.md")
     assert "**Status:** Completed (verified, landed)\n" in report
-    assert "- Warning: the implement process died by signal 9; it was tried once more" in report
-    assert "- Warning: the verify process ended with exit code 3; it was tried once more" in report
+    assert "- Warning: robot (implement) was killed by signal 9; it was tried once more" in report
+    assert "- Warning: robot (verify) exited with code 3; it was tried once more" in report
 
 
 #: A program that chats, and then tells of an error that has no name.
@@ -63,7 +63,7 @@ def test_a_second_crash_fails_the_phase_with_the_error_of_the_program(project: P
     assert (ran.code, ran.last) == (1, "runplan: failed: agent-failed"), ran.err
     assert project.dispatched() == ["implement", "implement"]
     for account in (ran.err, project.runplan("report", "X").out):
-        assert "the implement process ended with exit code 1: Something odd happened" in account
+        assert "claude (implement) exited with code 1: Something odd happened" in account
         assert "tried once more" in account
         assert "nearly finished" not in account
     assert_nothing_runs(project)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from runplan.run.reasons import NEXT, Reason
+from runplan.run.reasons import Reason
 from tests.support.cli import Project, a_plan, a_project, copied, writes
 from tests.support.scripts import BUSY_FIXER, assert_nothing_runs, set_up, steps, verify, work
 
@@ -155,7 +155,7 @@ CASES = {
         agent=steps('write = "1.txt"\ntext = "half of it"', "exit = 3"),
         settings='[tests]\ncommand = "true"\n',
         step="implement",
-        says="exit code 3",
+        says="exited with code 3",
         kept=False,
         parked=True,
     ),
@@ -164,14 +164,14 @@ CASES = {
         agent=work("sleep = 60"),
         settings='[limits]\nwall = "1s"\n',
         step="implement",
-        says="ran longer than its limit and was ended",
+        says="was stopped: it ran longer than its time limit",
     ),
     "silence limit": Case(
         reason="silent",
         agent=work("sleep = 60"),
         settings='[limits]\nsilence = "1s"\n',
         step="implement",
-        says="gave no sign of life and was ended",
+        says="was stopped: no output or activity",
     ),
     "idle fixer": Case(
         reason="no-progress",
@@ -184,14 +184,16 @@ CASES = {
         reason="agent-failed",
         agent=work('say = "I give up"', "exit = 3"),
         step="implement",
-        says="ended with exit code 3: I give up",
+        says="exited with code 3: I give up",
     ),
-    "signal": Case(reason="agent-failed", agent=work('signal = "KILL"'), step="implement", says="died by signal 9"),
+    "signal": Case(
+        reason="agent-failed", agent=work('signal = "KILL"'), step="implement", says="was killed by signal 9"
+    ),
     "failure by its own account": Case(
         reason="agent-failed",
         agent=work('return = {status = "failed", summary = "It does not build"}'),
         step="implement",
-        says="says that it failed: It does not build",
+        says="reported a failure: It does not build",
     ),
     "BLOCKER line": Case(
         reason="blocked", agent=work('say = "BLOCKER: which port?"'), step="implement", says="which port?"
@@ -211,7 +213,7 @@ CASES = {
         settings='[agents.other]\nkind = "command"\nargv = ["./broken"]\n',
         env={"RUNPLAN_AGENTS_IMPLEMENTER": "other"},
         step="implement",
-        says="the implement process could not be started",
+        says="other (implement) could not be started",
         kept=False,
     ),
     "agents that vanish": Case(
@@ -228,7 +230,7 @@ CASES = {
         agent=work(),
         settings='[run]\nsetup = "echo no such package; exit 4"\n',
         step="setup",
-        says="the setup process ended with exit code 4",
+        says="the setup command exited with code 4",
         shows="no such package",
         kept=False,
     ),
@@ -285,7 +287,7 @@ def assert_the_report_tells(project: Project, case: Case) -> None:
         "**Plan:** `plans/X.md`",
         "**Phase:** 1 Step 1",
         f"**Failed at:** {case.step}\n",
-        f"**Reason:** `{case.reason}`. {NEXT[Reason(case.reason)]}",
+        f"**Reason:** `{case.reason}`. {Reason(case.reason).advice}",
         case.says,
         *case.also,
         case.shows,

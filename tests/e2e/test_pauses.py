@@ -70,7 +70,7 @@ def test_a_rejected_candidate_does_not_land_and_the_reason_stands_in_the_report(
     assert project.start("1").code == 4
     no = project.runplan("reject", "X", "-m", "the file needs a head")
     assert (no.code, no.last) == (1, "runplan: failed: stopped"), no.err
-    assert "phase 1 failed at land: the candidate was rejected: the file needs a head" in no.err
+    assert "phase 1 failed at land: the change was rejected: the file needs a head" in no.err
     assert project.repo.head("main") == before
     assert project.show("runplan/x/1:1.txt") == "1"
     assert "the file needs a head" in project.runplan("report", "X").out

@@ -285,5 +285,5 @@ def test_work_that_reached_the_target_by_another_way_is_not_landed_again(
     ran = ended(running)
     assert (ran.code, ran.last) == (1, "runplan: failed: already-on-target"), ran.err
     assert project.repo.head("main") == tip
-    assert "phase 1 failed at land: every change of the phase is on the target" in ran.err
+    assert "phase 1 failed at land: the target already holds every change" in ran.err
     assert_nothing_runs(project)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from runplan.run.decide import decide
-from runplan.run.eventtext import from_json
+from runplan.run.events import from_json
 from runplan.run.state import fold
 from tests.support.cli import RUNPLAN, Project, a_plan, a_project, copied, ended, writes
 from tests.support.imports import imported
@@ -147,7 +147,7 @@ def test_status_of_a_run_at_work_and_a_log_that_is_followed_to_its_end(tmp_path:
     assert re.fullmatch(r"  Going on: phase 1, implement for \d+s, agent running \d+s, .*output.*", table[3])
     assert table[-2].split()[:5] == ["PLAN", "PHASE", "STEP", "AGENT", "SINCE"]
     assert table[-1].split()[:4] == ["plans/X.md", "1", "implement", "robot"]
-    assert project.runplan("explain", "X").out.splitlines()[2] == "now: the implement process is running"
+    assert project.runplan("explain", "X").out.splitlines()[2] == "now: robot is running (implement)"
     following = subprocess.Popen(
         [RUNPLAN, "logs", "X", "-f", "--json"], cwd=project.path, env=project.env, stdout=subprocess.PIPE
     )

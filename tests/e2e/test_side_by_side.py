@@ -165,7 +165,7 @@ def test_one_that_fails_lets_the_others_land_and_the_run_ends_with_its_reason(
     until(lambda: failed in project.runplan("status", "X").out)
     told = project.runplan("status", "X").out
     assert "side by side" not in told
-    assert "phase 1 did not land, so nothing new begins" in project.runplan("explain", "X").out
+    assert "phase 1 did not land, so no further phase starts" in project.runplan("explain", "X").out
     meanwhile.let_on("2")
     until_runs_are(project, "failed")
 

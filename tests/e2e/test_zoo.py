@@ -68,7 +68,7 @@ ZOO: dict[str, Beast] = {
     "works in a process group of its own": Beast(does="setsid -w sh -c '" + WORK.replace("'", '"') + "'"),
     "kills its parent": Beast(does=WORK + "; kill -9 $PPID; sleep 300", ends="crashed"),
     "stops its parent": Beast(does=HIDES + "; kill -STOP $PPID; sleep 300", ends="timeout", settings='wall = "1s"\n'),
-    "kills itself": Beast(does=WORK + "; kill -9 $$", ends="agent-failed", says="died by signal 9"),
+    "kills itself": Beast(does=WORK + "; kill -9 $$", ends="agent-failed", says="was killed by signal 9"),
     "sleeps for ever": Beast(does="sleep 300", ends="silent"),
     "works for ever": Beast(does="while :; do :; done", ends="timeout", settings='wall = "1s"\n'),
     "tries to start another run": Beast(does="runplan start X auto --foreground; runplan approve X" + LAND),

@@ -13,8 +13,7 @@ from runplan.engine.environments import NAME, Environments
 from runplan.engine.runs import Accepted, Deferred
 from runplan.engine.worker import LocalWorker
 from runplan.errors import Fenced, RefusedEarly, RunplanError, Unreachable
-from runplan.run.events import RunStarted
-from runplan.run.eventtext import to_json
+from runplan.run.events import RunStarted, to_json
 from runplan.run.requests import Answer
 from runplan.run.rows import Command
 from runplan.run.state import RunState

@@ -161,7 +161,7 @@ class Chance:
                         base_tree="t9",
                         parked="refs/runplan/parked/x/1/1",
                         conflict=action.conflict,
-                        errand=action.errand,
+                        complaint=action.complaint,
                         tree=action.tree,
                     )
                 ]

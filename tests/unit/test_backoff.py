@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runplan.run.timing import delay_s, is_told, look_s
+from runplan.times import delay_s, is_announced, look_s
 
 
 @pytest.mark.parametrize(
@@ -24,11 +24,11 @@ from runplan.run.timing import delay_s, is_told, look_s
 def test_the_next_look_is_later_the_more_were_in_vain(before: int, minutes: int, said: bool) -> None:
     """Whatever the pace was before: it follows from the count alone (G7)."""
     n = before + 1
-    assert (look_s(n), is_told(n)) == (60 * minutes, said)
+    assert (look_s(n), is_announced(n)) == (60 * minutes, said)
 
 
 def test_a_person_hears_four_times_of_it() -> None:
-    assert [n for n in range(200) if is_told(n)] == [1, 10, 16, 26]
+    assert [n for n in range(200) if is_announced(n)] == [1, 10, 16, 26]
 
 
 def test_looks_never_become_more_frequent() -> None:

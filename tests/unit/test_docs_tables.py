@@ -13,8 +13,8 @@ from runplan.agents.environment import ALLOWED, ALLOWED_PREFIXES, task_environme
 from runplan.checks.returns import blockers
 from runplan.errors import Exit
 from runplan.run.dispatch import Role
-from runplan.run.eventtext import recorded_as, to_json
-from runplan.run.reasons import NEXT, Reason
+from runplan.run.events import recorded_as, to_json
+from runplan.run.reasons import Reason
 from tests.support import documents
 from tests.support.documents import links, read, rows
 
@@ -30,7 +30,7 @@ def test_the_exit_codes_are_those_of_the_code() -> None:
 
 def test_every_reason_is_listed_with_its_next_action() -> None:
     told = [(name.strip("`"), action) for name, action in rows(read("docs/exit-codes.md"), "## Reasons")]
-    assert told == [(str(reason), NEXT[reason]) for reason in Reason]
+    assert told == [(str(reason), reason.advice) for reason in Reason]
 
 
 def test_the_reasons_that_are_called_not_done_yet_are_those_nothing_fails_for() -> None:

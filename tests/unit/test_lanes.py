@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from runplan.names import mark, run_of
 from runplan.plan.model import parse
 from runplan.run import actions as a, events as e
-from runplan.run.decide import beside, decide, overlap
-from runplan.run.eventtext import Recorded, from_json, name_of, recorded_as, to_json
+from runplan.run.decide import decide, overlap, startable
+from runplan.run.events import Recorded, from_json, name_of, recorded_as, to_json
 from runplan.run.state import RunState, apply, awaiting, failure, fold, open_lanes, running
 from tests.support.machine import Chance, started
 from tests.support.plantext import a_plan
@@ -74,24 +74,24 @@ def test_those_that_are_due_and_apart_are_begun_in_the_order_of_the_plan() -> No
     }
     plan = parse(a_plan(dict.fromkeys(bodies, "⬚"), bodies), path="plans/x.md")
 
-    assert [phase.id for phase in beside(plan, {}, room=9)] == ["1", "2", "6"]
-    assert [phase.id for phase in beside(plan, {}, room=2)] == ["1", "2"]
-    assert [phase.id for phase in beside(plan, {"1": ("a/",)}, room=1)] == ["2"]
-    assert [phase.id for phase in beside(plan, {"5": ()}, room=3)] == []
-    assert beside(plan, {}, room=0) == []
+    assert [phase.id for phase in startable(plan, {}, limit=9)] == ["1", "2", "6"]
+    assert [phase.id for phase in startable(plan, {}, limit=2)] == ["1", "2"]
+    assert [phase.id for phase in startable(plan, {"1": ("a/",)}, limit=1)] == ["2"]
+    assert [phase.id for phase in startable(plan, {"5": ()}, limit=3)] == []
+    assert startable(plan, {}, limit=0) == []
 
 
 def test_the_first_that_touches_everything_is_begun_alone() -> None:
     plan = parse(a_plan({"1": "⬚", "2": "⬚"}, {"1": "Text.", "2": "Touches: b/"}), path="plans/x.md")
 
-    assert [phase.id for phase in beside(plan, {}, room=2)] == ["1"]
+    assert [phase.id for phase in startable(plan, {}, limit=2)] == ["1"]
 
 
 def test_neither_done_nor_blocked_phases_are_begun() -> None:
     bodies = {"1": "Touches: a/", "2": "Touches: b/", "3": "Touches: c/"}
     plan = parse(a_plan({"1": "✅ Done", "2": "🔴 Blocked", "3": "⬚"}, bodies), path="plans/x.md")
 
-    assert [phase.id for phase in beside(plan, {}, room=3)] == ["3"]
+    assert [phase.id for phase in startable(plan, {}, limit=3)] == ["3"]
 
 
 def test_a_fact_of_a_lane_comes_back_from_the_journal_with_its_lane() -> None:
@@ -214,7 +214,9 @@ def test_who_waits_for_the_rest_of_a_budget_looks_again_when_another_agent_has_e
     facts = [*two_lanes(), *in_lane("1", read("p1"), waits), *in_lane("2", *at_work("p2", "d2"))]
     ended = e.DispatchEnded(id="d2", role="implement", ending="exited", code=0)
 
-    assert not isinstance(decide(fold([*facts, *in_lane("2", ended)])).actions[0].action, a.Sleep)  # type: ignore[union-attr]
+    first = decide(fold([*facts, *in_lane("2", ended)])).actions[0]
+    assert isinstance(first, a.LaneAction)
+    assert not isinstance(first.action, a.Sleep)
 
 
 def test_room_beside_the_others_is_looked_for_once_and_again_when_one_has_ended() -> None:

@@ -7,7 +7,7 @@ from hypothesis import given, settings, strategies as st
 
 from runplan.run import actions as a, events as e
 from runplan.run.decide import MAX_MOVES, decide
-from runplan.run.eventtext import from_json, name_of, to_json
+from runplan.run.events import from_json, name_of, to_json
 from runplan.run.reasons import Reason
 from runplan.run.state import RunState, apply, fold
 from tests.support.machine import Chance, started
@@ -198,7 +198,7 @@ def test_a_target_that_refuses_the_candidate_ends_the_phase_as_protected() -> No
 def test_a_rejected_candidate_is_not_landed() -> None:
     (action,) = decide(landing(e.ApprovalAsked(tree="t1"), e.Rejected(tree="t1", why="no"))).actions
     assert isinstance(action, a.Fail)
-    assert (action.reason, action.detail) == (Reason.STOPPED, "the candidate was rejected: no")
+    assert (action.reason, action.detail) == (Reason.STOPPED, "the change was rejected: no")
 
 
 def test_a_rejection_of_another_candidate_is_none_of_this_one() -> None:
@@ -286,9 +286,7 @@ def test_an_armed_hand_over_changes_what_is_told_and_nothing_that_is_done() -> N
     state = apply(handed_over("t1"), begun)
     armed = apply(state, e.HandoverArmed(id="d", percent=52, note="n"))
     assert decide(armed).actions == decide(state).actions
-    assert (
-        decide(armed).why == "the implement process is running; its context is 52 % full, and a hand-over is prepared"
-    )
+    assert decide(armed).why == "r is running (implement); its context is 52 % full, a hand-over is prepared"
     told = apply(state, e.HandoverArmed(id="d", percent=66, note="n", estimated=True))
     assert "is about 66 % full" in decide(told).why
     for after in (
@@ -442,7 +440,7 @@ def test_an_agent_that_says_it_is_blocked_is_blocked_however_it_ends(kind: str) 
 CONFLICTED: list[e.Event] = [
     *IMPLEMENTED[:-1],
     e.CandidateConflicted(onto="c9", paths=("a.txt", "b.txt")),
-    e.BranchRebuilt(base="c9", base_tree="t9", parked="refs/kept", conflict=True, errand="", tree=""),
+    e.BranchRebuilt(base="c9", base_tree="t9", parked="refs/kept", conflict=True, complaint="", tree=""),
 ]
 
 
@@ -460,7 +458,7 @@ def test_a_fixer_that_crashes_twice_over_a_conflict_leaves_the_conflict() -> Non
     (action,) = decide(fold_on(once, *sent("fix", "crashed", cycle=2, again=again.again))).actions
     assert isinstance(action, a.Fail)
     assert action.reason == Reason.CONFLICT
-    assert "a.txt, b.txt: the fix process ended with exit code 1: oops; it was tried once more" in action.detail
+    assert "a.txt, b.txt: r (fix) exited with code 1: oops; it was tried once more" in action.detail
 
 
 def test_a_role_that_was_tried_once_more_is_so_again_in_the_next_fix_cycle_only() -> None:

@@ -36,7 +36,7 @@ def test_a_run_that_failed_says_where_why_and_what_helps() -> None:
     assert notice is not None
     assert (notice.kind, notice.phase, notice.reason) == ("failed", "2", "tests-failed")
     assert notice.title == "plans/x.md: phase 2 failed (tests-failed)"
-    assert notice.text.startswith("3 of 40 tests fail. Read the gate's output")
+    assert notice.text.startswith("3 of 40 tests fail. Read the test output")
 
 
 def test_a_run_that_was_refused_is_a_failure_too() -> None:

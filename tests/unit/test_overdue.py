@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from runplan.run.dispatch import LATE_S, left_s, ran_s
 from runplan.run.events import DispatchStarted
-from runplan.run.timing import LATE_S, left_s, ran_s
 from runplan.supervise.dispatches import Dispatches
 from runplan.times import iso
 

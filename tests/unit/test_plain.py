@@ -7,8 +7,7 @@ import json
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from runplan.run.events import DispatchEnded, GuardFound, HandedOver, VerdictGiven, WorkRefused, WorkTaken
-from runplan.run.eventtext import plainly
+from runplan.run.events import DispatchEnded, GuardFound, HandedOver, VerdictGiven, WorkRefused, WorkTaken, sanitized
 from runplan.text import LONGEST, bounded, escaped, plain
 
 
@@ -56,20 +55,20 @@ def test_a_long_text_is_cut_with_a_mark() -> None:
 def test_every_event_that_carries_words_carries_plain_ones() -> None:
     bad, good = "\x1b[31mred\0", "red"
     ended = DispatchEnded(id="r.1", role="implement", ending="exited", code=0, detail=bad * 2000)
-    told = plainly(ended)
+    told = sanitized(ended)
     assert isinstance(told, DispatchEnded)
     assert set(told.detail) <= set("red […]")
     assert len(told.detail) <= LONGEST
-    assert plainly(WorkRefused(reason="tampered", detail=bad)) == WorkRefused(reason="tampered", detail=good)
-    assert plainly(GuardFound(violated=True, lines=(bad, "b"))) == GuardFound(violated=True, lines=(good, "b"))
+    assert sanitized(WorkRefused(reason="tampered", detail=bad)) == WorkRefused(reason="tampered", detail=good)
+    assert sanitized(GuardFound(violated=True, lines=(bad, "b"))) == GuardFound(violated=True, lines=(good, "b"))
     over = HandedOver(number=1, head="h", tree="t", note=bad, why=bad)
-    assert plainly(over) == HandedOver(number=1, head="h", tree="t", note=good, why=good)
+    assert sanitized(over) == HandedOver(number=1, head="h", tree="t", note=good, why=good)
     verdict = VerdictGiven(tree="t", patch="p", passed=False, items=((bad, False, bad),), agent="a", why=bad)
-    assert plainly(verdict) == VerdictGiven(
+    assert sanitized(verdict) == VerdictGiven(
         tree="t", patch="p", passed=False, items=((good, False, good),), agent="a", why=good
     )
 
 
 def test_names_of_files_stay_what_they_are() -> None:
     taken = WorkTaken(head="h", tree="t", commits=1, files=("odd\x1bname",))
-    assert plainly(taken) is taken
+    assert sanitized(taken) is taken

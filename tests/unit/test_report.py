@@ -24,7 +24,7 @@ from runplan.report.text import (
     prepend,
     row,
 )
-from runplan.run.reasons import NEXT, Reason
+from runplan.run.reasons import Reason
 
 TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 OTHER_TREE = "d8329fc1cc938780ffdd9f94e0d364e0ea74f579"
@@ -92,7 +92,7 @@ def test_a_failure_is_told_like_this() -> None:
         "**Plan:** `plans/parser.md`\n\n"
         "**Phase:** 4b Write tables\n\n"
         "**Failed at:** gate\n\n"
-        f"**Reason:** `tests-failed`. {NEXT[Reason.TESTS_FAILED]}\n\n"
+        f"**Reason:** `tests-failed`. {Reason.TESTS_FAILED.advice}\n\n"
         "**Detail:**\n\n"
         "    FAILED tests/test_rows.py::test_row\n"
         "    1 failed, 11 passed\n\n"

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from runplan.run import events as e
-from runplan.run.standing import pause_reason, pending_answer
+from runplan.run.decide import pause_reason, pending_answer
 from runplan.run.state import fold
 from tests.support.machine import started
 

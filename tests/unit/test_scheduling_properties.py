@@ -13,8 +13,7 @@ from msgspec.structs import replace
 from runplan.engine.acquire import Declined
 from runplan.engine.runs import Accepted
 from runplan.engine.schedules import fire, fire_early, give_up
-from runplan.run.events import RunStarted
-from runplan.run.eventtext import to_json
+from runplan.run.events import RunStarted, to_json
 from runplan.run.rows import FiringRow, ScheduleRow
 from runplan.run.state import RunState
 from runplan.settings.schedule import parse

@@ -17,7 +17,7 @@ from runplan.git.trailers import (
     marks,
     newest_landing,
 )
-from runplan.run.reasons import NEXT, NEXT_OF_UNDO, Reason, next_action
+from runplan.run.reasons import Reason, next_action
 
 X = "plans/X.md"
 
@@ -89,12 +89,7 @@ def test_everything_a_message_tells_of_landings_is_read() -> None:
 # --- what helps -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("told", [*NEXT.values(), *NEXT_OF_UNDO.values()])
-def test_no_remedy_names_a_way_of_landing_that_is_refused(told: str) -> None:
-    assert "by pr" not in told
-
-
 def test_an_undo_is_told_about_in_its_own_words() -> None:
     assert next_action(Reason.PROTECTED, "undo") != next_action(Reason.PROTECTED, "land")
     assert "cherry-pick" not in next_action(Reason.PROTECTED, "undo")
-    assert next_action(Reason.ALREADY_ON_TARGET, "undo").endswith("nothing is to be done.")
+    assert next_action(Reason.ALREADY_ON_TARGET, "undo").endswith("Nothing is left to do.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given, strategies as st
 
-from runplan.run.timing import FIRST_BUSY_S, JITTER_S, MARGIN_S, busy_ends, jitter, limit_ends
+from runplan.times import FIRST_BUSY_S, JITTER_S, MARGIN_S, busy_ends, jitter, limit_ends
 
 NOW = 1_800_000_000.0
 

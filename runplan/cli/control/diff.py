@@ -79,9 +79,9 @@ def _view(at: RepositoryContext, plan: str, wanted: str | None) -> dict[str, Any
 def _waiting(state: Any, wanted: str | None) -> tuple[PhaseRun, str] | None:
     """The first phase whose candidate waits for a person, and for what."""
     from runplan.run.decide import decide
-    from runplan.run.state import strands
+    from runplan.run.state import open_states
 
-    for _, strand in strands(state):
+    for _, strand in open_states(state):
         phase, waiting = strand.phase, decide(strand).waiting
         if phase is None or phase.candidate is None or waiting not in ("approval", "checkout"):
             continue

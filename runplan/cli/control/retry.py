@@ -62,8 +62,7 @@ def run(args: argparse.Namespace) -> Exit:
 
 def _worked(store: Store, newest: RunStarted) -> RunStarted:
     """The newest run that was not an undo."""
-    from runplan.run.events import RunStarted
-    from runplan.run.eventtext import from_json
+    from runplan.run.events import RunStarted, from_json
 
     if newest.mode != "undo":
         return newest

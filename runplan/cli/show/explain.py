@@ -11,7 +11,7 @@ from runplan.text import escaped
 if TYPE_CHECKING:
     import argparse
 
-    from runplan.run.eventtext import Recorded
+    from runplan.run.events import Recorded
 
 EXAMPLES = """\
   runplan explain plans/X.md          what is due next, and why; then how it came there
@@ -62,7 +62,7 @@ def _why(facts: list[Recorded]) -> str:
 def _steps(facts: list[Recorded], phase: str | None) -> list[dict[str, str]]:
     """After each recorded fact, what the machine decided because of it."""
     from runplan.run.decide import decide
-    from runplan.run.eventtext import name_of
+    from runplan.run.events import name_of
     from runplan.run.state import RunState, apply
 
     state = RunState()

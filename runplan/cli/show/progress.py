@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from runplan.run import events as e
-from runplan.run.wording import full, waited_for
+from runplan.run.reasons import describe_pause, percent_full
 from runplan.text import plain
 
 if TYPE_CHECKING:
@@ -61,9 +61,9 @@ def sentence(event: Event) -> str:
         case e.DispatchEnded(ending="lost", role=role):
             return f"  {role:<10} vanished without a trace"
         case e.Paused(until=until) as pause:
-            return f"  waiting    until {until} ({waited_for(pause)})"
+            return f"  waiting    until {until} ({describe_pause(pause)})"
         case e.HandoverArmed(percent=percent, estimated=estimated):
-            return f"  context    {full(percent, estimated=estimated)}; a hand-over is prepared"
+            return f"  context    {percent_full(percent, estimated=estimated)}; a hand-over is prepared"
         case e.HandedOver(number=number, why=why):
             return f"  hand-over  {number}: {why}; a fresh agent goes on"
         case e.WorkTaken(commits=commits, files=files):
