@@ -40,7 +40,7 @@ format: $(READY)
 bench: $(READY)  ## ratios against a plain shell script and a bare interpreter
 	@$(BIN)/python -m bench
 
-chaos: $(READY)  ## kill it at every effect and at random moments; SOAK=200, SEED=7, SAMPLE=0 (all)
+chaos: $(READY)  ## kill at every point of the matrix and at random moments; SAMPLE=20, SOAK=200, SEED=7
 	@$(SCRATCH) $(BIN)/python -m tests.chaos $(CHAOS)
 
 install-agents:  ## the agents that test-agents drives, into .agents; ONLY="claude codex" for some of them

@@ -1,4 +1,4 @@
-"""`make chaos`: the matrix and the soak of both runners, and landings alone; ends with what was lost and doubled."""
+"""`make chaos`: the kill matrix and a soak of both runners, and landings alone; ends with a summary line."""
 
 # ruff: noqa: T201 - a command for people
 
@@ -13,22 +13,23 @@ from collections import Counter
 from itertools import chain
 from pathlib import Path
 
-from tests.chaos import landings, matrix, proofs, soak
+from tests.chaos import landings, matrix, proofs, scenes, soak
 from tests.chaos.runners import RUNNERS
-from tests.chaos.ways import WAYS
 from tests.support.surroundings import own_surroundings
 
 
 class Tally:
-    """What is wrong in all that was tried."""
+    """The sum over everything that was tried."""
 
     def __init__(self) -> None:
-        self.wrong = self.lost = self.doubled = 0
+        self.cells = self.wrong = self.lost = self.doubled = self.stuck = 0
 
-    def add(self, wrong: int, lost: int, doubled: int) -> None:
+    def add(self, wrong: int, lost: int, doubled: int, *, cells: int = 0, stuck: int = 0) -> None:
+        self.cells += cells
         self.wrong += wrong
         self.lost += lost
         self.doubled += doubled
+        self.stuck += stuck
 
 
 def main() -> int:
@@ -41,8 +42,9 @@ def _run(asked: argparse.Namespace) -> int:
     tally = Tally()
     with tempfile.TemporaryDirectory(prefix="runplan-chaos-", ignore_cleanup_errors=True) as place:
         for runner in [asked.runner] if asked.runner else [runner.name for runner in RUNNERS]:
-            if asked.what in ("all", "matrix"):
-                _matrix(Path(place), asked, runner, tally)
+            for way in [asked.landing] if asked.landing else scenes.WAY_BY_NAME:
+                if asked.what in ("all", "matrix"):
+                    _matrix(Path(place), asked, runner, way, tally)
             if asked.what in ("all", "soak"):
                 _soak(Path(place), asked, runner, tally)
         if asked.what in ("all", "landing"):
@@ -52,7 +54,8 @@ def _run(asked: argparse.Namespace) -> int:
             Path(place).rename(kept)
             Path(place).mkdir()
             print(f"what failed is kept under {kept}")
-    print(f"{tally.lost} lost, {tally.doubled} doubled")
+    summary = f"{tally.cells} cells, {tally.lost} lost, {tally.doubled} doubled, {tally.stuck} stuck"
+    print(f"chaos: {summary}, {tally.wrong} otherwise wrong")
     return 1 if tally.wrong or tally.lost or tally.doubled else 0
 
 
@@ -60,10 +63,10 @@ def _asked() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
     parser.add_argument("what", nargs="?", choices=("all", "matrix", "soak", "landing"), default="all")
     parser.add_argument("--runner", choices=[runner.name for runner in RUNNERS], help="one of them only")
-    parser.add_argument("--landing", choices=[way.name for way in WAYS], default="", help="one way of landing only")
-    parser.add_argument("--sample", type=int, default=400, metavar="K", help="cells of a matrix, spread evenly; 0: all")
-    parser.add_argument("--distinct", action="store_true", help="one cell for each kind of effect")
-    parser.add_argument("--limit", type=int, metavar="N", help="only the first N of these")
+    parser.add_argument("--landing", choices=list(scenes.WAY_BY_NAME), default="", help="one way of landing only")
+    parser.add_argument("--sample", type=int, default=0, metavar="K", help="cells of a matrix, spread evenly; 0: all")
+    parser.add_argument("--only", default="", metavar="TEXT", help="only the cells whose name contains this")
+    parser.add_argument("--list", action="store_true", help="print the cells, run none")
     parser.add_argument("--soak", type=int, default=40, metavar="KILLS", help="how often a soak kills")
     parser.add_argument("--kills", type=int, default=60, help="how often landings are killed while a user works")
     parser.add_argument("--step", type=int, default=4, help="landings are killed before every so manieth call")
@@ -73,28 +76,32 @@ def _asked() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _matrix(place: Path, asked: argparse.Namespace, runner: str, tally: Tally) -> None:
+def _matrix(place: Path, asked: argparse.Namespace, runner: str, way: str, tally: Tally) -> None:
     began, shapes = time.monotonic(), dict[matrix.World, proofs.Shape]()
-    benches = [matrix.Bench(place, f"{runner}{number}", shapes) for number in range(asked.workers)]
+    benches = [matrix.Bench(place, f"{runner}-{way}-{number}", shapes) for number in range(asked.workers)]
     try:
-        every = matrix.spread(matrix.Bench.undisturbed, matrix.worlds(runner, asked.landing), benches)
-        cells = list(chain.from_iterable(every))
-        kinds = matrix.distinct(cells, asked.seed) if asked.distinct else cells
-        chosen = matrix.sample(kinds, asked.sample, asked.seed)[: asked.limit]
-        print(f"{runner}: {len(chosen)} of {len(kinds)} cells ({len(cells)} in all), seed {asked.seed}", flush=True)
+        passed = matrix.spread(matrix.Bench.undisturbed, matrix.worlds(runner, way), benches)
+        every = [cell for cell in matrix.cells(chain.from_iterable(passed)) if asked.only in str(cell)]
+        chosen = matrix.sample(every, asked.sample, asked.seed)
+        print(f"{runner}, {way}: {len(chosen)} of {len(every)} cells", flush=True)
+        if asked.list:
+            print(*chosen, sep="\n")
+            return
         results = matrix.spread(_tried, chosen, benches)
     finally:
         for bench in benches:
             bench.close()
-    kills = Counter(result.cell.kill.victim for result in results if result.kills)
+    found = [result.found for result in results]
     bad = [result for result in results if not result.ok]
     if few := matrix.too_few(results):
-        print(f"FAILED {runner}: {few}")
-    told = ", ".join(f"{count} of {victim}" for victim, count in sorted(kills.items()))
-    summary = f"{len(results)} cells ({told}), {len(results) - len(bad)} ended as they must"
-    print(f"{runner}: {summary}, in {time.monotonic() - began:.0f} s", flush=True)
-    found = [result.found for result in results]
-    tally.add(len(bad) + bool(few), sum(one.lost for one in found), sum(one.doubled for one in found))
+        print(f"FAILED {runner}, {way}: {few}")
+    kills = Counter(result.cell.kill.victim for result in results if result.kills)
+    victims = ", ".join(f"{count} of {victim}" for victim, count in sorted(kills.items()))
+    lost, doubled = sum(one.lost for one in found), sum(one.doubled for one in found)
+    stuck = sum(one.stuck for one in found)
+    summary = f"{len(results)} cells (kills: {victims}), {lost} lost, {doubled} doubled, {stuck} stuck"
+    print(f"{runner}, {way}: {summary}, {len(bad)} wrong, in {time.monotonic() - began:.0f} s", flush=True)
+    tally.add(len(bad) + bool(few), lost, doubled, cells=len(results), stuck=stuck)
 
 
 def _tried(bench: matrix.Bench, cell: matrix.Cell) -> matrix.Result:
@@ -106,7 +113,7 @@ def _tried(bench: matrix.Bench, cell: matrix.Cell) -> matrix.Result:
 
 def _soak(place: Path, asked: argparse.Namespace, runner: str, tally: Tally) -> None:
     began = time.monotonic()
-    print(f"soak: {runner}, {soak.STORMS[runner].scene.told}, seed {asked.seed} …", flush=True)
+    print(f"soak: {runner}, {soak.STORMS[runner].scene.about}, seed {asked.seed} …", flush=True)
     account = soak.soak(place, kills=asked.soak, seed=asked.seed, runner=runner)
     print(f"soak: {account}, in {time.monotonic() - began:.0f} s", *account.wrong, sep="\n    ", flush=True)
     tally.add(len(account.wrong), account.lost, account.doubled)

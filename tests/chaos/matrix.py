@@ -1,10 +1,13 @@
-"""The matrix: every effect of every scene, runner and way of landing, and everybody who can die there."""
+"""The kill matrix: every kind of kill point that the scenes pass, once for each runner and way of landing.
+
+A point is a journal transaction, a git child, a ref update, a rename of the landing or the start of a dispatch, before
+and after it happens. Two points are of the same kind when the step and the call site are the same.
+"""
 
 from __future__ import annotations
 
 import queue
 import random
-import re
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -12,7 +15,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, TypeVar
 from zlib import crc32
 
-from tests.chaos import proofs, scenes, ways
+from tests.chaos import proofs, scenes
 from tests.chaos.runners import BY_NAME as RUNNERS
 from tests.chaos.trial import Kill, Trial
 from tests.support.cli import end_processes_of
@@ -24,45 +27,58 @@ if TYPE_CHECKING:
 
 Asked = TypeVar("Asked")
 Answer = TypeVar("Answer")
-#: Where an agent or check is met while it works: `<phase>.<role>.<stage>`.
+#: Where an agent or check is killed while it works: `<phase>.<role>.<stage>`.
 STAGES = {
-    "two": ("1.implement.begun", "1.implement.written", "2.implement.written", "1.implement.committed"),
-    "checked": ("1.setup.begun", "1.baseline.begun", "1.gate.begun", "1.fix.begun", "1.fix.written", "1.fix.committed"),
+    "two": ("1.implement.begun", "1.implement.written", "1.implement.committed"),
+    "checked": ("1.setup.begun", "1.gate.begun", "1.fix.committed"),
 }
-_VARIES = re.compile(r"[0-9a-f]{6,}|[0-9]+")  #: ids and numbers in the names of effects
-LEAST = 0.75  #: the share of cells in which somebody has to be killed
+#: Git commands that change nothing: to be killed there is to be killed at the point before or after.
+READERS = (
+    *("cat-file", "cherry", "config", "diff", "diff-index", "for-each-ref", "git", "log", "ls-tree"),
+    *("merge-base", "merge-tree", "rev-list", "rev-parse", "show", "status", "var"),
+)
+LEAST = 0.75  #: the share of cells in which a process has to be killed
 
 
 @dataclass(frozen=True)
 class World:
-    """A scene, worked in one way by one runner."""
+    """A scene, worked in one way of landing by one runner."""
 
     runner: str
     scene: str
     way: str
 
     def __str__(self) -> str:
-        return f"{self.runner} {self.scene} {self.way}"
+        return f"{self.runner} {self.way} {self.scene}"
+
+
+@dataclass(frozen=True)
+class Passing:
+    """A point that an undisturbed run passed."""
+
+    world: World
+    start: int  #: in which process of the runner, from 1
+    point: str
+    count: int  #: its how-many-th passing in that process
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One instant of a world, and who dies at it."""
+    """One kill in one world."""
 
     world: World
     kill: Kill
-    effect: str = ""  #: what an undisturbed run does then
 
     def __str__(self) -> str:
         kill = self.kill
-        at = kill.stage or f"{kill.start}:{kill.effect} ({self.effect})"
-        more = f" during {kill.command}" if kill.command else f" again at {kill.again}" if kill.again else ""
-        return f"{self.world} {at} {kill.victim}{more}"
+        at = kill.stage or f"{kill.start}: {kill.point}#{kill.count}"
+        more = f" during {kill.command}" if kill.command else f" and again at {kill.again}" if kill.again else ""
+        return f"{self.world}: {kill.victim} {at}{more}"
 
 
 @dataclass
 class Result:
-    """What became of a cell."""
+    """The outcome of a cell."""
 
     cell: Cell
     kills: int
@@ -74,35 +90,27 @@ class Result:
         return not self.found.wrong
 
 
-def worlds(runner: str, way: str = "") -> list[World]:
-    chosen = [one.name for one in ways.WAYS if way in ("", one.name)]
-    return [World(runner=runner, scene=scene.name, way=name) for scene in scenes.SCENES for name in chosen]
+def worlds(runner: str, way: str) -> list[World]:
+    return [World(runner=runner, scene=scene.name, way=way) for scene in scenes.SCENES]
 
 
-def cells(world: World, starts: Sequence[Sequence[str]]) -> list[Cell]:
-    """Every effect of every process of an undisturbed run, with everybody who can die there."""
+def cells(passed: Iterable[Passing]) -> list[Cell]:
+    """One cell for each kind of point; the scene, the passing and the kind of kill are chosen by its name."""
+    kinds: dict[str, list[Passing]] = {}
+    for one in passed:
+        _, kind, what, *_ = one.point.split()
+        if kind != "git" or what not in READERS:
+            kinds.setdefault(one.point, []).append(one)
     found = []
-    for start, effects in enumerate(starts, 1):
-        for number, name in enumerate(effects, 1):
-            again = 1 + crc32(f"{world} {start} {number}".encode()) % len(effects)
-            kills = [Kill("runner", start, number, command=command) for command in RUNNERS[world.runner].commands]
-            kills += [Kill("power", start, number), Kill("runner", start, number, again=again)]
-            kills += [Kill("git", start, number)] if name.startswith("git ") else []
-            found += [Cell(world, kill, name) for kill in kills]
-    stages = STAGES.get(world.scene, ())
-    return found + [Cell(world, Kill(victim, stage=one)) for one in stages for victim in ("runner", "agent", "power")]
-
-
-def distinct(found: Sequence[Cell], seed: int) -> list[Cell]:
-    """One cell for each kind of effect, in each world and for everybody who can die there; the seed decides which."""
-    chance = random.Random(seed)
-    kinds: dict[tuple[object, ...], list[Cell]] = {}
-    for cell in found:
-        kill = cell.kill
-        name = _VARIES.sub("#", cell.effect)
-        key = (cell.world, kill.start, kill.stage, kill.victim, kill.command, kill.again > 0, name)
-        kinds.setdefault(key, []).append(cell)
-    return [chance.choice(same) for same in kinds.values()]
+    for point, same in kinds.items():
+        number = crc32(point.encode())
+        chosen = same[number % len(same)]
+        variants = RUNNERS[chosen.world.runner].kills
+        kill = Kill("git") if point.startswith("during git") else variants[number // len(same) % len(variants)]
+        again = 1 + number % 20 if kill.again else 0
+        found.append(Cell(chosen.world, kill.at(chosen.start, point, chosen.count, again)))
+    stages = {one.world: STAGES.get(one.world.scene, ()) for same in kinds.values() for one in same}
+    return found + [Cell(world, Kill("agent", stage=stage)) for world in stages for stage in stages[world]]
 
 
 def sample(found: Sequence[Cell], count: int, seed: int) -> list[Cell]:
@@ -115,13 +123,13 @@ def sample(found: Sequence[Cell], count: int, seed: int) -> list[Cell]:
 
 
 def too_few(results: Sequence[Result]) -> str:
-    """What is wrong when in so many cells nobody was killed that the others prove little; "" when enough were."""
+    """The complaint when the kill happened in so few cells that the others prove little; "" otherwise."""
     tried = sum(result.kills > 0 for result in results)
-    return "" if tried >= LEAST * len(results) else f"in {len(results) - tried} of {len(results)} nobody was killed"
+    return "" if tried >= LEAST * len(results) else f"{len(results) - tried} of {len(results)} cells killed nothing"
 
 
 class Bench:
-    """A place to try cells, one after the other; several work side by side under names of their own."""
+    """A directory to run cells in, one after the other; several benches work in parallel."""
 
     def __init__(self, place: Path, name: str, shapes: dict[World, proofs.Shape] | None = None) -> None:
         self._place = place / name
@@ -134,18 +142,24 @@ class Bench:
     def close(self) -> None:
         self._starter.close()
 
-    def undisturbed(self, world: World) -> list[Cell]:
-        """A run that nobody disturbs, proven like the others; the cells it leads to."""
+    def undisturbed(self, world: World) -> list[Passing]:
+        """The points of a run without a kill; its result is proven like the others."""
         trial = self._trial(world, None)
         RUNNERS[world.runner].work(trial)
         assert trial.is_done(), f"{world}: {trial.codes} {self._said(trial)}"
         found = proofs.examine(trial.evidence)
         assert not found.wrong, f"{world}: {found.wrong}"
         self._shapes[world] = proofs.shape(trial.evidence)
-        return cells(world, [trial.effects(start) for start in range(1, trial.starts + 1)])
+        passed = []
+        for start in range(1, trial.starts + 1):
+            counts: dict[str, int] = {}
+            for point in trial.points(start):
+                counts[point] = counts.get(point, 0) + 1
+                passed.append(Passing(world, start, point, counts[point]))
+        return passed
 
     def run(self, cell: Cell) -> Result:
-        """Kill, work on until it is done, and look at what is there."""
+        """Kill, work on to the end, and check the repository."""
         if cell.world not in self._shapes:
             self.undisturbed(cell.world)
         trial = self._trial(cell.world, cell.kill)
@@ -153,7 +167,7 @@ class Bench:
         try:
             RUNNERS[cell.world.runner].work(trial)
             found = self._examined(cell, trial)
-        except AssertionError as error:  # a command or git could not tell
+        except AssertionError as error:  # a command or git has failed
             found.wrong.append(str(error))
         finally:
             end_processes_of(trial.project.home)
@@ -169,6 +183,7 @@ class Bench:
         found = proofs.examine(evidence)
         found.wrong += trial.wrong
         if not trial.is_done():
+            found.stuck += 1
             found.wrong.append(f"it does not come to its end: {trial.situation('X')}")
         elif cell.kill.command == "stop" and trial.scene.contested:
             pass  # the next run finds no conflict any more, and needs no fixer
@@ -177,7 +192,7 @@ class Bench:
         return found
 
     def _trial(self, world: World, kill: Kill | None) -> Trial:
-        scene, way = scenes.BY_NAME[world.scene], ways.BY_NAME[world.way]
+        scene, way = scenes.BY_NAME[world.scene], scenes.WAY_BY_NAME[world.way]
         key = (scene.name, way.name)
         if key not in self._templates:
             self._templates[key] = scenes.template(scene, way, self._place / "-".join(key))
@@ -191,7 +206,7 @@ class Bench:
 
 
 def spread(work: Callable[[Bench, Asked], Answer], asked: Iterable[Asked], benches: Sequence[Bench]) -> list[Answer]:
-    """The answers in order; which bench gets what is of no importance."""
+    """The answers in order, computed on all benches in parallel."""
     free: queue.SimpleQueue[Bench] = queue.SimpleQueue()
     for bench in benches:
         free.put(bench)

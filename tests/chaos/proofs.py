@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tests.chaos.scenes import EDITED, NOTES
-from tests.chaos.ways import MAIN
+from tests.chaos.scenes import EDITED, MAIN, NOTES
 from tests.support.cli import Project, processes_of
 from tests.support.repos import Repo
 
@@ -22,8 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
-    from tests.chaos.scenes import Scene
-    from tests.chaos.ways import Way
+    from tests.chaos.scenes import Scene, Way
 
 LANDING = "%(trailers:key=Runplan-Landing,valueonly,separator=%x20)"
 PARKED = "refs/runplan/parked/"
@@ -55,6 +53,7 @@ class Found:
     wrong: list[str] = field(default_factory=list)
     lost: int = 0
     doubled: int = 0
+    stuck: int = 0  #: runs that do not come to their end
 
 
 def examine(evidence: Evidence) -> Found:

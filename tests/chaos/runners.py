@@ -7,6 +7,7 @@ import signal
 import time
 from typing import TYPE_CHECKING, Protocol
 
+from tests.chaos.trial import Kill
 from tests.support.daemons import answering, daemon_of
 
 if TYPE_CHECKING:
@@ -24,8 +25,8 @@ class Runner(Protocol):
     def name(self) -> str: ...
 
     @property
-    def commands(self) -> tuple[str, ...]:
-        """What a person types while it is killed."""
+    def kills(self) -> tuple[Kill, ...]:
+        """The kinds of kills that the points of the matrix are given in turn."""
 
     def work(self, trial: Trial) -> None: ...
 
@@ -34,7 +35,7 @@ class Foreground:
     """`start --foreground`: killed, it is started again by a person."""
 
     name = "foreground"
-    commands = ("",)
+    kills = (Kill("runner"), Kill("power"), Kill("runner", again=1))
 
     def work(self, trial: Trial) -> None:
         end = time.monotonic() + trial.most_s
@@ -57,7 +58,7 @@ class Daemon:
     """
 
     name = "daemon"
-    commands = ("", "stop", "pause")
+    kills = (*Foreground.kills, Kill("runner", command="stop"), Kill("runner", command="pause"))
 
     def work(self, trial: Trial) -> None:
         daemon = _Started(trial)

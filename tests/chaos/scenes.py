@@ -15,10 +15,79 @@ from tests.support.cli import Project, a_plan
 from tests.support.repos import Repo, init_repo
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from tests.chaos.ways import Way
+# --- ways of landing ------------------------------------------------------------------------------------
+
+MAIN = "refs/heads/main"
+BY_A_PERSON = "begun\nby a person\n"
+SUBJECT = "Change all.txt"
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way of landing."""
+
+    name: str  #: the word after `start`
+    set_up: Callable[[Path, Repo], None]  #: once for a template: (its directory, the repository in it)
+    moved: Callable[[Path, Repo], None]  #: after the template was copied to this directory
+    target: Callable[[Path], Path]  #: the repository whose main is the target
+    person: Callable[[Path, Repo], None]  #: somebody else changes all.txt on the target
+
+
+def _nothing(place: Path, repo: Repo) -> None:
+    return
+
+
+def _bare(place: Path) -> Path:
+    return place / "remote.git"
+
+
+def _add_remote(place: Path, repo: Repo) -> None:
+    init_repo(_bare(place), "--bare")
+    repo.git("remote", "add", "origin", str(_bare(place)))
+    repo.git("push", "-q", "-u", "origin", "main")
+    repo.git("remote", "set-head", "origin", "main")
+
+
+def _follow_remote(place: Path, repo: Repo) -> None:
+    config = repo.path / ".git/config"
+    lines = config.read_text(encoding="utf-8").splitlines()
+    put = [f"\turl = {_bare(place)}" if line.strip().startswith("url = ") else line for line in lines]
+    config.write_text("\n".join(put) + "\n", encoding="utf-8")
+
+
+def _commit_here(place: Path, repo: Repo) -> None:
+    repo.write("all.txt", BY_A_PERSON)
+    repo.git("commit", "-qm", SUBJECT, "--", "all.txt")
+
+
+def _push(place: Path, repo: Repo) -> None:
+    """As a push from elsewhere would: no checkout of ours is involved."""
+    remote = Repo(path=_bare(place), env={**repo.env, "GIT_INDEX_FILE": str(place / "person.index")})
+    blob = remote.git("hash-object", "-w", "--stdin", stdin=BY_A_PERSON)
+    remote.git("read-tree", MAIN)
+    remote.git("update-index", "--cacheinfo", f"100644,{blob},all.txt")
+    tree = remote.git("write-tree")
+    old = remote.git("rev-parse", MAIN)
+    new = remote.git("commit-tree", "-p", old, "-m", SUBJECT, tree)
+    remote.git("update-ref", MAIN, new, old)
+
+
+WAYS = (
+    Way(
+        name="cherry-pick",
+        set_up=_nothing,
+        moved=_nothing,
+        target=lambda place: place / "repo",
+        person=_commit_here,
+    ),
+    Way(name="direct", set_up=_add_remote, moved=_follow_remote, target=_bare, person=_push),
+)
+WAY_BY_NAME = {way.name: way for way in WAYS}
+
+# --- scenes ---------------------------------------------------------------------------------------------
 
 STAGE = r"""
 stage() {
@@ -74,7 +143,7 @@ class Scene:
     """One project, and how a person works it to its end."""
 
     name: str
-    told: str
+    about: str
     plans: Mapping[str, tuple[str, ...]]  #: the phases of each
     settings: str = ""
     contested: bool = False  #: whether somebody changes the target while the first agent works
@@ -93,22 +162,22 @@ class Scene:
 
 ONE, TWO = {"X": ("1",)}, {"X": ("1", "2")}
 SCENES = (
-    Scene(name="two", told="two phases, one after the other", plans=TWO),
-    Scene(name="checked", told="one phase with setup, checks and a fixer", plans=ONE, settings=CHECKS),
+    Scene(name="two", about="two phases, one after the other", plans=TWO),
+    Scene(name="checked", about="one phase with setup, checks and a fixer", plans=ONE, settings=CHECKS),
     Scene(
         name="contested",
-        told="the user's commit conflicts with the phase; a person approves",
+        about="the user's commit conflicts with the phase; a person approves",
         plans=ONE,
         contested=True,
         auto=False,
         parks=True,
     ),
-    Scene(name="failing", told="the first attempt fails, the second lands", plans=ONE, fails=True, parks=True),
-    Scene(name="stopped", told="a person stops the run, and starts it again", plans=TWO, stops=True, parks=True),
-    Scene(name="undone", told="a landed phase is taken back, and landed again", plans=ONE, undoes=1),
+    Scene(name="failing", about="the first attempt fails, the second lands", plans=ONE, fails=True, parks=True),
+    Scene(name="stopped", about="a person stops the run, and starts it again", plans=TWO, stops=True, parks=True),
+    Scene(name="undone", about="a landed phase is taken back, and landed again", plans=ONE, undoes=1),
     Scene(
-        name="beside",
-        told="three phases side by side",
+        name="parallel",
+        about="three phases side by side",
         plans={"X": ("1", "2", "3")},
         settings="parallel = 3\n",
         apart=True,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.chaos import proofs, runners, scenes, ways
+from tests.chaos import proofs, runners, scenes
 from tests.chaos.scenes import Scene
 from tests.chaos.trial import Kill, Trial, is_agent
 from tests.support.cli import end_processes_of, processes_of
@@ -33,14 +33,14 @@ class Storm:
 
 STORMS = {
     "foreground": Storm(
-        scene=Scene(name="soak", told="twenty phases", plans={"X": tuple(map(str, range(1, 21)))}),
+        scene=Scene(name="soak", about="twenty phases", plans={"X": tuple(map(str, range(1, 21)))}),
         victims=("runner", "runner", "power", "power", "git", "agent"),
         pause_s=(0, 0.6),
     ),
     "daemon": Storm(
         scene=Scene(
             name="soak-daemon",
-            told="three plans of twelve phases",
+            about="three plans of twelve phases",
             plans={name: tuple(f"{name.lower()}{n}" for n in range(1, 13)) for name in ("X", "Y", "Z")},
             apart=True,
             pace_s=0.4,
@@ -85,7 +85,6 @@ class Disturbed(Trial):
         super().__post_init__()
         self.most_s = self.storm.most_s
         self._moment = time.monotonic() + self.chance.uniform(*self.storm.pause_s)
-        self.expect_power_cut()
 
     def look(self, runner: Started, within_s: float = 0.004) -> bool:
         if time.monotonic() >= self._moment and self.account.kills.total() < self.kills and not runner.ended():
@@ -112,7 +111,7 @@ def soak(place: Path, *, kills: int, seed: int, runner: str = "foreground") -> A
     shapes: dict[str, proofs.Shape] = {}
     try:
         while account.kills.total() < kills and not account.wrong:
-            way = ways.WAYS[account.rounds % len(ways.WAYS)]
+            way = scenes.WAYS[account.rounds % len(scenes.WAYS)]
             account.rounds += 1
             model = place / f"soak-{runner}-{way.name}"
             if way.name not in shapes:

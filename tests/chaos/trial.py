@@ -6,17 +6,17 @@ import contextlib
 import json
 import os
 import signal
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.chaos import proofs, tracer
-from tests.chaos.ways import MAIN
+from tests.chaos import proofs
+from tests.chaos.scenes import MAIN
+from tests.support import inject
 from tests.support.cli import processes_of
 
 if TYPE_CHECKING:
-    from tests.chaos.scenes import Scene
-    from tests.chaos.ways import Way
+    from tests.chaos.scenes import Scene, Way
     from tests.support.cli import Project
     from tests.support.forks import Started, Starter
 
@@ -30,14 +30,18 @@ _LOOK_S = 0.004
 
 @dataclass(frozen=True)
 class Kill:
-    """Who dies, and when."""
+    """Which process dies, and where."""
 
     victim: str  #: runner, git, agent or power
     start: int = 1  #: which process of the runner, from 1
-    effect: int = 0  #: before which of its effects (a git command: after it has started)
-    stage: str = ""  #: or when an agent stands there: `<phase>.<role>.<stage>`
+    point: str = ""  #: where that process is held, as its trace names it
+    count: int = 1  #: at which of its passings
+    stage: str = ""  #: or where an agent waits: `<phase>.<role>.<stage>`
     command: str = ""  #: what a person types at that instant
-    again: int = 0  #: before which of its effects the next process of the runner dies too; 0: it lives
+    again: int = 0  #: at which of its points the next process of the runner dies too; 0: it lives
+
+    def at(self, start: int, point: str, count: int, again: int) -> Kill:
+        return replace(self, start=start, point=point, count=count, again=again)
 
 
 @dataclass
@@ -64,8 +68,6 @@ class Trial:
             self._hold(name).touch()
         if self.kill is not None and self.kill.stage:
             self._hold(self.kill.stage).touch()
-        if self.kill is not None and self.kill.victim == "power":
-            self.expect_power_cut()
 
     @property
     def place(self) -> Path:
@@ -79,10 +81,9 @@ class Trial:
     def trace(self) -> Path:
         return self.place / f"trace.{self.starts}"
 
-    def effects(self, start: int) -> list[str]:
-        """What the process of the runner did, by its own trace."""
-        log = self.place / f"trace.{start}/log"
-        return [line.partition(" ")[2] for line in log.read_text(encoding="utf-8").splitlines()]
+    def points(self, start: int) -> list[str]:
+        """The points that a process of the runner passed."""
+        return (self.place / f"trace.{start}/log").read_text(encoding="utf-8").splitlines()
 
     # --- processes ------------------------------------------------------------------------------------
 
@@ -96,12 +97,12 @@ class Trial:
         """The same, traced."""
         self.starts += 1
         self.trace.mkdir()
-        kill, hold = self.kill, 0
-        if kill is not None:
-            hold = kill.effect if self.starts == kill.start else kill.again if self.starts == kill.start + 1 else 0
-            if kill.victim == "git":
-                (self.trace / "after").touch()
-        return self.spawn(*words, env={tracer.VARIABLE: str(self.trace), tracer.HOLD: str(hold)})
+        kill, hold = self.kill, dict[str, object]()
+        if kill is not None and kill.point and self.starts == kill.start:
+            hold = {"point": kill.point, "count": kill.count}
+        elif kill is not None and kill.again and self.starts == kill.start + 1:
+            hold = {"number": kill.again}
+        return self.spawn(*words, env={inject.TRACE: str(self.trace), inject.HOLD: json.dumps(hold)})
 
     # --- the person -----------------------------------------------------------------------------------
 
@@ -201,27 +202,22 @@ class Trial:
                 self.codes.append(self.spawn(kill.command, *self.scene.plans).wait(ANSWER_S))
             self._promised = kill.command if self.codes[-1] == 0 else ""
 
-    def expect_power_cut(self) -> None:
-        """From now on it is noted what would be lost."""
-        self._unsynced.parent.mkdir(parents=True)
-        self._unsynced.touch()
-
-    @property
-    def _unsynced(self) -> Path:
-        return self.project.path / ".git/runplan/dispatch/unsynced"
-
     def _lose_unsynced(self) -> None:
-        """What was replaced and never synced is as it was before; a return is synced before its exit is told."""
-        for line in reversed(self._unsynced.read_text(encoding="utf-8").splitlines()):
-            note = json.loads(line)
-            path = Path(note["path"])
-            if path.name == RETURN and path.parent.with_name("exit.json").exists():
-                continue
-            with contextlib.suppress(FileNotFoundError):
-                path.unlink()
-            if note["former"] is not None:
-                path.write_text(note["former"], encoding="utf-8")
-        self._unsynced.write_text("", encoding="utf-8")
+        """Put back every file that was replaced without a sync; a return is synced before its exit is recorded."""
+        for start in range(1, self.starts + 1):
+            notes = self.place / f"trace.{start}/unsynced"
+            lines = notes.read_text(encoding="utf-8").splitlines() if notes.exists() else []
+            for line in reversed(lines):
+                self._put_back(**json.loads(line))
+            notes.unlink(missing_ok=True)
+
+    def _put_back(self, path: str, former: str | None) -> None:
+        file = Path(path)
+        if file.name == RETURN and file.parent.with_name("exit.json").exists():
+            return
+        file.unlink(missing_ok=True)
+        if former is not None:
+            file.write_text(former, encoding="utf-8")
 
     def _lose_unreachable(self) -> None:
         """What no ref holds, git's own housekeeping may take: no work may be among it, and nothing may need it."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.support import forks
+from tests.support import forks, inject
 from tests.support.repos import Repo, init_repo
 
 if TYPE_CHECKING:
@@ -121,10 +121,12 @@ class Project:
 
     def popen(self, *args: str, **env: str) -> subprocess.Popen[bytes]:
         """The command in the background; the caller waits for it."""
+        given = {**self.env, **env}
+        injected = any(name in given for name in inject.VARIABLES)
         return subprocess.Popen(
-            [RUNPLAN, *args],
+            [sys.executable, "-P", "-c", inject.RUN, *args] if injected else [RUNPLAN, *args],
             cwd=self.path,
-            env={**self.env, **env},
+            env=given,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,

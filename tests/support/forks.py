@@ -24,7 +24,7 @@ from functools import cache
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NoReturn
 
-from tests.chaos.tracer import trace
+from tests.support.inject import inject
 from tests.support.repos import isolated_env
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ def _become(request: dict[str, Any], out: int, err: int) -> NoReturn:
         os.environ.clear()
         os.environ.update(request["env"])
         sys.argv = ["runplan", *request["argv"]]
-        trace(request["env"])
+        inject(request["env"])
         from runplan.cli.main import entry
 
         entry()

@@ -1,0 +1,315 @@
+"""Kill points, holds and a clock for a started command, set from outside of the product's code.
+
+A point is a journal transaction, a git child, a ref update, a rename of the landing or the start of a dispatch, each
+before and after it happens. Python's audit events, the SQLite connection and `subprocess.Popen` announce them. The
+product contains no test hook, and new code is watched like the rest.
+
+`python -c RUN ARGUMENTS…` is the installed command with what the environment asks for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from types import FrameType
+
+KILL = "TEST_KILL"  #: where to kill the process: `after Landed`, `before Landed#2`, `before rename index`
+NOW = "TEST_NOW"  #: the time at the start of the process; sleeping takes no time
+TRACE = "TEST_TRACE"  #: the directory of a trace: `log`, `unsynced`, `at` and `go` are files in it
+HOLD = "TEST_HOLD"  #: the point to hold at, as JSON: {"point": …, "count": …}, or {"number": …}
+VARIABLES = (KILL, NOW, TRACE)
+
+ROOT = Path(__file__).parents[2]
+RUN = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from tests.support.inject import run; run()"
+
+_PRODUCT = f"{ROOT}/runplan/"
+_LOOK_S = 0.003
+_EVENT = re.compile(r"INSERT INTO events .*? VALUES \('(?:[^']|'')*','(?:[^']|'')*','[^']*','(\w+)'", re.DOTALL)
+_STEP = re.compile(r"FROM runs\), '[^']*','[^']*','[^']*',(?:'[^']*'|NULL),'([^']*)'")
+_CHANGED = re.compile(r"(?:INSERT INTO|UPDATE|DELETE FROM) (\w+)")
+#: Modules through which every call goes; the caller is the call site.
+_SHARED = ("git/command", "store/sqlite", "store/journal", "store/files", "landing/recovery.put", "engine/advance")
+
+
+def run() -> None:
+    inject(os.environ)
+    sys.argv[0] = "runplan"
+    from runplan.cli.main import entry
+
+    entry()
+
+
+def inject(env: Mapping[str, str]) -> None:
+    """Do what the environment asks for; nothing without one of the variables."""
+    if now := env.get(NOW):
+        _start_clock_at(now)
+    if at := env.get(KILL):
+        _Points(_Killer(at)).watch()
+    if place := env.get(TRACE):
+        _Points(_Tracer(Path(place), json.loads(env.get(HOLD, "{}")))).watch()
+
+
+def _start_clock_at(text: str) -> None:
+    from datetime import UTC, datetime, timedelta
+
+    from runplan.clock import SystemClock
+
+    ahead = [datetime.fromisoformat(text) - datetime.now(UTC)]
+
+    def now(self: SystemClock) -> datetime:
+        return datetime.now(UTC) + ahead[0]
+
+    def sleep_until(self: SystemClock, moment: datetime) -> None:
+        ahead[0] += max(moment - now(self), timedelta())
+
+    SystemClock.now = now  # type: ignore[method-assign]
+    SystemClock.sleep_until = sleep_until  # type: ignore[method-assign]
+
+
+class _Killer:
+    """Kills the process at a named point."""
+
+    step = ""
+
+    def __init__(self, text: str) -> None:
+        name, _, count = text.partition("#")
+        self._when, _, self._what = name.partition(" ")
+        self._left = int(count or 1)
+
+    def passed(self, when: str, kind: str, what: str, _child: int = 0) -> None:
+        named = {f"{kind} {what}", *what.split(",")} if kind == "commit" else {f"{kind} {what}"}
+        if when == self._when and self._what in named:
+            self._left -= 1
+            if self._left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    def replaced(self, source: str, goal: str) -> None:
+        return
+
+
+class _Tracer:
+    """Logs the points of the process, and holds it at one of them until the file `go` is there."""
+
+    step = ""  #: of the run that was recorded last
+
+    def __init__(self, place: Path, hold: Mapping[str, Any]) -> None:
+        self._place = place
+        self._point, self._left = hold.get("point", ""), hold.get("count", 0)
+        self._number, self._victim = hold.get("number", 0), hold.get("victim", "")
+        self._count = 0
+        self._lock = threading.Lock()
+        self._log = (place / "log").open("ab", buffering=0)
+        self._unsynced = place / "unsynced"
+
+    def passed(self, when: str, kind: str, what: str, child: int = 0) -> None:
+        if kind in ("commit", "dispatch"):
+            what = what.rpartition(",")[2] or "nothing"  # how many facts share a transaction depends on timing
+            what = what if what.islower() and kind == "commit" else f"{what} at {self.step or 'begin'}"
+        point = f"{when} {kind} {what} in {_site()}"
+        with self._lock:
+            self._count += 1
+            self._log.write(f"{point}\n".encode())
+            if reached := point == self._point or self._count == self._number:
+                self._left -= 1
+                reached = self._left <= 0
+                self._point = "" if reached else self._point
+        if reached:
+            draft = self._place / "at.new"
+            draft.write_text(f"{child}", encoding="ascii")
+            draft.rename(self._place / "at")
+            while not (self._place / "go").exists():
+                time.sleep(_LOOK_S)
+
+    def replaced(self, source: str, goal: str) -> None:
+        """Note what a power cut would bring back: the file before a rename whose source was never synced."""
+        if "/runplan/dispatch/" not in goal:
+            return
+        former = Path(goal).read_text(encoding="utf-8") if Path(goal).exists() else None
+        with self._lock, self._unsynced.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"path": goal, "former": former}) + "\n")
+
+
+def _site() -> str:
+    """The step and the function that reached the point: the innermost frame outside of the shared modules."""
+    site = step = ""
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None:
+        if module := _module(frame):
+            function = f"{module}.{frame.f_code.co_name}"
+            if not function.startswith(_SHARED):
+                site = site or function
+                step = function if module.startswith("steps/") else step
+        frame = frame.f_back
+    return site if step in ("", site) else f"{step} > {site}"
+
+
+def _module(frame: FrameType) -> str:
+    """The module of the product, as `landing/swap`; "" for other code."""
+    path = frame.f_code.co_filename
+    return path.removeprefix(_PRODUCT).removesuffix(".py") if path.startswith(_PRODUCT) else ""
+
+
+class _Points:
+    """Announces points to a watcher; it lives as long as the process."""
+
+    def __init__(self, watcher: _Killer | _Tracer) -> None:
+        self.watcher = watcher
+        self._pid = os.getpid()
+        self._own = threading.local()
+        self._synced: set[int] = set()
+
+    def watch(self) -> None:
+        sys.addaudithook(self._audit)
+        self._watch_commits()
+        self._watch_children()
+        self._watch_syncs()
+
+    def passed(self, when: str, kind: str, what: str, child: int = 0) -> None:
+        if not getattr(self._own, "busy", False) and os.getpid() == self._pid:
+            with self._quiet():
+                self.watcher.passed(when, kind, what, child)
+
+    @contextlib.contextmanager
+    def _quiet(self) -> Iterator[None]:
+        self._own.busy = True
+        try:
+            yield
+        finally:
+            self._own.busy = False
+
+    def _audit(self, event: str, args: tuple[Any, ...]) -> None:
+        if getattr(self._own, "busy", False) or os.getpid() != self._pid:
+            return
+        if event == "socket.sendmsg" and _called_from("supervise/"):
+            self.passed("before", "dispatch", "start")
+        elif event in ("os.rename", "os.link"):
+            source, goal = os.fsdecode(args[0]), os.fsdecode(args[1])
+            if _called_from("landing/"):
+                self.passed("before", event[3:], "index" if goal.endswith("/index") else "file")
+            if event == "os.rename":
+                with self._quiet(), contextlib.suppress(OSError):
+                    if os.stat(source, dir_fd=args[2] if args[2] >= 0 else None).st_ino not in self._synced:
+                        self.watcher.replaced(source, goal)
+
+    def _watch_commits(self) -> None:
+        points = self
+
+        class Watched(sqlite3.Connection):
+            changed = ""
+
+            def execute(self, sql: str, *values: Any) -> sqlite3.Cursor:
+                if sql != "COMMIT":
+                    return super().execute(sql, *values)
+                what, self.changed = self.changed, ""
+                points.passed("before", "commit", what)
+                try:
+                    return super().execute(sql)
+                finally:
+                    points.passed("after", "commit", what)
+
+            def note(self, sql: str) -> None:
+                if sql.startswith("BEGIN"):
+                    self.changed = ""
+                if recorded := _STEP.search(sql):
+                    points.watcher.step = recorded[1]
+                for found in _EVENT.findall(sql) or _CHANGED.findall(sql):
+                    if found not in ("runs", "events", "SET") and found not in self.changed.split(","):
+                        self.changed += f"{',' if self.changed else ''}{found}"
+
+        def connect(*args: Any, **options: Any) -> sqlite3.Connection:
+            made = before(*args, **options, factory=Watched)
+            made.set_trace_callback(made.note)  # type: ignore[attr-defined]
+            return made
+
+        before: Callable[..., sqlite3.Connection] = sqlite3.connect
+        sqlite3.connect = connect  # type: ignore[assignment]
+
+    def _watch_children(self) -> None:
+        points = self
+        start, end = subprocess.Popen._execute_child, subprocess.Popen._handle_exitstatus  # type: ignore[attr-defined]
+
+        def execute_child(self: Any, args: list[str], *more: Any) -> None:
+            what = _verb([os.fsdecode(word) for word in args])
+            if not what:
+                start(self, args, *more)
+                return
+            points.passed("before", "git", what)
+            start(self, args, *more)
+            points.passed("during", "git", what, self.pid)
+            if what == "update-ref" and "--stdin" in args and self.stdin is not None:
+                self.stdin = _RefWriter(self.stdin.detach(), points)
+
+        def handle_exitstatus(self: Any, *status: Any) -> None:
+            end(self, *status)
+            if what := _verb(self.args if isinstance(self.args, list) else []):
+                points.passed("after", "git", what)
+
+        subprocess.Popen._execute_child = execute_child  # type: ignore[attr-defined]
+        subprocess.Popen._handle_exitstatus = handle_exitstatus  # type: ignore[attr-defined]
+
+    def _watch_syncs(self) -> None:
+        fsync = os.fsync
+
+        def noted(descriptor: int) -> None:
+            fsync(descriptor)
+            self._synced.add(os.fstat(descriptor).st_ino)
+
+        os.fsync = noted  # type: ignore[assignment]
+
+
+class _RefWriter(io.BufferedWriter):
+    """What is said to `git update-ref --stdin`."""
+
+    def __init__(self, raw: io.RawIOBase, points: _Points) -> None:
+        super().__init__(raw)
+        self._points = points
+        self._said = b""
+
+    def write(self, data: Any) -> int:
+        self._said += bytes(data)
+        return super().write(data)
+
+    def flush(self) -> None:
+        said, self._said = self._said, b""
+        what = "commit" if said.endswith(b"commit\n") else "prepare"
+        if said:
+            self._points.passed("before", "ref", what)
+        super().flush()
+        if said:
+            self._points.passed("after", "ref", what)
+
+
+def _called_from(part: str) -> bool:
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None:
+        if module := _module(frame):
+            return module.startswith(part)
+        frame = frame.f_back
+    return False
+
+
+def _verb(args: list[str]) -> str:
+    """The command of git; "" for another program."""
+    if not args or Path(args[0]).name != "git":
+        return ""
+    rest = iter(args[1:])
+    for word in rest:
+        if word in ("-c", "-C"):
+            next(rest, "")
+        elif not word.startswith("-"):
+            return word
+    return "git"
