@@ -1,4 +1,4 @@
-"""Text for people and terminals: untrusted words made plain, commands to copy, counts, spans of time."""
+"""Text for people and terminals: safe output, commands to copy, spans and times, colour."""
 
 from __future__ import annotations
 
@@ -12,47 +12,43 @@ if TYPE_CHECKING:
 LONGEST = 4_000  #: characters of one detail
 _CUT = " […]"
 
-# Neither is compiled before it is needed: that takes a millisecond, and hardly any text needs it.
-#: Sequences that terminals obey, whole; what is left of broken ones are control characters.
+# Patterns are compiled on first use: that takes a millisecond, and most texts are harmless.
+#: Whole sequences that terminals obey; broken ones leave control characters.
 _SEQUENCE = (
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # colours, cursor
     r"|(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c]{0,4096}(?:\x07|\x1b\\|\x9c)"  # titles, links
     r"|\x1b[ -/]*[0-~]"
 )
-#: All but line end and tab; also what turns the direction of writing around, with which words can be faked.
+#: All but line end and tab, and the marks that reverse the direction of writing.
 _CONTROL = "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"
 
 
 def plain(text: str) -> str:
-    """The text without anything that a terminal would obey; line ends and tabs stay."""
+    """The text without terminal sequences and control characters; line ends and tabs stay."""
     if _harmless(text):
         return text
     return re.sub(_CONTROL, "", re.sub(_SEQUENCE, "", text.replace("\r\n", "\n").replace("\r", "\n")))
 
 
 def bounded(text: str, most: int = LONGEST) -> str:
-    """The text, or its beginning with a mark that it goes on."""
+    """The text, cut with a mark where it is longer."""
     return text if len(text) <= most else text[: most - len(_CUT)] + _CUT
 
 
 def escaped(text: str) -> str:
-    """JSON that means the same, with the control characters that it may hold as they are written out."""
-    return text if _harmless(text) else re.sub(_CONTROL, _written_out, text)
+    """The same JSON with control characters as \\u escapes."""
+    return text if _harmless(text) else re.sub(_CONTROL, lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def _harmless(text: str) -> bool:
     return text.replace("\n", "").replace("\t", "").isprintable()
 
 
-def _written_out(found: re.Match[str]) -> str:
-    return f"\\u{ord(found[0]):04x}"
-
-
 def command(*words: str) -> str:
     """The line to copy into a shell."""
     if all(word and word.isascii() and word.translate(_PLAIN).isalnum() for word in words):
         return " ".join(words)
-    import shlex  # dear, and most words are plain
+    import shlex  # slow to import
 
     return shlex.join(words)
 
@@ -65,22 +61,24 @@ def committing(path: str, message: str) -> str:
     return f"{command('git', 'add', path)} && {command('git', 'commit', '-m', message, '--', path)}"
 
 
-#: No honest count of tokens is larger; beyond it floats are no longer exact.
+#: No count of tokens is larger; beyond it floats are not exact.
 MOST = 2**53
 
 
-def believable(told: object) -> int:
-    """A count of tokens that somebody told or recorded; 0 when it cannot be one."""
-    if not isinstance(told, (int, float)) or isinstance(told, bool):
+def believable(count: object) -> int:
+    """A count of tokens from an agent; 0 when it cannot be one."""
+    if not isinstance(count, (int, float)) or isinstance(count, bool):
         return 0
-    return int(told) if 0 <= told < MOST else 0
+    return int(count) if 0 <= count < MOST else 0
 
 
-_WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")  # strftime would speak the locale's language
+# --- time ---------------------------------------------------------------------------------------------
+
+_WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")  # strftime uses the locale's language
 
 
 def in_words(seconds: float) -> str:
-    """A time span, rounded to what is worth saying: `45s`, `12m`, `2h 15m`, `3d 4h`."""
+    """A rounded time span: `45s`, `12m`, `2h 15m`, `3d 4h`."""
     whole = max(round(seconds), 0)
     if whole < 60:
         return f"{whole}s"
@@ -92,17 +90,74 @@ def in_words(seconds: float) -> str:
     return _two((minutes + 30) // 60, 24, "d", "h")
 
 
+def elapsed(seconds: float) -> str:
+    """A time span to the second: `45s`, `4m12s`, `1h05m12s`."""
+    minutes, rest = divmod(max(int(seconds), 0), 60)
+    if minutes < 60:
+        return f"{minutes}m{rest:02}s" if minutes else f"{rest}s"
+    return f"{minutes // 60}h{minutes % 60:02}m{rest:02}s"
+
+
 def _two(count: int, size: int, unit: str, lesser: str) -> str:
     return f"{count // size}{unit} {count % size}{lesser}" if count % size else f"{count // size}{unit}"
 
 
-def clock(moment: datetime, zone: tzinfo, *, now: datetime) -> str:
-    """What a clock in the zone shows: `20:30 CET`, with its day or date where that is not today's."""
+def clock(moment: datetime, zone: tzinfo | None, *, now: datetime) -> str:
+    """The time in the zone, `20:30 CET`, or local time, `20:30`; with the day or date where that is not today."""
     there = moment.astimezone(zone)
     days = (there.date() - now.astimezone(zone).date()).days
-    name = there.tzname() or ""
-    shown = f"{there:%H:%M} {f'UTC{name}' if name[:1] in ('+', '-') else name}"
+    name = (there.tzname() or "") if zone is not None else ""
+    shown = f"{there:%H:%M} {f'UTC{name}' if name[:1] in ('+', '-') else name}".rstrip()
     if days == 0:
         return shown
-    # A week away the day of the week is today's: that needs the date.
+    # A week from now has the same weekday as today, so it needs the date.
     return f"{_WEEKDAYS[there.weekday()]} {shown}" if abs(days) < 7 else f"{there:%Y-%m-%d} {shown}"
+
+
+def localized(text: str, *, now: datetime) -> str:
+    """The text with its UTC timestamps as local times."""
+    from datetime import datetime as moment
+
+    def local(found: re.Match[str]) -> str:
+        return clock(moment.fromisoformat(found[0]), None, now=now)
+
+    return re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", local, text)
+
+
+# --- terminal -----------------------------------------------------------------------------------------
+
+BOLD, DIM, RED, GREEN, YELLOW, CYAN = "1", "2", "31", "32", "33", "36"
+
+
+class Style:
+    """Colours and width of an output stream; a pipe gets neither."""
+
+    def __init__(self, *, colour: bool = False, width: int = 0) -> None:
+        self._colour = colour
+        self.width = width  #: 0: unlimited
+
+    @staticmethod
+    def of(stream: object) -> Style:
+        import os
+
+        if not (hasattr(stream, "isatty") and stream.isatty()):
+            return Style()
+        colour = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+        try:
+            width = os.get_terminal_size(stream.fileno()).columns  # type: ignore[attr-defined]
+        except OSError:
+            width = 0
+        return Style(colour=colour, width=width)
+
+    def paint(self, text: str, *codes: str) -> str:
+        return f"\x1b[{';'.join(codes)}m{text}\x1b[0m" if self._colour and text else text
+
+    def wrap(self, text: str, indent: str) -> str:
+        """The line, broken at the width; later lines start with the indent."""
+        if not self.width or len(text) <= self.width:
+            return text
+        import textwrap
+
+        return "\n".join(
+            textwrap.wrap(text, self.width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+        )

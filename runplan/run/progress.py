@@ -1,31 +1,31 @@
-"""What a run is at, by its journal: who works, what was used so far, and whether it is stuck."""
+"""The current work of a run, read from its journal, and whether the run is stuck."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from runplan.text import believable, clock, in_words
+from runplan.text import clock, in_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import datetime, tzinfo
 
+#: Requests of a person, and the events that end them.
+REQUESTS = {"StopRequested": "stop", "Halted": "pause", "Continued": None, "RunResumed": None}
+#: The events that `Work` is built from.
+TYPES = ("PlanRead", "DispatchStarted", "HandoverArmed", "DispatchEnded", "Paused", "Woke", "RunEnded", *REQUESTS)
 
-#: What a person asks of a run, and takes back.
-ASKED = {"StopRequested": "stop", "Halted": "pause", "Continued": None, "RunResumed": None}
-TOLD = (
-    *("PlanRead", "DispatchStarted", "HandoverArmed", "DispatchEnded", "Paused", "Woke", "RunResumed", "RunEnded"),
-    *("StopRequested", "Halted", "Continued"),
-)
+Task: TypeAlias = tuple[str | None, int | None, str | None]  #: role, cycle, and the tree of a verifier
 
 
 class Step(Struct, frozen=True):
-    """What one event tells of it; what it does not tell is None."""
+    """A row of the journal: the fields of these events that matter here."""
 
     at: str
-    type: str  #: one of TOLD
+    type: str  #: one of TYPES
     id: str | None = None
     role: str | None = None
     agent: str | None = None
@@ -46,185 +46,150 @@ class Step(Struct, frozen=True):
 
 
 class Work(Struct, frozen=True, kw_only=True):
-    """What is known so far."""
+    """The current work of a run or lane, and its usage."""
 
-    dispatch: str | None = None  #: the process that was started last, if nobody has seen it end
-    agent: str | None = None  #: who that is; None for the project's own commands
+    dispatch: str | None = None  #: the newest process, unless its end is recorded
+    agent: str | None = None  #: its agent; None for a command of the project
     version: str | None = None
     dispatched: str | None = None
     context: int | None = None  #: per cent of its context that was full when its hand-over was prepared
-    retries: int = 0  #: fix cycles, handovers and repeated dispatches of the phase
+    step: str | None = None  #: its role
+    retries: int = 0  #: fix cycles, hand-overs and repeated dispatches of the phase
     tokens: int = 0  #: sent and received, by agents that have ended
     usd: float = 0.0
-    phase: str = ""  #: the one that was begun last
-    step: str | None = None  #: the role of the process
-    since: str = ""  #: of the last step
-    role: str | None = None  #: of the process that was started last
-    began: str | None = None  #: when the first was that had its errand: others may have gone on with it since
-    waiting_for: str | None = None  #: what time will mend
+    unpriced: bool = False  #: an agent reported tokens but no cost
+    phase: str = ""
+    since: str = ""  #: time of the newest event
+    began: str | None = None  #: when the current task started; others may have continued it since
+    tasks: tuple[Task, ...] = ()  #: of the phase, the newest last
+    waiting_for: str | None = None
     about: str | None = None
     wake: str | None = None
-    asked: str | None = None  #: stop or pause: what a person wants of the run
-    failed: str | None = None  #: why a lane ended without having landed
-    lanes: tuple[Work, ...] = ()  #: the same of each phase side by side with others that goes on, or has failed
+    asked: str | None = None  #: stop or pause, requested by a person
+    failed: str | None = None  #: why a lane ended without a landing
+    lanes: tuple[Work, ...] = ()  #: open and failed lanes
+
+    @property
+    def role(self) -> str | None:
+        return self.tasks[-1][0] if self.tasks else None
 
     def at_rest(self) -> Work:
-        """The same, when the process has ended and nobody has recorded it."""
-        return Work(
-            retries=self.retries,
-            tokens=self.tokens,
-            usd=self.usd,
-            phase=self.phase,
-            since=self.since,
-            role=self.role,
-            began=self.began,
-            asked=self.asked,
-            lanes=self.lanes,
-        )
+        """The same without a running process."""
+        return replace(self, dispatch=None, agent=None, version=None, dispatched=None, context=None, step=None)
+
+    def after(self, step: Step) -> Work:
+        work = replace(self, since=step.at, waiting_for=None, about=None, wake=None)
+        match step.type:
+            case "PlanRead":
+                return replace(work, phase=step.phase or "", retries=0, began=None, tasks=())
+            case "DispatchStarted":
+                return _started(work, step)
+            case "HandoverArmed" if step.id == self.dispatch:
+                return replace(work, context=step.percent)
+            case "DispatchEnded":
+                return _ended(work, step)
+            case "Paused" if self.dispatch is None:
+                about = awaited(step.kind, step.agent, step.words)
+                return replace(work, waiting_for=step.kind, about=about, wake=step.until)
+            case "RunEnded" if step.outcome not in ("done", "nothing-to-do"):
+                return replace(work, failed=step.reason or step.outcome)
+            case _:
+                return work
+
+
+def _started(work: Work, step: Step) -> Work:
+    # A verifier of another tree, after the target has moved, is no repetition.
+    task = (step.role, step.cycle, step.tree if step.role == "verify" else None)
+    is_retry = bool(step.agent) and (step.role == "fix" or task in work.tasks)
+    return replace(
+        work,
+        dispatch=step.id,
+        agent=step.agent or None,
+        version=step.version or None,
+        dispatched=step.at,
+        context=None,
+        step=step.role,
+        retries=work.retries + is_retry,
+        began=work.began if work.tasks and work.tasks[-1] == task else step.at,
+        tasks=(*work.tasks, task),
+    )
+
+
+def _ended(work: Work, step: Step) -> Work:
+    tokens = (step.input_tokens or 0) + (step.output_tokens or 0)
+    rest = work.at_rest() if step.id == work.dispatch else work
+    unpriced = work.unpriced or bool(tokens and not step.usd)
+    return replace(rest, tokens=work.tokens + tokens, usd=work.usd + (step.usd or 0.0), unpriced=unpriced)
+
+
+def awaited(kind: str | None, agent: str | None, words: str | None) -> str | None:
+    """The cause of a wait that time ends."""
+    known = {"limit": f"{agent} usage limit", "overloaded": f"{agent} is overloaded"}
+    return known.get(kind or "", words)
 
 
 def work_of(steps: Iterable[Step]) -> Work:
-    """What these steps of one run, in order, come to."""
-    open_states: dict[str, list[Step]] = {}
+    """The current work after these steps of one run, in order."""
+    works: dict[str, Work] = {"": Work()}  #: by lane; "" is the run itself
+    ended: set[str] = set()
     asked: str | None = None
     for step in steps:
-        if step.type in ASKED:
-            asked = asked if asked == "stop" else ASKED[step.type]  # which nobody takes back
-            if step.type != "RunResumed":
-                continue
-        open_states.setdefault(step.lane or "", []).append(step)
-        if step.type == "RunResumed":  # whatever any of them waited for is looked at again
-            for lane in open_states.keys() - {""}:
-                open_states[lane].append(step)
-    own = _work(open_states.pop("", []), asked)
-    if not open_states:
-        return own
-    each = {lane: _work(told) for lane, told in open_states.items()}
-    goes_on = [each[lane] for lane, told in open_states.items() if not any(step.type == "RunEnded" for step in told)]
-    first = goes_on[0] if goes_on else own
-    return Work(
-        dispatch=first.dispatch,
-        agent=first.agent,
-        version=first.version,
-        dispatched=first.dispatched,
-        context=first.context,
-        retries=max([first.retries, *(work.retries for work in goes_on)]),
-        tokens=own.tokens + sum(work.tokens for work in each.values()),
-        usd=own.usd + sum(work.usd for work in each.values()),
-        phase=first.phase,
-        step=first.step,
-        since=first.since,
-        role=first.role,
-        began=first.began,
+        lane = step.lane or ""
+        if step.type in REQUESTS:
+            asked = asked if asked == "stop" else REQUESTS[step.type]
+            if step.type == "RunResumed":  # every wait ends
+                works = {name: work.after(step) for name, work in works.items()}
+            continue
+        works[lane] = works.get(lane, Work()).after(step)
+        if step.type == "RunEnded":
+            ended.add(lane)
+    own = works.pop("")
+    if not works:
+        return replace(own, asked=asked)
+    current = [work for lane, work in works.items() if lane not in ended]
+    first = current[0] if current else own
+    everything = (own, *works.values())
+    return replace(
+        first,
+        retries=max([first.retries, *(work.retries for work in current)]),
+        tokens=sum(work.tokens for work in everything),
+        usd=sum(work.usd for work in everything),
+        unpriced=any(work.unpriced for work in everything),
+        waiting_for=None,
+        about=None,
+        wake=None,
         asked=asked,
-        lanes=tuple(work for work in each.values() if work in goes_on or work.failed) if goes_on else (),
+        failed=None,
+        lanes=tuple(work for work in works.values() if work in current or work.failed) if current else (),
     )
 
 
-def _work(steps: Iterable[Step], asked: str | None = None) -> Work:
-    phase = since = ""
-    failed: str | None = None
-    pause: Step | None = None
-    running: Step | None = None
-    context: int | None = None
-    tokens, usd, retries = 0, 0.0, 0
-    begun: set[tuple[object, ...]] = set()
-    last: Step | None = None  #: the first that had the errand of the process that was started last
-    for step in steps:
-        since = step.at
-        pause = step if step.type == "Paused" else None
-        if step.type == "PlanRead":  # another phase
-            begun.clear()
-            retries, phase, last = 0, step.phase or "", None
-        elif step.type == "DispatchStarted":
-            running, context = step, None
-            retries += _is_retry(step, begun)
-            begun.add(_errand(step))
-            last = last if last and _errand(last) == _errand(step) else step
-        elif step.type == "HandoverArmed" and running and running.id == step.id:
-            context = step.percent
-        elif step.type == "RunEnded" and step.outcome not in ("done", "nothing-to-do"):
-            failed = step.reason or step.outcome
-        elif step.type == "DispatchEnded":
-            running = None if running and running.id == step.id else running
-            # An earlier version recorded whatever an agent wrote into its return.
-            tokens += believable(step.input_tokens) + believable(step.output_tokens)
-            usd += step.usd or 0.0
-    if running is None:
-        return Work(
-            retries=retries,
-            tokens=tokens,
-            usd=usd,
-            phase=phase,
-            since=since,
-            role=last.role if last else None,
-            began=last.at if last else None,
-            waiting_for=pause.kind if pause else None,
-            about=_about(pause) if pause else None,
-            wake=pause.until if pause else None,
-            asked=asked,
-            failed=failed,
-        )
-    return Work(
-        dispatch=running.id,
-        agent=running.agent or None,
-        version=running.version or None,
-        dispatched=running.at,
-        context=context,
-        retries=retries,
-        tokens=tokens,
-        usd=usd,
-        phase=phase,
-        step=running.role,
-        since=since,
-        role=running.role,
-        began=last.at if last else None,
-        asked=asked,
-    )
-
-
-def _about(pause: Step) -> str | None:
-    told = {"limit": f"{pause.agent} usage limit", "overloaded": f"{pause.agent} is overloaded"}
-    return told.get(pause.kind or "", pause.words)
-
-
-def _errand(step: Step) -> tuple[object, ...]:
-    # A verifier looks at a tree: another one, after the target has moved, is no repetition.
-    return step.role, step.cycle, step.tree if step.role == "verify" else None
-
-
-def _is_retry(step: Step, begun: set[tuple[object, ...]]) -> bool:
-    """A fix is one, and so is an agent that is sent on the same errand again; checks that run twice are not."""
-    return bool(step.agent) and (step.role == "fix" or _errand(step) in begun)
-
-
-# --- is it stuck? ---------------------------------------------------------------------------------------
+# --- is it stuck? -------------------------------------------------------------------------------------
 
 Level: TypeAlias = Literal["fine", "slow", "look"]
 LEVELS: tuple[Level, ...] = get_args(Level)  #: how much a person is needed, least first
-LONG_S = 30 * 60.0  #: from here on in one step nothing is called fine
-MANY_RETRIES = 2  #: nor from here on
-QUIET_S = 5 * 60.0  #: silence that is worth a word
-SILENT_S = 15 * 60.0  #: silence that a person should look into
-OVERSLEPT_S = 5 * 60.0  #: a wake-up that is late by this much has not come
-PERSONS = ("approval", "checkout", "paused", "key")  #: what only a person can give
-ASKED_FOR = {"stop": "Stopping", "pause": "Pausing"}  #: what a person wants, while that is being done
+LONG_S = 30 * 60.0  #: a step this long is never fine
+MANY_RETRIES = 2  #: nor are this many retries
+QUIET_S = 5 * 60.0  #: an agent without output for this long is slow
+SILENT_S = 15 * 60.0  #: and a person should look at it after this long
+OVERSLEPT_S = 5 * 60.0  #: a wait that ends this late has failed to end
+PERSONS = ("approval", "checkout", "paused", "key")  #: waits that only a person can end
 
 
 class Doing(Struct, frozen=True, kw_only=True):
-    """What is known of a run that has not ended."""
+    """The situation of a run that has not ended."""
 
     phase: str | None  #: None between phases
     step: str | None
-    since: datetime  #: when the step began, or what it waits for now
-    began: datetime | None = None  #: when the step began, where that is another time
-    carried: bool = True  #: whether the process that carries the run is alive
-    dispatched: datetime | None = None  #: when the agent was started; None when none runs
-    output: datetime | None = None  #: when it last said something; None when it has not yet
-    retries: int = 0  #: fix cycles and repeated dispatches of the phase
-    asked: str | None = None  #: stop or pause: what a person wants of it and it has not come to yet
+    since: datetime  #: start of the step or of the wait
+    began: datetime | None = None  #: start of the step, where that differs
+    carried: bool = True  #: the process that owns the run is alive
+    dispatched: datetime | None = None  #: start of the agent; None when none runs
+    output: datetime | None = None  #: its last output
+    retries: int = 0
+    asked: str | None = None  #: stop or pause, requested and not yet done
     waiting_for: str | None = None
-    about: str | None = None  #: what exactly is waited for
+    about: str | None = None
     wake: datetime | None = None
 
 
@@ -235,72 +200,61 @@ class Answer(Struct, frozen=True):
     sentence: str
 
 
-def answer(doing: Doing, *, now: datetime, zone: tzinfo) -> Answer:
-    """Whether it goes on as it should; never `fine` after half an hour in a step or two retries."""
+def answer(doing: Doing, *, now: datetime, zone: tzinfo | None) -> Answer:
+    """Whether the run makes progress; never `fine` after half an hour in a step or two retries."""
     level = _level(doing, now)
-    said = [_place(doing, now), *_agent(doing, now), *_waiting(doing, now, zone)]
+    where = f"phase {doing.phase}, {doing.step or 'starting'}" if doing.phase else "between phases"
+    parts = [where if doing.waiting_for else f"{where} for {in_words(_ago(doing.since, now))}"]
+    if not doing.carried:
+        parts.append("interrupted; no process is working on it")
+    if doing.dispatched is not None:
+        parts.append(f"agent running {in_words(_ago(doing.dispatched, now))}")
+        last = f"last output {in_words(_ago(doing.output, now))} ago"
+        parts.append("no output yet" if doing.output is None else last)
+    parts += _waiting(doing, now, zone)
     if doing.retries:
-        said.append(f"{doing.retries} {'retry' if doing.retries == 1 else 'retries'}")
+        parts.append(f"{doing.retries} {'retry' if doing.retries == 1 else 'retries'}")
     if doing.asked and level != "fine":
-        said.append(f"a {doing.asked} was asked for")
-    verdict = {"fine": ASKED_FOR.get(doing.asked or "", "Going on"), "slow": "Slow", "look": "Have a look"}[level]
-    return Answer(level, f"{verdict}: {', '.join(said)}")
+        parts.append(f"a {doing.asked} was requested")
+    fine = {"stop": "Stopping", "pause": "Pausing"}.get(
+        doing.asked or "", "Waiting" if doing.waiting_for else "Running"
+    )
+    verdict = {"fine": fine, "slow": "Slow", "look": "Needs attention"}[level]
+    return Answer(level, f"{verdict}: {', '.join(parts)}")
 
 
 def _level(doing: Doing, now: datetime) -> Level:
     if not doing.carried or doing.waiting_for in PERSONS:
         return "look"
-    long = max(_ago(moment, now) for moment in (doing.since, doing.began, doing.dispatched)) >= LONG_S
+    is_long = max(_ago(moment, now) for moment in (doing.since, doing.began, doing.dispatched)) >= LONG_S
     many = doing.retries >= MANY_RETRIES
     if doing.waiting_for:
-        return "look" if _overslept(doing, now) else "slow" if long or many else "fine"
-    quiet = _silence(doing, now)
-    if (long and (many or doing.dispatched is None)) or quiet >= SILENT_S:
+        return "look" if _overslept(doing, now) else "slow" if is_long or many else "fine"
+    quiet_s = _ago(doing.output or doing.dispatched, now) if doing.dispatched else 0.0
+    if (is_long and (many or doing.dispatched is None)) or quiet_s >= SILENT_S:
         return "look"
-    return "slow" if long or many or quiet >= QUIET_S else "fine"
+    return "slow" if is_long or many or quiet_s >= QUIET_S else "fine"
 
 
 def _overslept(doing: Doing, now: datetime) -> bool:
     return doing.wake is not None and _ago(doing.wake, now) >= OVERSLEPT_S
 
 
-def _silence(doing: Doing, now: datetime) -> float:
-    """Seconds since the agent last said something; who has not yet is silent since its start."""
-    return _ago(doing.output or doing.dispatched, now) if doing.dispatched else 0.0
-
-
 def _ago(moment: datetime | None, now: datetime) -> float:
     return max((now - moment).total_seconds(), 0.0) if moment else 0.0
 
 
-def _place(doing: Doing, now: datetime) -> str:
-    where = f"phase {doing.phase}, {doing.step or 'beginning'}" if doing.phase else "between phases"
-    # How long it waits is said with what it waits for.
-    place = where if doing.waiting_for else f"{where} for {in_words(_ago(doing.since, now))}"
-    return place if doing.carried else f"{place}, interrupted: nobody carries it on"
-
-
-def _agent(doing: Doing, now: datetime) -> list[str]:
-    if doing.dispatched is None:
-        return []
-    said = [f"agent running {in_words(_ago(doing.dispatched, now))}"]
-    said.append("no output yet" if doing.output is None else f"last output {in_words(_ago(doing.output, now))} ago")
-    return said
-
-
-def _waiting(doing: Doing, now: datetime, zone: tzinfo) -> list[str]:
+def _waiting(doing: Doing, now: datetime, zone: tzinfo | None) -> list[str]:
     if not doing.waiting_for:
         return []
     span = in_words(_ago(doing.since, now))
     if doing.waiting_for == "paused":
-        return [f"paused for {span}{_by(doing.about)}"]
-    overslept = _overslept(doing, now)
-    until = f" until {clock(doing.wake, zone, now=now)}" if doing.wake and not overslept else ""
-    late = [f"should have gone on {in_words(_ago(doing.wake, now))} ago"] if overslept else []
-    what = f"{until} ({doing.about})" if doing.about else f" for {doing.waiting_for}{until}"
-    return [f"waiting {span}{what}", *late]
-
-
-def _by(about: str | None) -> str:
-    """Who has paused it."""
-    return f" {about.removeprefix('paused ')}" if about else ""
+        return [f"paused for {span}{(doing.about or '').removeprefix('paused')}"]
+    parts = [f"waiting {span}: {doing.about}" if doing.about else f"waiting {span} for {doing.waiting_for}"]
+    if _overslept(doing, now):
+        parts.append(f"should have continued {in_words(_ago(doing.wake, now))} ago")
+    elif doing.wake:
+        left = in_words((doing.wake - now).total_seconds())
+        verb = "resets" if doing.waiting_for == "limit" else "until"
+        parts.append(f"{verb} {clock(doing.wake, zone, now=now)} ({left})")
+    return parts

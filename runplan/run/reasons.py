@@ -5,6 +5,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from runplan.run.progress import awaited
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -109,14 +111,8 @@ def unsolved(phase: PhaseRun, why: str) -> str:
     return f"the fixer did not solve the conflict in {paths}: {why}; the work is kept at {phase.parked}"
 
 
-def awaited(kind: str | None, agent: str | None, words: str | None) -> str:
-    """The cause of a wait that time ends."""
-    known = {"limit": f"{agent} usage limit", "overloaded": f"{agent} is overloaded"}
-    return known.get(kind or "", words or "")
-
-
 def describe_pause(pause: Paused) -> str:
-    return awaited(pause.kind, pause.agent, pause.words)
+    return awaited(pause.kind, pause.agent, pause.words) or ""
 
 
 def gave_reason(ended: DispatchEnded) -> bool:

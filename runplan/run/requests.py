@@ -12,11 +12,8 @@ from runplan.run.events import Approved, Rejected, RunStarted, from_json, to_jso
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import TypeAlias
 
     from runplan.errors import RunplanError
-
-    Answers: TypeAlias = Approved | Rejected | None
 
 BY_PERSON = "a person"
 
@@ -25,7 +22,7 @@ class RunRequest(Struct, frozen=True, kw_only=True):
     """A request for a run, with all options resolved."""
 
     started: RunStarted
-    answer: Approved | Rejected | None = None  #: to the candidate that waits
+    answer: Approved | Rejected | None = None  #: to the pending change
     fired: bool = False  #: by a schedule, which never approves
     again: bool = False  #: a retry, which does nothing after success
 
@@ -34,17 +31,17 @@ class Timing(Struct, frozen=True, kw_only=True):
     """The schedule that a start asks for."""
 
     every: str  #: canonical, without `every`
-    now: bool  #: begin a run at once as well
+    now: bool  #: start a run at once as well
     zone: str
     misfire: str
-    given: str  #: which of zone and misfire the caller has set by variables
+    given: str  #: which of zone and misfire the caller set by variables
 
 
 class Answer(Struct, frozen=True, kw_only=True):
     """The answer to a command; fields that do not apply are empty."""
 
     run: str = ""
-    fresh: bool = False  #: the command began or resumed the run
+    fresh: bool = False  #: the command started or resumed the run
     declined: bool = False  #: nothing was changed
     owner: str = ""  #: the process that works on the plan instead
     why: str = ""  #: why it was declined
@@ -72,18 +69,15 @@ def answer_json(answer: Answer) -> str:
 
 
 def read_answer(text: str) -> Answer:
-    return read_answer_fields(json.loads(text))
+    return convert(json.loads(text), Answer)
 
 
 def read_answer_fields(fields: Mapping[str, Any]) -> Answer:
     return convert(fields, Answer)
 
 
-# --- the arguments of a start -------------------------------------------------------------------------
-
-
 def start_arguments(request: RunRequest, timing: Timing | None = None) -> dict[str, Any]:
-    """The arguments of the command that asks for this run."""
+    """The arguments of the `start` command for this run."""
     arguments: dict[str, Any] = {"started": to_json(request.started), "again": request.again}
     match request.answer:
         case Approved(tree=tree):
@@ -96,18 +90,13 @@ def start_arguments(request: RunRequest, timing: Timing | None = None) -> dict[s
 def read_request(arguments: Mapping[str, Any]) -> RunRequest:
     started = from_json("RunStarted", str(arguments["started"]))
     assert isinstance(started, RunStarted)
-    return RunRequest(started=started, answer=_answer(arguments), again=bool(arguments.get("again")))
+    answer: Approved | Rejected | None = None
+    if "approve" in arguments:
+        answer = Approved(tree=arguments["approve"])
+    elif "reject" in arguments:
+        answer = Rejected(tree=arguments["reject"], why=arguments.get("why", ""))
+    return RunRequest(started=started, answer=answer, again=bool(arguments.get("again")))
 
 
 def read_timing(arguments: Mapping[str, Any]) -> Timing | None:
     return Timing(**timing) if (timing := arguments.get("timing")) else None
-
-
-def _answer(arguments: Mapping[str, Any]) -> Answers:
-    match arguments:
-        case {"approve": str(tree)}:
-            return Approved(tree=tree)
-        case {"reject": str(tree), **rest}:
-            return Rejected(tree=tree, why=str(rest.get("why", "")))
-        case _:
-            return None

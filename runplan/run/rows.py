@@ -1,4 +1,4 @@
-"""What the store keeps beside the events: rows and the results of claims. Cheap to import."""
+"""Rows of the store other than events, and the results of claims. Cheap to import."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ UNFINISHED = ("queued", "running", "waiting")  #: the states of a run that has n
 
 
 class RunRow(Struct, frozen=True, kw_only=True):
-    """What `status` shows of a run."""
+    """A run as `status` shows it."""
 
     id: str
     plan: str
@@ -29,8 +29,8 @@ class RunRow(Struct, frozen=True, kw_only=True):
     reason: str | None
     waiting_for: str | None
     landing: str
-    about: str | None = None  #: what exactly is waited for, in words
-    wake: str | None = None  #: when it is looked at again
+    about: str | None = None  #: the cause of the wait
+    wake: str | None = None  #: when the wait ends
 
 
 class EventRow(Struct, frozen=True, kw_only=True):
@@ -51,11 +51,11 @@ class ScheduleRow(Struct, frozen=True, kw_only=True):
     zone: str
     misfire: str  #: run-once, skip
     request: str  #: JSON of the RunStarted it begins
-    anchor: str  #: where intervals are counted from
+    anchor: str  #: start of the intervals
     made: str
-    last: str | None = None  #: key of the newest slot that was answered
+    last: str | None = None  #: key of the newest answered slot
     paused: str | None = None  #: why it does not fire
-    given: str = ""  #: which of zone and misfire the caller has set; files do not change these
+    given: str = ""  #: which of zone and misfire the caller set; files do not change these
     next: str | None = None  #: the first slot after now, recorded when the schedule is armed
 
 
@@ -70,7 +70,7 @@ class FiringRow(Struct, frozen=True, kw_only=True):
 
 
 class Command(Struct, frozen=True, kw_only=True):
-    """A request of a person that the worker of the repository executes."""
+    """A request of a person, executed by the worker of the repository."""
 
     plan: str
     verb: str  #: start, now, stop, pause, resume
@@ -99,19 +99,6 @@ class HeldByOther(Struct, frozen=True, kw_only=True):
     owner: str
     why: str
     readable: bool = True  #: False for a claim that cannot be read; it is never taken over
-
-
-class IssueShared(Struct, frozen=True, kw_only=True):
-    """An unfinished run of another plan claims the same issue; both runs continue."""
-
-    number: int
-    run: str
-    plan: str = ""  #: of the other run, where the journal knows it
-
-    @property
-    def words(self) -> str:
-        of = f" of {self.plan}" if self.plan else ""
-        return f"issue #{self.number} is claimed by the run {self.run}{of}; both runs continue"
 
 
 ClaimResult: TypeAlias = Acquired | Reentered | HeldByOther

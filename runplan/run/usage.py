@@ -1,4 +1,4 @@
-"""What an agent reports while it works: its events, and the sum of what it used."""
+"""The events that an agent reports while it works, and their sum."""
 
 from __future__ import annotations
 
@@ -10,41 +10,45 @@ from msgspec.structs import replace
 
 from runplan.text import MOST as MOST, believable as believable
 
+MESSAGE_TAIL = 1024 * 1024  #: characters kept of the end of the agent's message
+MOST_TOOLS = 5_000  #: different tool events kept; the rest is counted
+MOST_DENIED = 100  #: denied tools kept
+MOST_TROUBLES = 8  #: the first one and the last ones are kept
+WORDS = 4_000  #: characters kept of an error
+NAME = 200  #: characters kept of a name
+CORRECTABLE = 64  #: newest messages whose usage may still be corrected
+
 
 class TroubleKind(StrEnum):
-    """What stood in an agent's way, by its own account."""
+    """The obstacle that an agent reports."""
 
     AUTH = "auth"  #: no valid key or login
-    LIMIT = "limit"  #: a quota is used up until some time
-    OVERLOADED = "overloaded"  #: the provider is busy, failing or out of reach; it passes
-    REFUSAL = "refusal"  #: the model or its provider will not do this
-    CONTEXT = "context"  #: the conversation no longer fits
+    LIMIT = "limit"  #: a quota is used up for some time
+    OVERLOADED = "overloaded"  #: the provider is busy, failing or unreachable for the moment
+    REFUSAL = "refusal"  #: the model or its provider refuses the work
+    CONTEXT = "context"  #: the conversation does not fit any more
     MAX_TURNS = "max-turns"
     BUDGET = "budget"
-    SETUP = "setup"  #: unknown model, no credit, root, untrusted folder: for a person to mend
-    UNKNOWN = "unknown"  #: an error whose words are not known
+    SETUP = "setup"  #: for a person to fix: unknown model, no credit, root, untrusted folder
+    UNKNOWN = "unknown"
 
 
 class Usage(Struct, frozen=True, kw_only=True):
-    """What was used; one scale for all agents."""
-
-    input_tokens: int = 0  #: everything that was sent, from the cache or not
+    input_tokens: int = 0  #: everything sent, cached or not
     output_tokens: int = 0
     usd: float = 0.0
-    cached_tokens: int = 0  #: of input_tokens, what was read from the cache
+    cached_tokens: int = 0  #: the part of input_tokens that was read from the cache
 
-    def plus(self, other: Usage) -> Usage:
+    def plus(self, other: Usage, sign: int = 1) -> Usage:
         return Usage(
-            input_tokens=self.input_tokens + other.input_tokens,
-            output_tokens=self.output_tokens + other.output_tokens,
-            usd=self.usd + other.usd,
-            cached_tokens=self.cached_tokens + other.cached_tokens,
+            input_tokens=self.input_tokens + sign * other.input_tokens,
+            output_tokens=self.output_tokens + sign * other.output_tokens,
+            usd=self.usd + sign * other.usd,
+            cached_tokens=self.cached_tokens + sign * other.cached_tokens,
         )
 
 
 class Started(Struct, frozen=True, kw_only=True):
-    """Who is at work; what is not told is empty."""
-
     session: str = ""
     model: str = ""
     version: str = ""
@@ -54,45 +58,43 @@ class Message(Struct, frozen=True, kw_only=True):
     """A piece of the agent's message."""
 
     text: str
-    final: bool = False  #: takes the place of all that was said before
+    final: bool = False  #: replaces all earlier pieces
 
 
 class ToolUsed(Struct, frozen=True, kw_only=True):
-    """The agent says it used a tool; the only ground on which a changed file is laid at its door."""
+    """The agent used a tool; only such an event attributes a changed file to it."""
 
     tool: str
     path: str = ""
-    denied: bool = False  #: it wanted to, and was not allowed
+    denied: bool = False  #: the agent was not allowed to use it
 
 
 class Spent(Struct, frozen=True, kw_only=True):
-    """Something was used."""
-
     usage: Usage
-    total: bool = False  #: all of this run; else it is added
-    least: bool = False  #: of a total: it may leave something out, so that it is never less than what was told before
-    of: str = ""  #: which message it is about: one about the same message takes the place of the last
+    total: bool = False  #: the sum of this dispatch; else it is added
+    least: bool = False  #: a total that may leave something out, so it never lowers the sum
+    of: str = ""  #: the message that it belongs to; a later one for the same message replaces it
 
 
 class Context(Struct, frozen=True, kw_only=True):
-    """How full the main conversation is; what sub-agents do is never told here."""
+    """How full the main conversation is; sub-agents do not count."""
 
-    tokens: int | None = None  #: None: as before
-    window: int = 0  #: how much there is room for; 0: as before
-    estimated: bool = False  #: `tokens` is a guess, to be added to what was there
+    tokens: int | None = None  #: None: unchanged
+    window: int = 0  #: its size; 0: unchanged
+    estimated: bool = False  #: `tokens` is an estimate, to be added
 
 
 class Trouble(Struct, frozen=True, kw_only=True):
-    """An error that the agent gives up on, unless it finishes well after it."""
+    """An error that ends the agent, unless it finishes successfully afterwards."""
 
     kind: TroubleKind
     words: str
-    resets: float | None = None  #: when a limit ends, in seconds since the epoch
-    doubtful: bool = False  #: it may be a line of the agent's prose: a good end before it stands
+    resets: float | None = None  #: end of a limit, in seconds since the epoch
+    doubtful: bool = False  #: may be a line of the agent's prose: an earlier success stands
 
 
 class Retrying(Struct, frozen=True, kw_only=True):
-    """Alive, and waiting for its provider."""
+    """The agent is alive and waits for its provider."""
 
     words: str
 
@@ -102,76 +104,54 @@ class Finished(Struct, frozen=True, kw_only=True):
 
     ok: bool
     words: str = ""
-    so_far: bool = False  #: more may follow, and then this still stands: it has ended well if nothing goes wrong
+    so_far: bool = False  #: more may follow, and the end still stands
 
 
 class Unread(Struct, frozen=True, kw_only=True):
-    """A line of a form that is not known; it is in the log."""
+    """A line of an unknown form."""
 
 
 AgentEvent: TypeAlias = Started | Message | ToolUsed | Spent | Context | Trouble | Retrying | Finished | Unread
 
 
-#: What is kept of the end of the agent's message, in characters.
-MESSAGE_TAIL = 1024 * 1024
-
-#: Different tool events kept; the rest is counted.
-MOST_TOOLS = 5_000
-
-#: Denied tools and troubles kept; the first and the last ones tell enough.
-MOST_DENIED = 100
-MOST_TROUBLES = 8
-
-#: What is kept of the words of an error, of a name, and how many messages' usage may still be corrected.
-WORDS = 4_000
-NAME = 200
-CORRECTABLE = 64
-
-
 class Tally(Struct, frozen=True, kw_only=True):
-    """What the lines of one dispatch told, besides its message and its tools."""
+    """The sum of one dispatch's events, without its message and its tools."""
 
     session: str = ""
     model: str = ""
     version: str = ""
     usage: Usage = Usage()
-    context: int = 0  #: tokens in the main conversation when it was last told
-    window: int = 0  #: 0 when nobody said
-    estimated: bool = False  #: `context` is a guess that leaves the prompt out
+    context: int = 0  #: tokens in the main conversation
+    window: int = 0  #: 0 when unknown
+    estimated: bool = False  #: `context` is an estimate that leaves the prompt out
     troubles: tuple[Trouble, ...] = ()
     finished: Finished | None = None
     denied: tuple[ToolUsed, ...] = ()
     retries: int = 0
-    waiting: str = ""  #: the words of a retry after which nothing else came
+    waiting: str = ""  #: the words of the last retry, if nothing followed it
     unread: int = 0  #: lines of an unknown form
 
 
 class Folding:
-    """Takes events one by one."""
+    """Sums up the events of one dispatch, one by one, in bounded memory."""
 
     def __init__(self) -> None:
         self._pieces: list[str] = []
         self._length = 0
         self._tools: dict[ToolUsed, None] = {}
-        self._started = Started()
-        self._usage = Usage()
+        self._denied: dict[ToolUsed, None] = {}
+        self._troubles: list[Trouble] = []
         self._recent: dict[str, Usage] = {}
         self._spent = False
-        self._context = self._window = 0
-        self._estimated = False
-        self._troubles: list[Trouble] = []
-        self._finished: Finished | None = None
-        self._denied: dict[ToolUsed, None] = {}
-        self._retries = 0
-        self._waiting = ""
-        self._unread = 0
+        self._tally = Tally()
         self.left_out = 0  #: tool events beyond MOST_TOOLS
 
     def take(self, event: AgentEvent) -> None:
-        if not isinstance(event, (Retrying, Unread)):
-            self._waiting = ""
-        if self._finished is not None and self._finished.ok and not self._finished.so_far:
-            self._finished = _still(self._finished, event)
+        finished = self._tally.finished
+        if not isinstance(event, (Retrying, Unread)) and self._tally.waiting:
+            self._set(waiting="")
+        if finished is not None and finished.ok and not finished.so_far:
+            self._set(finished=_after_success(finished, event))
         match event:
             case Message():
                 self._say(event)
@@ -182,16 +162,16 @@ class Folding:
             case Context():
                 self._fill(event)
             case Started():
-                self._begin(event)
+                names = {name: text[:NAME] for name in Started.__struct_fields__ if (text := getattr(event, name))}
+                self._set(**names)
             case Trouble():
                 self._meet(event)
             case Retrying(words=words):
-                self._retries += 1
-                self._waiting = words[:WORDS] or "waiting"
+                self._set(retries=self._tally.retries + 1, waiting=words[:WORDS] or "waiting")
             case Finished(words=words):
-                self._finished = replace(event, words=words[:WORDS])
+                self._set(finished=replace(event, words=words[:WORDS]))
             case Unread():
-                self._unread += 1
+                self._set(unread=self._tally.unread + 1)
 
     @property
     def message(self) -> str:
@@ -199,27 +179,16 @@ class Folding:
 
     @property
     def events(self) -> tuple[AgentEvent, ...]:
-        """The tools used, and all that was spent."""
-        spent = (Spent(usage=self._usage, total=True),) if self._spent else ()
+        """The tools used, and the total usage."""
+        spent = (Spent(usage=self._tally.usage, total=True),) if self._spent else ()
         return (*self._tools, *spent)
 
     @property
     def tally(self) -> Tally:
-        return Tally(
-            session=self._started.session,
-            model=self._started.model,
-            version=self._started.version,
-            usage=self._usage,
-            context=self._context,
-            window=self._window,
-            estimated=self._estimated,
-            troubles=tuple(self._troubles),
-            finished=self._finished,
-            denied=tuple(self._denied),
-            retries=self._retries,
-            waiting=self._waiting,
-            unread=self._unread,
-        )
+        return replace(self._tally, troubles=tuple(self._troubles), denied=tuple(self._denied))
+
+    def _set(self, **fields: object) -> None:
+        self._tally = replace(self._tally, **fields)
 
     def _say(self, message: Message) -> None:
         if message.final:
@@ -241,49 +210,41 @@ class Folding:
 
     def _spend(self, event: Spent) -> None:
         self._spent = True
+        usage, seen = event.usage, self._tally.usage
         if event.total:
-            self._usage = _larger(event.usage, self._usage) if event.least else event.usage
             self._recent.clear()
-            told = event.usage.input_tokens + event.usage.output_tokens
-            if self._estimated and told:  # no conversation is longer than all that was said
-                self._context = min(self._context, told)
+            self._set(usage=_larger(usage, seen) if event.least else usage)
+            total = usage.input_tokens + usage.output_tokens
+            if self._tally.estimated and total:  # the conversation is not longer than everything sent and received
+                self._set(context=min(self._tally.context, total))
             return
-        before = self._recent.pop(event.of, None) if event.of else None
-        self._usage = self._usage.plus(event.usage if before is None else _less(event.usage, before))
+        before = self._recent.pop(event.of, Usage()) if event.of else Usage()
+        self._set(usage=seen.plus(usage).plus(before, -1))
         if event.of:
-            self._recent[event.of] = event.usage
+            self._recent[event.of] = usage
             if len(self._recent) > CORRECTABLE:
                 del self._recent[next(iter(self._recent))]
 
     def _fill(self, event: Context) -> None:
-        self._window = event.window or self._window
+        self._set(window=event.window or self._tally.window)
         if event.tokens is not None:
-            self._context = self._context + event.tokens if event.estimated else event.tokens
-            self._estimated = event.estimated
-
-    def _begin(self, event: Started) -> None:
-        known = self._started
-        self._started = Started(
-            session=event.session[:NAME] or known.session,
-            model=event.model[:NAME] or known.model,
-            version=event.version[:NAME] or known.version,
-        )
+            before = self._tally.context if event.estimated else 0
+            self._set(context=before + event.tokens, estimated=event.estimated)
 
     def _meet(self, event: Trouble) -> None:
-        # A good end with an error after it was not the end.
-        if self._finished is not None and self._finished.ok:
+        if self._tally.finished is not None and self._tally.finished.ok:
             if event.doubtful:
                 return
-            self._finished = None
+            self._set(finished=None)  # an error after the end means that it was not the end
         self._troubles.append(Trouble(kind=event.kind, words=event.words[:WORDS], resets=event.resets))
         if len(self._troubles) > MOST_TROUBLES:
             del self._troubles[1]
 
 
-def _still(end: Finished, then: AgentEvent) -> Finished | None:
-    """What is left of a good end when this follows: whoever works on has not ended.
+def _after_success(end: Finished, then: AgentEvent) -> Finished | None:
+    """A successful end after one more event: an agent that continues has not ended.
 
-    Of tools, and of what was spent, nobody says whose they are: sub-agents outlive an end that stands.
+    Tools and usage may belong to sub-agents, which outlive the end of their agent.
     """
     match then:
         case Message() | Started() | Context(tokens=int()):
@@ -294,21 +255,11 @@ def _still(end: Finished, then: AgentEvent) -> Finished | None:
             return end
 
 
-def _larger(told: Usage, seen: Usage) -> Usage:
-    """What was used at least, by two accounts of the same."""
-    sent = told if told.input_tokens >= seen.input_tokens else seen
+def _larger(reported: Usage, seen: Usage) -> Usage:
+    sent = reported if reported.input_tokens >= seen.input_tokens else seen
     return Usage(
         input_tokens=sent.input_tokens,
         cached_tokens=sent.cached_tokens,
-        output_tokens=max(told.output_tokens, seen.output_tokens),
-        usd=max(told.usd, seen.usd),
-    )
-
-
-def _less(usage: Usage, before: Usage) -> Usage:
-    return Usage(
-        input_tokens=usage.input_tokens - before.input_tokens,
-        output_tokens=usage.output_tokens - before.output_tokens,
-        usd=usage.usd - before.usd,
-        cached_tokens=usage.cached_tokens - before.cached_tokens,
+        output_tokens=max(reported.output_tokens, seen.output_tokens),
+        usd=max(reported.usd, seen.usd),
     )

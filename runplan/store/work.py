@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from runplan.run.progress import TOLD, Step, work_of
+from runplan.run.progress import TYPES, Step, work_of
 from runplan.store.files import is_held
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _FIELDS = ", ".join(f"json_extract(body, '$.{name}')" for name in Step.__struct_fields__[2:])
 _QUERY = f"""
 SELECT at, type, {_FIELDS} FROM events
-WHERE run = ? AND type IN ({", ".join(repr(kind) for kind in TOLD)}) ORDER BY seq
+WHERE run = ? AND type IN ({", ".join(repr(kind) for kind in TYPES)}) ORDER BY seq
 """
 
 

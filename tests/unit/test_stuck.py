@@ -32,7 +32,7 @@ def running(minutes: float, quiet: float, **known: Any) -> Answer:
         pytest.param(
             running(4, 0.5),
             "fine",
-            "Going on: phase 2, implement for 4m, agent running 4m, last output 30s ago",
+            "Running: phase 2, implement for 4m, agent running 4m, last output 30s ago",
             id="at-work",
         ),
         pytest.param(
@@ -44,7 +44,7 @@ def running(minutes: float, quiet: float, **known: Any) -> Answer:
         pytest.param(
             running(29, 20),
             "look",
-            "Have a look: phase 2, implement for 29m, agent running 29m, last output 20m ago",
+            "Needs attention: phase 2, implement for 29m, agent running 29m, last output 20m ago",
             id="silent",
         ),
         pytest.param(
@@ -62,7 +62,7 @@ def running(minutes: float, quiet: float, **known: Any) -> Answer:
         pytest.param(
             running(4, 0.5, retries=1),
             "fine",
-            "Going on: phase 2, implement for 4m, agent running 4m, last output 30s ago, 1 retry",
+            "Running: phase 2, implement for 4m, agent running 4m, last output 30s ago, 1 retry",
             id="one-retry",
         ),
         pytest.param(
@@ -74,66 +74,66 @@ def running(minutes: float, quiet: float, **known: Any) -> Answer:
         pytest.param(
             running(40, 0.5, retries=2),
             "look",
-            "Have a look: phase 2, implement for 40m, agent running 40m, last output 30s ago, 2 retries",
+            "Needs attention: phase 2, implement for 40m, agent running 40m, last output 30s ago, 2 retries",
             id="long-with-retries",
         ),
         pytest.param(
             asked(dispatched=ago(3)),
             "fine",
-            "Going on: phase 2, implement for 4m, agent running 3m, no output yet",
+            "Running: phase 2, implement for 4m, agent running 3m, no output yet",
             id="just-started",
         ),
         pytest.param(
             asked(since=ago(20), dispatched=ago(16)),
             "look",
-            "Have a look: phase 2, implement for 20m, agent running 16m, no output yet",
+            "Needs attention: phase 2, implement for 20m, agent running 16m, no output yet",
             id="never-said-a-word",
         ),
-        pytest.param(asked(step="gate"), "fine", "Going on: phase 2, gate for 4m", id="no-agent"),
+        pytest.param(asked(step="gate"), "fine", "Running: phase 2, gate for 4m", id="no-agent"),
         pytest.param(
-            asked(step="gate", since=ago(31)), "look", "Have a look: phase 2, gate for 31m", id="long-without-agent"
+            asked(step="gate", since=ago(31)), "look", "Needs attention: phase 2, gate for 31m", id="long-without-agent"
         ),
-        pytest.param(asked(phase=None, step=None), "fine", "Going on: between phases for 4m", id="between-phases"),
+        pytest.param(asked(phase=None, step=None), "fine", "Running: between phases for 4m", id="between-phases"),
         pytest.param(
             asked(carried=False),
             "look",
-            "Have a look: phase 2, implement for 4m, interrupted: nobody carries it on",
+            "Needs attention: phase 2, implement for 4m, interrupted; no process is working on it",
             id="interrupted",
         ),
         pytest.param(
             asked(waiting_for="approval"),
             "look",
-            "Have a look: phase 2, implement, waiting 4m for approval",
+            "Needs attention: phase 2, implement, waiting 4m for approval",
             id="approval",
         ),
         pytest.param(
             asked(waiting_for="limit", about="claude usage limit", wake=ago(-10)),
             "fine",
-            "Going on: phase 2, implement, waiting 4m until 12:10 UTC (claude usage limit)",
+            "Waiting: phase 2, implement, waiting 4m: claude usage limit, resets 12:10 UTC (10m)",
             id="limit",
         ),
         pytest.param(
             asked(since=ago(200), waiting_for="limit", about="claude usage limit", wake=ago(-10)),
             "slow",
-            "Slow: phase 2, implement, waiting 3h 20m until 12:10 UTC (claude usage limit)",
+            "Slow: phase 2, implement, waiting 3h 20m: claude usage limit, resets 12:10 UTC (10m)",
             id="long-limit",
         ),
         pytest.param(
             asked(waiting_for="limit", wake=ago(6)),
             "look",
-            "Have a look: phase 2, implement, waiting 4m for limit, should have gone on 6m ago",
+            "Needs attention: phase 2, implement, waiting 4m for limit, should have continued 6m ago",
             id="overslept",
         ),
         pytest.param(
             asked(waiting_for="claim", about="a claim of 4711"),
             "fine",
-            "Going on: phase 2, implement, waiting 4m (a claim of 4711)",
+            "Waiting: phase 2, implement, waiting 4m: a claim of 4711",
             id="foreign-claim",
         ),
         pytest.param(
             asked(waiting_for="paused", about="paused by a person"),
             "look",
-            "Have a look: phase 2, implement, paused for 4m by a person",
+            "Needs attention: phase 2, implement, paused for 4m by a person",
             id="paused",
         ),
         pytest.param(
@@ -146,13 +146,13 @@ def running(minutes: float, quiet: float, **known: Any) -> Answer:
         pytest.param(
             asked(asked="stop", since=ago(31)),
             "look",
-            "Have a look: phase 2, implement for 31m, a stop was asked for",
+            "Needs attention: phase 2, implement for 31m, a stop was requested",
             id="stopping-long",
         ),
         pytest.param(
             running(-5, -5),
             "fine",
-            "Going on: phase 2, implement for 0s, agent running 0s, last output 0s ago",
+            "Running: phase 2, implement for 0s, agent running 0s, last output 0s ago",
             id="clock-set-back",
         ),
     ],
@@ -189,4 +189,4 @@ def test_half_an_hour_or_two_retries_are_never_called_fine(doing: Doing) -> None
     long = any(moment is not None and moment < ago(30) for moment in (doing.since, doing.began, doing.dispatched))
     if long or doing.retries >= 2 or not doing.carried or doing.waiting_for in ("approval", "paused"):
         assert level != "fine"
-    assert (level == "fine") == sentence.startswith(("Going on: ", "Stopping: ", "Pausing: "))
+    assert (level == "fine") == sentence.startswith(("Running: ", "Waiting: ", "Stopping: ", "Pausing: "))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from runplan.run.progress import Step, Work, work_of
+from runplan.run.progress import Step, work_of
 
 READ = Step("2026-01-01T00:00:00Z", "PlanRead")
 
@@ -21,12 +21,14 @@ def ended(id: str, tokens: tuple[int, int] = (0, 0), usd: float = 0.0) -> Step:
 def test_who_is_at_work_is_who_was_started_and_not_seen_to_end() -> None:
     work = work_of([READ, began("r.1"), ended("r.1"), began("r.2", "verify")])
     assert (work.dispatch, work.agent, work.version, work.dispatched) == ("r.2", "claude", "2.1.0", "at r.2")
-    assert work_of([READ, began("r.1"), ended("r.1")]) == Work(since="at r.1", role="implement", began="at r.1")
-    assert work.at_rest() == Work(since="at r.2", role="verify", began="at r.2")
+    over = work_of([READ, began("r.1"), ended("r.1")])
+    for rest, role, since in ((over, "implement", "at r.1"), (work.at_rest(), "verify", "at r.2")):
+        assert (rest.dispatch, rest.agent, rest.step, rest.context) == (None, None, None, None)
+        assert (rest.role, rest.since, rest.began) == (role, since, since)
     assert work_of([READ, began("r.2"), ended("r.1")]).dispatch == "r.2"
 
 
-def test_a_step_began_with_the_first_of_those_who_had_its_errand() -> None:
+def test_a_step_began_with_the_first_of_those_who_had_its_task() -> None:
     again = [READ, began("r.1"), ended("r.1"), began("r.2"), ended("r.2")]
     assert [(work.role, work.began) for work in (work_of(again), work_of([*again, began("r.3", "verify")]))] == [
         ("implement", "at r.1"),
@@ -98,14 +100,13 @@ def test_what_was_used_is_added_over_all_phases() -> None:
         "of another phase",
     ],
 )
-def test_retries_are_fixes_and_agents_on_the_same_errand_again(steps: list[Step], retries: int) -> None:
+def test_retries_are_fixes_and_agents_on_the_same_task_again(steps: list[Step], retries: int) -> None:
     assert work_of([READ, *steps]).retries == retries
 
 
-def test_a_count_that_an_earlier_version_believed_is_not_added_up() -> None:
-    """A sum of so many digits could not even be printed."""
-    told = ended("r.1", tokens=(int("9" * 4_299), 5))
-    assert work_of([READ, told]).tokens == 5
+def test_a_sum_knows_that_an_agent_reported_no_cost() -> None:
+    priced, unpriced, unused = ended("r.1", (1, 1), 0.1), ended("r.2", (1, 1)), ended("r.3")
+    assert [work_of([READ, *steps]).unpriced for steps in ([priced, unused], [priced, unpriced])] == [False, True]
 
 
 def in_lane(lane: str, *steps: Step) -> list[Step]:
