@@ -27,7 +27,7 @@ from runplan.plan.model import parse
 from runplan.run.events import RunResumed, RunStarted, from_json
 from runplan.run.state import handed_over
 from runplan.settings.load import file_hash, record
-from runplan.settings.places import worktree_root
+from runplan.settings.places import user_file, worktree_root
 from runplan.steps.context import RunContext
 from runplan.store.claims import Claims
 from runplan.store.commands import Commands
@@ -131,7 +131,7 @@ class OpenRepository(Struct, frozen=True, kw_only=True):
             slug=started.slug,
             root=root,
             settings=at.settings,
-            prompts={role: prompt_template(role) for role in PROMPTS},
+            prompts={role: prompt_template(role, at) for role in PROMPTS},
             user=self.user,
             sign=self.sign,
             clock=self.clock,
@@ -220,9 +220,14 @@ def _make(directory: Path, *, below: Path, remedy: str) -> None:
         raise Unreachable(f"{directory} cannot be made: {error.strerror}; {remedy}") from error
 
 
-def prompt_template(role: str) -> str:
-    """Installed, the templates are inside the package; in a checkout, next to it."""
+def prompt_template(role: str, at: RepositoryContext) -> str:
+    """The prompt of a role: the repository's, as committed on the target, else the user's, else the package's."""
+    name = f"{role}.md"
+    git = at.repository.git
+    tip = git.tip(at.target)
+    if tip is not None and (committed := git.blob(tip, f"config/prompts/{name}")) is not None:
+        return committed.decode(errors="replace")
     package = Path(__file__).parent.parent
-    inside = package / "config" / "prompts" / f"{role}.md"
-    outside = package.parent / "config" / "prompts" / f"{role}.md"
-    return (inside if inside.exists() else outside).read_text(encoding="utf-8")
+    # Installed, the templates are inside the package; in a checkout, next to it.
+    folders = (user_file(at.env).parent, package / "config", package.parent / "config")
+    return next(path for folder in folders if (path := folder / "prompts" / name).exists()).read_text(encoding="utf-8")

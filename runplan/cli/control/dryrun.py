@@ -52,6 +52,6 @@ def _phase(at: RepositoryContext, started: RunStarted, phase: Phase) -> str:
         branch=branch,
         test_command=started.test_command,
     )
-    size = len(prompts.implement_prompt(prompt_template("implement"), brief).encode())
+    size = len(prompts.implement_prompt(prompt_template("implement", at), brief).encode())
     items = "1 item" if len(phase.items) == 1 else f"{len(phase.items)} items"
     return f"phase {phase.id:<6}{phase.title}\n  branch {branch}; prompt of {size} bytes with {items}"
