@@ -13,7 +13,7 @@ SCRATCH := $(shell test -w /dev/shm && test "$$(df -Pk /dev/shm | awk 'NR==2 {pr
 
 CHAOS := $(if $(SOAK),--soak $(SOAK)) $(if $(SEED),--seed $(SEED)) $(if $(SAMPLE),--sample $(SAMPLE))
 
-.PHONY: demo test check format bench chaos install-agents test-agents clean
+.PHONY: demo test test-fast check format docs bench chaos install-agents test-agents clean
 
 $(READY): pyproject.toml requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit("runplan needs Python 3.11 or newer; this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'
@@ -27,6 +27,9 @@ demo: $(READY)  ## work a three-phase plan to its end in a throw-away repository
 test: $(READY)  ## every test, on all cores
 	@$(SCRATCH) $(BIN)/python -m pytest -q -n auto --dist worksteal
 
+test-fast: $(READY)  ## unit and contract tests
+	@$(SCRATCH) $(BIN)/python -m pytest -q -n auto tests/unit tests/contract
+
 check: $(READY)  ## formatter, linter, types, import directions
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
@@ -36,6 +39,9 @@ check: $(READY)  ## formatter, linter, types, import directions
 format: $(READY)
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
+
+docs: $(READY)  ## capture the output shown in README and tutorial again
+	@$(SCRATCH) $(BIN)/python -m tests.support.transcripts
 
 bench: $(READY)  ## ratios against a plain shell script and a bare interpreter
 	@$(BIN)/python -m bench

@@ -1,0 +1,18 @@
+"""README and tutorial, played from the first command to the last (`make docs` captures their output again)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.transcripts import PAGES, play
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_command_of_a_page_prints_what_the_page_shows(tmp_path: Path, name: str) -> None:
+    different = [step for step in play(name, tmp_path / "uma") if not step.agrees]
+    assert different == []
