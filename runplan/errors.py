@@ -21,7 +21,7 @@ from enum import IntEnum
 
 
 class Exit(IntEnum):
-    """What a script may rely on (docs/exit-codes.md)."""
+    """What a script may rely on (docs/reference.md)."""
 
     DONE = 0
     FAILED = 1

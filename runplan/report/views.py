@@ -30,7 +30,7 @@ class Seen(Struct, frozen=True, kw_only=True):
 
 
 def status_view(plan: Plan, seen: Seen, *, landing: str, now: datetime, zone: tzinfo) -> dict[str, Any]:
-    """One plan as `status --json` gives it (docs/json.md)."""
+    """One plan as `status --json` gives it (docs/reference.md)."""
     done = {phase.id for phase in plan.phases if phase.status == "done"}
     run = seen.run
     active = run is not None and run.state in UNFINISHED

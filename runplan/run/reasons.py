@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Reason(StrEnum):
-    """Why a run failed, and what a person does about it; part of the public contract (docs/exit-codes.md)."""
+    """Why a run failed, and what a person does about it; part of the public contract (docs/reference.md)."""
 
     advice: str
 

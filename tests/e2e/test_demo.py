@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from tests.support.cli import RUNPLAN
-from tests.support.documents import fences, read
 
 
 @dataclass(frozen=True)
@@ -152,13 +151,3 @@ def test_an_agent_does_not_run_it(tmp_path: Path) -> None:
     ran = desk.demo()
     assert ran.returncode == 2
     assert ran.stdout.startswith("runplan: demo does not run inside an agent")
-
-
-def test_the_readme_shows_what_the_demo_really_prints(shown: tuple[str, list[str]]) -> None:
-    (block,) = [fence.text for fence in fences(read("README.md")) if "plans/DISCOUNT.md" in fence.text]
-    printed = {without_ids(line) for line in shown[0].splitlines()}
-    assert [line for line in block.splitlines() if without_ids(line) not in printed] == []
-
-
-def without_ids(line: str) -> str:
-    return re.sub(r"\b[0-9a-f]{7,12}\b", "…", line)

@@ -1,4 +1,4 @@
-"""What the documents say works: commands run, links lead somewhere, examples are understood."""
+"""The documents are right: commands run, links lead somewhere, examples are understood."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from runplan.agents.environment import AGENT_NAME
 from runplan.cli.main import VERBS, module_of
 from tests.support import documents
 from tests.support.cli import Project, a_project, end_processes_of, with_remote, writes
-from tests.support.documents import DOCUMENTS, anchors, commands, fences, links, read, verbs_named
+from tests.support.documents import DOCUMENTS, anchors, commands, fences, links, read, rows, verbs_named
 from tests.support.services import a_manager
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ SHOWN = sorted(
     {line for name in DOCUMENTS for line in commands(read(name))}
     | {line for verb in VERBS for line in commands(examples(verb))}
 )
-BY_VERB = {line: re.sub(r"^.*?runplan ", "", line).split()[0] for line in SHOWN if "DISCOUNT" not in line}
+BY_VERB = {line: re.sub(r"^.*?runplan ", "", line).split()[0] for line in SHOWN}
 
 
 def play(project: Project, line: str) -> tuple[int, str]:
@@ -149,15 +149,12 @@ def test_every_command_shown_is_one_of_these() -> None:
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_a_verb_has_help_with_examples_and_a_section(ended: Project, verb: str) -> None:
+def test_a_verb_has_help_with_examples_and_a_row(ended: Project, verb: str) -> None:
     ran = ended.runplan(verb, "--help")
     assert ran.code == 0
     assert f"  runplan {verb}" in ran.out.partition("examples:")[2]
-    page = read("docs/commands.md")
-    section = page.partition(f"\n## runplan {verb}\n")[2].partition("\n## ")[0]
-    module = module_of(verb)
-    assert "\n".join(line.removeprefix("  ") for line in module.EXAMPLES.splitlines()) in section
-    assert f"| [`{verb}`](#runplan-{verb}) | {VERBS[verb]} |" in page
+    listed = " ".join(cells[0] for cells in rows(read("docs/reference.md"), "## Commands"))
+    assert re.search(rf"`{verb}\b", listed)
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
@@ -213,23 +210,16 @@ def test_a_plan_in_the_format_page_is_understood_as_it_says(
     assert (ran.code, ran.out) == (0, said)
 
 
-def test_the_first_plan_of_the_readme_is_ready_after_fix(ended: Project, tmp_path: Path) -> None:
-    (plan,) = [fence.text for fence in fences(read("README.md")) if fence.language == "markdown"]
-    file = tmp_path / "X.md"
-    file.write_text(plan, encoding="utf-8")
-    assert ended.runplan_in(tmp_path, "check", "X.md").code == 2
-    fixed = ended.runplan_in(tmp_path, "check", "X.md", "--fix", "--strict", "--json")
-    assert [(phase["id"], phase["depends"]) for phase in fixed.json["phases"]] == [("1", []), ("2", ["1"])]
-
-
-@pytest.mark.parametrize("name", ["README.md", "docs/agents.md", "docs/configuration.md", "docs/script-agent.md"])
+@pytest.mark.parametrize("name", ["docs/agents.md", "docs/configuration.md", "docs/threat-model.md"])
 def test_settings_in_a_document_are_settings(tmp_path: Path, name: str) -> None:
     project = a_project(tmp_path)
-    blocks = [fence.text for fence in fences(read(name)) if fence.language == "toml" and "[agents" in fence.text]
+    blocks = [fence.text for fence in fences(read(name)) if fence.language == "toml" and "[[" not in fence.text]
     assert blocks
     for block in blocks:
-        (project.path / "runplan.toml").write_text(block, encoding="utf-8")
-        ran = project.runplan("config")
+        file = "home/.config/runplan/runplan.toml" if "[notify]" in block else "runplan.toml"
+        (project.path / file).parent.mkdir(parents=True, exist_ok=True)
+        (project.path / file).write_text(block, encoding="utf-8")
+        ran = project.runplan("config", XDG_CONFIG_HOME=str(project.path / "home/.config"))
         assert ran.code == 0, ran.err
 
 
@@ -251,12 +241,38 @@ def test_a_failed_run_says_what_the_page_says_it_says(tmp_path: Path) -> None:
     assert (ran.code, ran.last) == (1, "runplan: failed: no-commits")
 
 
+def test_a_prompt_of_the_repository_and_one_of_the_user_replace_the_shipped_ones(tmp_path: Path) -> None:
+    project = a_project(tmp_path, "1")
+    mine = tmp_path / "config/runplan/prompts/verify.md"
+    mine.parent.mkdir(parents=True)
+    mine.write_text("From my settings.\n" + read("config/prompts/verify.md"), encoding="utf-8")
+    project.commit_file("config/prompts/implement.md", "House rules.\n" + read("config/prompts/implement.md"))
+    ran = project.start("auto", XDG_CONFIG_HOME=str(tmp_path / "config"))
+    assert ran.code == 0, ran.err
+    asked = {
+        path.read_text(encoding="utf-8").splitlines()[0]
+        for path in project.path.glob(".git/runplan/dispatch/*/prompt.md")
+    }
+    assert asked == {"House rules.", "From my settings."}
+
+
+def test_the_page_on_prompts_names_the_words_of_each_prompt() -> None:
+    told = rows("\n" + read("config/prompts/README.md"), "# Prompts")
+    listed = re.findall(r"\| (`\{\{.*) \| [^|]* \| ([a-z, ]+) \|", read("config/prompts/README.md"))
+    assert told
+    for role in ("implement", "fix", "verify"):
+        named = {
+            word for words, roles in listed if role in roles or roles == "all" for word in re.findall(r"\w+", words)
+        }
+        assert named == set(re.findall(r"\{\{(\w+)\}\}", read(f"config/prompts/{role}.md")))
+
+
 # --- JSON ---------------------------------------------------------------------------------------------
 
 
 def documented(heading: str) -> object:
-    """The first JSON block below a heading of json.md."""
-    section = read("docs/json.md").partition(f"\n## {heading}\n")[2]
+    """The first JSON block below a heading of the reference."""
+    section = read("docs/reference.md").partition(f"\n### {heading}\n")[2]
     return json.loads(next(fence.text for fence in fences(section) if fence.language == "json"))
 
 
@@ -268,7 +284,7 @@ def shape(value: object) -> object:
 
 
 def test_status_has_the_fields_of_its_page(ended: Project) -> None:
-    stated = shape(documented("`runplan status --json`"))
+    stated = shape(documented("status --json"))
     given = shape(ended.runplan("status", "X", "--json").json)
     assert isinstance(stated, dict)
     assert isinstance(given, dict)
@@ -278,13 +294,29 @@ def test_status_has_the_fields_of_its_page(ended: Project) -> None:
 
 
 def test_check_has_the_fields_of_its_page(ended: Project) -> None:
-    assert shape(ended.runplan("check", "X", "--json").json) == shape(documented("`runplan check --json`"))
+    assert shape(ended.runplan("check", "X", "--json").json) == shape(documented("check --json"))
 
 
 def test_each_line_of_the_logs_has_the_fields_of_its_page(ended: Project) -> None:
     lines = [json.loads(line) for line in ended.runplan("logs", "X", "--json").out.splitlines()]
-    stated = documented("`runplan logs --json`")
+    stated = documented("logs --json")
     assert isinstance(stated, dict)
     ending = next(line for line in lines if line["type"] == stated["type"])
     assert set(stated) <= set(ending)
     assert all(list(line)[:4] == ["seq", "at", "run", "type"] for line in lines)
+
+
+def test_the_other_verbs_have_the_fields_of_the_page(ended: Project) -> None:
+    told = {cells[0].strip("`"): cells[1] for cells in rows(read("docs/reference.md"), "### The others")}
+    for line, fields in told.items():
+        value = ended.runplan(*shlex.split(line)[1:]).json
+        for entry in value if isinstance(value, list) else [value]:
+            assert {*entry} <= set(re.findall(r'"(\w+)"', fields)), line
+
+
+def test_diff_has_the_fields_of_its_page(tmp_path: Path) -> None:
+    project = a_project(tmp_path, "1")
+    assert project.start().code == 4
+    stated = shape(documented("diff --json"))
+    assert isinstance(stated, dict)
+    assert set(project.runplan("diff", "X", "--json").json) == set(stated)

@@ -17,7 +17,7 @@ from tests.support.documents import ROOT, fences, read
 if TYPE_CHECKING:
     from pathlib import Path
 
-SECTION = read("docs/agents.md").partition("\n## Adding an agent\n")[2]
+SECTION = read("CONTRIBUTING.md").partition("\n## Add an agent\n")[2]
 
 #: The program itself: it writes what phase 1 asks for, and judges it.
 PROGRAM = f"""\
@@ -97,7 +97,7 @@ def test_it_is_suggested_named_and_checked_like_the_others(project: Project) -> 
     assert "acme (acme 3.1.4)" in project.runplan("doctor", PATH=only).out
 
     limited = project.runplan("doctor", PATH=only, RUNPLAN_LIMITS_USD="1").out
-    assert "acme tells no dollars" in limited
+    assert "acme reports no costs" in limited
     unknown = project.runplan("config", RUNPLAN_AGENTS_VERIFIER="hal")
     assert "unknown agent 'hal'; there are acme, aider, claude, codex, command," in unknown.err
 

@@ -395,7 +395,7 @@ def test_a_script_that_is_not_there_is_named(theatre: Theatre) -> None:
 
 
 def test_every_step_is_documented_and_played_here() -> None:
-    document = (Path(__file__).parents[2] / "docs/script-agent.md").read_text()
+    document = (Path(__file__).parents[2] / "docs/agents.md").read_text()
     here = Path(__file__).read_text()
 
     for step in script_player.STEPS:

@@ -48,17 +48,17 @@ def prose(text: str) -> str:
 
 
 def commands(text: str) -> list[str]:
-    """What is typed: the lines of sh, console and text blocks that begin with runplan, without what is said of them."""
-    shown = [
-        line
-        for fence in fences(text)
-        if fence.language in ("sh", "console", "text")
-        for line in fence.text.splitlines()
+    """The commands a page shows, without their comments: lines of sh and text blocks, and code spans.
+
+    Console blocks are played as a whole (`tests/support/transcripts.py`). A span that names only a verb, or has a
+    placeholder, is no command.
+    """
+    shown = [line for fence in fences(text) if fence.language in ("sh", "text") for line in fence.text.splitlines()]
+    lines = [re.split(r"\s{2,}|\s#\s", line.strip())[0] for line in shown]
+    spans = [
+        span for span in re.findall(r"`(runplan [^`]+ [^`]+)`", prose(text)) if not re.search(r"[A-Z]{2}|[…<|]", span)
     ]
-    typed = [line.strip().removeprefix("$ ") for line in shown]
-    return [
-        re.split(r"\s{2,}|\s#\s", line)[0] for line in typed if re.match(r"(?:RUNPLAN_\w+=\S+ )*runplan [a-z-]", line)
-    ]
+    return [line for line in (*lines, *spans) if re.match(r"(?:RUNPLAN_\w+=\S+ )*runplan [a-z-]", line)]
 
 
 def verbs_named(text: str) -> set[str]:

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import ast
-import json
 import re
 from typing import TYPE_CHECKING
-
-import pytest
 
 from runplan.agents.environment import ALLOWED, ALLOWED_PREFIXES, task_environment
 from runplan.checks.returns import blockers
 from runplan.errors import Exit
 from runplan.run.dispatch import Role
-from runplan.run.events import recorded_as, to_json
 from runplan.run.reasons import Reason
 from tests.support import documents
 from tests.support.documents import links, read, rows
@@ -24,25 +20,25 @@ if TYPE_CHECKING:
 
 
 def test_the_exit_codes_are_those_of_the_code() -> None:
-    told = [(int(number), name) for number, name, _ in rows(read("docs/exit-codes.md"), "## Exit codes")]
+    told = [(int(number), name) for number, name, _ in rows(read("docs/reference.md"), "## Exit codes")]
     assert told == [(int(code), code.name) for code in Exit]
 
 
 def test_every_reason_is_listed_with_its_next_action() -> None:
-    told = [(name.strip("`"), action) for name, action in rows(read("docs/exit-codes.md"), "## Reasons")]
+    told = [(name.strip("`"), action) for name, action in rows(read("docs/reference.md"), "## Reasons")]
     assert told == [(str(reason), reason.advice) for reason in Reason]
 
 
 def test_the_reasons_that_are_called_not_done_yet_are_those_nothing_fails_for() -> None:
-    after = read("docs/exit-codes.md").partition("## Reasons")[2]
-    sentence = next(part for part in after.split("\n\n") if "does not do yet" in part)
+    after = read("docs/reference.md").partition("## Reasons")[2]
+    sentence = next(part for part in after.split("\n\n") if "are reserved" in part)
     code = "".join(file.read_text(encoding="utf-8") for file in sources() if file.name != "reasons.py")
     unused = {str(reason) for reason in Reason if not re.search(rf"\bReason\.{reason.name}\b", code)}
     assert set(re.findall(r"`([a-z-]+)`", sentence)) == unused
 
 
 def test_what_a_run_can_wait_for_is_what_the_page_lists() -> None:
-    listed = rows(read("docs/json.md"), "### What a run waits for")
+    listed = rows(read("docs/reference.md"), "#### Waits")
     told = [name for first, _ in listed for name in re.findall(r"`([a-z]+)`", first)]
     assert sorted(told) == sorted({word for file in sources() for word in waited_for(ast.parse(file.read_bytes()))})
 
@@ -64,27 +60,14 @@ def waited_for(module: ast.Module) -> Iterator[str]:
                 yield str(word.value.value)
 
 
-def test_whose_event_it_is_stands_in_a_line_of_the_logs_as_the_page_says() -> None:
-    body = '{"kind":"limit","lane":"a"}'
-    found = recorded_as("Woke", body)
-    assert found is not None
-    assert json.loads(to_json(found)) == json.loads(body)
-    assert "has `lane`" in read("docs/json.md").partition("## `runplan logs --json`")[2].partition("\n## ")[0]
-
-
 def test_the_decisions_are_listed_in_their_order() -> None:
     page = read("docs/architecture.md").partition("## Decisions")[2]
     told = [target for target in links(page) if target.startswith("adr/")]
     assert told == [f"adr/{file.name}" for file in sorted((documents.ROOT / "docs/adr").glob("*.md"))]
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/configuration.md", "docs/daemon.md", "CHANGELOG.md"])
-def test_phases_side_by_side_are_found_where_one_looks_for_them(page: str) -> None:
-    assert "`run.parallel" in read(page)
-
-
 def test_the_variables_of_an_agent_are_those_of_the_code() -> None:
-    told = {cells[0].strip("`") for cells in rows(read("docs/agents.md"), "## What an agent gets")}
+    told = {cells[0].strip("`") for cells in rows(read("docs/agents.md"), "### Environment")}
     given = task_environment(
         dispatch="d", role=Role.FIX, plan="p", phase="1", run="r", attempt=1, cycle=1, prompt="", return_file=""
     )
@@ -93,7 +76,7 @@ def test_the_variables_of_an_agent_are_those_of_the_code() -> None:
 
 def test_the_environment_an_agent_keeps_is_the_one_the_page_lists() -> None:
     sentence = (
-        read("docs/agents.md").partition("Of your own environment it sees")[2].partition("and the names under")[0]
+        read("docs/agents.md").partition("Of your environment the agent sees")[2].partition("and the names under")[0]
     )
     assert set(re.findall(r"`([A-Z_]+)`", sentence)) == {*ALLOWED, *ALLOWED_PREFIXES}
 

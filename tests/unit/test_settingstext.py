@@ -46,12 +46,6 @@ def test_the_shipped_settings_file_sets_every_key_to_its_default_and_says_why() 
     assert all(f"# {key.why}\n" in defaults_text() for key in KEYS)
 
 
-def test_the_manual_lists_every_key_with_its_default() -> None:
-    manual = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
-    rows = [line for line in manual.splitlines() if line.startswith("| `") and "." in line.split("`")[1]]
-    assert rows == [f"| `{key.path}` | `{toml(key.written)}` | {key.why} |" for key in KEYS]
-
-
 def test_init_sets_what_was_found_and_leaves_the_rest_commented() -> None:
     text = settings_text(FOUND)
     assert tomllib.loads(text) == {

@@ -1,4 +1,4 @@
-"""The `script` agent: plays the steps a TOML file gives for a phase and a role (docs/script-agent.md).
+"""The `script` agent: plays the steps a TOML file gives for a phase and a role (docs/agents.md).
 
 The file is read here and the steps are handed to a small player: the player is started for every dispatch, and
 reading TOML would take it three times as long as starting.

@@ -92,7 +92,7 @@ def whole(module: ModuleType) -> AgentModule:
     """The module with what it leaves out; refused when what it has cannot be used."""
     has = {name: value for name, value in vars(module).items() if name in (*REQUIRED, *OPTIONAL)}
     if missing := [name for name in REQUIRED if name not in has]:
-        raise TypeError(f"{module.__name__} has no {' and no '.join(missing)}; see docs/agents.md, Adding an agent")
+        raise TypeError(f"{module.__name__} has no {' and no '.join(missing)}; see CONTRIBUTING.md, Add an agent")
     if ("environment" in has) != ("prepare" in has):
         raise TypeError(f"{module.__name__} has one of environment and prepare; they come together or not at all")
     made: Any = _Defaults()

@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> Exit:
 
 
 def _view(at: RepositoryContext, plan: str, wanted: str | None) -> dict[str, Any]:
-    """What waits, as data (docs/json.md)."""
+    """What waits, as data (docs/reference.md)."""
     from runplan.engine.acquire import interrupted
     from runplan.run.state import fold
     from runplan.store.journal import recorded
