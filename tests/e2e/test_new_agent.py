@@ -99,7 +99,7 @@ def test_it_is_suggested_named_and_checked_like_the_others(project: Project) -> 
     limited = project.runplan("doctor", PATH=only, RUNPLAN_LIMITS_USD="1").out
     assert "acme reports no costs" in limited
     unknown = project.runplan("config", RUNPLAN_AGENTS_VERIFIER="hal")
-    assert "unknown agent 'hal'; there are acme, aider, claude, codex, command," in unknown.err
+    assert "unknown agent 'hal'; known agents: acme, aider, claude, codex, command," in unknown.err
 
 
 #: What a folder is asked without a row anywhere: its streams, its command lines, its keys, its folders, hostile lines.
