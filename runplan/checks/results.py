@@ -1,36 +1,40 @@
-"""Reads what a test command printed, and judges it against what it printed before the work."""
+"""Reads the output of a test command, and compares it with the output before the work.
+
+Only the closing summary of a test runner counts. Lines that say PASS are never added up: a suite that dies in the
+middle has printed many of them. Output is foreign text: a line is searched in time proportional to its length, and
+numbers are bounded.
+"""
 
 from __future__ import annotations
 
 import re
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
 
-from runplan.checks.runners import RUNNERS, Closing, Runner
 from runplan.errors import SettingsError
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
-
-#: A summary further from the end than this many lines is an inner suite's: the outer one never closed.
+#: A summary further from the end than this many lines is an inner suite's: the outer one has none.
 _NEAR_END = 40
-
 _LINES_READ = 50_000  # the end of a longer output is enough
 _LONGEST_LINE = 10_000  # characters; no summary is longer
-
-# Coverage tables follow the summary in some runners and may be long.
+# Coverage tables follow the summary of some runners and may be long.
 _TABLE = re.compile(r"\||\d%[\d,\s>-]*$|^[\s-]*$")
 
 
 class Results(Struct, frozen=True, kw_only=True):
-    """What one run of the test command says."""
+    """The results of one run of the test command."""
 
     exit_code: int | None  #: None when it did not end by itself
-    runner: str  #: "" when no closing summary is known
-    passed: int | None  #: None where nobody counted
+    runner: str  #: "" when there is no known closing summary
+    passed: int | None  #: None if unknown
     failed: int | None
     failures: frozenset[str]  #: names of the tests that failed
-    unfinished: str = ""  #: why it did not come to its end; empty when it did
+    unfinished: str = ""  #: why the run is not complete; empty when it is
 
     @property
     def finished(self) -> bool:
@@ -38,9 +42,7 @@ class Results(Struct, frozen=True, kw_only=True):
 
     @property
     def total(self) -> int | None:
-        if self.passed is None or self.failed is None:
-            return None
-        return self.passed + self.failed
+        return None if self.passed is None or self.failed is None else self.passed + self.failed
 
     @property
     def red(self) -> bool:
@@ -63,7 +65,7 @@ class Green(Struct, frozen=True, kw_only=True):
 
 
 class PreExisting(Struct, frozen=True, kw_only=True):
-    """What fails now failed before the work, too: passes, and is noted."""
+    """The failures existed before the work: this passes, and is noted."""
 
     names: tuple[str, ...]
 
@@ -76,13 +78,13 @@ class Regressed(Struct, frozen=True, kw_only=True):
 
 
 class Unfinished(Struct, frozen=True, kw_only=True):
-    """The command did not come to its end, so its result says nothing."""
+    """The command did not complete, so its result means nothing."""
 
     why: str
 
 
 class BaselineRed(Struct, frozen=True, kw_only=True):
-    """Before the work it failed in a way nothing can be compared with."""
+    """The run before the work cannot be compared with."""
 
     why: str
 
@@ -91,19 +93,44 @@ GateJudgement: TypeAlias = Green | PreExisting | Regressed | Unfinished | Baseli
 
 
 def read_results(output: str, *, exit_code: int | None, summary_pattern: str) -> Results:
-    """The results in the output; `summary_pattern` is what a finished run must contain, "" for none."""
+    """The results in the output; a complete run contains `summary_pattern`, "" for none."""
     lines = [_ANSI.sub("", line[:_LONGEST_LINE]).rstrip() for line in output.splitlines()[-_LINES_READ:]]
-    found = _closing(lines)
-    counted = found[1] if found else None
+    runner, summary = _summary(lines) or (None, None)
     return Results(
         exit_code=exit_code,
-        runner=found[0].name if found else "",
-        passed=counted.passed if counted else None,
-        failed=counted.failed if counted else None,
+        runner=runner.name if runner else "",
+        passed=summary.passed if summary else None,
+        failed=summary.failed if summary else None,
         # Names without a count come from suites inside the suite.
-        failures=counted.failures if counted and counted.failed else frozenset(),
-        unfinished=_unfinished(lines, exit_code, summary_pattern, found),
+        failures=summary.failures if summary and summary.failed else frozenset(),
+        unfinished=_unfinished(lines, exit_code, summary_pattern, summary),
     )
+
+
+def _summary(lines: list[str]) -> tuple[Runner, Summary] | None:
+    """The last summary in the output, if it is near its end."""
+    found = [(runner, summary) for runner in RUNNERS if (summary := runner.summary(lines))]
+    best = max(found, key=lambda one: one[1].line, default=None)
+    if best is None or sum(1 for line in lines[best[1].line + 1 :] if not _TABLE.search(line)) > _NEAR_END:
+        return None
+    return best
+
+
+def _unfinished(lines: list[str], exit_code: int | None, pattern: str, summary: Summary | None) -> str:
+    if exit_code is None or exit_code < 0:
+        return "the command did not end by itself"
+    if pattern:
+        return "" if _contains(lines, pattern) else f"the output does not contain tests.summary {pattern!r}"
+    rest = lines[summary.line :] if summary else lines
+    begun = [each.name for each in RUNNERS if each.begins and any(map(each.begins.match, rest))]
+    return f"no closing summary of {begun[0]}" if begun else ""
+
+
+def _contains(lines: list[str], pattern: str) -> bool:
+    try:
+        return re.search(pattern, "\n".join(lines), re.MULTILINE) is not None
+    except re.error as error:
+        raise SettingsError(f"[tests] summary: not a regular expression: {error}") from error
 
 
 def baseline_fault(baseline: Results) -> str:
@@ -111,50 +138,41 @@ def baseline_fault(baseline: Results) -> str:
     if not baseline.finished:
         return baseline.unfinished
     if baseline.red and not baseline.failures:
-        return f"exit code {baseline.exit_code}, and no test is named that failed"
+        return f"exit code {baseline.exit_code}, and no failed test is named"
     return ""
 
 
 def compare(
     baseline: Results | None, now: Results, *, allow_red_baseline: bool = False, fewer_allowed: bool = False
 ) -> GateJudgement:
-    """What the results mean; without a baseline everything is expected to pass.
+    """The judgement of the results; without a baseline everything must pass.
 
-    `fewer_allowed`: the plan permits tests to go.
+    `fewer_allowed`: the plan permits removing tests.
     """
     fault = baseline_fault(baseline) if baseline else ""
     if fault and not allow_red_baseline:
         return BaselineRed(why=fault)
     if unfinished := now.unfinished or _summary_lost(baseline, now):
         return Unfinished(why=unfinished)
-    judgement = _judge_red(baseline, now, faulty=bool(fault)) if now.red else Green()
+    judgement = _judge_red(baseline, now, is_faulty=bool(fault)) if now.red else Green()
     lost = 0 if fewer_allowed else _fewer(baseline, now)
     if lost and not isinstance(judgement, Regressed):
         return Regressed(names=(), why=f"{lost} fewer passed than before the work")
     return judgement
 
 
-def _judge_red(baseline: Results | None, now: Results, *, faulty: bool) -> Regressed | PreExisting:
+def _judge_red(baseline: Results | None, now: Results, *, is_faulty: bool) -> Regressed | PreExisting:
     before = baseline.failures if baseline else frozenset()
     new = tuple(sorted(now.failures - before))
-    if new and not (faulty and not before):
-        return Regressed(names=new, why=f"{_tests(len(new))} that did not fail before")
-    if now.failures and before and len(now.failures) >= (now.failed or 0):
-        return PreExisting(names=tuple(sorted(now.failures)))
-    if faulty and not _more_failed(baseline, now):
+    if new and not (is_faulty and not before):
+        tests = "1 test fails" if len(new) == 1 else f"{len(new)} tests fail"
+        return Regressed(names=new, why=f"{tests} that did not fail before")
+    all_known = now.failures and before and len(now.failures) >= (now.failed or 0)
+    more_failed = baseline and None not in (baseline.failed, now.failed) and (now.failed or 0) > (baseline.failed or 0)
+    if all_known or (is_faulty and not more_failed):
         return PreExisting(names=tuple(sorted(now.failures)))
     unnamed = f"; {now.failed} failed, {len(now.failures)} named" if now.failed else ""
     return Regressed(names=(), why=f"exit code {now.exit_code}{unnamed}")
-
-
-def _more_failed(baseline: Results | None, now: Results) -> bool:
-    if baseline is None or baseline.failed is None or now.failed is None:
-        return False
-    return now.failed > baseline.failed
-
-
-def _tests(number: int) -> str:
-    return "1 test fails" if number == 1 else f"{number} tests fail"
 
 
 def _fewer(baseline: Results | None, now: Results) -> int:
@@ -164,7 +182,7 @@ def _fewer(baseline: Results | None, now: Results) -> int:
 
 
 def _summary_lost(baseline: Results | None, now: Results) -> str:
-    """A runner that closed its output before and does not now was cut short, or another's end was read."""
+    """A run without the summary of the baseline's runner was cut short, or its summary is an inner suite's."""
     if baseline is None or not baseline.runner or baseline.runner == now.runner:
         return ""
     if not now.runner:
@@ -174,43 +192,237 @@ def _summary_lost(baseline: Results | None, now: Results) -> str:
     return ""
 
 
-def _unfinished(
-    lines: list[str], exit_code: int | None, summary_pattern: str, found: tuple[Runner, Closing] | None
-) -> str:
-    if exit_code is None or exit_code < 0:
-        return "the command did not end by itself"
-    if summary_pattern and not _contains(lines, summary_pattern):
-        return f"the output does not contain tests.summary {summary_pattern!r}"
-    begun = "" if summary_pattern else _begun(lines[found[1].line :] if found else lines)
-    return f"no closing summary of {begun}" if begun else ""
+# --- test runners -------------------------------------------------------------------------------------------
 
 
-def _closing(lines: list[str]) -> tuple[Runner, Closing] | None:
-    """The last summary in the output, if it stands near its end."""
-    best: tuple[Runner, Closing] | None = None
-    for runner in RUNNERS:
-        closing = runner.closing(lines)
-        if closing and (best is None or closing.line > best[1].line):
-            best = (runner, closing)
-    if best is None or _distance(lines[best[1].line + 1 :]) > _NEAR_END:
+class Summary(Struct, frozen=True):
+    """The closing summary of a runner."""
+
+    line: int  #: index of its last line
+    passed: int | None  #: None if the runner does not count tests
+    failed: int
+    failures: frozenset[str]  #: names of tests
+
+
+class Runner(Struct, frozen=True):
+    """One test runner: how to find its summary, and how its output begins if that can be recognised."""
+
+    name: str
+    summary: Callable[[list[str]], Summary | None]
+    begins: re.Pattern[str] | None = None
+
+
+def _last(lines: list[str], pattern: re.Pattern[str]) -> tuple[int, re.Match[str]] | None:
+    for number in range(len(lines) - 1, -1, -1):
+        if match := pattern.match(lines[number]):
+            return number, match
+    return None
+
+
+def _named(lines: Iterable[str], pattern: re.Pattern[str]) -> frozenset[str]:
+    return frozenset(match[1].strip() for line in lines if (match := pattern.match(line)))
+
+
+def _counts(text: str) -> dict[str, int]:
+    """`2 failed, 1 passed` and `2 failed | 1 passed` as numbers by word."""
+    return {word: int(number) for number, word in re.findall(r"\b(\d{1,9}) ([a-z]+)", text)}
+
+
+def _sum(counts: dict[str, int], *words: str) -> int:
+    return sum(counts.get(word, 0) for word in words)
+
+
+_PYTEST = re.compile(
+    r"^=* ?((?:\d{1,9} (?:subtests )?"
+    r"(?:passed|failed|errors?|skipped|xfailed|xpassed|deselected|warnings?|rerun)(?:, )?)+"
+    r"|no tests ran) in [\d.]+s(?: \([\d:]+\))? ?=*$"
+)
+_PYTEST_NAMES = re.compile(r"^=+ short test summary info =+$")
+_PYTEST_NAME = re.compile(r"^(?:FAILED |ERROR |(?=SUBFAILED))([^\[]+?\[.*?\]|.+?)(?: - .*)?$")
+
+
+def _pytest(lines: list[str]) -> Summary | None:
+    found = _last(lines, _PYTEST)
+    if found is None:
         return None
-    return best
+    line, counts = found[0], _counts(found[1][1])
+    block = _last(lines[:line], _PYTEST_NAMES)
+    names = _named(lines[block[0] : line] if block else (), _PYTEST_NAME)
+    return Summary(line, counts.get("passed", 0), _sum(counts, "failed", "error", "errors"), names)
 
 
-def _distance(after: list[str]) -> int:
-    return sum(1 for line in after if not _TABLE.search(line))
+_UNITTEST = re.compile(r"^(?:OK|FAILED|NO TESTS RAN)(?: \((.*)\))?$")
+_UNITTEST_RAN = re.compile(r"^Ran (\d{1,9}) tests? in [\d.]+s$")
+_UNITTEST_NAME = re.compile(r"^(?:FAIL|ERROR): (\S+ \(.+)$")
 
 
-def _begun(lines: list[str]) -> str:
-    """The runner that began in these lines."""
-    for runner in RUNNERS:
-        if runner.begins and any(runner.begins.match(line) for line in lines):
-            return runner.name
-    return ""
+def _unittest(lines: list[str]) -> Summary | None:
+    ran = _last(lines, _UNITTEST_RAN)
+    found = _last(lines[: ran[0] + 3], _UNITTEST) if ran else None
+    if ran is None or found is None or found[0] < ran[0]:
+        return None
+    counts = {key.strip(): int(n) for key, n in re.findall(r"([a-z ]{1,30})=(\d{1,9})", found[1][1] or "")}
+    failed = _sum(counts, "failures", "errors", "unexpected successes")
+    passed = max(int(ran[1][1]) - failed - _sum(counts, "skipped", "expected failures"), 0)
+    return Summary(found[0], passed, failed, _named(lines[: found[0]], _UNITTEST_NAME))
 
 
-def _contains(lines: list[str], pattern: str) -> bool:
-    try:
-        return re.search(pattern, "\n".join(lines), re.MULTILINE) is not None
-    except re.error as error:
-        raise SettingsError(f"[tests] summary: not a regular expression: {error}") from error
+_GO = re.compile(r"^(ok|FAIL)\s+(\S+)\s+(?:[\d.]+s|\(cached\)|\[.*\])")
+_GO_NAME = re.compile(r"^\s*--- FAIL: (\S+)")
+
+
+def _go(lines: list[str]) -> Summary | None:
+    found = _last(lines, _GO)
+    if found is None:
+        return None
+    failures: set[str] = set()
+    tests: list[str] = []
+    for line in lines[: found[0] + 1]:
+        if test := _GO_NAME.match(line):
+            tests.append(test[1])
+        elif package := _GO.match(line):
+            if package[1] == "FAIL":
+                failures.update([f"{package[2]}.{name}" for name in tests] or [package[2]])
+            tests = []
+    return Summary(found[0], None, len(failures), frozenset(failures))
+
+
+_CARGO = re.compile(r"^test result: (?:ok|FAILED)\. (\d{1,9}) passed; (\d{1,9}) failed;")
+_CARGO_BEGINS = re.compile(r"^running \d+ tests?$")
+_CARGO_NAME = re.compile(r"^test (.+?) \.\.\. FAILED$")
+_CARGO_LIST = re.compile(r"^failures:$")
+_CARGO_LISTED = re.compile(r"^    (\S+)$")
+
+
+def _cargo(lines: list[str]) -> Summary | None:
+    """Each test binary has a result; the summary is their sum."""
+    found = _last(lines, _CARGO)
+    if found is None:
+        return None
+    results = [match for line in lines if (match := _CARGO.match(line))]
+    listed = _last(lines[: found[0]], _CARGO_LIST)
+    names = _named(lines, _CARGO_NAME) | _named(lines[listed[0] : found[0]] if listed else (), _CARGO_LISTED)
+    return Summary(found[0], sum(int(one[1]) for one in results), sum(int(one[2]) for one in results), names)
+
+
+_JEST = re.compile(r"^Tests: +(.*\b\d{1,9} total)$")
+_JEST_SUITES = re.compile(r"^Test Suites: +(.*\b\d{1,9} total)$")
+_JEST_NAME = re.compile(r"^ +● (?!Console$|Test suite failed to run$)(.+)$")
+_JEST_FILE = re.compile(r"^ ?FAIL +(\S+)")
+
+
+def _jest(lines: list[str]) -> Summary | None:
+    found = _last(lines, _JEST)
+    if found is None:
+        return None
+    counts = _counts(found[1][1])
+    suites = _last(lines[: found[0]], _JEST_SUITES)
+    failed = counts.get("failed", 0)
+    lost = _counts(suites[1][1]).get("failed", 0) if suites else 0  # a suite that cannot be loaded counts no test
+    return Summary(
+        found[0], counts.get("passed", 0), failed or lost, _named(lines, _JEST_NAME if failed else _JEST_FILE)
+    )
+
+
+_VITEST = re.compile(r"^ +Tests {2}(.+?)(?: \(\d+\))?$")
+_VITEST_FILES = re.compile(r"^ Test Files {2}(.+?)(?: \(\d+\))?$")
+_VITEST_NAME = re.compile(r"^ *FAIL +(.+)$")
+
+
+def _vitest(lines: list[str]) -> Summary | None:
+    found = _last(lines, _VITEST)
+    files = _last(lines[: found[0]], _VITEST_FILES) if found else None
+    if found is None or files is None:
+        return None
+    counts = _counts(found[1][1])
+    failed = counts.get("failed", 0) or _counts(files[1][1]).get("failed", 0)
+    return Summary(found[0], counts.get("passed", 0), failed, _named(lines, _VITEST_NAME))
+
+
+_NODE = re.compile(r"^[#ℹ] fail (\d{1,9})$")
+_NODE_PASS = re.compile(r"^[#ℹ] pass (\d{1,9})$")
+_NODE_CANCELLED = re.compile(r"^[#ℹ] cancelled (\d{1,9})$")
+_NODE_DETAILS = re.compile(r"^✖ failing tests:$")
+_NODE_NAME = re.compile(r"^ *✖ (?!failing tests:)(.+?)(?: \([\d.]+ms\))?$")
+_TAP_NAME = re.compile(r"^ *not ok (?!.*# (?:TODO|SKIP)\b)(?:\d+ (?:- )?)?(\S.*)$", re.IGNORECASE)
+
+
+def _node(lines: list[str]) -> Summary | None:
+    found = _last(lines, _NODE)
+    passes = _last(lines[: found[0]], _NODE_PASS) if found else None
+    if found is None or passes is None:
+        return None
+    cancelled = _last(lines, _NODE_CANCELLED)
+    failed = int(found[1][1]) + (int(cancelled[1][1]) if cancelled else 0)
+    names = _named(lines, _TAP_NAME) | _named(lines[: found[0]], _NODE_NAME)
+    has_details = _last(lines[found[0] :], _NODE_DETAILS)  # every failure again, with its trace
+    return Summary(len(lines) - 1 if has_details else found[0], int(passes[1][1]), failed, names)
+
+
+_TAP_PLAN = re.compile(r"^1\.\.(\d{1,9})(?:\s|$)")
+_TAP_POINT = re.compile(r"^(?:not )?ok (\d{1,9})\b")
+
+
+def _tap(lines: list[str]) -> Summary | None:
+    """TAP is complete when the last point has the number that the plan announced."""
+    plan, point = _last(lines, _TAP_PLAN), _last(lines, _TAP_POINT)
+    if plan is None or point is None or int(plan[1][1]) != int(point[1][1]):
+        return None
+    failures = _named((line for line in lines if line.startswith("not ok")), _TAP_NAME)
+    return Summary(max(plan[0], point[0]), max(int(plan[1][1]) - len(failures), 0), len(failures), failures)
+
+
+_CTEST = re.compile(r"^\d+% tests passed, (\d{1,9}) tests? failed out of (\d{1,9})$")
+_CTEST_NAME = re.compile(r"^\s+\d+ - (.+?) \([A-Za-z][A-Za-z ]*\)")
+
+
+def _ctest(lines: list[str]) -> Summary | None:
+    found = _last(lines, _CTEST)
+    if found is None:
+        return None
+    failed, total = int(found[1][1]), int(found[1][2])
+    listed = _last(lines[found[0] :], _CTEST_NAME)
+    names = _named(lines[found[0] :], _CTEST_NAME)
+    return Summary(found[0] + (listed[0] if listed else 0), total - failed, failed, names)
+
+
+_PLAIN_PAIR = re.compile(
+    r"^.*?\b(\d{1,9}) (?:tests? )?pass(?:ed|ing)?\b\W{1,5}(\d{1,9}) (?:tests? )?fail(?:ed|ing|ures?)?\b"
+)
+_PLAIN_TURNED = re.compile(
+    r"^.*?\bpass(?:ed)?\s*[:=]\s*(\d{1,9})\b.{0,200}?\bfail(?:ed|ures)?\s*[:=]\s*(\d{1,9})\b", re.IGNORECASE
+)
+_PLAIN_OUT_OF = re.compile(
+    r"^(?:.*\b(?:pass(?:ed)?|results?|ok|tests?:)\W*)?(\d{1,9}) ?/ ?(\d{1,9})(?: (?:tests? )?pass\w*)?\W*$",
+    re.IGNORECASE,
+)
+_PLAIN_NAME = re.compile(r"^\s*(?:FAIL|FAILED|✗|✘|✖)(?:: ?| +)(\S.*)$")
+
+
+def _plain(lines: list[str]) -> Summary | None:
+    """A last line such as `3311 passed, 2 failed`, `passed: 3311 failed: 2` or `3311/3313 passed`."""
+    for number in range(len(lines) - 1, -1, -1):
+        text = lines[number]
+        if match := _PLAIN_PAIR.match(text) or _PLAIN_TURNED.match(text):
+            passed, failed = int(match[1]), int(match[2])
+        elif (match := _PLAIN_OUT_OF.match(text)) and int(match[1]) <= int(match[2]):
+            passed, failed = int(match[1]), int(match[2]) - int(match[1])
+        else:
+            continue
+        return Summary(number, passed, failed, _named(lines[:number], _PLAIN_NAME))
+    return None
+
+
+#: The more specific first: if two runners recognise the same line, the first wins.
+RUNNERS = (
+    Runner("pytest", _pytest, re.compile(r"^=+ test session starts =+$")),
+    Runner("unittest", _unittest),
+    Runner("cargo", _cargo, _CARGO_BEGINS),
+    Runner("go", _go),
+    Runner("jest", _jest),
+    Runner("vitest", _vitest, re.compile(r"^ *RUN +v\d")),
+    Runner("node", _node),
+    Runner("ctest", _ctest, re.compile(r"^Test project /")),
+    Runner("tap", _tap, re.compile(r"^TAP version \d+$")),
+    Runner("plain", _plain),
+)

@@ -1,7 +1,7 @@
-"""Finds what an agent changed and may not: the plan, the checks it is judged by, files beyond its phase.
+"""Finds changes that the plan does not permit: to the plan, to tests and checks, to other files, and secrets.
 
-A path that stands in the text of the phase, or in its Touches: line, may be changed and added to. Only its Allows:
-line permits removing or weakening tests, and changing the files that the test command runs.
+A path in the text of the phase, or in its Touches: line, may be changed and added to. Only its Allows: line permits
+removing or weakening tests, and changing the files that the test command runs.
 """
 
 from __future__ import annotations
@@ -13,31 +13,31 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from runplan.checks import testfiles
-from runplan.checks.secrets import holds_secret, named_like_secret, redacted
+from runplan.checks.secrets import holds_secret, named_like_secret, redacted, secrets_in
 from runplan.checks.testcommand import weakened
 from runplan.globs import covers, literal, matches
 from runplan.run.reasons import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from runplan.checks.testcommand import Read
     from runplan.gitfacts import Untracked
 
 #: An untracked file larger than this is not committed for an agent.
 LARGEST_UNTRACKED = 5_000_000  # bytes
-LARGEST_EXAMINED = 5_000_000  #: characters of a file of tests or settings that is looked into
+LARGEST_EXAMINED = 5_000_000  #: characters of a file of tests or settings that is examined
 
 MOST_NAMED = 20  #: tests that one finding lists
 
-#: What runplan or an agent leaves lying about for itself; never committed.
+#: Files of runplan or an agent for their own use; never committed.
 LIFECYCLE = (".runplan/**", ".runplan-*")
 
 _REMOVES = re.compile(r"\b(?:remov|delet|drop|retir|mov|renam|replac|merg)\w*", re.IGNORECASE)
 
 
 class TamperKind(StrEnum):
-    """What was done."""
+    """The kind of a change that is not permitted."""
 
     BOOKKEEPING = "bookkeeping"  #: the plan, its report or runplan's settings
     REMOVED_TEST = "removed-test"
@@ -51,7 +51,7 @@ class TamperKind(StrEnum):
     TOO_LARGE = "too-large"
 
 
-#: What an Allows: line permits.
+#: The kinds that an Allows: line permits.
 ALLOWABLE = frozenset(
     (
         *(TamperKind.REMOVED_TEST, TamperKind.WEAKENED_TEST, TamperKind.NEW_SKIP, TamperKind.LOWERED_THRESHOLD),
@@ -61,7 +61,7 @@ ALLOWABLE = frozenset(
 
 
 class Tampering(Struct, frozen=True, kw_only=True):
-    """One thing that blocks the attempt."""
+    """One change that blocks the attempt."""
 
     kind: TamperKind
     path: str
@@ -87,17 +87,17 @@ class FileChange(Struct, frozen=True, kw_only=True):
 
 
 class Permit(Struct, frozen=True, kw_only=True):
-    """What the plan lets a phase change."""
+    """What the plan permits a phase to change."""
 
     text: str  #: the phase's section
     touches: tuple[str, ...] = ()  #: patterns; empty permits every path
-    allows: tuple[str, ...] = ()  #: patterns: what may lose tests, and guarded files that may change
+    allows: tuple[str, ...] = ()  #: patterns: files that may lose tests, and guarded files that may change
     bookkeeping: tuple[str, ...] = ()  #: plan, report, runplan.toml: never permitted
-    written: tuple[str, ...] = ()  #: plan and report: nothing may stand where their folders are
+    written: tuple[str, ...] = ()  #: plan and report: no file may replace one of their folders
 
     def names(self, path: str) -> bool:
-        """Whether the phase speaks of this very path, or of removing a folder it is in."""
-        if path in (literal(pattern) for pattern in self.touches) or _stands_in(self.text, path):
+        """Whether the phase names this path, or the removal of a folder it is in."""
+        if path in (literal(pattern) for pattern in self.touches) or _contains_word(self.text, path):
             return True
         return any(_removes_folder(line, path) for line in self.text.splitlines())
 
@@ -110,14 +110,14 @@ class Permit(Struct, frozen=True, kw_only=True):
         return covers(self.allows, path)
 
     def permits_ci(self, path: str) -> bool:
-        """Whether the phase means the CI: it names the path, or a pattern begins with the CI's own folder."""
+        """Whether the phase names the path, or one of its patterns begins with the CI's own folder."""
         top = path.partition("/")[0]
         meant = (p for p in self.touches if literal(p) == path or literal(p).partition("/")[0] == top)
         return self.names(path) or self.allowed(path) or any(matches(pattern, path) for pattern in meant)
 
 
 def wants_text(path: str) -> bool:
-    """Whether `examine` looks into this file."""
+    """Whether `examine` needs the text of this file."""
     return testfiles.may_hold_tests(path) or testfiles.sets_checks(path)
 
 
@@ -145,7 +145,7 @@ def examine(changes: Sequence[FileChange], permit: Permit) -> tuple[Tampering, .
         if permit.allowed(change.path):
             continue
         if _too_large(change):
-            detail = "over 5 MB, too large to see whether its checks are weakened; permit it with Allows:"
+            detail = "over 5 MB, too large to check for weakened tests; permit it with Allows:"
             found.append(_found(TamperKind.TOO_LARGE, change.path, detail))
             continue
         found += _tests(change, names_now)
@@ -154,7 +154,7 @@ def examine(changes: Sequence[FileChange], permit: Permit) -> tuple[Tampering, .
 
 
 def examine_command(command: str, permit: Permit, *, before: Read, after: Read) -> tuple[Tampering, ...]:
-    """What of the files that the test command runs was changed in the tree `after`."""
+    """The changes in the tree `after` to files that the test command runs."""
     return tuple(
         Tampering(kind=TamperKind.TEST_COMMAND, path=one.path, detail=one.detail, line=one.line)
         for one in weakened(command, before, after)
@@ -163,7 +163,7 @@ def examine_command(command: str, permit: Permit, *, before: Read, after: Read) 
 
 
 def remedy(found: Sequence[Tampering]) -> str:
-    """The line of the plan that would permit all of it, to follow its account; "" when no line would."""
+    """The line of the plan that would permit all of it; "" when no line would."""
     paths = dict.fromkeys(one.path for one in found if one.kind in ALLOWABLE)
     if not paths or any(one.kind not in ALLOWABLE for one in found):
         return ""
@@ -173,7 +173,7 @@ def remedy(found: Sequence[Tampering]) -> str:
 def unwanted(
     untracked: Sequence[Untracked], permit: Permit, *, texts: Mapping[str, str] | None = None
 ) -> tuple[Tampering, ...]:
-    """The untracked files that may not be committed; `texts` holds the beginnings of those that were read."""
+    """The untracked files that may not be committed; `texts` are the beginnings of those that were read."""
     found: list[Tampering] = []
     for file in untracked:
         if is_lifecycle(file.path):
@@ -199,7 +199,7 @@ def _found(kind: TamperKind, path: str, detail: str) -> Tampering:
 
 def _scope(path: str, permit: Permit) -> Iterator[Tampering]:
     if path in permit.bookkeeping:
-        yield _found(TamperKind.BOOKKEEPING, path, "belongs to runplan, no agent may change it")
+        yield _found(TamperKind.BOOKKEEPING, path, "belongs to runplan; an agent may not change it")
     elif not permit.covers(path):
         yield _found(TamperKind.OUT_OF_SCOPE, path, f"outside Touches: {', '.join(permit.touches)}")
 
@@ -207,12 +207,12 @@ def _scope(path: str, permit: Permit) -> Iterator[Tampering]:
 def _in_the_way(path: str, permit: Permit) -> Iterator[Tampering]:
     for own in permit.written:
         if own.startswith(f"{path}/"):
-            yield _found(TamperKind.BOOKKEEPING, path, f"stands in the way of {own}, which belongs to runplan")
+            yield _found(TamperKind.BOOKKEEPING, path, f"is in the way of {own}, which belongs to runplan")
 
 
 def _ci(change: FileChange, permit: Permit) -> Iterator[Tampering]:
     if testfiles.is_ci(change.path) and not permit.permits_ci(change.path):
-        yield _found(TamperKind.CHANGED_CI, change.path, "the CI was changed, and the phase does not say so")
+        yield _found(TamperKind.CHANGED_CI, change.path, "the CI was changed, and the phase does not name it")
 
 
 def _tests(change: FileChange, names_now: frozenset[str]) -> Iterator[Tampering]:
@@ -227,12 +227,12 @@ def _tests(change: FileChange, names_now: frozenset[str]) -> Iterator[Tampering]
     elif not change.deleted:
         yield from _weakened(change.path, before, after)
     if testfiles.skips(after) > testfiles.skips(before):
-        yield _found(TamperKind.NEW_SKIP, change.path, "tests are skipped that were not, or new ones are")
+        yield _found(TamperKind.NEW_SKIP, change.path, "tests are newly skipped")
 
 
 def _weakened(path: str, before: str, after: str) -> Iterator[Tampering]:
     if emptied := sorted(testfiles.gutted(before, after)):
-        yield _found(TamperKind.WEAKENED_TEST, path, f"assert nothing any more: {_listed(emptied)}")
+        yield _found(TamperKind.WEAKENED_TEST, path, f"no longer assert anything: {_listed(emptied)}")
         return
     kept = testfiles.test_names(before) <= testfiles.test_names(after)
     lost = testfiles.assertions(before) - testfiles.assertions(after)
@@ -247,7 +247,7 @@ def _settings(change: FileChange) -> Iterator[Tampering]:
     if keys := testfiles.lowered(change.before, after):
         yield _found(TamperKind.LOWERED_THRESHOLD, change.path, f"thresholds changed: {', '.join(keys)}")
     if testfiles.left_out(after) > testfiles.left_out(change.before):
-        yield _found(TamperKind.NEW_SKIP, change.path, "the settings leave tests out that ran before")
+        yield _found(TamperKind.NEW_SKIP, change.path, "the settings exclude tests that ran before")
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -255,8 +255,8 @@ def _listed(names: Sequence[str]) -> str:
     return shown if len(names) <= MOST_NAMED else f"{shown} and {len(names) - MOST_NAMED} more"
 
 
-def _stands_in(text: str, word: str) -> bool:
-    """Whether the word stands in the text by itself, not as a part of a longer path or name."""
+def _contains_word(text: str, word: str) -> bool:
+    """Whether the text contains the word, not as a part of a longer path or name."""
     return word in text and re.search(rf"(?<![\w./-]){re.escape(word)}(?!\.?[\w/-])", text) is not None
 
 
@@ -265,3 +265,39 @@ def _removes_folder(line: str, path: str) -> bool:
         return False
     folders = re.findall(r"(?<![\w./-])/*+([\w.][\w./-]*+)(?<=/)(?:\*\*)?(?![\w.*-])", line)
     return any(path.startswith(folder) for folder in folders)
+
+
+# --- secrets -----------------------------------------------------------------------------------------------
+
+MESSAGE = "a commit message"
+
+
+class Written(Struct, frozen=True, kw_only=True):
+    """One file at the end of the work, or in a commit of it."""
+
+    path: str
+    before: str  #: before the phase; "" when it did not exist, or is no text
+    after: str  #: "" when it is gone, or is no text
+    added: bool = False
+
+
+def leaks(files: Sequence[Written], messages: Iterable[str], permit: Permit) -> tuple[Tampering, ...]:
+    """The files, file names and commit messages with a secret that none of the files had before.
+
+    A file that the phase names may contain secrets.
+    """
+    known = {secret for file in files for secret in secrets_in(file.before)}
+    found: dict[Tampering, None] = {}
+    for file in files:
+        if not permit.names(file.path):
+            kinds = secrets_in(file.path).values() if file.added else ()
+            found |= dict.fromkeys(_leaks(file.path, file.after, known))
+            found |= dict.fromkeys(_found(TamperKind.SECRET, file.path, f"its name contains {kind}") for kind in kinds)
+    for message in messages:
+        found |= dict.fromkeys(_leaks(MESSAGE, message, known))
+    return tuple(found)
+
+
+def _leaks(path: str, text: str, known: set[str]) -> list[Tampering]:
+    kinds = (kind for secret, kind in secrets_in(text).items() if secret not in known)
+    return [_found(TamperKind.SECRET, path, f"seems to contain {kind}") for kind in kinds]

@@ -1,4 +1,4 @@
-"""Judges a verifier's reply: what it proves, item by item, or why it proves nothing."""
+"""Judges a verifier's reply, item by item."""
 
 from __future__ import annotations
 
@@ -18,13 +18,12 @@ if TYPE_CHECKING:
 #: The single id of a phase that lists no items.
 WHOLE_PHASE = "P"
 
-#: A reply without a structured return that is shorter than this says nothing.
+#: A shorter reply without a structured return is no answer.
 SHORTEST_REPLY = 200  # bytes
 
 _TAIL_LINES = 10
 
-#: An agent that ends with one of these went to sleep instead of answering. Whole phrases only: a single
-#: word is innocent.
+#: A reply that ends with one of these phrases is no answer: the agent was still waiting.
 STALLED = (
     "let me wait for the monitor",
     "tests are running. let me wait",
@@ -51,7 +50,7 @@ STALLED = (
     "i will report back once",
 )
 
-#: A gap that is only noted is a failure, whatever the result beside it says.
+#: An item with a noted gap has failed, also if its result is a pass.
 _GAPS = ("noted as gap", "noted as a gap", "gap noted", "gaps noted", "could not verify", "unable to verify")
 
 _NOTHING = frozenset({"", "n/a", "na", "none", "tbd", "todo", "unknown"})
@@ -66,20 +65,19 @@ class Passed(Struct, frozen=True, kw_only=True):
 
 
 class Failed(Struct, frozen=True, kw_only=True):
-    """Something is not proven; `why` says it in one line, also when no single item is to blame."""
+    """Something is not proven; `why` is one line for people."""
 
-    items: tuple[ItemResult, ...]  #: every item of the phase, in its order; then what else fails
+    items: tuple[ItemResult, ...]  #: every item of the phase, in its order; then other failures
     why: str
     notes: tuple[str, ...] = ()
 
     @property
     def failed(self) -> tuple[ItemResult, ...]:
-        """The items that are not proven, with the evidence against them."""
         return tuple(item for item in self.items if not item.passed)
 
 
 class NoVerdict(Struct, frozen=True, kw_only=True):
-    """The reply cannot be taken for an answer."""
+    """The reply is no valid answer."""
 
     why: str
 
@@ -88,15 +86,18 @@ Verdict: TypeAlias = Passed | Failed | NoVerdict
 
 
 def judge(ret: ReadReturn, message: str, items: Sequence[str], *, gates_red: bool) -> Verdict:
-    """What the verifier's reply is worth; `items` are the ids it had to answer for."""
+    """The judgement of the verifier's reply; `items` are the ids it had to answer for."""
     unfit = unfit_reply(message, structured=isinstance(ret, Return) or ret.found)
     if unfit:
         return NoVerdict(why=unfit)
     if isinstance(ret, Unusable):
         return NoVerdict(why=ret.why)
     wanted = tuple(items) or (WHOLE_PHASE,)
-    answers = (*(_answer(item, ret.items) for item in wanted), *_against(ret.items, wanted))
-    notes = _notes(ret, wanted)
+    others = [result for result in ret.items if result.item not in wanted]
+    failed = dict.fromkeys(result.item for result in others if not result.passed)
+    answers = (*(_answer(item, ret.items) for item in wanted), *(_answer(item, others) for item in failed))
+    unknown = dict.fromkeys(result.item for result in others)
+    notes = tuple(f"the verifier answers for {item[:NAME]!r}, which is no item of the phase" for item in unknown)
     why = _why_not(ret, message, answers)
     if why:
         return Failed(items=answers, why=why, notes=notes)
@@ -114,25 +115,15 @@ def unfit_reply(message: str, *, structured: bool) -> str:
     return f"the reply ends while still waiting: {stalled!r}" if stalled else ""
 
 
-def _answer(item: str, stated: tuple[ItemResult, ...]) -> ItemResult:
-    """The one answer for an id: unstated is a fail, and of several the worst counts."""
+def _answer(item: str, stated: Sequence[ItemResult]) -> ItemResult:
+    """The answer for an id: a missing one is a fail, and of several the worst counts."""
     mine = [result for result in stated if result.item == item]
-    if not mine:
-        return ItemResult(item=item, passed=False, evidence="the verifier does not state it")
-    against = next((result for result in mine if not result.passed), None)
-    if against is not None:
-        return ItemResult(item=item, passed=False, evidence=against.evidence or "no reason given")
-    weak = next((doubt for result in mine if (doubt := _doubt(result.evidence))), "")
-    if weak:
-        return ItemResult(item=item, passed=False, evidence=weak)
-    return mine[-1]
-
-
-def _against(stated: tuple[ItemResult, ...], wanted: tuple[str, ...]) -> list[ItemResult]:
-    """What fails besides the items of the phase: whoever says that the build is broken has not passed it."""
-    names = dict.fromkeys(result.item for result in stated if not result.passed and result.item not in wanted)
-    found = [_answer(name, stated) for name in names]
-    return [ItemResult(item=each.item[:NAME], passed=False, evidence=each.evidence) for each in found]
+    against = [result.evidence or "no reason given" for result in mine if not result.passed]
+    doubts = [doubt for result in mine if (doubt := _doubt(result.evidence))]
+    if mine and not against and not doubts:
+        return mine[-1]
+    evidence = (*against, *doubts, "the verifier does not state it")[0]
+    return ItemResult(item=item[:NAME], passed=False, evidence=evidence)
 
 
 def _doubt(evidence: str) -> str:
@@ -154,8 +145,3 @@ def _why_not(ret: Return, message: str, answers: tuple[ItemResult, ...]) -> str:
     if _FLAG.search("\n".join((message, ret.summary, *(answer.evidence for answer in answers)))):
         return f"the verifier raised a flag: {ret.summary or 'see its message'}"
     return ""
-
-
-def _notes(ret: Return, wanted: tuple[str, ...]) -> tuple[str, ...]:
-    unknown = dict.fromkeys(result.item for result in ret.items if result.item not in wanted)
-    return tuple(f"the verifier answers for {item[:NAME]!r}, which is no item of the phase" for item in unknown)

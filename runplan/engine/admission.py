@@ -15,7 +15,7 @@ from runplan.steps.read_plan import reading
 from runplan.text import command, committing
 
 if TYPE_CHECKING:
-    from runplan.checks.testinfra import Infrastructure
+    from runplan.checks.testcommand import Infrastructure
     from runplan.plan.model import Phase, Plan
     from runplan.run.events import PlanRead, RunStarted
     from runplan.settings.options import Resolved

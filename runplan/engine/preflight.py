@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from runplan import names
 from runplan.agents import calling
-from runplan.checks import testinfra
+from runplan.checks import testcommand
 from runplan.engine import testing
 from runplan.errors import RefusedEarly
 from runplan.git import trees
@@ -129,7 +129,7 @@ def require_same_history(at: RepositoryContext, plan: str) -> None:
         )
 
 
-def infrastructure(git: Git, tip: str) -> testinfra.Infrastructure:
+def infrastructure(git: Git, tip: str) -> testcommand.Infrastructure:
     """The test setup of a commit: top-level files, tests/, package.json and Makefile."""
     top = trees.entries(git, git.commit(tip).tree)
     files = [name for name, entry in top.items() if entry.mode != trees.TREE]
@@ -140,7 +140,7 @@ def infrastructure(git: Git, tip: str) -> testinfra.Infrastructure:
     def text(path: str) -> str:
         return (git.blob(tip, path) or b"").decode("utf-8", "replace") if path in files else ""
 
-    return testinfra.find(files, package_json=text("package.json"), makefile=text("Makefile"))
+    return testcommand.find(files, package_json=text("package.json"), makefile=text("Makefile"))
 
 
 def require_agents(at: RepositoryContext) -> str:
@@ -167,23 +167,23 @@ def _is_on(at: RepositoryContext, path: str) -> bool:
     return entry is not None and entry.mode not in (trees.TREE, trees.SUBMODULE)
 
 
-def test_prerequisites(at: RepositoryContext) -> testinfra.Prerequisites:
+def test_prerequisites(at: RepositoryContext) -> testcommand.Prerequisites:
     """What the test command lacks in a fresh worktree of the target."""
     git, tip, command = at.repository.git, at.tip(), at.settings.tests.command
     files = trees.entries(git, git.commit(tip).tree)
     texts = {name: (git.blob(tip, name) or b"").decode("utf-8", "replace") for name in ("package.json", "Makefile")}
     root, copied = at.repository.root, at.settings.run.copy
     present = [name for name in ("node_modules",) if (root / name).is_dir()]
-    program = testinfra.program_of(command)
+    program = testcommand.program_of(command)
     if "/" in program:
         # run.setup may make it, and run.copy brings it.
         made = bool(at.settings.run.setup or copied) or (program.startswith("/") and (root / program).exists())
         found = made or git.object(f"{tip}:{program.removeprefix('./')}") is not None
     else:
         found = not program or shutil.which(program, path=at.env.get("PATH", "")) is not None
-    needs = testinfra.needed_setup(files, texts, command=command, present=present)
-    return testinfra.Prerequisites(
-        missing_file=testinfra.missing_file(command, files),
+    needs = testcommand.needed_setup(files, texts, command=command, present=present)
+    return testcommand.Prerequisites(
+        missing_file=testcommand.missing_file(command, files),
         missing_program="" if found or needs else program,
         setup=needs if needs is None or needs[0] not in copied else None,
     )

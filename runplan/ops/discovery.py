@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from runplan.agents.calling import Versions, account_of, lacks_login, own_file, unwatched, version_of
 from runplan.agents.clis import about
-from runplan.checks import testinfra
+from runplan.checks import testcommand
 from runplan.errors import GitFailed, RefusedEarly, Unreachable
 from runplan.git.command import AS_STORED
 from runplan.git.trailers import read_person
@@ -40,7 +40,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     remotes: tuple[str, ...]
     known: tuple[str, ...]  #: the agents whose programs can be looked for, in the order they are suggested
     installed: tuple[str, ...]  #: of these, those whose program is on PATH
-    tests: testinfra.Infrastructure
+    tests: testcommand.Infrastructure
 
     @property
     def empty(self) -> bool:
@@ -184,11 +184,11 @@ def _identity(git: Git) -> Identity | None:
     return person if when else None
 
 
-def _tests(repo: Repo) -> testinfra.Infrastructure:
+def _tests(repo: Repo) -> testcommand.Infrastructure:
     listed = repo.git.ls_files("-z", "--cached", "--others", "--exclude-standard", "--", ":(top,glob)*", ":(top)tests")
     files = [path for path in listed.split("\0") if path]
     root = Path(repo.working_dir)
-    return testinfra.find(files, package_json=_read(root / "package.json"), makefile=_read(root / "Makefile"))
+    return testcommand.find(files, package_json=_read(root / "package.json"), makefile=_read(root / "Makefile"))
 
 
 def _read(path: Path) -> str:

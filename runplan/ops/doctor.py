@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from runplan.agents.budgets import unwatched_remedy
 from runplan.agents.kit.module import model_remedy
-from runplan.checks.testinfra import Prerequisites
+from runplan.checks.testcommand import Prerequisites
 from runplan.text import command
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from runplan.checks import tamper
-from runplan.checks.leaks import Written, leaks
 from runplan.checks.lineage import off_base
 from runplan.checks.secrets import redacted
+from runplan.checks.tamper import Written, leaks
 from runplan.errors import ObjectsRefused
 from runplan.gitfacts import AGENT, Unstored, signing
 from runplan.run.events import WorkRefused, WorkTaken

@@ -138,5 +138,5 @@ def test_what_stands_where_the_report_goes_is_told_before_anybody_verifies(
     project.shell_agent(f"echo 1 >1.txt; {way}{done}\n")
     ran = project.start("1", "auto")
     assert (ran.code, ran.last) == (1, "runplan: failed: tampered"), ran.err
-    assert "reports: stands in the way of reports/plan-x.md" in ran.err
+    assert "reports: is in the way of reports/plan-x.md" in ran.err
     assert project.dispatched() == ["implement"]

@@ -120,7 +120,7 @@ CASES = {
             'commit = "Meddle"',
         ),
         step="implement",
-        says="plans/X.md: belongs to runplan, no agent may change it",
+        says="plans/X.md: belongs to runplan; an agent may not change it",
         also=(".github/workflows/ci.yml: the CI was changed", "runplan.toml: belongs to runplan"),
     ),
     "report and secret left lying": Case(

@@ -140,22 +140,22 @@ ZOO: dict[str, Beast] = {
     "commits a token": Beast(
         does=f"echo 'token {TOKEN}' >conf.txt; git add .; git commit -qm conf" + LAND,
         ends="tampered",
-        says="conf.txt: holds what looks like a GitHub token",
+        says="conf.txt: seems to contain a GitHub token",
     ),
     "commits a token and takes it out again": Beast(
         does=f"echo {TOKEN} >conf.txt; git add .; git commit -qm conf; git rm -q conf.txt; git commit -qm out" + LAND,
         ends="tampered",
-        says="conf.txt: holds what looks like a GitHub token",
+        says="conf.txt: seems to contain a GitHub token",
     ),
     "writes a token into a commit message": Beast(
         does=f"echo x >conf.txt; git add .; git commit -qm 'Use {TOKEN}'" + LAND,
         ends="tampered",
-        says="a commit message: holds what looks like a GitHub token",
+        says="a commit message: seems to contain a GitHub token",
     ),
     "names a file like a token": Beast(
         does=f"echo x >{TOKEN}.txt; git add .; git commit -qm name" + LAND,
         ends="tampered",
-        says="[redacted].txt: its name holds what looks like a GitHub token",
+        says="[redacted].txt: its name contains a GitHub token",
     ),
     "leaves a file named like a token": Beast(
         does=f"echo x >{TOKEN}.txt" + LAND, ends="tampered", says="[redacted].txt"

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from runplan.agents.kit.module import Account
 from runplan.agents.sandbox import Obstacle
-from runplan.checks.testinfra import Infrastructure, Prerequisites
+from runplan.checks.testcommand import Infrastructure, Prerequisites
 from runplan.gitfacts import Identity
 from runplan.ops.discovery import Facts, Place, RoleAgent
 from runplan.ops.doctor import Check, Findings, check

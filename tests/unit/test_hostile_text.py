@@ -12,7 +12,7 @@ import pytest
 
 from runplan import text as terminal
 from runplan.agents import endings as errorwords, limits as limittext, prompts
-from runplan.checks import results, returns, secrets, tamper, testfiles, testinfra
+from runplan.checks import results, returns, secrets, tamper, testcommand, testfiles
 from runplan.errors import PlanUnreadable
 from runplan.git import trailers, trailers as storing
 from runplan.plan import model as plan
@@ -120,7 +120,7 @@ READERS: dict[str, tuple[Callable[[str], object], tuple[Text, ...]]] = {
         (("", "[a]\n"), ("[", " "), ("a", " "), ("", "a = b\n")),
     ),
     "signs of tests": (
-        lambda text: testinfra.find(["Makefile"], package_json=text, makefile=text),
+        lambda text: testcommand.find(["Makefile"], package_json=text, makefile=text),
         (("", "test "), ("", "a: "), ("", "["), ("", '{"scripts":'), ("", "\t\n")),
     ),
     "a quoted text in a prompt": (lambda text: (prompts.quoted(text, "a"), prompts.one_line(text)), (("", "`"),)),

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from runplan.checks.leaks import Written, leaks
 from runplan.checks.secrets import secrets_in
-from runplan.checks.tamper import Permit
+from runplan.checks.tamper import Permit, Written, leaks
 
 TOKEN = "ghp_" + 36 * "a"
 OTHER = "ghp_" + 36 * "b"
@@ -22,7 +21,7 @@ def wrote(after: str, before: str = "", path: str = "a.txt", *, added: bool = Fa
 
 
 def test_added_text_is_looked_at() -> None:
-    assert found(wrote(f"x\ntoken = {TOKEN}\n", "x\n")) == ["a.txt: holds what looks like a GitHub token"]
+    assert found(wrote(f"x\ntoken = {TOKEN}\n", "x\n")) == ["a.txt: seems to contain a GitHub token"]
     assert found(wrote("x\n", f"{TOKEN}\n")) == []
 
 
@@ -30,14 +29,14 @@ def test_a_secret_that_was_there_before_is_not_the_agents() -> None:
     """Also when its file was moved; another one beside it is."""
     assert found(wrote(f"{TOKEN}\nmore\n", f"{TOKEN}\n")) == []
     assert found(wrote("", TOKEN, "old.txt"), wrote(TOKEN, path="new.txt", added=True)) == []
-    assert found(wrote(f"{TOKEN} {OTHER}", TOKEN)) == ["a.txt: holds what looks like a GitHub token"]
+    assert found(wrote(f"{TOKEN} {OTHER}", TOKEN)) == ["a.txt: seems to contain a GitHub token"]
 
 
 def test_each_place_and_kind_is_told_once() -> None:
     twice = wrote(f"{TOKEN} {OTHER} AKIA{'A1' * 8}")
     assert found(twice, twice) == [
-        "a.txt: holds what looks like an AWS key",
-        "a.txt: holds what looks like a GitHub token",
+        "a.txt: seems to contain an AWS key",
+        "a.txt: seems to contain a GitHub token",
     ]
 
 
@@ -48,8 +47,8 @@ def test_messages_and_new_names_are_looked_at_and_the_secret_is_not_told() -> No
         messages=(f"Use {TOKEN}\n", "Fine\n"),
     )
     assert told == [
-        "[redacted].txt: its name holds what looks like a GitHub token",
-        "a commit message: holds what looks like a GitHub token",
+        "[redacted].txt: its name contains a GitHub token",
+        "a commit message: seems to contain a GitHub token",
     ]
 
 

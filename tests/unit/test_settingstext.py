@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from runplan.checks.testinfra import Infrastructure
+from runplan.checks.testcommand import Infrastructure
 from runplan.cli.setup.init import settings_text
 from runplan.gitfacts import Identity
 from runplan.ops.discovery import Facts

@@ -68,7 +68,7 @@ def test_nothing_may_stand_where_plan_and_report_are_written(path: str) -> None:
     (lying_about,) = unwanted([Untracked(path=path, size=1)], permit)
     assert committed == lying_about
     assert (committed.kind, committed.reason) == ("bookkeeping", Reason.TAMPERED)
-    assert f"{path}: stands in the way of {path}/" in str(committed)
+    assert f"{path}: is in the way of {path}/" in str(committed)
 
 
 def test_what_was_in_the_way_may_go_and_a_name_that_only_begins_alike_may_stay() -> None:
@@ -138,7 +138,7 @@ def test_thresholds_that_rise_or_stay_are_fine(before: str, after: str) -> None:
 def test_a_test_emptied_behind_new_assertions_is_found() -> None:
     busy = EMPTIER.replace("    assert add(0, 0) == 0\n", "    assert add(0, 0) == 0\n    assert add(0, 1) == 1\n")
     (finding,) = examine([changed("tests/test_a.py", TEST, busy)], a_permit())
-    assert finding.detail == "assert nothing any more: test_two"
+    assert finding.detail == "no longer assert anything: test_two"
 
 
 def test_words_that_only_look_like_skips_are_fine() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runplan.checks.testinfra import Infrastructure, find, missing_file, needed_setup, program_of
+from runplan.checks.testcommand import Infrastructure, find, missing_file, needed_setup, program_of
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> Exit:
 
 def _examine(here: Path) -> tuple[Check, ...]:
     from runplan.agents.sandbox import obstacle
-    from runplan.checks.testinfra import Prerequisites
+    from runplan.checks.testcommand import Prerequisites
     from runplan.engine.context import context_at, settings_note
     from runplan.engine.preflight import test_prerequisites
     from runplan.ops.discovery import look_around, role_agents, worktree_place
