@@ -323,8 +323,8 @@ class _Collector:
         for one in (f"pre{name}", name, f"post{name}"):
             key = ("script", path, one)
             if one in scripts and key not in self._found:
-                value = (" ".join(scripts[one].split()),)
-                self._found[key] = Part(f'the script "{one}"', value, path, _line_of_script(text, one))
+                script = (" ".join(scripts[one].split()),)
+                self._found[key] = Part(f'the script "{one}"', script, path, _line_of_script(text, one))
                 self._command(scripts[one], folder, depth + 1)
 
     def _make(self, arguments: Sequence[str], folder: str, depth: int) -> None:
