@@ -1,4 +1,4 @@
-"""What git tells us and what we ask of it, as plain values."""
+"""Values about commits and worktrees that pure packages share with `git`."""
 
 from __future__ import annotations
 
@@ -37,6 +37,13 @@ def is_agent(who: Identity) -> bool:
     return who.name == AGENT.name and host == place and user.partition("+")[0] == own
 
 
+def read_person(line: str) -> tuple[Identity, str]:
+    """Name, address and time of `Name <address> <seconds> <zone>`; a missing part is empty."""
+    person, _, when = line.partition("> ")
+    name, _, email = person.partition(" <")
+    return Identity(name=name, email=email), when
+
+
 class Commit(Struct, frozen=True, kw_only=True):
     """One commit as it is stored."""
 
@@ -47,6 +54,24 @@ class Commit(Struct, frozen=True, kw_only=True):
     authored: str  #: git's own form: "<seconds> <zone>"
     committer: Identity
     message: str
+
+    @classmethod
+    def parse(cls, oid: Oid, content: bytes) -> Commit:
+        """Read a raw commit. An agent can write one by hand that lacks any of its lines."""
+        head, _, message = content.partition(b"\n\n")
+        lines = (line.partition(" ") for line in head.decode("utf-8", "surrogateescape").split("\n"))
+        fields = [(name, value) for name, _, value in lines if name]  # lines of a signature start with a blank
+        values = dict(reversed(fields))
+        author, authored = read_person(values.get("author", ""))
+        return cls(
+            oid=oid,
+            tree=values.get("tree", ""),
+            parents=tuple(value for name, value in fields if name == "parent"),
+            author=author,
+            authored=authored,
+            committer=read_person(values.get("committer", ""))[0],
+            message=message.decode("utf-8", "surrogateescape"),
+        )
 
 
 class Change(Struct, frozen=True, kw_only=True):
@@ -71,7 +96,6 @@ class WorktreeState(Struct, frozen=True, kw_only=True):
     """One status of a worktree."""
 
     head: Oid
-    branch: str | None  #: full ref name; None when detached
     changed: tuple[str, ...]  #: tracked paths that differ from HEAD, staged or not
     untracked: tuple[Untracked, ...]
     ignored: bool  #: whether ignored files lie about
@@ -79,83 +103,3 @@ class WorktreeState(Struct, frozen=True, kw_only=True):
     @property
     def clean(self) -> bool:
         return not self.changed and not self.untracked
-
-
-class Unstored(Struct, frozen=True, kw_only=True):
-    """Git cannot store this file as it is; nothing was committed."""
-
-    path: str
-    why: str  #: what git said, in one line
-    filtered: bool = False  #: a filter of the user's failed on it
-
-
-# --- branches -----------------------------------------------------------------------------------------
-
-
-class Absent(Struct, frozen=True, kw_only=True):
-    """There is no such branch."""
-
-
-class Stale(Struct, frozen=True, kw_only=True):
-    """The branch holds nothing of its own and sits on the base: safe to make anew."""
-
-    tip: Oid
-
-
-class Poisoned(Struct, frozen=True, kw_only=True):
-    """Nothing of its own, but behind the base: somebody's leftover; refused."""
-
-    tip: Oid
-    behind: int
-
-
-class Ahead(Struct, frozen=True, kw_only=True):
-    """The branch holds commits of its own."""
-
-    tip: Oid
-    ahead: int
-    by_agents: bool = False  #: whether agents of ours made every one of them
-
-
-BranchStanding: TypeAlias = Absent | Stale | Poisoned | Ahead
-
-
-# --- candidate ----------------------------------------------------------------------------------------
-
-
-class Built(Struct, frozen=True, kw_only=True):
-    """The phase's commits, replayed on the target tip."""
-
-    commits: tuple[Oid, ...]  #: oldest first; the last one's tree is the code tree
-    tree: Oid
-    patch: str  #: patch id of the net diff; equal patches carry a verdict over
-
-
-class Conflicted(Struct, frozen=True, kw_only=True):
-    """The commits do not apply on the target tip."""
-
-    paths: tuple[str, ...]
-
-
-class NothingLeft(Struct, frozen=True, kw_only=True):
-    """Every commit became empty: the target already holds the work."""
-
-
-Replayed: TypeAlias = Built | Conflicted | NothingLeft
-
-
-# --- removal ------------------------------------------------------------------------------------------
-
-
-class Removed(Struct, frozen=True, kw_only=True):
-    """It is gone, and its content is elsewhere; `parked` names where, when it had to be kept aside."""
-
-    what: str
-    parked: str = ""
-
-
-class Kept(Struct, frozen=True, kw_only=True):
-    """It was left alone, and why."""
-
-    what: str
-    why: str

@@ -11,6 +11,7 @@ from runplan.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+HEADS = "refs/heads/"
 CANDIDATES = "refs/runplan/candidate/"  #: where the commits of a run are kept until they land
 PARKED = "refs/runplan/parked/"  #: where work is kept that is nowhere else
 BASES = "refs/runplan/base/"  #: protects the base of a run from the user's `git gc`

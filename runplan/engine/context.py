@@ -100,7 +100,7 @@ class RepositoryContext(Struct, frozen=True, kw_only=True):
 
     def _followed(self, tip: str, name: str) -> str:
         """The path of the settings file in that commit: `name`, or the regular file that a link of this name means."""
-        from runplan.git import trees
+        from runplan.git import objects as trees
 
         git = self.repository.git
         tree = git.object(f"{tip}^{{tree}}")
@@ -316,7 +316,7 @@ def is_kept(at: RepositoryContext, plan: str) -> bool:
 
 
 def _plans_on_target(at: RepositoryContext, place: str) -> Iterator[str]:
-    from runplan.git import trees
+    from runplan.git import objects as trees
 
     git = at.repository.git
     found = git.object(f"{at.target}:{place}")

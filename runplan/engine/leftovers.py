@@ -6,11 +6,10 @@ import json
 from typing import TYPE_CHECKING
 
 from runplan import names
-from runplan.git.discovery import refs_snapshot
-from runplan.git.removal import Removal
+from runplan.git.checkout import refs_snapshot
+from runplan.git.removal import Kept, Removal
 from runplan.git.workspace import Workspace
 from runplan.git.worktrees import Worktrees
-from runplan.gitfacts import Kept
 from runplan.settings.places import worktree_root
 from runplan.supervise.files import directory_name
 from runplan.text import command
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from runplan.engine.context import RepositoryContext
-    from runplan.gitfacts import Removed
+    from runplan.git.removal import Removed
     from runplan.store.sqlite import Store
 
 _OF_RUN = """

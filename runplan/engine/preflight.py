@@ -12,7 +12,7 @@ from runplan.agents import calling
 from runplan.checks import testcommand
 from runplan.engine import testing
 from runplan.errors import RefusedEarly
-from runplan.git import trees
+from runplan.git import objects as trees
 from runplan.git.candidate import Candidates
 from runplan.git.worktrees import standing
 from runplan.landing import modes

@@ -1,24 +1,28 @@
-"""The checkouts of a repository: which of them have a branch out, and one's status read whole."""
+"""Reads the checkouts and the refs of a repository from their files, without a process."""
 
 from __future__ import annotations
 
 import os
+import re
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from runplan.gitfacts import Untracked, WorktreeState
+from runplan.names import HEADS
 from runplan.store.files import read_file
-from runplan.text import command
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterator, Mapping
 
     from runplan.git.command import Git
+    from runplan.gitfacts import Oid
 
 
-HEADS = "refs/heads/"
+_SURE_S = 0.05  #: a git that is alive holds the lock of a ref for less
+_OID = rb"[0-9a-f]{40}(?:[0-9a-f]{24})?"  #: compiled when first needed; reading verbs do not need it
 
 
 class TargetCheckout(Struct, frozen=True, kw_only=True):
@@ -72,7 +76,9 @@ class Checkouts:
         )
 
     def pull(self, ref: str, remote: str, *, how: str = "--ff-only") -> str:
-        """The command that lets a local branch follow the remote's, whichever checkout has it out, if any."""
+        """The command that lets a local branch follow the remote's, in the checkout that has it out, if any."""
+        from runplan.text import command  # only a message needs it
+
         branch = ref.removeprefix(HEADS)
         place = next((one.root for one in self.having(ref) if one.root.is_dir()), None)
         if place is not None:
@@ -94,45 +100,65 @@ def read_line(path: Path) -> str:
     return os.fsdecode(read_file(path) or b"").strip()
 
 
-#: How many blank-separated fields stand before the path: changed, unmerged, untracked, ignored.
-_FIELDS = {b"1": 8, b"u": 10, b"?": 1, b"!": 1}
+def remove_stale_lock(lock: Path, *, since_ns: int, content: Collection[str] | None = None) -> None:
+    """Remove a lock file that a killed git of ours left: made since then, with such content, and not changing."""
+    with suppress(FileNotFoundError, NotADirectoryError):
+        found = lock.lstat()
+        if found.st_mtime_ns >= since_ns and (content is None or read_line(lock) in content):
+            time.sleep(_SURE_S)
+            if os.path.samestat(found, lock.lstat()):
+                lock.unlink()
 
 
-def nested_repository(state: WorktreeState) -> str:
-    """A repository that lies inside, if there is one: git names it with a slash and looks no further."""
-    return next((one.path for one in state.untracked if one.path.endswith("/")), "")
+# --- refs ---------------------------------------------------------------------------------------------
 
 
-def read_status(output: bytes, top: Path) -> WorktreeState:
-    """Read porcelain v2; sizes are taken from the files under `top`."""
-    records = [record for record in output.split(b"\0") if record]
-    heads = dict(_header(record) for record in records if record.startswith(b"# "))
-    named = [(record[:1], os.fsdecode(record.split(b" ", _FIELDS[record[:1]])[-1])) for record in records
-             if record[:1] in _FIELDS]  # fmt: skip
-    branch = heads.get("branch.head", "(detached)")
-    return WorktreeState(
-        head=heads.get("branch.oid", ""),
-        branch=None if branch == "(detached)" else f"refs/heads/{branch}",
-        changed=_sorted(path for kind, path in named if kind in (b"1", b"u")),
-        untracked=tuple(
-            Untracked(path=path, size=_size(top / path))
-            for path in _sorted(path for kind, path in named if kind == b"?")
-        ),
-        ignored=any(kind == b"!" for kind, _ in named),
-    )
+def refs_snapshot(common_dir: Path, git: Git) -> dict[str, Oid]:
+    """Every ref and its object, read from the files; git is asked only where refs are no files.
+
+    A symbolic ref has the object of the ref it names; one that leads nowhere is left out.
+    """
+    stored = _stored_refs(common_dir, git)
+    resolved = ((name, _resolve(stored, name)) for name in stored)
+    return {name: oid for name, oid in sorted(resolved) if oid is not None}
 
 
-def _header(record: bytes) -> tuple[str, str]:
-    name, _, value = os.fsdecode(record).removeprefix("# ").partition(" ")
-    return name, value
+def _stored_refs(common_dir: Path, git: Git) -> dict[str, str]:
+    """Every ref as it is stored: an object, or `ref: ` and the name of another ref."""
+    if (common_dir / "reftable").is_dir():
+        lines = os.fsdecode(git.run("for-each-ref", "--format=%(objectname) %(refname)").out).splitlines()
+        return {name: oid for oid, _, name in (line.partition(" ") for line in lines)}
+    # Loose first, as git does: a ref that is packed in between is then found in the packed file.
+    loose = dict(_loose_refs(os.fspath(common_dir)))
+    return dict(_packed_refs(common_dir)) | loose
 
 
-def _sorted(paths: Iterable[str]) -> tuple[str, ...]:
-    return tuple(sorted(set(paths)))
+def _loose_refs(top: str) -> Iterator[tuple[str, str]]:
+    for directory, _, files in os.walk(os.path.join(top, "refs")):
+        for file in files:
+            if file.endswith(".lock"):
+                continue
+            path = os.path.join(directory, file)
+            if os.path.islink(path) and os.readlink(path).startswith("refs/"):  # noqa: PTH114, PTH115 - many of them
+                yield path[len(top) + 1 :], f"ref: {os.readlink(path)}"  # noqa: PTH115 - git's oldest symbolic refs
+                continue
+            # None when it is deleted or packed while we look, or no file at all.
+            content = (read_file(path) or b"").strip()
+            if content.startswith(b"ref: ") or re.fullmatch(_OID, content):
+                yield path[len(top) + 1 :], os.fsdecode(content)
 
 
-def _size(path: Path) -> int:
-    try:
-        return path.lstat().st_size
-    except OSError:
-        return 0  # gone while we look
+def _packed_refs(common_dir: Path) -> Iterator[tuple[str, str]]:
+    for line in (read_file(common_dir / "packed-refs") or b"").splitlines():
+        oid, _, name = line.partition(b" ")
+        if re.fullmatch(_OID, oid):
+            yield os.fsdecode(name), oid.decode()
+
+
+def _resolve(stored: Mapping[str, str], name: str) -> Oid | None:
+    for _ in range(5):  # git's own limit on chains of symbolic refs
+        value = stored.get(name)
+        if value is None or not value.startswith("ref: "):
+            return value
+        name = value.removeprefix("ref: ").strip()
+    return None

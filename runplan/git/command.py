@@ -1,13 +1,12 @@
-"""The one place that runs git: its environment, its processes, and long calls to remotes.
+"""Runs git: a list of arguments, a scrubbed environment, and a timeout for each command.
 
-Lists of words, never shell strings; a timeout for every command; long-lived readers for objects and refs.
+Objects and refs go through two long-lived git processes, so reading one starts no process.
 """
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
-import functools
 import os
 import select
 import signal
@@ -18,24 +17,41 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from runplan.errors import GitFailed
+from runplan.gitfacts import Commit
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
     from pathlib import Path
-    from types import TracebackType
-    from typing import IO
+    from typing import IO, Any
 
-    from runplan.gitfacts import Commit, Oid
+    from runplan.gitfacts import Oid
 
 
-#: Objects are what their ids say: a replacement or a graft would have git show another tree than the one that lands.
-AS_STORED = {"GIT_NO_REPLACE_OBJECTS": "1", "GIT_GRAFT_FILE": "/dev/null/none"}  # an empty one would be advised against
+#: Without replacements and grafts git shows the tree that lands. Git prints advice for an empty graft file.
+AS_STORED = {"GIT_NO_REPLACE_OBJECTS": "1", "GIT_GRAFT_FILE": "/dev/null/none"}
+#: Loose objects are synced before they are recorded. Git runs no hook and no configured program, and does no gc.
+SETTINGS = (
+    "core.fsync=committed,loose-object",
+    "core.hooksPath=/dev/null",
+    "core.fsmonitor=false",
+    "core.quotePath=false",
+    "advice.detachedHead=false",
+    "submodule.recurse=false",
+    "gc.auto=0",
+    "maintenance.auto=false",
+)
+TIMEOUT_S = 600.0
+ANSWER_S = 60.0  #: a long-lived process that does not answer in this time is killed
+ANY = range(-64, 256)  #: every exit code
+MOST_KEPT = 500  #: objects in the cache
+LARGEST_KEPT = 16 * 1024
+_CHUNK = 64 * 1024
 
 
 def scrubbed(env: Mapping[str, str]) -> dict[str, str]:
-    """The caller's environment without what would turn git to another repository, editor or language."""
+    """The environment without variables that select a repository, an editor or a language."""
     kept = {name: value for name, value in env.items() if not name.startswith("GIT_")}
-    # Tests and packagers isolate git with these two; they choose configuration, never a repository.
+    # Tests and packagers isolate git with these two; they select configuration, never a repository.
     kept |= {name: env[name] for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM") if name in env}
     kept |= {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "GIT_EDITOR": "true"}
     return kept | AS_STORED
@@ -48,7 +64,7 @@ def borrowing(objects: Path) -> dict[str, str]:
 
 
 def configured(*settings: str) -> dict[str, str]:
-    """Further settings for one command, each `key=value`, as an environment."""
+    """An environment with further settings for one command, each `key=value`."""
     env = {"GIT_CONFIG_COUNT": str(len(settings))}
     for number, setting in enumerate(settings):
         key, _, value = setting.partition("=")
@@ -57,7 +73,7 @@ def configured(*settings: str) -> dict[str, str]:
 
 
 class LongCalls:
-    """Those that run now; may be used from any thread."""
+    """Processes that another thread can kill."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -66,7 +82,7 @@ class LongCalls:
 
     @contextlib.contextmanager
     def bounded(self, process: subprocess.Popen[bytes]) -> Iterator[None]:
-        """One that has not ended with the block is ended with all it started."""
+        """Kill the process and its session at the end of the block, unless it has ended."""
         with self._lock:
             self._running.add(process)
             if self._closed:
@@ -79,48 +95,27 @@ class LongCalls:
             end_session(process)
 
     def end(self) -> None:
-        """End all of them now; whoever waits for one sees that it was killed."""
+        """Kill all of them now."""
         with self._lock:
             for process in self._running:
                 end_session(process)
 
     def close(self) -> None:
-        """End all of them, and whatever a thread that is left behind may begin later."""
+        """Kill all of them, and each one that is added later."""
         self._closed = True
         self.end()
 
 
 def end_session(process: subprocess.Popen[bytes]) -> None:
-    """Kill a program that leads a session, with all it started."""
-    if process.returncode is None:  # nobody has seen its end, so the number is still its own
+    """Kill a process; with its whole session, if it leads one."""
+    if process.returncode is None:  # not waited for yet, so the pid is still its own
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
-
-
-#: Loose objects reach the disk before anything is recorded as done; no hook, no editor, no prompt, no gc.
-#: An agent can configure programs for git to run, also in its worktree: what we ask of git there runs none.
-SETTINGS = (
-    "core.fsync=committed,loose-object",
-    "core.hooksPath=/dev/null",
-    "core.fsmonitor=false",
-    "core.quotePath=false",
-    "advice.detachedHead=false",
-    "submodule.recurse=false",
-    "gc.auto=0",
-    "maintenance.auto=false",
-)
-TIMEOUT_S = 600.0
-ANSWER_S = 60.0  #: a kept process that is silent for so long is ended
-
-#: Objects that were read by their id are kept: so many, and none that is larger.
-MOST_KEPT = 500
-LARGEST_KEPT = 16 * 1024
-_CHUNK = 64 * 1024
-_TAKES_A_WORD = ("-c", "-C")  #: options of git itself
+            leads = os.getpgid(process.pid) == process.pid
+            os.killpg(process.pid, signal.SIGKILL) if leads else process.kill()
 
 
 class Ran(Struct, frozen=True, kw_only=True):
-    """How one git command ended."""
+    """The result of one git command."""
 
     code: int
     out: bytes
@@ -140,24 +135,24 @@ class Stored(Struct, frozen=True):
 
 
 class Git:
-    """Git, in one directory; `options` are words for git itself, such as `--git-dir=…`.
+    """Git in one directory. `options` are options of git itself, such as `--git-dir=…`.
 
-    With `filters`, commands may run the user's filters: a command that has to be ended is ended with all it started.
+    With `own_session`, a command that times out is killed together with the filters it started.
     """
 
     def __init__(
-        self, cwd: Path, *, env: Mapping[str, str], options: Sequence[str] = (), filters: bool = False
+        self, cwd: Path, *, env: Mapping[str, str], options: Sequence[str] = (), own_session: bool = False
     ) -> None:
         self.cwd = cwd
         self.env = env
-        self._filters = filters
+        self._own_session = own_session
         self._base = ["git", *options, *(word for pair in SETTINGS for word in ("-c", pair))]
         self._reader: subprocess.Popen[bytes] | None = None
         self._updater: subprocess.Popen[bytes] | None = None
         self._kept: dict[str, Stored] = {}
 
     def at(self, cwd: Path, *options: str) -> Git:
-        """The same git in another worktree, or with other options."""
+        """The same git in another directory, or with other options."""
         return Git(cwd, env=self.env, options=options)
 
     def run(
@@ -170,20 +165,17 @@ class Git:
         fds: Collection[int] = (),
         among: LongCalls | None = None,
     ) -> Ran:
-        """Run one command; a code outside `ok` is `GitFailed`, told in one line; `fds` are left open for it.
-
-        One that is `among` long calls has a session of its own and can be ended from another thread.
-        """
-        session = self._filters or among is not None
+        """Run one command; an exit code outside `ok` is `GitFailed`. The command inherits `fds`."""
+        session = self._own_session or among is not None
         with _scratch(stdin) as given, _scratch() as out, _scratch() as err:
+            process = self.start(*args, env=env, fds=fds, stdin=given, output=(out, err), session=session)
             try:
-                process = self._popen(args, env, fds, (given, out, err), session=session)
-                with among.bounded(process) if among is not None else contextlib.nullcontext():
-                    _see_through(process, timeout_s, session=session)
-            except FileNotFoundError as error:
-                raise GitFailed(_missing(error, self.cwd)) from error
+                with (among or LongCalls()).bounded(process):
+                    _wait(process, timeout_s)
             except subprocess.TimeoutExpired as error:
-                raise GitFailed(f"git {named(args)} did not finish within {timeout_s:.0f} s in {self.cwd}") from error
+                raise GitFailed(f"git {args[0]} did not finish within {timeout_s:.0f} s in {self.cwd}") from error
+            finally:
+                process.wait()
             out.seek(0)
             err.seek(0)
             ran = Ran(code=process.returncode, out=out.read(), err=os.fsdecode(err.read()).strip())
@@ -200,89 +192,71 @@ class Git:
         *args: str,
         env: Mapping[str, str] | None = None,
         fds: Collection[int] = (),
-        stdin: IO[bytes] | None = None,
+        stdin: IO[bytes] | int | None = subprocess.PIPE,
+        output: tuple[IO[bytes] | int, IO[bytes] | int] = (subprocess.PIPE, subprocess.PIPE),
+        session: bool = False,
     ) -> subprocess.Popen[bytes]:
-        """A command that is spoken to while it runs; the caller ends it."""
-        return self._popen(args, env, fds, (stdin or subprocess.PIPE, subprocess.PIPE, subprocess.PIPE), session=False)
-
-    def _popen(
-        self,
-        args: Sequence[str],
-        env: Mapping[str, str] | None,
-        fds: Collection[int],
-        standard: tuple[IO[bytes] | int, IO[bytes] | int, IO[bytes] | int],
-        *,
-        session: bool,
-    ) -> subprocess.Popen[bytes]:
-        stdin, stdout, stderr = standard
-        return subprocess.Popen(
-            [*self._base, *args],
-            executable=_program(self.env.get("PATH", os.defpath)),
-            cwd=self.cwd,
-            env=scrubbed(self.env) | dict(env or {}),
-            stdin=stdin,
-            stdout=stdout,
-            stderr=stderr,
-            pass_fds=tuple(fds),
-            start_new_session=session,
-        )
+        """Start a command, by default with pipes. The caller ends it."""
+        try:
+            return subprocess.Popen(
+                [*self._base, *args],
+                cwd=self.cwd,
+                env=scrubbed(self.env) | dict(env or {}),
+                stdin=stdin,
+                stdout=output[0],
+                stderr=output[1],
+                pass_fds=tuple(fds),
+                start_new_session=session,
+            )
+        except FileNotFoundError as error:
+            if error.filename == "git":
+                raise GitFailed("git is not installed or not on PATH; install git 2.38 or newer") from error
+            raise GitFailed(f"the directory {self.cwd} is gone") from error
 
     # --- objects ---------------------------------------------------------------------------------------
 
-    def object(self, name: str) -> Stored | None:
-        """The object `name` stands for (`refs/heads/main`, `<commit>:path`, an id), or None; asked of git each time."""
-        asked = self._ask(name)
-        if asked is None:
-            return None
-        oid, kind, length = asked
-        assert self._reader is not None
-        assert self._reader.stdout is not None
-        return Stored(oid=oid, kind=kind, content=self._reader.stdout.read(length + 1)[:-1])
-
-    def prepare(self) -> None:
-        """Have the process that reads objects ready; who knows that it will be asked need not wait for it then."""
+    def prepare(self) -> subprocess.Popen[bytes]:
+        """Start the process that reads objects, so that a later read need not wait for it."""
         if self._reader is None or self._reader.poll() is not None:
             self._reader = self.start("cat-file", "--batch")
+        return self._reader
 
-    def _ask(self, name: str) -> tuple[Oid, str, int] | None:
-        """Id, kind and length of an object; its content and a line end are then to be read."""
-        if "\n" in name:
-            return None
-        self.prepare()
-        assert self._reader is not None
-        assert self._reader.stdin is not None
-        assert self._reader.stdout is not None
-        self._reader.stdin.write(os.fsencode(name) + b"\n")
-        self._reader.stdin.flush()
-        head = self._reader.stdout.readline() if _has_said(self._reader) else b""
-        if not head:
-            _end(self._reader)
-            self._reader = None
-            raise GitFailed(f"git cat-file ended unexpectedly, or said nothing for {ANSWER_S:.0f} s, in {self.cwd}")
-        words = head.split()
-        if len(words) != 3 or not words[2].isdigit():
-            return None
-        return words[0].decode(), words[1].decode(), int(words[2])
+    def object(self, name: str) -> Stored | None:
+        """The object that `name` stands for now (`refs/heads/main`, `<commit>:path`, an id), or None."""
+        return self._read(name)
 
     def beginning(self, oid: Oid, size: int) -> bytes:
-        """The first bytes of a file's content by its id, however large it is; nothing when there is no such file."""
-        asked = self._ask(oid)
-        if asked is None:
-            return b""
-        _, kind, length = asked
-        assert self._reader is not None
-        assert self._reader.stdout is not None
-        content = self._reader.stdout.read(min(size, length))
-        rest = length + 1 - len(content)
-        while rest:
-            passed = len(self._reader.stdout.read(min(rest, _CHUNK)))
-            if not passed:
-                raise GitFailed(f"git cat-file ended unexpectedly in {self.cwd}")
-            rest -= passed
-        return content if kind == "blob" else b""
+        """The first bytes of a blob of any size; empty when there is no such blob."""
+        found = self._read(oid, most=size)
+        return found.content if found is not None and found.kind == "blob" else b""
+
+    def _read(self, name: str, *, most: int | None = None) -> Stored | None:
+        """Ask `cat-file --batch` for an object; of its content at most so many bytes."""
+        if "\n" in name:
+            return None
+        reader = self.prepare()
+        assert reader.stdin is not None
+        assert reader.stdout is not None
+        with contextlib.suppress(BrokenPipeError):
+            reader.stdin.write(os.fsencode(name) + b"\n")
+            reader.stdin.flush()
+        head = reader.stdout.readline() if _has_answered(reader) else b""
+        words = head.split()
+        if head and (len(words) != 3 or not words[2].isdigit()):
+            return None
+        length = int(words[2]) if head else 0
+        content = reader.stdout.read(length if most is None else min(most, length))
+        left = length + 1 - len(content)
+        while left and (passed := len(reader.stdout.read(min(left, _CHUNK)))):
+            left -= passed
+        if left:
+            close_process(reader)
+            self._reader = None
+            raise GitFailed(f"git cat-file ended unexpectedly, or did not answer for {ANSWER_S:.0f} s, in {self.cwd}")
+        return Stored(oid=words[0].decode(), kind=words[1].decode(), content=content)
 
     def known(self, name: str) -> Stored | None:
-        """What a full id, or a path in the commit with that id, stands for: it stays what it is, so it is kept."""
+        """The object with a full id, or at a path in the commit with that id. It cannot change, so it is cached."""
         found = self._kept.get(name)
         if found is None:
             found = self.object(name)
@@ -293,7 +267,7 @@ class Git:
         return found
 
     def tip(self, ref: str) -> Oid | None:
-        """The commit a full ref name stands for now."""
+        """The commit that a full ref name stands for now."""
         found = self.object(ref)
         return found.oid if found is not None and found.kind == "commit" else None
 
@@ -303,60 +277,53 @@ class Git:
         return found.content if found is not None and found.kind == "blob" else None
 
     def commit(self, oid: Oid) -> Commit:
-        """One commit, read whole."""
         found = self.known(oid)
         if found is None or found.kind != "commit":
             raise GitFailed(f"{oid} is not a commit in {self.cwd}")
-        from runplan.git.trailers import read_commit  # dear, and reading verbs look at no commit
+        return Commit.parse(found.oid, found.content)
 
-        return read_commit(found.oid, found.content)
+    def is_ancestor(self, commit: Oid, of: str) -> bool:
+        return self.run("merge-base", "--is-ancestor", commit, of, ok=(0, 1)).code == 0
 
     # --- refs ------------------------------------------------------------------------------------------
 
     def update_refs(self, *orders: str) -> None:
-        """Carry out the orders of `update-ref --stdin`, all of them or none; costs no process but the first time."""
+        """Execute orders of `update-ref --stdin` in one transaction; the process is kept for the next call."""
         if self._updater is None or self._updater.poll() is not None:
             self._updater = self.start("update-ref", "--stdin")
-        # A ref of ours that stands for another one was made so by somebody else: it is never followed.
-        asked = ("start", *(line for order in orders for line in ("option no-deref", order)), "prepare", "commit")
-        expected = b"start: ok\nprepare: ok\ncommit: ok\n"
-        updater, self._updater = self._updater, None  # one that has refused or died is not asked again
-        assert updater.stdin is not None
-        assert updater.stdout is not None
-        try:
-            updater.stdin.write(os.fsencode("\n".join(asked) + "\n"))
-            updater.stdin.flush()
-            done = answer(updater, len(expected)) == expected
-        except BrokenPipeError:
-            done = False
-        if done:
-            self._updater = updater
-            return
-        _, err = updater.communicate()
-        ran = Ran(code=updater.returncode, out=b"", err=os.fsdecode(err).strip())
-        raise GitFailed(failure(["update-ref"], ran, self.cwd))
-
-    # --- the end ---------------------------------------------------------------------------------------
+        updater, self._updater = self._updater, None
+        # Without no-deref a symbolic ref that an agent made would redirect the update.
+        lines = ("start", *(line for order in orders for line in ("option no-deref", order)), "prepare", "commit")
+        if not converse(updater, "\n".join(lines) + "\n", b"start: ok\nprepare: ok\ncommit: ok\n"):
+            said = close_process(updater)
+            raise GitFailed(failure(["update-ref"], Ran(code=updater.returncode, out=b"", err=said), self.cwd))
+        self._updater = updater
 
     def close(self) -> None:
-        """End the kept processes."""
-        for kept in (self._reader, self._updater):
-            if kept is not None:
-                _end(kept)
+        """End the long-lived processes."""
+        for process in (self._reader, self._updater):
+            if process is not None:
+                close_process(process)
         self._reader = self._updater = None
 
     def __enter__(self) -> Git:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: Any) -> None:
         self.close()
 
 
+# --- processes ------------------------------------------------------------------------------------------
+
+
 def _scratch(content: bytes = b"") -> IO[bytes]:
-    """A file without a name: unlike with pipes, nobody has to read and write at the same time."""
-    file = _nameless()
+    """A file in memory. Unlike a pipe it is never full, and no grandchild keeps its reader waiting."""
+    if hasattr(os, "memfd_create"):
+        file: IO[bytes] = open(os.memfd_create("git"), "r+b", buffering=0)  # noqa: SIM115
+    else:
+        from tempfile import TemporaryFile
+
+        file = TemporaryFile(buffering=0)  # noqa: SIM115
     if content:
         file.write(content)
         file.seek(0)
@@ -365,120 +332,85 @@ def _scratch(content: bytes = b"") -> IO[bytes]:
     return file
 
 
-def _nameless() -> IO[bytes]:
-    if hasattr(os, "memfd_create"):
-        return open(os.memfd_create("git"), "r+b", buffering=0)
-    from tempfile import TemporaryFile
-
-    return TemporaryFile(buffering=0)
-
-
-def _see_through(process: subprocess.Popen[bytes], timeout_s: float, *, session: bool) -> None:
-    """Wait for the end of a command; it does not outlive an exception, nor does what it started in its session."""
-    try:
-        _wait(process, timeout_s)
-    finally:
-        if process.returncode is None:
-            if session:
-                end_session(process)
-            process.kill()
-            process.wait()
-
-
 def _wait(process: subprocess.Popen[bytes], timeout_s: float) -> None:
-    """`Popen.wait` with a time limit naps between looks, which makes a `git rev-parse` of 1.3 ms last 2.4 ms."""
+    """`Popen.wait` with a time limit sleeps between polls: a `git rev-parse` of 1.3 ms takes 2.4 ms."""
     if not hasattr(os, "pidfd_open"):
         process.wait(timeout_s)
         return
     descriptor = os.pidfd_open(process.pid)
     try:
-        poll = select.poll()
-        poll.register(descriptor, select.POLLIN)
-        if not poll.poll(timeout_s * 1000):
+        if not _readable(descriptor, timeout_s):
             raise subprocess.TimeoutExpired(process.args, timeout_s)
     finally:
         os.close(descriptor)
     process.wait()
 
 
-def answer(process: subprocess.Popen[bytes], length: int) -> bytes:
-    """So many bytes of what a kept process says next; fewer when it ends, or is silent for too long."""
+def _readable(descriptor: int, timeout_s: float) -> bool:
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(timeout_s * 1000))
+
+
+def converse(process: subprocess.Popen[bytes], words: str, expected: bytes) -> bool:
+    """Write to a long-lived process; whether it answers as expected."""
+    assert process.stdin is not None
     assert process.stdout is not None
+    with contextlib.suppress(BrokenPipeError):
+        process.stdin.write(os.fsencode(words))
+        process.stdin.flush()
     said = b""
-    while len(said) < length and _has_said(process):
-        piece = os.read(process.stdout.fileno(), length - len(said))
+    while len(said) < len(expected) and _has_answered(process):
+        piece = os.read(process.stdout.fileno(), len(expected) - len(said))
         if not piece:
             break
         said += piece
-    return said
+    return said == expected
 
 
-def _has_said(process: subprocess.Popen[bytes]) -> bool:
-    """Whether a kept process says something, or ends, before long; one that does not is ended."""
+def _has_answered(process: subprocess.Popen[bytes]) -> bool:
+    """Whether a long-lived process answers or ends in time; else it is killed."""
     assert process.stdout is not None
-    poll = select.poll()
-    poll.register(process.stdout, select.POLLIN)
-    if poll.poll(ANSWER_S * 1000):
+    if _readable(process.stdout.fileno(), ANSWER_S):
         return True
     process.kill()
     return False
 
 
-def _end(kept: subprocess.Popen[bytes]) -> None:
-    for pipe in (kept.stdin, kept.stdout, kept.stderr):
-        if pipe is not None:
-            pipe.close()
-    kept.wait()
-
-
-@functools.cache
-def _program(path: str) -> str:
-    """Where git is, looked up once; its mere name when it is nowhere, so that its absence is told by its name."""
-    places = (os.path.join(place, "git") for place in path.split(os.pathsep) if place.startswith("/"))
-    return next((place for place in places if os.access(place, os.X_OK)), "git")
+def close_process(process: subprocess.Popen[bytes]) -> str:
+    """Close the pipes of a long-lived process and wait for its end; its error output on one line."""
+    if process.stdin is None or process.stdin.closed:
+        return ""
+    return one_line(os.fsdecode(process.communicate()[1]))
 
 
 def _is_fixed(name: str) -> bool:
-    """Whether it begins with a full id, and so means the same for ever."""
+    """Whether it begins with a full id, and so never changes its meaning."""
     first = name.partition(":")[0]
     return len(first) in (40, 64) and first.isalnum()
 
 
+# --- messages -------------------------------------------------------------------------------------------
+
+
 def failure(args: Sequence[str], ran: Ran, cwd: Path) -> str:
-    """What git said, in one line."""
-    return f"git {named(args)} failed in {cwd}: {in_a_line(ran.err) or f'exit code {ran.code}'}"
+    """One line about a command that failed."""
+    return f"git {args[0]} failed in {cwd}: {one_line(ran.err) or f'exit code {ran.code}'}"
 
 
-def named(args: Sequence[str]) -> str:
-    """The command among the words, without the options of git itself before it."""
-    words = iter(args)
-    for word in words:
-        if not word.startswith("-"):
-            return word
-        if word in _TAKES_A_WORD:
-            next(words, "")
-    return args[0]
-
-
-def in_a_line(err: str) -> str:
-    """Git's words without line ends; of a lock in the way only what it is and what helps."""
+def one_line(err: str) -> str:
+    """Git's error output on one line, with a remedy where one is known."""
     name = err.partition("Unable to create '")[2].partition(".lock': File exists")
     if name[1]:
-        return f"another git command is at work; if there is none, remove {name[0]}.lock"
+        return f"another git command is running; if there is none, remove {name[0]}.lock"
     words = " / ".join(line for line in err.splitlines() if line.strip())
     remedy = remedy_for(words)
     return f"{words}; {remedy}" if remedy else words
 
 
 def remedy_for(words: str) -> str:
-    """What helps against what git said of the system; empty when it said nothing of it."""
+    """The remedy for an error of the system in git's output; empty when there is none."""
     from runplan.resources import REMEDIES  # only a failure needs it
 
     found = (remedy for code, remedy in REMEDIES.items() if os.strerror(code) in words)
     return next((f"{remedy}, then try again" for remedy in found), "")
-
-
-def _missing(error: FileNotFoundError, cwd: Path) -> str:
-    if error.filename == "git":
-        return "git is not installed or not on PATH; install git 2.38 or newer"
-    return f"the directory {cwd} is gone"

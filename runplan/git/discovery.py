@@ -11,19 +11,17 @@ from msgspec import Struct
 
 from runplan import names
 from runplan.errors import GitFailed, RefusedEarly
+from runplan.git.checkout import refs_snapshot
 from runplan.git.command import Git, failure
-from runplan.store.files import read_file
+from runplan.gitfacts import read_person
+from runplan.names import HEADS
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Mapping
 
-    from runplan.gitfacts import Identity, Oid
+    from runplan.gitfacts import Identity
 
 OLDEST_GIT = (2, 38)
-HEADS = "refs/heads/"
-_OID = rb"[0-9a-f]{40}(?:[0-9a-f]{24})?"  #: compiled when first needed; reading verbs do not need it
-
-
 PROBE_S = 20.0  #: a signature that takes longer waits for somebody
 
 
@@ -130,8 +128,6 @@ def blocking_branch(branches: Collection[str], prefix: str) -> str | None:
 
 def identity(git: Git) -> Identity:
     """Who the user is, as configured; git's guess from the host name does not count."""
-    from runplan.git.trailers import read_person  # dear, and reading verbs need nobody
-
     ran = git.run("-c", "user.useConfigOnly=true", "var", "GIT_COMMITTER_IDENT", ok=(0, 1, 128))
     person, when = read_person(ran.text)
     if ran.code or not when:
@@ -159,57 +155,3 @@ def signing(git: Git) -> bool:
 def _some(names: list[str], most: int = 8) -> str:
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
-
-
-# --- refs ---------------------------------------------------------------------------------------------
-
-
-def refs_snapshot(common_dir: Path, git: Git) -> dict[str, Oid]:
-    """Every ref and its object, read from the files; git is asked only where refs are no files.
-
-    A symbolic ref has the object of the ref it names; one that leads nowhere is left out.
-    """
-    stored = _stored_refs(common_dir, git)
-    resolved = ((name, _resolve(stored, name)) for name in stored)
-    return {name: oid for name, oid in sorted(resolved) if oid is not None}
-
-
-def _stored_refs(common_dir: Path, git: Git) -> dict[str, str]:
-    """Every ref as it is stored: an object, or `ref: ` and the name of another ref."""
-    if (common_dir / "reftable").is_dir():
-        lines = os.fsdecode(git.run("for-each-ref", "--format=%(objectname) %(refname)").out).splitlines()
-        return {name: oid for oid, _, name in (line.partition(" ") for line in lines)}
-    # Loose first, as git does: a ref that is packed in between is then found in the packed file.
-    loose = dict(_loose_refs(os.fspath(common_dir)))
-    return dict(_packed_refs(common_dir)) | loose
-
-
-def _loose_refs(top: str) -> Iterator[tuple[str, str]]:
-    for directory, _, files in os.walk(os.path.join(top, "refs")):
-        for file in files:
-            if file.endswith(".lock"):
-                continue
-            path = os.path.join(directory, file)
-            if os.path.islink(path) and os.readlink(path).startswith("refs/"):  # noqa: PTH114, PTH115 - many of them
-                yield path[len(top) + 1 :], f"ref: {os.readlink(path)}"  # noqa: PTH115 - git's oldest symbolic refs
-                continue
-            # None when it is deleted or packed while we look, or no file at all.
-            content = (read_file(path) or b"").strip()
-            if content.startswith(b"ref: ") or re.fullmatch(_OID, content):
-                yield path[len(top) + 1 :], os.fsdecode(content)
-
-
-def _packed_refs(common_dir: Path) -> Iterator[tuple[str, str]]:
-    for line in (read_file(common_dir / "packed-refs") or b"").splitlines():
-        oid, _, name = line.partition(b" ")
-        if re.fullmatch(_OID, oid):
-            yield os.fsdecode(name), oid.decode()
-
-
-def _resolve(stored: Mapping[str, str], name: str) -> Oid | None:
-    for _ in range(5):  # git's own limit on chains of symbolic refs
-        value = stored.get(name)
-        if value is None or not value.startswith("ref: "):
-            return value
-        name = value.removeprefix("ref: ").strip()
-    return None

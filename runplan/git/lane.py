@@ -8,45 +8,44 @@ repository changes what runplan's git runs or sees. No process of an agent may l
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from runplan.errors import GitFailed
-from runplan.git.checkout import read_status
+from runplan.git.checkout import refs_snapshot
 from runplan.git.command import Git, configured, failure
-from runplan.git.discovery import refs_snapshot
-from runplan.git.removal import delete_tree, make_writable
-from runplan.git.trailers import unstored
-from runplan.git.workspace import write_whole
-from runplan.gitfacts import Identity
+from runplan.git.objects import Signature, identity_env
+from runplan.git.workspace import delete_tree, make_writable, write_whole
+from runplan.gitfacts import Identity, Untracked, WorktreeState
 from runplan.store.files import first_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from runplan.git.workspace import Workspace
-    from runplan.gitfacts import Oid, Unstored, WorktreeState
+    from runplan.gitfacts import Oid
 
-HEADS = "refs/heads/"
-MANY = 100  #: from so many files on they are brought to the disk together
-_STATUS = ("status", "--porcelain=v2", "-z", "--branch", "--no-renames", "--untracked-files=all")
+MANY = 100  #: from so many files on they are synced to the disk together
+_STATUS = ("status", "--porcelain=v2", "-z", "--no-renames", "--untracked-files=all", "--ignored=matching",
+           "--ignore-submodules=dirty")  # fmt: skip
 _SHOWN, _TAKEN = "shown", "taken"  #: notes in runplan's git directory
 _KEPT = frozenset({"commondir", "gitdir", "locked", "logs"})  #: of the agent's git directory, when it is renewed
-
-
-class Signature(Struct, frozen=True, kw_only=True):
-    """Who makes a commit, and when."""
-
-    author: Identity
-    committer: Identity
-    when: str
-
 
 _KEEPER = Identity(name="runplan", email="runplan@runplan.invalid")
 #: Of commits that only keep uncommitted files; the same content kept twice is the same commit.
 KEEPER = Signature(author=_KEEPER, committer=_KEEPER, when="0 +0000")
+
+
+class Unstored(Struct, frozen=True, kw_only=True):
+    """Git cannot store this file as it is; nothing was committed."""
+
+    path: str
+    why: str  #: git's error, on one line
+    filtered: bool = False  #: a filter of the user's failed on it
 
 
 class Lane:
@@ -59,28 +58,34 @@ class Lane:
         self.path = workspace.root / name
         self._theirs = self.repository / "worktrees" / name
         self._ours = workspace.path / "worktrees" / name
-        words = (f"--git-dir={self._ours}", f"--work-tree={self.path}")
-        self._git = Git(self.path, env=workspace.env, options=words, filters=True)
-        self.pristine = False  #: the last status found nothing but the commit, and no process ran there since
+        options = (f"--git-dir={self._ours}", f"--work-tree={self.path}")
+        self._git = Git(self.path, env=workspace.env, options=options, own_session=True)
+        self.pristine = False  #: the last status found only the commit, and no process ran there since
 
     # --- making it ---------------------------------------------------------------------------------------
 
     @property
     def exists(self) -> bool:
-        """Whether its files are there, seen with runplan's own git directory.
-
-        Under the sandbox the directory is a mount: `git worktree remove` leaves it empty.
-        """
+        """Whether its files are there. Under the sandbox `git worktree remove` leaves an empty mount point."""
         return self.path.is_dir() and any(self.path.iterdir()) and bool(self.standing)
 
     @property
     def intact(self) -> bool:
         """Whether the agent's view is in order: the link to its repository and the repository itself."""
         linked = first_line(self.path / ".git") == f"gitdir: {self._theirs}"
-        return linked and (self._theirs / "commondir").is_file() and (self.repository / "objects").is_dir()
+        return linked and (self._theirs / "commondir").is_file() and self.has_repository
+
+    @property
+    def has_repository(self) -> bool:
+        return (self.repository / "objects").is_dir()
+
+    @property
+    def is_orphan(self) -> bool:
+        """Whether files are there whose repository is gone: the state directory was deleted."""
+        return not self.exists and self.path.is_dir() and any(one.name != ".git" for one in self.path.iterdir())
 
     def renew(self, base: Oid, *, mirror: Sequence[str]) -> None:
-        """Give the agent's repository its refs and configuration anew; nothing of an earlier phase stays."""
+        """Write the refs and configuration of the agent's repository; nothing of an earlier phase stays."""
         if not (self.exists and self.intact):
             self._make(base)
         self._workspace.refresh(self.repository)
@@ -91,17 +96,12 @@ class Lane:
         packed = "# pack-refs with: sorted \n" + "".join(f"{oid} {name}\n" for name, oid in refs)
         write_whole(self.repository / "packed-refs", os.fsencode(packed))
 
-    @property
-    def is_orphan(self) -> bool:
-        """Whether files lie there whose repository is gone: the state directory was deleted."""
-        return not self.exists and self.path.is_dir() and any(one.name != ".git" for one in self.path.iterdir())
-
     def adopt(self, commit: Oid) -> None:
-        """See files whose repository is gone as changes of `commit`."""
-        self._see(commit)
+        """Compare files whose repository is gone with `commit`."""
+        self._link(commit)
         self.stand_on(commit)
 
-    def _see(self, commit: Oid) -> None:
+    def _link(self, commit: Oid) -> None:
         self._ours.mkdir(parents=True, exist_ok=True)
         (self._ours / "commondir").write_text("../..\n")
         (self._ours / "gitdir").write_bytes(os.fsencode(self.path / ".git") + b"\n")
@@ -114,8 +114,8 @@ class Lane:
         git = Git(self.repository.parent, env=self._workspace.env, options=(f"--git-dir={self.repository}",))
         git.run("worktree", "add", "-q", "--lock", "--detach", "--no-checkout", str(self.path), base)
         self._ours.mkdir(parents=True)
-        self.note_shown()  # it has no files yet, and that is nobody's work
-        self._see(base)
+        self.note_shown()  # it has no files yet, and that is not an agent's work
+        self._link(base)
 
     def remove(self) -> None:
         """Delete the worktree, the agent's repository and runplan's view of them."""
@@ -129,11 +129,11 @@ class Lane:
     # --- putting it on a commit ---------------------------------------------------------------------------
 
     def put(self, commit: Oid, *, branch: str = "", clean: str, keep: Sequence[str] = ()) -> None:
-        """Make the files exactly `commit`, on `branch` or detached; `clean` says what else may stay."""
+        """Make the files exactly `commit`, on `branch` or detached; `clean` says which other files go."""
         self._unlock()
         self._git.run("reset", "-q", "--hard", commit)
         if clean:
-            self._sweep(clean, keep)
+            self._clean(clean, keep)
         self.show_agent(commit, branch=branch)
 
     def move_to(self, commit: Oid) -> None:
@@ -142,7 +142,7 @@ class Lane:
         self.show_agent(commit)
 
     def show_agent(self, commit: Oid, *, branch: str = "") -> None:
-        """Let the agent's HEAD, branch and index say the same as runplan's; locks of a killed git go."""
+        """Set the agent's HEAD, branch and index to runplan's, and remove locks of a killed git."""
         for lock in (*self.repository.glob("*.lock"), *self.repository.glob("refs/**/*.lock")):
             lock.unlink()
         (self._ours / _TAKEN).unlink(missing_ok=True)
@@ -159,32 +159,28 @@ class Lane:
         try:
             place.parent.mkdir(parents=True, exist_ok=True)
             write_whole(place, f"{commit}\n".encode())
-        except OSError:  # another branch of the agent's stands where a directory is needed, or the other way round
+        except OSError:  # another branch of the agent's is a file where a directory is needed, or the reverse
             delete_tree(self.repository / "refs" / "heads")
             place.parent.mkdir(parents=True)
             write_whole(place, f"{commit}\n".encode())
 
-    def _sweep(self, clean: str, keep: Sequence[str]) -> None:
-        words = [
-            "clean",
-            "-ffdq",
-            *(["-x"] if clean == "ignored" else []),
-            *(f"--exclude=/{_literal(one)}" for one in keep),
-        ]
+    def _clean(self, clean: str, keep: Sequence[str]) -> None:
+        excluded = ("--exclude=/" + re.sub(r"([\\*?[ ])", r"\\\1", name) for name in keep)
+        words = ["clean", "-ffdq", *(["-x"] if clean == "ignored" else []), *excluded]
         if self._git.run(*words, ok=(0, 1, 128)).code != 0:
             make_writable(self.path)
             self._git.run(*words)
 
     def _unlock(self) -> None:
-        """A git of ours that was killed leaves its lock; nobody else works in this git directory."""
+        """Remove the lock of a git of ours that was killed; no other process works in this git directory."""
         for left in self._ours.glob("*.lock"):
             left.unlink(missing_ok=True)
 
-    # --- whose files lie there --------------------------------------------------------------------------
+    # --- whose files are there ----------------------------------------------------------------------------
 
     @property
     def is_shown(self) -> bool:
-        """Whether the files were put there for a check or a verifier; what lies about is nobody's work."""
+        """Whether the files were put there for a check or a verifier, so that other files are not an agent's work."""
         return (self._ours / _SHOWN).exists()
 
     def note_shown(self) -> None:
@@ -196,56 +192,55 @@ class Lane:
         (self._ours / _SHOWN).unlink(missing_ok=True)
 
     @property
-    def taken(self) -> tuple[str, str] | None:
-        """Where the agent's branch and HEAD stood when its commits were taken last."""
-        own, _, head = (first_line(self._ours / _TAKEN) or "-").partition(" ")
-        return None if own == "-" else (own, head)
+    def taken(self) -> str | None:
+        """The agent's branch and HEAD when its commits were taken last."""
+        return first_line(self._ours / _TAKEN)
 
-    def note_taken(self, own: str, head: str) -> None:
+    def note_taken(self, refs: str) -> None:
         if self._ours.is_dir():
-            write_whole(self._ours / _TAKEN, f"{own} {head}\n".encode())
+            write_whole(self._ours / _TAKEN, f"{refs}\n".encode())
 
     @property
     def standing(self) -> Oid:
         """The commit that the files are compared with; empty when there is none."""
         return first_line(self._ours / "HEAD") or ""
 
-    # --- what an agent left -------------------------------------------------------------------------------
+    # --- an agent's work ----------------------------------------------------------------------------------
 
     @property
     def head(self) -> str:
-        """Where the agent's HEAD stands: a full ref name, or a commit when it is detached; empty when unreadable."""
+        """The agent's HEAD: a full ref name, or a commit when it is detached; empty when unreadable."""
         return (first_line(self._theirs / "HEAD") or "").removeprefix("ref: ")
 
     def refs(self) -> dict[str, Oid]:
         """Every ref of the agent's repository."""
         return refs_snapshot(self.repository, self._git)
 
-    def take(self, tips: Sequence[Oid], *, without: Sequence[Oid]) -> None:
+    def take(self, tip: Oid, *, without: Sequence[Oid] = ()) -> Oid:
         """Copy commits of the agent's into `tool.git`."""
-        self._workspace.take(self.repository / "objects", tips, without=without)
+        self._workspace.take(self.repository / "objects", [tip], without=without)
+        return tip
 
     def stand_on(self, commit: Oid) -> None:
-        """Take `commit` for what the files are compared with; the files stay as they are."""
+        """Compare the files with `commit` from now on; the files stay as they are."""
         self._unlock()
         self._git.run("reset", "-q", "--mixed", commit)
 
     def state(self) -> WorktreeState:
-        """What differs from the commit it stands on; one scan of the files."""
+        """The differences from the commit it stands on; one scan of the files."""
         self._unlock()
-        asked = (*_STATUS, "--ignored=matching", "--ignore-submodules=dirty")
         locks = {"GIT_OPTIONAL_LOCKS": "1"}
-        ran = self._git.run(*asked, env=locks, ok=(0, 128))
-        if ran.code and unstored(ran.err):  # a filter that must succeed fails: compare the files without filters
-            ran = self._git.run(*asked, env=locks | configured(*self._workspace.without_filters()))
+        ran = self._git.run(*_STATUS, env=locks, ok=(0, 128))
+        if ran.code and unstored(ran.err):  # a required filter fails: compare the files without filters
+            ran = self._git.run(*_STATUS, env=locks | configured(*self._workspace.without_filters()))
         elif ran.code:
-            raise GitFailed(failure(asked, ran, self.path))
-        state = read_status(ran.out, self.path)
+            raise GitFailed(failure(_STATUS, ran, self.path))
+        state = read_status(ran.out, self.path, head=self.standing)
         self.pristine = state.clean and not state.ignored
         return state
 
     def commit(self, paths: Sequence[str], by: Signature, *, message: str) -> Oid | Unstored:
-        """Commit the named files as they are, on the commit it stands on; it stands on the new one afterwards."""
+        """Commit the named files as they are, and stand on the new commit."""
         self._unlock()
         names = b"\0".join(os.fsencode(name) for name in paths)
         env = configured("core.fsyncMethod=batch") if len(paths) > MANY else {}
@@ -275,18 +270,63 @@ class Lane:
         return f"{mode} {oid}\t".encode() + os.fsencode(name) + b"\0"
 
     def _commit_index(self, message: str, by: Signature) -> Oid:
-        tree = self._git.text("write-tree")
-        who = {
-            f"GIT_{role}_{field}": value
-            for role, one in (("AUTHOR", by.author), ("COMMITTER", by.committer))
-            for field, value in (("NAME", one.name), ("EMAIL", one.email), ("DATE", f"@{by.when}"))
-        }
-        text = message.encode("utf-8", "surrogateescape")
-        new = self._git.run("commit-tree", tree, "-p", self.standing, stdin=text, env=who).text
+        tree, text = self._git.text("write-tree"), message.encode("utf-8", "surrogateescape")
+        new = self._git.run("commit-tree", tree, "-p", self.standing, stdin=text, env=identity_env(by)).text
         write_whole(self._ours / "HEAD", f"{new}\n".encode())
         return new
 
 
-def _literal(name: str) -> str:
-    """A name as an ignore pattern that means only itself."""
-    return "".join(f"\\{sign}" if sign in "\\*?[ " else sign for sign in name)
+#: How many blank-separated fields precede the path: changed, unmerged, untracked, ignored.
+_FIELDS = {b"1": 8, b"u": 10, b"?": 1, b"!": 1}
+
+
+def read_status(output: bytes, top: Path, *, head: Oid) -> WorktreeState:
+    """Read porcelain v2; sizes are taken from the files under `top`."""
+    found: dict[bytes, set[str]] = {kind: set() for kind in _FIELDS}
+    for record in output.split(b"\0"):
+        if record[:1] in _FIELDS:
+            found[record[:1]].add(os.fsdecode(record.split(b" ", _FIELDS[record[:1]])[-1]))
+    return WorktreeState(
+        head=head,
+        changed=tuple(sorted(found[b"1"] | found[b"u"])),
+        untracked=tuple(Untracked(path=path, size=_size(top / path)) for path in sorted(found[b"?"])),
+        ignored=bool(found[b"!"]),
+    )
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.lstat().st_size
+    except OSError:
+        return 0  # deleted meanwhile
+
+
+#: Errors of the repository or the disk, not of a file.
+_PLACE = re.compile(
+    r"\.lock\b|No space left|quota|Read-only file system|Input/output error|repository database|object database"
+)
+#: Git's errors about a file that it does not store; the group is its path.
+_REFUSED = (
+    r"failed to encode '(.+)' from \S+ to",
+    r"BOM is (?:required|prohibited) in '(.+)' if encoded as",
+    r"encoding '(.+)' from \S+ to \S+ and back is not the same",
+    r"()true/false are no valid working-tree-encodings",
+    r"C?R?LF would be replaced by \w+ in (.+)",
+    r"fatal: (.+): '.*' is outside repository",
+    r"Unable to process path (.+)",
+)
+_FILTER = r"(?:fatal|error): ([^:]+): clean filter '.*' failed"
+_LONGEST = 8_192  #: characters at the end of git's output that are searched
+
+
+def unstored(said: str) -> Unstored | None:
+    """The file that git, by its error output, cannot store; None when it failed for another reason."""
+    said = said[-_LONGEST:]
+    if _PLACE.search(said):
+        return None
+    for pattern in (*_REFUSED, _FILTER):
+        if found := re.search(pattern, said):
+            lines = [line.strip() for line in said.splitlines() if line.strip() and not line.startswith("hint:")]
+            why = " / ".join(re.sub("^(?:fatal|error): ", "", line) for line in lines)
+            return Unstored(path=found[1] or "a file", why=why, filtered=pattern == _FILTER)
+    return None

@@ -1,4 +1,4 @@
-"""Compares trees, and writes blobs, trees and commits as loose objects, without a process (docs/adr/0007)."""
+"""Reads and compares trees, and writes loose objects, without a new process (docs/adr/0007)."""
 
 from __future__ import annotations
 
@@ -9,16 +9,77 @@ import zlib
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from runplan.errors import Unreachable
-from runplan.git.trees import NO_MODE, TREE, Entry, entries
-from runplan.gitfacts import Change
+from msgspec import Struct
+
+from runplan.errors import GitFailed, Unreachable
+from runplan.gitfacts import Change, Identity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from runplan.git.command import Git
-    from runplan.gitfacts import Identity, Oid
+    from runplan.gitfacts import Oid
+
+
+TREE = "040000"
+SYMLINK = "120000"
+SUBMODULE = "160000"
+NO_MODE = "000000"
+
+
+class Entry(Struct, frozen=True):
+    """One name in a tree."""
+
+    mode: str
+    oid: Oid
+
+
+class Signature(Struct, frozen=True, kw_only=True):
+    """Author and committer of a commit. Times are in git's own form, `<seconds> <zone>`."""
+
+    author: Identity
+    committer: Identity
+    when: str
+    authored: str = ""  #: `when`, if empty
+
+
+def identity_env(by: Signature) -> dict[str, str]:
+    """The variables that make git commit with this signature."""
+    people = (("AUTHOR", by.author, by.authored or by.when), ("COMMITTER", by.committer, by.when))
+    return {
+        f"GIT_{role}_{field}": value
+        for role, one, when in people
+        for field, value in (("NAME", one.name), ("EMAIL", one.email), ("DATE", f"@{when}"))  # "@": not a year
+    }
+
+
+def entries(git: Git, tree: Oid) -> dict[str, Entry]:
+    """The names of one tree object, not of the trees below it."""
+    stored = git.known(tree)
+    if stored is None or stored.kind != "tree":
+        raise GitFailed(f"{tree} is not a tree in {git.cwd}")
+    width = len(stored.oid) // 2
+    found: dict[str, Entry] = {}
+    at = 0
+    while at < len(stored.content):
+        end = stored.content.index(b"\0", at)
+        mode, _, name = stored.content[at:end].partition(b" ")
+        at = end + 1 + width
+        found[os.fsdecode(name)] = Entry(mode.decode().zfill(6), stored.content[end + 1 : at].hex())
+    return found
+
+
+def find(git: Git, tree: Oid, path: str) -> tuple[str, Entry | None]:
+    """How far `path` leads into the tree, and what stands there; None when the way or the name is free."""
+    here = ""
+    entry: Entry | None = Entry(TREE, tree)
+    for name in path.split("/"):
+        if entry is None or entry.mode != TREE:
+            break
+        here = f"{here}/{name}" if here else name
+        entry = entries(git, entry.oid).get(name)
+    return here, entry
 
 
 def changes(git: Git, old: Oid, new: Oid) -> tuple[Change, ...]:
@@ -147,12 +208,9 @@ class ObjectWriter:
         )
         return self.write("tree", content, like=like)
 
-    def commit(
-        self, tree: Oid, parent: Oid, *, author: Identity, authored: str, committer: Identity, when: str, message: str
-    ) -> Oid:
-        """Store a commit; both times are in git's own form, `<seconds> <zone>`."""
-        head = f"tree {tree}\nparent {parent}\nauthor {_person(author)} {authored}\n"
-        head += f"committer {_person(committer)} {when}\n"
+    def commit(self, tree: Oid, parent: Oid, by: Signature, message: str) -> Oid:
+        head = f"tree {tree}\nparent {parent}\nauthor {_person(by.author)} {by.authored or by.when}\n"
+        head += f"committer {_person(by.committer)} {by.when}\n"
         return self.write("commit", f"{head}\n{message}".encode("utf-8", "surrogateescape"), like=tree)
 
 

@@ -1,28 +1,24 @@
-"""Removes what is no longer needed: what is not provably elsewhere is parked first."""
+"""Removes worktrees, refs and logs of ended runs. Content that is not provably elsewhere is parked first."""
 
 from __future__ import annotations
 
-import os
-import shutil
-import stat
 import time
 from contextlib import suppress
 from copy import copy
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, assert_never
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from runplan.errors import GitFailed, RefusedEarly
-from runplan.git.checkout import Checkouts
-from runplan.git.discovery import HEADS, refs_snapshot
-from runplan.git.objects import changes
+from runplan.git.checkout import Checkouts, refs_snapshot
+from runplan.git.lane import KEEPER
+from runplan.git.objects import changes, identity_env
 from runplan.git.trailers import PLAN, read_trailers
-from runplan.git.workspace import KEEP
-from runplan.gitfacts import Kept, Removed, is_agent
-from runplan.names import BASES, CANDIDATES, PARKED, parked_under
+from runplan.git.workspace import KEEP, delete_tree
+from runplan.gitfacts import is_agent
+from runplan.names import BASES, CANDIDATES, HEADS, PARKED
 from runplan.store.files import first_line, is_held
 
 if TYPE_CHECKING:
@@ -33,179 +29,110 @@ if TYPE_CHECKING:
     from runplan.git.worktrees import Worktrees
     from runplan.gitfacts import Oid
 
-
-class OnTarget(StrEnum):
-    """How the target holds a commit's content."""
-
-    REACHABLE = "reachable"  #: the commit itself
-    TREE = "tree"  #: a commit with the same files
-    PATCH = "patch"  #: commits that make the same changes
-    NO = "no"
-
-
-class Remains(Struct, frozen=True, kw_only=True):
-    """What is known about a thing that should go."""
-
-    on_target: OnTarget  #: its commits
-    used_by: str = ""  #: a checkout or run that stands on it
-
-
-class Remove(Struct, frozen=True, kw_only=True):
-    """Nothing is lost."""
-
-
-class ParkFirst(Struct, frozen=True, kw_only=True):
-    """Something would be lost: keep it aside, then remove."""
-
-
-class Keep(Struct, frozen=True, kw_only=True):
-    """Not now, and why."""
-
-    why: str
-
-
-RemovalDecision: TypeAlias = Remove | ParkFirst | Keep
-
-
-def safe_to_remove(remains: Remains) -> RemovalDecision:
-    """Keep what is in use, park what is nowhere else, remove the rest."""
-    if remains.used_by:
-        return Keep(why=f"in use by {remains.used_by}")
-    if remains.on_target is OnTarget.NO:
-        return ParkFirst()
-    return Remove()
-
-
-def delete_tree(path: Path) -> None:
-    """Delete a directory, also one with directories that nobody may write to."""
-    shutil.rmtree(path, ignore_errors=True)
-    if path.is_dir():
-        make_writable(path)
-        shutil.rmtree(path, ignore_errors=True)
-
-
-def make_writable(top: Path) -> None:
-    """Let the owner into every directory below `top`."""
-    top.chmod(top.stat().st_mode | stat.S_IRWXU)
-    for directory, names, _ in os.walk(top):
-        for below in (Path(directory, name) for name in names):
-            if not below.is_symlink():
-                below.chmod(below.stat().st_mode | stat.S_IRWXU)
-
-
-_TRIES = 50
-
-
-def park(workspace: Workspace, oid: Oid, *, under: str, without: Oid = "") -> str:
-    """Keep a commit under the next free number below `under`, `<plan>/<phase>`; the same commit gets the same ref."""
-    home = parked_under(*under.split("/")[-2:])
-    keep = workspace.copy_to_user([oid], without=[without] if without else [])
-    for left in reversed(range(_TRIES)):
-        refs = refs_snapshot(workspace.common_dir, workspace.user)
-        kept = {ref: held for ref, held in refs.items() if ref.startswith(home)}
-        if oid in kept.values():
-            ref = next(ref for ref, held in kept.items() if held == oid)
-            break
-        numbers = [int(name) for ref in kept if (name := ref.removeprefix(home)).isdigit()]
-        ref = f"{home}{max(numbers, default=0) + 1}"
-        # An empty old value means that the ref must not exist: two processes that park at once get two numbers.
-        if workspace.user.run("update-ref", "--no-deref", ref, oid, "", ok=(0, 128) if left else (0,)).code == 0:
-            break
-    if keep:
-        Path(keep).unlink(missing_ok=True)
-    return ref
-
-
-_LOCKED_S = 1.0  #: no git of ours locks anything for as long
+_LOCKED_S = 1.0  #: no git of ours locks a ref for as long
 _KEPT_S = 3600.0  #: nor takes as long to copy objects
 
 
+class Removed(Struct, frozen=True, kw_only=True):
+    """It is gone, and its content is elsewhere; in `parked`, if it had to be kept."""
+
+    what: str
+    parked: str = ""
+
+
+class Kept(Struct, frozen=True, kw_only=True):
+    """It was not removed, and why."""
+
+    what: str
+    why: str
+
+
 class Removal:
-    """What runplan made for one project, taken away again; every call may be repeated."""
+    """Removes what runplan made for one project; every call may be repeated."""
 
     def __init__(self, workspace: Workspace, worktrees: Worktrees, *, targets: tuple[str, ...]) -> None:
         self._workspace = workspace
         self._worktrees = worktrees
         self._tool = workspace.git
         self._user = workspace.user
-        self.targets = targets  #: full ref names of places where work lands; the first is the local branch
+        self.targets = targets  #: full names of the refs on which work lands; the first is the local branch
 
     def towards(self, targets: tuple[str, ...]) -> Removal:
-        """The same, for work that lands at other places."""
+        """The same, for work that lands on other refs."""
         other = copy(self)
         other.targets = targets
         return other
 
     # --- worktrees -----------------------------------------------------------------------------------
 
-    def worktree(self, name: str) -> Removed | Kept:
-        """Delete the worktree `name` with its repository; what only they hold is parked."""
+    def worktree(self, name: str, *, dry_run: bool = False) -> Removed | Kept:
+        """Delete the worktree `name` with its repository; content that only they hold is parked."""
         lane = self._worktrees.lane(name)
-        with self._worktrees.locked():
-            inside = processes_inside(lane.path)
-            if inside:
-                return Kept(what=str(lane.path), why=f"process {inside[0]} works in it")
+        what = str(lane.path)
+        with self._worktrees.lock():
+            if inside := processes_inside(lane.path):
+                return Kept(what=what, why=f"process {inside[0]} works in it")
+            if dry_run:
+                uncommitted = lane.is_orphan or (lane.exists and not lane.is_shown and not lane.state().clean)
+                return Removed(what=what, parked=PARKED if uncommitted else "")
             try:
                 parked = self._worktrees.rescue(lane, under=f"worktree/{name}", base=self._user.tip(self.targets[0]))
             except RefusedEarly as refused:
-                return Kept(what=str(lane.path), why=str(refused))
+                return Kept(what=what, why=str(refused))
             lane.remove()
-        return Removed(what=str(lane.path), parked=parked)
+        return Removed(what=what, parked=parked)
 
     # --- branches and other refs ---------------------------------------------------------------------
 
     def ref(self, ref: str) -> Removed | Kept:
-        """Delete a branch or candidate in both repositories; commits that the target does not hold are parked."""
+        """Delete a branch or candidate in both repositories; commits that no target holds are parked."""
+        if used_by := self._used_by(ref):
+            return Kept(what=ref, why=f"in use by {used_by}")
         tips = {git: tip for git in (self._tool, self._user) if (tip := git.tip(ref)) is not None}
         parked = ""
         for tip in dict.fromkeys(tips.values()):
-            match safe_to_remove(self._remains(ref, tip)):
-                case Keep(why=why):
-                    return Kept(what=ref, why=why)
-                case ParkFirst():
-                    parked = park(self._workspace, tip, under=ref)
-                case Remove():
-                    pass
-                case unreachable:
-                    assert_never(unreachable)
+            if not self._is_on_target(ref, tip):
+                parked = self._worktrees.park(tip, under=ref)
         for git, tip in tips.items():
             if git.run("update-ref", "--no-deref", "-d", ref, tip, ok=(0, 1, 128)).code != 0:
                 return Kept(what=ref, why="it moved meanwhile")
         return Removed(what=ref, parked=parked)
 
     def free(self, refs: Collection[str]) -> None:
-        """Delete locks that dead processes left on refs of ours; a lock that a process holds open stays.
+        """Delete locks on our refs that killed git processes left; a lock that a process has open stays.
 
-        Other runs lock the list of packed refs and parked refs as well, each time for some milliseconds.
+        Other runs lock packed refs and parked refs as well, each time for some milliseconds.
         """
         ours, theirs = self._workspace.path, self._workspace.common_dir
         shared = [lock for lock in (ours / "packed-refs.lock", *(theirs / PARKED).rglob("*.lock")) if lock.exists()]
         if shared:
             time.sleep(_LOCKED_S)
         for lock in (*shared, *(place / f"{ref}.lock" for place in (ours, theirs) for ref in refs)):
-            if lock.exists() and not held_open(lock):
+            if lock.exists() and not _is_open(lock):
                 lock.unlink(missing_ok=True)
 
     def landed(self, refs: Mapping[str, Oid], *, worktree: Path) -> None:
-        """Delete refs whose landing was observed; what gates left in the worktree is nobody's work."""
+        """Delete refs whose landing was observed; files that gates left in the worktree are not kept."""
         self._tool.update_refs(*(f"delete {ref} {tip}" for ref, tip in refs.items()))
         lane = self._worktrees.lane(worktree.name)
         if lane.exists:
             lane.note_shown()
 
-    def _remains(self, ref: str, tip: Oid) -> Remains:
-        held = self._held(self._work_of(tip) if ref.startswith(CANDIDATES) else tip)
-        return Remains(on_target=held, used_by=self._used_by(ref))
-
     def _used_by(self, ref: str) -> str:
-        """A checkout of the user's that stands on the ref."""
+        """A checkout of the user's that has the branch out."""
         if not ref.startswith(HEADS) or self._user.tip(ref) is None:
             return ""
         checkouts = Checkouts(self._user, root=self._user.cwd, common_dir=self._workspace.common_dir)
         return next((str(one.root) for one in checkouts.having(ref)), "")
 
-    def _work_of(self, tip: Oid) -> Oid:
-        """A candidate without the bookkeeping on top: of each phase the target keeps its own."""
+    def _is_on_target(self, ref: str, tip: Oid) -> bool:
+        """Whether a target holds the commit's content; asked in `tool.git`, which sees the objects of both."""
+        work = self._without_bookkeeping(tip) if ref.startswith(CANDIDATES) else tip
+        targets = (self._user.tip(target) for target in self.targets)
+        return any(is_on_target(self._tool, work, target) for target in targets if target is not None)
+
+    def _without_bookkeeping(self, tip: Oid) -> Oid:
+        """A candidate without its bookkeeping commit: the target has bookkeeping of its own."""
         commit = self._tool.commit(tip)
         plan = read_trailers(commit.message).get(PLAN)
         if not plan or len(commit.parents) != 1:
@@ -213,12 +140,6 @@ class Removal:
         changed = changes(self._tool, self._tool.commit(commit.parents[0]).tree, commit.tree)
         ours = all(one.path == plan or one.path.rpartition("/")[2].startswith("plan-") for one in changed)
         return commit.parents[0] if ours else tip
-
-    def _held(self, tip: Oid) -> OnTarget:
-        """How the targets hold a commit; asked in `tool.git`, which sees the objects of both."""
-        now = (self._user.tip(target) for target in self.targets)
-        found = (on_target(self._tool, tip, target) for target in now if target is not None)
-        return next((held for held in found if held is not OnTarget.NO), OnTarget.NO)
 
     # --- logs ----------------------------------------------------------------------------------------
 
@@ -228,7 +149,7 @@ class Removal:
         if used_by:
             return Kept(what=str(directory), why=f"in use by {used_by}")
         if not landed:
-            return Kept(what=str(directory), why="what it tells of has not landed")
+            return Kept(what=str(directory), why="its phase has not landed")
         if not dry_run:
             delete_tree(directory)
         return Removed(what=str(directory))
@@ -238,17 +159,18 @@ class Removal:
     def gc(
         self, *, dry_run: bool, prefix: str, active: Collection[str], known: Collection[str] = ()
     ) -> list[Removed | Kept]:
-        """What ended runs left behind: removed, or with `dry_run` only listed, or kept and why.
+        """Remove what ended runs left behind, or with `dry_run` only list it.
 
-        `active` names what live runs use: full ref names and worktree names; `known` the branches that runs have
-        made. Another branch below the prefix goes only when an agent made its commits.
+        `active` has the refs and worktrees of live runs, `known` the branches that runs have made. Another branch
+        below the prefix goes only when an agent made its commits.
         """
-        look = self._dry_worktree if dry_run else self.worktree
-        names = (name for name in sorted(self._lanes()) if name not in active)
-        found = [_answer(str(self._worktrees.path(name)), partial(look, name)) for name in names]
-        refs = (ref for ref in self._own_refs(prefix) if ref not in active)
-        found += [_answer(ref, partial(self._gc_ref, ref, dry_run=dry_run, known=ref in known)) for ref in refs]
-        return found
+        names = sorted(self._lanes() - set(active))
+        trees = [
+            _result(str(self._worktrees.path(name)), partial(self.worktree, name, dry_run=dry_run)) for name in names
+        ]
+        own = [ref for ref in self._own_refs(prefix) if ref not in active]  # also those just parked
+        refs = [_result(ref, partial(self._gc_ref, ref, dry_run=dry_run, known=ref in known)) for ref in own]
+        return [*trees, *refs]
 
     def _lanes(self) -> set[str]:
         """Every lane, by its repository or by a worktree that belongs to one."""
@@ -257,7 +179,7 @@ class Removal:
         return {*trees, *(path.name.removesuffix(".git") for path in home.glob("*.git"))}
 
     def sweep(self) -> None:
-        """Delete what copies of objects that were killed left: half a pack here, a `.keep` file at the user's."""
+        """Delete partial packs and `.keep` files of copies that were killed."""
         packs = (self._workspace.common_dir / "objects" / "pack").glob("*.keep")
         left = (path for path in packs if (first_line(path) or "").startswith(KEEP))
         for path in (*left, *(self._workspace.path / "objects" / "pack").glob("tmp_*")):
@@ -266,25 +188,16 @@ class Removal:
                     path.unlink()
 
     def _own_refs(self, prefix: str) -> list[str]:
-        # A branch of ours has a plan and a phase after the prefix; without a prefix none can be told from others.
+        # A branch of ours has a plan and a phase after the prefix. Without a prefix no branch is known as ours.
         branches = f"{HEADS}{prefix}"
-        refs = {
-            *refs_snapshot(self._workspace.common_dir, self._user),
-            *refs_snapshot(self._workspace.path, self._tool),
-        }
+        repositories = ((self._workspace.common_dir, self._user), (self._workspace.path, self._tool))
+        refs = {ref for place, git in repositories for ref in refs_snapshot(place, git)}
         return [
             ref
             for ref in sorted(refs)
             if ref.startswith((CANDIDATES, PARKED, BASES))
             or (prefix and ref.startswith(branches) and "/" in ref.removeprefix(branches))
         ]
-
-    def _dry_worktree(self, name: str) -> Removed | Kept:
-        lane = self._worktrees.lane(name)
-        if inside := processes_inside(lane.path):
-            return Kept(what=str(lane.path), why=f"process {inside[0]} works in it")
-        uncommitted = lane.is_orphan or (lane.exists and not lane.is_shown and not lane.state().clean)
-        return Removed(what=str(lane.path), parked=PARKED if uncommitted else "")
 
     def _gc_ref(self, ref: str, *, dry_run: bool, known: bool) -> Removed | Kept:
         tip = self._tool.tip(ref) or self._user.tip(ref)
@@ -295,33 +208,26 @@ class Removal:
                 self._user.run("update-ref", "--no-deref", "-d", ref, tip, ok=(0, 1, 128))
             return Removed(what=ref)
         if ref.startswith(HEADS) and not known and not is_agent(self._tool.commit(tip).author):
-            return Kept(what=ref, why="no run here has made it, so it may be somebody's own")
-        match safe_to_remove(self._remains(ref, tip)):
-            case Keep(why=why):
-                return Kept(what=ref, why=why)
-            case ParkFirst():
-                if not dry_run:  # only from the user's repository does a person get at it
-                    self._worktrees.hand_over(ref)
-                return Kept(what=ref, why=self._unlanded(tip))
-            case Remove():
-                return Removed(what=ref) if dry_run else self.ref(ref)
-            case unreachable:
-                assert_never(unreachable)
-
-    def _unlanded(self, tip: Oid) -> str:
+            return Kept(what=ref, why="no run here has made it, so it may be your own")
+        if used_by := self._used_by(ref):
+            return Kept(what=ref, why=f"in use by {used_by}")
+        if self._is_on_target(ref, tip):
+            return Removed(what=ref) if dry_run else self.ref(ref)
+        if not dry_run:  # the user finds it only in their own repository
+            self._worktrees.hand_over(ref)
         about = self._tool.text("log", "-1", "--no-show-signature", "--format=%cs %s", tip, "--")
-        return f"{self.targets[0].removeprefix('refs/heads/')} does not hold it: {about}"
+        return Kept(what=ref, why=f"{self.targets[0].removeprefix(HEADS)} does not hold it: {about}")
 
 
-def _answer(what: str, look: Callable[[], Removed | Kept]) -> Removed | Kept:
-    """One thing that git cannot read is kept and does not stop the others."""
+def _result(what: str, remove: Callable[[], Removed | Kept]) -> Removed | Kept:
+    """A thing that git cannot read is kept and does not stop the others."""
     try:
-        return look()
+        return remove()
     except GitFailed as error:
         return Kept(what=what, why=f"cannot read its content: {error}")
 
 
-def held_open(path: Path) -> bool:
+def _is_open(path: Path) -> bool:
     """Whether any process of this user has the file open."""
     import psutil  # 33 ms
 
@@ -341,39 +247,25 @@ def processes_inside(path: Path) -> tuple[int, ...]:
     return tuple(one.pid for one in found if one.info["cwd"] and Path(one.info["cwd"]).is_relative_to(path))
 
 
-# --- whether the target holds a commit ------------------------------------------------------------------------
-
-_WHO = {
-    f"GIT_{who}_{what}": value
-    for who in ("AUTHOR", "COMMITTER")
-    for what, value in (("NAME", "runplan"), ("EMAIL", "runplan@runplan.invalid"), ("DATE", "1000000000 +0000"))
-}
-
-
-def on_target(git: Git, tip: Oid, target: str) -> OnTarget:
-    """How `target` holds the content of `tip`: cheapest proof first."""
+def is_on_target(git: Git, tip: Oid, target: str) -> bool:
+    """Whether `target` has the commit, a commit with the same files, or commits with the same changes."""
     if git.tip(target) is None:
-        return OnTarget.NO
+        return False
     base = git.run("merge-base", target, tip, ok=(0, 1)).text
-    if base == tip:
-        return OnTarget.REACHABLE
-    if not base:
-        return OnTarget.NO
+    if base in (tip, ""):
+        return base == tip
     tree = git.commit(tip).tree
     if tree in git.text("log", "--format=%T", f"{base}..{target}", "--").split() or tree == git.commit(base).tree:
-        return OnTarget.TREE
-    if _linear(git, base, tip) and _picked(git, target, tip):
-        return OnTarget.PATCH
-    # The branch as one commit of its net diff: how a squash, or a branch with merges, lands.
-    squashed = git.run("commit-tree", "--no-gpg-sign", "-p", base, "-m", "-", tree, env=_WHO).text
-    return OnTarget.PATCH if _picked(git, target, squashed) else OnTarget.NO
+        return True
+    is_line = git.text("rev-list", "--merges", "--count", f"{base}..{tip}", "--") == "0"
+    if is_line and _is_picked(git, target, tip):
+        return True
+    # A squash, or a branch with merges, lands as one commit of the net diff.
+    squashed = git.run("commit-tree", "--no-gpg-sign", "-p", base, "-m", "-", tree, env=identity_env(KEEPER)).text
+    return _is_picked(git, target, squashed)
 
 
-def _linear(git: Git, base: Oid, tip: Oid) -> bool:
-    return git.text("rev-list", "--merges", "--count", f"{base}..{tip}", "--") == "0"
-
-
-def _picked(git: Git, target: str, tip: Oid) -> bool:
-    """Whether every commit has one with the same patch on the target."""
+def _is_picked(git: Git, target: str, tip: Oid) -> bool:
+    """Whether the target has a commit with the same patch for every commit."""
     marks = git.text("cherry", target, tip).splitlines()
     return bool(marks) and all(mark.startswith("-") for mark in marks)

@@ -1,4 +1,4 @@
-"""Commits as git stores them: their trailers, their landings, and files that git cannot store."""
+"""Trailers of landed commits, and the landings found by them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from runplan.gitfacts import Commit, Identity, Unstored
 from runplan.plan.model import Status
 
 if TYPE_CHECKING:
@@ -15,69 +14,6 @@ if TYPE_CHECKING:
 
     from runplan.gitfacts import Oid
     from runplan.plan.model import Plan
-
-
-def read_commit(oid: Oid, content: bytes) -> Commit:
-    """A raw commit as a value, as far as it says anything: one that an agent made by hand may lack every line."""
-    head, _, message = content.partition(b"\n\n")
-    fields: list[tuple[str, str]] = []
-    for line in head.decode("utf-8", "surrogateescape").split("\n"):
-        name, _, value = line.partition(" ")
-        if name:  # continuation lines of a signature start with a blank
-            fields.append((name, value))
-    values = dict(reversed(fields))
-    author, when = read_person(values.get("author", ""))
-    committer, _ = read_person(values.get("committer", ""))
-    return Commit(
-        oid=oid,
-        tree=values.get("tree", ""),
-        parents=tuple(value for key, value in fields if key == "parent"),
-        author=author,
-        authored=when,
-        committer=committer,
-        message=message.decode("utf-8", "surrogateescape"),
-    )
-
-
-def read_person(line: str) -> tuple[Identity, str]:
-    """Name, address and time of `Name <address> <seconds> <zone>`; what is missing is empty."""
-    person, _, when = line.partition("> ")
-    name, _, email = person.partition(" <")
-    return Identity(name=name, email=email), when
-
-
-#: What speaks of the place and not of the file.
-_PLACE = re.compile(
-    r"\.lock\b|No space left|quota|Read-only file system|Input/output error|repository database|object database"
-)
-#: How git begins to say that it does not take a file; the group is its path.
-_REFUSED = (
-    re.compile(r"failed to encode '(?P<path>.+)' from \S+ to"),
-    re.compile(r"BOM is (?:required|prohibited) in '(?P<path>.+)' if encoded as"),
-    re.compile(r"encoding '(?P<path>.+)' from \S+ to \S+ and back is not the same"),
-    re.compile(r"(?P<path>)true/false are no valid working-tree-encodings"),
-    re.compile(r"C?R?LF would be replaced by \w+ in (?P<path>.+)"),
-    re.compile(r"fatal: (?P<path>.+): '.*' is outside repository"),
-    re.compile(r"Unable to process path (?P<path>.+)"),
-)
-#: A filter of the user's that must succeed, and did not.
-_FILTER = re.compile(r"(?:fatal|error): (?P<path>[^:]+): clean filter '.*' failed")
-_LONGEST = 8_192  #: characters at the end of git's words that are looked at
-_SAID = re.compile(r"(?:fatal|error): ")
-
-
-def unstored(said: str) -> Unstored | None:
-    """The file that git, by what it said, cannot store; None when it failed for another reason."""
-    said = said[-_LONGEST:]
-    if _PLACE.search(said):
-        return None
-    for pattern in (*_REFUSED, _FILTER):
-        if found := pattern.search(said):
-            told = [line.strip() for line in said.splitlines() if line.strip() and not line.startswith("hint:")]
-            lines = [_SAID.sub("", line, count=1) for line in told]
-            path = found["path"] or "a file"
-            return Unstored(path=path, why=" / ".join(lines), filtered=pattern is _FILTER)
-    return None
 
 
 PLAN = "Runplan-Plan"

@@ -9,34 +9,52 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import stat
 import subprocess
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from filelock import FileLock
-
 from runplan.errors import GitFailed, ObjectsRefused, RefusedEarly
-from runplan.git import config
-from runplan.git.command import Git, borrowing, in_a_line, remedy_for
-from runplan.git.discovery import refs_snapshot
-from runplan.store.files import make_below
+from runplan.git.checkout import refs_snapshot
+from runplan.git.command import Git, borrowing, one_line, remedy_for
+from runplan.store.files import file_lock, make_below
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from runplan.gitfacts import Oid
 
 TRANSFER_S = 600.0
-MOST_PACKS = 25  #: each one makes every git command start a little later
-KEEP = "runplan"  #: how `.keep` files of ours begin
-#: The values of the user's files were taken over already; an agent can write those files.
+MOST_PACKS = 25  #: each pack makes every git command start a little later
+KEEP = "runplan"  #: the content of our `.keep` files begins so
+#: The user's values were copied already; an agent can write the user's files.
 _OWN_CONFIG = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1"}
 _COPIED = ("shallow", "info/exclude", "info/attributes", "info/grafts")
 
+#: Sections of the user's configuration that are copied. Never: remote, branch, url, credential, include, alias,
+#: safe, and any key that names a program.
+SECTIONS = frozenset((
+    "user", "author", "committer", "i18n", "filter", "lfs", "gpg", "apply",
+    "diff", "merge", "commit", "tag", "rerere", "submodule",
+))  # fmt: skip
+CORE = frozenset((
+    "autocrlf", "eol", "safecrlf", "symlinks", "ignorecase", "precomposeunicode", "filemode",
+    "protecthfs", "protectntfs", "attributesfile", "excludesfile", "checkroundtripencoding",
+    "bigfilethreshold", "quotepath", "commentchar", "whitespace", "longpaths", "trustctime", "checkstat", "abbrev",
+))  # fmt: skip
+#: No maintenance removes objects, and every ref change is logged. A file that git-lfs has not downloaded stays a
+#: pointer.
+OWN = (
+    ("core.bare", "true"), ("core.logallrefupdates", "true"), ("gc.auto", "0"), ("maintenance.auto", "false"),
+    ("lfs.skipdownloaderrors", "true"),
+)  # fmt: skip
+
+Pairs = tuple[tuple[str, str | None], ...]
+
 
 class Workspace:
-    """`tool.git` of one project and what its lanes are made from."""
+    """`tool.git` of one project, and the parts of its lanes."""
 
     def __init__(self, user: Git, *, common_dir: Path, state: Path, root: Path) -> None:
         self.user = user
@@ -47,34 +65,34 @@ class Workspace:
         self._lock = state / "locks" / "workspace.lock"
         self.env = {**user.env, **_OWN_CONFIG}
         self.git = Git(state, env=self.env, options=(f"--git-dir={self.path}",))
-        self._config: config.Pairs = ()
+        self._config: Pairs = ()
 
     def prepare(self) -> None:
-        """Make `tool.git`, or bring its configuration up to date; refuses a repository that cannot be borrowed from."""
-        pairs = config.read_listing(os.fsdecode(self.user.run("config", "--list", "-z").out))
-        if config.is_partial_clone(pairs):
+        """Make `tool.git`, or update its configuration; refuse a repository whose objects cannot be borrowed."""
+        pairs = read_listing(os.fsdecode(self.user.run("config", "--list", "-z").out))
+        if is_partial_clone(pairs):
             raise RefusedEarly(
                 "this repository is a partial clone, so objects that a phase needs may be missing; "
                 "fetch them first: git fetch --refetch --no-filter, then git config --unset remote.origin.promisor"
             )
-        self._config = config.allowed(pairs)
+        self._config = allowed(pairs)
         self._lfs = dict(pairs).get("lfs.storage")
         self._sha256 = dict(pairs).get("extensions.objectformat") == "sha256"
         if not (self.path / "HEAD").is_file():
             make_below(self.common_dir, self._lock.parent)
-            with FileLock(self._lock, thread_local=False, fallback_to_soft=False, preserve_lock_file=True):
+            with file_lock(self._lock):
                 if not (self.path / "HEAD").is_file():  # another process may have made it meanwhile
                     self._init(self.path)
         self.refresh(self.path)
         self.merge_packs()
 
     def merge_packs(self) -> None:
-        """Merge many packs of `tool.git`, and loose objects, into one pack. Every object stays, also without a ref."""
+        """Merge many packs of `tool.git`, and loose objects, into one pack. Objects without a ref stay as well."""
         objects = self.path / "objects"
         if len(list((objects / "pack").glob("*.pack"))) <= MOST_PACKS:
             return
-        with FileLock(self._lock, thread_local=False, fallback_to_soft=False, preserve_lock_file=True):
-            (objects / "pack" / "multi-pack-index.lock").unlink(missing_ok=True)  # its git was killed
+        with file_lock(self._lock):
+            (objects / "pack" / "multi-pack-index.lock").unlink(missing_ok=True)  # of a git that was killed
             loose = list(objects.glob("??/[0-9a-f]*"))
             names = "".join(f"{file.parent.name}{file.name}\n" for file in loose).encode()
             self.git.run("pack-objects", "-q", "--non-empty", str(objects / "pack" / "pack"), stdin=names)
@@ -87,35 +105,31 @@ class Workspace:
         self.git.close()
 
     def make_bare(self, path: Path) -> None:
-        """A new bare repository that borrows from `tool.git` and from the user."""
+        """Make a bare repository that borrows from `tool.git` and from the user."""
         self._init(path)
         self.refresh(path)
 
     def _init(self, path: Path) -> None:
-        """Make a repository in one step; one that is there and lost its HEAD keeps its objects and refs."""
+        """Make a repository in one step; one that lost its HEAD keeps its objects and refs."""
         make_below(self.common_dir, path.parent)
-        kind = "sha256" if self._sha256 else "sha1"
         draft = path if path.is_dir() else path.with_name(f"{path.name}.new")
         if draft != path:
             shutil.rmtree(draft, ignore_errors=True)
-        maker = Git(path.parent, env=self.env)
-        maker.run("init", "-q", "--bare", "--template=", f"--object-format={kind}", str(draft))
+        kind = "sha256" if self._sha256 else "sha1"
+        options = ("-q", "--bare", "--template=", f"--object-format={kind}")
+        Git(path.parent, env=self.env).run("init", *options, str(draft))
         draft.rename(path)
 
     def refresh(self, path: Path) -> None:
-        """Write the configuration and copy what the user's repository says of history and ignored files.
-
-        Whose objects are borrowed is written anew as well: the user may have moved the repository.
-        """
+        """Write configuration, alternates, and copies of the user's files about history and ignored files."""
         lenders = [self.common_dir / "objects", *([self.path / "objects"] if path != self.path else [])]
         (path / "objects" / "info").mkdir(parents=True, exist_ok=True)
         write_whole(path / "objects" / "info" / "alternates", b"".join(os.fsencode(place) + b"\n" for place in lenders))
-        fixed: list[tuple[str, str | None]] = [("core.repositoryformatversion", "1" if self._sha256 else "0")]
-        fixed += [("core.bare", "true"), *config.OWN]
+        fixed: list[tuple[str, str | None]] = [("core.repositoryformatversion", "1" if self._sha256 else "0"), *OWN]
         fixed += [("extensions.objectformat", "sha256")] if self._sha256 else []
-        if path == self.path or self._lfs:  # a lane has a store of its own beside the one that its alternates lead to
+        if path == self.path or self._lfs:  # else a lane has a store of its own, and reads the user's as well
             fixed += [("lfs.storage", str(self.common_dir / (self._lfs or "lfs")))]
-        write_whole(path / "config", os.fsencode(config.config_text([*self._config, *fixed])))
+        write_whole(path / "config", os.fsencode(config_text([*self._config, *fixed])))
         for name in _COPIED:
             source, goal = self.common_dir / name, path / name
             if source.is_file():
@@ -125,7 +139,7 @@ class Workspace:
                 goal.unlink(missing_ok=True)
 
     def without_filters(self) -> list[str]:
-        """Settings by which git takes files as they are."""
+        """Settings that turn off every filter."""
         drivers = {key.split(".", 1)[1].rpartition(".")[0] for key, _ in self._config if key.startswith("filter.")}
         off = ("required=false", "clean=", "smudge=", "process=")
         return [f"filter.{driver}.{setting}" for driver in sorted(drivers) for setting in off]
@@ -138,12 +152,12 @@ class Workspace:
     # --- moving objects ---------------------------------------------------------------------------------
 
     def take(self, lane_objects: Path, tips: Sequence[Oid], *, without: Sequence[Oid]) -> None:
-        """Copy what `tips` add to `without` from a lane into `tool.git`, checked by git's own fsck."""
-        transfer(self.git, self.git, tips, without=without, env=borrowing(lane_objects), kept="")
+        """Copy the commits of `tips` that `without` lacks from a lane into `tool.git`, checked by git's own fsck."""
+        transfer(self.git, self.git, tips, without=without, env=borrowing(lane_objects), keep="")
         self._share_lfs(lane_objects.parent)
 
     def _share_lfs(self, lane: Path) -> None:
-        """Copy content that the agent's git-lfs has stored into the user's store; its name there is its hash."""
+        """Copy files that the agent's git-lfs has stored into the user's store; their names are their hashes."""
         source, store = lane / "lfs" / "objects", self.common_dir / "lfs"
         for file in source.glob("??/??/*"):
             place, draft = store / "objects" / file.relative_to(source), store / "tmp" / f"{file.name}.{os.getpid()}"
@@ -153,25 +167,18 @@ class Workspace:
                 shutil.copyfile(file, draft)
                 draft.replace(place)
 
-    def copy_to_user(self, tips: Sequence[Oid], *, without: Sequence[Oid], keep: str = KEEP) -> str:
-        """Copy commits of `tool.git` into the user's repository; the path of the pack's `.keep` file, or nothing.
+    def copy_to_user(self, tips: Sequence[Oid], *, without: Sequence[Oid], keep: str = KEEP) -> Path | None:
+        """Copy commits of `tool.git` into the user's repository; the pack's `.keep` file, if there is a pack.
 
-        Until a ref names the commits, the `.keep` file protects them from the user's `git gc`.
+        The `.keep` file protects the commits from the user's `git gc` until a ref names them.
         """
-        for lane in self.lanes.glob("*.git"):  # the user may have pruned it: no ref of theirs named it yet
+        for lane in self.lanes.glob("*.git"):  # the user may have pruned its files: no ref of theirs named them yet
             self._share_lfs(lane)
         missing = [oid for oid in tips if self.user.object(oid) is None]
         if not missing:
-            return ""
-        pack = transfer(self.git, self.user, missing, without=without, local=True, kept=keep)
-        return str(self.common_dir / "objects" / "pack" / f"pack-{pack}.keep")
-
-    def publish(self, *orders: str, tips: Sequence[Oid], without: Sequence[Oid]) -> None:
-        """Copy commits into the user's repository and change refs there, by the orders of `update-ref --stdin`."""
-        keep = self.copy_to_user(tips, without=without)
-        self.user.update_refs(*orders)
-        if keep:
-            Path(keep).unlink(missing_ok=True)
+            return None
+        pack = transfer(self.git, self.user, missing, without=without, local=True, keep=keep)
+        return self.common_dir / "objects" / "pack" / f"pack-{pack}.keep"
 
 
 def transfer(
@@ -180,27 +187,24 @@ def transfer(
     tips: Sequence[Oid],
     *,
     without: Sequence[Oid],
-    kept: str,
+    keep: str,
     local: bool = False,
     env: Mapping[str, str] | None = None,
 ) -> str:
-    """Pack what is reachable from `tips` and not from `without`, and index it strictly; the name of the pack.
+    """Pack the objects of `tips` that `without` lacks, and index them strictly; the name of the pack.
 
     A concurrent `gc --prune=now` breaks `fetch` and `unpack-objects`; it does not break this (measured).
     """
     wanted = "".join([*(f"{oid}\n" for oid in tips), *(f"^{oid}\n" for oid in without)]).encode()
     how = ("--revs", "--thin", "--stdout", "-q", "--delta-base-offset", *(["--local"] if local else []))
-    check = ("--stdin", "--fix-thin", "--strict", *([f"--keep={kept}"] if kept else []))
+    check = ("--stdin", "--fix-thin", "--strict", *([f"--keep={keep}"] if keep else []))
     with source.start("pack-objects", *how, env=env) as packing:
         with goal.start("index-pack", *check, env=env, stdin=packing.stdout) as indexing:
             assert packing.stdin is not None
             assert packing.stdout is not None
-            packing.stdout.close()  # index-pack has it now; it must see its end
-            with suppress(BrokenPipeError):  # it was killed, and its code says so
+            packing.stdout.close()  # only index-pack reads it
+            with suppress(BrokenPipeError), packing.stdin:  # a killed pack-objects shows in its exit code
                 packing.stdin.write(wanted)
-                packing.stdin.flush()
-            with suppress(BrokenPipeError):
-                packing.stdin.close()
             try:
                 out, err = indexing.communicate(timeout=TRANSFER_S)
             except subprocess.TimeoutExpired:
@@ -209,22 +213,87 @@ def transfer(
                 raise GitFailed(f"copying objects into {goal.cwd} took longer than {TRANSFER_S:.0f} s") from None
         assert packing.stderr is not None
         said = packing.stderr.read()
-        packing.stderr.close()
-    if packing.returncode or indexing.returncode:
-        raise _failed(os.fsdecode(said + err), (packing.returncode, indexing.returncode), tips[0], goal)
-    return out.decode().split()[-1]
+    codes = (packing.returncode, indexing.returncode)
+    if not any(codes):
+        return out.decode().split()[-1]
+    error = os.fsdecode(said + err)
+    # A full disk or a killed git is not the fault of the commits.
+    if remedy_for(error) or any(code < 0 and code != -signal.SIGPIPE for code in codes):
+        raise GitFailed(f"copying {tips[0][:12]} into {goal.cwd} failed: {one_line(error) or 'git was killed'}")
+    raise ObjectsRefused(f"git refuses the objects of {tips[0][:12]}: {one_line(error)}")
 
 
-def _failed(words: str, codes: tuple[int, int], tip: Oid, goal: Git) -> GitFailed:
-    """A full disk or a killed git says nothing of the commits; everything else is their fault."""
-    told = in_a_line(words)
-    if remedy_for(words) or any(code < 0 and code != -signal.SIGPIPE for code in codes):
-        return GitFailed(f"copying {tip[:12]} into {goal.cwd} failed: {told or 'git was killed'}")
-    return ObjectsRefused(f"git refuses the objects of {tip[:12]}: {told}")
+# --- files ----------------------------------------------------------------------------------------------
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file so that no reader sees half of it."""
+    """Write a file atomically."""
     draft = path.with_name(f"{path.name}.{os.getpid()}.new")
     draft.write_bytes(content)
     draft.replace(path)
+
+
+def delete_tree(path: Path) -> None:
+    """Delete a directory, also one with read-only directories in it."""
+    shutil.rmtree(path, ignore_errors=True)
+    if path.is_dir():
+        make_writable(path)
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def make_writable(top: Path) -> None:
+    """Give the owner access to every directory below `top`."""
+    top.chmod(top.stat().st_mode | stat.S_IRWXU)
+    for directory, names, _ in os.walk(top):
+        for below in (Path(directory, name) for name in names):
+            if not below.is_symlink():
+                below.chmod(below.stat().st_mode | stat.S_IRWXU)
+
+
+# --- configuration --------------------------------------------------------------------------------------
+
+
+def read_listing(output: str) -> Pairs:
+    """The keys and values of `git config --list -z`; a key without a value has None."""
+    entries = (entry.partition("\n") for entry in output.split("\0") if entry)
+    return tuple((key, value if mark else None) for key, mark, value in entries)
+
+
+def allowed(pairs: Iterable[tuple[str, str | None]]) -> Pairs:
+    """The pairs that a repository of ours copies."""
+    split = ((key.partition("."), value) for key, value in pairs)
+    return tuple(
+        (f"{section}.{rest}", value)
+        for (section, _, rest), value in split
+        if section in SECTIONS or (section == "core" and rest in CORE)
+    )
+
+
+def is_partial_clone(pairs: Iterable[tuple[str, str | None]]) -> bool:
+    """Whether objects may be missing until a remote is asked for them."""
+    return any(
+        key == "extensions.partialclone"
+        or (key.startswith("remote.") and key.endswith(".promisor") and value in (None, "true", "yes", "on", "1"))
+        for key, value in pairs
+    )
+
+
+def config_text(pairs: Sequence[tuple[str, str | None]]) -> str:
+    """A git configuration file with these pairs."""
+    return "".join(f"{_header(key)}\n\t{key.rpartition('.')[2]}{_assigned(value)}\n" for key, value in pairs)
+
+
+def _header(key: str) -> str:
+    section, _, rest = key.partition(".")
+    subsection = rest.rpartition(".")[0]
+    return f'[{section} "{_escaped(subsection)}"]' if subsection else f"[{section}]"
+
+
+def _assigned(value: str | None) -> str:
+    if value is None:
+        return ""
+    return ' = "' + _escaped(value).replace("\n", "\\n").replace("\t", "\\t") + '"'
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"')

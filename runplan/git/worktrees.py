@@ -1,34 +1,44 @@
-"""Lends worktrees to agents and checks, and takes what agents made there into `tool.git`."""
+"""Lends worktrees to agents and checks, and takes agents' commits into `tool.git`."""
 
 from __future__ import annotations
 
 import re
 import shutil
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from filelock import FileLock
+from msgspec import Struct
 
 from runplan.errors import GitFailed, ObjectsRefused, RefusedEarly, SettingsError
-from runplan.git.checkout import nested_repository
-from runplan.git.discovery import refs_snapshot
-from runplan.git.lane import HEADS, KEEPER, Lane, Signature
-from runplan.git.removal import park
-from runplan.gitfacts import Absent, Ahead, Identity, Poisoned, Stale, Unstored, is_agent
-from runplan.names import base_ref
-from runplan.store.files import first_line, make_below, read_file
+from runplan.git.checkout import refs_snapshot
+from runplan.git.lane import KEEPER, Lane, Unstored
+from runplan.git.objects import Signature
+from runplan.gitfacts import Identity, is_agent
+from runplan.names import HEADS, base_ref, parked_under
+from runplan.store.files import file_lock, first_line, make_below, read_file
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Sequence
+
+    from filelock import FileLock
 
     from runplan.git.command import Git
     from runplan.git.workspace import Workspace
-    from runplan.gitfacts import BranchStanding, Oid, WorktreeState
+    from runplan.gitfacts import Oid, WorktreeState
 
 MOST_NAMES = 1000
 LANDING_KEEP = "runplan landing"
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
+_TRIES = 50
+
+
+class BranchStanding(Struct, frozen=True, kw_only=True):
+    """A branch compared with a base."""
+
+    ahead: int = 0  #: commits of its own
+    behind: int = 0  #: commits of the base that it lacks
+    by_agents: bool = False  #: whether agents of ours made every commit of its own
 
 
 class Worktrees:
@@ -40,17 +50,14 @@ class Worktrees:
         self._mirror = tuple(mirror)  #: full names of the user's refs that agents see besides tags
         self._lanes: dict[str, Lane] = {}
 
-    @contextmanager
-    def locked(self) -> Iterator[None]:
+    def lock(self) -> FileLock:
         """Worktrees are made and removed by one process at a time."""
         make_below(self._workspace.common_dir, self._lock_dir)
-        place = self._lock_dir / "worktrees.lock"
-        with FileLock(place, thread_local=False, fallback_to_soft=False, preserve_lock_file=True):
-            yield
+        return file_lock(self._lock_dir / "worktrees.lock")
 
     def lane(self, name: str) -> Lane:
         if not _NAME.fullmatch(name):
-            raise RefusedEarly(f"{name!r} is no name for a worktree; use letters, digits, dot, dash, underscore")
+            raise RefusedEarly(f"{name!r} cannot be the name of a worktree; use letters, digits, dot, dash, underscore")
         if name not in self._lanes:
             self._lanes[name] = Lane(self._workspace, name)
         return self._lanes[name]
@@ -64,7 +71,7 @@ class Worktrees:
         return self._workspace.git.tip(branch)
 
     def standing(self, branch: str, base: Oid) -> BranchStanding:
-        """What a branch of the user's repository holds compared with `base`."""
+        """A branch of the user's repository compared with `base`."""
         return standing(self._workspace.user, branch, base)
 
     # --- lending ------------------------------------------------------------------------------------------
@@ -80,14 +87,14 @@ class Worktrees:
         clean: str = "ignored",
         keep: Sequence[str] = (),
     ) -> Path:
-        """A worktree on a new branch at `base`, its files exactly those of `base`; earlier work in it is parked.
+        """A worktree on a new branch with exactly the files of `base`; earlier work in it is parked.
 
-        `pin` names the ref that keeps the user's `git gc` from removing `base`; where `base` is a commit of ours,
-        `onto` is the user's commit below it.
+        `pin` names the ref that protects `base` from the user's `git gc`. Where `base` is a commit of ours, `onto` is
+        the user's commit below it.
         """
         lane = self.lane(name)
         self._workspace.user.update_refs(f"update {base_ref(pin)} {onto or base}")
-        with self.locked():
+        with self.lock():
             self.rescue(lane, under=branch, base=base)
             if lane.exists:
                 lane.note_shown()  # until the files are those of the base
@@ -98,16 +105,12 @@ class Worktrees:
         return lane.path
 
     def attach(self, name: str, *, branch: str, clean: str = "ignored", keep: Sequence[str] = ()) -> Path:
-        """The worktree on `branch`; uncommitted work of an agent that was interrupted stays in it."""
+        """The worktree on `branch`; uncommitted work of an interrupted agent stays in it."""
         lane = self.lane(name)
         tip = self.tip(branch)
         if tip is None:
             raise RefusedEarly(f"the branch {branch.removeprefix(HEADS)} is gone; start the phase again")
-        whole = lane.exists and lane.intact
-        if not whole:
-            with self.locked():
-                lane.renew(tip, mirror=self._mirror)
-        if not whole or lane.is_shown:
+        if self._require_whole(lane, tip) or lane.is_shown:
             lane.put(tip, branch=branch, clean=clean, keep=keep)
         else:
             if lane.standing != tip:
@@ -117,31 +120,35 @@ class Worktrees:
         return lane.path
 
     def show(self, path: Path, commit: Oid, *, clean: str, keep: Sequence[str] = ()) -> None:
-        """Exactly `commit`, detached, for a check or a verifier; whatever else lies there is deleted."""
+        """Exactly `commit`, detached, for a check or a verifier; every other file is deleted."""
         lane = self.lane(path.name)
-        if not (lane.exists and lane.intact):
-            with self.locked():
-                lane.renew(commit, mirror=self._mirror)
-        is_there = lane.pristine and self._tree(commit) == self._tree(lane.standing)
+        self._require_whole(lane, commit)
+        trees = self._workspace.git
+        same_files = lane.pristine and trees.commit(commit).tree == trees.commit(lane.standing).tree
         lane.note_shown()
-        if is_there:
+        if same_files:
             lane.move_to(commit)
         else:
             lane.put(commit, clean=clean, keep=keep)
 
-    def _tree(self, commit: Oid) -> Oid:
-        return self._workspace.git.commit(commit).tree
+    def _require_whole(self, lane: Lane, commit: Oid) -> bool:
+        """Make a missing or broken worktree again; whether that was necessary."""
+        if lane.exists and lane.intact:
+            return False
+        with self.lock():
+            lane.renew(commit, mirror=self._mirror)
+        return True
 
     def copy(self, path: Path, names: Sequence[str], from_root: Path) -> None:
-        """Take the files of run.copy over from the main checkout."""
+        """Copy the files of run.copy from the main checkout."""
         for name in names:
-            source, goal = from_root / name, path / name
-            if Path(name).is_absolute() or ".." in Path(name).parts or ".git" in Path(name).parts[:1]:
+            source, goal, parts = from_root / name, path / name, Path(name).parts
+            if Path(name).is_absolute() or ".." in parts or ".git" in parts[:1]:
                 raise SettingsError(f"run.copy: {name} is not inside the repository; name files of the checkout")
             if not source.is_file():
-                raise SettingsError(f"run.copy: there is no file {source}; make it, or take it out of run.copy")
+                raise SettingsError(f"run.copy: there is no file {source}; create it, or remove it from run.copy")
             if not goal.parent.resolve().is_relative_to(path.resolve()):
-                raise SettingsError(f"run.copy: {goal} leads out of the worktree; take it out of run.copy")
+                raise SettingsError(f"run.copy: {goal} leads out of the worktree; remove it from run.copy")
             goal.parent.mkdir(parents=True, exist_ok=True)
             goal.unlink(missing_ok=True)
             shutil.copy2(source, goal)
@@ -149,113 +156,53 @@ class Worktrees:
     # --- taking -------------------------------------------------------------------------------------------
 
     def take(self, name: str, *, branch: str, base: Oid) -> Oid:
-        """Copy the agent's commits into `tool.git`; the newest one. What was taken is not taken again.
+        """Copy the agent's commits into `tool.git`, once; the newest one.
 
         Where the given branch has not moved, the agent's HEAD counts: it may have made a branch of its own. Where
-        neither leads to new commits, what was taken before counts; the files are still there.
+        neither has new commits, the commits taken before count; the files are still there.
         """
         lane = self.lane(name)
         before = self.tip(branch) or base
-        if not (lane.repository / "objects").is_dir():
+        if not lane.has_repository:
             return before
         refs = lane.refs()
         own, at_head = refs.get(branch, ""), refs.get(lane.head, lane.head)
-        if lane.taken == (own, at_head):
+        if lane.taken == f"{own} {at_head}":
             return before
-        tip = self._take(lane, own, without=[base, before]) if own not in ("", before) else before
+        tip = lane.take(own, without=[base, before]) if own not in ("", before) else before
         if tip == before and _is_oid(at_head) and self._workspace.git.object(at_head) is None:
             with suppress(ObjectsRefused):  # HEAD may lead to nothing
-                tip = self._take(lane, at_head, without=[base, before])
+                tip = lane.take(at_head, without=[base, before])
         if tip != before:
             self._workspace.git.update_refs(f"update {branch} {tip}")
         if lane.exists:
             self._stand_on(lane, tip, at_head, branch=branch)
-        lane.note_taken(own, at_head)
+        lane.note_taken(f"{own} {at_head}")
         self._workspace.merge_packs()
         return tip
 
     def committed(self, name: str, *, branch: str, base: Oid) -> Oid:
-        """The newest commit on the branch of an agent that may still be at work; its files are not looked at."""
+        """The newest commit on the branch of an agent that may still be running; its files are not read."""
         lane = self.lane(name)
         before = self.tip(branch) or base
         try:
             tip = lane.refs().get(branch, before)
-            return before if tip == before else self._take(lane, tip, without=[base, before])
-        except GitFailed:  # what it breaks is met at its end
+            return before if tip == before else lane.take(tip, without=[base, before])
+        except GitFailed:  # reported when the agent ends
             return before
 
     def _stand_on(self, lane: Lane, tip: Oid, at_head: str, *, branch: str) -> None:
-        """Compare the files with `tip`; where the agent left another commit checked out, they become those of `tip`."""
-        elsewhere = _is_oid(at_head) and at_head != tip and self._workspace.git.object(at_head) is not None
-        if elsewhere:
+        """Compare the files with `tip`; where the agent left another commit checked out, check out `tip`."""
+        if _is_oid(at_head) and at_head != tip and self._workspace.git.object(at_head) is not None:
             lane.stand_on(at_head)
             self._park_uncommitted(lane, under=branch)
             lane.put(tip, branch=branch, clean="")
         elif lane.standing != tip:
             lane.stand_on(tip)
 
-    def _take(self, lane: Lane, tip: Oid, *, without: Sequence[Oid]) -> Oid:
-        lane.take([tip], without=without)
-        return tip
-
-    def published(self, branch: str) -> bool:
-        """Whether the user's repository has the branch."""
-        return self._workspace.user.tip(branch) is not None
-
-    def publish(self, branch: str, *, base: Oid = "") -> str:
-        """Bring a branch with work into the user's repository; its full name there, or nothing when it has none.
-
-        A name that is taken by other commits gets a number. Work that was published keeps the name it got then.
-        """
-        tip = self.tip(branch)
-        if tip in (None, base):
-            return ""
-        refs = refs_snapshot(self._workspace.common_dir, self._workspace.user)
-        names = (branch, *(f"{branch}-{number}" for number in range(2, MOST_NAMES)))
-        name = next((name for name in names if refs.get(name) == tip), "")
-        if not name:
-            name = next(name for name in names if name not in refs)
-            self._workspace.publish(f"update {name} {tip}", tips=[tip], without=[base] if base else [])
-        return name
-
-    def hand_over(self, branch: str, *, base: Oid = "") -> None:
-        """Publish the branch, then delete runplan's own: from now on it is the user's."""
-        self.publish(branch, base=base)
-        if tip := self.tip(branch):
-            self._workspace.git.update_refs(f"delete {branch} {tip}")
-
-    def unpin(self, pin: str) -> None:
-        """Let the user's `git gc` have the base again.
-
-        A git that deletes a ref locks the user's packed refs; killed, it would leave that lock. So it does this only
-        where there is more to delete than one file.
-        """
-        ref, common = base_ref(pin), self._workspace.common_dir
-        packed = ref.encode() in (read_file(common / "packed-refs") or b"")
-        if packed or (common / "reftable").is_dir():
-            self._workspace.user.run("update-ref", "--no-deref", "-d", ref)
-        else:
-            (common / ref).unlink(missing_ok=True)
-
-    def deliver(self, new: Oid, *, without: Oid) -> None:
-        """Copy what is about to land into the user's repository, checked by git's own fsck."""
-        self._workspace.copy_to_user([new], without=[without], keep=LANDING_KEEP)
-
-    def delivered(self) -> None:
-        """A ref holds what was delivered: nothing has to protect it from `git gc` any more."""
-        packs = self._workspace.common_dir / "objects" / "pack"
-        for file in packs.glob("*.keep"):
-            if first_line(file) == LANDING_KEEP:
-                file.unlink(missing_ok=True)
-
     def state(self, path: Path) -> WorktreeState:
-        """One status of a worktree against the commit it stands on; costs one scan of its files."""
+        """The status of a worktree against the commit it stands on; costs one scan of its files."""
         return self.lane(path.name).state()
-
-    def intact(self, path: Path) -> bool:
-        """Whether the directory is there and still belongs to its repository."""
-        lane = self.lane(path.name)
-        return lane.exists and lane.intact
 
     def head(self, path: Path) -> Oid:
         """The commit a worktree stands on."""
@@ -282,34 +229,104 @@ class Worktrees:
             self._workspace.git.update_refs(f"update {branch} {made}")
         return made
 
-    # --- keeping ------------------------------------------------------------------------------------------
+    # --- giving commits to the user -----------------------------------------------------------------------
+
+    def published(self, branch: str) -> bool:
+        """Whether the user's repository has the branch."""
+        return self._workspace.user.tip(branch) is not None
+
+    def publish(self, branch: str, *, base: Oid = "") -> str:
+        """Copy a branch with work into the user's repository; its full name there, or empty when it has no work.
+
+        A name that is taken by other commits gets a number. Published work keeps its name.
+        """
+        tip = self.tip(branch)
+        if tip is None or tip == base:
+            return ""
+        refs = refs_snapshot(self._workspace.common_dir, self._workspace.user)
+        names = (branch, *(f"{branch}-{number}" for number in range(2, MOST_NAMES)))
+        name = next((name for name in names if refs.get(name) == tip), "")
+        if not name:
+            name = next(name for name in names if name not in refs)
+            keep = self._workspace.copy_to_user([tip], without=[base] if base else [])
+            self._workspace.user.update_refs(f"update {name} {tip}")
+            if keep:
+                keep.unlink(missing_ok=True)
+        return name
+
+    def hand_over(self, branch: str, *, base: Oid = "") -> None:
+        """Publish the branch, then delete runplan's own."""
+        self.publish(branch, base=base)
+        if tip := self.tip(branch):
+            self._workspace.git.update_refs(f"delete {branch} {tip}")
+
+    def unpin(self, pin: str) -> None:
+        """Stop protecting the base from the user's `git gc`.
+
+        A git that is killed while it deletes a ref leaves packed-refs.lock in the user's repository. So git does it
+        only where the ref is not just one file.
+        """
+        ref, common = base_ref(pin), self._workspace.common_dir
+        packed = ref.encode() in (read_file(common / "packed-refs") or b"")
+        if packed or (common / "reftable").is_dir():
+            self._workspace.user.run("update-ref", "--no-deref", "-d", ref)
+        else:
+            (common / ref).unlink(missing_ok=True)
+
+    def deliver(self, new: Oid, *, without: Oid) -> None:
+        """Copy the candidate into the user's repository, checked by git's own fsck."""
+        self._workspace.copy_to_user([new], without=[without], keep=LANDING_KEEP)
+
+    def delivered(self) -> None:
+        """Remove the protection from `git gc`: a ref holds the delivered commits now."""
+        packs = self._workspace.common_dir / "objects" / "pack"
+        for file in packs.glob("*.keep"):
+            if first_line(file) == LANDING_KEEP:
+                file.unlink(missing_ok=True)
+
+    # --- parking ------------------------------------------------------------------------------------------
+
+    def park(self, oid: Oid, *, under: str) -> str:
+        """Keep a commit below `refs/runplan/parked/<plan>/<phase>/`; the same commit gets the same ref."""
+        workspace, home = self._workspace, parked_under(*under.split("/")[-2:])
+        keep = workspace.copy_to_user([oid], without=[])
+        for left in reversed(range(_TRIES)):
+            refs = refs_snapshot(workspace.common_dir, workspace.user)
+            kept = {ref: held for ref, held in refs.items() if ref.startswith(home)}
+            ref = next((ref for ref, held in kept.items() if held == oid), "")
+            if ref:
+                break
+            numbers = [int(name) for one in kept if (name := one.removeprefix(home)).isdigit()]
+            ref = f"{home}{max(numbers, default=0) + 1}"
+            # With an empty old value the ref must not exist: two processes that park at once get two numbers.
+            if workspace.user.run("update-ref", "--no-deref", ref, oid, "", ok=(0, 128) if left else (0,)).code == 0:
+                break
+        if keep:
+            keep.unlink(missing_ok=True)
+        return ref
 
     def rescue(self, lane: Lane, *, under: str, base: Oid | None) -> str:
-        """Park what only this lane holds: commits on refs of the agent's, and uncommitted files; the last ref made.
+        """Park commits and uncommitted files that only this lane holds; the last ref made.
 
         Files whose repository is gone are compared with `base`.
         """
         parked = ""
         for ref, oid in self._strays(lane).items():
-            try:
-                lane.take([oid], without=[])
-            except ObjectsRefused:  # what git cannot read it cannot keep
-                continue
-            parked = park(
-                self._workspace, oid, under=under if ref.startswith(HEADS) else f"{under}-{ref.rpartition('/')[2]}"
-            )
-        history = frozenset[str]()
+            with suppress(ObjectsRefused):  # git cannot keep objects that it cannot read
+                lane.take(oid)
+                parked = self.park(oid, under=under if ref.startswith(HEADS) else f"{under}-{ref.rpartition('/')[2]}")
+        history: Iterable[str] = ()
         if base and lane.is_orphan:
             lane.adopt(base)
-            history = frozenset(self._workspace.git.text("log", "--format=%T", base).split())
+            history = self._workspace.git.text("log", "--format=%T", base).split()
         if not lane.exists or lane.is_shown:
             return parked
-        return self._park_uncommitted(lane, under=under, known=history) or parked
+        return self._park_uncommitted(lane, under=under, known=frozenset(history)) or parked
 
     def _park_uncommitted(self, lane: Lane, *, under: str, known: Collection[str] = ()) -> str:
-        """Keep what differs from the commit it stands on; nothing when the files are one of the `known` trees."""
+        """Park the differences from the commit it stands on, unless the files are one of the `known` trees."""
         state = lane.state()
-        if nested := nested_repository(state):
+        if nested := next((one.path for one in state.untracked if one.path.endswith("/")), ""):
             raise RefusedEarly(f"{lane.path / nested} is a git repository inside a worktree; move it somewhere else")
         if state.clean:
             return ""
@@ -321,33 +338,25 @@ class Worktrees:
             made = Unstored(path="", why="")
         if isinstance(made, Unstored):
             made = lane.commit_verbatim(paths, KEEPER, message=message)
-        if known and self._workspace.git.commit(made).tree in known:
-            return ""
-        return park(self._workspace, made, under=under)
+        return "" if known and self._workspace.git.commit(made).tree in known else self.park(made, under=under)
 
     def _strays(self, lane: Lane) -> dict[str, Oid]:
         """Commits that only the agent's repository names, by ref."""
-        if not (lane.repository / "objects").is_dir():
-            return {}
-        refs = lane.refs()
-        if lane.head and not lane.head.startswith("refs/"):
+        refs = lane.refs() if lane.has_repository else {}
+        if lane.has_repository and _is_oid(lane.head):
             refs["HEAD"] = lane.head
         return {ref: oid for ref, oid in refs.items() if self._workspace.git.object(oid) is None}
 
 
 def standing(git: Git, branch: str, base: Oid) -> BranchStanding:
-    """What a branch holds compared with `base`."""
+    """A branch compared with `base`; one that does not exist has nothing of its own."""
     tip = git.tip(branch)
-    if tip is None:
-        return Absent()
-    if tip == base:
-        return Stale(tip=tip)
+    if tip in (None, base):
+        return BranchStanding()
     behind, ahead = map(int, git.text("rev-list", "--left-right", "--count", f"{base}...{tip}").split())
-    if not ahead:
-        return Poisoned(tip=tip, behind=behind)
     made = git.text("log", "--format=%cn%x00%ce", f"{base}..{tip}", "--").splitlines()
     people = (Identity(name=name, email=email) for name, _, email in (line.partition("\0") for line in made))
-    return Ahead(tip=tip, ahead=ahead, by_agents=all(is_agent(who) for who in people))
+    return BranchStanding(ahead=ahead, behind=behind, by_agents=all(is_agent(who) for who in people))
 
 
 def _is_oid(text: str) -> bool:

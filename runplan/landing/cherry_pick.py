@@ -1,4 +1,4 @@
-"""Lands on a local branch: where it is checked out, files, index and ref move in one step; else the ref alone."""
+"""Lands on a local branch. Where it is checked out, files, index and ref move together; elsewhere the ref alone."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import time
 from typing import TYPE_CHECKING
 
 from runplan.errors import GitFailed
-from runplan.git import objects as treediff
-from runplan.git.checkout import HEADS, Checkouts
-from runplan.landing.holds import InTheWay, require_idle, the_only
+from runplan.git import objects
+from runplan.git.checkout import Checkouts, read_line
 from runplan.landing.lander import Landed, Landing, Pending, Refused, TargetMoved, do_nothing, find
-from runplan.landing.recovery import Box, Ended, Plan
+from runplan.landing.recovery import Box, Ended, Hold, Plan
 from runplan.landing.swap import IndexChanged, RefTransaction, Swap
+from runplan.names import HEADS
 from runplan.polling import until
 from runplan.text import command
 
@@ -25,11 +25,28 @@ if TYPE_CHECKING:
     from runplan.gitfacts import Change, Oid
     from runplan.landing.lander import LandingAnswer
 
-#: The instants of a landing that the kill matrix names; where the target is not checked out, the last two.
+#: The kill points of a landing; where the target is not checked out, the last two.
 POINTS = ("land.staged", "land.prepared", "land.swapped", "land.committed")
 TRIES = 5  #: how often a landing is staged while the user stages files
-SWITCHED_S = 1.0  #: how long a `git switch` that began before the landing is waited for
+SWITCHED_S = 1.0  #: for a `git switch` that began before the landing
 _LOOK_S = 0.02
+#: Files in the git directory of a checkout while an operation of git waits there for the user.
+_MARKS = {
+    "MERGE_HEAD": "merge",
+    "CHERRY_PICK_HEAD": "cherry-pick",
+    "REVERT_HEAD": "revert",
+    "sequencer": "cherry-pick or revert",
+    "BISECT_LOG": "bisect",
+    "rebase-merge": "rebase",
+    "rebase-apply": "rebase or am",
+}
+#: Files that name the branch which an operation will move or return to, wherever HEAD is meanwhile.
+_NAMED_IN = {
+    "rebase-merge/head-name": "rebase",
+    "rebase-apply/head-name": "rebase",
+    "rebase-merge/update-refs": "rebase",
+    "BISECT_START": "bisect",
+}
 
 
 class CherryPick:
@@ -41,27 +58,26 @@ class CherryPick:
         self._git = git
         self.ref = ref
         self._checkouts = Checkouts(git, root=root, common_dir=common_dir)
+        self._box = Box(git, self._checkouts)
         self._point = point
 
     def tip(self) -> Oid | None:
-        """Where the branch stands."""
         return self._git.tip(self.ref)
 
     def prepare(self, *, id: str, old: Oid, new: Oid) -> Landing:
-        """The intent, to be recorded before `land`."""
         return Landing(id=id, ref=self.ref, old=old, new=new)
 
     def land(self, landing: Landing, deliver: Callable[[], None] = do_nothing) -> LandingAnswer:
-        """Move the branch, its checkout with it; or say why not, with nothing changed."""
+        """Move the branch, and its checkout with it; or say why not, with nothing changed."""
         deliver()
         try:
-            with Box(self._git, self._checkouts).entered() as box:
+            with self._box.entered():
                 for _ in range(TRIES):
                     with contextlib.suppress(IndexChanged):
-                        return self._land(landing, box)
-        except InTheWay as waits:
-            return self._moved(landing) or Pending(why=str(waits))
-        return Pending(why=f"files are being staged again and again where {self.ref} is checked out; let that end")
+                        return self._land(landing)
+        except Hold as hold:
+            return self._moved(landing) or Pending(why=str(hold))
+        return Pending(why=f"the index changes again and again where {self.ref} is checked out; let that end")
 
     def observe(self, landing: Landing) -> Landed | None:
         """Whether a commit with the landing's id lies between the old tip and the branch; changes nothing."""
@@ -69,65 +85,82 @@ class CherryPick:
         return Landed(tip=tip) if tip and find(self._git, landing, tip) else None
 
     def recover(self, landing: Landing | None = None) -> None:  # noqa: ARG002
-        """Complete or roll back a landing that was killed here, of whichever plan; one that has to wait stays."""
+        """Complete or roll back an interrupted landing of any plan."""
         self.settle()
 
     def settle(self) -> Ended:
-        """The same, with what became of it; no process is started when none was killed."""
-        box = Box(self._git, self._checkouts)
-        plan = box.read()
+        """The same, with its result; starts no process when no landing was interrupted."""
+        plan = self._box.read()
         try:
-            if box.path.exists():
-                with box.entered():
-                    return box.found
-        except InTheWay as waits:
-            return Ended(plan.landing.id if plan else "", waits=str(waits))
+            if self._box.path.exists():
+                with self._box.entered() as ended:
+                    return ended
+        except Hold as hold:
+            return Ended(plan.landing.id if plan else "", waits=str(hold))
         return Ended("")
 
     # --- the steps --------------------------------------------------------------------------------------
 
-    def _land(self, landing: Landing, box: Box) -> LandingAnswer:
+    def _land(self, landing: Landing) -> LandingAnswer:
         if moved := self._moved(landing):
             return moved
-        require_idle(self._checkouts, landing.ref)
+        self._require_idle(landing.ref)
         having = self._checkouts.having(landing.ref)
         if not having:
-            return self._move_ref(landing, box)
-        return Landed(tip=landing.new, note=self._swap(landing, the_only(having, landing.ref), box))
+            return self._move_ref(landing)
+        branch = landing.ref.removeprefix(HEADS)
+        if len(having) > 1:
+            roots = " and ".join(str(one.root) for one in having)
+            raise Hold(f"{branch} is checked out in {roots}; switch all but one to another branch")
+        root = having[0].root
+        if not root.is_dir():
+            raise Hold(f"{root} has {branch} checked out, is locked, and cannot be reached; mount it, or unlock it")
+        return Landed(tip=landing.new, note=self._swap(landing, having[0]))
 
-    def _swap(self, landing: Landing, checkout: TargetCheckout, box: Box, *, behind: bool = False) -> str:
-        swap = Swap(self._git, self._checkouts, checkout, box, self._point)
+    def _require_idle(self, ref: str) -> None:
+        """Hold while git is in the middle of an operation on `ref`, in any worktree."""
+        branch = ref.removeprefix(HEADS)
+        for one in self._checkouts.all():
+            for file, what in _NAMED_IN.items():
+                if {ref, branch} & set(read_line(one.git_dir / file).split()):
+                    raise Hold(f"a {what} of {branch} is under way in {one.root}; finish or abort it")
+            found = next((what for mark, what in _MARKS.items() if (one.git_dir / mark).exists()), None)
+            if found and one.root.is_dir() and self._checkouts.branch(one) == ref:
+                raise Hold(f"a {found} is under way in {one.root}, which has {branch} checked out; finish or abort it")
+
+    def _swap(self, landing: Landing, checkout: TargetCheckout, *, behind: bool = False) -> str:
+        swap = Swap(self._git, self._checkouts, checkout, self._box, self._point)
         try:
             return swap.land(landing, self._changes(landing), behind=behind)
-        except OSError as error:  # a full disk or a read-only directory: the user has to mend it
-            raise InTheWay(f"git cannot update {checkout.root}: {error.strerror}: {error.filename}") from error
+        except OSError as error:  # a full disk, a read-only directory, a file system without hard links
+            raise Hold(f"git cannot update {checkout.root}: {error.strerror}: {error.filename}") from error
 
-    def _move_ref(self, landing: Landing, box: Box) -> LandingAnswer:
-        """No checkout has the branch; none can switch to it while we hold their index locks."""
-        box.write(Plan(landing=landing, was={}, staged={}))
+    def _move_ref(self, landing: Landing) -> LandingAnswer:
+        """No checkout has the branch, and none can switch to it while we hold their index locks."""
+        self._box.write(Plan(landing=landing))
         try:
             for one in self._checkouts.reachable():
-                box.lock_index(one)
+                self._box.lock_index(one)
             if self._checkouts.having(landing.ref):
                 raise IndexChanged  # a checkout has switched to it: begin again
-            with RefTransaction(self._git, landing, name=landing.ref, old=landing.old, fd=box.fd) as ref:
+            with RefTransaction(self._git, landing, name=landing.ref, old=landing.old, fd=self._box.fd) as ref:
                 ref.prepare()
                 self._point("land.swapped")
                 ref.commit()
         finally:
-            box.end()
+            self._box.end()
         self._point("land.committed")
-        return Landed(tip=landing.new, note=self._catch_up(landing, box))
+        return Landed(tip=landing.new, note=self._catch_up(landing))
 
-    def _catch_up(self, landing: Landing, box: Box) -> str:
-        """A `git switch` to the branch that read its old tip just before has checked out the old files: swap them."""
+    def _catch_up(self, landing: Landing) -> str:
+        """Update a checkout that switched to the branch while it moved: such a `git switch` writes the old files."""
         time.sleep(_LOOK_S)
         until(lambda: not any(one.lock.exists() for one in self._checkouts.reachable()), within_s=SWITCHED_S)
         for one in self._checkouts.having(landing.ref):
             if one.root.is_dir() and self._shows_old(one, landing):
                 try:
-                    self._swap(landing, one, box, behind=True)
-                except (InTheWay, IndexChanged):
+                    self._swap(landing, one, behind=True)
+                except (Hold, IndexChanged):
                     update = command("git", "-C", str(one.root), "read-tree", "-m", "-u", landing.old, landing.new)
                     return f"{one.root} still shows the files before the landing; to update it: {update}"
         return ""
@@ -138,15 +171,13 @@ class CherryPick:
         return {change.path for change in self._changes(landing)}.isdisjoint(ran.text.split("\0"))
 
     def _changes(self, landing: Landing) -> tuple[Change, ...]:
-        old, new = self._git.commit(landing.old).tree, self._git.commit(landing.new).tree
-        return treediff.changes(self._git, old, new)
+        return objects.changes(self._git, *(self._git.commit(oid).tree for oid in (landing.old, landing.new)))
 
     def _moved(self, landing: Landing) -> Landed | Refused | None:
-        """What to answer when the branch is not where the candidate was built."""
+        """The answer when the branch is not where the candidate was built."""
         tip = self._git.tip(landing.ref)
         if tip is None:
             branch = landing.ref.removeprefix(HEADS)
-            raise GitFailed(
-                f"the branch {branch} is gone; make it again: {command('git', 'branch', branch, landing.old)}"
-            )
+            again = command("git", "branch", branch, landing.old)
+            raise GitFailed(f"the branch {branch} is gone; create it again: {again}")
         return None if tip == landing.old else self.observe(landing) or Refused(reason=TargetMoved(tip=tip))

@@ -1,4 +1,4 @@
-"""The contract of a lander: what it is asked, its three answers, and how a landing is found in a history."""
+"""The contract of a lander, its three answers, and the search for a landing in a history."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from msgspec import Struct
 
-from runplan.git.trailers import LANDING, read_commit, read_trailers
+from runplan.git.trailers import LANDING, read_trailers
+from runplan.gitfacts import Commit, Oid
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from runplan.git.command import Git
-    from runplan.gitfacts import Oid
 
 
 class Landing(Struct, frozen=True, kw_only=True):
@@ -29,13 +29,13 @@ class Landed(Struct, frozen=True, kw_only=True):
     """The target holds the landing."""
 
     tip: Oid  #: where the target stood when this was seen
-    note: str = ""  #: a sentence for the user: why a branch did not follow, or which file was kept aside
+    note: str = ""  #: for the user: why a branch did not follow, or which file was kept
 
 
 class Pending(Struct, frozen=True, kw_only=True):
     """The landing waits and nothing was changed."""
 
-    why: str  #: a sentence for the user: what is in the way, and what to do
+    why: str  #: for the user: what is in the way, and what to do
 
 
 class TargetMoved(Struct, frozen=True, kw_only=True):
@@ -64,7 +64,7 @@ DEEPEST = 2_000
 
 
 def find(git: Git, landing: Landing, tip: Oid) -> Oid | None:
-    """The newest commit between the old tip and this one that is the landing's, by its id; costs no process."""
+    """The newest commit of the landing between the old tip and this one, found by its trailer; costs no process."""
     seen = {landing.old}
     queue = [tip]
     while queue and len(seen) < DEEPEST:
@@ -72,10 +72,10 @@ def find(git: Git, landing: Landing, tip: Oid) -> Oid | None:
         if oid in seen:
             continue
         seen.add(oid)
-        stored = git.object(oid)
+        stored = git.known(oid)
         if stored is None:
             continue  # where a shallow clone ends
-        commit = read_commit(oid, stored.content)
+        commit = Commit.parse(oid, stored.content)
         if oid == landing.new or read_trailers(commit.message).get(LANDING) == landing.id:
             return oid
         queue += commit.parents
@@ -91,11 +91,11 @@ class Lander(Protocol):
 
     @property
     def ref(self) -> str:
-        """The full name of the ref that shows where the target stands."""
+        """The full name of the ref that shows the target's tip."""
         ...
 
     def tip(self) -> Oid | None:
-        """Where the target stands now; asks the remote when the target is there."""
+        """The target's tip now; fetched when the target is on a remote."""
         ...
 
     def prepare(self, *, id: str, old: Oid, new: Oid) -> Landing:
@@ -111,5 +111,5 @@ class Lander(Protocol):
         ...
 
     def recover(self, landing: Landing) -> None:
-        """Complete or roll back what killed landings left behind."""
+        """Complete or roll back interrupted landings."""
         ...

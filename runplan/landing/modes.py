@@ -1,4 +1,4 @@
-"""The ways to land, by name. Everything that differs between them is asked here; a new way joins by being listed."""
+"""The landing modes by name. All that differs between them is asked here; a new mode joins by being listed."""
 
 from __future__ import annotations
 
@@ -28,8 +28,6 @@ class Place(Struct, frozen=True):
 
 
 class Mode(Struct, frozen=True):
-    """One way to land."""
-
     open: Callable[[Place, RunSettings, Callable[[str], None]], Lander] | None  #: None: not in this version
     uses_remote: bool  #: whether the target is a branch of the remote
 
@@ -64,17 +62,12 @@ MODES = {
 
 
 def open_lander(at: Place, run: RunSettings, point: Callable[[str], None]) -> Lander:
-    """The lander of the mode that is set."""
-    make = MODES[run.landing].open
-    if make is None:
-        raise _unavailable(run.landing)
-    return make(at, run, point)
+    return _available(run.landing)(at, run, point)
 
 
 def require_allowed(mode: str, run: RunSettings) -> None:
-    """Refuse a mode that is not in this version, and a push to a target that takes none."""
-    if MODES[mode].open is None:
-        raise _unavailable(mode)
+    """Refuse a mode that is not in this version, and a push to a protected target."""
+    _available(mode)
     if MODES[mode].uses_remote and run.main_protected:
         raise RefusedEarly(
             f"protected: {run.target} takes no pushes (run.main_protected); land by cherry-pick "
@@ -83,7 +76,7 @@ def require_allowed(mode: str, run: RunSettings) -> None:
 
 
 def require_ready(git: Git, run: RunSettings, env: Mapping[str, str]) -> None:
-    """Refuse, before any work, what the mode could not land: an unreachable remote, commits that are not pushed."""
+    """Refuse, before any work, an unreachable remote or commits that are not pushed, where the mode needs them."""
     if uses_remote(run.landing):
         from runplan.git import remote
 
@@ -96,11 +89,13 @@ def uses_remote(mode: str) -> bool:
 
 
 def target_ref(run: RunSettings) -> str:
-    """The ref that shows where the target stands: of the remote, for landings that push."""
-    remote = MODES[run.landing].open is not None and MODES[run.landing].uses_remote
-    return f"refs/remotes/{run.remote}/{run.target}" if remote else f"refs/heads/{run.target}"
+    """The ref that shows the target's tip: for landings that push, the tracking ref."""
+    mode = MODES[run.landing]
+    return f"refs/remotes/{run.remote}/{run.target}" if mode.open and mode.uses_remote else f"refs/heads/{run.target}"
 
 
-def _unavailable(mode: str) -> RefusedEarly:
+def _available(mode: str) -> Callable[[Place, RunSettings, Callable[[str], None]], Lander]:
+    if (found := MODES[mode].open) is not None:
+        return found
     known = " or ".join(name for name, one in MODES.items() if one.open is not None)
-    return RefusedEarly(f"landing by {mode} is not in this version of runplan; use {known}")
+    raise RefusedEarly(f"landing by {mode} is not in this version of runplan; use {known}")

@@ -1,8 +1,8 @@
-"""The box of a landing, and how a landing that was killed is brought to its end by the plan in it.
+"""The box: the directory of the landing under way, and the recovery of a landing that was killed.
 
-A landing whose ref has moved is completed, any other is rolled back. Nothing is compared by content: a file is ours
-when it has the signature in the plan, and only then it is removed. A former file returns only to a free place. A file
-that cannot return is kept in `KEPT`, and the user is told.
+A landing whose ref has moved is completed; any other is rolled back. Files are compared by signature, never by
+content: only a file with the signature in the plan is removed, and a former file returns only to a free path. A
+file that cannot return is moved to `KEPT`, with a note for the user.
 """
 
 from __future__ import annotations
@@ -10,19 +10,17 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import stat
-import time
+from collections.abc import Mapping  # noqa: TC003 - msgspec reads the annotations
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec import Struct, to_builtins
+from msgspec import Struct, convert, to_builtins
 
-from runplan.git.checkout import TargetCheckout
-from runplan.landing.holds import InTheWay
+from runplan.git.checkout import TargetCheckout, remove_stale_lock
 from runplan.landing.lander import Landing, find
 from runplan.polling import until
-from runplan.store.files import lock_descriptor, read_file
+from runplan.store.files import lock_descriptor, publish, read_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -33,22 +31,25 @@ if TYPE_CHECKING:
 BOX = "runplan-swap"  #: in the common git directory
 LOCK = "runplan/landing.flock"
 KEPT = "runplan/parked-files"
-WAIT_S = 20.0  #: for a git of a killed landing to end
+WAIT_S = 20.0  #: for the git processes of a killed landing to end
 INDEX_S = 0.2  #: for index.lock; git's own commands hold it for milliseconds
-_SURE_S = 0.05
 
-Signature = list[int] | None  #: inode, size, time of change and mode of a file, fit for JSON; None for nothing
+Signature = tuple[int, int, int, int] | None  #: inode, size, mtime and mode of a file; None when there is none
+
+
+class Hold(Exception):
+    """The landing has to wait. The text says for what, and what to do."""
 
 
 class Plan(Struct, frozen=True, kw_only=True):
-    """A landing under way: where, and the files before and after it. Without a root it moves a ref alone."""
+    """A landing under way and its files before and after. Without a root it moves a ref alone."""
 
     landing: Landing
     root: str = ""
     git_dir: str = ""
-    files: str = ""  #: the directory of the files staged and set aside
-    was: dict[str, Signature]
-    staged: dict[str, Signature]
+    files: str = ""  #: the directory of the new files and of the files set aside
+    was: Mapping[str, Signature] = {}
+    staged: Mapping[str, Signature] = {}
     behind: bool = False  #: the ref is at `new` already, and only the checkout follows
 
     @property
@@ -57,19 +58,16 @@ class Plan(Struct, frozen=True, kw_only=True):
 
 
 class Ended(Struct, frozen=True):
-    """What became of a landing."""
+    """The end of an interrupted landing."""
 
-    id: str  #: empty when none was under way
+    id: str  #: empty when there was none
     landed: bool = False
-    note: str = ""  #: which files were kept, and where
-    waits: str = ""  #: why a landing that was killed could not be brought to its end yet
+    note: str = ""  #: the files that were kept, and where
+    waits: str = ""  #: why it could not be ended yet
 
 
 class Box:
-    """The directory of the one landing in a repository; whoever enters it ends the landing before.
-
-    Every git of the landing inherits the lock, so a free lock means that all of them are dead.
-    """
+    """The directory of the one landing in a repository. Its lock is inherited by every git of the landing."""
 
     def __init__(self, git: Git, checkouts: Checkouts) -> None:
         self._git = git
@@ -79,32 +77,27 @@ class Box:
         self._mark = self.path / "mark"  #: index.lock is a hard link to it
         self._plan = self.path / "plan"
         self.fd = -1
-        self.found = Ended("")  #: what became of the landing before
 
     @contextmanager
-    def entered(self) -> Iterator[Box]:
-        """Hold the lock; a box with a plan stays for the next landing."""
+    def entered(self) -> Iterator[Ended]:
+        """Take the lock and end the landing before, if it was interrupted."""
         lock = self._checkouts.common_dir / LOCK
         lock.parent.mkdir(exist_ok=True)
         self.fd = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
             if not lock_descriptor(self.fd, within_s=WAIT_S):
-                raise InTheWay(f"a landing is at work in {self.path.parent}; wait for it, then retry")
-            self.found = self.end()
-            yield self
+                raise Hold(f"another landing is running in {self.path.parent}; wait for it, then retry")
+            yield self.end()
         finally:
             os.close(self.fd)
 
     def write(self, plan: Plan) -> None:
-        """Put the plan on the disk: from here on a killed landing can be ended."""
+        """Store the plan durably: from here on a killed landing can be ended."""
         self.path.mkdir(exist_ok=True)
         self._mark.touch()
-        draft = self.path / "plan.new"
-        with draft.open("w", encoding="utf-8") as file:
-            json.dump(to_builtins(plan), file)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(self._plan)
+        publish(
+            self._plan, json.dumps(to_builtins(plan)).encode(), sync=True
+        )  # msgspec refuses names that are not UTF-8
         directory = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             os.fsync(directory)
@@ -113,41 +106,34 @@ class Box:
 
     def read(self) -> Plan | None:
         content = read_file(self._plan)
-        if content is None:
-            return None
-        fields = json.loads(content)
-        return Plan(landing=Landing(**fields.pop("landing")), **fields)
+        return None if content is None else convert(json.loads(content), Plan)
 
     def lock_index(self, checkout: TargetCheckout) -> None:
-        """Take the checkout's index.lock, or keep it when it is ours already."""
+        """Take the checkout's index.lock, unless it is ours already."""
 
         def linked() -> bool:
-            if is_same(self._mark, checkout.lock):
-                return True
             with suppress(FileExistsError):
                 os.link(self._mark, checkout.lock)
-                return True
-            return False
+            return is_same(self._mark, checkout.lock)
 
         if not until(linked, within_s=INDEX_S):
-            raise InTheWay(
-                f"another git command is at work in {checkout.root}; if there is none, remove {checkout.lock}"
-            )
-
-    # --- the end of a landing ----------------------------------------------------------------------------
+            raise Hold(f"another git command is running in {checkout.root}; if there is none, remove {checkout.lock}")
 
     def end(self) -> Ended:
-        """End the landing that there is a plan of, and remove the box."""
+        """Complete or roll back the landing in the box, and remove the box."""
         plan = self.read()
         if plan is None:
             shutil.rmtree(self.path, ignore_errors=True)
             return Ended("")
         landing, since = plan.landing, self._plan.stat().st_mtime_ns
-        _remove_stale(self._checkouts.common_dir / f"{landing.ref}.lock", ("", landing.new), since_ns=since)
-        if plan.root:
-            _remove_stale(plan.checkout.git_dir / "HEAD.lock", ("",), since_ns=since)
+        remove_stale_lock(self._checkouts.common_dir / f"{landing.ref}.lock", since_ns=since, content=("", landing.new))
         landed = self._has_landed(plan)
-        ended = Ended(landing.id, landed, self._finish(plan, landed=landed) if plan.root else "")
+        note = ""
+        if plan.root:
+            if not plan.checkout.root.is_dir() and (plan.checkout.git_dir / "locked").exists():
+                raise Hold(f"{plan.root} cannot be reached, and a landing was killed there; mount it")
+            remove_stale_lock(plan.checkout.git_dir / "HEAD.lock", since_ns=since, content=("",))
+            note = self._complete(plan) if landed else self._roll_back(plan)
         for one in self._checkouts.all():
             if is_same(self._mark, one.lock):
                 one.lock.unlink(missing_ok=True)
@@ -155,7 +141,7 @@ class Box:
             shutil.rmtree(plan.files, ignore_errors=True)
         self._plan.unlink()
         shutil.rmtree(self.path)
-        return ended
+        return Ended(landing.id, landed, note)
 
     def _has_landed(self, plan: Plan) -> bool:
         tip = self._git.tip(plan.landing.ref)
@@ -163,27 +149,27 @@ class Box:
             return False
         return not plan.behind or is_same(self.installed, plan.checkout.git_dir / "index")
 
-    def _finish(self, plan: Plan, *, landed: bool) -> str:
+    def _complete(self, plan: Plan) -> str:
+        aside = Path(plan.files) / "aside"
+        late = [path for path in plan.was if signature(aside / path) != plan.was[path]]
+        return self._keep(plan, late, "was written to while the landing replaced it")
+
+    def _roll_back(self, plan: Plan) -> str:
         checkout, landing = plan.checkout, plan.landing
-        aside, index = Path(plan.files) / "aside", checkout.git_dir / "index"
-        if not checkout.root.is_dir() and (checkout.git_dir / "locked").exists():
-            raise InTheWay(f"{checkout.root} cannot be reached, and a landing was killed there; mount it")
-        if landed:
-            late = [path for path in plan.was if signature(aside / path) != plan.was[path]]
-            return self._keep(plan, late, "was written to while the landing replaced it")
         before = landing.new if plan.behind else landing.old
         is_there = checkout.root.is_dir() and self._checkouts.branch(checkout) == landing.ref
         if not is_there or self._git.tip(landing.ref) != before:
             return self._keep(plan, plan.was, "was replaced by a landing that was killed")
+        aside = Path(plan.files) / "aside"
         if not (aside.exists() or self.old_index.exists() or is_same(self._mark, checkout.lock)):
             return ""
         self.lock_index(checkout)
-        if self.old_index.exists() and is_same(self.installed, index):
-            self.old_index.rename(index)
+        if self.old_index.exists() and is_same(self.installed, checkout.git_dir / "index"):
+            self.old_index.rename(checkout.git_dir / "index")
         return self._keep(plan, _unswap(plan, aside), "could not be put back after a landing was killed")
 
     def _keep(self, plan: Plan, paths: Iterable[str], why: str) -> str:
-        """Move files out of the box to a place where they stay; a sentence that names it."""
+        """Move files from the box to `KEPT`; a note that names the place."""
         aside = Path(plan.files) / "aside"
         kept = [path for path in paths if signature(aside / path) is not None]
         if not kept:
@@ -196,7 +182,7 @@ class Box:
 
 
 def _unswap(plan: Plan, aside: Path) -> list[str]:
-    """Put the old files back; the paths at which the user's own file stays."""
+    """Put the old files back; the paths that hold a file of the user's."""
     root = Path(plan.root)
     for path, ours in plan.staged.items():
         if signature(root / path) == ours:
@@ -212,16 +198,6 @@ def _unswap(plan: Plan, aside: Path) -> list[str]:
     return foreign
 
 
-def _remove_stale(lock: Path, holding: tuple[str, ...], *, since_ns: int) -> None:
-    """Remove a lock that a killed git of ours left: made since then, with this content, and not moving."""
-    with suppress(FileNotFoundError, NotADirectoryError):
-        found = lock.lstat()
-        if found.st_mtime_ns >= since_ns and lock.read_text(encoding="ascii", errors="replace").strip() in holding:
-            time.sleep(_SURE_S)  # a living git holds the lock of a ref for less
-            if os.path.samestat(found, lock.lstat()):
-                lock.unlink()
-
-
 # --- steps with files: none replaces a file, and none writes to one -----------------------------------------
 
 
@@ -230,11 +206,7 @@ def signature(path: Path) -> Signature:
         found = path.lstat()
     except (FileNotFoundError, NotADirectoryError):
         return None
-    return [found.st_ino, found.st_size, found.st_mtime_ns, found.st_mode]
-
-
-def is_file(found: Signature) -> bool:
-    return found is not None and not stat.S_ISDIR(found[3])
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_mode
 
 
 def is_same(one: Path, other: Path) -> bool:
@@ -244,18 +216,18 @@ def is_same(one: Path, other: Path) -> bool:
 
 
 def put(source: Path, path: Path) -> None:
-    """Move a file to a free place, or to that of an empty directory; FileExistsError when something is there."""
+    """Move a file to a free path, or to that of an empty directory; FileExistsError when something is there."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.is_dir() and not path.is_symlink():
         for parent, _, _ in os.walk(path, topdown=False):
             with suppress(OSError):
                 Path(parent).rmdir()
-    if source.is_dir() and not source.is_symlink():  # the user has put it in the place of a file
+    if source.is_dir() and not source.is_symlink():  # the user replaced the file by a directory
         if signature(path) is not None:
             raise FileExistsError(path)
         source.rename(path)
         return
-    if not is_same(source, path):  # else a process that was killed in here has linked it
+    if not is_same(source, path):  # else a landing was killed between the next two calls
         os.link(source, path, follow_symlinks=False)
     source.unlink()
 

@@ -14,7 +14,7 @@ from runplan.agents.clis import about
 from runplan.checks import testcommand
 from runplan.errors import GitFailed, RefusedEarly, Unreachable
 from runplan.git.command import AS_STORED
-from runplan.git.trailers import read_person
+from runplan.gitfacts import read_person
 from runplan.settings.load import kinds
 from runplan.settings.schema import DISPATCHED_ROLES
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias, assert_never
 
 from runplan.errors import PlanUnreadable
+from runplan.git.candidate import Built, Conflicted, NothingLeft
 from runplan.git.trailers import LANDING, PHASE, PLAN, RUN, UNDOES, add_trailers
-from runplan.gitfacts import Built, Conflicted, NothingLeft
 from runplan.plan import model as plans, tracker
 from runplan.plan.model import Status, parse
 from runplan.plan.tracker import missing

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from runplan.agents.context import READING, Standing, note, reading_of
 from runplan.checks import returns
 from runplan.errors import GitFailed
-from runplan.gitfacts import Kept
+from runplan.git.removal import Kept
 from runplan.run.dispatch import WRITERS, Outcome, Return
 from runplan.run.events import CleanedUp, HandedOver, HandoverArmed, PhaseFailed, RunEnded, WorkRefused
 from runplan.run.reasons import Reason, percent_full

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from runplan.errors import RefusedEarly
-from runplan.gitfacts import Ahead, Kept, Poisoned
+from runplan.git.removal import Kept
 from runplan.run.events import BranchRebuilt, Leased, WorkRefused
 from runplan.run.reasons import Reason, conflicting
 from runplan.steps.context import phase_of
@@ -14,7 +14,7 @@ from runplan.text import command
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from runplan.gitfacts import BranchStanding
+    from runplan.git.worktrees import BranchStanding
     from runplan.run.actions import Lease, RebuildBranch
     from runplan.run.events import Event
     from runplan.run.state import RunState
@@ -56,15 +56,12 @@ def refused(standing: Callable[[str, str], BranchStanding], branch: str, base: s
         return ""
     short = branch.removeprefix("refs/heads/")
     rename = f"look at it, then: {command('git', 'branch', '-m', short, f'{short}-kept')}"
-    match standing(branch, base):
-        case Poisoned(behind=behind):
-            return f"the branch {short} exists and lies {_commits(behind)} behind the target; {rename}"
-        case Ahead(by_agents=True):
-            return ""  # the journal was lost, and the commits themselves say whose they are
-        case Ahead(ahead=ahead):
-            return f"the branch {short} exists and holds {_commits(ahead)} that runplan did not make; {rename}"
-        case _:
-            return ""
+    found = standing(branch, base)
+    if found.behind and not found.ahead:
+        return f"the branch {short} exists and lies {_commits(found.behind)} behind the target; {rename}"
+    if found.ahead and not found.by_agents:  # else the journal was lost, and the commits say whose they are
+        return f"the branch {short} exists and holds {_commits(found.ahead)} that runplan did not make; {rename}"
+    return ""
 
 
 def _commits(number: int) -> str:

@@ -12,7 +12,8 @@ from runplan.checks.lineage import off_base
 from runplan.checks.secrets import redacted
 from runplan.checks.tamper import Written, leaks
 from runplan.errors import ObjectsRefused
-from runplan.gitfacts import AGENT, Unstored, signing
+from runplan.git.lane import Unstored
+from runplan.gitfacts import AGENT, signing
 from runplan.run.events import WorkRefused, WorkTaken
 from runplan.run.reasons import Reason, unsolved
 from runplan.settings.schema import FILES

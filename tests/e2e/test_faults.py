@@ -329,7 +329,7 @@ def test_a_lock_of_the_users_git_is_named_and_never_removed(project: Project, lo
     left.touch()
     ran = project.start("finish", "auto")
     assert ran.code == code, ran.err
-    assert "another git command is at work" in ran.err
+    assert "another git command is running" in ran.err
     assert f"if there is none, remove {left}" in ran.err
     assert left.exists()
     left.unlink()

@@ -8,8 +8,8 @@ import pytest
 
 from runplan.checks.lineage import Lineage
 from runplan.errors import RefusedEarly
-from runplan.git.candidate import Candidates
-from runplan.gitfacts import Built, Conflicted, Identity, NothingLeft
+from runplan.git.candidate import Built, Candidates, Conflicted, NothingLeft
+from runplan.gitfacts import Identity
 from runplan.names import candidate_ref
 from tests.support.repos import Repo, make_repo
 
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from runplan.gitfacts import Commit, Replayed
+    from runplan.git.candidate import Replayed
+    from runplan.gitfacts import Commit
 
 USER = Identity(name="Uma User", email="uma@example.org")
 WHEN = "1700000000 +0000"

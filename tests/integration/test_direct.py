@@ -364,7 +364,7 @@ def test_a_server_that_declines_is_quoted(pair: Pair, hook: str) -> None:
     assert isinstance(answer, Refused)
     assert isinstance(answer.reason, Declined)
     assert answer.reason.why.startswith(
-        "origin does not take a push to main: GH006: Protected branch. / - Use a pull request. "
+        "origin does not accept a push to main: GH006: Protected branch. / - Use a pull request. "
     )
     assert "hook declined" in answer.reason.why
     assert snapshot(pair.here) == before
@@ -389,7 +389,7 @@ def test_a_locked_branch_on_the_server_is_trouble_and_no_refusal(pair: Pair) -> 
     lock = pair.there.path / f"{MAIN}.lock"
     lock.touch()
     with pair.lander() as direct:
-        with pytest.raises(Unreachable, match=r"has not taken the push to main, which stands where it stood: .*lock"):
+        with pytest.raises(Unreachable, match=r"the push to main on origin failed and changed nothing: .*lock"):
             direct.land(landing)
         lock.unlink()
         assert direct.land(landing) == Landed(tip=landing.new)
@@ -413,7 +413,7 @@ def test_a_push_that_the_server_lost_before_it_counted_is_trouble_and_lands_late
     landing = pair.intent(candidate(pair.here, {"a.txt": "a2\n"}))
     before = snapshot(pair.here)
     with pair.lander() as direct:
-        with pytest.raises(Unreachable, match="origin has not taken the push"):
+        with pytest.raises(Unreachable, match="the push to main on origin failed"):
             direct.land(landing)
         assert snapshot(pair.here) == before
         assert direct.land(landing) == Landed(tip=landing.new)
@@ -444,9 +444,7 @@ def test_a_remote_that_is_gone_in_the_middle_is_unreachable_and_everything_is_ke
     away = pair.there.path.with_name("away")
     before = snapshot(pair.here)
     with pair.lander(at("direct.push.before", lambda: pair.there.path.rename(away))) as direct:
-        with pytest.raises(
-            Unreachable, match=r"origin cannot be asked where main stands: .*does not appear to be a git"
-        ):
+        with pytest.raises(Unreachable, match=r"cannot fetch main from origin: .*does not appear to be a git"):
             direct.land(landing)
         assert snapshot(pair.here) == before
     away.rename(pair.there.path)

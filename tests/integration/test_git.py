@@ -121,14 +121,9 @@ def test_a_command_that_takes_too_long_is_ended_and_told(repo: Repo) -> None:
         git.run("nap", timeout_s=0.05)
 
 
-@pytest.mark.parametrize("options", [[], ["--literal-pathspecs"], ["-c", "core.x=y", "--no-pager"]])
-def test_a_command_that_fails_is_told_by_its_name_and_not_by_an_option(repo: Repo, options: list[str]) -> None:
-    repo.git("config", "alias.nap", "!exec sleep 1")
-    with repo.adapter() as git:
-        with pytest.raises(GitFailed, match=r"git rev-parse failed in .*Needed a single revision"):
-            git.run(*options, "rev-parse", "--verify", "none")
-        with pytest.raises(GitFailed, match="git nap did not finish"):
-            git.run(*options, "nap", timeout_s=0.05)
+def test_a_command_that_fails_is_named_with_its_error(repo: Repo) -> None:
+    with repo.adapter() as git, pytest.raises(GitFailed, match=r"git rev-parse failed in .*Needed a single revision"):
+        git.run("rev-parse", "--verify", "none")
 
 
 def test_a_command_gets_its_input_and_gives_both_outputs_whole(repo: Repo) -> None:

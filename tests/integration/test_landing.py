@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runplan.errors import GitFailed
-from runplan.git.candidate import Candidates
+from runplan.git.candidate import Built, Candidates
 from runplan.git.command import Git
-from runplan.gitfacts import Built, Identity
+from runplan.gitfacts import Identity
 from runplan.landing.cherry_pick import CherryPick
 from runplan.landing.lander import Landed, Pending, Refused, TargetMoved
 from tests.support.landings import MAIN, candidate, files_of, intent, lander, leftovers

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runplan.errors import Unreachable
-from runplan.git.objects import ObjectWriter
-from runplan.git.trees import Entry, entries
+from runplan.git.objects import Entry, ObjectWriter, entries
 from tests.support.repos import Repo, init_repo, make_repo
 
 if TYPE_CHECKING:

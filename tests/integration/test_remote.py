@@ -94,7 +94,7 @@ def test_a_repository_without_remotes_is_refused(pair: Pair) -> None:
 
 
 def test_a_branch_the_remote_lacks_is_refused(pair: Pair) -> None:
-    with pytest.raises(RefusedEarly, match="origin has no branch dev; make it: git push origin dev"):
+    with pytest.raises(RefusedEarly, match="origin has no branch dev; create it: git push origin dev"):
         require(pair, branch="dev")
 
 
@@ -167,7 +167,7 @@ def test_a_remote_that_is_not_there_is_unreachable(pair: Pair) -> None:
     with pytest.raises(Unreachable) as error:
         require(pair)
     assert str(error.value) == (
-        "origin cannot be asked where main stands: fatal: '/nowhere' does not appear to be a git repository / "
+        "cannot fetch main from origin: fatal: '/nowhere' does not appear to be a git repository / "
         "fatal: Could not read from remote repository."
     )
 
@@ -218,7 +218,7 @@ def runs(pid: int) -> bool:
 
 def test_a_key_that_is_missing_is_told_as_that(pair: Pair, tmp_path: Path) -> None:
     script = fake_ssh(pair, tmp_path, "echo 'git@example.org: Permission denied (publickey).' >&2; exit 255")
-    with pytest.raises(Unreachable, match=r"Permission denied \(publickey\).*; nobody is asked for a password here"):
+    with pytest.raises(Unreachable, match=r"Permission denied \(publickey\).*; runplan cannot type a password"):
         require(pair, {"GIT_SSH_COMMAND": str(script)})
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.git.removal import OnTarget, on_target, park
-from runplan.gitfacts import AGENT, Kept, Removed
+from runplan.git.removal import Kept, Removed, is_on_target
+from runplan.gitfacts import AGENT
 from tests.support.removals import BRANCH, PARKED, Place, a_place
 from tests.support.repos import Repo, make_repo
 
@@ -60,16 +60,16 @@ def _nothing(repo: Repo) -> None:
 @pytest.mark.parametrize(
     ("land", "held"),
     [
-        (_merged, OnTarget.REACHABLE),
-        (_picked, OnTarget.PATCH),
-        (_squashed, OnTarget.PATCH),
-        (_same_tree, OnTarget.TREE),
-        (_partly, OnTarget.NO),
-        (_nothing, OnTarget.NO),
+        (_merged, True),
+        (_picked, True),
+        (_squashed, True),
+        (_same_tree, True),
+        (_partly, False),
+        (_nothing, False),
     ],
 )
 def test_content_is_found_on_the_target_however_it_got_there(
-    tmp_path: Path, land: Callable[[Repo], None], held: OnTarget
+    tmp_path: Path, land: Callable[[Repo], None], held: bool
 ) -> None:
     repo = make_repo(tmp_path / "r", a="1\n")
     repo.git("checkout", "-q", "-b", "side")
@@ -78,8 +78,8 @@ def test_content_is_found_on_the_target_however_it_got_there(
     repo.git("checkout", "-q", "main")
     land(repo)
     with repo.adapter() as git:
-        assert on_target(git, tip, "refs/heads/main") is held
-        assert on_target(git, tip, "refs/heads/none") is OnTarget.NO
+        assert is_on_target(git, tip, "refs/heads/main") is held
+        assert not is_on_target(git, tip, "refs/heads/none")
 
 
 # --- branches -----------------------------------------------------------------------------------------
@@ -112,7 +112,7 @@ def test_a_branch_the_user_stands_on_is_kept(place: Place) -> None:
 
 def test_parking_takes_the_next_number_and_the_same_thing_once(place: Place) -> None:
     one, two = place.repo.commit("one"), place.repo.commit("two")
-    names = [park(place.workspace, oid, under="refs/heads/x/plan/P 1.A..x") for oid in (one, two, one)]
+    names = [place.trees.park(oid, under="refs/heads/x/plan/P 1.A..x") for oid in (one, two, one)]
     home = "refs/runplan/parked/plan/P-1-A-x/"
     assert names == [f"{home}1", f"{home}2", f"{home}1"]
     assert (place.repo.head(names[0]), place.repo.head(names[1])) == (one, two)
@@ -180,7 +180,7 @@ def test_gc_keeps_and_names_a_branch_of_somebodys_own_below_the_prefix(place: Pl
     place.repo.git("switch", "-q", "main")
     place.repo.git("merge", "-q", "--ff-only", "runplan/plan/forgotten")
     place.repo.git("commit", "-q", "--allow-empty", "-m", "Later")
-    own = Kept(what="refs/heads/runplan/mine/own", why="no run here has made it, so it may be somebody's own")
+    own = Kept(what="refs/heads/runplan/mine/own", why="no run here has made it, so it may be your own")
     found = place.removal.gc(dry_run=False, prefix="runplan/", active=())
     assert found == [own, Removed(what="refs/heads/runplan/plan/forgotten")]
     assert "refs/heads/runplan/mine/own" in place.repo.refs()
@@ -206,7 +206,7 @@ def a_log(place: Place) -> Path:
     ("used_by", "landed", "why"),
     [
         pytest.param("the run r1", True, "in use by the run r1", id="its run goes on"),
-        pytest.param("", False, "what it tells of has not landed", id="its phase has not landed"),
+        pytest.param("", False, "its phase has not landed", id="its phase has not landed"),
     ],
 )
 def test_a_log_that_tells_of_unfinished_things_is_kept(place: Place, used_by: str, landed: bool, why: str) -> None:

@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runplan.errors import GitFailed, RefusedEarly, SettingsError
+from runplan.git.lane import Unstored
+from runplan.git.removal import Kept, Removed
 from runplan.git.workspace import MOST_PACKS
-from runplan.gitfacts import AGENT, Absent, Ahead, Kept, Poisoned, Removed, Stale, Unstored
+from runplan.git.worktrees import BranchStanding
+from runplan.gitfacts import AGENT
 from tests.support.dispatching import gone, until
 from tests.support.removals import BRANCH, PARKED, Place, a_place
 from tests.support.repos import Repo, init_repo, make_repo
@@ -578,13 +581,13 @@ def test_a_published_branch_survives_gc_and_leaves_no_keep_file(place: Place) ->
 
 
 def test_branches_are_told_apart(place: Place) -> None:
-    assert place.trees.standing(BRANCH, place.base) == Absent()
+    assert place.trees.standing(BRANCH, place.base) == BranchStanding()
     place.repo.git("branch", "runplan/plan/1")
-    assert place.trees.standing(BRANCH, place.base) == Stale(tip=place.base)
+    assert place.trees.standing(BRANCH, place.base) == BranchStanding()
     newer = place.repo.commit("on", z="z")
-    assert place.trees.standing(BRANCH, newer) == Poisoned(tip=place.base, behind=1)
+    assert place.trees.standing(BRANCH, newer) == BranchStanding(behind=1, by_agents=True)
     place.repo.git("branch", "-f", "runplan/plan/1", newer)
-    assert place.trees.standing(BRANCH, place.base) == Ahead(tip=newer, ahead=1)
+    assert place.trees.standing(BRANCH, place.base) == BranchStanding(ahead=1)
 
 
 # --- run.copy -------------------------------------------------------------------------------------------

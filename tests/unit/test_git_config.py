@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runplan.git.config import allowed, config_text, is_partial_clone, read_listing
+from runplan.git.workspace import allowed, config_text, is_partial_clone, read_listing
 
 
 def test_a_listing_is_read_with_values_of_several_lines_and_keys_without_one() -> None:

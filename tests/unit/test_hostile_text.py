@@ -14,7 +14,7 @@ from runplan import text as terminal
 from runplan.agents import endings as errorwords, limits as limittext, prompts
 from runplan.checks import results, returns, secrets, tamper, testcommand, testfiles
 from runplan.errors import PlanUnreadable
-from runplan.git import trailers, trailers as storing
+from runplan.git import lane as storing, trailers
 from runplan.plan import model as plan
 from runplan.report import text as markdown
 from runplan.settings import load as settingslines

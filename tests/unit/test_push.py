@@ -124,7 +124,7 @@ def test_a_refusal_keeps_the_servers_own_words() -> None:
 
 
 def test_a_server_that_refuses_without_a_word_is_told_as_that() -> None:
-    assert read(status("!", "[remote rejected]"), FAILED) == Declined(said="without a word")
+    assert read(status("!", "[remote rejected]"), FAILED) == Declined(said="the server gave no reason")
 
 
 def test_a_push_that_ends_without_a_word_is_told_by_its_code() -> None:

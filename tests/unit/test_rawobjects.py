@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runplan.git.trailers import read_commit
-from runplan.gitfacts import Identity
+from runplan.gitfacts import Commit, Identity
 
 ID = "1" * 40
 
@@ -14,11 +13,11 @@ def test_a_signed_merge_is_read_whole() -> None:
     who = b"A B <a@b> 1700000000 +0130"
     head = [b"tree " + ID.encode(), *[b"parent " + ID.encode()] * 2, b"author " + who, b"committer " + who]
     content = b"\n".join([*head, b"gpgsig -----BEGIN", b" author me"]) + b"\n\nm\n\nmore\n"
-    commit = read_commit("2" * 40, content)
+    commit = Commit.parse("2" * 40, content)
     assert (commit.tree, commit.parents, commit.message) == (ID, (ID, ID), "m\n\nmore\n")
     assert (commit.author, commit.authored) == (Identity(name="A B", email="a@b"), "1700000000 +0130")
 
 
 @pytest.mark.parametrize("content", [b"", b"garbage", b"tree zz\n\nm", b"author A <a@b>\n\n"])
 def test_one_that_lacks_lines_is_read_as_far_as_it_goes(content: bytes) -> None:
-    assert read_commit("2" * 40, content).parents == ()
+    assert Commit.parse("2" * 40, content).parents == ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runplan.git.trailers import unstored
+from runplan.git.lane import unstored
 
 UNABLE = "fatal: Unable to process path {}"
 

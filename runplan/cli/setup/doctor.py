@@ -114,7 +114,7 @@ def _leftovers() -> list[str]:
     """What `runplan gc` would take away; what is kept aside on purpose is no fault."""
     from runplan.engine.context import open_context
     from runplan.engine.leftovers import collect
-    from runplan.gitfacts import Removed
+    from runplan.git.removal import Removed
 
     with open_context() as at:
         found, _ = collect(at, dry_run=True)  # logs are history, and no fault

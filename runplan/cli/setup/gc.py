@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Sequence
 
-    from runplan.gitfacts import Kept, Removed
+    from runplan.git.removal import Kept, Removed
 
 EXAMPLES = """\
   runplan gc --dry-run       list what would go and what is kept, and why
@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> Exit:
 
 
 def _lines(found: Sequence[Removed | Kept], *, dry_run: bool) -> Iterator[str]:
-    from runplan.gitfacts import Removed
+    from runplan.git.removal import Removed
 
     for one in found:
         yield f"{_verb(dry_run)}  {one.what}" if isinstance(one, Removed) else f"kept  {one.what}: {one.why}"
@@ -58,7 +58,7 @@ def _lines(found: Sequence[Removed | Kept], *, dry_run: bool) -> Iterator[str]:
 
 def _log_lines(logs: Sequence[Removed | Kept], *, dry_run: bool) -> Iterator[str]:
     """Logs are many: a line for all that share an answer, with the directory they are in."""
-    from runplan.gitfacts import Kept
+    from runplan.git.removal import Kept
 
     alike: dict[str, list[str]] = {}
     for one in logs:
@@ -76,7 +76,7 @@ def _verb(dry_run: bool) -> str:
 def _view(one: object) -> dict[str, str]:
     from msgspec import to_builtins
 
-    from runplan.gitfacts import Kept, Removed
+    from runplan.git.removal import Kept, Removed
 
     assert isinstance(one, Removed | Kept)
     return {"answer": type(one).__name__.lower(), **to_builtins(one)}
