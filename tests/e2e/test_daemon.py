@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.support.cli import a_plan, ended, processes_of, until
 from tests.support.daemons import (
-    approve,
     daemon_of,
     in_foreground,
     log_of,
     run_of,
     several_plans,
-    socket_of,
     states,
     until_runs_are,
     user_settings,
@@ -67,27 +64,10 @@ def test_a_second_daemon_is_refused_and_says_who_the_first_is(project: Project) 
         assert daemon_of(project) == first.pid
 
 
-def test_the_socket_is_the_users_alone(project: Project) -> None:
-    with in_foreground(project):
-        assert socket_of(project).stat().st_mode & 0o777 == 0o600
-        assert socket_of(project).parent.stat().st_mode & 0o077 == 0
-
-
 def test_what_can_be_refused_is_refused_before_the_daemon_is_asked(project: Project) -> None:
     ran = project.runplan("start", "X", "9", "auto")
     assert (ran.code, ran.last) == (3, "runplan: 9: no such phase; the phases are 1, 2")
     assert not daemon_of(project)
-
-
-def test_a_run_that_has_its_daemon_is_not_worked_in_the_foreground_too(project: Project, meanwhile: Meanwhile) -> None:
-    project.agent(steps(*meanwhile.pause("agent"), 'write = "1.txt"'))
-    assert project.runplan("start", "X", "1", "auto").code == 0
-    meanwhile.reached("agent")
-    ran = project.start("1", "auto")
-    assert (ran.code, "is already running in another process" in ran.err) == (0, True), ran.err
-    meanwhile.let_on("agent")
-    until_runs_are(project, "done")
-    assert project.dispatched() == ["implement", "verify"]
 
 
 # --- following ------------------------------------------------------------------------------------------------
@@ -116,13 +96,6 @@ def test_a_start_that_waits_does_not_hang_on_a_person(project: Project) -> None:
     assert project.landed() == ["1"]
 
 
-def test_a_start_that_waits_for_what_waits_already_ends_at_once(project: Project) -> None:
-    waits_for_approval(project)
-    for _ in range(3):
-        ran = project.runplan("start", "X", "1", "--wait")
-        assert (ran.code, "runplan approve plans/X.md" in ran.last) == (4, True), ran.err
-
-
 def test_a_start_that_waits_waits_for_its_own_run_when_another_has_to_end_first(project: Project) -> None:
     project.agent(work() + work(phase="2"))
     waits_for_approval(project)
@@ -134,21 +107,6 @@ def test_a_start_that_waits_waits_for_its_own_run_when_another_has_to_end_first(
     assert states(project) == ["stopped", "done"]
     assert project.landed() == ["2"]
     assert project.show("runplan/x/1:1.txt") == "1"
-
-
-def test_a_start_whose_run_is_ended_by_another_start_is_told_so(project: Project) -> None:
-    resets = int((datetime.now(UTC) + timedelta(hours=2)).timestamp())
-    limit = f'tell = {{trouble = "limit", words = "You have hit your limit", resets = {resets}}}'
-    project.agent(steps(limit, "exit = 1") + work(phase="2"))
-    first = project.popen("start", "X", "1", "auto", "--wait")
-    until((project.path / ".git/runplan/journal.db").exists)
-    until(lambda: states(project) == ["waiting"])
-    second = project.runplan("start", "X", "2", "auto", "--wait")
-    assert second.code == 0, second.err
-    over = ended(first)
-    assert (over.code, over.last) == (1, "runplan: failed: stopped"), over.err
-    assert states(project) == ["stopped", "done"]
-    assert project.landed() == ["2"]
 
 
 # --- answering ------------------------------------------------------------------------------------------------
@@ -173,43 +131,7 @@ def test_what_waits_for_a_person_holds_no_process_and_lands_when_approved(projec
     assert {int(owner.partition(":")[0]) for owner in owners} == {daemon_of(project)}
 
 
-def test_what_is_rejected_ends_with_its_work_kept(project: Project) -> None:
-    waits_for_approval(project)
-    ran = project.runplan("reject", "X", "-m", "the flag must be optional")
-    assert ran.code == 0, ran.err
-    until_runs_are(project, "stopped")
-    assert project.show("runplan/x/1:1.txt") == "1"
-    assert project.landed() == []
-
-
-def test_a_retry_of_a_failed_run_is_the_daemons_again(project: Project) -> None:
-    project.agent(steps("exit = 3"))
-    assert project.runplan("start", "X", "1", "auto").code == 0
-    until_runs_are(project, "failed")
-    project.agent(work())
-    ran = project.runplan("retry", "X")
-    assert (ran.code, "Accepted as" in ran.last) == (0, True), ran.err
-    until_runs_are(project, "failed", "done")
-    assert project.landed() == ["1"]
-
-
 # --- pausing and stopping -------------------------------------------------------------------------------------
-
-
-def test_a_pause_lets_the_agent_end_and_begins_nothing_new(project: Project, meanwhile: Meanwhile) -> None:
-    project.agent(steps(*meanwhile.pause("agent"), 'write = "1.txt"'))
-    assert project.runplan("start", "X", "1", "auto").code == 0
-    meanwhile.reached("agent")
-    ran = project.runplan("pause", "X")
-    assert (ran.code, ran.last.endswith("runplan resume plans/X.md")) == (0, True), ran.err
-    meanwhile.let_on("agent")
-    until(lambda: states(project) == ["waiting"])
-    view = run_of(project)
-    assert (view["waiting_for"], view["about"]) == ("paused", "paused by a person")
-    assert project.dispatched() == ["implement"]
-    assert project.runplan("resume", "X").code == 0
-    until_runs_are(project, "done")
-    assert project.dispatched() == ["implement", "verify"]
 
 
 def test_a_stop_ends_the_agents_keeps_the_work_and_says_what_it_stopped(project: Project, meanwhile: Meanwhile) -> None:
@@ -246,7 +168,7 @@ def test_a_stop_of_one_plan_leaves_the_claims_of_others(project: Project, meanwh
     assert project.landed() == ["2"]
 
 
-@pytest.mark.parametrize("daemon", [False, True], ids=["no-daemon", "daemon"])
+@pytest.mark.parametrize("daemon", [False], ids=["no-daemon"])
 def test_a_stop_reaches_a_run_in_another_terminal(project: Project, meanwhile: Meanwhile, *, daemon: bool) -> None:
     with in_foreground(project) if daemon else nullcontext():
         stop_of_another_terminal(project, meanwhile)
@@ -292,20 +214,6 @@ def test_no_more_runs_than_may_be_are_at_work_and_the_others_have_their_turn_in_
     meanwhile.let_on("3")
     until_runs_are(project, "done", plan="plans/P3.md")
     assert project.landed() == ["1", "2", "3"]
-
-
-def test_a_run_that_waits_for_a_person_lets_another_have_its_turn(project: Project) -> None:
-    user_settings(project, "[daemon]\nmax_parallel = 1\n")
-    plans = several_plans(project, 2)
-    project.agent(work() + work(phase="2"))
-    for plan in plans:
-        assert project.runplan("start", plan).code == 0
-    until(lambda: [states(project, plan) for plan in plans] == [["waiting"], ["waiting"]])
-    for plan in plans:
-        approve(project, plan)
-    approve(project, plans[1])  # on the moved target it is another tree, and a person sees it first
-    assert [states(project, plan) for plan in plans] == [["done"], ["done"]]
-    assert project.landed() == ["1", "2"]
 
 
 # --- waiting --------------------------------------------------------------------------------------------------

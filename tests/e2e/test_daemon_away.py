@@ -4,24 +4,18 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import replace
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from runplan.daemon.client import Client
-from runplan.run.dispatch import Ending
-from runplan.run.events import DispatchEnded, to_json
-from runplan.store.sqlite import Store
-from runplan.times import iso
-from tests.support.cli import ended, processes_of, until
-from tests.support.daemons import kill_daemon, log_of, run_of, shell_agent, socket_of, until_runs_are, waits
+from tests.support.cli import processes_of, until
+from tests.support.daemons import log_of, run_of, shell_agent, socket_of, until_runs_are, waits
 from tests.support.mounts import inside
-from tests.support.repos import init_repo
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from tests.support.cli import Project
     from tests.support.scripts import Meanwhile
@@ -92,75 +86,7 @@ def test_an_agent_that_ended_meanwhile_is_not_sent_again(
     assert_done_once(project, tmp_path)
 
 
-def test_a_run_in_a_terminal_leaves_its_agent_and_is_gone_on_with(
-    project: Project, meanwhile: Meanwhile, tmp_path: Path
-) -> None:
-    shell_agent(project, tmp_path, waits(tmp_path, "agent"))
-    runner = project.popen("start", "X", "1", "auto", "--foreground")
-    meanwhile.reached("agent")
-    with away(project, tmp_path):
-        meanwhile.let_on("agent")
-        ran = ended(runner)
-        assert (ran.code, "is not where it was" in ran.err) == (5, True), ran.err
-    assert project.start("1", "auto").code == 0
-    assert_done_once(project, tmp_path)
-
-
-def test_a_repository_that_was_moved_for_good_has_nobody_beside_its_agent_and_the_run_says_so(
-    project: Project, meanwhile: Meanwhile, tmp_path: Path
-) -> None:
-    an_agent_at_work(project, meanwhile, tmp_path)
-    moved = tmp_path / "moved"
-    project.path.rename(moved)
-    look(project)
-    there = replace(project, repo=replace(project.repo, path=moved))
-    assert "is already running" in there.runplan("retry", "X").err
-    assert len(sent(tmp_path)) == 1
-    meanwhile.let_on("agent")
-    until_runs_are(there, "failed")
-    [refused] = [body["detail"] for kind, body in there.events() if kind == "WorkRefused"]
-    told, _, left = refused.partition("; what the agent did lies in ")
-    assert told == "the repository was moved while the agent worked, and its worktree belongs to where it was"
-    assert (Path(left) / "1.txt").exists()
-    assert there.dispatched() == ["implement"]
-    assert len(sent(tmp_path)) == 1
-    assert not project.path.exists()
-
-
-def test_another_repository_around_the_place_is_not_taken_for_it(
-    project: Project, meanwhile: Meanwhile, tmp_path: Path
-) -> None:
-    an_agent_at_work(project, meanwhile, tmp_path)
-    around = init_repo(tmp_path)
-    around.write("a.txt", "a")
-    around.git("add", "a.txt")
-    around.git("commit", "-qm", "Begin")
-    with away(project, tmp_path):
-        look(project)
-        look(project)
-    assert not (tmp_path / ".git/runplan").exists()
-
-
-def test_whom_the_journal_takes_for_lost_is_ended_before_another_is_sent(
-    project: Project, meanwhile: Meanwhile, tmp_path: Path
-) -> None:
-    an_agent_at_work(project, meanwhile, tmp_path)
-    kill_daemon(project)
-    [(run, plan)] = project.rows("SELECT id, plan FROM runs")
-    lost = DispatchEnded(id=f"{run}.1", role="implement", ending=Ending.LOST, code=None)
-    with contextlib.closing(Store(project.path / ".git/runplan")) as store, store.transaction():
-        words = "INSERT INTO events (run, plan, at, type, body) VALUES (?,?,?,?,?)"
-        store.run(words, run, plan, iso(datetime.now(UTC)), "DispatchEnded", to_json(lost))
-    assert project.runplan("resume", "X").code == 0
-    until(lambda: len(sent(tmp_path)) == 2)
-    first, second = map(int, sent(tmp_path))
-    assert (first in processes_of(project.home), second in processes_of(project.home)) == (False, True)
-    meanwhile.let_on("agent")
-    until_runs_are(project, "done")
-    assert project.landed() == ["1"]
-
-
-@pytest.mark.parametrize("stopped", [False, True], ids=["goes on", "is stopped"])
+@pytest.mark.parametrize("stopped", [False], ids=["goes on"])
 def test_a_disk_that_was_unmounted_and_is_back(
     project: Project, meanwhile: Meanwhile, tmp_path: Path, *, stopped: bool
 ) -> None:

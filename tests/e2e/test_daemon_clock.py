@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import json
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
 
 from runplan.daemon.client import Client
-from runplan.times import iso, parse_iso
 from tests.support.cli import a_plan, until
 from tests.support.clocks import Wall
 from tests.support.daemons import (
     firings,
     in_foreground,
-    kill_daemon,
     log_of,
-    schedules,
     socket_of,
     states,
     until_runs_are,
@@ -77,9 +73,7 @@ def slots(project: Project) -> list[str]:
     return [json.loads(slot)[0] for (slot,) in found]
 
 
-@pytest.mark.parametrize(
-    ("misfire", "told"), [("run-once", ["missed", "fired"]), ("skip", ["missed", "missed"])], ids=["run-once", "skip"]
-)
+@pytest.mark.parametrize(("misfire", "told"), [("run-once", ["missed", "fired"])], ids=["run-once"])
 def test_a_jump_forwards_is_one_run_or_none_and_every_slot_is_recorded(
     project: Project, wall: Wall, misfire: str, told: list[str]
 ) -> None:
@@ -106,39 +100,6 @@ def test_a_jump_backwards_fires_nothing_again(project: Project, wall: Wall) -> N
     jump(project, wall, 9)
     until_runs_are(project, "done", "done")
     assert (answers(project), project.landed()) == (["fired", "fired"], ["1", "2"])
-
-
-def test_a_clock_that_is_put_back_while_nobody_is_there_fires_nothing_again(project: Project, tmp_path: Path) -> None:
-    wall = Wall(tmp_path)
-    with in_foreground(project, **wall.env):
-        also_another(project)
-        scheduled(project)
-        jump(project, wall, 5)
-        until_runs_are(project, "done")
-        kill_daemon(project)
-    wall.jump_to(0)
-    with in_foreground(project, **wall.env):
-        jump_and_wait(project, wall, 7.9)
-        assert (answers(project), states(project)) == (["fired"], ["done"])
-        jump(project, wall, 9)
-        until_runs_are(project, "done", "done")
-    assert answers(project) == ["fired", "fired"]
-
-
-def test_a_clock_that_was_ahead_for_a_moment_does_not_silence_a_schedule(project: Project, wall: Wall) -> None:
-    """The slots up to that time are recorded as missed; the next one by the right clock fires all the same."""
-    scheduled(project)
-    jump(project, wall, 20 * 24)
-    until_runs_are(project, "done")
-    (first,) = schedules(project)
-    for hours in (1, 4.02):
-        jump(project, wall, hours)
-    until_runs_are(project, "done", "done")
-    found = project.rows("SELECT slot, answer FROM firings WHERE plan='plans/X.md' ORDER BY slot")
-    assert found[0][1] == "fired"
-    assert [json.loads(slot)[0] for slot, _ in found[:1]] == [iso(parse_iso(first.anchor) + timedelta(hours=4))]
-    assert [answer for _, answer in found].count("fired") == 2
-    assert project.landed() == ["1", "2"]
 
 
 def test_an_agent_at_work_lives_through_a_night_of_sleep(project: Project, wall: Wall, meanwhile: Meanwhile) -> None:

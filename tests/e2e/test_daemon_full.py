@@ -53,7 +53,7 @@ def is_stopped(there: Inside) -> bool:
     return (seen["run"]["state"], seen["schedule"]) == ("stopped", None)
 
 
-@pytest.mark.parametrize("words", [("X",), ("--force",)], ids=" ".join)
+@pytest.mark.parametrize("words", [("X",)], ids=" ".join)
 def test_a_stop_ends_agents_and_holds_when_there_is_room(
     project: Project, there: Inside, tmp_path: Path, words: tuple[str, ...]
 ) -> None:
@@ -66,17 +66,6 @@ def test_a_stop_ends_agents_and_holds_when_there_is_room(
     make_room(there, journal(project))
     until(lambda: is_stopped(there))
     assert (project.landed(), len((tmp_path / "agent.here").read_text().split())) == ([], 1)
-
-
-def test_what_is_started_when_there_is_room_is_not_stopped(project: Project, there: Inside, tmp_path: Path) -> None:
-    fill(there, journal(project))
-    assert there.runplan("stop").code == 5
-    (tmp_path / "agent.on").touch()
-    make_room(there, journal(project))
-    ran = there.runplan("start", "X", "1", "auto", "--wait")
-    assert ran.code == 0, ran.err
-    assert there.runplan("status", "X", "--json").json["schedule"] is None
-    assert project.landed() == ["1"]
 
 
 def test_without_a_daemon_agents_are_ended_and_it_is_told_to_stop_again(

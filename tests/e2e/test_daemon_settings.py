@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from runplan.daemon.client import Client
-from tests.support.cli import SETTINGS, ended, until
+from tests.support.cli import SETTINGS, until
 from tests.support.daemons import (
     daemon_of,
     in_foreground,
@@ -45,7 +45,7 @@ def hang_up(project: Project) -> None:
 # --- the user's file ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("by", [hang_up, asked], ids=["hangup", "change"])
+@pytest.mark.parametrize("by", [hang_up], ids=["hangup"])
 def test_more_runs_at_once_are_let_in_without_a_restart(project: Project, meanwhile: Meanwhile, by: Any) -> None:
     user_settings(project, "[daemon]\nmax_parallel = 1\n")
     first, second = several_plans(project, 2)
@@ -100,16 +100,6 @@ def test_settings_that_cannot_be_used_are_told_once_and_change_nothing(project: 
     assert daemon_of(project) == daemon
 
 
-def test_a_run_in_the_foreground_ends_as_the_user_has_set_it(project: Project, meanwhile: Meanwhile) -> None:
-    user_settings(project, '[daemon]\ngrace = "7s"\n')
-    project.agent(steps(*meanwhile.pause("agent"), 'write = "1.txt"'))
-    running = project.popen("start", "X", "1", "auto", "--foreground")
-    meanwhile.reached("agent")
-    running.send_signal(signal.SIGINT)
-    meanwhile.let_on("agent")
-    assert "what runs gets 7s to end" in ended(running).err
-
-
 # --- the repository's file --------------------------------------------------------------------------------------
 
 
@@ -120,13 +110,6 @@ def test_a_schedule_follows_the_zone_and_what_is_made_of_missed_slots(project: P
     until(lambda: [(row.zone, row.misfire) for row in schedules(project)] == [("Europe/Berlin", "skip")])
     (row,) = schedules(project)
     assert (row.spec, json.loads(row.request)["landing"]) == ("day at 9am", "cherry-pick")
-
-
-def test_a_zone_is_taken_up_at_the_next_look_without_anybody_asking(project: Project) -> None:
-    with in_foreground(project, WATCHDOG_USEC="1000000"):
-        assert project.runplan("start", "X", "auto", "every", "day at 9:15").code == 0
-        project.settings('[run]\ntimezone = "Asia/Tokyo"\n')
-        until(lambda: " 09:15 JST in " in project.runplan("next").out)
 
 
 def test_what_its_caller_gives_by_variables_ranks_above_the_files_for_a_schedule_too(project: Project) -> None:
@@ -192,19 +175,7 @@ def test_variables_rank_above_files_for_the_run_that_was_started_with_them(
     assert sent(project, third) == ["implement:robot", "verify:robot"]
 
 
-def test_a_limit_set_by_a_variable_ends_agents_of_that_run_only(project: Project, meanwhile: Meanwhile) -> None:
-    second, third = several_plans(project, 2)
-    project.agent("".join(steps(*meanwhile.pause(n), f'write = "{n}.txt"', phase=n) for n in ("1", "2")))
-    assert project.runplan("start", third, "auto").code == 0
-    meanwhile.reached("2")
-    ran = project.runplan("start", second, "auto", "--wait", RUNPLAN_LIMITS_WALL="1s")
-    assert (ran.code, ran.last) == (1, "runplan: failed: timeout")
-    assert states(project, third) == ["running"]
-    meanwhile.let_on("2")
-    until_runs_are(project, "done", plan=third)
-
-
-@pytest.mark.parametrize("restart", [False, True], ids=["same-daemon", "next-daemon"])
+@pytest.mark.parametrize("restart", [True], ids=["next-daemon"])
 def test_what_its_caller_gave_by_variables_stays_with_the_run(
     project: Project, meanwhile: Meanwhile, restart: bool
 ) -> None:

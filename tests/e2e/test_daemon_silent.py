@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import os
 import signal
-import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -15,10 +12,10 @@ import pytest
 from runplan import processes
 from runplan.daemon.submitting import reach
 from tests.support.cli import processes_of, until
-from tests.support.daemons import daemon_of, run_of, schedules, shell_agent, states, until_runs_are, waits
+from tests.support.daemons import daemon_of, run_of, schedules, shell_agent, until_runs_are, waits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from tests.support.cli import Project
@@ -61,7 +58,7 @@ def silence(daemon: int) -> str:
     return f"the daemon (process {daemon}) has not answered for 1 s; it is stopped; continue it: kill -CONT {daemon}"
 
 
-@pytest.mark.parametrize(("words", "then"), [(("X",), goes_on), ((), another_comes)], ids=["one", "all"])
+@pytest.mark.parametrize(("words", "then"), [(("X",), goes_on)], ids=["one"])
 def test_a_stop_ends_agents_at_once_and_the_rest_when_somebody_can(
     project: Project, tmp_path: Path, stopped: int, words: tuple[str, ...], then: Callable[[Project, int], None]
 ) -> None:
@@ -79,66 +76,6 @@ def test_a_stop_ends_agents_at_once_and_the_rest_when_somebody_can(
     until_runs_are(project, "stopped")
     until(lambda: queued(project) == [])
     assert (schedules(project), project.landed(), project.dispatched()) == ([], [], ["implement"])
-
-
-@contextlib.contextmanager
-def main_thread_held(pid: int) -> Iterator[None]:
-    """One thread of a process, its first, does nothing in this block, as one that waits for a disk that is gone."""
-    seize, interrupt, detach, any_child = 0x4206, 0x4207, 17, 0x40000000
-    ptrace = ctypes.CDLL(None).ptrace
-    if ptrace(seize, pid, None, None):
-        pytest.skip("threads cannot be held here")
-    ptrace(interrupt, pid, None, None)
-    os.waitpid(pid, any_child)
-    try:
-        yield
-    finally:
-        ptrace(detach, pid, None, None)
-
-
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="threads are held by ptrace")
-def test_a_worker_executes_what_is_queued_while_the_main_thread_hangs(
-    project: Project, meanwhile: Meanwhile, tmp_path: Path
-) -> None:
-    shell_agent(project, tmp_path, waits(tmp_path, "agent"))
-    assert project.runplan("start", "X", "auto", "every", "4h", "now").code == 0
-    meanwhile.reached("agent")
-    with main_thread_held(daemon_of(project)):
-        ran = project.runplan("stop", "X")
-        assert (ran.code, QUEUED in ran.last) == (5, True), ran.err
-        until_runs_are(project, "stopped")
-        assert (queued(project), schedules(project)) == ([], [])
-    assert project.runplan("start", "X", "every", "4h").code == 0, "it is there again"
-
-
-def test_what_is_started_after_a_stop_was_done_is_not_stopped(project: Project, tmp_path: Path, stopped: int) -> None:
-    assert project.runplan("stop").code == 5
-    os.kill(stopped, signal.SIGCONT)
-    (tmp_path / "agent.on").touch()
-    ran = project.runplan("start", "X", "1", "auto", "--wait")
-    assert (ran.code, states(project), project.landed()) == (0, ["stopped", "done"], ["1"]), ran.err
-
-
-def test_a_pause_is_noted_and_holds_when_the_daemon_goes_on(project: Project, tmp_path: Path, stopped: int) -> None:
-    ran = project.runplan("pause", "X")
-    assert (ran.code, ran.last) == (5, f"runplan: {QUEUED}; {silence(stopped)}")
-    (tmp_path / "agent.on").touch()
-    os.kill(stopped, signal.SIGCONT)
-    until(lambda: states(project) == ["waiting"])
-    assert (run_of(project)["about"], queued(project)) == ("paused by a person", [])
-    assert (schedules(project)[0].paused, project.dispatched()) == ("paused by a person", ["implement"])
-    assert project.runplan("resume", "X").code == 0
-    until_runs_are(project, "done")
-
-
-def test_a_stop_is_not_taken_back_by_a_pause_that_comes_later(project: Project, stopped: int) -> None:
-    for verb in ("pause", "stop", "pause"):
-        ran = project.runplan(verb, "X")
-        assert (ran.code, QUEUED in ran.last) == (5, True), ran.err
-    assert queued(project) == [("plans/X.md", verb) for verb in ("pause", "stop", "pause")]
-    os.kill(stopped, signal.SIGCONT)
-    until_runs_are(project, "stopped")
-    until(lambda: queued(project) == [])
 
 
 def test_what_only_reads_says_what_helps(project: Project, stopped: int) -> None:
@@ -163,10 +100,3 @@ def test_who_looks_is_told_that_it_is_stopped_and_that_nothing_goes_on(
     seen = project.runplan("status", "X", "--json").json
     assert (seen["daemon"]["state"], seen["daemon"]["pid"]) == ("stopped", stopped)
     assert seen["run"]["stuck"] == {"level": "look", "sentence": "Stands still: the daemon is stopped."}
-
-
-def test_what_is_wanted_of_a_plan_that_nobody_works_on_is_not_noted(project: Project, stopped: int) -> None:
-    project.plan((project.path / "plans/X.md").read_text(), name="plans/Y.md")
-    ran = project.runplan("pause", "Y")
-    assert (ran.code, "plans/Y.md has no daemon run and no schedule" in ran.last) == (3, True), ran.err
-    assert (daemon_of(project), queued(project)) == (stopped, [])

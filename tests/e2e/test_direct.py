@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import signal
 from typing import TYPE_CHECKING
 
 import pytest
@@ -79,22 +77,6 @@ def test_local_commits_are_never_carried_along(project: Project, remote: Repo) -
     assert remote.head("main") == before
 
 
-def test_a_commit_of_the_user_meanwhile_stays_local(project: Project, remote: Repo, tmp_path: Path) -> None:
-    meanwhile = Meanwhile(tmp_path)
-    set_up(project, agent=work(*meanwhile.pause("working")))
-    project.repo.git("push", "-q", "origin", "main")
-    running = project.popen("start", "X", "1", "auto", "direct", "--foreground")
-    meanwhile.reached("working")
-    project.commit_file("mine.txt", "mine\n")
-    mine = project.repo.head("main")
-    meanwhile.let_on("working")
-    _, err = running.communicate(timeout=60)
-    assert running.returncode == 0, err
-    assert project.repo.head("main") == mine
-    assert "mine.txt" not in remote.git("ls-tree", "--name-only", "main").split()
-    assert b"main here stays at" in err
-
-
 def test_an_edited_file_keeps_the_checkout_where_it_is_and_the_landing_happens(project: Project, remote: Repo) -> None:
     project.repo.write("plans/Y.md", "# Notes\n")
     project.repo.commit("Notes")
@@ -109,20 +91,6 @@ def test_an_edited_file_keeps_the_checkout_where_it_is_and_the_landing_happens(p
     assert "main here stays at" in ran.err
     assert f"git -C {project.path} pull --ff-only origin main" in ran.err
     assert [row["status"] for row in project.runplan("status", "X", "--json").json["phases"]] == ["done", "todo"]
-
-
-def test_a_plan_landed_on_the_remote_is_not_worked_again_on_a_branch_that_lacks_it(
-    project: Project, remote: Repo
-) -> None:
-    assert remote.head("main")
-    (project.path / "1.txt").write_text("mine\n")
-    assert project.start("1", "auto", "direct").code == 0
-    refused = project.start("finish", "auto", "cherry-pick")
-    assert refused.code == 2
-    assert f"git -C {project.path} pull --ff-only origin main" in refused.last
-    project.repo.git("switch", "-qc", "mine")
-    elsewhere = project.start("finish", "auto", "cherry-pick")
-    assert elsewhere.last.endswith("git fetch origin main:main")
 
 
 def test_a_server_that_refuses_is_protected_and_the_work_is_kept(project: Project, remote: Repo) -> None:
@@ -172,53 +140,6 @@ def test_a_remote_that_cannot_be_reached_is_exit_5_and_retry_goes_on(
     assert project.leftovers() == []
 
 
-@pytest.mark.parametrize("point", ["land.swapped", "land.committed"])
-def test_what_a_killed_landing_left_here_is_ended_also_when_the_remote_does_not_answer(
-    project: Project, remote: Repo, tmp_path: Path, point: str
-) -> None:
-    assert project.start("1", "auto", "direct", RUNPLAN_TEST_KILL=point).code == -signal.SIGKILL
-    remote.path.rename(tmp_path / "away.git")
-    ran = project.runplan("retry", "X")
-    assert ran.code == 5, ran.err
-    assert ran.last.endswith("the work is kept. Continue with: runplan retry plans/X.md")
-    assert project.repo.status() == ""
-    assert not (project.path / ".git/index.lock").exists()
-    assert (project.path / "1.txt").exists() == (point == "land.committed")
-    (tmp_path / "away.git").rename(remote.path)
-    again = project.runplan("retry", "X")
-    assert again.code == 0, again.err
-    assert project.repo.head("main") == remote.head("main")
-    assert project.repo.status() == ""
-
-
-@pytest.mark.parametrize("point", ["land.staged", "land.swapped", "land.committed"])
-def test_a_forgotten_run_whose_branch_was_behind_leaves_a_whole_checkout(
-    project: Project, remote: Repo, tmp_path: Path, point: str
-) -> None:
-    push_elsewhere(remote, tmp_path, "theirs.txt")
-    assert project.start("1", "auto", "direct", RUNPLAN_TEST_KILL=point).code == -signal.SIGKILL
-    shutil.rmtree(project.path / ".git/runplan")
-    ran = project.start("2", "auto", "direct")
-    assert ran.code == 0, ran.err
-    assert project.repo.status() == ""
-    assert project.repo.head("main") == remote.head("main")
-    assert (project.path / "theirs.txt").read_text() == "theirs\n"
-
-
-def test_a_branch_that_goes_from_the_remote_while_an_approval_waits_is_told_as_the_remotes(
-    project: Project, remote: Repo
-) -> None:
-    assert project.start("1", "direct").code == 4
-    remote.git("update-ref", "-d", "refs/heads/main")
-    ran = project.runplan("approve", "X")
-    assert ran.code == 5, ran.err
-    assert "origin has no branch main any more; make it again: git push origin main" in ran.last
-    project.repo.git("push", "-q", "origin", "main")
-    again = project.go_on(ran)
-    assert again.code == 0, again.err
-    assert remote.git("show", "main:1.txt") == "1"
-
-
 @pytest.mark.parametrize(("landing", "answer"), [("cherry-pick", "kept"), ("direct", "removed")])
 def test_gc_believes_what_was_last_seen_of_the_remote_only_where_landings_are_pushed(
     project: Project, remote: Repo, landing: str, answer: str
@@ -241,15 +162,6 @@ def test_an_undo_is_pushed_where_the_phase_was(project: Project, remote: Repo) -
     assert undone.code == 0, undone.err
     assert "1.txt" not in remote.git("ls-tree", "--name-only", "main").split()
     assert project.repo.head("main") == remote.head("main")
-
-
-def test_a_run_that_was_killed_after_its_push_has_landed(project: Project, remote: Repo) -> None:
-    killed = project.start("1", "auto", "direct", RUNPLAN_TEST_KILL="direct.push.after")
-    assert killed.code == -signal.SIGKILL, killed.err
-    landed = remote.head("main")
-    again = project.runplan("retry", "X")
-    assert again.code == 0, again.err
-    assert remote.head("main") == landed == project.repo.head("main")
 
 
 def push_elsewhere(remote: Repo, place: Path, name: str) -> str:

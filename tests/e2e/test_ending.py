@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.cli import a_project, ended, processes_of, until
-from tests.support.daemons import daemon_of, none_left, shell_agent, states, until_runs_are
+from tests.support.cli import a_project, processes_of, until
+from tests.support.daemons import daemon_of, none_left, shell_agent, until_runs_are
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +23,6 @@ trap 'touch "{place}/$RUNPLAN_PHASE.asked"' TERM INT
     until [ -e "{place}/1.asked" ] && [ -e "{place}/2.asked" ] && [ -e "{place}/3.asked" ]; do sleep 0.02 || :; done
     touch "{place}/$RUNPLAN_PHASE.met"
     exit 9"""
-FIRST_HEARD = b"runplan: what runs gets 30s to end; once more ends it now\n"
 
 
 @pytest.fixture
@@ -57,18 +54,6 @@ def assert_ended_together(project: Project, place: Path, *plans: str) -> None:
     assert [body["ending"] for body in bodies] == ["ended"] * len(IDS)
 
 
-def test_by_the_second_ctrl_c(project: Project, tmp_path: Path) -> None:
-    project.plan(a_plan(*IDS))
-    with project.popen("start", "X", "finish", "auto", "--foreground") as running:
-        all_there(tmp_path)
-        running.send_signal(signal.SIGINT)
-        assert running.stderr is not None
-        assert FIRST_HEARD in iter(running.stderr.readline, b"")
-        running.send_signal(signal.SIGINT)
-        assert ended(running).code == 130
-    assert_ended_together(project, tmp_path, "plans/X.md")
-
-
 def test_by_stop(project: Project, tmp_path: Path) -> None:
     project.plan(a_plan(*IDS))
     assert project.runplan("start", "X", "finish", "auto").code == 0
@@ -76,18 +61,3 @@ def test_by_stop(project: Project, tmp_path: Path) -> None:
     assert project.runplan("stop", "X").code == 0
     until_runs_are(project, "stopped")
     assert_ended_together(project, tmp_path, "plans/X.md")
-
-
-def test_by_the_second_word_to_the_daemon(project: Project, tmp_path: Path) -> None:
-    project.plan(a_plan("1", "2"))
-    project.plan(a_plan("3"), name="plans/Y.md")
-    for plan in ("X", "Y"):
-        assert project.runplan("start", plan, "finish", "auto").code == 0
-    all_there(tmp_path)
-    daemon = daemon_of(project)
-    os.kill(daemon, signal.SIGTERM)
-    until(lambda: "is draining" in project.runplan("status").out)
-    os.kill(daemon, signal.SIGTERM)
-    until(lambda: daemon not in processes_of(project.home))
-    assert_ended_together(project, tmp_path, "plans/X.md", "plans/Y.md")
-    assert (states(project), states(project, "plans/Y.md")) == (["running"], ["running"]), "the next daemon goes on"

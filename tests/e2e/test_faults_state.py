@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.cli import Project, a_project, end_processes_of, killed_at, processes_of, until, writes
+from tests.support.cli import Project, a_project, killed_at, processes_of, until, writes
 from tests.support.scripts import Meanwhile, work
 
 if TYPE_CHECKING:
@@ -77,11 +77,8 @@ def drop_tables(file: Path) -> None:
 DAMAGES = {
     "truncated": halve,
     "garbage": scribble,
-    "the schema": damage_page(1),
-    "a first page": damage_page(2),
-    "events": damage_page(7),
+    "a page": damage_page(2),
     "rows": spoil_rows,
-    "tables": drop_tables,
 }
 
 
@@ -100,7 +97,7 @@ def test_a_damaged_journal_is_refused_and_doing_what_the_message_says_goes_on(tm
     landed_once(project, project.start("finish", "auto"), "1")
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(1))
 def test_damage_that_nobody_notices_at_first_lands_nothing_twice_and_nothing_wrong(project: Project, seed: int) -> None:
     """SQLite looks at pages when it needs them; whatever it read before, git is asked before anything lands."""
     assert project.start("1", "auto").code == 0
@@ -112,20 +109,6 @@ def test_damage_that_nobody_notices_at_first_lands_nothing_twice_and_nothing_wro
         journal(project).rename(journal(project).with_suffix(".damaged"))
         ran = project.start("finish", "auto")
     landed_once(project, ran)
-
-
-@pytest.mark.parametrize("left", [-3000, 0])
-def test_a_journal_that_lost_its_last_rows_goes_on_from_what_it_has(project: Project, left: int) -> None:
-    killed_at(project, "Land.Landed.after#1")
-    ahead = journal(project).with_name("journal.db-wal")
-    os.truncate(ahead, max(0, ahead.stat().st_size + left if left else 0))
-    landed_once(project, project.start("finish", "auto"))
-
-
-def test_an_empty_journal_is_one_nothing_was_written_to(project: Project) -> None:
-    assert project.start("1", "auto").code == 0
-    os.truncate(journal(project), 0)
-    landed_once(project, project.start("finish", "auto"))
 
 
 def test_a_journal_of_a_newer_version_is_refused_and_left_alone(project: Project) -> None:
@@ -142,20 +125,7 @@ def test_a_journal_of_a_newer_version_is_refused_and_left_alone(project: Project
 
 # --- no journal at all --------------------------------------------------------------------------------
 
-POINTS = [
-    "Lease.Leased.after#1",
-    "Await.DispatchEnded.after#1",
-    "BuildCandidate.CandidateBuilt.after#1",
-    "Land.LandingStarted.after#1",
-    "land.staged#1",
-    "land.prepared#1",
-    "land.swapped#1",
-    "land.committed#1",
-    "Land.Landed.after#1",
-    "CleanUp.CleanedUp.after#1",
-    "TakeWork.WorkTaken.after#2",
-    "Finish.worktree#1",
-]
+POINTS = ["after LandingStarted", "before rename index", "after Landed"]
 
 
 @pytest.mark.parametrize("point", POINTS)
@@ -193,7 +163,7 @@ def test_work_of_a_forgotten_run_is_kept_where_it_can_be_found(
     project: Project, how: str, forget: Callable[[Project], None]
 ) -> None:
     """Commits are in `tool.git`, which a person may delete as well; the files of the worktree are there still."""
-    killed_at(project, "TakeWork.WorkTaken.after#1")
+    killed_at(project, "after WorkTaken")
     tool = project.path / ".git/runplan/tool.git"
     work = project.repo.git(f"--git-dir={tool}", "rev-parse", "refs/heads/runplan/x/1")
     project.agent(writes("1", "2").replace('text = "1', 'text = "another way'))
@@ -208,32 +178,6 @@ def test_work_of_a_forgotten_run_is_kept_where_it_can_be_found(
         assert work in project.repo.refs().values()
     else:
         assert holding(project, "1.txt", "1")
-
-
-def test_commits_that_a_killed_agent_made_are_parked_when_no_journal_knows_of_them(
-    project: Project, tmp_path: Path
-) -> None:
-    meanwhile = Meanwhile(tmp_path)
-    project.agent(work(*meanwhile.pause("at")))
-    running = project.popen("start", "X", "finish", "auto", "--foreground")
-    meanwhile.reached("at")
-    running.kill()
-    running.communicate()
-    end_processes_of(project.home)
-    made = project.repo.at(worktree(project)).commit("By the agent", **{"1.txt": "half\n"})
-    forget_journal(project)
-    project.agent(writes("1", "2"))
-    assert project.start("finish", "auto").code == 0
-    assert made in parked(project).values()
-
-
-def test_a_branch_with_a_persons_commit_on_top_is_still_refused(project: Project) -> None:
-    project.repo.git("switch", "-qc", "runplan/x/1")
-    project.repo.commit("Mine", **{"mine.txt": "mine\n"})
-    project.repo.git("switch", "-q", "main")
-    ran = project.start("finish", "auto")
-    assert ran.code == 2, ran.err
-    assert "holds 1 commit that runplan did not make; look at it, then: git branch -m" in ran.last
 
 
 def test_an_agent_of_a_forgotten_run_is_named_and_not_joined(project: Project, tmp_path: Path) -> None:
@@ -255,14 +199,3 @@ def test_an_agent_of_a_forgotten_run_is_named_and_not_joined(project: Project, t
     assert project.start("finish", "auto").code == 0
     assert project.landed() == ["1", "2"]
     assert holding(project, "1.txt", "1"), "what that agent left in its worktree"
-
-
-def test_a_landing_whose_commits_are_gone_is_rolled_back_all_the_same(project: Project) -> None:
-    killed_at(project, "land.swapped#1")
-    shutil.rmtree(project.path / ".git/runplan")
-    for ref in project.repo.refs():
-        if ref.startswith("refs/runplan/candidate/"):
-            project.repo.git("update-ref", "-d", ref)
-    project.repo.git("reflog", "expire", "--expire=now", "--all")
-    project.repo.git("prune", "--expire=now")
-    landed_once(project, project.start("finish", "auto"))

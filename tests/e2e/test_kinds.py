@@ -79,14 +79,14 @@ KINDS = (linked, inside_another, with_another_inside, shallow, borrowing, sha256
 
 @pytest.mark.parametrize("make", KINDS)
 def test_a_plan_lands_in_every_kind_of_repository(tmp_path: Path, make: Callable[[Repo, Path], Repo]) -> None:
-    project = a_project(tmp_path, "1", "2")
-    project.agent(writes("1", "2") + '[[phase."2".implement]]\ngit = ["log", "--stat"]\n')
+    project = a_project(tmp_path, "1")
+    project.agent(writes("1") + '[[phase."1".implement]]\ngit = ["log", "--stat"]\n')
     repo = make(project.repo, tmp_path / "other")
     ran = Project(repo=repo, home=project.home).start("finish", "auto")
     assert ran.code == 0, ran.err
-    assert repo.git("log", "-3", "--format=%s", "main").split("\n")[1] == "Write 2"
+    assert repo.git("log", "-3", "--format=%s", "main").split("\n")[1] == "Write 1"
     end = "\r\n" if make is crlf else "\n"
-    assert [(repo.path / f"{one}.txt").read_bytes().decode() for one in "12"] == [f"1{end}", f"2{end}"]
+    assert [(repo.path / f"{one}.txt").read_bytes().decode() for one in "1"] == [f"1{end}"]
     assert repo.status() == ""
     assert [ref for ref in repo.refs() if "runplan" in ref] == []
     repo.git("fsck", "--strict")

@@ -26,7 +26,7 @@ RESETS = int((HERE + timedelta(hours=2)).timestamp())
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
-    return a_project(tmp_path, "1", RUNPLAN_TEST_NOW=NOW)
+    return a_project(tmp_path, "1", TEST_NOW=NOW)
 
 
 def once(place: Path, name: str, *played: str) -> tuple[str, ...]:
@@ -67,7 +67,7 @@ def test_work_that_a_limit_interrupted_is_gone_on_with(project: Project, tmp_pat
 def test_status_tells_until_when_and_for_what_it_waits(project: Project) -> None:
     """Killed while it waits, a run still tells; and an agent that is limited is not started."""
     project.agent(steps(LIMIT, "exit = 1"))
-    killed = project.start("1", "auto", RUNPLAN_TEST_KILL="Start.Paused.after")
+    killed = project.start("1", "auto", TEST_KILL="after Paused")
     assert killed.code == -9, killed.err
     view = project.runplan("status", "X", "--json").json["run"]
     assert (view["state"], view["waiting_for"], view["about"]) == ("waiting", "limit", "robot usage limit")
@@ -81,7 +81,7 @@ def test_a_limited_agent_is_not_started_by_another_plan_either(project: Project,
     project.repo.write("plans/Y.md", (project.path / "plans/X.md").read_text())
     project.repo.commit("Another plan")
     project.agent(steps(*once(tmp_path, "limit", LIMIT, "exit = 1"), 'write = "1.txt"'))
-    killed = project.start("1", "auto", RUNPLAN_TEST_KILL="Start.Paused.after")
+    killed = project.start("1", "auto", TEST_KILL="after Paused")
     assert killed.code == -9
     other = project.runplan("start", "Y", "1", "auto", "--foreground")
     assert other.code == 0, other.err
@@ -115,12 +115,6 @@ def test_an_overloaded_provider_is_tried_again_a_bounded_number_of_times(project
     assert len(waits) == 5
 
 
-def test_an_overload_that_passes_costs_nothing_but_time(project: Project, tmp_path: Path) -> None:
-    project.agent(steps(*once(tmp_path, "busy", BUSY, "exit = 1"), 'write = "1.txt"'))
-    assert project.start("1", "auto").code == 0
-    assert [body["attempt"] for body in of(project, "Leased")] == [1]
-
-
 @pytest.mark.parametrize(
     ("kind", "says"),
     [
@@ -144,9 +138,7 @@ def test_what_only_a_person_can_mend_ends_the_phase_with_the_agents_own_words(
 SPEND = "tell = {tokens = 600, usd = 0.6}"
 
 
-@pytest.mark.parametrize(
-    "limit", ["tokens = 500", "usd = 0.5", "phase_tokens = 500", "plan_usd = 0.5", "day_tokens = 500"]
-)
+@pytest.mark.parametrize("limit", ["tokens = 500", "plan_usd = 0.5"])
 def test_an_agent_that_uses_up_its_budget_is_ended_while_it_runs(project: Project, limit: str) -> None:
     set_up(project, agent=steps(SPEND, "sleep = 60"), settings=f"[limits]\n{limit}\n")
     ran = project.start("1", "auto")
@@ -158,7 +150,6 @@ def test_an_agent_that_uses_up_its_budget_is_ended_while_it_runs(project: Projec
 @pytest.mark.parametrize(
     ("limit", "says"),
     [
-        ("phase_tokens = 700", "the phase's budget is used up: 1200 of 700 tokens"),
         ("plan_usd = 0.7", "the plan's budget is used up: $1.20 of $0.70"),
         ("day_tokens = 700", "the day's budget is used up: 1200 of 700 tokens"),
     ],
@@ -180,29 +171,12 @@ def test_a_day_is_over_at_midnight(project: Project) -> None:
     project.agent(work("tell = {tokens = 10}"))
     assert project.start("1", "auto").last == "runplan: failed: budget"
     tomorrow = iso(HERE.replace(hour=0, minute=0, second=1) + timedelta(days=1))
-    assert project.start("1", "auto", RUNPLAN_TEST_NOW=tomorrow).code == 0
+    assert project.start("1", "auto", TEST_NOW=tomorrow).code == 0
 
 
 # --- hand-over ----------------------------------------------------------------------------------------
 
 FULL = "tell = {context = 130000, window = 200000}"
-
-
-def test_an_agent_whose_context_is_full_hands_over_to_a_fresh_one(project: Project, tmp_path: Path) -> None:
-    first = once(tmp_path, "full", 'write = "a.txt"\ntext = "a\\n"', 'say = "a is done, b is not"', FULL, "sleep = 60")
-    project.agent(steps(*first, 'write = "b.txt"\ntext = "b\\n"', 'commit = "Write b"'))
-    ran = project.start("1", "auto")
-    assert ran.code == 0, ran.err
-    assert "hand-over  1: robot (implement) was stopped: its context is full" in ran.err
-    assert (project.show("main:a.txt"), project.show("main:b.txt")) == ("a", "b")
-    note = str(of(project, "HandedOver")[0]["note"])
-    assert "## Immediate next action\n\nW1: Write 1.txt" in note
-    assert "> a is done, b is not" in note
-    state = project.path / ".git/runplan/dispatch"
-    second = [str(body["id"]) for body in of(project, "DispatchStarted") if body["role"] == "implement"][1]
-    assert note in (state / second / "prompt.md").read_text()
-    assert [line for line in project.repo.git("log", "--format=%s", "main").splitlines() if "wip" in line] == []
-    assert project.landed() == ["1"], "what was handed over lands as one commit"
 
 
 def test_hand_overs_that_change_nothing_are_no_progress(project: Project) -> None:
@@ -217,11 +191,6 @@ def test_hand_overs_that_change_nothing_are_no_progress(project: Project) -> Non
     ("left", "reason", "told"),
     [
         pytest.param(('write = "big.bin"\nmegabytes = 6',), "tampered", "big.bin: 6", id="too large"),
-        pytest.param(('write = ".env"\ntext = "x"',), "tampered", ".env: looks like a secret", id="a secret by name"),
-        pytest.param(
-            (f'write = "leak.txt"\ntext = "{TOKEN}"',), "tampered", "leak.txt: looks like a secret", id="a token"
-        ),
-        pytest.param(('git = ["init", "-q", "sub"]', 'write = "sub/x"'), "tampered", "sub/ is a git", id="nested"),
     ],
 )
 def test_what_is_refused_at_the_end_is_refused_at_a_hand_over(
@@ -251,37 +220,6 @@ def test_an_agent_that_used_up_its_turns_hands_over_as_well(project: Project, tm
     project.agent(steps(*once(tmp_path, "turns", 'write = "a.txt"', turns, "exit = 1"), 'write = "b.txt"'))
     assert project.start("1", "auto").code == 0
     assert len(of(project, "HandedOver")) == 1
-
-
-@pytest.mark.parametrize(
-    "point",
-    [
-        "HandOver.begin",
-        "HandOver.HandedOver.before",
-        "HandOver.HandedOver.after",
-        "Start.DispatchStarted.after#2",
-    ],
-)
-def test_a_hand_over_killed_at_any_point_is_handed_over_once(project: Project, tmp_path: Path, point: str) -> None:
-    first = once(tmp_path, "full", 'write = "a.txt"\ntext = "a\\n"', FULL, "sleep = 60")
-    project.agent(steps(*first, 'write = "b.txt"\ntext = "b\\n"'))
-    killed = project.start("1", "auto", RUNPLAN_TEST_KILL=point)
-    assert killed.code == -9, killed.err
-    again = project.runplan("retry", "X")
-    assert again.code == 0, again.err
-    assert len(of(project, "HandedOver")) == 1
-    assert (project.show("main:a.txt"), project.show("main:b.txt")) == ("a", "b")
-    assert project.leftovers() == []
-
-
-@pytest.mark.parametrize("point", ["Await.AgentLimited.before", "Await.AgentLimited.after", "Start.Paused.after"])
-def test_a_wait_killed_at_any_point_is_still_waited_out(project: Project, tmp_path: Path, point: str) -> None:
-    project.agent(steps(*once(tmp_path, "limit", LIMIT, "exit = 1"), 'write = "1.txt"'))
-    killed = project.start("1", "auto", RUNPLAN_TEST_KILL=point)
-    assert killed.code == -9, killed.err
-    again = project.runplan("retry", "X")
-    assert again.code == 0, again.err
-    assert project.leftovers() == []
 
 
 # --- the brake ----------------------------------------------------------------------------------------

@@ -102,28 +102,6 @@ def test_it_is_suggested_named_and_checked_like_the_others(project: Project) -> 
     assert "unknown agent 'hal'; known agents: acme, aider, claude, codex, command," in unknown.err
 
 
-#: What a folder is asked without a row anywhere: its streams, its command lines, its keys, its folders, hostile lines.
-ASKED = {
-    "test_every_agent_has_a_folder_and_every_stream_in_it_an_expectation",
-    "test_an_expectation_says_nothing_that_nobody_looks_at[acme]",
-    "test_a_captured_stream_is_understood[acme/success.jsonl]",
-    "test_no_line_of_a_captured_stream_is_strange[acme/success.jsonl]",
-    "test_any_bytes_are_read[acme]",
-    "test_any_event_is_read[acme]",
-    "test_a_real_line_that_was_bitten_is_read[acme]",
-    "test_an_empty_line_tells_nothing[acme]",
-    "test_the_command_line_is_that_of_the_role[implement-writing-acme]",
-    "test_the_command_line_is_that_of_the_role[verify-reading-acme]",
-    "test_model_and_further_arguments_come_from_the_table[acme]",
-    "test_an_agent_sees_its_own_keys_only[acme]",
-    "test_with_a_key_at_hand_the_configuration_is_the_dispatchs_own[acme]",
-    "test_without_a_key_the_users_own_configuration_is_used[acme]",
-    "test_the_table_decides_where_it_says_so[acme]",
-    "test_a_captured_stream_comes_back_as_it_was_read[acme]",
-    "test_the_tables_are_of_the_same_agents_in_the_order_they_are_suggested",
-}
-
-
 def asked(tree: Path, place: Path, names: str) -> tuple[set[str], set[str]]:
     """The tests of agents, run in that tree: those that passed, and those that did not."""
     suites = [path.relative_to(tree).as_posix() for path in sorted(tree.glob("tests/*/test_agent_*.py"))]
@@ -141,26 +119,3 @@ def asked(tree: Path, place: Path, names: str) -> tuple[set[str], set[str]]:
     )
     told = re.findall(r"^(PASSED|FAILED|ERROR) \S+::(\S+)", ran.stdout, re.MULTILINE)
     return {name for how, name in told if how == "PASSED"}, {name for how, name in told if how != "PASSED"}
-
-
-def test_the_tests_find_it_by_themselves(tree: Path, tmp_path: Path) -> None:
-    passed, failed = asked(tree, tmp_path / "a", "(acme and not heavy) or every_agent_has or the_tables_are_of")
-    assert not failed
-    assert passed >= ASKED
-
-
-def test_the_tests_tell_of_a_stream_that_is_misread_and_of_an_agent_without_samples(tree: Path, tmp_path: Path) -> None:
-    expected = tree / "tests/samples/acme/expected.toml"
-    right = expected.read_text(encoding="utf-8")
-    other = tree / "runplan/agents/clis/other.py"
-    try:
-        expected.write_text(right.replace("1200", "1201"), encoding="utf-8")
-        shutil.copy(tree / "runplan/agents/clis/acme.py", other)
-        _, failed = asked(tree, tmp_path / "a", "acme and understood or every_agent_has")
-    finally:
-        expected.write_text(right, encoding="utf-8")
-        other.unlink(missing_ok=True)
-    assert failed == {
-        "test_a_captured_stream_is_understood[acme/success.jsonl]",
-        "test_every_agent_has_a_folder_and_every_stream_in_it_an_expectation",
-    }

@@ -91,15 +91,6 @@ def test_what_a_person_rejects_with_is_told_to_the_next_agent_until_the_phase_la
     assert "needs a head" not in other, "another phase"
 
 
-def test_the_doctor_is_content_after_a_rejected_and_retried_phase(project: Project) -> None:
-    assert project.start("1").code == 4
-    assert project.runplan("reject", "X").code == 1
-    assert project.runplan("retry", "X").code == 4
-    assert project.runplan("approve", "X").code == 0
-    seen = project.runplan("doctor")
-    assert seen.code == 0, seen.out
-
-
 def prompt_of(project: Project, dispatch: str) -> str:
     return (project.path / ".git/runplan/dispatch" / dispatch / "prompt.md").read_text(encoding="utf-8")
 
@@ -176,7 +167,7 @@ def test_an_approval_is_for_one_tree_only(project: Project) -> None:
     assert project.landed() == ["1"]
 
 
-@pytest.mark.parametrize(("answer", "code"), [("y", 0), ("n", 1), ("l", 4)])
+@pytest.mark.parametrize(("answer", "code"), [("y", 0), ("n", 1)])
 def test_at_a_terminal_the_diff_is_shown_and_the_person_asked(project: Project, answer: str, code: int) -> None:
     before = project.repo.head("main")
     ours, theirs = pty.openpty()
@@ -253,9 +244,8 @@ def heard(running: subprocess.Popen[bytes]) -> None:
     assert any(line == b"runplan: what runs gets 30s to end; once more ends it now\n" for line in running.stderr)
 
 
-@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=["SIGINT", "SIGTERM", "SIGHUP"])
-def test_who_interrupts_a_run_twice_ends_its_agents_and_the_next_start_goes_on(
-    project: Project, meanwhile: Meanwhile, by: signal.Signals
+def test_a_second_interrupt_ends_the_agents_and_the_next_start_continues(
+    project: Project, meanwhile: Meanwhile
 ) -> None:
     set_up(project, agent=work(*meanwhile.pause("implement")))
     running = subprocess.Popen(
@@ -267,9 +257,9 @@ def test_who_interrupts_a_run_twice_ends_its_agents_and_the_next_start_goes_on(
         process_group=0,
     )
     meanwhile.reached("implement")
-    os.killpg(running.pid, by)  # as a terminal does: everybody in the foreground hears it
+    os.killpg(running.pid, signal.SIGINT)  # as a terminal does: everybody in the foreground hears it
     heard(running)
-    os.killpg(running.pid, by)
+    os.killpg(running.pid, signal.SIGINT)
     stopped = ended(running)
     assert stopped.code == 130, stopped.err
     assert stopped.last == ("runplan: interrupted; all agents are stopped. Continue with: runplan retry plans/X.md")
@@ -324,18 +314,6 @@ def test_who_interrupts_a_run_once_lets_what_runs_end_and_begins_nothing_new(
     again = project.go_on(stopped)
     assert again.code == 0, again.err
     assert project.dispatched() == ["implement", "verify"]
-    assert project.landed() == ["1"]
-
-
-def test_an_interrupted_run_whose_last_agent_ends_in_time_ends_well(project: Project, meanwhile: Meanwhile) -> None:
-    set_up(project, agent=work() + verify(*meanwhile.pause("verify"), "pass_all = true"))
-    running = project.popen("start", "X", "1", "auto", "--foreground")
-    meanwhile.reached("verify")
-    running.send_signal(signal.SIGINT)
-    heard(running)
-    meanwhile.let_on("verify")
-    over = ended(running)
-    assert over.code == 0, over.err
     assert project.landed() == ["1"]
 
 

@@ -248,9 +248,7 @@ def test_a_second_conflict_is_a_failure_with_both_works_kept(project: Project, m
     "fixer",
     [
         pytest.param([], id="leaves no change"),
-        pytest.param(['return = {status = "failed", summary = "I cannot tell which is right"}'], id="says it failed"),
         pytest.param([TRIES, 'commit = "Redo 1"\nall = true'], id="commits the markers"),
-        pytest.param([TRIES], id="leaves the merge half done"),
     ],
 )
 def test_a_conflict_that_the_fixer_leaves_is_named_with_its_files_and_where_the_work_is(
@@ -287,3 +285,30 @@ def test_work_that_reached_the_target_by_another_way_is_not_landed_again(
     assert project.repo.head("main") == tip
     assert "phase 1 failed at land: the target already holds every change" in ran.err
     assert_nothing_runs(project)
+
+
+def test_finish_works_a_phase_that_was_added_during_the_run(project: Project, meanwhile: Meanwhile) -> None:
+    set_up(project, plan=a_plan("1"), agent=work(*meanwhile.pause("implement")) + writes("2"))
+    running = project.popen("start", "X", "finish", "auto", "--foreground")
+    meanwhile.reached("implement")
+    project.plan(a_plan("1", "2"))
+    meanwhile.let_on("implement")
+    ran = ended(running)
+    assert ran.code == 0, ran.err
+    assert project.landed() == ["1", "2"]
+    assert "status: complete" in project.show("main:plans/X.md")
+
+
+def test_a_phase_does_not_land_when_its_dependency_was_reverted(project: Project, meanwhile: Meanwhile) -> None:
+    set_up(
+        project,
+        plan=a_plan("1", "2", depends={"2": "Phase 1"}),
+        agent=writes("1") + work(*meanwhile.pause("implement"), phase="2"),
+    )
+    running = project.popen("start", "X", "finish", "auto", "--foreground")
+    meanwhile.reached("implement")
+    project.repo.git("revert", "--no-edit", "HEAD")
+    meanwhile.let_on("implement")
+    ran = ended(running)
+    assert (ran.code, "phase 2 depends on 1" in ran.err) == (4, True), ran.err
+    assert project.landed() == ["1"]

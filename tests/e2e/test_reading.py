@@ -267,16 +267,8 @@ def test_check_adds_a_tracker_and_calls_warnings_errors_when_told_to(tmp_path: P
 
 READING = [
     ("--version",),
-    ("--help",),
-    ("status",),
     ("status", "X", "--json"),
-    ("next",),
-    ("metrics",),
-    ("report", "X"),
     ("logs", "X", "--json"),
-    ("explain", "X"),
-    ("check", "X"),
-    ("config",),
 ]
 
 

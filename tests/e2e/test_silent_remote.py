@@ -12,10 +12,8 @@ import pytest
 from tests.support.cli import a_plan, a_project, processes_of, until, with_remote
 from tests.support.daemons import (
     daemon_of,
-    in_foreground,
     log_of,
     none_left,
-    schedules,
     shell_agent,
     states,
     until_runs_are,
@@ -89,20 +87,6 @@ def test_the_second_word_ends_agents_and_the_daemon(project: Project, tmp_path: 
     assert (states(project), states(project, "plans/Y.md")) == (["waiting"], ["running"])
 
 
-def test_the_third_word_ends_it_at_once_and_agents_live_on(project: Project, tmp_path: Path) -> None:
-    daemon = blocked(project, tmp_path)
-    os.kill(daemon, signal.SIGSTOP)  # so that it hears all three at the same time
-    for number in (signal.SIGTERM, signal.SIGINT):
-        os.kill(daemon, number)
-    os.kill(daemon, signal.SIGCONT)
-    until(lambda: len(log_of(project, "signal")) == 2)
-    began = time.monotonic()
-    os.kill(daemon, signal.SIGTERM)
-    until(lambda: daemon not in processes_of(project.home))
-    assert time.monotonic() - began < 9, "the step that is being taken would get 10 s"
-    until(lambda: nobody_waits_for_the_remote(project, tmp_path))
-
-
 BUSY = "runplan: daemon busy (git or network); request queued, you can quit now"
 
 
@@ -120,46 +104,3 @@ def test_a_stop_is_acknowledged_soon_and_executed_after_the_step(project: Projec
     (tmp_path / "silent").unlink()
     until_runs_are(project, "stopped")
     assert (queued(project), project.landed()) == ([], [])
-
-
-def test_a_pause_is_acknowledged_soon_too_and_a_resume_waits(project: Project, tmp_path: Path) -> None:
-    blocked(project, tmp_path)
-    paused = project.runplan("pause", "X")
-    assert (paused.code, paused.last) == (0, f"{BUSY}. Resume with: runplan resume plans/X.md")
-    with project.popen("resume", "X") as resumes:
-        assert resumes.stderr is not None
-        assert resumes.stderr.readline().decode() == f"{BUSY}\n"
-        resumes.send_signal(signal.SIGINT)
-        assert resumes.wait() == 130
-    assert project.runplan("pause", "X").code == 0
-    assert queued(project) == [("plans/X.md", verb) for verb in ("pause", "resume", "pause")]
-    (tmp_path / "silent").unlink()
-    until(lambda: queued(project) == [])
-    words = [kind for kind, _ in project.events() if kind in ("Halted", "Continued")]
-    assert (words, project.landed()) == (["Halted", "Continued", "Halted"], []), "in the order they were asked for"
-
-
-def test_who_asks_for_something_new_meanwhile_is_told_for_what_it_waits(project: Project, tmp_path: Path) -> None:
-    assert project.runplan("start", "Y", "auto", "every", "4h").code == 0
-    (before,) = schedules(project)
-    blocked(project, tmp_path)
-    with project.popen("now") as asks:
-        assert asks.stderr is not None
-        assert asks.stderr.readline().decode() == f"{BUSY}\n"
-        asks.send_signal(signal.SIGINT)
-        assert asks.wait() == 130
-    assert schedules(project) == [before]
-    (tmp_path / "silent").unlink()
-    until(lambda: schedules(project)[0].anchor > before.anchor)
-
-
-def test_a_stop_is_executed_by_the_next_daemon_when_this_one_is_killed(project: Project, tmp_path: Path) -> None:
-    daemon = blocked(project, tmp_path)
-    assert project.runplan("stop", "X").last == BUSY
-    os.kill(daemon, signal.SIGKILL)
-    until(lambda: daemon not in processes_of(project.home))
-    (tmp_path / "silent").unlink()
-    with in_foreground(project):
-        until_runs_are(project, "stopped")
-        assert queued(project) == []
-    assert project.landed() == []

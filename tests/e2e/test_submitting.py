@@ -9,22 +9,16 @@ import sqlite3
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from filelock import FileLock
-
 from runplan.daemon.client import Client
 from runplan.store.commands import Commands
-from runplan.store.schedules import Schedules
 from runplan.store.sqlite import Store
-from tests.support.cli import ended, until
+from tests.support.cli import until
 from tests.support.daemons import (
     in_foreground,
-    kill_daemon,
     schedules,
-    shell_agent,
     socket_of,
     states,
     until_runs_are,
-    waits,
 )
 
 if TYPE_CHECKING:
@@ -44,18 +38,6 @@ def is_answered(project: Project, number: int) -> bool:
         return Commands(store).answer(number) is not None
 
 
-def test_a_command_that_was_executed_before_its_caller_asked_is_answered(project: Project) -> None:
-    """The worker may be awake for another reason when the row is stored."""
-    with in_foreground(project):
-        assert project.runplan("start", "X", "auto", "every", "4h").code == 0
-        number = queue_pause(project)
-        with Client(socket_of(project)) as client:
-            client.call("submit", root=str(project.path))
-            until(lambda: is_answered(project, number))
-            reply = client.call("submit", root=str(project.path), commands=[number], wait=True)
-    assert reply["answers"][0]["lines"] == ["Paused plans/X.md"]
-
-
 def test_what_is_queued_while_no_daemon_runs_is_executed_by_the_next_one(project: Project) -> None:
     with in_foreground(project):
         assert project.runplan("start", "X", "auto", "every", "4h").code == 0
@@ -63,30 +45,6 @@ def test_what_is_queued_while_no_daemon_runs_is_executed_by_the_next_one(project
     with in_foreground(project):
         until(lambda: is_answered(project, number))
     assert [row.paused for row in schedules(project)] == ["paused by a person"]
-
-
-def test_commands_that_wait_are_executed_with_the_one_of_a_caller_without_a_daemon(project: Project) -> None:
-    with in_foreground(project):
-        assert project.runplan("start", "X", "auto", "every", "4h").code == 0
-    left = queue_pause(project)
-    stopped = project.runplan("stop", "X")
-    assert (stopped.code, is_answered(project, left)) == (0, True), stopped.err
-    assert schedules(project) == []
-
-
-def test_a_stop_refuses_a_start_that_is_queued(project: Project) -> None:
-    """The worker may be busy with another plan, or the daemon may have died before it looked."""
-    with in_foreground(project):
-        assert project.runplan("start", "X", "auto", "every", "4h").code == 0
-    with closing(Store(project.path / ".git/runplan")) as store:
-        (row,) = Schedules(store).all()
-        start = Commands(store).add("plans/Y.md", "start", {"started": row.request}, by="a person", at=row.made)
-    stopped = project.runplan("stop")
-    assert stopped.err.splitlines() == [
-        "runplan: Cancelled the schedule of plans/X.md (every 4h)",
-        "runplan: plans/Y.md was about to begin and does not",
-    ]
-    assert is_answered(project, start)
 
 
 def test_checkouts_of_one_bare_repository_are_worked_by_one_worker(project: Project, tmp_path: Path) -> None:
@@ -122,40 +80,6 @@ def test_the_first_answer_to_a_candidate_counts_and_the_later_ones_are_declined(
         (True, ""),
         (False, "no change of plans/X.md waits for an answer"),
     ]
-
-
-def in_flight(project: Project, place: Path) -> None:
-    shell_agent(project, place, waits(place, "agent"))
-    assert project.runplan("start", "X", "1", "auto").code == 0
-    until((place / "agent.here").exists)
-
-
-def test_a_stop_whose_daemon_dies_is_executed_by_its_caller(project: Project, tmp_path: Path) -> None:
-    in_flight(project, tmp_path)
-    with FileLock(project.path / ".git/runplan/locks/commands.lock"):  # the worker is about to execute it
-        stop, start = project.popen("stop", "X"), project.popen("start", "X", "2", "auto")
-        until(lambda: len(project.rows("SELECT seq FROM commands WHERE answer IS NULL")) == 2)
-        kill_daemon(project)
-    stopped, queued = ended(stop), ended(start)
-    assert (stopped.code, states(project)) == (0, ["stopped"]), stopped.err
-    assert queued.code == 5
-    assert "the request is queued, and the next daemon executes it" in queued.last
-
-
-def test_a_stop_is_left_to_a_daemon_that_came_up_meanwhile(project: Project, tmp_path: Path) -> None:
-    in_flight(project, tmp_path)
-    kill_daemon(project)
-    with FileLock(project.path / ".git/runplan/locks/commands.lock"):
-        stop = project.popen("stop", "X")
-        until(lambda: project.rows("SELECT seq FROM commands WHERE answer IS NULL"))
-        daemon = project.popen("daemon")
-        until(lambda: project.rows("SELECT owner FROM claims WHERE owner LIKE ?", f"{daemon.pid}:%"))
-        daemon.send_signal(signal.SIGSTOP)
-    assert "queued" in ended(stop).last
-    daemon.send_signal(signal.SIGCONT)
-    until_runs_are(project, "stopped")
-    kill_daemon(project)
-    ended(daemon)
 
 
 def test_a_start_whose_answer_was_not_recorded_is_not_executed_again(project: Project) -> None:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.cli import a_plan, a_project, ended
-from tests.support.repos import make_repo
 from tests.support.scripts import Meanwhile, set_up, work
 
 if TYPE_CHECKING:
@@ -109,33 +108,9 @@ def test_a_phase_reverted_by_hand_has_only_its_row_set_back(landed: Project) -> 
     assert tracker(landed)[1] == "| 2 — Step 2 | ⬚ | | |"
 
 
-UNDO_POINTS = (
-    "BuildUndo.CandidateBuilt.before",
-    "Land.LandingStarted.before",
-    "Land.LandingStarted.after",
-    "land.swapped",
-    "land.committed",
-    "Land.Landed.before",
-    "CleanUp.CleanedUp.before",
-    "Finish.RunEnded.before",
-)
-
-
-@pytest.mark.parametrize("point", UNDO_POINTS)
-def test_an_undo_killed_at_any_point_is_done_once(landed: Project, point: str) -> None:
-    killed = landed.runplan("undo", "X", "1", RUNPLAN_TEST_KILL=point)
-    assert killed.code == -signal.SIGKILL
-    again = landed.runplan("retry", "X")
-    assert again.code == 0, again.err
-    assert landed.repo.git("log", "--format=%s", "main").count("Undo phase 1") == 1
-    assert tracker(landed)[0] == "| 1 — Step 1 | ⬚ | | |"
-    assert landed.repo.status() == ""
-    assert landed.leftovers() == []
-
-
 def test_a_run_that_has_not_ended_is_ended_before_anything_is_undone(landed: Project) -> None:
     assert landed.runplan("undo", "X", "2").code == 0
-    killed = landed.start("finish", "auto", RUNPLAN_TEST_KILL="Start.spawned")
+    killed = landed.start("finish", "auto", TEST_KILL="after DispatchStarted")
     assert killed.code == -signal.SIGKILL
     refused = landed.runplan("undo", "X", "1")
     assert (refused.code, refused.last) == (
@@ -160,38 +135,3 @@ def test_an_undo_is_declined_while_somebody_works_on_the_plan(tmp_path: Path) ->
     assert f"plans/X.md is already running in another process ({running.pid}); nothing was changed" in declined.err
     assert declined.last == "runplan: follow it: runplan logs plans/X.md -f"
     assert (project.path / "1.txt").exists()
-
-
-def test_an_undo_that_somebody_else_was_quicker_with_has_nothing_to_do(landed: Project) -> None:
-    killed = landed.runplan("undo", "X", "1", RUNPLAN_TEST_KILL="Land.LandingStarted.after")
-    assert killed.code == -signal.SIGKILL
-    theirs = landed.show("main:plans/X.md").replace(tracker(landed)[0], "| 1 — Step 1 | ⬚ | | |")
-    landed.plan(f"{theirs}\n")
-    again = landed.runplan("retry", "X")
-    assert (again.code, again.last) == (1, "runplan: failed: already-on-target")
-    assert "phase 1 was taken back on the target meanwhile" in again.err
-    assert "next: Another run has taken it back; nothing is to be done." in again.err
-
-
-def test_a_submodule_is_no_obstacle_whatever_git_is_told_about_them(tmp_path: Path) -> None:
-    """submodule.recurse makes git look into every one, also where it is not checked out."""
-    project = a_project(tmp_path, "1", "2")
-    library = make_repo(tmp_path / "library", **{"l.txt": "l\n"})
-    project.repo.git("-c", "protocol.file.allow=always", "submodule", "add", "-q", str(library.path), "lib")
-    project.repo.git("commit", "-qm", "Take a library in")
-    project.repo.git("config", "submodule.recurse", "true")
-    landed = project.start("finish", "auto")
-    assert landed.code == 0, landed.err
-    undone = project.runplan("undo", "X", "2")
-    assert undone.code == 0, undone.err
-    assert (project.path / "lib/l.txt").exists()
-    assert project.repo.status() == ""
-
-
-def test_an_undo_that_died_is_ended_before_the_plan_is_worked_on(landed: Project) -> None:
-    killed = landed.runplan("undo", "X", "1", RUNPLAN_TEST_KILL="Land.LandingStarted.after")
-    assert killed.code == -signal.SIGKILL
-    again = landed.start("finish", "auto")
-    assert again.code == 0, again.err
-    assert landed.repo.status() == ""
-    assert landed.leftovers() == []

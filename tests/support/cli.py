@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import json
 import os
@@ -11,8 +12,10 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import time
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -239,7 +242,7 @@ def end_processes_of(home: Path) -> None:
 
 def killed_at(project: Project, point: str) -> None:
     """Kill the runner there, and all that is left of it; but for its git, which has seen that and ends by itself."""
-    ran = project.start("finish", "auto", RUNPLAN_TEST_KILL=point)
+    ran = project.start("finish", "auto", TEST_KILL=point)
     assert ran.code == -signal.SIGKILL, ran.err
     until(lambda: "git" not in map(_name, processes_of(project.home)))
     end_processes_of(project.home)
@@ -287,16 +290,21 @@ def writes(*phases: str, commit: bool = True) -> str:
 
 
 def a_project(place: Path, *phases: str, **env: str) -> Project:
-    """Phases `1` and `2` unless named, with an agent that does them well."""
-    ids = phases or ("1", "2")
-    home = place / "home"
-    home.mkdir()
+    """Phases `1` and `2` unless named, with an agent that does them well; a copy of one that was made before."""
+    project = copied(_model(phases or ("1", "2")), place)
+    project.repo.env.update(env)
+    return project
+
+
+@cache
+def _model(ids: tuple[str, ...]) -> Project:
+    place = Path(tempfile.mkdtemp(prefix="runplan-tests-model-"))
+    atexit.register(shutil.rmtree, place, ignore_errors=True)
+    (place / "home").mkdir()
     repo = init_repo(place / "repo")
-    repo.env.update(env)
-    project = Project(repo=repo, home=home)
     repo.write("runplan.toml", SETTINGS)
     repo.write("plans/X.md", a_plan(*ids))
     repo.write("agent.toml", writes(*ids))
     repo.git("add", "--", "runplan.toml", "plans/X.md", "agent.toml")
     repo.git("commit", "-qm", "Begin")
-    return project
+    return Project(repo=repo, home=place / "home")

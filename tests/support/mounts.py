@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import subprocess
+import sys
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support import inject
 from tests.support.cli import RUNPLAN, Ran
 
 if TYPE_CHECKING:
@@ -46,7 +48,8 @@ class Inside:
         return ran.out
 
     def start(self, *words: str, **env: str) -> Ran:
-        return self._run(str(RUNPLAN), "start", "X", *words, "--foreground", **env)
+        command = [sys.executable, "-P", "-c", inject.RUN] if inject.KILL in env else [str(RUNPLAN)]
+        return self._run(*command, "start", "X", *words, "--foreground", **env)
 
     def runplan(self, *words: str) -> Ran:
         return self._run(str(RUNPLAN), *words)

@@ -1,0 +1,252 @@
+"""Agents that misbehave: every run ends with a named outcome, and the user's repository stays as it was."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.cli import Project, a_plan, copied, end_processes_of, processes_of, until, with_remote
+from tests.support.repos import init_repo
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+WORK = "echo 1 >1.txt; git add 1.txt; git commit -qm 'Write 1'\n"
+SETTINGS = """\
+[agents]
+implementer = "shell"
+verifier = "shell"
+[agents.shell]
+kind = "command"
+argv = ["sh", "agent.sh"]
+[tests]
+command = "true"
+"""
+VERIFY = r"""
+if test "$RUNPLAN_ROLE" = verify; then
+    passed='{"item": "\1", "result": "pass", "evidence": "seen"}'
+    items=$(sed -n "/^## Items/,/^## [^I]/s/^- \([A-Z]*[0-9]*\): .*/$passed/p" "$RUNPLAN_PROMPT" | paste -sd,)
+    echo "{\"status\": \"done\", \"summary\": \"Looked.\", \"items\": [$items]}" >"$RUNPLAN_RETURN"
+    exit 0
+fi
+"""
+TOKEN = "ghp_" + 36 * "a"
+TERMINAL_CODES = ("\033", "\007", "\0")
+
+
+@dataclass(frozen=True)
+class Agent:
+    """What an agent does, and how its run ends."""
+
+    script: str
+    reason: str = ""  #: "" when the phase lands
+    says: str = ""  #: part of the messages or the report
+    changes: tuple[str, ...] = ()  #: what differs in the user's repository afterwards; nothing is repaired
+    parks_nothing: bool = False  #: whether the worktree stays because git cannot keep its content
+
+
+#: A tree with one file in a directory, as a commit on the branch.
+ODD_TREE = """
+blob=$(echo x | git hash-object -w --stdin); inner=$(printf "100644 blob $blob\\tpost\\n" | git mktree)
+whole=$( (git ls-tree HEAD; printf "040000 tree $inner\\t{folder}\\n") | git mktree)
+git update-ref HEAD $(git commit-tree -p HEAD -m Odd $whole)
+"""
+GIT_DIRS = "dir=$(git rev-parse --git-dir); common=$(git rev-parse --git-common-dir); branch=$(git symbolic-ref HEAD)\n"
+
+AGENTS = {
+    # --- its own repository ---
+    "changes refs, tags, configuration and hooks, and pushes": Agent(
+        WORK + "git tag -a v2 -m v2; git tag -d v1; git branch -D main\n"
+        "git config user.name Somebody; git config core.bare true; git config alias.st status\n"
+        'h=$(git rev-parse --git-path hooks); mkdir -p "$h"; printf "#!/bin/sh\\nexit 1\\n" >"$h/pre-commit"\n'
+        'chmod +x "$h/pre-commit"; git push -q origin HEAD:main; git push -q --force origin main\n'
+        "runplan start X auto --foreground; runplan approve X; exit 0\n"
+    ),
+    "collects garbage and deletes all refs": Agent(
+        WORK + "git reflog expire --expire=now --all; git gc -q --prune=now; git repack -adq; git worktree prune\n"
+        "git for-each-ref --format='delete %(refname)' | git update-ref --stdin\n"
+    ),
+    "commits on main": Agent("git checkout -q main\n" + WORK),
+    "commits on a detached HEAD": Agent("git checkout -q --detach\n" + WORK),
+    "commits on a branch of its own": Agent("git checkout -qb feature\n" + WORK),
+    "removes its worktree": Agent(WORK + 'git worktree remove -f -f "$PWD"\n'),
+    "removes its repository": Agent(WORK + 'rm -rf "$(git rev-parse --git-common-dir)"\n'),
+    "damages its HEAD and leaves a lock": Agent(
+        GIT_DIRS + WORK + 'echo junk >"$dir/HEAD"; touch "$dir/index.lock"; echo more >2.txt\n'
+    ),
+    "starts a new history": Agent(WORK + "git checkout -q --orphan new; git commit -qm All\n"),
+    "makes a merge": Agent(
+        "git checkout -qb side; echo s >s.txt; git add s.txt; git commit -qm s; git checkout -q -\n"
+        + WORK
+        + "git merge -q -m merged side; git branch -qD side\n"
+    ),
+    "leaves its work uncommitted": Agent(
+        "echo 1 >1.txt; printf x >\"$(printf 'caf\\351.txt')\"; git add .; git stash; git stash pop\n"
+    ),
+    "stashes its work": Agent("echo 1 >1.txt; git add 1.txt; git stash\n", "no-commits"),
+    "resets its work": Agent(WORK + "git reset -q --hard HEAD~1\n", "no-commits"),
+    "amends the base": Agent("echo 1 >1.txt; git add 1.txt; git commit -q --amend -m Mine\n", "off-base"),
+    "merges what others pushed": Agent(
+        WORK + "git merge -q --no-edit origin/main\n", "off-base", "Theirs (on origin/main)"
+    ),
+    # --- the user's repository, by its path ---
+    "changes tags, configuration and hooks of the user's repository": Agent(
+        'git -C "$user" tag v3; git -C "$user" config core.editor vi\n'
+        'printf "#!/bin/sh\\nexit 1\\n" >"$user/.git/hooks/pre-commit"\n' + WORK,
+        says="refs/tags/v3 changed while",
+        changes=("refs/tags/v3", "config", "hooks"),
+    ),
+    # --- processes and output ---
+    "leaves processes behind": Agent(
+        "sleep 300 &\nsetsid sh -c 'sleep 300 & sleep 300' &\nenv -i setsid sleep 300 &\n(sleep 300; echo late) &\n"
+        "for i in $(seq 20); do sleep 300 & done\n" + WORK
+    ),
+    "floods its output": Agent(
+        "head -c 300000 /dev/urandom; head -c 9000000 /dev/zero | tr '\\0' x\n"
+        "head -c 9000000 /dev/zero | tr '\\0' y >&2; exec >&- 2>&-\n"
+        'rm -f "$RUNPLAN_RETURN"; mkdir "$RUNPLAN_RETURN"\n' + WORK
+    ),
+    "prints terminal codes": Agent(
+        r"printf 'BLOCKER: \033]0;owned\007\033[31mred\033[2J \000nul\n'" + "\n" + WORK, "blocked", "blocked: red nul"
+    ),
+    "deletes its own records": Agent(WORK + 'rm -rf "$(dirname "$RUNPLAN_PROMPT")"\n', "crashed"),
+    # --- the work ---
+    "commits a token and removes it again": Agent(
+        f"echo {TOKEN} >conf.txt; git add .; git commit -qm conf; git rm -q conf.txt; git commit -qm out\n" + WORK,
+        "tampered",
+        "conf.txt: holds what looks like a GitHub token",
+    ),
+    "names a file like a token": Agent(
+        f"echo x >{TOKEN}.txt; git add .; git commit -qm name\n" + WORK, "tampered", "[redacted].txt: its name holds"
+    ),
+    "leaves a repository inside": Agent("git init -q sub; touch sub/x\n" + WORK, "tampered", "sub", parks_nothing=True),
+    "commits a directory named .git": Agent(ODD_TREE.format(folder=".git"), "tampered", "contains '.git'"),
+    "commits a directory named ..": Agent(ODD_TREE.format(folder=".."), "tampered", "contains '..'"),
+    "loses the commit of its branch": Agent(
+        f'{GIT_DIRS}{WORK}echo {"1" * 40} >"$common/$branch"\n', "tampered", "git refuses the objects of 111111111111"
+    ),
+    "puts a file where the report goes": Agent(
+        WORK + "echo x >reports; git add reports; git commit -qm Reports\n",
+        "tampered",
+        "reports: stands in the way of reports/plan-x.md",
+    ),
+    "writes content that a filter refuses": Agent(
+        "echo '*.txt filter=f' >.gitattributes; echo bad >1.txt\n", "blocked", "clean filter 'f' failed"
+    ),
+    "writes two megabytes of commit message": Agent(
+        "echo 1 >1.txt; git add .; head -c 2000000 /dev/zero | tr '\\0' m | git commit -q -F -\n"
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """One phase; the user has a tag, a branch, a stash, a filter and a remote with a commit of somebody else."""
+    place = tmp_path_factory.mktemp("model")
+    (place / "home").mkdir()
+    repo = init_repo(place / "repo")
+    repo.write("README.md", "hello\n")
+    repo.commit("Before")
+    for name, text in (("runplan.toml", SETTINGS), ("plans/X.md", a_plan("1")), (".gitignore", "*.log\n")):
+        repo.write(name, text)
+    repo.commit("Begin")
+    repo.git("tag", "v1")
+    repo.git("branch", "topic")
+    repo.write("README.md", "edited\n")
+    repo.git("stash")
+    for key, value in (("required", "true"), ("clean", "sh -c '! grep bad'"), ("smudge", "cat")):
+        repo.git("config", f"filter.f.{key}", value)
+    return Project(repo=repo, home=place / "home")
+
+
+@pytest.fixture
+def project(model: Project, tmp_path: Path) -> Iterator[Project]:
+    made = copied(model, tmp_path)
+    with_remote(made, tmp_path / "origin.git")
+    theirs = made.repo.git("commit-tree", "-p", "main", "-m", "Theirs", "main^{tree}")
+    made.repo.git("push", "-q", "origin", f"{theirs}:refs/heads/main")
+    yield made
+    end_processes_of(made.home)
+
+
+def play(project: Project, script: str) -> None:
+    project.repo.write("agent.sh", f"user={project.path}\n{VERIFY}\n{script}")
+    project.repo.git("add", "agent.sh")
+    project.repo.git("commit", "-qm", "Set the agent")
+
+
+def standing(project: Project) -> dict[str, str]:
+    """What no agent may change in the user's repository."""
+    git = project.path / ".git"
+    hooks = sorted(path for path in (git / "hooks").iterdir() if not path.name.endswith(".sample"))
+    refs = {name: oid for name, oid in project.repo.refs().items() if "runplan" not in name}
+    return refs | {
+        "HEAD": (git / "HEAD").read_text(),
+        "config": (git / "config").read_text(),
+        "hooks": str([(path.name, path.read_text()) for path in hooks]),
+        "stash": project.repo.git("stash", "list"),
+    }
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_a_misbehaving_agent_has_a_named_outcome_and_the_repository_stays_as_it_was(
+    project: Project, name: str
+) -> None:
+    agent = AGENTS[name]
+    play(project, agent.script)
+    before = standing(project)
+    ran = project.start("1", "auto")
+    assert (ran.code, ran.last) == (1, f"runplan: failed: {agent.reason}") if agent.reason else ran.code == 0, ran.err
+    assert ("1.txt" in project.repo.git("ls-tree", "--name-only", "main").split()) is (not agent.reason)
+    shown = ran.err + project.runplan("report", "X").out
+    assert agent.says in shown
+    assert TOKEN not in shown
+    assert len(shown) < 100_000
+    shown += project.runplan("logs", "X").out + project.runplan("explain", "X").out
+    assert not any(code in shown for code in TERMINAL_CODES)
+    until(lambda: processes_of(project.home) == [])
+    after = standing(project)
+    changed = {what for what in before.keys() | after.keys() if before.get(what) != after.get(what)}
+    assert changed == {*agent.changes, *(() if agent.reason else ("refs/heads/main",))}, shown
+    kept = ("refs/heads/runplan/", "refs/runplan/parked/")
+    assert bool([one for one in project.leftovers() if not one.startswith(kept)]) is agent.parks_nothing
+    project.repo.git("fsck", "--strict")
+
+
+def test_after_a_refused_attempt_the_plan_can_be_stopped_and_retried(project: Project) -> None:
+    play(project, AGENTS["writes content that a filter refuses"].script)
+    assert project.start("1", "auto").code == 1
+    assert project.runplan("stop", "X").code == 0
+    play(project, WORK)
+    ran = project.runplan("retry", "X")
+    assert ran.code == 0, ran.err
+
+
+def test_a_stop_that_git_refuses_says_so_and_can_be_repeated(project: Project) -> None:
+    play(project, WORK)
+    assert project.start("1", "auto", TEST_KILL="before WorkTaken").code == -9
+    lock = project.path / ".git/refs/heads/runplan/x/1.lock"
+    lock.parent.mkdir(parents=True)
+    with lock.open("w"):
+        refused = project.runplan("stop", "X")
+    assert (refused.code, "then stop it again" in refused.err) == (5, True), refused.err
+    lock.unlink()
+    assert project.runplan("stop", "X").code == 0
+    assert project.runplan("status", "X", "--json").json["run"]["state"] == "stopped"
+
+
+def test_a_change_whose_commits_are_gone_is_not_approved(project: Project) -> None:
+    play(project, WORK)
+    assert project.start("1").code == 4
+    for ref in project.leftovers():
+        if ref.startswith("refs/"):
+            project.repo.git("update-ref", "-d", ref)
+    project.repo.git("gc", "-q", "--prune=now")
+    for place in ("tool.git", "lanes"):
+        shutil.rmtree(project.path / ".git/runplan" / place)
+    ran = project.runplan("approve", "X")
+    assert ran.last == "runplan: failed: no-commits", ran.err
