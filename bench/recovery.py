@@ -6,18 +6,20 @@ import json
 import sqlite3
 import statistics
 import subprocess
+import sys
 import time
 from contextlib import closing
 from typing import TYPE_CHECKING
 
 from bench.projects import environment, make
+from tests.support import inject
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 RUNS = 1_000
 #: Nearly all of the work is done there: what is left is to see that the landing happened, and to end the run.
-POINT = "Land.swapped"
+POINT = "before Landed"
 
 
 def recovery(place: Path, command: list[str], *, rounds: int) -> None:
@@ -35,7 +37,8 @@ def recovery(place: Path, command: list[str], *, rounds: int) -> None:
 def _resumed(place: Path, command: list[str], *, runs: int) -> float:
     root = make(place, files=100, phases=1)
     env = environment(place / "home")
-    killed = subprocess.run(command, cwd=root, env=env | {"RUNPLAN_TEST_KILL": POINT}, capture_output=True, check=False)
+    dying = [sys.executable, "-P", "-c", inject.RUN, *command[1:]]
+    killed = subprocess.run(dying, cwd=root, env=env | {inject.KILL: POINT}, capture_output=True, check=False)
     assert killed.returncode == -9, killed.stderr
     _fill(root / ".git/runplan/journal.db", runs)
     began = time.perf_counter()

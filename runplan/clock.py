@@ -1,4 +1,4 @@
-"""The present moment, and the moment a test has frozen."""
+"""The time of day, and waiting for a moment."""
 
 from __future__ import annotations
 
@@ -25,16 +25,3 @@ class SystemClock:
     def sleep_until(self, moment: datetime) -> None:
         while (left := (moment - self.now()).total_seconds()) > 0:
             time.sleep(min(left, LOOK_S))
-
-
-class FrozenClock:
-    """Always the same moment, until somebody sleeps: what two runs write is then the same to the byte."""
-
-    def __init__(self, moment: datetime) -> None:
-        self._moment = moment
-
-    def now(self) -> datetime:
-        return self._moment
-
-    def sleep_until(self, moment: datetime) -> None:
-        self._moment = max(self._moment, moment)

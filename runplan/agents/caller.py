@@ -11,7 +11,7 @@ from runplan.agents.clis import module_of
 from runplan.agents.environment import ALLOWED, ALLOWED_PREFIXES
 from runplan.agents.kit.task import Task
 from runplan.run.dispatch import Role
-from runplan.settings.load import OUR_PREFIX, OURS
+from runplan.settings.load import OURS
 from runplan.settings.schema import DISPATCHED_ROLES
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def for_a_run(caller: Mapping[str, str], agents: AgentsSettings, *, checks: Sequ
 
 def for_the_daemon(caller: Mapping[str, str]) -> dict[str, str]:
     """What a daemon is started with: no key, and no setting that would then hold for everybody's runs."""
-    prefixes = (*ALLOWED_PREFIXES, _INTERPRETER, OUR_PREFIX)
+    prefixes = (*ALLOWED_PREFIXES, _INTERPRETER)
     return forwarded_environment.forwarded(caller, names=ALLOWED, prefixes=prefixes, withheld=OURS)
 
 

@@ -10,7 +10,7 @@ from runplan.errors import RefusedEarly, RunplanError, SettingsError
 from runplan.run.actions import Action, End, LaneAction
 from runplan.run.decide import Decision, decide, ends, without_beginnings
 from runplan.run.dispatch import GRACE_S
-from runplan.run.events import WorkRefused, name_of
+from runplan.run.events import WorkRefused
 from runplan.run.reasons import Reason
 from runplan.steps.registry import DOINGS
 
@@ -85,17 +85,13 @@ def _due(journal: Journal, begins: Callable[[], bool]) -> Decision:
 
 def take(action: Action, journal: Journal | Strand, world: RunContext) -> bool:
     """One action: has it happened already? If not, do it. A fact that may not wait is on disk before the next one."""
-    name = type(action).__name__
     doing = DOINGS[type(action)]
     recorded = False
     world.store.require_there()  # what is not there tells nothing, and nothing is made there
-    world.point(f"{name}.begin")
     try:
         done = doing.observe(action, journal.state, world) or doing.do(action, journal.state, world)
         for event in done:
-            world.point(f"{name}.{name_of(event)}.before")
             journal.append(event)
-            world.point(f"{name}.{name_of(event)}.after")
             recorded = True
     except (RefusedEarly, SettingsError) as error:
         # What would have been refused at the door came up in the middle: the phase ends with it, by name.

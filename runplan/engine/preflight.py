@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from runplan import names
 from runplan.agents import calling
 from runplan.checks import testcommand
-from runplan.engine import testing
 from runplan.errors import RefusedEarly
 from runplan.git import objects as trees
 from runplan.git.candidate import Candidates
@@ -54,8 +53,7 @@ def settle_lost_landings(at: RepositoryContext) -> list[str]:
         except TimeoutError:
             return []  # another landing runs, and completes these as well
         known = {row.id for row in store.unfinished()} if store else set()
-        point = testing.kill_point(at.env)
-        lander = CherryPick(git, ref=at.local_target, root=at.repository.root, common_dir=common, point=point)
+        lander = CherryPick(git, ref=at.local_target, root=at.repository.root, common_dir=common)
         settled = lander.settle()
         return _notes(settled, is_known=_run(settled) in known)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from msgspec.structs import replace
 from runplan.agents.calling import Agents
 from runplan.agents.forwarded import missing
 from runplan.agents.sandbox import Sandbox
-from runplan.engine import testing
+from runplan.clock import SystemClock
 from runplan.engine.preflight import landing_place, settle_lost_landings
 from runplan.errors import PlanUnreadable, Unreachable
 from runplan.git import discovery as repositories
@@ -63,13 +64,12 @@ class OpenRepository(Struct, frozen=True, kw_only=True):
     workspace: Workspace
     worktrees: Worktrees
     removal: Removal
-    point: testing.KillPoint
     environment: Callable[[str], Mapping[str, str]]  #: by plan: the environment that its run was asked for in
     settings: Callable[[], Settings]  #: those of the checkout, as they are now
     seen: dict[str, Mapping[str, str]]  #: by run: the environment its context was made with
 
     def new_run_id(self) -> str:
-        return testing.new_run_id(self.context.env)
+        return f"r{os.urandom(4).hex()}"
 
     def fixed(self, asked: RunStarted) -> RunStarted:
         """The request with the settings of now, unless it has some: each run of a schedule takes those of its start."""
@@ -124,7 +124,6 @@ class OpenRepository(Struct, frozen=True, kw_only=True):
         env = self.seen[run] = self.environment(started.plan)
         at = replace(self.context, env=env).for_run(started)
         git, root, common = at.repository.git, at.repository.root, at.repository.common_dir
-        point = self.point
         return RunContext(
             run=run,
             plan=started.plan,
@@ -140,7 +139,7 @@ class OpenRepository(Struct, frozen=True, kw_only=True):
             worktrees=self.worktrees,
             removal=self.removal.towards(at.targets),
             candidates=Candidates(self.workspace.git, common_dir=self.workspace.path, user=git),
-            lander=modes.open_lander(landing_place(at), at.settings.run, point),
+            lander=modes.open_lander(landing_place(at), at.settings.run),
             fingerprints=Fingerprints(git, common_dir=common, prefix=at.settings.run.branch_prefix),
             dispatches=self.dispatches,
             agents=Agents(
@@ -158,7 +157,6 @@ class OpenRepository(Struct, frozen=True, kw_only=True):
                 ),
             ),
             claims=self.claims,
-            point=self.point,
         )
 
 
@@ -197,14 +195,13 @@ def open_repository(
             context=at,
             user=user,
             sign=sign,
-            clock=testing.clock(at.env),
+            clock=SystemClock(),
             store=store,
             claims=claims,
             dispatches=dispatches,
             workspace=workspace,
             worktrees=worktrees,
             removal=removal,
-            point=testing.kill_point(at.env),
             schedules=Schedules(store),
             commands=Commands(store),
             environment=environment or (lambda _plan: at.env),

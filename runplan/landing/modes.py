@@ -28,18 +28,18 @@ class Place(Struct, frozen=True):
 
 
 class Mode(Struct, frozen=True):
-    open: Callable[[Place, RunSettings, Callable[[str], None]], Lander] | None  #: None: not in this version
+    open: Callable[[Place, RunSettings], Lander] | None  #: None: not in this version
     uses_remote: bool  #: whether the target is a branch of the remote
 
 
-def _cherry_pick(at: Place, run: RunSettings, point: Callable[[str], None]) -> Lander:
+def _cherry_pick(at: Place, run: RunSettings) -> Lander:
     from runplan.landing.cherry_pick import CherryPick
 
     ref = f"refs/heads/{run.target}"
-    return CherryPick(at.git, ref=ref, root=at.root, common_dir=at.common_dir, point=point)
+    return CherryPick(at.git, ref=ref, root=at.root, common_dir=at.common_dir)
 
 
-def _direct(at: Place, run: RunSettings, point: Callable[[str], None]) -> Lander:
+def _direct(at: Place, run: RunSettings) -> Lander:
     from runplan.landing.direct import Direct
 
     return Direct(
@@ -50,7 +50,6 @@ def _direct(at: Place, run: RunSettings, point: Callable[[str], None]) -> Lander
         common_dir=at.common_dir,
         tool=at.tool,
         caller=at.env,
-        point=point,
     )
 
 
@@ -61,8 +60,8 @@ MODES = {
 }
 
 
-def open_lander(at: Place, run: RunSettings, point: Callable[[str], None]) -> Lander:
-    return _available(run.landing)(at, run, point)
+def open_lander(at: Place, run: RunSettings) -> Lander:
+    return _available(run.landing)(at, run)
 
 
 def require_allowed(mode: str, run: RunSettings) -> None:
@@ -94,7 +93,7 @@ def target_ref(run: RunSettings) -> str:
     return f"refs/remotes/{run.remote}/{run.target}" if mode.open and mode.uses_remote else f"refs/heads/{run.target}"
 
 
-def _available(mode: str) -> Callable[[Place, RunSettings, Callable[[str], None]], Lander]:
+def _available(mode: str) -> Callable[[Place, RunSettings], Lander]:
     if (found := MODES[mode].open) is not None:
         return found
     known = " or ".join(name for name, one in MODES.items() if one.open is not None)

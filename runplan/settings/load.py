@@ -41,7 +41,6 @@ OURS = frozenset(
         *("NOTICE", "REASON", "TITLE", "TEXT", "COMMAND", "REPOSITORY"),
     )
 )
-OUR_PREFIX = "RUNPLAN_TEST_"
 _USER_PREFIXES = tuple(f"RUNPLAN_{section.upper()}_" for section in USER_SECTIONS)
 _VARIABLES = {f"RUNPLAN_{key.section}_{key.name}".upper(): key for key in KEYS}
 _AGENT_MODULES = os.path.join(os.path.dirname(os.path.dirname(__file__)), "agents", "clis")  # noqa: PTH120
@@ -206,7 +205,7 @@ def _invalid_toml(origin: str, message: str) -> str:
 
 def variables(env: Mapping[str, str]) -> dict[str, str]:
     """The variables that set something, by name."""
-    own = (name for name in env if name.startswith("RUNPLAN_") and not name.startswith(OUR_PREFIX))
+    own = (name for name in env if name.startswith("RUNPLAN_"))
     return {name: env[name] for name in sorted(own) if name not in OURS}
 
 

@@ -133,7 +133,6 @@ def build_candidate(action: BuildCandidate, state: RunState, world: RunContext) 
     match replayed:
         case Built(commits=commits, tree=tree, patch=patch):
             world.candidates.anchor(world.mark, commits[-1])
-            world.point("BuildCandidate.anchored")
             onto_tree = world.objects.commit(onto).tree
             yield CandidateBuilt(onto=onto, onto_tree=onto_tree, commits=commits, tree=tree, patch=patch)
         case Conflicted(paths=paths):

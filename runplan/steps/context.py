@@ -54,7 +54,6 @@ class RunContext(Struct, frozen=True, kw_only=True):
     dispatches: Dispatches
     agents: Agents
     claims: Claims
-    point: Callable[[str], None]  #: called at every step that a crash could separate from the next
     lane: str = ""  #: which of several phases side by side is worked
 
     @property

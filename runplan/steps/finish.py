@@ -48,7 +48,6 @@ def arm(action: Await, state: RunState, world: RunContext) -> Iterator[Event]:
     head = world.worktrees.committed(leased.worktree, branch=leased.branch, base=phase.base)
     text = plain(note(_standing(phase, world, action.id, message=message, head=head, why=why, at_work=True)))
     world.dispatches.write(action.id, NOTE, text)
-    world.point("Await.noted")
     yield HandoverArmed(id=action.id, percent=reading.percent, estimated=reading.estimated, note=text)
 
 
@@ -140,7 +139,6 @@ def clean_up(action: CleanUp, state: RunState, world: RunContext) -> Iterator[Ev
         world.candidates.drop(world.mark)
         if branch:
             world.worktrees.hand_over(branch, base=phase.base)
-    world.point("CleanUp.dropped")
     yield CleanedUp(phase=phase.read.phase)
 
 
@@ -153,5 +151,4 @@ def finish(action: Finish, state: RunState, world: RunContext) -> Iterator[Event
             detail = f"{detail}; {answer.what} was kept: {answer.why}".lstrip("; ")
         else:
             parked = answer.parked
-        world.point("Finish.worktree")
     yield RunEnded(outcome=action.outcome, reason=action.reason, detail=detail, parked=parked)

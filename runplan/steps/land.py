@@ -61,7 +61,6 @@ def land(action: Land, state: RunState, world: RunContext) -> Iterator[e.Event]:
         else:
             started = phase.landing
         answer = world.lander.land(_landing(started), lambda: world.worktrees.deliver(started.new, without=started.old))
-        world.point("Land.swapped")
         match answer:
             case Landed() as seen:
                 world.worktrees.delivered()
@@ -104,7 +103,6 @@ def _intend(state: RunState, world: RunContext, onto: str, files: dict[str, byte
         sign=world.sign,
         run=world.mark,
     )
-    world.point("Land.bookkept")
     landing = world.lander.prepare(id=landing_id(world, state), old=onto, new=new)
     return e.LandingStarted(
         id=landing.id,

@@ -36,7 +36,6 @@ def lease(action: Lease, state: RunState, world: RunContext) -> Iterator[Event]:
     fresh = run.clean == "ignored" or not state.leased or not world.worktrees.path(world.worktree).exists()
     clean = "" if state.tidy else run.clean
     path = world.worktrees.lease(world.worktree, branch=branch, base=base, pin=world.mark, clean=clean, keep=run.copy)
-    world.point("Lease.worktree")
     world.worktrees.copy(path, run.copy, world.root)
     yield Leased(
         phase=phase.read.phase,
@@ -85,7 +84,6 @@ def rebuild_branch(action: RebuildBranch, state: RunState, world: RunContext) ->
     assert leased is not None
     branch = leased.branch
     parked = _put_aside(world, branch, action.start)
-    world.point("RebuildBranch.parked")
     run = world.settings.run
     world.worktrees.lease(
         world.worktree,

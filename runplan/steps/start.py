@@ -87,7 +87,6 @@ def start(action: Start, state: RunState, world: RunContext) -> Iterator[Event]:
             yield DispatchEnded(id=name, role=action.role, ending=Ending.ENDED, code=None)
             raise
     world.dispatches.start(launch)
-    world.point("Start.spawned")
 
 
 def _require_alone(state: RunState, world: RunContext) -> None:

@@ -59,7 +59,6 @@ def _number(path: Path) -> tuple[int, int] | None:
 
 
 LARGEST = 8 * 1024 * 1024  #: the most that a file an agent can write may hold to be read whole
-UNSYNCED = "unsynced"
 
 
 def read_file(path: str | Path) -> bytes | None:
@@ -107,20 +106,7 @@ def publish(path: Path, content: bytes, *, sync: bool, at: int | None = None) ->
         if sync:
             file.flush()
             os.fsync(file.fileno())
-    if not sync:
-        _note(path)
     os.replace(draft, path, src_dir_fd=at, dst_dir_fd=at)
-
-
-def _note(path: Path) -> None:
-    """Let a test that cuts the power put back what the disk need not have seen; it asks by making the file."""
-    noted = next((one / UNSYNCED for one in path.parents[1:3] if (one / UNSYNCED).exists()), None)
-    if noted is not None:
-        import json  # slow to import, and only a test needs it
-
-        former = path.read_text(encoding="utf-8") if path.exists() else None
-        with noted.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"path": str(path), "former": former}) + "\n")
 
 
 def file_lock(path: Path) -> FileLock:

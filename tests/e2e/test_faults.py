@@ -207,7 +207,7 @@ def test_a_lock_in_the_users_repository_is_named_and_never_removed(project: Proj
     lock.touch()
     ran = project.start("finish", "auto")
     assert ran.code == 4, ran.err
-    assert "another git command is at work" in ran.err
+    assert "another git command is running" in ran.err
     assert f"if there is none, remove {lock}" in ran.err
     assert lock.exists()
     lock.unlink()

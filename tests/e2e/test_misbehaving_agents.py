@@ -118,10 +118,10 @@ AGENTS = {
     "commits a token and removes it again": Agent(
         f"echo {TOKEN} >conf.txt; git add .; git commit -qm conf; git rm -q conf.txt; git commit -qm out\n" + WORK,
         "tampered",
-        "conf.txt: holds what looks like a GitHub token",
+        "conf.txt: seems to contain a GitHub token",
     ),
     "names a file like a token": Agent(
-        f"echo x >{TOKEN}.txt; git add .; git commit -qm name\n" + WORK, "tampered", "[redacted].txt: its name holds"
+        f"echo x >{TOKEN}.txt; git add .; git commit -qm name\n" + WORK, "tampered", "[redacted].txt: its name contains"
     ),
     "leaves a repository inside": Agent("git init -q sub; touch sub/x\n" + WORK, "tampered", "sub", parks_nothing=True),
     "commits a directory named .git": Agent(ODD_TREE.format(folder=".git"), "tampered", "contains '.git'"),
@@ -132,7 +132,7 @@ AGENTS = {
     "puts a file where the report goes": Agent(
         WORK + "echo x >reports; git add reports; git commit -qm Reports\n",
         "tampered",
-        "reports: stands in the way of reports/plan-x.md",
+        "reports: is in the way of reports/plan-x.md",
     ),
     "writes content that a filter refuses": Agent(
         "echo '*.txt filter=f' >.gitattributes; echo bad >1.txt\n", "blocked", "clean filter 'f' failed"

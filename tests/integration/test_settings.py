@@ -187,7 +187,6 @@ def test_a_variable_that_cannot_be_used_is_named(
     "name",
     [
         *("ROLE", "PLAN", "PHASE", "RUN", "ATTEMPT", "PROMPT", "RETURN", "AGENT", "DISPATCH", "CYCLE"),
-        "TEST_CRASH_AT",
     ],
 )
 def test_what_runplan_tells_its_agents_is_no_setting(root: Path, env: dict[str, str], name: str) -> None:

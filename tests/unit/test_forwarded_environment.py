@@ -69,7 +69,6 @@ def test_what_is_for_pushing_reaches_no_agent() -> None:
         ("XDG_RUNTIME_DIR", True),
         ("SSH_AUTH_SOCK", True),
         ("PYTHONPATH", True),
-        ("RUNPLAN_TEST_POINT", True),
         ("ANTHROPIC_API_KEY", False),
         ("RUNPLAN_RUN_LANDING", False),
         ("RUNPLAN_AGENT", False),
@@ -125,7 +124,7 @@ def test_what_the_checks_need_travels_and_its_loss_makes_the_run_wait() -> None:
 
 
 def test_settings_given_as_variables_are_kept_with_the_run_and_so_not_needed() -> None:
-    sent = {"RUNPLAN_LIMITS_WALL": "1h", "RUNPLAN_RUN_TARGET": "dev", "RUNPLAN_TEST_NOW": "x", "RUNPLAN_RUN": "r1"}
+    sent = {"RUNPLAN_LIMITS_WALL": "1h", "RUNPLAN_RUN_TARGET": "dev", "RUNPLAN_RUN": "r1"}
 
     assert callerenv.needed_by_a_run(sent, agents(), pushes=False) == ()
 
