@@ -84,3 +84,13 @@ def test_the_environment_an_agent_keeps_is_the_one_the_page_lists() -> None:
 def test_the_blocker_line_of_the_page_is_one() -> None:
     assert "`BLOCKER:`" in read("docs/agents.md")
     assert blockers("BLOCKER: a key") == ("a key",)
+
+
+def test_every_term_of_the_glossary_is_a_word_of_the_code() -> None:
+    terms = re.findall(r"\*\*([a-z-]+)\*\*", read("docs/glossary.md"))
+    words = {part for file in sources() for part in file.stem.split("_")}
+    for node in (node for file in sources() for node in ast.walk(ast.parse(file.read_bytes()))):
+        name = getattr(node, "name", None) or getattr(node, "attr", None) or getattr(node, "arg", None)
+        words |= {part.lower() for part in re.findall(r"[A-Z]?[a-z]+", name or "")}
+    assert terms
+    assert [term for term in terms if not {(plain := term.replace("-", "")), f"{plain}s"} & words] == []
