@@ -33,7 +33,6 @@ class Declined(Struct, frozen=True, kw_only=True):
 
     owner: str  #: "" when there is none
     why: str
-    readable: bool = True  #: False when the claim of the owner cannot be read
 
 
 class ActiveRun(Struct, frozen=True, kw_only=True):
@@ -131,10 +130,10 @@ def adopt(
     world = repository.world(run=row.id, started=started)
     standing = repository.claims.take_plan(row.plan, run=row.id, at=world.iso())
     if isinstance(standing, HeldByOther):
-        return Declined(owner=standing.owner, why=standing.why, readable=standing.readable)
+        return Declined(owner=standing.owner, why=standing.why)
     on_event = functools.partial(worker.recorded, row.plan, row.id)
     journal = Journal(
-        repository.store, repository.clock, run=row.id, plan=row.plan, fence=standing.fence, told=on_event
+        repository.store, repository.clock, run=row.id, plan=row.plan, fence=standing.fence, on_event=on_event
     )
     if isinstance(standing, Acquired):
         dead = standing.took_over if row.state != "waiting" else ""
@@ -172,14 +171,16 @@ def _claim(
     world = repository.world(run=run, started=_begun(repository.store, row) if row else asked)
     standing = repository.claims.take_plan(asked.plan, run=run, at=world.iso())
     if isinstance(standing, HeldByOther):
-        return Declined(owner=standing.owner, why=standing.why, readable=standing.readable)
+        return Declined(owner=standing.owner, why=standing.why)
     now = interrupted(repository.store, asked.plan)
     if (now and now.id) != (row and row.id):
         # Before we had the claim, another process ended its run, or began one and died.
         repository.claims.release(asked.plan, run=run)
         return None
     on_event = functools.partial(worker.recorded, asked.plan, run)
-    journal = Journal(repository.store, repository.clock, run=run, plan=asked.plan, fence=standing.fence, told=on_event)
+    journal = Journal(
+        repository.store, repository.clock, run=run, plan=asked.plan, fence=standing.fence, on_event=on_event
+    )
     # A process that left its run waiting for a person did not die.
     left = row is not None and row.state == "waiting"
     dead = standing.took_over if isinstance(standing, Acquired) and not left else ""

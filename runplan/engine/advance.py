@@ -1,100 +1,131 @@
-"""The loop: fold, decide, observe, do, record. There is no other, not even for recovery."""
+"""The loop: decide, act, record. Start, resume and recovery all use it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from runplan.errors import RefusedEarly, RunplanError, SettingsError
-from runplan.run.actions import Action, End, LaneAction
+from runplan.run import actions as a
 from runplan.run.decide import Decision, decide, ends, without_beginnings
 from runplan.run.dispatch import GRACE_S
 from runplan.run.events import WorkRefused
 from runplan.run.reasons import Reason
-from runplan.steps.registry import DOINGS
+from runplan.steps import budget, candidate, finish, judge, land, lease, read_plan, start, undo, watch, work
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
+    from runplan.run.events import Event
+    from runplan.run.state import RunState
     from runplan.steps.context import RunContext
-    from runplan.store.journal import Journal, Strand
+    from runplan.store.journal import Journal, LaneJournal
 
 
-class StandsStill(Exception):
-    """The machine asks for what it has just got; a fault of ours, never of the user's."""
+def not_done(action: Any, state: RunState, context: RunContext) -> tuple[Event, ...]:  # noqa: ARG001
+    """For idempotent steps, which may simply be repeated."""
+    return ()
 
 
-def always() -> bool:
-    return True
+class Step(Struct, frozen=True, kw_only=True):
+    """`already_done` asks git, the process table or the store; `act` yields events as they happen.
 
-
-def advance(journal: Journal, world: RunContext, begins: Callable[[], bool] = always) -> Decision:
-    """Take every step that is due; return when the run has ended or waits for something outside.
-
-    Calling it late or twice is harmless: everything it knows it reads from the journal and from the world. As soon as
-    `begins` does not hold any more, nothing new is begun.
+    An intent is recorded by yielding it: it is on disk before `act` continues, unless it may wait (`may_wait`).
     """
-    try:
-        return _advance(journal, world, begins)
-    finally:
-        world.store.flush()
+
+    act: Callable[[Any, RunState, RunContext], Iterator[Event]]
+    already_done: Callable[[Any, RunState, RunContext], tuple[Event, ...]] = not_done
 
 
-def _advance(journal: Journal, world: RunContext, begins: Callable[[], bool]) -> Decision:
+STEPS: dict[type[a.Action], Step] = {
+    a.ReadPlan: Step(act=read_plan.read_plan),
+    a.Lease: Step(act=lease.lease),
+    a.Start: Step(act=start.start, already_done=start.already_done),
+    a.Await: Step(act=watch.await_end),
+    a.Sleep: Step(act=budget.sleep),
+    a.HandOver: Step(act=finish.hand_over),
+    a.TakeWork: Step(act=work.take_work),
+    a.JudgeBaseline: Step(act=judge.judge_baseline),
+    a.JudgeGate: Step(act=judge.judge_gate),
+    a.JudgeVerdict: Step(act=judge.judge_verdict),
+    a.BuildCandidate: Step(act=candidate.build_candidate),
+    a.BuildUndo: Step(act=undo.build_undo),
+    a.RebuildBranch: Step(act=lease.rebuild_branch),
+    a.Ask: Step(act=land.ask),
+    a.Land: Step(act=land.land, already_done=land.already_done),
+    a.End: Step(act=watch.end),
+    a.Fail: Step(act=finish.fail),
+    a.CleanUp: Step(act=finish.clean_up),
+    a.Finish: Step(act=finish.finish),
+}
+
+
+class NoProgress(Exception):
+    """The same actions were decided twice in a row; a bug in runplan."""
+
+
+def advance(journal: Journal, context: RunContext, may_begin: Callable[[], bool]) -> Decision:
+    """Take every step that is due, until the run has ended or waits.
+
+    Calling it again is harmless: all state comes from the journal, git and the process table. When `may_begin` is
+    false, nothing new begins.
+    """
     last: Decision | None = None
-    while (decision := _due(journal, begins)).actions:
-        if decision == last:
-            # Facts were recorded and changed nothing: going on would do the same for ever.
-            raise StandsStill(f"{decision.why}: {decision.actions} was done and is due again")
-        last = decision
-        _end_together(decision, world)
-        taken = [_take(action, journal, world) for action in decision.actions]
-        if not any(taken):  # only processes that are still running
-            break
-    return decision
-
-
-def _end_together(decision: Decision, world: RunContext) -> None:
-    """Processes that are to end are ended at the same time: it would take long, one after the other."""
-    plain = [action.action if isinstance(action, LaneAction) else action for action in decision.actions]
-    if ids := [action.id for action in plain if isinstance(action, End)]:
-        world.dispatches.end(ids, grace_s=GRACE_S)
-
-
-def record_ends(journal: Journal, world: RunContext) -> None:
-    """Every process of the run was ended by us: that charges nobody, and the same is due again afterwards."""
-    for action in ends(journal.state):
-        _take(action, journal, world)
-
-
-def _take(action: Action, journal: Journal, world: RunContext) -> bool:
-    if not isinstance(action, LaneAction):
-        return take(action, journal, world)
     try:
-        return take(action.action, journal.strand(action.lane), replace(world, lane=action.lane))
+        while (decision := _decide(journal, may_begin)).actions:
+            if decision == last:
+                raise NoProgress(f"{decision.why}: {decision.actions} was done and is due again")
+            last = decision
+            _end_processes(decision, context)
+            recorded = [_take(action, journal, context) for action in decision.actions]
+            if not any(recorded):  # all that is left are running processes
+                break
+        return decision
+    finally:
+        context.store.flush()
+
+
+def _decide(journal: Journal, may_begin: Callable[[], bool]) -> Decision:
+    decision = decide(journal.state)
+    return decision if may_begin() else without_beginnings(decision)
+
+
+def _end_processes(decision: Decision, context: RunContext) -> None:
+    """End all processes at the same time: one after the other takes long."""
+    plain = [action.action if isinstance(action, a.LaneAction) else action for action in decision.actions]
+    if ids := [action.id for action in plain if isinstance(action, a.End)]:
+        context.dispatches.end(ids, grace_s=GRACE_S)
+
+
+def record_ends(journal: Journal, context: RunContext) -> None:
+    """Record the end of all processes of the run, which this process has ended; they are due again afterwards."""
+    for action in ends(journal.state):
+        _take(action, journal, context)
+
+
+def _take(action: a.Action, journal: Journal, context: RunContext) -> bool:
+    if not isinstance(action, a.LaneAction):
+        return _step(action, journal, context)
+    try:
+        return _step(action.action, journal.lane(action.lane), replace(context, lane=action.lane))
     except RunplanError as error:
         error.lane = action.lane
         raise
 
 
-def _due(journal: Journal, begins: Callable[[], bool]) -> Decision:
-    decision = decide(journal.state)
-    return decision if begins() else without_beginnings(decision)
-
-
-def take(action: Action, journal: Journal | Strand, world: RunContext) -> bool:
-    """One action: has it happened already? If not, do it. A fact that may not wait is on disk before the next one."""
-    doing = DOINGS[type(action)]
+def _step(action: a.Action, journal: Journal | LaneJournal, context: RunContext) -> bool:
+    """Take one step; whether it recorded anything."""
+    step = STEPS[type(action)]
     recorded = False
-    world.store.require_there()  # what is not there tells nothing, and nothing is made there
+    context.store.require_there()  # an unplugged repository proves nothing
     try:
-        done = doing.observe(action, journal.state, world) or doing.do(action, journal.state, world)
-        for event in done:
+        for event in step.already_done(action, journal.state, context) or step.act(action, journal.state, context):
             journal.append(event)
             recorded = True
     except (RefusedEarly, SettingsError) as error:
-        # What would have been refused at the door came up in the middle: the phase ends with it, by name.
+        # An error that a start would have refused came up during the run: it ends the phase.
         phase = journal.state.phase
         if phase is None or phase.failure is not None or phase.landed is not None:
             raise

@@ -255,6 +255,6 @@ def _answer(begun: Accepted | Declined | Deferred) -> Answer | Deferred:
         case Accepted():
             return Answer(run=begun.run, fresh=begun.fresh, warnings=begun.warnings)
         case Declined():
-            return Answer(declined=True, owner=begun.owner, why=begun.why, readable=begun.readable)
+            return Answer(declined=True, owner=begun.owner, why=begun.why)
         case Deferred():
             return begun

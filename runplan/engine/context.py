@@ -156,11 +156,10 @@ class RepositoryContext(Struct, frozen=True, kw_only=True):
         """The same place, seen by the plan's newest run, while the branch it lands on is there."""
         store = store or self.store()
         newest = store.newest(plan) if store else None
-        asked = store.destination(newest.id) if store and newest else None
-        if asked is None:
+        asked = store.started(newest.id) if store and newest else {}
+        if not asked:
             return self
-        landing, target, remote = asked
-        there = self.towards(landing, target=target, remote=remote)
+        there = self.towards(asked["landing"], target=asked["target"], remote=asked["remote"])
         return there if there is self or self.repository.git.tip(there.target) else self
 
     def tip(self) -> str:
@@ -335,11 +334,9 @@ def _plans_on_target(at: RepositoryContext, place: str) -> Iterator[str]:
 def slug_of(at: RepositoryContext, plan: str) -> str:
     """The name of the plan in branch, worktree and report; its first run fixes it."""
     store = at.store()
-    earlier = store.last(plan, "RunStarted") if store else None
-    if earlier is not None:
-        import json
-
-        return str(json.loads(earlier.body)["slug"])
+    newest = store.newest(plan) if store else None
+    if store is not None and newest is not None:
+        return str(store.started(newest.id)["slug"])
     return names.plan_key(plan, known_plans(at, store))
 
 

@@ -7,18 +7,17 @@ from typing import TYPE_CHECKING
 
 from runplan import names
 from runplan.git.checkout import refs_snapshot
-from runplan.git.removal import Kept, Removal
+from runplan.git.removal import Removal
 from runplan.git.workspace import Workspace
 from runplan.git.worktrees import Worktrees
 from runplan.settings.places import worktree_root
 from runplan.supervise.files import directory_name
-from runplan.text import command
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from runplan.engine.context import RepositoryContext
-    from runplan.git.removal import Removed
+    from runplan.git.removal import Kept, Removed
     from runplan.store.sqlite import Store
 
 _OF_RUN = """
@@ -27,7 +26,7 @@ SELECT plan, seq, type, body FROM events WHERE run=? AND type IN ('PlanRead', 'D
 
 
 def collect(at: RepositoryContext, *, dry_run: bool) -> tuple[list[Removed | Kept], list[Removed | Kept]]:
-    """Collect worktrees, refs and claims; and logs."""
+    """Worktrees and refs; and logs."""
     root = worktree_root(at.repository.root, at.settings, at.env)
     workspace = Workspace(at.repository.git, common_dir=at.repository.common_dir, state=at.state, root=root)
     if not at.state.is_dir() and not _has_refs(at):
@@ -41,7 +40,7 @@ def collect(at: RepositoryContext, *, dry_run: bool) -> tuple[list[Removed | Kep
         )
         if not dry_run:
             removal.sweep()
-        return [*found, *_unreadable_claims(at)], list(_logs(at, removal, dry_run=dry_run))
+        return found, list(_logs(at, removal, dry_run=dry_run))
     finally:
         workspace.close()
 
@@ -82,31 +81,6 @@ def _dispatched(store: Store, runs: Iterable[str]) -> Iterator[tuple[str, tuple[
                 used_by = f"the run {run}" if run in going else ""
                 landed = landings.get((str(plan), phases.get(lane, "")), 0) > int(str(seq))
                 yield directory_name(told["id"]), (used_by, landed)
-
-
-def _unreadable_claims(at: RepositoryContext) -> Iterator[Kept]:
-    from runplan.store.claims import readable
-
-    store = at.store()
-    for plan, (_, owner, fence) in (store.claims("plan") if store else {}).items():
-        if not readable(owner, fence):
-            release = command("runplan", "gc", "--release", plan)
-            why = f"it cannot be read ({owner!r}); if no process works on the plan: {release}"
-            yield Kept(what=f"the claim on {plan}", why=why)
-
-
-def release(at: RepositoryContext, plan: str) -> bool:
-    """Drop a plan's claim that cannot be read; False when there is none."""
-    from runplan.store.claims import Claims
-    from runplan.store.sqlite import Store
-
-    if not Store.exists(at.state):
-        return False
-    store = Store(at.state)
-    try:
-        return Claims(store, at.state / "locks").release_unreadable(plan)
-    finally:
-        store.close()
 
 
 def _made(at: RepositoryContext) -> Iterator[str]:

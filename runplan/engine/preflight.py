@@ -21,7 +21,7 @@ from runplan.run.reasons import Reason
 from runplan.settings.places import worktree_root
 from runplan.settings.schema import DISPATCHED_ROLES
 from runplan.steps.lease import refused
-from runplan.steps.undo import Standing, landing_to_undo
+from runplan.steps.undo import NotUndoable, landing_to_undo
 from runplan.text import command
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ def require_undoable(at: RepositoryContext, plan: Plan, phase: Phase) -> None:
     git, common = at.repository.git, at.repository.common_dir
     candidates = Candidates(git, common_dir=common)
     found = landing_to_undo(at.tip(), plan, phase, target=at.target_name, objects=git, candidates=candidates)
-    if isinstance(found, Standing):
+    if isinstance(found, NotUndoable):
         shallow = "; this clone is shallow, and the commit may be further down: git fetch --deepen=100"
         more = shallow if (common / "shallow").exists() and "--deepen" not in found.why else ""
         raise RefusedEarly(f"{found.why}{more}")

@@ -342,7 +342,7 @@ def end_recorded_agents(state: Path, plan: str = "") -> list[str]:
 
 def _strand(active: ActiveRun, lane: str) -> RunState:
     """The state of one lane, or of the run itself."""
-    return active.journal.strand(lane).state if lane else active.journal.state
+    return active.journal.lane(lane).state if lane else active.journal.state
 
 
 def _watched(state: RunState) -> list[str]:

@@ -84,7 +84,7 @@ def fire_early(row: ScheduleRow, runs: Runs, schedules: Schedules, now: datetime
 def _rejected(row: ScheduleRow, runs: Runs) -> Declined | None:
     """The answer while the schedule is paused after a rejection."""
     phase = rejected_phase(runs.newest(row.plan)) if row.paused else ""
-    return Declined(owner="", why=describe_rejection(phase, row.plan), readable=True) if phase else None
+    return Declined(owner="", why=describe_rejection(phase, row.plan)) if phase else None
 
 
 def give_up(row: ScheduleRow, schedules: Schedules, now: datetime, why: str) -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 
 from msgspec import Struct, convert, to_builtins
 from msgspec.structs import replace
 
 from runplan.run.dispatch import Ending
 from runplan.text import bounded, plain
+
+if TYPE_CHECKING:
+    from runplan.run.rows import EventRow
 
 Rows: TypeAlias = tuple[tuple[str, str], ...]  #: (id, text) pairs
 
@@ -409,12 +412,16 @@ Fact: TypeAlias = Event | LaneFact
 _TYPES = {kind.__name__: kind for kind in Event.__subclasses__()}
 
 
-class Recorded(Struct, frozen=True, kw_only=True):
+E = TypeVar("E", bound=Event)
+
+
+class Recorded(Struct, Generic[E], frozen=True, kw_only=True):
     """An event with its place in the journal."""
 
     seq: int
+    run: str = ""
     at: str  #: UTC ISO-8601 with Z
-    event: Event
+    event: E
     lane: str = ""
 
     @property
@@ -446,6 +453,15 @@ def recorded_as(name: str, body: str) -> Fact | None:
     fields = json.loads(body)
     event = convert(fields, kind)
     return LaneFact(lane=fields["lane"], event=event) if fields.get("lane") else event
+
+
+def read_row(row: EventRow) -> Recorded[Event] | None:
+    """The event of a journal row; None for an unknown type."""
+    fact = recorded_as(row.type, row.body)
+    if fact is None:
+        return None
+    lane, event = (fact.lane, fact.event) if isinstance(fact, LaneFact) else ("", fact)
+    return Recorded(seq=row.seq, run=row.run, at=row.at, event=event, lane=lane)
 
 
 #: Fields with words of agents and commands. Those of _SHORT are cut to the length of a detail.

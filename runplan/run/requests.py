@@ -45,7 +45,6 @@ class Answer(Struct, frozen=True, kw_only=True):
     declined: bool = False  #: nothing was changed
     owner: str = ""  #: the process that works on the plan instead
     why: str = ""  #: why it was declined
-    readable: bool = True  #: False when the claim of the owner cannot be read
     lines: tuple[str, ...] = ()  #: messages, one sentence each
     warnings: tuple[str, ...] = ()
     scheduled: str = ""  #: when the schedule fires first, UTC

@@ -98,7 +98,6 @@ class HeldByOther(Struct, frozen=True, kw_only=True):
 
     owner: str
     why: str
-    readable: bool = True  #: False for a claim that cannot be read; it is never taken over
 
 
 ClaimResult: TypeAlias = Acquired | Reentered | HeldByOther

@@ -1,10 +1,9 @@
-"""What agents have used and may use, and waits for those that cannot go on now."""
+"""The budget and the agent of the next dispatch, and waits for limits."""
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -13,124 +12,105 @@ from runplan.agents.budgets import Budget, Cost, GivenOut, Left, UsedUp, left
 from runplan.agents.endings import EndingKind
 from runplan.agents.limits import FARTHEST_S
 from runplan.run.dispatch import MAX_OVERLOADS, Ending
-from runplan.run.events import AgentLimited, Paused, Woke, WorkRefused
+from runplan.run.events import (
+    AgentLimited,
+    DispatchEnded,
+    DispatchStarted,
+    Paused,
+    RunEnded,
+    RunResumed,
+    Woke,
+    WorkRefused,
+)
 from runplan.run.reasons import Reason
-from runplan.run.usage import believable
 from runplan.text import in_words
 from runplan.times import busy_ends, iso, limit_ends, parse_iso, zone
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from runplan.agents.endings import AgentEnding
     from runplan.run.actions import Sleep
-    from runplan.run.events import DispatchEnded, DispatchStarted, Event
-    from runplan.run.rows import EventRow
+    from runplan.run.events import Event, Recorded
     from runplan.run.state import PhaseRun, RunState
-    from runplan.settings.schema import AgentsSettings, LimitSettings
+    from runplan.settings.schema import AgentsSettings
     from runplan.steps.context import RunContext
 
 
-LOOK_AGAIN_S = 60.0  #: while all that is left is given to agents that are at work
-EARLIER = timedelta(days=2)  #: before midnight an agent may have been started that is still at work
-LATE_S = 300.0  #: what is over by its own clock is recorded within this, or its runner died with it
+RETRY_S = 60.0  #: wait while running agents may use all that is left
+EARLIER = timedelta(days=2)  #: an agent that was started this long before midnight may still run
+LATE_S = 300.0  #: the end of a dispatch is recorded this long after its time limit, or its runner died
 
 
-def allowance(world: RunContext, *, phase: str, before: str = "") -> Left | Paused | WorkRefused:
-    """What a dispatch for this phase may use; the journal is asked only for scopes that have a limit.
-
-    What is at work counts with all it may use, so that no two are given the same; of those begun together, the one
-    that was recorded first: `before` names a dispatch that is recorded already, behind which nobody is looked at.
-    """
-    budgets = _budgets(world.settings.limits)
-    spent: dict[str, Cost] = {}
-    given: dict[str, Cost] = {}
-    if budgets["phase"] != Budget() or budgets["plan"] != Budget():
-        told = _Told(world.store.facts(world.plan, "DispatchStarted"), world.store.facts(world.plan, "DispatchEnded"))
-        spent |= {"plan": told.spent(), "phase": told.spent(phase=phase)}
-        given |= {"plan": told.given(world, before), "phase": told.given(world, before, phase)}
-    if budgets["day"] != Budget():
-        morning = _midnight(world)
-        early = iso(morning - EARLIER)
-        told = _Told(world.store.since("DispatchStarted", early), world.store.since("DispatchEnded", early))
-        spent["day"], given["day"] = told.spent(since=iso(morning)), told.given(world, before)
-    match left(budgets, spent, given):
-        case UsedUp(why=why):
-            return WorkRefused(reason=Reason.BUDGET, detail=why)
-        case GivenOut(why=why):
-            again = world.clock.now() + timedelta(seconds=LOOK_AGAIN_S)
-            return Paused(kind="budget", until=iso(again.astimezone(UTC)), words=why)
-        case Left() as may:
-            return may
+# --- budgets --------------------------------------------------------------------------------------------
 
 
-def _budgets(limits: LimitSettings) -> dict[str, Budget]:
-    return {
+def allowance(context: RunContext, *, phase: str) -> Left | Paused | WorkRefused:
+    """What a dispatch for this phase may use. The journal is read only for scopes that have a limit."""
+    limits, store = context.settings.limits, context.store
+    budgets = {
         "dispatch": Budget(tokens=limits.tokens, usd=limits.usd, seconds=limits.wall_s),
         "phase": Budget(tokens=limits.phase_tokens, usd=limits.phase_usd, seconds=limits.phase_wall_s),
         "plan": Budget(tokens=limits.plan_tokens, usd=limits.plan_usd, seconds=limits.plan_wall_s),
         "day": Budget(tokens=limits.day_tokens, usd=limits.day_usd, seconds=limits.day_wall_s),
     }
+    usage: dict[str, tuple[Cost, Cost]] = {}
+    if budgets["phase"] != Budget() or budgets["plan"] != Budget():
+        of_plan = store.facts(DispatchStarted, plan=context.plan), store.facts(DispatchEnded, plan=context.plan)
+        usage["plan"] = _usage(context, *of_plan)
+        usage["phase"] = _usage(context, *of_plan, phase=phase)
+    if budgets["day"] != Budget():
+        midnight = _midnight(context)
+        since = iso(midnight - EARLIER)
+        of_day = store.facts(DispatchStarted, since=since), store.facts(DispatchEnded, since=since)
+        usage["day"] = _usage(context, *of_day, since=iso(midnight))
+    spent = {scope: cost for scope, (cost, _) in usage.items()}
+    match left(budgets, spent, {scope: cost for scope, (_, cost) in usage.items()}):
+        case UsedUp(why=why):
+            return WorkRefused(reason=Reason.BUDGET, detail=why)
+        case GivenOut(why=why):
+            until = context.clock.now() + timedelta(seconds=RETRY_S)
+            return Paused(kind="budget", until=iso(until.astimezone(UTC)), words=why)
+        case Left() as may:
+            return may
 
 
-class _Open(Struct, frozen=True, kw_only=True):
-    """A dispatch that was started, and not seen to have ended."""
-
-    id: str
-    phase: str
-    at: str
-    cost: Cost
-
-
-class _Told:
-    """What the journal tells of the dispatches of some scope."""
-
-    def __init__(self, started: Iterable[EventRow], ended: Iterable[EventRow]) -> None:
-        self._ended = [(row.at, json.loads(row.body)) for row in ended]
-        over = {body["id"] for _, body in self._ended}
-        self._open = [
-            _Open(id=body["id"], phase=body.get("phase", ""), at=row.at, cost=_allowed(body))
-            for row in started
-            if (body := json.loads(row.body))["id"] not in over and body.get("agent")
-        ]
-
-    def spent(self, *, phase: str = "", since: str = "") -> Cost:
-        total = Cost()
-        for at, body in self._ended:
-            if body.get("agent") and at >= since and phase in ("", body.get("phase")):
-                total = total.plus(_used(body))
-        return total
-
-    def given(self, world: RunContext, before: str, phase: str = "") -> Cost:
-        """What those that are at work beside this one may use."""
-        total, now = Cost(), world.clock.now()
-        for each in self._open:
-            if each.id == before:
-                break
-            works = now <= parse_iso(each.at) + timedelta(seconds=each.cost.seconds + LATE_S)
-            if works and not each.id.startswith(f"{world.mark}.") and phase in ("", each.phase):
-                total = total.plus(each.cost)
-        return total
+def _usage(
+    context: RunContext,
+    started: list[Recorded[DispatchStarted]],
+    ended: list[Recorded[DispatchEnded]],
+    *,
+    phase: str = "",
+    since: str = "",
+) -> tuple[Cost, Cost]:
+    """What agents have used, and what agents that run in other lanes and runs may still use."""
+    spent, given, now = Cost(), Cost(), context.clock.now()
+    for one in ended:
+        if one.event.agent and one.at >= since and phase in ("", one.event.phase):
+            tokens = one.event.input_tokens + one.event.output_tokens
+            spent = spent.plus(Cost(tokens=tokens, usd=one.event.usd, seconds=one.event.seconds))
+    over = {one.event.id for one in ended}
+    for begun in started:
+        event = begun.event
+        late = parse_iso(begun.at) + timedelta(seconds=event.seconds + LATE_S)
+        runs = event.agent and event.id not in over and now <= late
+        if runs and not event.id.startswith(f"{context.mark}.") and phase in ("", event.phase):
+            given = given.plus(Cost(tokens=event.tokens, usd=event.usd, seconds=event.seconds))
+    return spent, given
 
 
-def _used(body: dict[str, Any]) -> Cost:
-    return Cost(
-        tokens=believable(body.get("input_tokens")) + believable(body.get("output_tokens")),
-        usd=body.get("usd", 0.0),
-        seconds=body.get("seconds", 0.0),
-    )
+def _midnight(context: RunContext) -> datetime:
+    """When the day began in run.timezone."""
+    today = context.clock.now().astimezone(zone(context.settings.run.timezone))
+    return today.replace(hour=0, minute=0, second=0, microsecond=0).astimezone(UTC)
 
 
-def _allowed(body: dict[str, Any]) -> Cost:
-    return Cost(tokens=body.get("tokens", 0), usd=body.get("usd", 0.0), seconds=body.get("seconds", 0.0))
-
-
-def bounded(ended: DispatchEnded, started: DispatchStarted) -> DispatchEnded:
-    """The same, naming the setting that ended it; out of time by another scope's is out of budget."""
+def name_limit(ended: DispatchEnded, started: DispatchStarted) -> DispatchEnded:
+    """Name the setting that ended the dispatch. A time limit of a phase, plan or day counts as a budget."""
     tokens, usd, wall = (*started.bounds, "", "", "")[:3]
     if ended.kind == EndingKind.TIMED_OUT and wall not in ("", "limits.wall"):
-        told = f"{wall} left {in_words(started.seconds)}"
-        return replace(ended, ending=Ending.BUDGET, kind=EndingKind.BUDGET, detail=told)
+        detail = f"{wall} left {in_words(started.seconds)}"
+        return replace(ended, ending=Ending.BUDGET, kind=EndingKind.BUDGET, detail=detail)
     if ended.kind != EndingKind.BUDGET:
         return ended
     if started.tokens and ended.input_tokens + ended.output_tokens >= started.tokens:
@@ -141,20 +121,17 @@ def bounded(ended: DispatchEnded, started: DispatchStarted) -> DispatchEnded:
     return ended
 
 
-def _midnight(world: RunContext) -> datetime:
-    """When the day began in run.timezone."""
-    today = world.clock.now().astimezone(zone(world.settings.run.timezone))
-    return today.replace(hour=0, minute=0, second=0, microsecond=0).astimezone(UTC)
+# --- waits ----------------------------------------------------------------------------------------------
 
 
-def sleep(action: Sleep, state: RunState, world: RunContext) -> Iterator[Event]:  # noqa: ARG001
-    if world.clock.now() >= parse_iso(action.until):
+def sleep(action: Sleep, state: RunState, context: RunContext) -> Iterator[Event]:  # noqa: ARG001
+    if context.clock.now() >= parse_iso(action.until):
         yield Woke(kind=action.kind)
 
 
-def paused_by(ending: AgentEnding, phase: PhaseRun, world: RunContext, *, agent: str, id: str) -> Iterator[Event]:
-    """What an ending that time will mend leads to; `phase` is as it was while the agent ran."""
-    now = world.clock.now().timestamp()
+def pause_after(ending: AgentEnding, phase: PhaseRun, context: RunContext, *, agent: str, id: str) -> Iterator[Event]:
+    """The wait after a usage limit or an overload; `phase` is the state before the agent ended."""
+    now = context.clock.now().timestamp()
     if ending.kind == "limit":
         until = limit_ends(ending.resets, now=now, times=phase.limited + 1, seed=id)
         yield AgentLimited(agent=agent, until=_iso(until), words=ending.words)
@@ -163,74 +140,65 @@ def paused_by(ending: AgentEnding, phase: PhaseRun, world: RunContext, *, agent:
         yield Paused(kind="overloaded", until=_iso(until), agent=agent, words=ending.words)
 
 
+def _iso(moment: float) -> str:
+    return iso(datetime.fromtimestamp(moment, UTC))
+
+
+# --- the agent of a role --------------------------------------------------------------------------------
+
+
 class Chosen(Struct, frozen=True, kw_only=True):
-    """Who is sent."""
+    """The agent of a dispatch and its budget."""
 
     agent: str
-    despite: str = ""  #: a usage limit that a person does not wait for
+    left: Left
+    despite: str = ""  #: a usage limit that a person overrides
 
 
-def choose(role: str, phase: PhaseRun, world: RunContext) -> Chosen | Paused:
-    """The role's agent, else the one that stands in for it; nobody whose quota is used up is started."""
-    names = _candidates(role, phase, world.settings.agents)
-    limits = _limits(world)
-    waived = _waived(world, limits)
-    free = next((name for name in names if name not in limits or name in waived), None)
-    if free is not None:
-        despite = f"usage limit until {limits[free].until}" if free in waived else ""
-        return Chosen(agent=free, despite=despite)
-    name = min(names, key=lambda one: limits[one].until)
-    return Paused(kind="limit", until=limits[name].until, agent=name, words=limits[name].words)
+def choose(role: str, phase: PhaseRun, context: RunContext) -> Chosen | Paused | WorkRefused:
+    """The agent of the role, or its fallback; a wait when all of them have reached a usage limit."""
+    names = _candidates(role, phase, context.settings.agents)
+    limits = _limits(context)
+    overridden = _overridden(context, limits)
+    free = next((name for name in names if name not in limits or name in overridden), None)
+    if free is None:
+        first = min((limits[name].event for name in names), key=lambda limit: limit.until)
+        return Paused(kind="limit", until=first.until, agent=first.agent, words=first.words)
+    despite = f"usage limit until {limits[free].event.until}" if free in overridden else ""
+    may = allowance(context, phase=phase.read.phase)
+    return Chosen(agent=free, left=may, despite=despite) if isinstance(may, Left) else may
 
 
 def _candidates(role: str, phase: PhaseRun, agents: AgentsSettings) -> list[str]:
-    """Who may do it, the first choice first; nobody judges what it wrote unless the settings want it so."""
+    """The agents for the role by preference; none verifies its own work unless the settings say so."""
     if role != "verify":
-        return list(dict.fromkeys(name for name in (agents.implementer, agents.fallback) if name))
-    own = agents.verifier == agents.implementer
-    others = [name for name in (agents.fallback,) if name and name not in phase.authors]
-    if own or agents.verifier not in phase.authors:
-        return list(dict.fromkeys((agents.verifier, *others)))
-    # It stood in for the implementer, who then judges in its place.
-    others += [name for name in (agents.implementer,) if name not in phase.authors]
-    return list(dict.fromkeys(others)) or [agents.verifier]
+        names = [agents.implementer, agents.fallback]
+    elif agents.verifier == agents.implementer or agents.verifier not in phase.authors:
+        names = [agents.verifier, *({agents.fallback} - set(phase.authors))]
+    else:  # the verifier stood in for the implementer, which now verifies in its place
+        names = [name for name in (agents.fallback, agents.implementer) if name not in phase.authors]
+    return list(dict.fromkeys(name for name in names if name)) or [agents.verifier]
 
 
-class _Limit(Struct, frozen=True, kw_only=True):
-    """A usage limit, and where it was met."""
-
-    until: str
-    words: str
-    seq: int
-    run: str
-
-
-def _limits(world: RunContext) -> dict[str, _Limit]:
-    """The newest limit of each agent that has not ended, over all runs of the repository."""
-    now = world.clock.now()
-    since = iso(datetime.fromtimestamp(now.timestamp() - FARTHEST_S, UTC))
-    newest: dict[str, _Limit] = {}
-    for row in world.store.since("AgentLimited", since):
-        body = json.loads(row.body)
-        # Whatever was recorded, nobody waits for longer than a provider locks anybody out.
-        last = _iso(parse_iso(row.at).timestamp() + FARTHEST_S)
-        newest[body["agent"]] = _Limit(until=min(body["until"], last), words=body["words"], seq=row.seq, run=row.run)
-    return {agent: one for agent, one in newest.items() if parse_iso(one.until) > now}
+def _limits(context: RunContext) -> dict[str, Recorded[AgentLimited]]:
+    """The newest usage limit of each agent that has not reset yet, over all runs of the repository."""
+    now = context.clock.now().timestamp()
+    newest: dict[str, Recorded[AgentLimited]] = {}
+    for one in context.store.facts(AgentLimited, since=_iso(now - FARTHEST_S)):
+        latest = _iso(parse_iso(one.at).timestamp() + FARTHEST_S)
+        newest[one.event.agent] = replace(one, event=replace(one.event, until=min(one.event.until, latest)))
+    return {agent: one for agent, one in newest.items() if parse_iso(one.event.until).timestamp() > now}
 
 
-def _waived(world: RunContext, limits: dict[str, _Limit]) -> set[str]:
-    """The agents whose limit a person does not wait for: the run was called on, or stopped, after it was met."""
+def _overridden(context: RunContext, limits: dict[str, Recorded[AgentLimited]]) -> set[str]:
+    """The agents that a person does not want to wait for: the run was resumed or stopped after the limit."""
     if not limits:
         return set()
-    called = [row.seq for row in world.store.facts(world.plan, "RunResumed") if row.run == world.run]
-    ended = {row.run: row for row in world.store.facts(world.plan, "RunEnded")}
-    stopped = {run: row.seq for run, row in ended.items() if json.loads(row.body)["outcome"] == "stopped"}
+    resumed = [one.seq for one in context.store.facts(RunResumed, plan=context.plan) if one.run == context.run]
+    ends = {one.run: one for one in context.store.facts(RunEnded, plan=context.plan)}
+    stopped = {run: one.seq for run, one in ends.items() if one.event.outcome == "stopped"}
     return {
         agent
         for agent, limit in limits.items()
-        if max(called, default=0) > limit.seq or stopped.get(limit.run, 0) > limit.seq
+        if max(resumed, default=0) > limit.seq or stopped.get(limit.run, 0) > limit.seq
     }
-
-
-def _iso(moment: float) -> str:
-    return iso(datetime.fromtimestamp(moment, UTC))

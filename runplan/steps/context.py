@@ -1,8 +1,8 @@
-"""What a step may reach (RunContext), and its two halves: `observe` and `do`."""
+"""The context of a run, which its steps work with."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -12,7 +12,7 @@ from runplan.text import command
 from runplan.times import git_date, iso
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
 
     from runplan.agents.calling import Agents
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from runplan.git.worktrees import Worktrees
     from runplan.gitfacts import Identity
     from runplan.landing.lander import Lander
-    from runplan.run.events import Event
     from runplan.run.state import PhaseRun, RunState
     from runplan.settings.schema import Settings
     from runplan.store.claims import Claims
@@ -33,9 +32,9 @@ if TYPE_CHECKING:
 
 
 class RunContext(Struct, frozen=True, kw_only=True):
-    """One repository, its settings, and the objects to reach it."""
+    """A run, its settings, and access to its repository, worktree, processes and journal."""
 
-    run: str  #: the id of the run at work
+    run: str
     plan: str
     slug: str
     root: Path  #: the main checkout
@@ -54,11 +53,11 @@ class RunContext(Struct, frozen=True, kw_only=True):
     dispatches: Dispatches
     agents: Agents
     claims: Claims
-    lane: str = ""  #: which of several phases side by side is worked
+    lane: str = ""  #: the lane of a phase that is worked in parallel with others
 
     @property
     def mark(self) -> str:
-        """What dispatches, candidate and landing are named after: the run, and the lane where there is one."""
+        """The run and its lane: the prefix of the ids of dispatches, candidates and landings."""
         return names.mark(self.run, self.lane)
 
     @property
@@ -67,7 +66,7 @@ class RunContext(Struct, frozen=True, kw_only=True):
 
     @property
     def worktree(self) -> str:
-        """The name of the run's one worktree; each lane has its own."""
+        """The name of the worktree; each lane has its own."""
         return names.worktree_name(str(self.root), self.slug, self.lane)
 
     @property
@@ -78,15 +77,14 @@ class RunContext(Struct, frozen=True, kw_only=True):
         return f"refs/heads/{names.branch(self.settings.run.branch_prefix, self.slug, phase)}"
 
     def tip(self) -> str:
-        """Where the target stands; it can be gone only because somebody took it away meanwhile."""
-        tip = self.lander.tip()
-        if tip is None:
-            run = self.settings.run
-            if self.lander.ref.startswith("refs/remotes/"):
-                push = command("git", "push", run.remote, run.target)
-                raise Unreachable(f"{run.remote} has no branch {run.target} any more; make it again: {push}")
-            raise Unreachable(f"the branch {run.target} is gone; make it again")
-        return tip
+        """The commit of the target; the branch may have been deleted during the run."""
+        if (tip := self.lander.tip()) is not None:
+            return tip
+        run = self.settings.run
+        if self.lander.ref.startswith("refs/remotes/"):
+            push = command("git", "push", run.remote, run.target)
+            raise Unreachable(f"{run.remote} has no branch {run.target} any more; push it again: {push}")
+        raise Unreachable(f"the branch {run.target} is gone; create it again")
 
     def iso(self) -> str:
         return iso(self.clock.now())
@@ -95,23 +93,7 @@ class RunContext(Struct, frozen=True, kw_only=True):
         return git_date(self.clock.now())
 
 
-def unseen(action: Any, state: RunState, world: RunContext) -> tuple[Event, ...]:  # noqa: ARG001 - the shape of an observer
-    """For actions that may simply be done again: their doing is idempotent and leaves the world as it finds it."""
-    return ()
-
-
-class Doing(Struct, frozen=True, kw_only=True):
-    """`observe` answers from git, the process table or the store, never from memory; `do` yields facts as they come.
-
-    An intent is recorded by yielding it: it is on disk before `do` goes on, as is every fact that may not wait
-    (run/events.py).
-    """
-
-    do: Callable[[Any, RunState, RunContext], Iterator[Event]]
-    observe: Callable[[Any, RunState, RunContext], tuple[Event, ...]] = unseen
-
-
 def phase_of(state: RunState) -> PhaseRun:
-    """The phase at work; the machine asks for phase actions only while there is one."""
+    """The current phase; actions on a phase are decided only while there is one."""
     assert state.phase is not None
     return state.phase

@@ -1,8 +1,7 @@
-"""Hands a phase over, and ends a phase and a run: nothing that is not elsewhere is removed."""
+"""Hands a phase over to the next agent, and ends a phase and a run. Nothing unsaved is removed."""
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 from runplan.agents.context import READING, Standing, note, reading_of
@@ -27,126 +26,118 @@ if TYPE_CHECKING:
     from runplan.steps.context import RunContext
 
 
-NOTE = "handoff.md"
+def prepare_handover(action: Await, state: RunState, context: RunContext) -> Iterator[Event]:
+    """Write the hand-over note of a running agent whose context fills, once.
 
-
-def arm(action: Await, state: RunState, world: RunContext) -> Iterator[Event]:
-    """Prepare the hand-over of an agent whose context fills, once; the agent goes on.
-
-    Nothing is asked of its worktree: git would read there what an agent at work can write, filters for instance.
+    Git does not run in its worktree: it would read configuration and filters that the agent can write.
     """
     phase = phase_of(state)
     if action.role not in WRITERS or (phase.armed is not None and phase.armed.id == action.id):
         return
-    reading = reading_of(world.dispatches.read(action.id, READING))
+    reading = reading_of(context.dispatches.read(action.id, READING))
     if reading is None:
         return
+    assert phase.lease is not None
     why = f"its context was {percent_full(reading.percent, estimated=reading.estimated)}"
-    message = world.agents.redacted(reading.message)
-    leased = phase.lease
-    assert leased is not None
-    head = world.worktrees.committed(leased.worktree, branch=leased.branch, base=phase.base)
-    text = plain(note(_standing(phase, world, action.id, message=message, head=head, why=why, at_work=True)))
-    world.dispatches.write(action.id, NOTE, text)
+    message = context.agents.redacted(reading.message)
+    head = context.worktrees.committed(phase.lease.worktree, branch=phase.lease.branch, base=phase.base)
+    text = _write_note(phase, context, action.id, message=message, head=head, why=why, at_work=True)
     yield HandoverArmed(id=action.id, percent=reading.percent, estimated=reading.estimated, note=text)
 
 
-def hand_over(action: HandOver, state: RunState, world: RunContext) -> Iterator[Event]:
+def hand_over(action: HandOver, state: RunState, context: RunContext) -> Iterator[Event]:
     phase = phase_of(state)
     assert phase.ended is not None
     number = len(phase.handovers) + 1
-    head = commit_leftovers(phase, world, message=f"wip: {world.slug} phase {phase.read.phase} hand-over {number}\n")
+    message = f"wip: {context.slug} phase {phase.read.phase} hand-over {number}\n"
+    head = commit_leftovers(phase, context, message=message)
     if isinstance(head, WorkRefused):
         yield head
         return
-    outcome = world.dispatches.standing(phase.ended.id)
+    outcome = context.dispatches.standing(phase.ended.id)
     message = outcome.message if isinstance(outcome, Outcome) else ""
-    text = plain(note(_standing(phase, world, phase.ended.id, message=message, head=head, why=action.why)))
-    world.dispatches.write(phase.ended.id, NOTE, text)
-    tree = world.objects.commit(head).tree
-    yield HandedOver(number=number, head=head, tree=tree, note=text, why=action.why)
+    text = _write_note(phase, context, phase.ended.id, message=message, head=head, why=action.why, at_work=False)
+    yield HandedOver(number=number, head=head, tree=context.objects.commit(head).tree, note=text, why=action.why)
 
 
-def _standing(
-    phase: PhaseRun, world: RunContext, id: str, *, message: str, head: str, why: str, at_work: bool = False
-) -> Standing:
-    told = returns.parse_return(return_text(world, id), message)
-    return Standing(
+def _write_note(
+    phase: PhaseRun, context: RunContext, id: str, *, message: str, head: str, why: str, at_work: bool
+) -> str:
+    returned = returns.parse_return(return_text(context, id), message)
+    try:
+        files = tuple(change.path for change in context.candidates.changes(phase.base, head))
+    except GitFailed:
+        if not at_work:
+            raise
+        files = ()  # an agent that breaks its repository is judged when it ends
+    standing = Standing(
         number=len(phase.handovers) + 1,
         why=why,
         at_work=at_work,
-        plan=world.plan,
+        plan=context.plan,
         phase=phase.read.phase,
         items=phase.read.items,
-        done=tuple(item.item for item in told.items if item.passed) if isinstance(told, Return) else (),
-        summary=told.summary if isinstance(told, Return) else "",
-        files=_files(phase, world, head, sure=not at_work),
+        done=tuple(item.item for item in returned.items if item.passed) if isinstance(returned, Return) else (),
+        summary=returned.summary if isinstance(returned, Return) else "",
+        files=files,
         message=message,
         commit=head,
     )
+    text = plain(note(standing))
+    context.dispatches.write(id, "handoff.md", text)
+    return text
 
 
-def _files(phase: PhaseRun, world: RunContext, head: str, *, sure: bool) -> tuple[str, ...]:
-    """What was committed so far; an agent at work that breaks its repository is met at its end, not here."""
-    try:
-        return tuple(change.path for change in world.candidates.changes(phase.base, head))
-    except GitFailed:
-        if sure:
-            raise
-        return ()
-
-
-def fail(action: Fail, state: RunState, world: RunContext) -> Iterator[Event]:
+def fail(action: Fail, state: RunState, context: RunContext) -> Iterator[Event]:
     phase = phase_of(state)
-    kept = world.worktrees.publish(phase.lease.branch, base=phase.base) if phase.lease else ""
+    branch = context.worktrees.publish(phase.lease.branch, base=phase.base) if phase.lease else ""
     tree = phase.work.tree if phase.work else ""
-    stuck = _is_stuck(action, phase.read.phase, tree, world)
+    stuck = _is_stuck(action, phase.read.phase, tree, context)
     yield PhaseFailed(
         phase=phase.read.phase,
         reason=Reason.NO_PROGRESS if stuck else action.reason,
         step=action.step,
-        detail=f"the same tree and the same failure as the attempt before: {action.detail}" if stuck else action.detail,
+        detail=f"same tree and same failure as the previous attempt: {action.detail}" if stuck else action.detail,
         tree=tree,
         title=phase.read.title,
         attempt=phase.lease.attempt if phase.lease else 1,
-        branch=kept.removeprefix("refs/heads/"),
+        branch=branch.removeprefix("refs/heads/"),
         parked=phase.parked,
-        evidence=evidence(action.reason, state, world),
-        dispatch=f"{world.mark}.{state.dispatches}" if phase.first else "",
+        evidence=evidence(action.reason, state, context),
+        dispatch=f"{context.mark}.{state.dispatches}" if phase.first else "",
         rejected=phase.rejected or "",
     )
 
 
-def _is_stuck(action: Fail, phase: str, tree: str, world: RunContext) -> bool:
-    """Whether the attempt before failed for the same reason with the very same work."""
-    if action.reason == Reason.STOPPED:  # a person ended both
+def _is_stuck(action: Fail, phase: str, tree: str, context: RunContext) -> bool:
+    """Whether the previous attempt failed for the same reason with the same work."""
+    if action.reason == Reason.STOPPED or not tree:  # a person ended both
         return False
-    rows = [json.loads(row.body) for row in world.store.facts(world.plan, "PhaseFailed")] if tree else []
-    before = [row for row in rows if row["phase"] == phase][-1:]
+    failures = [one.event for one in context.store.facts(PhaseFailed, plan=context.plan) if one.event.phase == phase]
     reasons = (action.reason, Reason.NO_PROGRESS)
-    return any(row.get("tree") == tree and row["reason"] in reasons and row["step"] == action.step for row in before)
+    return any(one.tree == tree and one.reason in reasons and one.step == action.step for one in failures[-1:])
 
 
-def clean_up(action: CleanUp, state: RunState, world: RunContext) -> Iterator[Event]:  # noqa: ARG001
+def clean_up(action: CleanUp, state: RunState, context: RunContext) -> Iterator[Event]:  # noqa: ARG001
     phase = phase_of(state)
     branch = phase.lease.branch if phase.lease else ""
-    tip = world.worktrees.tip(branch) if branch else None
+    tip = context.worktrees.tip(branch) if branch else None
     if phase.landed is not None and phase.lease is not None and phase.work is not None and tip == phase.work.head:
-        refs = {branch: tip, world.candidate: world.objects.tip(world.candidate) or ""}
-        path = world.worktrees.path(phase.lease.worktree)
-        world.removal.landed({ref: oid for ref, oid in refs.items() if oid}, worktree=path)
+        refs = {branch: tip, context.candidate: context.objects.tip(context.candidate) or ""}
+        path = context.worktrees.path(phase.lease.worktree)
+        context.removal.landed({ref: oid for ref, oid in refs.items() if oid}, worktree=path)
     else:
-        world.candidates.drop(world.mark)
+        context.candidates.drop(context.mark)
         if branch:
-            world.worktrees.hand_over(branch, base=phase.base)
+            context.worktrees.hand_over(branch, base=phase.base)
     yield CleanedUp(phase=phase.read.phase)
 
 
-def finish(action: Finish, state: RunState, world: RunContext) -> Iterator[Event]:
+def finish(action: Finish, state: RunState, context: RunContext) -> Iterator[Event]:
     detail, parked = action.detail, ""
-    world.worktrees.unpin(world.mark)  # a run that is stopped while it leases has a pin and no lease
+    context.worktrees.unpin(context.mark)  # a run that was stopped while it leased has a pin and no lease
     if state.leased:
-        answer = world.removal.worktree(world.worktree)
+        answer = context.removal.worktree(context.worktree)
         if isinstance(answer, Kept):
             detail = f"{detail}; {answer.what} was kept: {answer.why}".lstrip("; ")
         else:

@@ -1,11 +1,11 @@
-"""Judges checks and verifiers: nothing is believed that a tree does not prove."""
+"""Judges the results of checks and verifiers; each result is bound to a tree."""
 
 from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, assert_never
 
-from msgspec import to_builtins
+from msgspec import convert, to_builtins
 
 from runplan.checks import results, returns, tamper, testfiles, verdict
 from runplan.checks.returns import Unusable
@@ -25,64 +25,62 @@ if TYPE_CHECKING:
     from runplan.steps.context import RunContext
 
 
-_ODD = Unusable(why="the return file is no plain file, or larger than 8 MiB", found=True)
-
-
-def return_text(world: RunContext, id: str) -> str | Unusable | None:
-    """What the agent returned, without secrets; None when there is no file, and why where it cannot be read."""
-    told = world.dispatches.read(id, RETURN)
-    if told is not None:
-        return world.agents.redacted(told)
-    path = world.dispatches.directory(id) / RETURN
-    return _ODD if path.is_symlink() or path.exists() else None
-
-
-OUTPUT_READ = 1024 * 1024  #: bytes at the end of a gate's output that are looked at
+OUTPUT_READ = 1024 * 1024  #: bytes at the end of a gate's output that are read
+OUTPUT_SENT = 6000  #: characters of it that the fixer gets
 EVIDENCE = 2000  #: characters of evidence that are kept for an item
 NAMED = 3  #: failing tests named in one line
-OUTPUT_TOLD = 6000  #: characters of it that the fixer is told
 
 
-def judge_baseline(action: JudgeBaseline, state: RunState, world: RunContext) -> Iterator[Event]:  # noqa: ARG001
+def return_text(context: RunContext, id: str) -> str | Unusable | None:
+    """The agent's return without secrets; None when there is no file."""
+    text = context.dispatches.read(id, RETURN)
+    if text is not None:
+        return context.agents.redacted(text)
+    path = context.dispatches.directory(id) / RETURN
+    odd = Unusable(why="the return file is no plain file, or larger than 8 MiB", found=True)
+    return odd if path.is_symlink() or path.exists() else None
+
+
+def judge_baseline(action: JudgeBaseline, state: RunState, context: RunContext) -> Iterator[Event]:  # noqa: ARG001
     phase = phase_of(state)
     assert phase.ended is not None
-    found = _results(phase.ended, world)
+    found = _results(phase.ended, context)
     fault = results.baseline_fault(found)
-    if fault and not world.settings.tests.allow_red_baseline:
-        yield WorkRefused(reason=Reason.BASELINE_RED, detail=f"`{world.settings.tests.command}` on the base: {fault}")
+    if fault and not context.settings.tests.allow_red_baseline:
+        yield WorkRefused(reason=Reason.BASELINE_RED, detail=f"`{context.settings.tests.command}` on the base: {fault}")
         return
     tree = phase.candidate.onto_tree if phase.candidate else phase.base_tree
-    key = baseline_key(world, tree)
-    _remember(world, key, found)
+    key = baseline_key(context, tree)
+    _remember(context, key, found)
     yield BaselineKnown(key=key, tree=tree, results=_text(found))
 
 
-def judge_gate(action: JudgeGate, state: RunState, world: RunContext) -> Iterator[Event]:
+def judge_gate(action: JudgeGate, state: RunState, context: RunContext) -> Iterator[Event]:
     phase = phase_of(state)
     time = len(phase.gates) + 1
     if phase.ended is None:
         line = "Tests: skipped — no test infrastructure"
         yield GateJudged(tree=action.tree, answer="skipped", code=None, line=line, time=time)
         return
-    now = _results(phase.ended, world)
+    now = _results(phase.ended, context)
     before = _baseline(phase)
     judged = results.compare(
         before,
         now,
-        allow_red_baseline=world.settings.tests.allow_red_baseline,
+        allow_red_baseline=context.settings.tests.allow_red_baseline,
         fewer_allowed=_may_lose_tests(phase),
     )
-    answer, line = _told(judged, now, time)
-    if answer == "passed":  # what passed on this code is the baseline of the next phase
-        _remember(world, baseline_key(world, action.tree), now)
-    tail = "" if answer == "passed" else _output(phase.ended, world)[-OUTPUT_TOLD:]
+    answer, line = _described(judged, now, time)
+    if answer == "passed":  # this result is the baseline of the next phase
+        _remember(context, baseline_key(context, action.tree), now)
+    tail = "" if answer == "passed" else _output(phase.ended, context)[-OUTPUT_SENT:]
     yield GateJudged(tree=action.tree, answer=answer, code=now.exit_code, line=line, time=time, output=tail)
 
 
-def _remember(world: RunContext, key: str, found: results.Results) -> None:
-    """Only green results are known for good: a red one may be the machine's fault, and would excuse real breakage."""
+def _remember(context: RunContext, key: str, found: results.Results) -> None:
+    """Only green results are kept: a red one may be accidental, and would excuse real failures later."""
     if not found.red and found.finished:
-        world.store.keep_baseline(key, _text(found), at=world.iso())
+        context.store.keep_baseline(key, _text(found), at=context.iso())
 
 
 def _text(found: results.Results) -> str:
@@ -90,19 +88,19 @@ def _text(found: results.Results) -> str:
 
 
 def _may_lose_tests(phase: PhaseRun) -> bool:
-    """Whether the phase changed a test file that its Allows: covers: then fewer tests may be what was asked for."""
+    """Whether the phase changed a test file that its Allows: covers, so fewer tests may be intended."""
     permit = tamper.Permit(text=phase.read.text, allows=phase.read.allows)
     files = phase.work.files if phase.work else ()
     return any(testfiles.may_hold_tests(path) and permit.allowed(path) for path in files)
 
 
-def _told(judged: results.GateJudgement, now: results.Results, time: int) -> tuple[str, str]:
+def _described(judged: results.GateJudgement, now: results.Results, time: int) -> tuple[str, str]:
     again = "; it failed the first time, so something is flaky" if time > 1 else ""
     match judged:
         case results.Green():
             return "passed", now.line + again
         case results.PreExisting():
-            return "passed", f"{now.line}; what fails failed before the work too" + again
+            return "passed", f"{now.line}; these tests failed before the work, too" + again
         case results.Regressed(why=why, names=names):
             return "failed", f"{why}: {', '.join(name.split()[0] for name in sorted(names)[:NAMED])}" if names else why
         case results.Unfinished(why=why):
@@ -116,39 +114,38 @@ def _told(judged: results.GateJudgement, now: results.Results, time: int) -> tup
 def _baseline(phase: PhaseRun) -> results.Results | None:
     if phase.baseline is None or not phase.baseline.results:
         return None
-    fields = json.loads(phase.baseline.results)
-    return results.Results(**{**fields, "failures": frozenset(fields["failures"])})
+    return convert(json.loads(phase.baseline.results), results.Results)
 
 
-def _results(ended: DispatchEnded, world: RunContext) -> results.Results:
+def _results(ended: DispatchEnded, context: RunContext) -> results.Results:
     code = ended.code if ended.ending == "exited" else None
-    return results.read_results(_output(ended, world), exit_code=code, summary_pattern=world.settings.tests.summary)
+    return results.read_results(_output(ended, context), exit_code=code, summary_pattern=context.settings.tests.summary)
 
 
-def _output(ended: DispatchEnded, world: RunContext) -> str:
-    path = world.dispatches.directory(ended.id) / "out.log"
+def _output(ended: DispatchEnded, context: RunContext) -> str:
+    path = context.dispatches.directory(ended.id) / "out.log"
     try:
         return path.read_bytes()[-OUTPUT_READ:].decode("utf-8", "replace")
     except FileNotFoundError:
         return ""
 
 
-def judge_verdict(action: JudgeVerdict, state: RunState, world: RunContext) -> Iterator[Event]:  # noqa: ARG001
+def judge_verdict(action: JudgeVerdict, state: RunState, context: RunContext) -> Iterator[Event]:  # noqa: ARG001
     phase = phase_of(state)
     assert phase.ended is not None
     assert phase.lease is not None
     assert phase.candidate is not None
-    path = world.worktrees.path(phase.lease.worktree)
-    left = without_copies(world.worktrees.state(path), world.settings.run.copy)
+    path = context.worktrees.path(phase.lease.worktree)
+    left = without_copies(context.worktrees.state(path), context.settings.run.copy)
     touched = [*left.changed, *(file.path for file in left.untracked)]
     if touched:
         detail = f"the verifier changed {', '.join(touched[:8])}"
         yield WorkRefused(reason=Reason.READONLY_VIOLATED, detail=detail)
         return
-    outcome = world.dispatches.standing(phase.ended.id)
+    outcome = context.dispatches.standing(phase.ended.id)
     message = outcome.message if isinstance(outcome, Outcome) else ""
     ids = [item for item, _ in phase.read.items]
-    answer = returns.parse_return(return_text(world, phase.ended.id), message)
+    answer = returns.parse_return(return_text(context, phase.ended.id), message)
     judged = verdict.judge(answer, message, ids, gates_red=phase.gates[-1].answer == "failed")
     if isinstance(judged, verdict.NoVerdict):
         yield WorkRefused(reason=Reason.INVALID_VERDICT, detail=judged.why)

@@ -1,13 +1,13 @@
-"""Lands a phase: intent, compare-and-swap, observed. Code, tracker and report move in one step."""
+"""Lands a phase: intent, compare-and-swap, observed. Code, tracker and report land in one ref update."""
 
 from __future__ import annotations
 
-import json
+import functools
 from datetime import timedelta
 from typing import TYPE_CHECKING, assert_never
 
 from runplan.git.trailers import add_trailers
-from runplan.landing.lander import Declined, Landed, Landing, Pending, Refused, TargetMoved
+from runplan.landing.lander import Landed, Landing, Pending, Refused, TargetMoved
 from runplan.run import events as e
 from runplan.steps.candidate import bookkeeping, landing_id, trailers_of
 from runplan.steps.context import phase_of
@@ -20,116 +20,99 @@ if TYPE_CHECKING:
     from runplan.run.state import PhaseRun, RunState
     from runplan.steps.context import RunContext
 
-LATELY = timedelta(days=2)  #: how long a candidate may have been under way
+RECENT = timedelta(days=2)  #: older landings of ours do not explain a moved target
 
 
-def ask(action: Ask, state: RunState, world: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
+def ask(action: Ask, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
     candidate = phase_of(state).candidate
     assert candidate is not None
     yield e.ApprovalAsked(tree=candidate.tree)
 
 
-def observe(action: Land, state: RunState, world: RunContext) -> tuple[e.Event, ...]:  # noqa: ARG001
-    """A landing that was begun has happened when its id stands between the old tip and the target."""
+def already_done(action: Land, state: RunState, context: RunContext) -> tuple[e.Event, ...]:  # noqa: ARG001
+    """A recorded landing has happened when its id is between the old tip and the target."""
     phase = phase_of(state)
     if phase.landing is None:
         return ()
     landing = _landing(phase.landing)
-    with world.claims.landing_lock():
-        world.lander.recover(landing)
-        seen = world.lander.observe(landing)
+    with context.claims.landing_lock():
+        context.lander.recover(landing)
+        seen = context.lander.observe(landing)
     return () if seen is None else (_landed(phase, phase.landing, seen),)
 
 
-def land(action: Land, state: RunState, world: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
+def land(action: Land, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
     phase = phase_of(state)
     onto = phase.candidate.onto if phase.candidate else phase.read.tip
-    name = landing_id(world, state)
-    with world.claims.landing_lock():
-        tip = world.tip()
+    name = landing_id(context, state)
+    with context.claims.landing_lock():
+        tip = context.tip()
         if phase.landing is None:
-            gone = phase.candidate is not None and world.objects.tip(phase.candidate.commits[-1]) is None
+            gone = phase.candidate is not None and context.objects.tip(phase.candidate.commits[-1]) is None
             if tip != onto or gone:
-                yield _moved(world, name, tip)
+                yield _moved(context, name, tip)
                 return
-            files = bookkeeping(state, world, onto)
+            files = bookkeeping(state, context, onto)
             if not isinstance(files, dict):
                 yield files
                 return
-            started = _intend(state, world, onto, files)
+            started = _intend(state, context, onto, files)
             yield started
         else:
             started = phase.landing
-        answer = world.lander.land(_landing(started), lambda: world.worktrees.deliver(started.new, without=started.old))
+        deliver = functools.partial(context.worktrees.deliver, started.new, without=started.old)
+        answer = context.lander.land(_landing(started), deliver)
         match answer:
             case Landed() as seen:
-                world.worktrees.delivered()
+                context.worktrees.delivered()
                 yield _landed(phase, started, seen)
             case Pending(why=why):
                 yield e.LandingHeld(id=name, why=why)
             case Refused(reason=reason):
-                yield _refused(world, name, reason)
+                if isinstance(reason, TargetMoved):
+                    yield _moved(context, name, reason.tip)
+                else:
+                    yield e.LandingRefused(id=name, why=reason.why)
             case unreachable:
                 assert_never(unreachable)
 
 
-def _refused(world: RunContext, name: str, reason: TargetMoved | Declined) -> e.Event:
-    match reason:
-        case TargetMoved(tip=tip):
-            return _moved(world, name, tip)
-        case Declined(why=why):
-            return e.LandingRefused(id=name, why=why)
-        case unreachable:
-            assert_never(unreachable)
-
-
-def _moved(world: RunContext, name: str, tip: str) -> e.LandingMoved:
-    """What we landed ourselves meanwhile is no sign of a target that never rests: one day it all has landed."""
-    lately = iso(world.clock.now() - LATELY)
-    ours = any(json.loads(row.body)["tip"] == tip for row in world.store.since("Landed", lately))
+def _moved(context: RunContext, name: str, tip: str) -> e.LandingMoved:
+    """Landings of our own are not counted as moves of the target."""
+    since = iso(context.clock.now() - RECENT)
+    ours = any(one.event.tip == tip for one in context.store.facts(e.Landed, since=since))
     return e.LandingMoved(id=name, tip=tip, ours=ours)
 
 
-def _intend(state: RunState, world: RunContext, onto: str, files: dict[str, bytes]) -> e.LandingStarted:
+def _intend(state: RunState, context: RunContext, onto: str, files: dict[str, bytes]) -> e.LandingStarted:
     phase = phase_of(state)
     code = phase.candidate.commits[-1] if phase.candidate else onto
-    new = world.candidates.bookkeep(
+    new = context.candidates.bookkeep(
         code=code,
         files=files,
-        message=add_trailers(_subject(phase, world), trailers_of(world, state)),
-        author=world.user,
-        committer=world.user,
-        when=world.git_date(),
-        sign=world.sign,
-        run=world.mark,
+        message=add_trailers(_subject(phase, context), trailers_of(context, state)),
+        author=context.user,
+        committer=context.user,
+        when=context.git_date(),
+        sign=context.sign,
+        run=context.mark,
     )
-    landing = world.lander.prepare(id=landing_id(world, state), old=onto, new=new)
+    landing = context.lander.prepare(id=landing_id(context, state), old=onto, new=new)
     return e.LandingStarted(
-        id=landing.id,
-        ref=landing.ref,
-        old=landing.old,
-        new=landing.new,
-        code=code,
-        follows=landing.follows,
+        id=landing.id, ref=landing.ref, old=landing.old, new=landing.new, code=code, follows=landing.follows
     )
 
 
-def _subject(phase: PhaseRun, world: RunContext) -> str:
+def _subject(phase: PhaseRun, context: RunContext) -> str:
     if not phase.read.phase:
-        return f"{world.slug}: mark the plan complete\n"
+        return f"{context.slug}: mark the plan complete\n"
     if phase.read.choice == "undo":
-        return f"{world.slug}: set phase {phase.read.phase} back to todo\n"
-    return f"{world.slug}: record phase {phase.read.phase} as done\n"
+        return f"{context.slug}: set phase {phase.read.phase} back to todo\n"
+    return f"{context.slug}: record phase {phase.read.phase} as done\n"
 
 
 def _landing(started: e.LandingStarted) -> Landing:
-    return Landing(
-        id=started.id,
-        ref=started.ref,
-        old=started.old,
-        new=started.new,
-        follows=started.follows,
-    )
+    return Landing(id=started.id, ref=started.ref, old=started.old, new=started.new, follows=started.follows)
 
 
 def _landed(phase: PhaseRun, started: e.LandingStarted, seen: Landed) -> e.Landed:

@@ -1,4 +1,4 @@
-"""Gets the run's worktree onto the branch of a phase, and begins that branch anew after a conflict."""
+"""Checks out the branch of a phase in the run's worktree, and restarts that branch after a conflict."""
 
 from __future__ import annotations
 
@@ -21,28 +21,30 @@ if TYPE_CHECKING:
     from runplan.steps.context import RunContext
 
 
-def lease(action: Lease, state: RunState, world: RunContext) -> Iterator[Event]:  # noqa: ARG001
+def lease(action: Lease, state: RunState, context: RunContext) -> Iterator[Event]:  # noqa: ARG001
     phase = phase_of(state)
-    branch, base = world.branch(phase.read.phase), phase.read.tip
-    earlier = world.store.leases(world.plan, branch)
-    refusal = refused(world.worktrees.standing, branch, base, known=bool(earlier))
+    branch, base = context.branch(phase.read.phase), phase.read.tip
+    earlier = context.store.leases(context.plan, branch)
+    refusal = refused(context.worktrees.standing, branch, base, known=bool(earlier))
     if refusal:
         yield WorkRefused(reason=Reason.BLOCKED, detail=refusal)
         return
-    world.removal.free([branch])  # a git that was killed while it leased may have locked it
-    parked = _put_aside(world, branch, base)
-    run = world.settings.run
-    # The worktree of a run that died while it leased is there, and nothing was set up in it.
-    fresh = run.clean == "ignored" or not state.leased or not world.worktrees.path(world.worktree).exists()
+    context.removal.free([branch])  # a killed git may have left a lock
+    parked = _park(context, branch, base)
+    run = context.settings.run
+    # A run that died while it leased has left a worktree in which run.setup has not run.
+    fresh = run.clean == "ignored" or not state.leased or not context.worktrees.path(context.worktree).exists()
     clean = "" if state.tidy else run.clean
-    path = world.worktrees.lease(world.worktree, branch=branch, base=base, pin=world.mark, clean=clean, keep=run.copy)
-    world.worktrees.copy(path, run.copy, world.root)
+    path = context.worktrees.lease(
+        context.worktree, branch=branch, base=base, pin=context.mark, clean=clean, keep=run.copy
+    )
+    context.worktrees.copy(path, run.copy, context.root)
     yield Leased(
         phase=phase.read.phase,
         branch=branch,
         base=base,
-        base_tree=world.objects.commit(base).tree,
-        worktree=world.worktree,
+        base_tree=context.objects.commit(base).tree,
+        worktree=context.worktree,
         attempt=earlier + 1,
         fresh=fresh,
         parked=parked,
@@ -50,7 +52,7 @@ def lease(action: Lease, state: RunState, world: RunContext) -> Iterator[Event]:
 
 
 def refused(standing: Callable[[str, str], BranchStanding], branch: str, base: str, *, known: bool) -> str:
-    """Why the branch cannot be used: it is somebody else's. Ours, from an attempt before, is put aside instead."""
+    """Why the branch cannot be used: it is the user's own. A branch of an earlier attempt is parked instead."""
     if known:
         return ""
     short = branch.removeprefix("refs/heads/")
@@ -67,39 +69,38 @@ def _commits(number: int) -> str:
     return f"{number} commit{'' if number == 1 else 's'}"
 
 
-def _put_aside(world: RunContext, branch: str, base: str) -> str:
-    """Keep what an earlier attempt left on the branch under a parked ref, and free the name."""
-    if world.worktrees.tip(branch) in (None, base) and not world.worktrees.published(branch):
+def _park(context: RunContext, branch: str, base: str) -> str:
+    """Move the work of an earlier attempt from the branch to a parked ref."""
+    if context.worktrees.tip(branch) in (None, base) and not context.worktrees.published(branch):
         return ""
-    answer = world.removal.ref(branch)
+    answer = context.removal.ref(branch)
     if isinstance(answer, Kept):
-        raise RefusedEarly(f"the branch {branch.removeprefix('refs/heads/')} cannot be begun anew: {answer.why}")
+        raise RefusedEarly(f"the branch {branch.removeprefix('refs/heads/')} cannot be restarted: {answer.why}")
     return answer.parked
 
 
-def rebuild_branch(action: RebuildBranch, state: RunState, world: RunContext) -> Iterator[Event]:
-    """The fixer starts on the target's tip; the branch as it was stays readable under a parked ref."""
+def rebuild_branch(action: RebuildBranch, state: RunState, context: RunContext) -> Iterator[Event]:
+    """Restart the branch on the target's tip; its former commits stay under a parked ref."""
     phase = phase_of(state)
-    leased = phase.lease
-    assert leased is not None
-    branch = leased.branch
-    parked = _put_aside(world, branch, action.start)
-    run = world.settings.run
-    world.worktrees.lease(
-        world.worktree,
-        branch=branch,
+    assert phase.lease is not None
+    parked = _park(context, phase.lease.branch, action.start)
+    run = context.settings.run
+    context.worktrees.lease(
+        context.worktree,
+        branch=phase.lease.branch,
         base=action.start,
-        pin=world.mark,
+        pin=context.mark,
         onto=action.onto,
         clean=run.clean,
         keep=run.copy,
     )
     where = f" It conflicts in {conflicting(phase)}." if phase.conflict else ""
-    kept = f"It is kept at {parked}: bring it onto this branch."
-    conflict = f"The work does not apply on the target any more.{where} {kept}"
+    conflict = (
+        f"The work does not apply on the target any more.{where} It is kept at {parked}: bring it onto this branch."
+    )
     yield BranchRebuilt(
         base=action.onto,
-        base_tree=world.objects.commit(action.onto).tree,
+        base_tree=context.objects.commit(action.onto).tree,
         parked=parked,
         conflict=action.conflict,
         complaint=action.complaint or conflict,

@@ -1,12 +1,11 @@
-"""Reads the plan from the target's tip and writes down what it asks for."""
+"""Reads the plan from the target's tip and records the next phases."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from runplan.errors import PlanUnreadable
-from runplan.plan import model as plans, tracker as target
-from runplan.plan.tracker import complete
+from runplan.plan import model as plans, tracker
 from runplan.run.decide import startable
 from runplan.run.events import LanesChosen, PlanRead
 from runplan.run.state import open_lanes
@@ -22,16 +21,16 @@ if TYPE_CHECKING:
     from runplan.steps.context import RunContext
 
 
-def read_plan(action: ReadPlan, state: RunState, world: RunContext) -> Iterator[Event]:  # noqa: ARG001
-    tip = world.lander.tip() or ""
-    text = world.objects.blob(tip, world.plan) if tip else None
+def read_plan(action: ReadPlan, state: RunState, context: RunContext) -> Iterator[Event]:  # noqa: ARG001
+    tip = context.lander.tip() or ""
+    text = context.objects.blob(tip, context.plan) if tip else None
     if text is None:
-        gone = f"{world.plan} is no longer on {world.settings.run.target}"
+        gone = f"{context.plan} is no longer on {context.settings.run.target}"
         yield PlanRead(tip=tip, choice="unreadable", detail=gone)
         return
     wanted = state.started.wanted if state.started and not state.landed else ""
     try:
-        plan = plans.parse(text, path=world.plan)
+        plan = plans.parse(text, path=context.plan)
     except PlanUnreadable as error:
         yield PlanRead(tip=tip, choice="unreadable", detail=str(error))
         return
@@ -39,7 +38,7 @@ def read_plan(action: ReadPlan, state: RunState, world: RunContext) -> Iterator[
         yield _undo(plan, tip=tip, wanted=wanted)
         return
     lanes = open_lanes(state)
-    found = startable(plan, {lane.phase: lane.touches for lane in lanes}, limit=_room(state, len(lanes)))
+    found = startable(plan, {lane.phase: lane.touches for lane in lanes}, limit=_free_lanes(state, len(lanes)))
     if lanes or len(found) > 1:
         first = len(state.lanes) + 1
         chosen = tuple((str(number), phase.id, phase.touches) for number, phase in enumerate(found, first))
@@ -48,34 +47,34 @@ def read_plan(action: ReadPlan, state: RunState, world: RunContext) -> Iterator[
     yield reading(plan, text, tip=tip, wanted=wanted)
 
 
-def _room(state: RunState, at_work: int) -> int:
-    """How many more phases may be worked; only who lands without asking works several side by side."""
+def _free_lanes(state: RunState, running: int) -> int:
+    """How many more phases may run in parallel; only `finish auto` runs several."""
     started = state.started
-    several = started is not None and started.mode == "finish" and state.auto
-    return max(0, started.parallel - at_work) if started is not None and several else 0
+    is_parallel = started is not None and started.mode == "finish" and state.auto
+    return max(0, started.parallel - running) if started is not None and is_parallel else 0
 
 
 def reading(plan: Plan, text: bytes, *, tip: str, wanted: str) -> PlanRead:
-    """What the plan asks for now."""
-    match target.choose(plan, wanted=wanted or None):
-        case target.Next(phase=phase):
+    """The next phase of the plan, or why there is none."""
+    match tracker.choose(plan, wanted=wanted or None):
+        case tracker.Next(phase=phase):
             return _next(plan, phase, tip)
-        case target.AllDone():
-            if complete(text, path=plan.path, completed="") != text:
+        case tracker.AllDone():
+            if tracker.complete(text, path=plan.path, completed="") != text:
                 return PlanRead(tip=tip, choice="all-done", title=plan.title)
             return PlanRead(tip=tip, choice="complete", detail="every phase is done")
-        case target.AlreadyComplete():
+        case tracker.AlreadyComplete():
             return PlanRead(tip=tip, choice="complete", detail="the plan is already complete")
-        case target.PhaseDone(phase=phase):
+        case tracker.PhaseDone(phase=phase):
             commit = f" ({phase.commit})" if phase.commit else ""
             return PlanRead(tip=tip, choice="phase-done", detail=f"phase {phase.id} is already done{commit}")
-        case target.NeedsPhases(phase=phase, missing=missing):
+        case tracker.NeedsPhases(phase=phase, missing=missing):
             return PlanRead(tip=tip, choice="needs", detail=_needs(plan, phase, missing))
-        case target.NotFound(ids=ids):
+        case tracker.NotFound(ids=ids):
             return PlanRead(
                 tip=tip, choice="blocked", detail=f"there is no phase {wanted}; there are: {', '.join(ids)}"
             )
-        case target.AllBlocked(why=why):
+        case tracker.AllBlocked(why=why):
             return PlanRead(tip=tip, choice="blocked", detail="; ".join(_obstacle(one) for one in why))
 
 
@@ -83,7 +82,7 @@ def _next(plan: Plan, phase: Phase, tip: str) -> PlanRead:
     if phase.execution != "worktree":
         detail = (
             f"{plan.path}:{phase.heading_line}: phase {phase.id} asks for `Execution: {phase.execution}`, "
-            "which runplan does not do; take the line out, or do the phase by hand and mark it done"
+            "which runplan does not support; remove the line, or do the phase by hand and mark it done"
         )
         return PlanRead(tip=tip, choice="blocked", detail=detail)
     return PlanRead(
@@ -111,7 +110,7 @@ def _needs(plan: Plan, phase: Phase, missing: tuple[str, ...]) -> str:
     return f"phase {phase.id} depends on {standing}; first run: {first}"
 
 
-def _obstacle(one: target.Obstacle) -> str:
+def _obstacle(one: tracker.Obstacle) -> str:
     if one.missing:
         return f"phase {one.phase} waits for {', '.join(one.missing)}"
-    return f"phase {one.phase} is marked blocked; clear its status in the plan when it may be worked"
+    return f"phase {one.phase} is marked blocked; clear its status in the plan to allow work on it"

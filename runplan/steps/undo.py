@@ -1,171 +1,142 @@
-"""What an undo would take back, and all that speaks against it; asked at the door, and again when it is built."""
+"""Reverts a landed phase; checked before the run begins, and again when the revert is built."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 from msgspec import Struct
 
 from runplan import names
 from runplan.errors import PlanUnreadable
-from runplan.git.trailers import LANDING, Unclear, Undoable, newest_landing, read_trailers
-from runplan.plan import model as plans
-from runplan.run.events import WorkRefused
+from runplan.git.candidate import Built, Conflicted, NothingLeft
+from runplan.git.trailers import UNDOES, Unclear, add_trailers, newest_landing
+from runplan.plan.model import Status, parse
+from runplan.report.text import shortened
+from runplan.run.events import CandidateBuilt, CandidateConflicted, WorkRefused
 from runplan.run.reasons import Reason
+from runplan.steps.candidate import trailers_of, undone_meanwhile
+from runplan.steps.context import phase_of
 from runplan.text import command
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterator
 
     from runplan.git.candidate import Candidates
     from runplan.git.command import Git
     from runplan.gitfacts import Oid
     from runplan.plan.model import Phase, Plan
+    from runplan.run.actions import BuildUndo
+    from runplan.run.events import Event
+    from runplan.run.state import RunState
+    from runplan.steps.context import RunContext
 
 
-class Undoing(Struct, frozen=True, kw_only=True):
-    """A landing that can be taken back."""
+class Undoable(Struct, frozen=True, kw_only=True):
+    """A landing that can be reverted."""
 
     landing: str
     code: tuple[Oid, ...]  #: newest first, the commits that change more than plan and report
-    without: tuple[str, ...]  #: plan and report, which are written anew and never reverted
+    bookkeeping: tuple[str, ...]  #: plan and report, which are written anew and never reverted
 
 
-class Standing(Struct, frozen=True, kw_only=True):
-    """No landing that can be taken back, and why."""
-
+class NotUndoable(Struct, frozen=True, kw_only=True):
     why: str
-
-
-class _Look(Struct, frozen=True, kw_only=True):
-    """One landing of one phase, with what it takes to look into it."""
-
-    objects: Git
-    candidates: Candidates
-    plan: str
-    row: Phase
-    found: Undoable
-
-    def changed(self, oid: Oid) -> tuple[str, ...]:
-        parent = self.objects.commit(oid).parents[0]
-        return tuple(change.path for change in self.candidates.changes(parent, oid))
 
 
 def landing_to_undo(
     tip: Oid, plan: Plan, row: Phase, *, target: str, objects: Git, candidates: Candidates
-) -> Undoing | Standing:
-    """The phase's newest landing on `tip`, or why it cannot be taken back."""
+) -> Undoable | NotUndoable:
+    """The phase's newest landing on `tip`, or why it cannot be reverted."""
+
+    def changed(oid: Oid) -> tuple[str, ...]:
+        return tuple(change.path for change in candidates.changes(objects.commit(oid).parents[0], oid))
+
     found = newest_landing(candidates.marked(tip), plan=plan.path, phase=row.id)
     if found is None:
-        by_hand = command("git", "revert", row.commit) if row.commit else "by hand"
-        return Standing(
-            why=f"no commit on {target} says that it landed phase {row.id} of {plan.path} (Runplan-Phase); "
-            f"take its commits back yourself ({by_hand}), and set its row to todo"
+        revert = command("git", "revert", row.commit) if row.commit else "by hand"
+        return NotUndoable(
+            why=f"no commit on {target} has the trailers of phase {row.id} of {plan.path} (Runplan-Phase); "
+            f"revert its commits yourself ({revert}), and set its row to todo"
         )
     if isinstance(found, Unclear):
-        return Standing(why=f"the commit {found.commit[:12]} {found.why}; {_by_hand(found.commit)}")
-    look = _Look(objects=objects, candidates=candidates, plan=plan.path, row=row, found=found)
-    why = _incomplete(look) or _of_other_rows(look) or _not_of_this_row(look)
-    if why:
-        return Standing(why=why)
-    without = tuple(sorted(_bookkeeping(look, found.commits)))
-    code = tuple(oid for oid in found.commits if set(look.changed(oid)) - set(without))
-    why = _rewritten(look, code, without)
-    return Standing(why=why) if why else Undoing(landing=found.landing, code=code, without=without)
-
-
-def taken_back_meanwhile(phase: str) -> WorkRefused:
-    """Two undid one phase, and this one came second."""
-    return WorkRefused(reason=Reason.ALREADY_ON_TARGET, detail=f"phase {phase} was taken back on the target meanwhile")
+        return NotUndoable(why=f"the commit {found.commit[:12]} {found.why}; {_by_hand(found.commit)}")
+    for oid in found.commits:
+        parents = objects.commit(oid).parents
+        if len(parents) != 1:
+            kind = "merge" if parents else "first commit"
+            return NotUndoable(why=f"the commit {oid[:12]} is a {kind}; {_by_hand(oid)}")
+        if objects.tip(parents[0]) is None:
+            deepen = command("git", "fetch", "--deepen=100")
+            return NotUndoable(why=f"this clone is shallow and lacks the parent of {oid[:12]}; first run: {deepen}")
+    # The report may have had another name or place when the phase landed.
+    report = re.compile(rf"(?:.*/)?plan-{re.escape(names.slug(plan.path))}(?:-[0-9a-f]{{8}})?\.md")
+    own = {path for oid in found.commits if plan.path in (paths := changed(oid)) for path in paths}
+    bookkeeping = {plan.path, *(path for path in own if report.fullmatch(path))}
+    code = tuple(oid for oid in found.commits if set(changed(oid)) - bookkeeping)
+    if not code:
+        log = command("git", "log", "--stat", found.commits[0][:12])
+        return NotUndoable(
+            why=f"no commit of the landing of phase {row.id} changes code; look for its work ({log}), "
+            "revert it yourself, and set its row to todo"
+        )
+    return Undoable(landing=found.landing, code=code, bookkeeping=tuple(sorted(bookkeeping)))
 
 
 def _by_hand(oid: Oid) -> str:
-    return f"look at it ({command('git', 'show', oid[:12])}), take the phase back yourself, and set its row to todo"
+    return f"look at it ({command('git', 'show', oid[:12])}), revert the phase yourself, and set its row to todo"
 
 
-def _incomplete(look: _Look) -> str:
-    for oid in look.found.commits:
-        parents = look.objects.commit(oid).parents
-        if len(parents) != 1:
-            return f"the commit {oid[:12]} is a {'merge' if parents else 'first commit'}; {_by_hand(oid)}"
-        if look.objects.tip(parents[0]) is None:
-            return (
-                f"what was before {oid[:12]} is not here, because this clone is shallow; "
-                f"first run: {command('git', 'fetch', '--deepen=100')}"
-            )
-    return ""
+def build_undo(action: BuildUndo, state: RunState, context: RunContext) -> Iterator[Event]:  # noqa: ARG001
+    read = phase_of(state).read
+    onto = context.tip()
+    found = _find(context, onto, read.phase)
+    if isinstance(found, WorkRefused):
+        yield found
+        return
+    subjects = [
+        f"    {shortened(context.objects.commit(oid).message.partition(chr(10))[0])} ({oid[:12]})" for oid in found.code
+    ]
+    message = "\n".join([f"Undo phase {read.phase}: {read.title}", "", "This reverts:", "", *subjects])
+    reverted = context.candidates.revert(
+        found.code,
+        without=(*found.bookkeeping, context.report),
+        onto=onto,
+        message=add_trailers(message, (*trailers_of(context, state), (UNDOES, found.landing))),
+        author=context.user,
+        when=context.git_date(),
+        sign=context.sign,
+    )
+    match reverted:
+        case Built(commits=commits, tree=tree, patch=patch):
+            context.candidates.anchor(context.mark, commits[-1])
+        case NothingLeft():  # reverted by hand before; only row and report are left to set
+            commits, tree, patch = (onto,), context.objects.commit(onto).tree, ""
+        case Conflicted(paths=paths):
+            yield CandidateConflicted(onto=onto, paths=paths)
+            return
+        case unreachable:
+            assert_never(unreachable)
+    yield CandidateBuilt(
+        onto=onto,
+        onto_tree=context.objects.commit(onto).tree,
+        commits=commits,
+        tree=tree,
+        patch=patch,
+        undoes=found.landing,
+        undone=found.code,
+    )
 
 
-def _of_other_rows(look: _Look) -> str:
-    """A commit that sets rows of other phases holds their work, whatever its message says."""
-    for oid in look.found.commits:
-        before = _rows(look, look.objects.commit(oid).parents[0])
-        after = _rows(look, oid)
-        others = [id_ for id_, row in after.items() if id_ in before and before[id_] != row and id_ != look.row.id]
-        if others:
-            return f"the commit {oid[:12]} sets the rows of {', '.join(others)}, too; {_by_hand(oid)}"
-    return ""
-
-
-def _rows(look: _Look, oid: Oid) -> dict[str, tuple[str, str]]:
-    """Status and commit of each phase, as the plan had them in that commit."""
-    text = look.objects.blob(oid, look.plan)
+def _find(context: RunContext, onto: str, phase: str) -> Undoable | WorkRefused:
     try:
-        phases = plans.parse(text, path=look.plan).phases if text is not None else ()
-    except PlanUnreadable:
-        return {}
-    return {phase.id: (str(phase.status), phase.commit) for phase in phases}
-
-
-def _not_of_this_row(look: _Look) -> str:
-    """The row and the landing must speak of each other: another plan may have stood at this path."""
-    row, found = look.row, look.found
-    last = found.commits[1:2] or found.commits  # below the bookkeeping
-    shorts = ", ".join(oid[:7] for oid in found.commits)
-    if not row.commit:
-        return (
-            f"the row of phase {row.id} in {look.plan} names no commit, so {shorts} may be another phase's work; "
-            f"if they are this one's, write {last[0][:7]} into it and commit that"
-        )
-    if any(oid.startswith(row.commit) for oid in found.commits):
-        return ""
-    # A rebase gives the commits new names; the row that its bookkeeping wrote came along as it was.
-    if any(_rows(look, oid).get(row.id) == (str(row.status), row.commit) for oid in found.commits):
-        return ""
-    return (
-        f"the row of phase {row.id} in {look.plan} names {row.commit}, but what landed as this phase is {shorts}; "
-        f"if it is the same work, write {last[0][:7]} into the row and commit that"
+        plan = parse(context.objects.blob(onto, context.plan) or b"", path=context.plan)
+    except PlanUnreadable as error:
+        return WorkRefused(reason=Reason.BLOCKED, detail=str(error))
+    row = plan.phase(phase)
+    if row is None or row.status is not Status.DONE:
+        return undone_meanwhile(phase)
+    found = landing_to_undo(
+        onto, plan, row, target=context.settings.run.target, objects=context.objects, candidates=context.candidates
     )
-
-
-def _bookkeeping(look: _Look, commits: Iterable[Oid]) -> set[str]:
-    """The plan, and its report by whatever name and wherever it was when this landed."""
-    report = re.compile(rf"(?:.*/)?plan-{re.escape(names.slug(look.plan))}(?:-[0-9a-f]{{8}})?\.md")
-    beside = (paths for oid in commits if look.plan in (paths := look.changed(oid)))
-    return {look.plan, *(path for paths in beside for path in paths if report.fullmatch(path))}
-
-
-def _rewritten(look: _Look, code: tuple[Oid, ...], without: tuple[str, ...]) -> str:
-    """Commits that were made anew may hold more or less than what landed; the old ones tell, while git has them."""
-    if not code:
-        return (
-            f"no commit of the landing of phase {look.row.id} changes any code, so its work is somewhere else; "
-            f"look for it ({command('git', 'log', '--stat', look.found.commits[0][:12])}), take it back yourself, "
-            "and set its row to todo"
-        )
-    at = look.objects.tip(look.row.commit)
-    if at is None or any(oid.startswith(look.row.commit) for oid in look.found.commits):
-        return ""
-    landed: set[str] = set()
-    while read_trailers((commit := look.objects.commit(at)).message).get(LANDING) == look.found.landing:
-        landed |= set(look.changed(at))
-        at = commit.parents[0]
-        if look.objects.tip(at) is None:
-            return ""
-    now = {path for oid in code for path in look.changed(oid)}
-    if not landed or not (differing := sorted((landed ^ now) - set(without))):
-        return ""
-    return (
-        f"the commits of phase {look.row.id} were made anew and differ in {', '.join(differing)}; {_by_hand(code[0])}"
-    )
+    return found if isinstance(found, Undoable) else WorkRefused(reason=Reason.BLOCKED, detail=found.why)

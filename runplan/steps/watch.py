@@ -1,8 +1,7 @@
-"""Sees whether a process has ended, what it did, and whether it touched what is not its own."""
+"""Observes the end of a process: how it ended, what it used, and what it changed outside its worktree."""
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -25,14 +24,13 @@ from runplan.run.dispatch import (
     Role,
     Running,
     Usage,
-    left_s,
     ran_s,
 )
-from runplan.run.events import DispatchEnded, GuardFound, WorkRefused
+from runplan.run.events import DispatchEnded, GuardFound, Landed, WorkRefused
 from runplan.run.reasons import Reason
-from runplan.steps.budget import bounded, paused_by
+from runplan.steps.budget import name_limit, pause_after
 from runplan.steps.context import phase_of
-from runplan.steps.finish import arm
+from runplan.steps.finish import prepare_handover
 from runplan.steps.judge import return_text
 from runplan.steps.start import AGENT_ROLES, FINGERPRINT, still_running
 
@@ -44,85 +42,61 @@ if TYPE_CHECKING:
     from runplan.run.state import PhaseRun, RunState
     from runplan.steps.context import RunContext
 
-MOVED = "the repository was moved while the agent worked, and its worktree belongs to where it was"
-LAST_WORDS = 600  #: characters of a failed process's output that are carried into the report
+LAST_WORDS = 600  #: characters of a failed process's output in the report
 
 
-def await_end(action: Await, state: RunState, world: RunContext) -> Iterator[Event]:
-    match world.dispatches.standing(action.id):
-        case Running() if _is_overdue(action, state, world):
-            yield from _ended(action, state, world, _timed_out(action, world))
+def await_end(action: Await, state: RunState, context: RunContext) -> Iterator[Event]:
+    match context.dispatches.standing(action.id):
         case Running():
-            yield from arm(action, state, world)
+            yield from prepare_handover(action, state, context)
         case NeverStarted():
-            # The intent was recorded and no process was ever there, or its agent took away what told of it; that may
-            # happen a few times, not for ever.
-            world.dispatches.end([action.id], grace_s=GRACE_S)
-            yield from _look_after(action.id, action.role, state, world)
+            # Only the intent was recorded, or the agent deleted the files of its dispatch.
+            context.dispatches.end([action.id], grace_s=GRACE_S)
+            yield from _examine(action.id, action.role, state, context)
             yield DispatchEnded(id=action.id, role=action.role, ending=Ending.LOST, code=None)
         case Outcome(ending=Ending.REFUSED) as outcome:
-            # It never ran: the same dispatch is due again, when the run is tried again.
+            # It never ran: the same dispatch is due again when the run is retried.
             yield DispatchEnded(id=action.id, role=action.role, ending=Ending.ENDED, code=None, detail=outcome.message)
             raise Unreachable(outcome.message)
         case Outcome() as outcome:
-            yield from _ended(action, state, world, outcome)
+            yield from _ended(action, state, context, outcome)
 
 
-def _is_overdue(action: Await, state: RunState, world: RunContext) -> bool:
-    began = phase_of(state).dispatch
-    left = left_s(began, world.clock.now()) if began else None
-    return world.dispatches.overdue(action.id, left_s=left)
-
-
-def _timed_out(action: Await, world: RunContext) -> Outcome:
-    """End what its shim ought to have ended, which is stopped or hangs: it ran for too long, whoever says so."""
-    world.dispatches.end([action.id], grace_s=GRACE_S)
-    match world.dispatches.standing(action.id):
-        case Outcome(ending=Ending.LOST | Ending.ENDED) as outcome:
-            return replace(outcome, ending=Ending.TIMEOUT)
-        case Outcome() as outcome:
-            return outcome
-        case Running():
-            raise still_running(action.id)
-        case NeverStarted():
-            return Outcome(ending=Ending.TIMEOUT, code=None, signal=None, message="")
-
-
-def _ended(action: Await, state: RunState, world: RunContext, outcome: Outcome) -> Iterator[Event]:
+def _ended(action: Await, state: RunState, context: RunContext, outcome: Outcome) -> Iterator[Event]:
     if outcome.ending is Ending.LOST:
-        world.dispatches.end([action.id], grace_s=GRACE_S)
-    yield from _look_after(action.id, action.role, state, world)
+        context.dispatches.end([action.id], grace_s=GRACE_S)
+    yield from _examine(action.id, action.role, state, context)
     phase = phase_of(state)
-    agent = phase.dispatch.agent if phase.dispatch else ""
-    said, told = _said(action, world, outcome)
-    ended = replace(_account(action.id, phase, world, outcome), said=said, detail=told)
-    if not agent:
+    started = phase.dispatch
+    said, detail = _said(action, context, outcome)
+    ended = replace(_usage(action.id, phase, context, outcome), said=said, detail=detail)
+    if started is None or not started.agent:
         yield ended
         return
-    profile = world.agents.profile(agent, Role(action.role))
+    profile = context.agents.profile(started.agent, Role(action.role))
     ending = judge(outcome, profile)
     detail = ending.words or ended.detail
     if ending.kind in ("crashed", "killed", "silent", "timed-out", "success"):
-        stopped = said in (ReturnStatus.BLOCKED, ReturnStatus.FAILED)  # then its own account tells why
-        detail = ended.detail if stopped or ending.kind == "success" else quoted(ending, outcome, profile)
-    yield bounded(replace(ended, kind=ending.kind, detail=detail), phase.dispatch) if phase.dispatch else ended
-    yield from paused_by(ending, phase, world, agent=agent, id=action.id)
+        has_reason = said in (ReturnStatus.BLOCKED, ReturnStatus.FAILED)  # in the agent's own return
+        detail = ended.detail if has_reason or ending.kind == "success" else quoted(ending, outcome, profile)
+    yield name_limit(replace(ended, kind=ending.kind, detail=detail), started)
+    yield from pause_after(ending, phase, context, agent=started.agent, id=action.id)
 
 
-def _account(id: str, phase: PhaseRun, world: RunContext, outcome: Outcome) -> DispatchEnded:
-    """How the process ended and what it used: by its output, else by what it writes into its return."""
-    began = phase.dispatch
+def _usage(id: str, phase: PhaseRun, context: RunContext, outcome: Outcome) -> DispatchEnded:
+    """How the process ended and what it used, by its output or by its return."""
+    started = phase.dispatch
     usage, seconds = outcome.tally.usage, outcome.seconds
-    if began and not outcome.ended_at:  # its shim, which would have done so, is gone
-        usage, seconds = _metered(began, world, outcome), ran_s(began, world.clock.now())
-    told = returns.parse_return(return_text(world, id), outcome.message)
-    if usage == Usage() and isinstance(told, Return):
-        usage = told.usage
+    if started and not outcome.ended_at:  # its shim died and recorded neither
+        usage, seconds = _estimated(started, context, outcome), ran_s(started, context.clock.now())
+    returned = returns.parse_return(return_text(context, id), outcome.message)
+    if usage == Usage() and isinstance(returned, Return):
+        usage = returned.usage
     return DispatchEnded(
         id=id,
-        role=began.role if began else "",
-        agent=began.agent if began else "",
-        phase=phase.read.phase if began and began.agent else "",
+        role=started.role if started else "",
+        agent=started.agent if started else "",
+        phase=phase.read.phase if started and started.agent else "",
         ending=outcome.ending,
         code=outcome.code,
         signal=outcome.signal,
@@ -137,83 +111,64 @@ def _account(id: str, phase: PhaseRun, world: RunContext, outcome: Outcome) -> D
     )
 
 
-def _metered(began: DispatchStarted, world: RunContext, outcome: Outcome) -> Usage:
-    """What a lost agent has used, by what it had told until then."""
-    if not began.agent:
+def _estimated(started: DispatchStarted, context: RunContext, outcome: Outcome) -> Usage:
+    """The usage of an agent whose shim died, by its output until then."""
+    if not started.agent:
         return outcome.tally.usage
-    prompt = len(world.dispatches.read(began.id, "prompt.md") or "")
-    return metered(outcome.tally, prompt=prompt, price=world.agents.price(began.agent), most=began.usd)
+    prompt = len(context.dispatches.read(started.id, "prompt.md") or "")
+    return metered(outcome.tally, prompt=prompt, price=context.agents.price(started.agent), most=started.usd)
 
 
-def _look_after(id: str, role: str, state: RunState, world: RunContext) -> Iterator[Event]:
-    """Name what changed in the user's repository meanwhile, and take the commits of a writer."""
-    yield from _differences(id, role, state, world)
-    if role in WRITERS:
-        yield from _take(state, world)
-
-
-def _differences(id: str, role: str, state: RunState, world: RunContext) -> Iterator[Event]:
-    taken = world.dispatches.read(id, FINGERPRINT)
-    if taken is None:
-        return
-    began = phase_of(state).dispatch
-    tips = [json.loads(row.body)["tip"] for row in world.store.since("Landed", began.at if began else "")]
-    found = fingerprint.foreign(world.fingerprints.compare(fingerprint.load(taken), agent=signing(id).email), tips)
-    lines = fingerprint.lines(found, name_of(role))
-    if set(lines) - set(phase_of(state).warnings):  # a process that died since may have told of them
-        yield GuardFound(violated=any(one.by_agent for one in found), lines=lines)
-
-
-def _take(state: RunState, world: RunContext) -> Iterator[Event]:
-    """Copy what the agent committed out of its repository; what git refuses ends the attempt."""
+def _examine(id: str, role: str, state: RunState, context: RunContext) -> Iterator[Event]:
+    """Name changes in the user's repository during the dispatch, and fetch the commits of a writer."""
     phase = phase_of(state)
-    if phase.lease is None:
+    if (before := context.dispatches.read(id, FINGERPRINT)) is not None:
+        since = phase.dispatch.at if phase.dispatch else ""
+        tips = [one.event.tip for one in context.store.facts(Landed, since=since)]
+        differences = context.fingerprints.compare(fingerprint.load(before), agent=signing(id).email)
+        found = fingerprint.foreign(differences, tips)
+        lines = fingerprint.lines(found, "the agent" if role in AGENT_ROLES else f"the {role} command")
+        if set(lines) - set(phase.warnings):  # else recorded before a crash
+            yield GuardFound(violated=any(one.by_agent for one in found), lines=lines)
+    if role not in WRITERS or phase.lease is None:
         return
-    if phase.lease.worktree != world.worktree:
-        left = world.worktrees.path(phase.lease.worktree)
-        yield WorkRefused(reason=Reason.BLOCKED, detail=f"{MOVED}; what the agent did lies in {left}")
+    if phase.lease.worktree != context.worktree:
+        left = context.worktrees.path(phase.lease.worktree)
+        why = f"the repository was moved while the agent worked; the agent's work is in {left}"
+        yield WorkRefused(reason=Reason.BLOCKED, detail=why)
         return
     try:
-        world.worktrees.take(phase.lease.worktree, branch=phase.lease.branch, base=phase.base)
+        context.worktrees.take(phase.lease.worktree, branch=phase.lease.branch, base=phase.base)
     except ObjectsRefused as error:
         yield WorkRefused(reason=Reason.TAMPERED, detail=redacted(str(error)))
 
 
-def name_of(role: str) -> str:
-    """How the report names the process."""
-    return "the agent" if role in AGENT_ROLES else f"the {role} command"
-
-
-def _said(action: Await, world: RunContext, outcome: Outcome) -> tuple[str, str]:
-    """What the agent says of itself; it counts only when it says that it could not go on."""
+def _said(action: Await, context: RunContext, outcome: Outcome) -> tuple[str, str]:
+    """The status in the agent's return, and why it stopped; the last words of a process that failed."""
+    succeeded = outcome.ending is Ending.EXITED and outcome.code == 0
+    last_words = "" if succeeded else " ".join(outcome.message[-LAST_WORDS:].split())
     if action.role not in WRITERS:
-        return "", _last_words(outcome)
-    stuck = returns.blockers(outcome.message)
-    if stuck:
-        return ReturnStatus.BLOCKED, "; ".join(stuck)
-    match returns.parse_return(return_text(world, action.id), outcome.message):
-        case Return(status=status, summary=summary):
-            return status, summary if status in (ReturnStatus.BLOCKED, ReturnStatus.FAILED) else _last_words(outcome)
+        return "", last_words
+    if blockers := returns.blockers(outcome.message):
+        return ReturnStatus.BLOCKED, "; ".join(blockers)
+    match returns.parse_return(return_text(context, action.id), outcome.message):
+        case Return(status=ReturnStatus.BLOCKED | ReturnStatus.FAILED as status, summary=summary):
+            return status, summary
+        case Return(status=status):
+            return status, last_words
         case _:
-            return "", _last_words(outcome)
+            return "", last_words
 
 
-def _last_words(outcome: Outcome) -> str:
-    if outcome.ending is Ending.EXITED and outcome.code == 0:
-        return ""
-    return " ".join(outcome.message[-LAST_WORDS:].split())
-
-
-def end(action: End, state: RunState, world: RunContext) -> Iterator[Event]:
-    """Tell of a process that the loop has just ended with everything below it; what it has committed stays."""
+def end(action: End, state: RunState, context: RunContext) -> Iterator[Event]:
+    """Record a process that the loop has just ended; its commits are kept."""
     phase = phase_of(state)
     role = phase.dispatch.role if phase.dispatch else ""
-    outcome = world.dispatches.standing(action.id)
+    outcome = context.dispatches.standing(action.id)
     if outcome == Running():
         raise still_running(action.id)
-    yield from _look_after(action.id, role, state, world)
+    yield from _examine(action.id, role, state, context)
     if isinstance(outcome, Outcome):
-        # It is over because we wanted it so, whatever it did meanwhile; what it used is used.
-        yield replace(_account(action.id, phase, world, outcome), ending=Ending.ENDED, kind=EndingKind.KILLED)
+        yield replace(_usage(action.id, phase, context, outcome), ending=Ending.ENDED, kind=EndingKind.KILLED)
     else:
         yield DispatchEnded(id=action.id, role=role, ending=Ending.ENDED, code=None)

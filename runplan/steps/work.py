@@ -1,4 +1,4 @@
-"""Takes over an agent's work: commits what is left by name, and checks every changed path."""
+"""Takes over an agent's work: commits uncommitted files by name, and checks every changed path."""
 
 from __future__ import annotations
 
@@ -30,72 +30,72 @@ if TYPE_CHECKING:
     from runplan.run.state import PhaseRun, RunState
     from runplan.steps.context import RunContext
 
-
-LOOKED_AT = 1_000_000  #: bytes of a file
-_BINARY = 8000  #: git, too, calls a file binary that has a NUL within as many bytes
-
-
-def leaked(phase: PhaseRun, world: RunContext, head: str, permit: Permit) -> tuple[Tampering, ...]:
-    """The secrets that the work brings: what one commit adds and the next takes away would land as well."""
-    line = None if phase.handovers else world.candidates.commits(phase.base, head)
-    steps = [phase.base, *(commit.oid for commit in line)] if line else [phase.base, head]
-    changes = {
-        (change.path, change.new): change
-        for old, new in pairwise(steps)
-        for change in world.candidates.changes(old, new)
-    }
-    # The first change of a path starts from what was there before the phase.
-    before = {change.path: _text(world, change.old) for change in reversed(changes.values())}
-    files = [
-        Written(
-            path=path,
-            before=before[path],
-            after=_text(world, change.new),
-            added=change.kind == "A",
-        )
-        for (path, _), change in changes.items()
-    ]
-    # What was handed over lands as one commit, under the title of the phase.
-    messages = [] if phase.handovers else [one.message for one in line or (world.objects.commit(head),)]
-    return leaks(files, messages, permit)
-
-
-def _text(world: RunContext, oid: str) -> str:
-    content = world.objects.beginning(oid, LOOKED_AT)
-    return "" if b"\0" in content[:_BINARY] else content.decode("utf-8", "replace")
-
-
+SCANNED = 1_000_000  #: bytes of a committed file that are scanned for secrets
+BEGINNING = 8192  #: bytes of an untracked file that are read; git calls a file with a NUL in them binary
 NAMED = 8  #: paths named in one sentence
-BEGINNING = 8192  #: bytes of a new file that are looked at
+GITLINK = "160000"  #: the mode of a repository inside a tree
 
 
-def commit_leftovers(phase: PhaseRun, world: RunContext, *, message: str) -> str | WorkRefused:
-    """The commit on the branch that holds everything; nothing is committed where anything is amiss."""
+def take_work(action: TakeWork, state: RunState, context: RunContext) -> Iterator[Event]:  # noqa: ARG001
+    phase = phase_of(state)
+    assert phase.lease is not None
+    head = commit_leftovers(phase, context, message=f"{phase.read.title or f'Phase {phase.read.phase}'}\n")
+    if isinstance(head, WorkRefused):
+        yield head
+        return
+    lineage = context.candidates.lineage(phase.base, head, branch=phase.lease.branch, run=context.mark)
+    if why := off_base(lineage, branch=phase.lease.branch, base=phase.base):
+        yield WorkRefused(reason=Reason.OFF_BASE, detail=why)
+        return
+    changes = context.candidates.changes(phase.base, head)
+    refusal = (
+        _conflict_markers(phase, context, head)
+        or _nested_repository(changes, context, head)
+        or refusal_of(_tampered(phase, context, head, changes))
+    )
+    if refusal is not None:
+        yield refusal
+        return
+    commits = context.candidates.commits(phase.base, head)
+    yield WorkTaken(
+        head=head,
+        tree=context.objects.commit(head).tree,
+        commits=0 if not changes else len(commits) if commits else 1,
+        files=tuple(change.path for change in changes),
+    )
+
+
+# --- uncommitted work -----------------------------------------------------------------------------------
+
+
+def commit_leftovers(phase: PhaseRun, context: RunContext, *, message: str) -> str | WorkRefused:
+    """Commit everything that the agent left; the newest commit. Nothing is committed if any file is refused."""
     assert phase.lease is not None
     assert phase.ended is not None
-    path = world.worktrees.path(phase.lease.worktree)
+    path = context.worktrees.path(phase.lease.worktree)
     try:
-        tip = world.worktrees.take(phase.lease.worktree, branch=phase.lease.branch, base=phase.base)
+        tip = context.worktrees.take(phase.lease.worktree, branch=phase.lease.branch, base=phase.base)
     except ObjectsRefused as error:
         return WorkRefused(reason=Reason.TAMPERED, detail=redacted(str(error)))
-    if not path.is_dir() or not any(path.iterdir()):  # the agent deleted it; what it has committed is on its branch
+    if not path.is_dir() or not any(path.iterdir()):  # the agent deleted its worktree; its commits are on the branch
         return tip
-    left = without_copies(world.worktrees.state(path), world.settings.run.copy)
-    refusal = _nested(left) or _unwanted(phase, world, path, left)
-    if refusal is not None:
+    left = without_copies(context.worktrees.state(path), context.settings.run.copy)
+    if nested := [file.path for file in left.untracked if file.path.endswith("/")]:
+        return WorkRefused(reason=Reason.TAMPERED, detail=f"{nested[0]} is a git repository of its own")
+    found = tamper.unwanted(left.untracked, permit_of(phase, context), texts=_beginnings(path, left))
+    if (refusal := refusal_of(found)) is not None:
         return refusal
     rest = [*left.changed, *(file.path for file in left.untracked if not tamper.is_lifecycle(file.path))]
     if not rest:
         return left.head
-    maker = signing(phase.ended.id)
-    made = world.worktrees.commit_leftovers(
+    made = context.worktrees.commit_leftovers(
         path,
         rest,
         branch=phase.lease.branch,
         message=message,
         author=AGENT,
-        committer=maker,
-        when=world.git_date(),
+        committer=signing(phase.ended.id),
+        when=context.git_date(),
     )
     if isinstance(made, Unstored):
         reason = Reason.BLOCKED if made.filtered else Reason.TAMPERED
@@ -104,22 +104,12 @@ def commit_leftovers(phase: PhaseRun, world: RunContext, *, message: str) -> str
 
 
 def without_copies(left: WorktreeState, copies: tuple[str, ...]) -> WorktreeState:
-    """The state without the files of run.copy, which we put there ourselves."""
+    """The state without the files of run.copy, which are runplan's own."""
     return replace(left, untracked=tuple(file for file in left.untracked if file.path not in copies))
 
 
-def _nested(left: WorktreeState) -> WorkRefused | None:
-    nested = [file.path for file in left.untracked if file.path.endswith("/")]
-    return WorkRefused(reason=Reason.TAMPERED, detail=f"{nested[0]} is a git repository of its own") if nested else None
-
-
-def _unwanted(phase: PhaseRun, world: RunContext, path: Path, left: WorktreeState) -> WorkRefused | None:
-    found = tamper.unwanted(left.untracked, permit_of(phase, world), texts=_beginnings(path, left))
-    return refusal_of(found)
-
-
 def _beginnings(path: Path, left: WorktreeState) -> dict[str, str]:
-    """The first lines of every file that would be added: secrets stand there."""
+    """The first bytes of every untracked file, to look for secrets."""
     texts = {}
     for file in left.untracked:
         place = path / file.path
@@ -129,15 +119,19 @@ def _beginnings(path: Path, left: WorktreeState) -> dict[str, str]:
     return texts
 
 
-def permit_of(phase: PhaseRun, world: RunContext) -> tamper.Permit:
-    written = (world.plan, world.report)
-    own = (*written, *FILES)
+# --- committed work -------------------------------------------------------------------------------------
+
+
+def permit_of(phase: PhaseRun, context: RunContext) -> Permit:
+    written = (context.plan, context.report)
     read = phase.read
-    return tamper.Permit(text=read.text, touches=read.touches, allows=read.allows, bookkeeping=own, written=written)
+    return tamper.Permit(
+        text=read.text, touches=read.touches, allows=read.allows, bookkeeping=(*written, *FILES), written=written
+    )
 
 
-def refusal_of(found: tuple[tamper.Tampering, ...]) -> WorkRefused | None:
-    """What was found as one refusal, the first few by name; None when nothing was."""
+def refusal_of(found: tuple[Tampering, ...]) -> WorkRefused | None:
+    """All findings as one refusal that names the first few; None for no findings."""
     if not found:
         return None
     scope = all(one.reason is Reason.OUT_OF_SCOPE for one in found)
@@ -148,86 +142,78 @@ def refusal_of(found: tuple[tamper.Tampering, ...]) -> WorkRefused | None:
     )
 
 
-GITLINK = "160000"  #: the mode of a repository inside a tree
+def _conflict_markers(phase: PhaseRun, context: RunContext, head: str) -> WorkRefused | None:
+    """A file that still has the conflict markers that the fixer had to resolve."""
 
+    def has_markers(commit: str, path: str) -> bool:
+        lines = (_file_text(context, commit, path) or "").splitlines()
+        return all(any(line.startswith(mark) for line in lines) for mark in ("<<<<<<< ", ">>>>>>> "))
 
-def take_work(action: TakeWork, state: RunState, world: RunContext) -> Iterator[Event]:  # noqa: ARG001
-    phase = phase_of(state)
-    head = commit_leftovers(phase, world, message=f"{phase.read.title or f'Phase {phase.read.phase}'}\n")
-    if isinstance(head, WorkRefused):
-        yield head
-        return
-    if why := _off_base(phase, world, head):
-        yield WorkRefused(reason=Reason.OFF_BASE, detail=why)
-        return
-    changes = world.candidates.changes(phase.base, head)
-    refusal = (
-        _half_merged(phase, world, head) or _foreign(changes, world, head) or _tampered(phase, world, head, changes)
-    )
-    if refusal is not None:
-        yield refusal
-        return
-    commits = world.candidates.commits(phase.base, head)
-    yield WorkTaken(
-        head=head,
-        tree=world.objects.commit(head).tree,
-        commits=0 if not changes else len(commits) if commits else 1,
-        files=tuple(change.path for change in changes),
-    )
-
-
-def _off_base(phase: PhaseRun, world: RunContext, head: str) -> str:
-    assert phase.lease is not None
-    branch = phase.lease.branch
-    found = world.candidates.lineage(phase.base, head, branch=branch, run=world.mark)
-    return off_base(found, branch=branch, base=phase.base)
-
-
-def _half_merged(phase: PhaseRun, world: RunContext, head: str) -> WorkRefused | None:
-    """Conflict markers in a file whose conflict the fixer had to solve, and that the target does not have."""
     for path in phase.unsolved.paths if phase.unsolved else ():
-        if _has_markers(_file_text(world, head, path)) and not _has_markers(_file_text(world, phase.base, path)):
+        if has_markers(head, path) and not has_markers(phase.base, path):
             return WorkRefused(reason=Reason.CONFLICT, detail=unsolved(phase, f"it left conflict markers in {path}"))
     return None
 
 
-def _has_markers(text: str | None) -> bool:
-    lines = (text or "").splitlines()
-    return all(any(line.startswith(mark) for line in lines) for mark in ("<<<<<<< ", ">>>>>>> "))
-
-
-def _foreign(changes: tuple[Change, ...], world: RunContext, head: str) -> WorkRefused | None:
-    """A repository inside the work would land as a mere name of a commit that is nowhere, and its content be lost."""
-    modules = _file_text(world, head, ".gitmodules") or ""
+def _nested_repository(changes: tuple[Change, ...], context: RunContext, head: str) -> WorkRefused | None:
+    """A nested repository would land as a bare commit id, and its content would be lost."""
+    modules = _file_text(context, head, ".gitmodules") or ""
     for change in changes:
         if change.new_mode == GITLINK != change.old_mode and f"path = {change.path}\n" not in f"{modules}\n":
             return WorkRefused(reason=Reason.TAMPERED, detail=f"{change.path} is a git repository of its own")
     return None
 
 
-def _tampered(phase: PhaseRun, world: RunContext, head: str, changes: tuple[Change, ...]) -> WorkRefused | None:
-    permit = permit_of(phase, world)
-    found = tamper.examine([_changed(phase, world, head, change) for change in changes], permit)
-    command = tamper.examine_command(
-        world.settings.tests.command,
-        permit,
-        before=lambda path: _file_text(world, phase.base, path),
-        after=lambda path: _file_text(world, head, path),
-    )
-    return refusal_of((*found, *command, *leaked(phase, world, head, permit)))
+def _tampered(
+    phase: PhaseRun, context: RunContext, head: str, changes: tuple[Change, ...]
+) -> tuple[tamper.Tampering, ...]:
+    permit = permit_of(phase, context)
+
+    def before(path: str) -> str | None:
+        return _file_text(context, phase.base, path)
+
+    def after(path: str) -> str | None:
+        return _file_text(context, head, path)
+
+    files = [
+        tamper.FileChange(
+            path=change.path,
+            before=before(change.path) if tamper.wants_text(change.path) else None,
+            after=after(change.path) if tamper.wants_text(change.path) else None,
+            deleted=change.kind == "D",
+            added=change.kind == "A",
+        )
+        for change in changes
+    ]
+    command = tamper.examine_command(context.settings.tests.command, permit, before=before, after=after)
+    return (*tamper.examine(files, permit), *command, *_leaked(phase, context, head, permit))
 
 
-def _changed(phase: PhaseRun, world: RunContext, head: str, change: Change) -> tamper.FileChange:
-    inside = tamper.wants_text(change.path)
-    return tamper.FileChange(
-        path=change.path,
-        before=_file_text(world, phase.base, change.path) if inside else None,
-        after=_file_text(world, head, change.path) if inside else None,
-        deleted=change.kind == "D",
-        added=change.kind == "A",
-    )
+def _leaked(phase: PhaseRun, context: RunContext, head: str, permit: Permit) -> tuple[Tampering, ...]:
+    """Secrets in any commit of the phase: one that is added and removed again would land in the history."""
+    commits = None if phase.handovers else context.candidates.commits(phase.base, head)
+    steps = [phase.base, *(commit.oid for commit in commits)] if commits else [phase.base, head]
+    changes = {
+        (change.path, change.new): change
+        for old, new in pairwise(steps)
+        for change in context.candidates.changes(old, new)
+    }
+    # The first change of a path starts from its content before the phase.
+    before = {change.path: _text(context, change.old) for change in reversed(changes.values())}
+    files = [
+        Written(path=path, before=before[path], after=_text(context, change.new), added=change.kind == "A")
+        for (path, _), change in changes.items()
+    ]
+    # After a hand-over the work lands as one commit, under the title of the phase.
+    messages = [] if phase.handovers else [one.message for one in commits or (context.objects.commit(head),)]
+    return leaks(files, messages, permit)
 
 
-def _file_text(world: RunContext, commit: str, path: str) -> str | None:
-    content = world.objects.blob(commit, path)
+def _text(context: RunContext, oid: str) -> str:
+    content = context.objects.beginning(oid, SCANNED)
+    return "" if b"\0" in content[:BEGINNING] else content.decode("utf-8", "replace")
+
+
+def _file_text(context: RunContext, commit: str, path: str) -> str | None:
+    content = context.objects.blob(commit, path)
     return None if content is None else content.decode("utf-8", "replace")

@@ -9,13 +9,12 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import re
 from typing import TYPE_CHECKING
 
 from filelock import Timeout
 
 from runplan import processes
-from runplan.errors import RefusedEarly, Unreachable
+from runplan.errors import Unreachable
 from runplan.run.rows import UNFINISHED, Acquired, HeldByOther, Reentered
 from runplan.store.files import file_lock, make_below
 
@@ -26,13 +25,6 @@ if TYPE_CHECKING:
 
     from runplan.run.rows import ClaimResult
     from runplan.store.sqlite import Store
-
-_OWNER = re.compile(r"[0-9]+:[^:\s]+:\S+")
-
-
-def readable(owner: str, fence: int) -> bool:
-    """Whether a claim is one that this version writes."""
-    return _OWNER.fullmatch(owner) is not None and fence > 0
 
 
 class Claims:
@@ -49,7 +41,7 @@ class Claims:
         mine = self._store.claim("plan", plan)
         if plan in self._held and mine is not None and mine[1] == self.me:
             return Reentered(fence=mine[2])
-        lock = self._lock(plan)
+        lock = _lock(self._locks, f"plan-{hashlib.sha256(plan.encode()).hexdigest()[:16]}")
         try:
             lock.acquire(blocking=False)
         except Timeout:
@@ -57,11 +49,23 @@ class Claims:
             return HeldByOther(owner=holder[1] if holder else "a process that is just starting", why="it is alive")
         with contextlib.ExitStack() as stack:
             stack.callback(lock.release)  # unless the row is ours
-            standing = self._take_row(plan, run=run, at=at)
-            if not isinstance(standing, HeldByOther):
+            result = self._take_row(plan, run=run, at=at)
+            if not isinstance(result, HeldByOther):
                 self._held[plan] = lock
                 stack.pop_all()
-        return standing
+        return result
+
+    def _take_row(self, plan: str, *, run: str, at: str) -> ClaimResult:
+        with self._store.transaction():
+            found = self._store.claim("plan", plan)
+            if found is not None:
+                _, owner, fence = found
+                if owner == self.me:
+                    return Reentered(fence=fence)
+                if processes.alive(owner):  # it keeps its claim while its repository is closed
+                    return HeldByOther(owner=owner, why="it is alive")
+            fence = self._store.set_claim("plan", plan, run=run, owner=self.me, at=at)
+        return Acquired(fence=fence, took_over=found[1] if found else "")
 
     def take_issue(self, number: int, *, run: str, at: str) -> ClaimResult:
         """Claim an issue for the run, unless another unfinished run has it."""
@@ -71,38 +75,21 @@ class Claims:
                 other, owner, fence = found
                 if (other, owner) == (run, self.me):
                     return Reentered(fence=fence)
-                if other != run and (why := self._why_foreign(other, owner, fence)):
-                    return HeldByOther(owner=other, why=why, readable=readable(owner, fence))
+                if other != run and (why := self._why_foreign(other, owner)):
+                    return HeldByOther(owner=other, why=why)
             fence = self._store.set_claim("issue", str(number), run=run, owner=self.me, at=at)
         return Acquired(fence=fence, took_over=found[1] if found else "")
 
-    def _why_foreign(self, run: str, owner: str, fence: int) -> str:
+    def _why_foreign(self, run: str, owner: str) -> str:
         """Why an issue belongs to another run; "" when that has ended."""
-        if not readable(owner, fence):
-            return "its claim cannot be read"
         marks = ",".join("?" for _ in UNFINISHED)
         if self._store.query(f"SELECT 1 FROM runs WHERE id=? AND state IN ({marks})", run, *UNFINISHED):
             return "its run has not ended"
         return "it is alive" if owner != self.me and processes.alive(owner) else ""
 
-    def _take_row(self, plan: str, *, run: str, at: str) -> ClaimResult:
-        with self._store.transaction():
-            found = self._store.claim("plan", plan)
-            if found is not None:
-                _, owner, fence = found
-                if owner == self.me:
-                    return Reentered(fence=fence)
-                if not readable(owner, fence):
-                    # Another version may have written it, so it is never taken over.
-                    return HeldByOther(owner=owner, why="its claim cannot be read", readable=False)
-                if processes.alive(owner):
-                    return HeldByOther(owner=owner, why="it is alive")
-            fence = self._store.set_claim("plan", plan, run=run, owner=self.me, at=at)
-        return Acquired(fence=fence, took_over=found[1] if found else "")
-
     def release(self, plan: str, *, run: str) -> None:
         """Release the plan, if this process owns it for the run."""
-        self._store.drop_claims(run=run, owner=self.me)
+        self._store.drop_claim(plan, run=run, owner=self.me)
         if (lock := self._held.pop(plan, None)) is not None:
             lock.release()
 
@@ -111,44 +98,23 @@ class Claims:
         while self._held:
             self._held.popitem()[1].release()
 
-    def release_unreadable(self, plan: str) -> bool:
-        """Drop a claim that cannot be read, on request of a person; False for none.
-
-        Refused while a process holds the kernel lock.
-        """
-        lock = self._lock(plan)
-        try:
-            lock.acquire(blocking=False)
-        except Timeout:
-            raise RefusedEarly(f"a process is working on {plan}; its claim is kept") from None
-        try:
-            found = self._store.claim("plan", plan)
-            if found is None or readable(found[1], found[2]):
-                return False
-            return self._store.drop_claim("plan", plan, owner=found[1])
-        finally:
-            lock.release()
-
     def landing_lock(self) -> FileLock:
         """One landing at a time per repository."""
         return landing_lock(self._locks)
 
     def command_lock(self) -> FileLock:
         """One process at a time executes commands."""
-        return _file_lock(self._locks, "commands")
-
-    def _lock(self, plan: str) -> FileLock:
-        return _file_lock(self._locks, f"plan-{hashlib.sha256(plan.encode()).hexdigest()[:16]}")
+        return _lock(self._locks, "commands")
 
 
 def landing_lock(locks: Path) -> FileLock:
     """The lock that a landing holds; needs no journal."""
-    return _file_lock(locks, "landing")
+    return _lock(locks, "landing")
 
 
-def _file_lock(locks: Path, name: str) -> FileLock:
+def _lock(locks: Path, name: str) -> FileLock:
     try:
         make_below(locks.parent.parent, locks)
     except OSError as error:
-        raise Unreachable(f"{locks} cannot be made: {error.strerror}") from error
+        raise Unreachable(f"{locks} cannot be created: {error.strerror}") from error
     return file_lock(locks / f"{name}.lock")

@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from runplan.run.requests import Answer
     from runplan.store.sqlite import Store
 
-KEPT = 200  #: answered commands that are kept, for callers that ask late
-_COLUMNS = "seq, plan, verb, arguments, by, at"
+KEPT = 200  #: answered commands that are kept for callers that ask late
 
 
 class Commands:
@@ -29,17 +28,16 @@ class Commands:
         values = (plan, verb, json.dumps(arguments), by, at)
         with self._store.transaction():
             self._store.run("INSERT INTO commands (plan, verb, arguments, by, at) VALUES (?,?,?,?,?)", *values)
-            ((seq,),) = self._store.query("SELECT last_insert_rowid()")
-            number = int(str(seq))
+            ((number,),) = self._store.query("SELECT last_insert_rowid()")
             self._store.run("DELETE FROM commands WHERE answer IS NOT NULL AND seq <= ?", number - KEPT)
-        return number
+        return int(number)
 
     def queued(self) -> list[Command]:
-        """Those without an answer, oldest first."""
-        found: Any = self._store.query(f"SELECT {_COLUMNS} FROM commands WHERE answer IS NULL ORDER BY seq")
+        """The commands without an answer, oldest first."""
+        query = "SELECT seq, plan, verb, arguments, by, at FROM commands WHERE answer IS NULL ORDER BY seq"
         return [
             Command(seq=seq, plan=plan, verb=verb, arguments=json.loads(arguments), by=by, at=at)
-            for seq, plan, verb, arguments, by, at in found
+            for seq, plan, verb, arguments, by, at in self._store.query(query)
         ]
 
     def finish(self, seq: int, answer: Answer) -> None:
@@ -49,5 +47,4 @@ class Commands:
     def answer(self, seq: int) -> Answer | None:
         """None while the command is queued."""
         found = self._store.query("SELECT answer FROM commands WHERE seq=?", seq)
-        text = found[0][0] if found else None
-        return read_answer(str(text)) if text is not None else None
+        return read_answer(found[0][0]) if found and found[0][0] is not None else None

@@ -6,6 +6,8 @@ import fcntl
 import os
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from runplan.errors import Unreachable
 from runplan.polling import until
 
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Anchor:
-    """A file or directory as it was when this was made; one that is not there yet is known from the first look on."""
+    """Remembers the identity of a file or directory, or of the first one found at its path."""
 
     __slots__ = ("_number", "_path")
 
@@ -25,7 +27,7 @@ class Anchor:
         self._number = _number(path)
 
     def require(self) -> None:
-        """Refuse to go on where it is gone, or another has taken its place."""
+        """Fail when the file is gone, or another has taken its place."""
         now = _number(self._path)
         self._number = self._number or now
         if now is None or now != self._number:
@@ -33,7 +35,7 @@ class Anchor:
 
 
 def make_below(anchor: Path, directory: Path) -> None:
-    """Make the directory and those between it and the anchor, which has to be there."""
+    """Create the directory and its parents up to the anchor, which must exist."""
     try:
         directory.mkdir(exist_ok=True)
     except FileNotFoundError:
@@ -45,20 +47,20 @@ def make_below(anchor: Path, directory: Path) -> None:
 
 def not_there(path: Path) -> Unreachable:
     return Unreachable(
-        f"{path} is not where it was, so nothing is known of what runs there; "
-        "bring it back, or go on where the repository is now: runplan retry PLAN"
+        f"{path} is not where it was, so the state of its runs is unknown; "
+        "bring it back, or continue where the repository is now: runplan retry PLAN"
     )
 
 
 def _number(path: Path) -> tuple[int, int] | None:
     try:
-        found = os.stat(path)  # noqa: PTH116 - asked before every fact, and pathlib is dear
+        found = os.stat(path)  # noqa: PTH116 - called before every event, and pathlib is slow
     except (FileNotFoundError, NotADirectoryError):
         return None
     return found.st_dev, found.st_ino
 
 
-LARGEST = 8 * 1024 * 1024  #: the most that a file an agent can write may hold to be read whole
+LARGEST = 8 * 1024 * 1024  #: bytes of the largest file written by an agent that is read
 
 
 def read_file(path: str | Path) -> bytes | None:
@@ -71,13 +73,13 @@ def read_file(path: str | Path) -> bytes | None:
 
 
 def first_line(path: str | Path) -> str | None:
-    """The first line of a small file, without its end."""
+    """The first line of a small file."""
     content = read_file(path)
     return None if content is None else os.fsdecode(content.partition(b"\n")[0])
 
 
 def read_bounded(path: Path, *, largest: int) -> bytes | None:
-    """The content of a file that an agent may have written; None also when it is too large to read."""
+    """The content of a file that an agent may have written; None when there is none, or it is too large."""
     try:
         return path.read_bytes() if path.is_file() and path.stat().st_size <= largest else None
     except OSError as error:
@@ -89,16 +91,12 @@ def read_bounded(path: Path, *, largest: int) -> bytes | None:
 
 
 def read_text(path: Path, *, largest: int = LARGEST) -> str | None:
-    """The text of a file of a dispatch; None when there is none, or one that is too large."""
     found = read_bounded(path, largest=largest)
     return None if found is None else found.decode("utf-8", "replace")
 
 
 def publish(path: Path, content: bytes, *, sync: bool, at: int | None = None) -> None:
-    """Write the file whole or not at all.
-
-    `at` is an open directory, where the path is one below it.
-    """
+    """Write the file whole or not at all. With `at`, an open directory, the path is relative to it."""
     draft = f"{path}.new"
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
     with open(os.open(draft, flags, 0o644, dir_fd=at), "wb") as file:
@@ -110,14 +108,14 @@ def publish(path: Path, content: bytes, *, sync: bool, at: int | None = None) ->
 
 
 def file_lock(path: Path) -> FileLock:
-    """An exclusive lock on the file, free as soon as its holder dies. The file stays."""
+    """An exclusive lock on the file; the kernel frees it when its holder dies."""
     from filelock import FileLock  # 50 ms
 
     return FileLock(path, thread_local=False, fallback_to_soft=False)
 
 
 def lock_descriptor(descriptor: int, *, within_s: float) -> bool:
-    """Lock an open file that other processes are to inherit locked; False when another holds it for that long."""
+    """Lock an open file that child processes inherit; False when another process holds the lock for that long."""
 
     def locked() -> bool:
         try:
@@ -130,16 +128,38 @@ def lock_descriptor(descriptor: int, *, within_s: float) -> bool:
 
 
 def is_held(path: Path) -> bool:
-    """Whether a process holds the lock on the file; nobody does when there is none."""
+    """Whether a process holds the lock on the file."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):
         return False
     try:
-        # Shared, so that two who ask at the same time do not take each other for the holder.
+        # Shared, so that two processes that ask at the same time do not see each other as the holder.
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
     finally:
         os.close(descriptor)
     return False
+
+
+class DispatchFiles(Struct, frozen=True):
+    """The state of a dispatch, as its files show it."""
+
+    runs: bool
+    output: float | None  #: when it last wrote output, in seconds since the epoch
+
+
+def look_at(state: Path, dispatch: str) -> DispatchFiles:
+    """The dispatch of that id, in the repository whose journal is in `state`."""
+    directory = state / "dispatch" / dispatch  # our own ids are file names
+    written = [_written(directory / name) for name in ("out.log", "err.log")]
+    return DispatchFiles(is_held(directory / "lock"), max((one for one in written if one is not None), default=None))
+
+
+def _written(log: Path) -> float | None:
+    try:
+        found = os.stat(log)  # noqa: PTH116 - pathlib is slow to import
+    except OSError:
+        return None
+    return found.st_mtime if found.st_size else None

@@ -1,11 +1,11 @@
-"""The journal of one run: what is appended is kept in the store, and the state is folded from nothing else."""
+"""The journal of one run: events go to the store, and the state is folded from them alone."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from runplan.run.decide import Since, decide, moved, pause_reason
-from runplan.run.events import LaneFact, Recorded, may_wait, name_of, recorded_as, sanitized, to_json
+from runplan.run.events import LaneFact, may_wait, name_of, read_row, sanitized, to_json
 from runplan.run.reasons import step_of
 from runplan.run.rows import RunRow
 from runplan.run.state import RunState, apply, open_lanes, shown
@@ -15,35 +15,32 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from runplan.clock import Clock
-    from runplan.run.decide import Decision
-    from runplan.run.events import Event, Fact
+    from runplan.run.events import Event, Fact, Recorded
     from runplan.store.sqlite import Store
 
 
 class Journal:
-    """One run's events, kept in the store."""
+    """The events of one run; `on_event` is called after each is recorded."""
 
     def __init__(
-        self, store: Store, clock: Clock, *, run: str, plan: str, fence: int, told: Callable[[Fact], None]
+        self, store: Store, clock: Clock, *, run: str, plan: str, fence: int, on_event: Callable[[Fact], None]
     ) -> None:
         self._store = store
         self._clock = clock
         self._run = run
         self._plan = plan
         self._fence = fence
-        self._told = told
+        self._on_event = on_event
         self.state = RunState()
         self._started = ""
         self._since = Since()
-        for row in store.events(run):
-            fact = recorded_as(row.type, row.body)
-            if fact is not None:
-                self._started = self._started or row.at
-                self.state = apply(self.state, fact)
-                self._since = moved(self._since, self.state, row.at)
+        for one in recorded(store, run):
+            self._started = self._started or one.at
+            self.state = apply(self.state, one.fact)
+            self._since = moved(self._since, self.state, one.at)
 
     def append(self, *events: Event, lane: str = "") -> None:
-        """Record facts that belong together; they are durable when this returns, unless they may wait for the next."""
+        """Record events together. They are durable when this returns, unless all of them may wait for the next."""
         at = iso(self._clock.now())
         state, since = self.state, self._since
         plain = [sanitized(event) for event in events]
@@ -53,20 +50,19 @@ class Journal:
             since = moved(since, state, at)
         self._started = self._started or at
         row = project(state, run=self._run, plan=self._plan, started=self._started, since=since.at)
-        told = [(at, name_of(fact), to_json(fact)) for fact in facts]
+        rows = [(at, name_of(fact), to_json(fact)) for fact in facts]
         waits = all(map(may_wait, plain))
-        self._store.append(told, row, fence=self._fence, rests=pause_reason(state), waits=waits)
+        self._store.append(rows, row, fence=self._fence, pauses=pause_reason(state), waits=waits)
         self.state, self._since = state, since
         for fact in facts:
-            self._told(fact)
+            self._on_event(fact)
 
-    def strand(self, lane: str) -> Strand:
-        """What goes on in one lane."""
-        return Strand(self, lane)
+    def lane(self, name: str) -> LaneJournal:
+        return LaneJournal(self, name)
 
 
-class Strand:
-    """The part of a journal that the steps of one lane see and write."""
+class LaneJournal:
+    """The part of a journal that the steps of one lane read and write."""
 
     def __init__(self, journal: Journal, lane: str) -> None:
         self._journal = journal
@@ -74,24 +70,28 @@ class Strand:
 
     @property
     def state(self) -> RunState:
-        return {lane.name: lane.state for lane in self._journal.state.lanes}[self._lane]
+        return next(lane.state for lane in self._journal.state.lanes if lane.name == self._lane)
 
     def append(self, *events: Event) -> None:
         self._journal.append(*events, lane=self._lane)
 
 
 def project(state: RunState, *, run: str, plan: str, started: str, since: str) -> RunRow:
-    """What `status` shows, from the same state and the same decision that drive the run."""
-    decision = decide(state)
-    ended = state.ended
-    standing = {"done": "done", "nothing-to-do": "done", "stopped": "stopped"}
-    phase = shown(state)
+    """The row that `status` shows, from the same state and decision that drive the run."""
+    decision, ended, phase = decide(state), state.ended, shown(state)
+    if ended:
+        run_state = {"done": "done", "nothing-to-do": "done", "stopped": "stopped"}.get(ended.outcome, "failed")
+    elif decision.waiting:
+        run_state = "queued" if decision.waiting == "slot" else "waiting"
+    else:
+        run_state = "running"
+    first = next((lane.phase for lane in open_lanes(state)), "")  # of lanes that have not begun
     return RunRow(
         id=run,
         plan=plan,
         started=started,
-        state=standing.get(ended.outcome, "failed") if ended else _state(decision),
-        phase=(phase.read.phase if phase else _first(state)) or None,
+        state=run_state,
+        phase=(phase.read.phase if phase else first) or None,
         step=None if ended or phase is None else step_of(phase),
         since=since,
         attempt=phase.lease.attempt if phase and phase.lease else 1,
@@ -104,26 +104,6 @@ def project(state: RunState, *, run: str, plan: str, started: str, since: str) -
     )
 
 
-def _first(state: RunState) -> str:
-    """Of phases side by side that are yet to begin, the first."""
-    return next((lane.phase for lane in open_lanes(state)), "")
-
-
-def _state(decision: Decision) -> str:
-    if decision.waiting == "slot":
-        return "queued"
-    return "waiting" if decision.waiting else "running"
-
-
-def recorded(store: Store, run: str) -> list[Recorded]:
-    """The whole journal of a run, for those who only read."""
-    found = []
-    for row in store.events(run):
-        match recorded_as(row.type, row.body):
-            case LaneFact(lane=lane, event=event):
-                found.append(Recorded(seq=row.seq, at=row.at, event=event, lane=lane))
-            case None:
-                pass
-            case event:
-                found.append(Recorded(seq=row.seq, at=row.at, event=event))
-    return found
+def recorded(store: Store, run: str) -> list[Recorded[Event]]:
+    """All events of a run."""
+    return [one for row in store.events(run) if (one := read_row(row)) is not None]

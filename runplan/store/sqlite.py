@@ -1,7 +1,7 @@
-"""The journal on disk: one SQLite file under the repository's common git directory.
+"""The journal: one SQLite file under the repository's common git directory.
 
-Events are only ever appended. The row of the run (what `status` reads) and the claim's fence change in the same
-transaction as the events that changed them, so that none can disagree with the others after a crash.
+Events are only appended. The events of a run, its row (what `status` reads) and the fence of its claim change in one
+transaction, so they agree after a crash.
 """
 
 from __future__ import annotations
@@ -20,6 +20,10 @@ from runplan.store.files import Anchor, make_below
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
+    from typing import Any
+
+    from runplan.run.events import E, Recorded
+    from runplan.run.progress import Work
 
 SCHEMA_VERSION = 6
 SCHEMA = """
@@ -60,15 +64,30 @@ CREATE TABLE firings (
     PRIMARY KEY (plan, slot)
 );
 """
+RUN_COLUMNS = RunRow.__struct_fields__
+_RUNS = f"SELECT {', '.join(RUN_COLUMNS)} FROM runs"
+_EVENTS = "SELECT seq, run, at, type, body, json_valid(body) FROM events"
+_SAVE_RUN = (
+    f"INSERT INTO runs (id, number, {', '.join(RUN_COLUMNS[1:])})"
+    f" VALUES (?, (SELECT coalesce(max(number),0)+1 FROM runs), {','.join('?' for _ in RUN_COLUMNS[1:])})"
+    " ON CONFLICT (id) DO UPDATE SET "
+    + ", ".join(f"{name}=excluded.{name}" for name in RUN_COLUMNS if name not in ("id", "plan", "started", "landing"))
+)
+#: SQLite errors that mean the file is not a valid journal.
+_DAMAGE = ("SQLITE_NOTADB", "SQLITE_CORRUPT", "SQLITE_ERROR", "SQLITE_SCHEMA", "SQLITE_MISMATCH", "SQLITE_CONSTRAINT")
+_REMEDIES = (
+    (("SQLITE_FULL", "SQLITE_IOERR"), "; make room on the disk, then try again"),
+    (("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM"), "; make its directory writable, then try again"),
+)
 
 
-class _Record(Struct, frozen=True):
-    """Facts of a run, as (at, type, body), with what they make of its row."""
+class _Append(Struct, frozen=True):
+    """Events of a run as (at, type, body), and the run's row after them."""
 
     events: Sequence[tuple[str, str, str]]
     row: RunRow
     fence: int
-    rests: str
+    pauses: str
 
 
 class Store:
@@ -77,40 +96,41 @@ class Store:
     def __init__(self, directory: Path, *, writable: bool = True) -> None:
         self.path = directory / "journal.db"
         self._anchor = Anchor(self.path)
-        self._waiting: list[_Record] = []
+        self._waiting: list[_Append] = []
         if writable:
             make_below(directory.parent, directory)
-        uri = f"file:{_quoted(self.path)}" + ("" if writable else f"?mode=ro{self._frozen()}")
-        with self._told():
+        name = str(self.path).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+        with self._translated_errors():
+            uri = f"file:{name}" + ("" if writable else f"?mode=ro{self._immutable()}")
             self._db = sqlite3.connect(uri, uri=True, timeout=30, isolation_level=None)
             self._db.execute("PRAGMA busy_timeout=30000")
             if writable:
-                self._log_ahead(directory)
+                self._enable_wal(directory)
                 self._db.execute("PRAGMA synchronous=FULL")
                 self._make_tables()
-            elif not self._recorded():
-                # Whoever was making it has died, or is at it: nothing has been recorded.
+            elif not self._has_tables():
+                # The process that was creating the journal died, or has not finished: nothing is recorded.
                 self._db.close()
                 self._db = sqlite3.connect(":memory:", isolation_level=None)
                 self._make_tables()
             if self._version() != SCHEMA_VERSION:
                 raise RefusedEarly(
-                    f"{self.path} was written by another version of runplan; use that version, or {self._aside()}"
+                    f"{self.path} was written by another version of runplan; use that version, or {self._move_away()}"
                 )
 
     @classmethod
     def exists(cls, directory: Path) -> bool:
         return (directory / "journal.db").exists()
 
-    def _frozen(self) -> str:
-        """Where nobody may write and nobody is writing, SQLite must be told so: it wants files beside the journal."""
-        written = self.path.with_name(f"{self.path.name}-wal").exists()
-        return "" if written or os.access(self.path.parent, os.W_OK) else "&immutable=1"
+    def _immutable(self) -> str:
+        """In a read-only directory SQLite cannot make its WAL files, unless it is told that the file never changes."""
+        has_wal = self.path.with_name(f"{self.path.name}-wal").exists()
+        return "" if has_wal or os.access(self.path.parent, os.W_OK) else "&immutable=1"
 
-    def _log_ahead(self, directory: Path) -> None:
-        """Turn on write-ahead logging, once: SQLite needs the file alone for that, and does not wait for it."""
+    def _enable_wal(self, directory: Path) -> None:
+        """Turn on write-ahead logging once. SQLite needs the file exclusively for that and does not wait for it."""
         if self._db.execute("PRAGMA journal_mode").fetchone() != ("wal",):
-            from runplan.store.files import file_lock  # only the first who writes needs it
+            from runplan.store.files import file_lock  # only the first writer needs it
 
             with file_lock(directory / "journal.lock"):
                 self._db.execute("PRAGMA journal_mode=WAL")
@@ -119,17 +139,17 @@ class Store:
         if self._version():
             return
         with self.transaction():
-            if self._version():  # another process may have made them meanwhile
+            if self._version():  # another process was faster
                 return
             for statement in SCHEMA.split(";"):
                 self._db.execute(statement)
             self._db.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
 
-    def _recorded(self) -> bool:
+    def _has_tables(self) -> bool:
         try:
             return bool(self._version())
         except sqlite3.OperationalError as error:
-            # Killed while the file was first made, a process leaves a draft that readers may not put right.
+            # A process that was killed while it created the file leaves one that readers may not repair.
             if "readonly" not in str(error):
                 raise
             return False
@@ -138,69 +158,62 @@ class Store:
         return int(self._db.execute("PRAGMA user_version").fetchone()[0])
 
     @contextlib.contextmanager
+    def _translated_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            name = getattr(error, "sqlite_errorname", "SQLITE_CORRUPT")  # invalid text has no name
+            if name.startswith(_DAMAGE):
+                raise self._damaged(str(error)) from error
+            remedy = next((remedy for names, remedy in _REMEDIES if name.startswith(names)), "")
+            raise Unreachable(f"{self.path}: {error}; nothing was recorded{remedy}") from error
+
+    def _damaged(self, what: str) -> JournalDamaged:
+        kept = "nothing was recorded; landed work is safe in the plans and in git"
+        return JournalDamaged(f"{self.path}: {what}; {kept}; {self._move_away()}")
+
+    def _move_away(self) -> str:
+        import shlex  # only an error needs it
+
+        path = shlex.quote(str(self.path))
+        return f"move it away and start again: mv {path} {path}.damaged"
+
+    @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
-        """Everything inside happens, or nothing; nothing in a journal that was moved away. What waits goes first."""
-        with self._told():
+        """All or nothing; waiting events are written first. Fails when the journal was moved away."""
+        with self._translated_errors():
             self._db.execute("BEGIN IMMEDIATE")
             waiting, self._waiting = self._waiting, []
             try:
-                for record in waiting:
-                    self._record(record)
+                for append in waiting:
+                    self._append(append)
                 yield
                 self.require_there()
                 self._db.execute("COMMIT")
             except BaseException as error:
-                if self._db.in_transaction:  # SQLite may have given it up itself, as on a full disk
+                if self._db.in_transaction:  # on a full disk SQLite has rolled back already
                     self._db.execute("ROLLBACK")
-                if not isinstance(error, Fenced):  # else it is another process that tells of the run
+                if not isinstance(error, Fenced):  # else another process records the run now
                     self._waiting = waiting
                 raise
 
     def flush(self) -> None:
-        """Bring to disk what waits."""
+        """Write the waiting events to disk."""
         if self._waiting:
             with self.transaction():
                 pass
 
-    @contextlib.contextmanager
-    def _told(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.Error as error:
-            name = getattr(error, "sqlite_errorname", "SQLITE_CORRUPT")  # without a name: text that is no text
-            if name.startswith(_DAMAGE):
-                raise self._damaged(str(error)) from error
-            helps = next((f"; {told}" for names, told in _HELPS if name.startswith(names)), "")
-            raise Unreachable(f"{self.path}: {error}; nothing was recorded{helps}") from error
-
-    def _damaged(self, what: str) -> JournalDamaged:
-        told = f"{self.path}: {what}; nothing was recorded; what is done stands in the plans and in git"
-        return JournalDamaged(f"{told}; {self._aside()}")
-
-    def _aside(self) -> str:
-        import shlex  # only an error needs it
-
-        here = shlex.quote(str(self.path))
-        return f"move it away and start again: mv {here} {here}.damaged"
-
-    def _event(self, found: tuple[int, str, str, str, str, int]) -> EventRow:
-        seq, run, at, kind, body, whole = found
-        if not whole:
-            raise self._damaged(f"row {seq} is damaged")
-        return EventRow(seq=seq, run=run, at=at, type=kind, body=body)
-
-    def query(self, sql: str, *values: object) -> list[tuple[object, ...]]:
-        """Rows, for the rooms that keep tables of their own here."""
+    def query(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
         self.flush()
-        with self._told():
+        with self._translated_errors():
             return self._db.execute(sql, values).fetchall()
 
     def run(self, sql: str, *values: object) -> int:
-        """One change, inside a transaction; says how many rows it met."""
+        """Execute one statement inside a transaction; the number of changed rows."""
         return self._db.execute(sql, values).rowcount
 
     def require_there(self) -> None:
-        """Refuse to conclude anything while the journal is not where it was opened."""
+        """Fail while the journal is not where it was opened, as when the repository is unplugged."""
         self._anchor.require()
 
     def close(self) -> None:
@@ -209,112 +222,95 @@ class Store:
     # --- runs and events -------------------------------------------------------------------------------
 
     def append(
-        self, events: Sequence[tuple[str, str, str]], row: RunRow, *, fence: int, rests: str = "", waits: bool = False
+        self, events: Sequence[tuple[str, str, str]], row: RunRow, *, fence: int, pauses: str = "", waits: bool = False
     ) -> None:
-        """Record (at, type, body) facts of a run and its row, unless the plan was taken over; now, or with the next.
+        """Record (at, type, body) events of a run and its row, now or (`waits`) with the next transaction.
 
-        A run that has ended owns nothing any more: its claims go in the same transaction, in which a schedule is
-        also laid to rest for the reason `rests`.
+        Fails when the plan was taken over. The claims of a run that has ended are dropped with it. `pauses` is the
+        reason why the plan's schedule pauses.
         """
-        record = _Record(events, row, fence, rests)
+        append = _Append(events, row, fence, pauses)
         if waits:
-            self._waiting.append(record)
+            self._waiting.append(append)
             return
         with self.transaction():
-            self._record(record)
+            self._append(append)
 
-    def _record(self, record: _Record) -> None:
-        events, row, fence, rests = record.events, record.row, record.fence, record.rests
+    def _append(self, append: _Append) -> None:
+        row = append.row
         held = self._db.execute("SELECT fence FROM claims WHERE kind='plan' AND key=?", (row.plan,)).fetchone()
-        if held is None or held[0] != fence:
-            raise Fenced(f"another process has taken {row.plan} over; this one stops")
+        if held is None or held[0] != append.fence:
+            raise Fenced(f"another process has taken over {row.plan}; this one stops")
         self._db.executemany(
             "INSERT INTO events (run, plan, at, type, body) VALUES (?,?,?,?,?)",
-            [(row.id, row.plan, at, kind, body) for at, kind, body in events],
+            [(row.id, row.plan, at, kind, body) for at, kind, body in append.events],
         )
-        self._db.execute(
-            "INSERT INTO runs (id, number, plan, started, state, phase, step, since, attempt, outcome, reason,"
-            " waiting_for, landing, about, wake) VALUES (?, (SELECT coalesce(max(number),0)+1 FROM runs),"
-            " ?,?,?,?,?,?,?,?,?,?,?,?,?)"
-            " ON CONFLICT (id) DO UPDATE SET state=excluded.state, phase=excluded.phase, step=excluded.step,"
-            " since=excluded.since, attempt=excluded.attempt, outcome=excluded.outcome,"
-            " reason=excluded.reason, waiting_for=excluded.waiting_for, about=excluded.about, wake=excluded.wake",
-            _values(row),
-        )
+        self._db.execute(_SAVE_RUN, [getattr(row, name) for name in RUN_COLUMNS])
         if row.outcome is not None:
             self._db.execute("DELETE FROM claims WHERE run=?", (row.id,))
-        if rests:
-            self._db.execute("UPDATE schedules SET paused=? WHERE plan=?", (rests, row.plan))
+        if append.pauses:
+            self._db.execute("UPDATE schedules SET paused=? WHERE plan=?", (append.pauses, row.plan))
 
-    def _flush_kind(self, kind: str) -> None:
-        """Whoever asks for facts of a kind sees those that wait, too."""
-        if any(kind == told for record in self._waiting for _, told, _ in record.events):
-            self.flush()
+    def _events(self, where: str, *values: object) -> list[EventRow]:
+        with self._translated_errors():
+            found = self._db.execute(f"{_EVENTS} WHERE {where}", values).fetchall()
+        for seq, *_, is_valid in found:
+            if not is_valid:
+                raise self._damaged(f"row {seq} is damaged")
+        return [EventRow(seq=seq, run=run, at=at, type=kind, body=body) for seq, run, at, kind, body, _ in found]
 
     def events(self, run: str, *, after: int = 0) -> list[EventRow]:
         self.flush()
-        query = f"SELECT {EVENT} FROM events WHERE run=? AND seq>? ORDER BY seq"
-        with self._told():
-            return [self._event(found) for found in self._db.execute(query, (run, after))]
+        return self._events("run=? AND seq>? ORDER BY seq", run, after)
+
+    def facts(self, kind: type[E], *, plan: str = "", since: str = "") -> list[Recorded[E]]:
+        """The events of one kind over all runs, of a plan or from a moment on; oldest first."""
+        from runplan.run.events import read_row  # slow to import
+
+        self._flush_kind(kind.__name__)
+        if plan:
+            rows = self._events("plan=? AND type=? ORDER BY seq", plan, kind.__name__)
+        else:
+            rows = self._events("type=? AND at>=? ORDER BY seq", kind.__name__, since)
+        return [one for row in rows if (one := read_row(row))]  # type: ignore[misc]
+
+    def _flush_kind(self, kind: str) -> None:
+        if any(kind == name for append in self._waiting for _, name, _ in append.events):
+            self.flush()
 
     def runs(self, plan: str | None = None, *, limit: int = 50) -> list[RunRow]:
         """The newest runs first."""
-        self.flush()
         where, values = ("WHERE plan=?", [plan]) if plan is not None else ("", [])
-        query = f"SELECT {COLUMNS} FROM runs {where} ORDER BY number DESC LIMIT ?"
-        with self._told():
-            return [_row(found) for found in self._db.execute(query, (*values, limit))]
+        return [_run(found) for found in self.query(f"{_RUNS} {where} ORDER BY number DESC LIMIT ?", *values, limit)]
 
     def newest(self, plan: str) -> RunRow | None:
         return next(iter(self.runs(plan, limit=1)), None)
 
     def unfinished(self) -> list[RunRow]:
-        self.flush()
         marks = ",".join("?" for _ in UNFINISHED)
-        query = f"SELECT {COLUMNS} FROM runs WHERE state IN ({marks}) ORDER BY number"
-        with self._told():
-            return [_row(found) for found in self._db.execute(query, UNFINISHED)]
-
-    def facts(self, plan: str, kind: str) -> list[EventRow]:
-        """The events of one kind over all runs of a plan, oldest first."""
-        self._flush_kind(kind)
-        query = f"SELECT {EVENT} FROM events WHERE plan=? AND type=? ORDER BY seq"
-        with self._told():
-            return [self._event(found) for found in self._db.execute(query, (plan, kind))]
-
-    def last(self, plan: str, kind: str) -> EventRow | None:
-        """The newest event of one kind over all runs of a plan."""
-        self._flush_kind(kind)
-        query = f"SELECT {EVENT} FROM events WHERE plan=? AND type=? ORDER BY seq DESC LIMIT 1"
-        with self._told():
-            found = self._db.execute(query, (plan, kind)).fetchone()
-        return self._event(found) if found else None
+        return [_run(found) for found in self.query(f"{_RUNS} WHERE state IN ({marks}) ORDER BY number", *UNFINISHED)]
 
     def leases(self, plan: str, branch: str) -> int:
-        """How many attempts at the plan have worked on the branch."""
+        """The number of attempts of the plan that worked on the branch."""
         self._flush_kind("Leased")
         query = "SELECT count(*) FROM events WHERE plan=? AND type='Leased' AND json_extract(body, '$.branch')=?"
-        with self._told():
+        with self._translated_errors():
             return int(self._db.execute(query, (plan, branch)).fetchone()[0])
 
-    def destination(self, run: str) -> tuple[str, str, str] | None:
-        """Landing, target and remote that a run began with; "" for what was not named."""
-        # As bytes, because names of branches need not be text.
-        named = "CAST(coalesce(json_extract(body, '$.{}'), '') AS BLOB)"
-        fields = ", ".join(named.format(name) for name in ("landing", "target", "remote"))
-        query = f"SELECT {fields} FROM events WHERE run=? AND type='RunStarted' ORDER BY seq LIMIT 1"
-        with self._told():
-            found = self._db.execute(query, (run,)).fetchone()
-        if found is None:
-            return None
-        landing, target, remote = (part.decode("utf-8", "surrogatepass") for part in found)
-        return landing, target, remote
+    def started(self, run: str) -> dict[str, Any]:
+        """The fields of the event that started the run; empty for an unknown one.
+
+        For `status`, which does not import the event classes.
+        """
+        import json
+
+        found = self._events("run=? AND type='RunStarted' ORDER BY seq LIMIT 1", run)
+        return json.loads(found[0].body) if found else {}
 
     def run_of(self, command: int) -> str:
         """The run that a command began; "" for none."""
         query = "SELECT run FROM events WHERE type='RunStarted' AND json_extract(body, '$.command')=? LIMIT 1"
-        found = self.query(query, command)
-        return str(found[0][0]) if found else ""
+        return next((str(run) for (run,) in self.query(query, command)), "")
 
     def is_daemons(self, plan: str) -> bool:
         """Whether the daemon works the newest run of the plan."""
@@ -325,83 +321,53 @@ class Store:
         )
         return row is not None and bool(self.query(query, row.id)[0][0])
 
-    def since(self, kind: str, at: str) -> list[EventRow]:
-        """The events of one kind from a moment on, over all plans, oldest first."""
-        self._flush_kind(kind)
-        query = f"SELECT {EVENT} FROM events WHERE type=? AND at>=? ORDER BY seq"
-        with self._told():
-            return [self._event(found) for found in self._db.execute(query, (kind, at))]
+    def work(self, run: str) -> Work:
+        """The current work of the run and its usage, read without the long texts of its events."""
+        from runplan.run.progress import TYPES, Step, work_of
+
+        fields = ", ".join(f"json_extract(body, '$.{name}')" for name in Step.__struct_fields__[2:])
+        kinds = ", ".join(repr(kind) for kind in TYPES)
+        query = f"SELECT at, type, {fields} FROM events WHERE run = ? AND type IN ({kinds}) ORDER BY seq"
+        return work_of(Step(*row) for row in self.query(query, run))
 
     # --- claims ----------------------------------------------------------------------------------------
 
     def claim(self, kind: str, key: str) -> tuple[str, str, int] | None:
-        """(run, owner, fence) of the claim as it stands; the fence of one that cannot be read is 0."""
+        """(run, owner, fence) of a claim."""
         query = "SELECT run, owner, fence FROM claims WHERE kind=? AND key=?"
-        with self._told():
-            found = self._db.execute(query, (kind, key)).fetchone()
-        return _claim(found) if found else None
+        with self._translated_errors():
+            found: tuple[str, str, int] | None = self._db.execute(query, (kind, key)).fetchone()
+        return found
 
     def set_claim(self, kind: str, key: str, *, run: str, owner: str, at: str) -> int:
-        """Write the claim with a fence higher than any before; inside a transaction."""
+        """Write the claim with a higher fence than any before; inside a transaction."""
         self.run("INSERT INTO fences VALUES (?,?,1) ON CONFLICT (kind, key) DO UPDATE SET fence=fence+1", kind, key)
-        found = self._db.execute("SELECT fence FROM fences WHERE kind=? AND key=?", (kind, key)).fetchone()
-        self._db.execute("INSERT OR REPLACE INTO claims VALUES (?,?,?,?,?,?)", (kind, key, run, owner, found[0], at))
-        return int(found[0])
+        ((fence,),) = self._db.execute("SELECT fence FROM fences WHERE kind=? AND key=?", (kind, key))
+        self.run("INSERT OR REPLACE INTO claims VALUES (?,?,?,?,?,?)", kind, key, run, owner, fence, at)
+        return int(fence)
 
-    def drop_claims(self, *, run: str, owner: str) -> None:
-        """Release the plan that this owner holds for this run; its issues stay claimed until it has ended."""
+    def drop_claim(self, plan: str, *, run: str, owner: str) -> None:
+        """Release the plan if this owner holds it for this run; the run's issues stay claimed until it ends."""
         with self.transaction():
-            self._db.execute("DELETE FROM claims WHERE kind='plan' AND run=? AND owner=?", (run, owner))
-
-    def drop_claim(self, kind: str, key: str, *, owner: str) -> bool:
-        """Release one claim, whatever its run, if it is still this owner's."""
-        with self.transaction():
-            return self.run("DELETE FROM claims WHERE kind=? AND key=? AND owner=?", kind, key, owner) > 0
+            self.run("DELETE FROM claims WHERE kind='plan' AND key=? AND run=? AND owner=?", plan, run, owner)
 
     def claims(self, kind: str) -> dict[str, tuple[str, str, int]]:
         """All claims of a kind by key, each as (run, owner, fence)."""
-        query = "SELECT key, run, owner, fence FROM claims WHERE kind=? ORDER BY key"
-        with self._told():
-            return {str(key): _claim(found) for key, *found in self._db.execute(query, (kind,))}
+        with self._translated_errors():
+            found = self._db.execute("SELECT key, run, owner, fence FROM claims WHERE kind=? ORDER BY key", (kind,))
+            return {key: (run, owner, fence) for key, run, owner, fence in found}
 
     # --- baselines -------------------------------------------------------------------------------------
 
     def baseline(self, key: str) -> str | None:
-        with self._told():
+        with self._translated_errors():
             found = self._db.execute("SELECT results FROM baselines WHERE key=?", (key,)).fetchone()
         return str(found[0]) if found else None
 
     def keep_baseline(self, key: str, results: str, *, at: str) -> None:
         with self.transaction():
-            self._db.execute("INSERT OR REPLACE INTO baselines VALUES (?,?,?)", (key, results, at))
+            self.run("INSERT OR REPLACE INTO baselines VALUES (?,?,?)", key, results, at)
 
 
-EVENT = "seq, run, at, type, body, json_valid(body)"
-COLUMNS = "id, plan, started, state, phase, step, since, attempt, outcome, reason, waiting_for, landing, about, wake"
-
-
-def _claim(found: Sequence[object]) -> tuple[str, str, int]:
-    run, owner, fence = found
-    return str(run), str(owner), fence if isinstance(fence, int) else 0
-
-
-def _row(found: Sequence[str]) -> RunRow:
-    names = [name.strip() for name in COLUMNS.split(",")]
-    return RunRow(**dict(zip(names, found, strict=True)))  # type: ignore[arg-type]
-
-
-def _values(row: RunRow) -> tuple[object, ...]:
-    return tuple(getattr(row, name.strip()) for name in COLUMNS.split(","))
-
-
-#: What SQLite finds when the file is no journal any more, whatever it is instead.
-_DAMAGE = ("SQLITE_NOTADB", "SQLITE_CORRUPT", "SQLITE_ERROR", "SQLITE_SCHEMA", "SQLITE_MISMATCH", "SQLITE_CONSTRAINT")
-#: What a person can do about the rest.
-_HELPS = (
-    (("SQLITE_FULL", "SQLITE_IOERR"), "make room on the disk, then try again"),
-    (("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM"), "make its directory writable, then try again"),
-)
-
-
-def _quoted(path: Path) -> str:
-    return str(path).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+def _run(found: Sequence[Any]) -> RunRow:
+    return RunRow(**dict(zip(RUN_COLUMNS, found, strict=True)))

@@ -232,7 +232,7 @@ def test_the_same_tree_and_the_same_failure_twice_is_no_progress(project: Projec
     assert project.start("1", "auto").last == "runplan: failed: verification-failed"
     again = project.start("1", "auto")
     assert again.last == "runplan: failed: no-progress"
-    assert "the same tree and the same failure as the attempt before" in again.err
+    assert "same tree and same failure as the previous attempt" in again.err
     project.agent(work())
     assert project.runplan("retry", "X").code == 0
 

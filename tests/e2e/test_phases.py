@@ -123,7 +123,7 @@ def test_a_check_that_fails_once_is_run_again_and_called_flaky(project: Project,
     assert ran.code == 0, ran.err
     report = project.show("main:reports/plan-x.md")
     assert "it failed the first time, so something is flaky" in report
-    assert "what fails failed before the work too" in report
+    assert "these tests failed before the work, too" in report
     assert "- Baseline: " in report
 
 

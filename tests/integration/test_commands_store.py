@@ -59,7 +59,7 @@ def test_a_command_is_answered_once_and_leaves_the_queue(commands: Commands) -> 
 def test_an_answer_can_be_had_late_with_all_its_fields(commands: Commands) -> None:
     number = add(commands)
     answer = Answer(
-        run="r1", fresh=True, declined=True, owner="1:2:x", why="w", readable=False, lines=("a", "b"),
+        run="r1", fresh=True, declined=True, owner="1:2:x", why="w", lines=("a", "b"),
         warnings=("c",), scheduled=NOW, instead="4h", error="e", exit=5,
     )  # fmt: skip
     commands.finish(number, answer)

@@ -91,7 +91,7 @@ def test_the_run_that_fails_lays_the_schedule_to_rest_in_the_same_transaction(tm
             id="r1", plan=ROW.plan, started=NOW, state="failed", phase="1", step=None, since=NOW, attempt=1,
             outcome="failed", reason="timeout", waiting_for=None, landing="cherry-pick",
         )  # fmt: skip
-        store.append([(NOW, "RunEnded", "{}")], run, fence=fence, rests="phase 1 failed")
+        store.append([(NOW, "RunEnded", "{}")], run, fence=fence, pauses="phase 1 failed")
         assert [(row.plan, row.paused) for row in Schedules(store).all()] == [
             (ROW.plan, "phase 1 failed"),
             ("plans/Y.md", None),

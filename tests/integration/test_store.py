@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runplan.errors import Fenced, RefusedEarly, Unreachable
+from runplan.run.events import Admitted, Queued
 from runplan.run.rows import RunRow
 from runplan.store.commands import Commands
 from runplan.store.sqlite import SCHEMA_VERSION, Store
@@ -66,23 +67,17 @@ def test_events_and_the_row_of_the_run_are_recorded_together(store: Store) -> No
     assert [event.type for event in store.events("r1")] == ["RunStarted", "ClaimTaken", "PlanRead"]
     assert [event.type for event in store.events("r1", after=2)] == ["PlanRead"]
     assert store.newest(PLAN) == row(state="waiting")
-    assert [event.run for event in store.facts(PLAN, "PlanRead")] == ["r1"]
+    store.append(facts("Queued"), row(state="waiting"), fence=1)
+    assert [one.run for one in store.facts(Queued, plan=PLAN)] == ["r1"]
+    assert [one.event for one in store.facts(Queued, since=NOW)] == [Queued()]
+    assert store.facts(Queued, since="2027") == []
 
 
-@pytest.mark.parametrize(
-    ("begun", "expected"),
-    [
-        ({"landing": "direct", "target": "dev", "remote": "fork"}, ("direct", "dev", "fork")),
-        ({"landing": "pr", "target": "wörk-\udcff\udcfe"}, ("pr", "wörk-\udcff\udcfe", "")),
-    ],
-    ids=["text", "no text, and of a version that knew no remote"],
-)
-def test_where_a_run_lands_is_told_as_it_was_recorded(
-    store: Store, begun: dict[str, str], expected: tuple[str, ...]
-) -> None:
-    assert store.destination("r1") is None
+def test_the_start_of_a_run_is_read_as_it_was_recorded(store: Store) -> None:
+    begun = {"landing": "pr", "target": "wörk-\udcff\udcfe", "remote": "fork"}
+    assert store.started("r1") == {}
     store.append([(NOW, "RunStarted", json.dumps(begun)), *facts("PlanRead")], row(), fence=1)
-    assert store.destination("r1") == expected
+    assert store.started("r1") == begun
 
 
 @pytest.mark.parametrize("fence", [0, 2])
@@ -116,10 +111,10 @@ def test_facts_that_wait_are_written_with_the_next_in_their_order(store: Store) 
 
 
 def test_whoever_asks_sees_the_facts_that_wait(store: Store) -> None:
-    store.append(facts("First"), row(), fence=1, waits=True)
-    assert store.facts(PLAN, "Second") == []
-    assert written(store) == []  # nobody asked for it
-    assert [fact.type for fact in store.facts(PLAN, "First")] == ["First"]
+    store.append(facts("Queued"), row(), fence=1, waits=True)
+    assert store.facts(Admitted, plan=PLAN) == []
+    assert written(store) == []  # no query needed it
+    assert [one.event for one in store.facts(Queued, plan=PLAN)] == [Queued()]
     store.append(facts("Second"), row(state="waiting"), fence=1, waits=True)
     newest = store.newest(PLAN)
     assert newest is not None
@@ -275,7 +270,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
             [
                 (f"r{number}", f"plans/{number % 100}.md", NOW, kind)
                 for number in count
-                for kind in ("RunStarted", "Leased", "RunEnded")
+                for kind in ("RunStarted", "Leased", "Queued")
             ],
         )
         store._db.executemany(
@@ -293,11 +288,10 @@ QUERIES: dict[str, Callable[[Store], object]] = {
     "newest": lambda store: store.newest("plans/7.md"),
     "unfinished": lambda store: store.unfinished(),
     "events": lambda store: store.events("r7"),
-    "since": lambda store: store.since("Leased", "2030"),
-    "facts": lambda store: store.facts("plans/7.md", "Leased"),
-    "last": lambda store: store.last("plans/7.md", "Leased"),
+    "facts since": lambda store: store.facts(Queued, since="2030"),
+    "facts": lambda store: store.facts(Queued, plan="plans/7.md"),
     "leases": lambda store: store.leases("plans/7.md", "refs/heads/x"),
-    "destination": lambda store: store.destination("r7"),
+    "started": lambda store: store.started("r7"),
     "claim": lambda store: store.claim("plan", PLAN),
     "queued commands": lambda store: Commands(store).queued(),
     "append": lambda store: store.append(facts("PlanRead"), row("r-new"), fence=1),

@@ -95,7 +95,7 @@ class Runs:
     def begin(self, request: RunRequest) -> Accepted | Declined:
         plan = request.started.plan
         if plan in self.foreign:
-            return Declined(owner="1:1:somebody", why="it lives", readable=True)
+            return Declined(owner="1:1:somebody", why="it lives")
         if plan in self.held:
             return Accepted(run=self.held[plan], fresh=False)
         assert plan not in self.disk.unfinished, "two live runs of one plan"

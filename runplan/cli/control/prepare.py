@@ -155,10 +155,10 @@ def over(request: RunRequest, why: str) -> Exit:
 
 def declined(plan: str, answer: Declined) -> Exit:
     """Print which process owns the plan."""
-    progress.say(f"runplan: {_declined(plan, answer)}; nothing was changed")
-    release = f"if no process works on it: {command('runplan', 'gc', '--release', plan)}"
-    follow = f"follow it: {command('runplan', 'logs', plan, '-f')}"
-    progress.say(f"runplan: {follow if answer.readable else release}")
+    number = answer.owner.partition(":")[0]
+    process = number if number.isdigit() else answer.owner
+    progress.say(f"runplan: {plan} is already running in another process ({process}); nothing was changed")
+    progress.say(f"runplan: follow it: {command('runplan', 'logs', plan, '-f')}")
     return Exit.DONE
 
 
@@ -175,13 +175,6 @@ def _with_retry_hint(plan: str) -> Iterator[None]:
         raise  # this journal cannot be continued
     except Unreachable as error:
         raise Unreachable(f"{error}; the work is kept. Continue with: {command('runplan', 'retry', plan)}") from error
-
-
-def _declined(plan: str, answer: Declined) -> str:
-    if answer.readable:
-        number = answer.owner.partition(":")[0]
-        return f"{plan} is already running in another process ({number if number.isdigit() else answer.owner})"
-    return f"{plan} is claimed by {answer.owner!r}: {answer.why}"
 
 
 def outcome(at: RepositoryContext, plan: str, run: str) -> Exit:

@@ -62,10 +62,10 @@ def run(args: argparse.Namespace) -> Exit:
 
 def _worked(store: Store, newest: RunStarted) -> RunStarted:
     """The newest run that was not an undo."""
-    from runplan.run.events import RunStarted, from_json
+    from runplan.run.events import RunStarted
 
     if newest.mode != "undo":
         return newest
-    earlier = (from_json(row.type, row.body) for row in reversed(store.facts(newest.plan, "RunStarted")))
-    worked = (one for one in earlier if isinstance(one, RunStarted) and one.mode != "undo")
+    earlier = (one.event for one in reversed(store.facts(RunStarted, plan=newest.plan)))
+    worked = (started for started in earlier if started.mode != "undo")
     return next(worked, replace(newest, auto=False))

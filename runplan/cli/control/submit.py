@@ -114,7 +114,7 @@ def print_answer(plan: str, answer: Answer) -> None:
     for words in answer.warnings:
         progress.warn(words)
     if answer.declined:
-        prepare.declined(plan, Declined(owner=answer.owner, why=answer.why, readable=answer.readable))
+        prepare.declined(plan, Declined(owner=answer.owner, why=answer.why))
     elif answer.fresh:
         progress.say(f"runplan: Accepted as {answer.run}; follow it: {command('runplan', 'logs', plan, '-f')}")
     else:

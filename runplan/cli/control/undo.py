@@ -48,7 +48,7 @@ def undo(at: RepositoryContext, path: str, phase: str) -> Exit:
     row = interrupted(store, path) if store is not None else None
     under_way = prepare.state_of(store, row).started if store is not None and row is not None else None
     if store is not None and under_way is not None and (owner := living_owner(store, path)):
-        return prepare.declined(path, Declined(owner=owner, why="it is at work", readable=True))
+        return prepare.declined(path, Declined(owner=owner, why="it is at work"))
     undone = admission.phase_to_undo(plan, phase, under_way=under_way)
     if under_way is None:
         require_undoable(at, plan, undone)

@@ -16,28 +16,21 @@ if TYPE_CHECKING:
 
 EXAMPLES = """\
   runplan gc --dry-run       list what would go and what is kept, and why
-  runplan gc                 remove what is provably on the target
-  runplan gc --release X     drop a claim on a plan that cannot be read, when you know that nobody works on it"""
+  runplan gc                 remove what is provably on the target"""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="only list")
     parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("--release", metavar="PLAN", help="only drop the plan's claim, if it cannot be read")
 
 
 def run(args: argparse.Namespace) -> Exit:
-    from runplan.engine.context import open_context, plan_path, refuse_under_agent
-    from runplan.engine.leftovers import collect, release
+    from runplan.engine.context import open_context, refuse_under_agent
+    from runplan.engine.leftovers import collect
 
-    if not args.dry_run or args.release is not None:
+    if not args.dry_run:
         refuse_under_agent("gc")
     with open_context() as at:
-        if args.release is not None:
-            plan = plan_path(at, args.release)
-            done = release(at, plan)
-            print(f"released the claim on {plan}" if done else f"{plan} has no claim that cannot be read")
-            return Exit.DONE
         found, logs = collect(at, dry_run=args.dry_run)
     if args.json:
         print(escaped(json.dumps([_view(one) for one in (*found, *logs)], ensure_ascii=False, indent=2)))

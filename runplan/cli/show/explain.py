@@ -11,7 +11,7 @@ from runplan.text import escaped
 if TYPE_CHECKING:
     import argparse
 
-    from runplan.run.events import Recorded
+    from runplan.run.events import Event, Recorded
 
 EXAMPLES = """\
   runplan explain plans/X.md          what is due next, and why; then how it came there
@@ -52,14 +52,14 @@ def run(args: argparse.Namespace) -> Exit:
     return aside.code
 
 
-def _why(facts: list[Recorded]) -> str:
+def _why(facts: list[Recorded[Event]]) -> str:
     from runplan.run.decide import decide
     from runplan.run.state import fold
 
     return decide(fold(one.fact for one in facts)).why
 
 
-def _steps(facts: list[Recorded], phase: str | None) -> list[dict[str, str]]:
+def _steps(facts: list[Recorded[Event]], phase: str | None) -> list[dict[str, str]]:
     """After each recorded fact, what the machine decided because of it."""
     from runplan.run.decide import decide
     from runplan.run.events import name_of

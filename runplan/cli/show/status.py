@@ -263,9 +263,7 @@ class Looking:
 
     def _work(self, store: Store, run: RunRow) -> tuple[Work, dict[str, datetime]]:
         """What the run is at, and when its processes last said something."""
-        from runplan.store.work import read_work
-
-        work = read_work(store, run.id)
+        work = store.work(run.id)
         outputs: dict[str, datetime] = {}
         if work.lanes:
             from msgspec.structs import replace
@@ -277,7 +275,7 @@ class Looking:
         """A process that is recorded as running, but does not, is none."""
         if work.dispatch is None:
             return work
-        from runplan.store.work import look_at
+        from runplan.store.files import look_at
 
         seen = look_at(self._at.state, work.dispatch)
         if not seen.runs:
