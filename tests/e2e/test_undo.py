@@ -84,7 +84,7 @@ def test_a_phase_that_a_person_marked_done_by_hand_is_left_to_that_person(tmp_pa
     project.plan(a_plan("1", "2").replace("| 1 — Step 1 | ⬚ |", "| 1 — Step 1 | ✅ Done |"))
     refused = project.runplan("undo", "X", "1")
     assert refused.code == 2
-    assert "no commit on main says that it landed phase 1" in refused.err
+    assert "no commit on main has the trailers of phase 1" in refused.err
 
 
 def test_later_work_on_the_same_lines_is_a_conflict_and_stays(tmp_path: Path) -> None:

@@ -54,25 +54,6 @@ def test_phases_squashed_into_one_commit_are_not_taken_back_together(landed: Pro
     assert f"git show {short(landed, 'HEAD')}" in told
 
 
-def test_a_commit_that_swallowed_another_phase_is_known_by_the_rows_it_sets(landed: Project) -> None:
-    """A fixup keeps one message and everybody's changes."""
-    landed.repo.git("reset", "-q", "--soft", "HEAD~3")
-    landed.repo.git("commit", "-q", "--amend", "--no-edit")
-    assert f"the commit {short(landed, 'HEAD')} sets the rows of 2, too" in refused(landed, "1").last
-    assert "no commit on main says that it landed phase 2" in refused(landed, "2").last
-
-
-def test_a_commit_that_swallowed_another_phases_code_is_known_by_what_it_was(landed: Project) -> None:
-    record1, record2 = short(landed, "HEAD~2"), short(landed, "HEAD")
-    landed.repo.git("checkout", "-q", "-B", "main", "HEAD~3")
-    landed.repo.write("2.txt", "2\n")
-    landed.repo.git("add", "2.txt")
-    landed.repo.git("commit", "-q", "--amend", "--no-edit")
-    landed.repo.git("cherry-pick", record1, record2)
-    assert "the commits of phase 1 were made anew and differ in 2.txt" in refused(landed, "1").last
-    assert "no commit of the landing of phase 2 changes any code" in refused(landed, "2").last
-
-
 def test_half_a_phase_is_not_taken_back(tmp_path: Path) -> None:
     """A commit whose trailers were buried is named, never passed over."""
     project = a_project(tmp_path, "1")
@@ -99,14 +80,6 @@ def test_a_rebased_phase_is_taken_back(landed: Project) -> None:
     assert not (landed.path / "1.txt").exists()
     assert (landed.path / "2.txt").exists()
     assert (landed.path / "early.txt").exists()
-
-
-@pytest.mark.parametrize(("cell", "told"), [("`1234567`", "names 1234567, but what landed")])
-def test_another_plans_work_at_the_same_path_is_left_alone(landed: Project, cell: str, told: str) -> None:
-    landed.repo.git("mv", "plans/X.md", "plans/OLD.md")
-    landed.repo.git("commit", "-qm", "Archive")
-    landed.plan(a_plan("1", "2").replace("| 1 — Step 1 | ⬚ | |", f"| 1 — Other | ✅ Done | {cell} |"))
-    assert f"the row of phase 1 in plans/X.md {told}" in refused(landed, "1").last
 
 
 def test_a_moved_report_is_neither_reverted_nor_in_the_way(landed: Project) -> None:
