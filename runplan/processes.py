@@ -1,7 +1,7 @@
 """Identifies processes by pid and start time, finds those of a dispatch, and ends them.
 
-psutil reads the table of processes. It is imported where it is used, because it takes 33 ms. One look is our own: state
-and start time of one pid (docs/dependencies.md).
+psutil reads the process table. It is imported where it is used, because that takes 33 ms. State and start time of a
+single pid are read from /proc directly (docs/dependencies.md).
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from msgspec import Struct
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
-#: The variable that every process of a dispatch carries; its value is the id of the dispatch.
+#: Every process of a dispatch has this variable. Its value is the dispatch id.
 MARK = "RUNPLAN_DISPATCH"
 
-#: How long a killed process may take to leave the table; a disk that does not answer holds it longer.
+#: How long to wait for a killed process to disappear. A hanging disk can delay it.
 KILLED_S = 5.0
 
-#: Processes that are being ended may start others. After this many rounds the rest is left to a later sweep.
+#: Processes that are being ended can start others. After this many rounds the rest is left to a later sweep.
 ROUNDS = 20
 
-#: How often a process is looked at where the kernel has no process descriptors.
+#: How often a process is checked on systems without process descriptors.
 POLL_S = 0.01
 
 
 class Process(Struct, frozen=True):
-    """A process that was alive. A pid is reused; pid and start time together are unique until the next boot."""
+    """A pid is reused; pid and start time together are unique until the next boot."""
 
     pid: int
     started: str
@@ -44,7 +44,7 @@ class Process(Struct, frozen=True):
 
 
 def process(pid: int) -> Process | None:
-    """The living process with this pid; a zombie is dead."""
+    """The live process with this pid; a zombie counts as dead."""
     state, started = _state(pid)
     return Process(pid, started) if state not in ("", "Z", "X") else None
 
@@ -55,30 +55,29 @@ def stopped(pid: int) -> bool:
 
 
 def identity(pid: int) -> str | None:
-    """The name of the living process with this pid, "<pid>:<start>:<boot>"; None for none."""
+    """The text "<pid>:<start>:<boot>" for the live process with this pid."""
     found = process(pid)
     return f"{pid}:{found.started}:{_boot()}" if found else None
 
 
 def alive(name: str) -> bool:
-    """Whether the process with this identity lives; a text that is no identity names no process."""
+    """Whether the process with this identity is alive."""
     return living(name) is not None
 
 
 def living(name: str) -> Process | None:
-    """The process with this identity, if it lives."""
+    """The process with this identity, if it is alive."""
     pid, _, rest = name.partition(":")
     found = process(int(pid)) if pid.isascii() and pid.isdigit() else None
     return found if found and rest == f"{found.started}:{_boot()}" else None
 
 
 def lives(known: Process) -> bool:
-    """Whether this process still lives."""
     return process(known.pid) == known
 
 
 def _state(pid: int) -> tuple[str, str]:
-    """State letter and start time of the process with this pid; empty for none."""
+    """State letter and start time; empty when there is no such process."""
     if sys.platform != "linux":
         return state_by_psutil(pid)
     try:
@@ -86,12 +85,12 @@ def _state(pid: int) -> tuple[str, str]:
             stat = file.read()
     except OSError:
         return "", ""
-    fields = stat[stat.rindex(b")") + 2 :].split()  # the name before it may contain brackets and blanks
+    fields = stat[stat.rindex(b")") + 2 :].split()  # the name before it can contain brackets and blanks
     return fields[0].decode(), fields[19].decode()
 
 
 def state_by_psutil(pid: int) -> tuple[str, str]:
-    """The same for systems without /proc."""
+    """The same on systems without /proc."""
     import psutil
 
     letters = {psutil.STATUS_ZOMBIE: "Z", psutil.STATUS_DEAD: "X", psutil.STATUS_STOPPED: "T"}
@@ -112,11 +111,11 @@ def _boot() -> str:
         return file.read().strip()
 
 
-# --- the table ----------------------------------------------------------------------------------------------------
+# --- the process table --------------------------------------------------------------------------------------------
 
 
 def variable(pid: int, name: str) -> str:
-    """The variable as the process was started with it; "" for none, or when it may not be read."""
+    """The variable in the environment the process was started with; "" when unset or not readable."""
     import psutil
 
     try:
@@ -125,8 +124,21 @@ def variable(pid: int, name: str) -> str:
         return ""
 
 
+def agent_above(pid: int) -> str:
+    """Why the process counts as an agent's: it or a parent has the variables of one; "" when it does not."""
+    import psutil
+
+    try:
+        known = psutil.Process(pid)
+        above = [one.pid for one in (known, *known.parents())]
+    except psutil.NoSuchProcess:
+        return f"process {pid} cannot be traced to its parents"
+    found = ((each, name) for each in above for name in (MARK, "RUNPLAN_AGENT") if variable(each, name))
+    return next((f"process {each} carries {name}" for each, name in found), "")
+
+
 def session(pid: int) -> int:
-    """The session of the process; 0 for none."""
+    """The session id of the process; 0 when it is gone."""
     try:
         return os.getsid(pid)
     except OSError:
@@ -134,34 +146,34 @@ def session(pid: int) -> int:
 
 
 def marked(dispatch: str) -> list[Process]:
-    """Every process but this one that carries the mark of the dispatch."""
+    """Every other process with the mark of the dispatch."""
     import psutil
 
-    return _seen(pid for pid in psutil.pids() if _carries(pid, dispatch))
+    return _alive(pid for pid in psutil.pids() if _has_mark(pid, dispatch))
 
 
 def family(dispatch: str, *, root: int, leader: int) -> list[Process]:
-    """Every process of a dispatch but its shim `root`: a descendant, in the session of `leader`, or marked."""
+    """Every process of a dispatch except its shim `root`: descendants, the session of `leader`, marked processes."""
     import psutil
 
     descended = {one.pid for one in psutil.Process(root).children(recursive=True)}
-    return _seen(
+    return _alive(
         pid
         for pid in psutil.pids()
-        if pid != root and (pid in descended or session(pid) == leader or _carries(pid, dispatch))
+        if pid != root and (pid in descended or session(pid) == leader or _has_mark(pid, dispatch))
     )
 
 
-def _carries(pid: int, dispatch: str) -> bool:
+def _has_mark(pid: int, dispatch: str) -> bool:
     return pid != os.getpid() and variable(pid, MARK) == dispatch
 
 
-def _seen(pids: Iterable[int]) -> list[Process]:
+def _alive(pids: Iterable[int]) -> list[Process]:
     return [found for pid in pids if (found := process(pid))]
 
 
 def work_done(found: Iterable[Process]) -> tuple[float, int]:
-    """Processor seconds and bytes moved so far by these processes and the children they have waited for."""
+    """CPU seconds and bytes of I/O so far, including children that were waited for."""
     import psutil
 
     cpu_s, moved = 0.0, 0
@@ -170,7 +182,7 @@ def work_done(found: Iterable[Process]) -> tuple[float, int]:
             known = psutil.Process(one.pid)
             cpu_s += sum(known.cpu_times()[:4])
             counted = known.io_counters()
-            # Memory-mapped files are read without a call and count only as blocks of the disk.
+            # Memory-mapped files are read without a system call and count only as disk blocks.
             moved += max(counted.read_chars + counted.write_chars, counted.read_bytes + counted.write_bytes)
     return cpu_s, moved
 
@@ -179,7 +191,7 @@ def work_done(found: Iterable[Process]) -> tuple[float, int]:
 
 
 def send(known: Process, number: signal.Signals) -> bool:
-    """Signal this process, never another with the same pid; False when it is gone or not ours."""
+    """Signal this process, never another one with the same pid; False when it is gone or not ours."""
     with contextlib.ExitStack() as stack, contextlib.suppress(ProcessLookupError, PermissionError):
         handle = _pidfd(known.pid)
         if handle is not None:
@@ -194,51 +206,39 @@ def send(known: Process, number: signal.Signals) -> bool:
     return False
 
 
-def end_all(found: Collection[Process], *, grace_s: float, force: Callable[[], None] | None = None) -> int:
-    """Send SIGTERM, then SIGKILL to those that outlive the grace; the number of processes that were signalled.
+def end_all(find: Callable[[], Collection[Process]], *, grace_s: float, force: Callable[[], None] | None = None) -> int:
+    """Send SIGTERM, then SIGKILL after the grace, until `find` finds none; the number of processes signalled.
 
-    `force` is called before SIGKILL, for a way that reaches more.
+    `force` is called before SIGKILL: a control group can be killed at once.
     """
-    left = [one for one in found if send(one, signal.SIGTERM)]
-    count = len(left)
-    left = await_gone(left, timeout_s=grace_s)
-    if left and force:
-        force()
-    left = [one for one in left if send(one, signal.SIGKILL)]
-    await_gone(left, timeout_s=KILLED_S)
-    return count
-
-
-def end_found(
-    find: Callable[[], Collection[Process]], *, grace_s: float, force: Callable[[], None] | None = None
-) -> int:
-    """End what `find` finds until it finds nothing more; the number of processes that were signalled."""
     count = 0
     for _ in range(ROUNDS):
-        if not (found := find()):
+        asked = [one for one in find() if send(one, signal.SIGTERM)]
+        if not asked:
             break
-        count += end_all(found, grace_s=grace_s, force=force)
+        count += len(asked)
+        left = await_gone(asked, timeout_s=grace_s)
+        if left and force:
+            force()
+        await_gone([one for one in left if send(one, signal.SIGKILL)], timeout_s=KILLED_S)
     return count
 
 
 def await_gone(found: Collection[Process], *, timeout_s: float) -> list[Process]:
-    """Wait until all of them are gone; those that are left when the time is up."""
+    """Wait until all of them are gone; returns those still alive when the time is up."""
     deadline = time.monotonic() + timeout_s
     left = list(filter(lives, found))
     while left and (rest := deadline - time.monotonic()) > 0:
-        _until_one_ends(left, rest)
+        _wait_for_one(left, rest)
         left = list(filter(lives, left))
     return left
 
 
-def _until_one_ends(found: Collection[Process], timeout_s: float) -> None:
-    with contextlib.ExitStack() as stack:
+def _wait_for_one(found: Collection[Process], timeout_s: float) -> None:
+    with contextlib.ExitStack() as stack, contextlib.suppress(ProcessLookupError):
         selector = stack.enter_context(selectors.DefaultSelector())
         for one in found:
-            try:
-                handle = _pidfd(one.pid)
-            except ProcessLookupError:
-                return
+            handle = _pidfd(one.pid)
             if handle is None:
                 time.sleep(min(POLL_S, timeout_s))
                 return
@@ -248,7 +248,7 @@ def _until_one_ends(found: Collection[Process], timeout_s: float) -> None:
 
 
 def descriptor(known: Process) -> int | None:
-    """A descriptor that becomes readable when the process ends; None where there are none, or when it is gone."""
+    """A descriptor that becomes readable when the process ends; None when it is gone or the system has none."""
     with contextlib.suppress(ProcessLookupError):
         handle = _pidfd(known.pid)
         if handle is None or lives(known):
@@ -258,5 +258,4 @@ def descriptor(known: Process) -> int | None:
 
 
 def _pidfd(pid: int) -> int | None:
-    """A descriptor of the process that has this pid now; None where the kernel has none."""
     return os.pidfd_open(pid) if hasattr(os, "pidfd_open") else None

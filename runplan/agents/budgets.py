@@ -1,10 +1,11 @@
-"""Budgets: what an agent has used, by its account or by an estimate, and what it may still use."""
+"""Budgets: what an agent has used, as reported or estimated, and what it may still use."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from runplan.agents.context import tokens_in
 from runplan.run.usage import Usage
@@ -17,39 +18,37 @@ if TYPE_CHECKING:
     from runplan.run.usage import Tally
     from runplan.settings.schema import AgentTable
 
-
 _MILLION = 1_000_000
-_CACHED = 0.1  #: of the price, for what was read from a cache
+_CACHED = 0.1  #: share of the price for cached tokens
 
 
 class Price(Struct, frozen=True, kw_only=True):
-    """Dollars per million tokens; 0 when nobody knows."""
+    """Dollars per million tokens; 0 when unknown."""
 
     sent: float = 0.0
     answered: float = 0.0
-    guessed: bool = False  #: good enough to book what was never told, not to end anybody
+    guessed: bool = False  #: good enough to charge unreported usage, not to end an agent
 
 
 def price_of(table: AgentTable, *, guess: Price) -> Price:
-    """What the settings say, else what is guessed of the kind."""
-    told = Price(sent=table.usd_per_mtok_in, answered=table.usd_per_mtok_out)
-    return guess if told == Price() else told
+    """The price of the settings, else the guess for this kind of agent."""
+    found = Price(sent=table.usd_per_mtok_in, answered=table.usd_per_mtok_out)
+    return guess if found == Price() else found
 
 
 def unwatched_remedy(name: str) -> str:
-    """What to do about one whose dollars nobody could watch."""
     return f"set usd_per_mtok_in and usd_per_mtok_out under [agents.{name}], or limit tokens instead of dollars"
 
 
 def used_by(launch: Launch, tally: Tally, *, sure: bool) -> Usage:
-    """What a process has used; `sure`: to end it by, so that no price is guessed."""
+    """The usage of a process; `sure`: to end it by, so that no price is guessed."""
     price = Price(sent=launch.usd_in, answered=launch.usd_out, guessed=launch.usd_guessed)
     known = Price() if sure and price.guessed else price
     return metered(tally, prompt=launch.prompt, price=known, most=launch.usd)
 
 
 def metered(tally: Tally, *, prompt: int, price: Price, most: float = 0.0) -> Usage:
-    """What was used; `prompt` is its length in characters, `most` the dollars it was allowed, 0 for no limit."""
+    """The usage with its dollars; `prompt` is its length in characters, `most` the dollars allowed, 0 for no limit."""
     used = tally.usage
     if tally.estimated and used == Usage():  # everything was sent once at least
         used = Usage(input_tokens=tally.context + tokens_in(prompt))
@@ -57,18 +56,13 @@ def metered(tally: Tally, *, prompt: int, price: Price, most: float = 0.0) -> Us
         return used
     fresh = used.input_tokens - used.cached_tokens * (1 - _CACHED)
     usd = (max(0.0, fresh) * price.sent + used.output_tokens * price.answered) / _MILLION
-    return Usage(
-        input_tokens=used.input_tokens,
-        output_tokens=used.output_tokens,
-        cached_tokens=used.cached_tokens,
-        usd=min(usd, most) if price.guessed and most else usd,
-    )
+    return replace(used, usd=min(usd, most) if price.guessed and most else usd)
 
 
 class Cost(Struct, frozen=True, kw_only=True):
-    """What was used."""
+    """Usage in one scope: tokens sent and received, dollars, time."""
 
-    tokens: int = 0  #: sent and received, from a cache or not
+    tokens: int = 0
     usd: float = 0.0
     seconds: float = 0.0
 
@@ -77,7 +71,7 @@ class Cost(Struct, frozen=True, kw_only=True):
 
 
 class Budget(Struct, frozen=True, kw_only=True):
-    """What may be used in one scope; 0 means no limit."""
+    """The limits of one scope; 0 means no limit."""
 
     tokens: int = 0
     usd: float = 0.0
@@ -90,7 +84,7 @@ class Left(Struct, frozen=True, kw_only=True):
     tokens: int = 0
     usd: float = 0.0
     seconds: float = 0.0
-    bounds: tuple[str, str, str] = ("", "", "")  #: the settings that say so, of tokens, dollars and time
+    bounds: tuple[str, str, str] = ("", "", "")  #: the settings that limit tokens, dollars and time
 
 
 class UsedUp(Struct, frozen=True, kw_only=True):
@@ -101,19 +95,21 @@ class UsedUp(Struct, frozen=True, kw_only=True):
 
 
 class GivenOut(Struct, frozen=True, kw_only=True):
-    """What is left is given to agents that are at work; what they do not use comes back."""
+    """The rest is reserved for running agents; what they do not use becomes free."""
 
     scope: str
     why: str
 
 
+#: Each measure with its name in the settings.
+_MEASURES = (("tokens", "tokens"), ("usd", "usd"), ("seconds", "wall"))
+
+
 def left(
     budgets: Mapping[str, Budget], spent: Mapping[str, Cost], given: Mapping[str, Cost] | None = None
 ) -> Left | UsedUp | GivenOut:
-    """What is left for the next dispatch; `given` is what those that are at work may still use, by scope."""
-    tokens: list[tuple[int, str]] = []
-    usd: list[tuple[float, str]] = []
-    seconds: list[tuple[float, str]] = []
+    """What is left for the next dispatch; `given` is what running agents may still use, by scope."""
+    rests: dict[str, list[tuple[float, str]]] = {measure: [] for measure, _ in _MEASURES}
     waits: GivenOut | None = None
     for scope, budget in budgets.items():
         used = spent.get(scope, Cost())
@@ -121,16 +117,13 @@ def left(
             return UsedUp(scope=scope, why=f"the {scope}'s budget is used up: {why}")
         used = used.plus((given or {}).get(scope, Cost()))
         if why := _used_up(scope, budget, used):
-            waits = GivenOut(scope=scope, why=f"the rest of the {scope}'s budget, which agents at work may use: {why}")
-        if budget.tokens:
-            tokens.append((budget.tokens - used.tokens, _setting(scope, "tokens")))
-        if budget.usd:
-            usd.append((budget.usd - used.usd, _setting(scope, "usd")))
-        if budget.seconds:
-            seconds.append((budget.seconds - used.seconds, _setting(scope, "wall")))
-    tightest = min(tokens, default=(0, "")), min(usd, default=(0.0, "")), min(seconds, default=(0.0, ""))
-    bounds = (tightest[0][1], tightest[1][1], tightest[2][1])
-    return waits or Left(tokens=tightest[0][0], usd=tightest[1][0], seconds=tightest[2][0], bounds=bounds)
+            waits = GivenOut(scope=scope, why=f"the rest of the {scope}'s budget, which running agents may use: {why}")
+        for measure, name in _MEASURES:
+            if limit := getattr(budget, measure):
+                rests[measure].append((limit - getattr(used, measure), _setting(scope, name)))
+    tokens, usd, seconds = (min(rests[measure], default=(0, "")) for measure, _ in _MEASURES)
+    bounds = (tokens[1], usd[1], seconds[1])
+    return waits or Left(tokens=int(tokens[0]), usd=float(usd[0]), seconds=float(seconds[0]), bounds=bounds)
 
 
 def _setting(scope: str, name: str) -> str:

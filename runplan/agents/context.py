@@ -1,11 +1,11 @@
-"""How full an agent's context is, and the note with which a fresh agent goes on."""
+"""How full an agent's context is, and the note with which a fresh agent continues its work."""
 
 from __future__ import annotations
 
-import json
 import re
 from typing import TYPE_CHECKING
 
+import msgspec
 from msgspec import Struct
 
 from runplan.agents.prompts import one_line
@@ -17,130 +17,113 @@ if TYPE_CHECKING:
     from runplan.run.dispatch import Launch
     from runplan.run.usage import Tally
 
-
-UNSURE = 15  #: points more than a threshold says, where the gauge is only estimated
-MESSAGE = 8_000  #: characters of the end of the agent's message that a reading holds
-READING = "gauge.json"  #: the file of a dispatch that holds one
+UNSURE = 15  #: points added to a threshold when the fill level is an estimate
+MESSAGE = 8_000  #: characters of the end of the agent's message in a reading
+READING = "gauge.json"  #: file of a dispatch that holds a reading
 DEFAULT_WINDOW = 200_000
-_LARGE = 1_000_000
-_GPT = 272_000  #: what may be sent; its window of 400,000 counts the answer too
-_CHARACTERS = 4  #: of text, that make one token in an estimate
+_CHARACTERS = 4  #: per token, in an estimate
 
-_MILLION = re.compile(r"\[1m\]$", re.IGNORECASE)
-_LARGE_SONNET = re.compile(r"sonnet-(?:5|4-[6-9](?!\d))")
-_SMALL = re.compile(r"haiku|sonnet")
-_LARGE_MODEL = re.compile(r"claude-(?:opus|fable|mythos)|(?:^|/)gemini-(?:2\.5|[3-9])")
-_GPT_MODEL = re.compile(r"(?:^|/)gpt-5")
+#: Context windows in tokens by model name; the first match counts.
+_WINDOWS = tuple(
+    (re.compile(pattern, re.IGNORECASE), window)
+    for pattern, window in (
+        (r"\[1m\]$|sonnet-(?:5|4-[6-9](?!\d))", 1_000_000),
+        (r"haiku|sonnet", DEFAULT_WINDOW),
+        (r"(?:^|/)gpt-5", 272_000),  # input only; its window of 400,000 includes the answer
+        (r"claude-(?:opus|fable|mythos)|(?:^|/)gemini-(?:2\.5|[3-9])", 1_000_000),
+    )
+)
 
 
 def tokens_in(characters: int) -> int:
-    """About how many tokens a text of this length is."""
+    """The approximate number of tokens of a text of this length."""
     return characters // _CHARACTERS
 
 
-def window_of(model: str, told: int = 0) -> int:
-    """The context window in tokens; what the agent itself told counts first."""
-    if told > 0:
-        return told
-    if _MILLION.search(model) or _LARGE_SONNET.search(model):
-        return _LARGE
-    if _SMALL.search(model):
-        return DEFAULT_WINDOW
-    if _GPT_MODEL.search(model):
-        return _GPT
-    return _LARGE if _LARGE_MODEL.search(model) else DEFAULT_WINDOW
+def window_of(model: str, reported: int = 0) -> int:
+    """The context window in tokens; a window that the agent reported counts first."""
+    return reported or next((window for pattern, window in _WINDOWS if pattern.search(model)), DEFAULT_WINDOW)
 
 
-def percent(tally: Tally, *, prompt: int = 0, window: int = 0, model: str = "") -> int:
-    """How full the context is; `prompt` is its length in characters, which an estimate has to add.
-
-    `window` is the one that was set, and `model` the one that was asked for, for programs that tell neither.
-    """
-    tokens = tally.context + (tokens_in(prompt) if tally.estimated else 0)
-    return tokens * 100 // (window or window_of(tally.model or model, tally.window))
+def percent(tally: Tally, launch: Launch) -> int:
+    """How full the context is. An estimate leaves out the prompt, so that is added."""
+    tokens = tally.context + (tokens_in(launch.prompt) if tally.estimated else 0)
+    return tokens * 100 // (launch.window or window_of(tally.model or launch.model, tally.window))
 
 
 def reached(threshold: int, tally: Tally, launch: Launch) -> bool:
-    """Whether the context is as full as that, in per cent; a threshold of 0 is never reached.
-
-    The margin of an estimate goes for every threshold: what is too unsure to end an agent alarms nobody either.
-    """
-    margin = UNSURE if tally.estimated else 0
-    return 0 < threshold <= full(tally, launch) - margin
-
-
-def full(tally: Tally, launch: Launch) -> int:
-    """How full the context of a process is, in per cent."""
-    return percent(tally, prompt=launch.prompt, window=launch.window, model=launch.model)
+    """Whether the context is filled to this percentage; a threshold of 0 is never reached."""
+    return 0 < threshold <= percent(tally, launch) - (UNSURE if tally.estimated else 0)
 
 
 class Reading(Struct, frozen=True, kw_only=True):
-    """What was seen when a context had filled so far that a hand-over is prepared."""
+    """The state of an agent when a hand-over is prepared."""
 
     percent: int
     estimated: bool
-    message: str  #: the end of what the agent had said
+    message: str  #: the end of the agent's message
 
 
-def reading_text(reading: Reading) -> str:
-    """A reading as it is written down."""
-    return json.dumps(
-        {"percent": reading.percent, "estimated": reading.estimated, "message": reading.message[-MESSAGE:]}
-    )
+def reading(tally: Tally, launch: Launch, *, message: str) -> Reading:
+    return Reading(percent=percent(tally, launch), estimated=tally.estimated, message=message[-MESSAGE:])
 
 
 def reading_of(text: str | None) -> Reading | None:
-    """What is read back; None when there is none, or after a power cut no whole one."""
+    """The reading in the file; None when it is missing, or incomplete after a power cut."""
     try:
-        return Reading(**json.loads(text)) if text else None
-    except (TypeError, ValueError):
+        return msgspec.json.decode(text, type=Reading) if text else None
+    except msgspec.MsgspecError:
         return None
 
 
-LINES = 40
-
-#: What an agent is told that has no room left, where it can be told anything.
+#: Sent to an agent with a full context, if it takes messages.
 WRAP_UP = """\
-Your context is nearly full, and a fresh agent will go on in your place. You have two minutes. Finish the item you are
-at if that is a matter of moments, else leave it where somebody else can take it up; begin nothing new, and start no
-long command. Leave what you changed in the worktree. Then write your return as you were told to: "partial", or "done"
-if every item is proven, with an entry for each item that is. Its summary is what your successor gets, a few lines: the
-next step first, with file and line, then what you decided and why, and what not to try again. Then stop."""
+Your context is nearly full, and a fresh agent will continue your work. You have two minutes. Finish the current item if
+that takes moments, else leave it in a state that another agent can continue; begin nothing new, and start no long
+command. Leave your changes in the worktree. Then write your return as described in your task: "partial", or "done"
+if every item is proven, with an entry for each item that is. Its summary goes to your successor, a few lines: the
+next step first, with file and line, then your decisions and their reasons, and what not to try again. Then stop."""
+
+LINES = 40  #: the most that a note has
 _MOST = 6  #: files or items that are named
 
 
 class Standing(Struct, frozen=True, kw_only=True):
-    """What is known of the work when it changes hands, or might have to."""
+    """The state of the work at a hand-over."""
 
     number: int  #: which hand-over of the phase this is, from 1
     why: str
     plan: str
     phase: str
     items: tuple[tuple[str, str], ...]  #: (id, text) of the phase's items
-    done: tuple[str, ...]  #: ids the agent itself called passed
-    summary: str  #: its return's, if it wrote one
-    files: tuple[str, ...]  #: changed so far, and committed
-    message: str  #: the end of what it said
-    commit: str  #: where its work stands on the branch
-    at_work: bool = False  #: it goes on, and may come further than this tells
+    done: tuple[str, ...]  #: ids that the agent itself reported as passed
+    summary: str  #: of its return, if it wrote one
+    files: tuple[str, ...]  #: changed and committed so far
+    message: str  #: the end of its message
+    commit: str  #: the tip of its branch
+    at_work: bool = False  #: it still runs, and may get further than this
 
 
 def note(standing: Standing) -> str:
-    """At most LINES lines: the next step first, then where things stand; its words have the rest."""
+    """At most LINES lines: the next step, the state of the work, the agent's own words."""
     left = [(item, text) for item, text in standing.items if item not in standing.done]
-    first = f"{left[0][0]}: {one_line(left[0][1])}" if left else "Prove that every item holds, then finish."
+    was = "still working when this was written, and may have got further" if standing.at_work else "ended"
+    commit = standing.commit[:12]
+    state = f"Its work is on your branch, up to {commit}. Look at it before you continue."
+    if standing.at_work:
+        state = f"Its work is on your branch, up to {commit} or further; uncommitted changes are in your worktree."
     lines = [
         f"# Hand-over {standing.number}",
         "",
-        _opening(standing),
+        f"The agent before you was {was}: {one_line(standing.why)}.",
         "",
         "## Immediate next action",
         "",
-        first,
+        f"{left[0][0]}: {one_line(left[0][1])}" if left else "Prove that every item holds, then finish.",
         "",
         "## Current state",
         "",
-        _state(standing),
+        state,
         *_some([f"- {shown(path)}" for path in standing.files], "files"),
         "",
         "## Not yet proven",
@@ -157,18 +140,6 @@ def note(standing: Standing) -> str:
     said = [line for line in (standing.summary or standing.message).splitlines() if line.strip()] or ["Nothing."]
     lines += [f"> {line}"[:300] for line in said[len(lines) - LINES :]]
     return "\n".join(lines) + "\n"
-
-
-def _opening(standing: Standing) -> str:
-    was = "at work when this was written, and may have come further" if standing.at_work else "ended"
-    return f"The agent before you was {was}: {one_line(standing.why)}."
-
-
-def _state(standing: Standing) -> str:
-    there = standing.commit[:12]
-    if standing.at_work:
-        return f"Its work is on your branch, up to {there} or further; what it had not committed lies in your worktree."
-    return f"Its work is on your branch, up to {there}. Look at it before you go on."
 
 
 def _some(lines: Sequence[str], what: str) -> list[str]:

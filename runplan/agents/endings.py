@@ -1,29 +1,35 @@
-"""How an agent's work ended, judged from its output, its words and its process."""
+"""How an agent's work ended, judged from its output, its process and the words of its program.
+
+This includes when a usage limit resets: most programs say so in a sentence only.
+"""
 
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from runplan.agents.limits import FARTHEST_S, reset_time
 from runplan.run.dispatch import Ending
 from runplan.run.usage import Trouble, TroubleKind
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
     from datetime import tzinfo
 
     from runplan.run.dispatch import Outcome
 
-
-#: The end of an error says the most; nothing longer has to be searched.
+#: Only the end of an error is searched.
 _LONGEST = 4_000
+_LONGEST_WORDS = 600
+
+# --- errors ----------------------------------------------------------------------------------------------------
 
 _STATUS = re.compile(r"(?:\bstatus|\berror|\bcode|\brejected)\W{0,4}([45]\d\d)\b", re.IGNORECASE)
 
-#: The first that is found decides: what names its cause stands before what may be said of anything.
+#: The first match decides: patterns that name a cause come before general ones.
 _WORDS: tuple[tuple[TroubleKind, re.Pattern[str]], ...] = tuple(
     (kind, re.compile(pattern, re.IGNORECASE))
     for kind, pattern in (
@@ -72,94 +78,87 @@ _BY_STATUS = {
 
 
 def trouble(words: str, *, status: int = 0, resets: float | None = None) -> Trouble:
-    """The trouble that `words` tell of; `status` is the provider's answer where the program gives it apart."""
+    """The trouble that the words describe; `status` is the provider's answer if the program reports it."""
     text = words[-_LONGEST:]
-    return Trouble(kind=kind_of(text, status=status or _status_in(text), resets=resets), words=text, resets=resets)
+    found = _STATUS.search(text)
+    status = status or (int(found[1]) if found else 0)
+    return Trouble(kind=kind_of(text, status=status, resets=resets), words=text, resets=resets)
 
 
 def kind_of(text: str, *, status: int = 0, resets: float | None = None) -> TroubleKind:
-    """By the status where it says enough, else by the words."""
+    """By the status if it is specific, else by the words."""
     if status in _BY_STATUS:
         return _BY_STATUS[status]
     if status >= 500:
         return TroubleKind.OVERLOADED
     found = next((kind for kind, pattern in _WORDS if pattern.search(text)), TroubleKind.UNKNOWN)
     if status == 429 and found not in (TroubleKind.LIMIT, TroubleKind.SETUP):
-        # Without a word on a quota it is the pace that was too high, which passes.
+        # Without a quota or a reset time only the request rate was too high.
         return TroubleKind.LIMIT if resets is not None else TroubleKind.OVERLOADED
     return found
 
 
-def _status_in(text: str) -> int:
-    found = _STATUS.search(text)
-    return int(found[1]) if found else 0
+# --- endings ---------------------------------------------------------------------------------------------------
 
 
 class EndingKind(StrEnum):
     """The closed list of ways in which an agent's work ends."""
 
     SUCCESS = "success"
-    REFUSAL = "refusal"  #: the model or its provider will not do this
+    REFUSAL = "refusal"  #: the model or its provider refuses the task
     AUTH = "auth"  #: no valid key or login
-    LIMIT = "limit"  #: a quota is used up; come back when it resets
-    OVERLOADED = "overloaded"  #: the provider is busy, failing or out of reach; it passes
+    LIMIT = "limit"  #: a quota is used up until it resets
+    OVERLOADED = "overloaded"  #: the provider is busy, failing or unreachable; temporary
     MAX_TURNS = "max-turns"
-    CONTEXT = "context"  #: the conversation no longer fitted
+    CONTEXT = "context"  #: the context is full
     BUDGET = "budget"
-    SETUP = "setup"  #: unknown model, no credit, root, untrusted folder, no program: for a person to mend
-    DENIED = "denied"  #: it was to write, and a tool was denied
-    CRASHED = "crashed"  #: an error without a better name, or an end without an end event
+    SETUP = "setup"  #: unknown model, no credit, root, untrusted folder, no program: a person has to fix it
+    DENIED = "denied"  #: it had to write, and a tool was denied
+    CRASHED = "crashed"  #: an unknown error, or an end without an end event
     KILLED = "killed"  #: by a signal, by us on request, or together with its shim
     SILENT = "silent"
     TIMED_OUT = "timed-out"
-    NO_OUTPUT = "no-output"  #: it said it was done, and said nothing else
+    NO_OUTPUT = "no-output"  #: it finished without any output
 
 
 class AgentEnding(Struct, frozen=True, kw_only=True):
-    """The judgement."""
-
     kind: EndingKind
-    words: str = ""  #: the program's own words for it, or ours; one line
-    resets: float | None = None  #: of a limit, when it is known; in seconds since the epoch
+    words: str = ""  #: one line, of the program or of runplan
+    resets: float | None = None  #: when a limit resets, in seconds since the epoch, if known
 
 
 class Profile(Struct, frozen=True, kw_only=True):
-    """What has to be known of an agent and its role: to speak to it, and to judge its ending."""
+    """The properties of an agent in its role that decide how its ending is judged."""
 
-    closes: bool = False  #: its program has an end event, without which nothing ended well
+    closes: bool = False  #: its program has an end event, and without one no run ended well
     answers: bool = False  #: it is expected to leave a message
-    writes: bool = False  #: its role is to change files, so a tool that was denied is missed
-    hears: bool = False  #: it is called so that it can be told something while it works
-    codes: tuple[tuple[int, EndingKind], ...] = ()  #: what its exit codes mean when it said nothing better
+    writes: bool = False  #: its role is to change files, so a denied tool is a failure
+    hears: bool = False  #: it takes messages while it works
+    codes: Mapping[int, EndingKind] = {}  #: meaning of exit codes when its output does not say more
     zone: tzinfo | None = None  #: of the clock times it names; UTC when unknown
 
 
-_OURS = {Ending.TIMEOUT: EndingKind.TIMED_OUT, Ending.SILENT: EndingKind.SILENT}
-_OUR_LIMITS = {Ending.BUDGET: EndingKind.BUDGET, Ending.CONTEXT: EndingKind.CONTEXT}
-_GONE = {
-    Ending.ENDED: (EndingKind.KILLED, "ended on request"),
-    Ending.LOST: (EndingKind.KILLED, "lost together with its shim"),
-}
-#: What a wait for the provider has to be about to excuse a silence.
+_CLOCKS = {Ending.TIMEOUT: EndingKind.TIMED_OUT, Ending.SILENT: EndingKind.SILENT}
+_LIMITS = {Ending.BUDGET: EndingKind.BUDGET, Ending.CONTEXT: EndingKind.CONTEXT}
+_GONE = {Ending.ENDED: "ended on request", Ending.LOST: "lost together with its shim"}
+#: An agent that waited for its provider because of one of these is not blamed for its silence.
 _EXCUSES = (TroubleKind.LIMIT, TroubleKind.OVERLOADED, TroubleKind.AUTH)
-#: After which a limit that was told before may still be what it met.
-_LIMITED = (TroubleKind.LIMIT, TroubleKind.OVERLOADED)
+#: After these an earlier limit can still be the cause.
+_AFTER_LIMIT = (TroubleKind.LIMIT, TroubleKind.OVERLOADED)
 _RETRYING = re.compile(r"^.{0,400}\bretrying\b.{0,1000}$", re.IGNORECASE | re.MULTILINE)
-#: 128 + SIGINT, SIGKILL, SIGTERM: the way in which shells and node tell of a signal.
-_SIGNALLED = (130, 137, 143)
-_ENDING_WORDS = 600
+#: 128 + SIGINT, SIGKILL, SIGTERM: how shells and node report a signal.
+_SIGNAL_CODES = (130, 137, 143)
 
 
 def judge(outcome: Outcome, profile: Profile) -> AgentEnding:
-    """How the dispatch ended."""
+    """How the agent's work ended."""
     tally = outcome.tally
-    if outcome.ending in _OURS:
+    if outcome.ending in _CLOCKS:
         return _stopped(outcome, profile)
-    if outcome.ending in _OUR_LIMITS:
-        return AgentEnding(kind=_OUR_LIMITS[outcome.ending])
+    if outcome.ending in _LIMITS:
+        return AgentEnding(kind=_LIMITS[outcome.ending])
     if outcome.ending in _GONE:
-        kind, words = _GONE[outcome.ending]
-        return AgentEnding(kind=kind, words=words)
+        return AgentEnding(kind=EndingKind.KILLED, words=_GONE[outcome.ending])
     if outcome.ending is Ending.MISSING:
         return AgentEnding(kind=EndingKind.SETUP, words=_line(outcome.message))
     if tally.finished is not None and tally.finished.ok:
@@ -172,71 +171,65 @@ def judge(outcome: Outcome, profile: Profile) -> AgentEnding:
 
 
 def quoted(ending: AgentEnding, outcome: Outcome, profile: Profile) -> str:
-    """What the report quotes of a failed process: its program's error, never the chat of an agent.
-
-    Of a plain command both streams are its own words; standard error goes first.
-    """
+    """The error that the report quotes: of an agent its program's, never its chat; of a command either stream."""
     bare = ("", _exit(outcome))
     if ending.kind is EndingKind.CRASHED and ending.words not in bare:
         return ending.words
-    told = _line(outcome.error) or ("" if profile.answers else _line(outcome.message))
-    return told or ("" if ending.words in bare else ending.words)
+    error = _line(outcome.error) or ("" if profile.answers else _line(outcome.message))
+    return error or ("" if ending.words in bare else ending.words)
 
 
 def _stopped(outcome: Outcome, profile: Profile) -> AgentEnding:
-    """Ended by our own clock; the provider is to blame when the agent was waiting for it."""
-    waiting = outcome.tally.waiting
-    told = (trouble(waiting), *outcome.tally.troubles[-1:]) if waiting else _retried(outcome, profile)
-    for each in told:
+    """Ended by a wall or silence limit; the provider is to blame when the agent waited for it."""
+    waiting, candidates = outcome.tally.waiting, []
+    if waiting:
+        candidates = [trouble(waiting), *outcome.tally.troubles[-1:]]
+    elif profile.answers:  # some programs report a wait only on standard error
+        candidates = [trouble(line) for line in _RETRYING.findall(outcome.error)[-1:]]
+    for each in candidates:
         if each.kind in _EXCUSES:
             resets = _resets(each.words, outcome, profile)
             return AgentEnding(kind=EndingKind(each.kind), words=_line(each.words), resets=resets)
-    return AgentEnding(kind=_OURS[outcome.ending])
-
-
-def _retried(outcome: Outcome, profile: Profile) -> tuple[Trouble, ...]:
-    """The last wait for its provider that a known program told of on standard error, where some tell of it alone."""
-    return tuple(trouble(line) for line in _RETRYING.findall(outcome.error)[-1:]) if profile.answers else ()
+    return AgentEnding(kind=_CLOCKS[outcome.ending])
 
 
 def _finished(outcome: Outcome, profile: Profile) -> AgentEnding:
     if outcome.ending is Ending.SIGNALLED:
         return AgentEnding(kind=EndingKind.KILLED, words=_exit(outcome))
     if outcome.code:
-        return AgentEnding(kind=EndingKind.CRASHED, words=f"{_exit(outcome)}, although it said it had ended well")
+        return AgentEnding(kind=EndingKind.CRASHED, words=f"{_exit(outcome)}, although it reported success")
     if profile.writes and outcome.tally.denied:
         tools = ", ".join(dict.fromkeys(tool.tool for tool in outcome.tally.denied))
         return AgentEnding(kind=EndingKind.DENIED, words=_line(f"not allowed to use {tools}"))
-    return _spoken(outcome, profile)
+    return _answered(outcome, profile)
 
 
-def _spoken(outcome: Outcome, profile: Profile) -> AgentEnding:
+def _answered(outcome: Outcome, profile: Profile) -> AgentEnding:
     if profile.answers and not outcome.message.strip():
         return AgentEnding(kind=EndingKind.NO_OUTPUT, words="it ended without a message")
     return AgentEnding(kind=EndingKind.SUCCESS)
 
 
 def _troubled(outcome: Outcome, profile: Profile) -> AgentEnding:
-    """The last trouble whose kind is known, the end event's words first; but a limit lasts until it is reset."""
-    told = outcome.tally.troubles
-    known = [each for each in told if each.kind is not TroubleKind.UNKNOWN]
+    """The last trouble of a known kind; but a limit holds until its reset."""
+    troubles = outcome.tally.troubles
+    known = [each for each in troubles if each.kind is not TroubleKind.UNKNOWN]
     if not known:
-        return AgentEnding(kind=EndingKind.CRASHED, words=_line(told[-1].words))
+        return AgentEnding(kind=EndingKind.CRASHED, words=_line(troubles[-1].words))
     last = known[-1]
-    resets = _limit_ends(known, outcome, profile) if last.kind in _LIMITED else None
-    if resets is not None:  # many say of a limit in the end that they were refused, and no more
-        last = next(each for each in reversed(known) if each.kind is TroubleKind.LIMIT)
+    limits = [each for each in known if each.kind is TroubleKind.LIMIT]
+    resets = _limit_resets(limits, outcome, profile) if last.kind in _AFTER_LIMIT else None
+    if resets is not None:  # the final error of a limit is often only a refused request
+        last = limits[-1]
     return AgentEnding(kind=EndingKind(last.kind), words=_line(last.words), resets=resets)
 
 
-def _limit_ends(told: list[Trouble], outcome: Outcome, profile: Profile) -> float | None:
-    limits = [each for each in told if each.kind is TroubleKind.LIMIT]
-    given = [each.resets for each in limits if each.resets is not None]
-    for when in reversed(given):
+def _limit_resets(limits: list[Trouble], outcome: Outcome, profile: Profile) -> float | None:
+    given = (each.resets for each in reversed(limits) if each.resets is not None)
+    for when in given:
         if not outcome.ended_at or outcome.ended_at < when <= outcome.ended_at + FARTHEST_S:
             return when
-    read = (_resets(each.words, outcome, profile) for each in reversed(limits))
-    return next((each for each in read if each is not None), None)
+    return _first(_resets(each.words, outcome, profile) for each in reversed(limits))
 
 
 def _unfinished(outcome: Outcome, profile: Profile) -> AgentEnding:
@@ -245,28 +238,24 @@ def _unfinished(outcome: Outcome, profile: Profile) -> AgentEnding:
     if outcome.code:
         return _failed(outcome, profile)
     if not profile.closes:
-        return _spoken(outcome, profile)
-    if not outcome.message.strip() and not outcome.events:
-        return AgentEnding(kind=EndingKind.NO_OUTPUT, words="it ended without a word")
+        return _answered(outcome, profile)
+    if not outcome.message.strip() and not outcome.tools and not outcome.tally.usage.input_tokens:
+        return AgentEnding(kind=EndingKind.NO_OUTPUT, words="it ended without output")
     return AgentEnding(kind=EndingKind.CRASHED, words="it ended without its end event")
 
 
 def _failed(outcome: Outcome, profile: Profile) -> AgentEnding:
-    words = _line(outcome.error) or _exit(outcome)
-    for code, kind in profile.codes:
-        if code == outcome.code:
-            return AgentEnding(kind=kind, words=words, resets=_resets(outcome.error, outcome, profile))
-    if outcome.code in _SIGNALLED:
+    words, resets = _line(outcome.error) or _exit(outcome), _resets(outcome.error, outcome, profile)
+    if kind := profile.codes.get(outcome.code or 0):
+        return AgentEnding(kind=kind, words=words, resets=resets)
+    if outcome.code in _SIGNAL_CODES:
         return AgentEnding(kind=EndingKind.KILLED, words=_exit(outcome))
-    kind_said = kind_of(_last_words(outcome.error)) if profile.answers else TroubleKind.UNKNOWN
-    if kind_said is TroubleKind.UNKNOWN:
+    # Paragraphs before the last one are warnings.
+    last = re.split(r"\n\s*\n", outcome.error.strip())[-1][-_LONGEST_WORDS:]
+    found = kind_of(last) if profile.answers else TroubleKind.UNKNOWN
+    if found is TroubleKind.UNKNOWN:
         return AgentEnding(kind=EndingKind.CRASHED, words=words)
-    return AgentEnding(kind=EndingKind(kind_said), words=words, resets=_resets(outcome.error, outcome, profile))
-
-
-def _last_words(error: str) -> str:
-    """The last paragraph of standard error; what stands before it are warnings."""
-    return re.split(r"\n\s*\n", error.strip())[-1][-_ENDING_WORDS:]
+    return AgentEnding(kind=EndingKind(found), words=words, resets=resets)
 
 
 def _resets(words: str, outcome: Outcome, profile: Profile) -> float | None:
@@ -278,4 +267,144 @@ def _exit(outcome: Outcome) -> str:
 
 
 def _line(words: str) -> str:
-    return " ".join(words[-_ENDING_WORDS:].split())
+    return " ".join(words[-_LONGEST_WORDS:].split())
+
+
+def _first(found: Iterable[float | None]) -> float | None:
+    return next((each for each in found if each is not None), None)
+
+
+# --- when a limit resets ---------------------------------------------------------------------------------------
+
+#: No limit lasts longer; a later time was misread.
+FARTHEST_S = 8 * 86_400.0
+
+#: A time of day that passed less than this ago is meant, and not tomorrow's.
+JUST_PASSED_S = 900.0
+
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_EPOCH = re.compile(r"\|\s*(\d{10})\b")
+_ISO = re.compile(r"\b(\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d)?(?:\.\d{1,6})?)\s?(Z|UTC|[+-]\d\d:?\d\d)?")
+_CLOCK = re.compile(
+    r"(?:resets?|try again|available again|come back)(?: on| at)?:? "
+    r"(?:(?P<month>[a-z]{3})[a-z]* (?P<day>\d{1,2})(?:st|nd|rd|th)?,?(?: (?P<year>\d{4}),?)?(?: at)? )?"
+    r"(?P<hour>\d{1,2})(?::(?P<minute>\d\d))? ?(?P<half>[ap]m)?\b\.?"
+    r"(?: ?\((?P<zone>[\w/+-]{1,40})\)| (?P<utc>UTC|GMT)\b)?",
+    re.IGNORECASE,
+)
+_SPAN = re.compile(
+    r"(?:try again|retry|resets?|wait|available)(?: after| in)[:=]? "
+    r"(?:about )?((?:\d{1,9}(?:\.\d{1,9})? ?"
+    r"(?:days?|d|hours?|hrs?|h|minutes?|mins?|ms|m|seconds?|secs?|s)(?![a-z])[ ,]{0,2}(?:and )?){1,4})",
+    re.IGNORECASE,
+)
+_PART = re.compile(r"(\d+(?:\.\d+)?) ?([a-z]+)", re.IGNORECASE)
+_RETRY_AFTER = re.compile(r"retry[-_ ]after\W{1,4}(\d{1,9}(?:\.\d{1,9})?)\b(?! ?(?:m|h|d))", re.IGNORECASE)
+_UNITS = {"d": 86_400.0, "h": 3_600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
+
+
+def reset_time(words: str, *, now: float, zone: tzinfo | None = None) -> float | None:
+    """The moment that the words name, in seconds since the epoch; None when there is none within eight days.
+
+    `now` is when the words were printed; `zone` is that of clock times without one.
+    """
+    text = words[-_LONGEST:]
+    readers = (
+        _from_epoch(text),
+        _from_iso(text, zone or UTC),
+        _from_clock(text, now, zone or UTC),
+        _from_span(text, now),
+    )
+    return _first(each for each in readers if each is not None and now <= each <= now + FARTHEST_S)
+
+
+def reset_header(headers: Mapping[str, object], *, now: float) -> float | None:
+    """The same from the headers of a response; a wait of zero counts as none."""
+    known = {name.lower(): str(value).strip()[:100] for name, value in headers.items()}
+    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        wait = _number(known.get(name, "")) * unit
+        if 0 < wait <= FARTHEST_S:
+            return now + wait
+    resets = (value for name, value in sorted(known.items()) if "ratelimit" in name and name.endswith("reset"))
+    moments = (_number(value) or _from_iso(value, UTC) for value in resets)
+    return _first(each for each in moments if each is not None and now < each <= now + FARTHEST_S)
+
+
+def _from_epoch(text: str) -> float | None:
+    found = _EPOCH.search(text)
+    return float(found[1]) if found else None
+
+
+def _from_iso(text: str, zone: tzinfo) -> float | None:
+    found = _ISO.search(text)
+    if found is None:
+        return None
+    offset = {"Z": "+00:00", "UTC": "+00:00", None: ""}.get(found[2], found[2])
+    try:
+        moment = datetime.fromisoformat(f"{found[1]}{offset}")
+        return (moment if moment.tzinfo else moment.replace(tzinfo=zone)).timestamp()
+    except (ValueError, OverflowError):
+        return None
+
+
+def _from_clock(text: str, now: float, zone: tzinfo) -> float | None:
+    found = _CLOCK.search(text)
+    if found is None or (found["half"] is None and found["minute"] is None):
+        return None
+    named = found["zone"] or found["utc"]
+    there = _zone(named) if named else zone
+    hour, minute = _hour(int(found["hour"]), found["half"]), int(found["minute"] or 0)
+    if there is None or hour is None or minute > 59:
+        return None
+    today = datetime.fromtimestamp(now, there).replace(hour=hour, minute=minute, second=0, microsecond=0)
+    if found["month"]:
+        return _dated(today, found["month"].lower(), int(found["day"]), found["year"], now)
+    if today.timestamp() > now:
+        return today.timestamp()
+    if today.timestamp() + JUST_PASSED_S > now:
+        return max(today.timestamp() + 60, now)  # the minute that was named has to end
+    return (today + timedelta(days=1)).timestamp()
+
+
+def _dated(today: datetime, month: str, day: int, year: str | None, now: float) -> float | None:
+    if month not in _MONTHS:
+        return None
+    for each in (int(year),) if year else (today.year, today.year + 1):
+        try:
+            moment = today.replace(year=each, month=_MONTHS.index(month) + 1, day=day).timestamp()
+        except (ValueError, OverflowError):
+            continue
+        if moment > now - JUST_PASSED_S:
+            return max(moment, now)
+    return None
+
+
+def _from_span(text: str, now: float) -> float | None:
+    wait = 0.0
+    if found := _SPAN.search(text):
+        parts = ((float(count), unit.lower()) for count, unit in _PART.findall(found[1]))
+        wait = sum(count * _UNITS[unit if unit == "ms" else unit[0]] for count, unit in parts)
+    elif found := _RETRY_AFTER.search(text):
+        wait = float(found[1])
+    return now + wait if wait else None
+
+
+def _hour(hour: int, half: str | None) -> int | None:
+    if half is None:
+        return hour if hour < 24 else None
+    return hour % 12 + (12 if half.lower() == "pm" else 0) if 1 <= hour <= 12 else None
+
+
+def _zone(name: str) -> tzinfo | None:
+    if name.upper() in ("UTC", "GMT", "Z"):
+        return UTC
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError  # slow to import, and rarely needed
+
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return None
+
+
+def _number(text: str) -> float:
+    return float(text) if re.fullmatch(r"\d{1,12}(?:\.\d{1,9})?", text) else 0.0

@@ -1,46 +1,71 @@
-"""Makes the environment of an agent, a few names from the caller's and the task's own words, and of who watches it."""
+"""Selects variables: those an agent gets, those sent to the daemon with a run, and those a run cannot do without.
+
+Values are never stored. A run records only the names that it needs.
+"""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from runplan.agents.clis import agent_of
 from runplan.processes import MARK
+from runplan.run.dispatch import Role
+from runplan.run.reasons import variables
+from runplan.settings.load import OUR_PREFIX, OURS
+from runplan.settings.schema import DISPATCHED_ROLES
+from runplan.text import command
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
-    from runplan.run.dispatch import Role
+    from runplan.settings.schema import AgentsSettings
 
 ALLOWED = frozenset(("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TERM", "TZ", "TMPDIR"))
 ALLOWED_PREFIXES = ("LC_", "XDG_")
 
-#: Keys to the forge and to other machines. An agent never gets them, whatever a setting says should be kept.
+#: Keys to the forge and to other machines. An agent never gets them, even if a setting names them.
 NEVER = frozenset(
     (
-        "BITBUCKET_TOKEN",
-        "CI_JOB_TOKEN",
-        "FORGEJO_TOKEN",
-        "GH_ENTERPRISE_TOKEN",
-        "GH_TOKEN",
-        "GIT_ASKPASS",
-        "GITEA_TOKEN",
-        "GITHUB_ENTERPRISE_TOKEN",
-        "GITHUB_TOKEN",
-        "GITLAB_TOKEN",
-        "GL_TOKEN",
-        "SSH_AGENT_PID",
-        "SSH_ASKPASS",
-        "SSH_AUTH_SOCK",
+        *("BITBUCKET_TOKEN", "CI_JOB_TOKEN", "FORGEJO_TOKEN", "GH_ENTERPRISE_TOKEN", "GH_TOKEN", "GIT_ASKPASS"),
+        *("GITEA_TOKEN", "GITHUB_ENTERPRISE_TOKEN", "GITHUB_TOKEN", "GITLAB_TOKEN", "GL_TOKEN"),
+        *("SSH_AGENT_PID", "SSH_ASKPASS", "SSH_AUTH_SOCK"),
     )
 )
 
-#: What tells git and runplan where they are and what to obey: set by us, and passed on from nobody.
-OURS = ("GIT_", "RUNPLAN_")
+#: Variables that git and runplan obey. They are set here and never passed on.
+_RESERVED = ("GIT_", "RUNPLAN_")
+
+#: runplan itself fetches and pushes with these; agents get none of them.
+PUSHING = frozenset(
+    (
+        *("EMAIL", "GIT_ASKPASS", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM", "GIT_PROXY_COMMAND", "GIT_SSH"),
+        *("GIT_SSH_COMMAND", "GIT_SSH_VARIANT", "GNUPGHOME", "SSH_AGENT_PID", "SSH_ASKPASS", "SSH_AUTH_SOCK"),
+    )
+)
+
+#: Locations of tools and network proxies: with them a project's checks run as in a terminal.
+TOOLS = frozenset(
+    (
+        *("ALL_PROXY", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "all_proxy", "http_proxy", "https_proxy", "no_proxy"),
+        *("CARGO_HOME", "CONDA_PREFIX", "GOPATH", "GOROOT", "JAVA_HOME", "NVM_DIR", "PYENV_ROOT", "RUSTUP_HOME"),
+        *("DBUS_SESSION_BUS_ADDRESS", "DISPLAY", "DOCKER_HOST", "VIRTUAL_ENV", "WAYLAND_DISPLAY"),
+        *("NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "SSL_CERT_DIR", "SSL_CERT_FILE"),
+    )
+)
+
+#: What an interpreter needs to find itself and runplan.
+_OWN = frozenset(
+    (
+        *("PATH", "HOME", "TMPDIR", "TZ", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", MARK),
+        *("LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "LC_MESSAGES"),
+    )
+)
 
 AGENT_NAME = "runplan agent"
 AGENT_EMAIL = "agent@runplan.invalid"
 
-#: By this identity a reflog entry says that it was an agent who moved a ref.
+#: With this identity a reflog entry shows that an agent moved a ref.
 AGENT_GIT = {
     "GIT_AUTHOR_NAME": AGENT_NAME,
     "GIT_AUTHOR_EMAIL": AGENT_EMAIL,
@@ -52,44 +77,24 @@ AGENT_GIT = {
 }
 
 
-#: What an interpreter needs to find itself and us; of a runner's secrets it needs none.
-_OWN = frozenset(
-    (
-        *("PATH", "HOME", "TMPDIR", "TZ", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", MARK),
-        *("LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "LC_MESSAGES"),
-    )
-)
-
-
 def own_environment(caller: Mapping[str, str]) -> dict[str, str]:
-    """What our own processes beside an agent see: it can read their environment, since both are of one user."""
+    """The environment of the spawner and the shims: an agent can read it, so it has no secrets."""
     return {name: value for name, value in caller.items() if name in _OWN or name.startswith("PYTHON")}
 
 
 def agent_environment(caller: Mapping[str, str], *, keep: Sequence[str], settings: Mapping[str, str]) -> dict[str, str]:
-    """What an agent sees of the caller's environment, `keep` and `settings` added, and its identity for git."""
+    """The environment of an agent: allowed variables of the caller, `settings`, and its identity for git."""
     return {**allowed(caller, keep=keep), **settings, **AGENT_GIT}
 
 
 def allowed(caller: Mapping[str, str], *, keep: Sequence[str]) -> dict[str, str]:
-    """The caller's variables that agents, tests and setup may see; `keep` names further ones."""
-    names = ALLOWED.union(name for name in keep if not name.startswith(OURS)) - NEVER
+    """The caller's variables that agents, tests and setup get; `keep` names further ones."""
+    names = ALLOWED.union(name for name in keep if not name.startswith(_RESERVED)) - NEVER
     return {name: value for name, value in caller.items() if name in names or name.startswith(ALLOWED_PREFIXES)}
 
 
-def task_environment(
-    *,
-    dispatch: str,
-    role: Role,
-    plan: str,
-    phase: str,
-    run: str,
-    attempt: int,
-    cycle: int,
-    prompt: str,
-    return_file: str,
-) -> dict[str, str]:
-    """The variables that tell an agent its task (docs/agents.md)."""
+def task_environment(*, dispatch: str, role: Role, plan: str, phase: str, run: str) -> dict[str, str]:
+    """The variables that describe the task to an agent or a check (docs/agents.md)."""
     return {
         MARK: dispatch,
         "RUNPLAN_AGENT": "1",
@@ -97,8 +102,60 @@ def task_environment(
         "RUNPLAN_PLAN": plan,
         "RUNPLAN_PHASE": phase,
         "RUNPLAN_RUN": run,
-        "RUNPLAN_ATTEMPT": str(attempt),
-        "RUNPLAN_CYCLE": str(cycle),
-        "RUNPLAN_PROMPT": prompt,
-        "RUNPLAN_RETURN": return_file,
     }
+
+
+# --- the caller's environment, sent to the daemon ---------------------------------------------------------
+
+
+def for_a_run(caller: Mapping[str, str], agents: AgentsSettings, *, checks: Sequence[str] = ()) -> dict[str, str]:
+    """The variables sent with `start`. The daemon keeps them in memory for the run."""
+    names = ALLOWED.union(checks, *(_names(agents, name, caller) for name in _used(agents)))
+    return _sent(caller, names, (*ALLOWED_PREFIXES, "RUNPLAN_"))
+
+
+def for_the_daemon(caller: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a new daemon: no keys, and no settings, which would apply to every run."""
+    return _sent(caller, ALLOWED, (*ALLOWED_PREFIXES, "PYTHON", OUR_PREFIX))
+
+
+def needed_by_a_run(
+    sent: Mapping[str, str], agents: AgentsSettings, *, pushes: bool, checks: Sequence[str] = ()
+) -> tuple[str, ...]:
+    """The names without which the run cannot continue: its agents' keys, and the SSH agent to push."""
+    tables = [agents.agent(name) for name in _used(agents)]
+    keys = {key for table in tables for key in (*table.env, *agent_of(table.kind).keys_for(table.model))}
+    wanted = {*checks, *keys, *(("SSH_AUTH_SOCK",) if pushes else ())}
+    return tuple(sorted(name for name in wanted if sent.get(name)))
+
+
+def missing(names: Sequence[str], *, at_hand: Mapping[str, str]) -> tuple[str, ...]:
+    """The needed variables that are lost, as after a restart."""
+    return tuple(name for name in names if not at_hand.get(name))
+
+
+def describe_missing(names: Sequence[str], *, plan: str) -> str:
+    """Why a run waits, and the command that ends the wait."""
+    it = "it" if len(names) == 1 else "them"
+    resume = command("runplan", "resume", plan)
+    return f"the daemon restarted and lost {variables(names)}; resume it from a shell that has {it}: {resume}"
+
+
+def _sent(caller: Mapping[str, str], names: Collection[str], prefixes: tuple[str, ...]) -> dict[str, str]:
+    wanted = PUSHING.union(TOOLS, names)
+    kept = (name for name in caller if name in wanted or name.startswith(prefixes))
+    return {name: caller[name] for name in kept if name not in OURS}
+
+
+def _used(agents: AgentsSettings) -> tuple[str, ...]:
+    """The agents that a run may start."""
+    return tuple(dict.fromkeys(name for role in DISPATCHED_ROLES if (name := getattr(agents, role))))
+
+
+def _names(agents: AgentsSettings, name: str, caller: Mapping[str, str]) -> tuple[str, ...]:
+    """The caller's variables that the agent would get with the user's own configuration."""
+    from runplan.agents.adapter import Task
+
+    table, nowhere = agents.agent(name), Path("/nonexistent")
+    task = Task(table=table, caller=caller, role=Role.IMPLEMENT, phase="", cycle=1, root=nowhere, directory=nowhere)
+    return (*agent_of(table.kind).names(task), *table.env)

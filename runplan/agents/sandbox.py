@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from runplan.git.checkout import Checkouts
 
 
-#: With process ids of their own, programs can signal nothing outside. The network stays.
-#: Without CAP_SYS_ADMIN root cannot mount anything writable again; other users have no capability in there anyway.
+#: With a pid namespace, programs can signal no process outside. The network stays.
+#: Without CAP_SYS_ADMIN root cannot remount anything writable; other users have no capability in there.
 _BASE = ("--dev-bind", "/", "/", "--unshare-pid", "--proc", "/proc", "--die-with-parent", "--cap-drop", "CAP_SYS_ADMIN")
 
 
 class Obstacle(Struct, frozen=True, kw_only=True):
-    """Why bubblewrap does not work on this machine, and how to get it."""
+    """Why bubblewrap does not work on this machine, and the remedy."""
 
     why: str
     remedy: str
@@ -37,14 +37,14 @@ class Obstacle(Struct, frozen=True, kw_only=True):
 def sandboxed(
     argv: Sequence[str], *, bwrap: str, cwd: str, read_only: Sequence[str] = (), writable: Sequence[str] = ()
 ) -> tuple[str, ...]:
-    """The same call under bubblewrap. Paths are real ones; those of `writable` exist and may lie in read-only ones."""
+    """The command under bubblewrap. Paths are resolved; `writable` ones exist and can be inside read-only ones."""
     closed = (word for path in sorted(read_only) for word in ("--ro-bind-try", path, path))
     opened = (word for path in sorted(writable) for word in ("--bind", path, path))
     return (bwrap, *_BASE, *closed, *opened, "--chdir", cwd, "--", *argv)
 
 
 def is_sandboxed(argv: Sequence[str]) -> bool:
-    """Whether the program is called by way of bubblewrap, which stays in between until it has ended."""
+    """Whether the command runs under bubblewrap, which lives as long as the program."""
     return bool(argv) and argv[0].rpartition("/")[2] == "bwrap"
 
 
@@ -52,7 +52,7 @@ PROBE_S = 10.0
 
 
 class Sandbox:
-    """What the dispatches of one repository may not write; `lanes` has a repository of its own for each worktree."""
+    """The sandbox of one repository's dispatches; `lanes` has one repository for each worktree."""
 
     def __init__(self, checkouts: Checkouts, *, worktrees: Path, lanes: Path, env: Mapping[str, str]) -> None:
         self._checkouts = checkouts
@@ -61,9 +61,9 @@ class Sandbox:
         self._env = env
 
     def wrap(self, argv: tuple[str, ...], *, role: Role, worktree: Path, own: Path) -> tuple[str, ...]:
-        """The call of a dispatch under bubblewrap; `own` is the folder for its return and private configuration."""
+        """The command of a dispatch under bubblewrap; `own` is the directory for its return and configuration."""
         if _which(str(worktree / argv[0]) if "/" in argv[0] else argv[0], self._env) is None:
-            return argv  # the shim names a program that cannot be started; bwrap would end with 1
+            return argv  # the shim reports a missing program by name; bwrap would only exit with 1
         # A verifier must not change its worktree.
         work = () if role is Role.VERIFY else (worktree, self._lanes / f"{worktree.name}.git")
         bwrap, cwd = _which("bwrap", self._env) or "bwrap", os.path.realpath(worktree)
@@ -72,7 +72,7 @@ class Sandbox:
     def _read_only(self) -> Iterable[Path]:
         common = self._checkouts.common_dir
         yield common
-        if common.name == ".git":  # the main checkout, also where runplan was started in a linked one
+        if common.name == ".git":  # the main checkout, also when runplan was started in a linked one
             yield common.parent
         yield from (checkout.root for checkout in self._checkouts.all())
         yield self._worktrees
@@ -82,7 +82,7 @@ class Sandbox:
 
 
 def obstacle(env: Mapping[str, str]) -> Obstacle | None:
-    """What keeps bubblewrap from working here; None where it works. Each bwrap is tried once per process."""
+    """Why bubblewrap does not work here; None when it works. Each bwrap is tried once per process."""
     if sys.platform != "linux":
         return Obstacle(why="bubblewrap is for Linux only", remedy="run runplan on Linux")
     bwrap = _which("bwrap", env)
@@ -96,14 +96,14 @@ def obstacle(env: Mapping[str, str]) -> Obstacle | None:
 
 @cache
 def _probe(bwrap: str) -> str:
-    """What bwrap says when it cannot make a sandbox; "" when it can."""
+    """The error of a bwrap that cannot make a sandbox, else ""."""
     argv = sandboxed(("/bin/sh", "-c", ":"), bwrap=bwrap, cwd="/", read_only=("/usr",))
     try:
         ran = subprocess.run(argv, env={}, stdin=subprocess.DEVNULL, capture_output=True, timeout=PROBE_S, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"{bwrap} does not run: {error}"
-    said = " ".join(ran.stderr.decode(errors="replace").split())[:300]
-    return "" if ran.returncode == 0 else said or f"{bwrap} ends with code {ran.returncode}"
+    message = " ".join(ran.stderr.decode(errors="replace").split())[:300]
+    return "" if ran.returncode == 0 else message or f"{bwrap} ends with code {ran.returncode}"
 
 
 def is_used(mode: str, env: Mapping[str, str]) -> bool:
@@ -112,7 +112,7 @@ def is_used(mode: str, env: Mapping[str, str]) -> bool:
 
 
 def require(modes: Mapping[str, str], env: Mapping[str, str]) -> str:
-    """Refuse a start where a setting demands the sandbox and it does not work; "" or what `auto` goes without.
+    """Refuse a start when a setting demands a sandbox that does not work; else a warning for `auto`, or "".
 
     `modes` has the value of each setting by its key.
     """
@@ -123,7 +123,7 @@ def require(modes: Mapping[str, str], env: Mapping[str, str]) -> str:
     if key := wanted.get("bwrap"):
         raise RefusedEarly(f'{key} = "bwrap" does not work here: {found.why}; to get it: {found.remedy}')
     without = f"agents run without a sandbox ({found.why}), so they can write to your checkout and repository"
-    return f'{without}; to get one: {found.remedy}; to hear no more of it: agents.sandbox = "none"'
+    return f'{without}; to get one: {found.remedy}; to silence this: agents.sandbox = "none"'
 
 
 def _which(program: str, env: Mapping[str, str]) -> str | None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from msgspec import Struct
 
 from runplan.errors import Exit
-from runplan.supervise.ancestry import agent_above
+from runplan.processes import agent_above
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

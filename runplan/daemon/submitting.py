@@ -13,7 +13,7 @@ from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from runplan import __version__, processes
-from runplan.agents.caller import for_a_run, for_the_daemon, needed_by_a_run
+from runplan.agents.environment import for_a_run, for_the_daemon, needed_by_a_run
 from runplan.clock import SystemClock
 from runplan.daemon import client as clients, service, singleton
 from runplan.daemon.client import Client, HungUp, NotRunning, Silent, find_socket, reached
@@ -31,7 +31,6 @@ from runplan.settings.load import environment
 from runplan.settings.places import OUTPUT, own_directory, state_directory
 from runplan.store.commands import Commands
 from runplan.store.sqlite import Store
-from runplan.supervise.ancestry import agent_above
 from runplan.times import iso
 
 if TYPE_CHECKING:
@@ -96,7 +95,7 @@ def _replace(client: Client, drain_s: float, say: Callable[[str], None]) -> None
 
 
 def _started(env: Mapping[str, str], version: str, argv: Sequence[str], ready_s: float) -> Client:
-    if agent := agent_above(os.getpid()):
+    if agent := processes.agent_above(os.getpid()):
         raise RefusedEarly(f"no daemon is started from inside an agent ({agent})")
     if not service.start(env):
         return _start(env, argv, ready_s)

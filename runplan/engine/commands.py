@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from runplan.agents.forwarded import describe_missing
+from runplan.agents.environment import describe_missing
 from runplan.engine import schedules
 from runplan.engine.acquire import Declined
 from runplan.engine.runs import Accepted, Deferred

@@ -210,7 +210,7 @@ def refuse_under_agent(verb: str) -> None:
     """An agent must not start, approve or stop anything."""
     if environment().get("RUNPLAN_AGENT"):
         raise RefusedEarly(f"{verb} does not run inside an agent (RUNPLAN_AGENT is set)")
-    from runplan.supervise.ancestry import agent_above
+    from runplan.processes import agent_above
 
     if agent := agent_above(os.getpid()):
         raise RefusedEarly(f"{verb} does not run inside an agent ({agent})")

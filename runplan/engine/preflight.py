@@ -8,7 +8,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 from runplan import names
-from runplan.agents import calling
+from runplan.agents import invocation
 from runplan.checks import testcommand
 from runplan.errors import RefusedEarly
 from runplan.git import objects as trees
@@ -145,11 +145,11 @@ def require_agents(at: RepositoryContext) -> str:
     """Refuse agents that cannot run, also those whose files a worktree would lack; a warning, or ""."""
     agents, run = at.settings.agents, at.settings.run
     in_dollars = at.settings.limits.in_dollars
-    warning = calling.require_agents(agents, root=at.repository.root, caller=at.env, in_dollars=in_dollars)
+    warning = invocation.require_agents(agents, root=at.repository.root, caller=at.env, in_dollars=in_dollars)
     copied = {posixpath.normpath(name) for name in run.copy}
     for role in DISPATCHED_ROLES:
         table = agents.agent(name) if (name := getattr(agents, role)) else None
-        for file in map(posixpath.normpath, calling.worktree_files(table) if table and not run.setup else ()):
+        for file in map(posixpath.normpath, invocation.worktree_files(table) if table and not run.setup else ()):
             if file not in copied and not _is_on(at, file):
                 raise RefusedEarly(
                     f"{Reason.AGENT_MISSING}: agents.{role}: {file} is not on {at.target_name}, so no worktree has it; "

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from runplan.agents.calling import Agents
-from runplan.agents.forwarded import missing
+from runplan.agents.environment import missing
+from runplan.agents.invocation import Agents
 from runplan.agents.sandbox import Sandbox
 from runplan.clock import SystemClock
 from runplan.engine.preflight import landing_place, settle_lost_landings

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from runplan.agents.calling import Versions, account_of, lacks_login, own_file, unwatched, version_of
-from runplan.agents.clis import about
+from runplan.agents.clis import agent_of
+from runplan.agents.invocation import account_of, lacks_login, own_file, unwatched, version_of
 from runplan.checks import testcommand
 from runplan.errors import GitFailed, RefusedEarly, Unreachable
 from runplan.git.command import AS_STORED
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from git import Git, Repo
 
-    from runplan.agents.kit.module import Account
+    from runplan.agents.adapter import Account
     from runplan.gitfacts import Identity
     from runplan.settings.schema import AgentsSettings
 
@@ -76,17 +76,16 @@ def worktree_place(path: Path) -> Place:
 
 def role_agents(root: Path, agents: AgentsSettings, *, env: Mapping[str, str]) -> tuple[RoleAgent, ...]:
     """For each role of a run, whether the program of its agent can be found."""
-    versions = Versions()
-    return tuple(_role_agent(root, agents, role, versions, env) for role in DISPATCHED_ROLES if getattr(agents, role))
+    return tuple(_role_agent(root, agents, role, env) for role in DISPATCHED_ROLES if getattr(agents, role))
 
 
-def _role_agent(root: Path, agents: AgentsSettings, role: str, versions: Versions, env: Mapping[str, str]) -> RoleAgent:
+def _role_agent(root: Path, agents: AgentsSettings, role: str, env: Mapping[str, str]) -> RoleAgent:
     name: str = getattr(agents, role)
     agent = agents.agent(name)
     file = own_file(agent)
     if agent.kind == "script" or (file and not (root / file).is_file()):
         return RoleAgent(role=role, agent=name, program=file, found=(root / file).is_file(), file=True)
-    program = about(agent.kind).call(agent)[0]
+    program = agent_of(agent.kind).command(agent)[0]
     # A path with a slash is taken from the worktree, which holds what the checkout holds.
     where = str(root / program) if "/" in program else program
     return RoleAgent(
@@ -94,7 +93,7 @@ def _role_agent(root: Path, agents: AgentsSettings, role: str, versions: Version
         agent=name,
         program=program,
         found=is_on_path(where, env),
-        version=version_of(agent, versions, env),
+        version=version_of(agent, env),
         unwatched=unwatched(agent),
         account=account_of(agent, env),
         lacks=lacks_login(agent, env),
@@ -103,8 +102,8 @@ def _role_agent(root: Path, agents: AgentsSettings, role: str, versions: Version
 
 def known_agents() -> tuple[str, ...]:
     """The agents whose programs can be looked for, in the order they are suggested."""
-    told = {kind: about(kind) for kind in kinds()}
-    return tuple(sorted((kind for kind in told if told[kind].known), key=lambda kind: (told[kind].rank, kind)))
+    known = {kind: agent_of(kind) for kind in kinds() if agent_of(kind).is_known}
+    return tuple(sorted(known, key=lambda kind: (known[kind].rank, kind)))
 
 
 def is_on_path(program: str, env: Mapping[str, str]) -> bool:
@@ -160,7 +159,7 @@ def _facts(repo: Repo, env: Mapping[str, str]) -> Facts:
         signs=_ask(repo.git, "config", "--type=bool", "--get", "commit.gpgsign") == "true",
         remotes=tuple(_lines(repo.git.remote())),
         known=known,
-        installed=tuple(kind for kind in known if is_on_path(about(kind).program, env)),
+        installed=tuple(kind for kind in known if is_on_path(agent_of(kind).program, env)),
         tests=_tests(repo),
     )
 

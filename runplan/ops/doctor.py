@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from runplan.agents.budgets import unwatched_remedy
-from runplan.agents.kit.module import model_remedy
+from runplan.agents.invocation import model_remedy
 from runplan.checks.testcommand import Prerequisites
 from runplan.text import command
 

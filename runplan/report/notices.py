@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from runplan.agents.forwarded import describe_missing
+from runplan.agents.environment import describe_missing
 from runplan.run.reasons import Reason, next_action
 from runplan.run.state import awaiting, failure as failure_of
 from runplan.text import command

@@ -95,8 +95,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
     code: int | None  #: exit code; None after a signal or a loss
     signal: int | None
     message: str  #: the end of the agent's message, bounded
-    events: tuple[AgentEvent, ...] = ()  #: tool events and usage, bounded
-    events_left_out: int = 0  #: tool events beyond that bound
+    tools: tuple[ToolUsed, ...] = ()  #: tools that the agent reported, bounded
     output_bytes: int = 0
     leftovers: int = 0  #: descendants that had to be ended after it
     tally: Tally = Tally()

@@ -142,9 +142,7 @@ class Folding:
         self._denied: dict[ToolUsed, None] = {}
         self._troubles: list[Trouble] = []
         self._recent: dict[str, Usage] = {}
-        self._spent = False
         self._tally = Tally()
-        self.left_out = 0  #: tool events beyond MOST_TOOLS
 
     def take(self, event: AgentEvent) -> None:
         finished = self._tally.finished
@@ -178,10 +176,8 @@ class Folding:
         return "".join(self._pieces)[-MESSAGE_TAIL:]
 
     @property
-    def events(self) -> tuple[AgentEvent, ...]:
-        """The tools used, and the total usage."""
-        spent = (Spent(usage=self._tally.usage, total=True),) if self._spent else ()
-        return (*self._tools, *spent)
+    def tools(self) -> tuple[ToolUsed, ...]:
+        return tuple(self._tools)
 
     @property
     def tally(self) -> Tally:
@@ -205,11 +201,8 @@ class Folding:
                 self._denied[event] = None
         elif event in self._tools or len(self._tools) < MOST_TOOLS:
             self._tools[event] = None
-        else:
-            self.left_out += 1
 
     def _spend(self, event: Spent) -> None:
-        self._spent = True
         usage, seen = event.usage, self._tally.usage
         if event.total:
             self._recent.clear()

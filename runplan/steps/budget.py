@@ -9,8 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from runplan.agents.budgets import Budget, Cost, GivenOut, Left, UsedUp, left
-from runplan.agents.endings import EndingKind
-from runplan.agents.limits import FARTHEST_S
+from runplan.agents.endings import FARTHEST_S, EndingKind
 from runplan.run.dispatch import MAX_OVERLOADS, Ending
 from runplan.run.events import (
     AgentLimited,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from runplan.agents.calling import Agents
+    from runplan.agents.invocation import Agents
     from runplan.clock import Clock
     from runplan.git.candidate import Candidates
     from runplan.git.command import Git

@@ -1,4 +1,4 @@
-"""Starts dispatches, follows them to their end, ends them, and takes up those of a runner that died."""
+"""Starts dispatches, waits for them, ends them, and adopts those of a runner that died."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ from runplan.polling import until
 from runplan.processes import Process
 from runplan.run.dispatch import OWN, Ending, NeverStarted, Outcome, Running
 from runplan.settings.load import environment
-from runplan.store.files import Anchor, lock_descriptor, make_below
-from runplan.supervise import cgroups, files as bell
-from runplan.supervise.files import DispatchFiles, directory_name, publish, read_text
+from runplan.store.files import Anchor, lock_descriptor, make_below, publish, read_text
+from runplan.supervise import cgroups
+from runplan.supervise.cgroups import Cgroup
+from runplan.supervise.files import DispatchFiles, directory_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -37,32 +38,32 @@ if TYPE_CHECKING:
 
 SPAWNER = "runplan.supervise.spawner"
 
-#: A spawner that has not answered after this has to be called dead.
+#: A spawner that has not answered after this is considered dead.
 ANSWER_S = 30.0
 
-#: A reader that asks whether a lock is held holds it itself for some microseconds.
-LOOKED_AT_S = 0.02
+#: A reader that checks whether a lock is held holds it itself for some microseconds.
+LOCK_CHECK_S = 0.02
 
-#: Between the hand-over of a lock and the shim's first word there is nothing to wait on but time.
+#: How often to look for a shim that holds its lock and has not written its identity yet.
 UNBORN_POLL_S = 0.005
 
-#: Where the kernel has no process descriptors, living shims are looked at this often.
+#: How often shims are checked on systems without process descriptors.
 POLL_S = 0.05
 
 #: The kernel refuses to sleep for much longer at once.
 LONGEST_SLEEP_S = 86_400.0
 
-#: What a shim gets to write its exit after it was told to kill at once.
+#: How long a shim may take to write its exit record after it was asked to kill at once.
 FORCED_S = 2.0
 
-#: For processes whose shim is gone.
+#: Time between SIGTERM and SIGKILL for processes whose shim is gone.
 SWEEP_GRACE_S = 0.5
 
 _HEADER = struct.Struct("!I")
 
 
 class Dispatches:
-    """The dispatches of one repository, as one runner sees them; close it and they live on."""
+    """The dispatches of one repository. They live on after it is closed."""
 
     def __init__(
         self, directory: Path, *, wakeup: int | None = None, now: Callable[[], float] = time.monotonic
@@ -74,13 +75,12 @@ class Dispatches:
         self._now = now
         self._spawner: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
-        self._made: set[str] = set()  #: dispatches whose directory is there
-        self._shims: dict[str, Process] = {}  #: of dispatches that were started here or taken up
-        self._due: dict[str, float] = {}  #: when those that run have to be over, at the latest
-        self._rung: set[str] = set()  #: dispatches whose bell has woken us; once is enough, whoever rings
+        self._made: set[str] = set()  #: dispatches whose directory exists
+        self._shims: dict[str, Process] = {}  #: of dispatches started here or adopted
+        self._deadlines: dict[str, float] = {}
+        self._announced: set[str] = set()  #: dispatches whose wakeup was seen; each one counts once
 
     def __enter__(self) -> Dispatches:
-        self._sweep_groups()
         self._start_spawner()
         return self
 
@@ -88,7 +88,7 @@ class Dispatches:
         self.close()
 
     def close(self) -> None:
-        """Let the spawner go; shims and agents are not touched."""
+        """Let the spawner exit; shims and agents keep running."""
         if self._socket:
             self._socket.close()
         if self._spawner:
@@ -97,7 +97,7 @@ class Dispatches:
         self._socket = self._spawner = None
 
     def directory(self, dispatch: str) -> Path:
-        """The directory of the dispatch; made when there is none."""
+        """The directory of the dispatch; made when it is missing."""
         path = self._directory / directory_name(dispatch)
         if dispatch not in self._made:
             make_below(self._directory.parent, path / OWN)
@@ -105,53 +105,49 @@ class Dispatches:
         return path
 
     def read(self, dispatch: str, name: str) -> str | None:
-        """The text of one of its files; None when there is none, or one that is too large."""
+        """The text of a file of the dispatch; None when it is missing or too large."""
         return read_text(self.directory(dispatch) / name)
 
     def write(self, dispatch: str, name: str, text: str) -> None:
-        """Put a file among them."""
-        # Not synced: a power cut that takes it takes its reader along, and what we go by is in the journal.
+        # Not synced: a power cut that loses the file also ends its reader.
         publish(self.directory(dispatch) / name, text.encode("utf-8", "surrogateescape"), sync=False)
 
     # --- starting -----------------------------------------------------------------------------------
 
     def start(self, launch: Launch) -> None:
-        """Start the process under a shim and return as soon as that runs; an id is started once."""
+        """Start the process under a shim, and return as soon as the shim runs. An id is started once."""
         files = DispatchFiles(self.directory(launch.id))
         if launch.arm_at:
-            bell.hang(files.directory)
+            files.make_wakeup()
         for name, content in launch.files:
             publish(files.directory / name, content.encode("utf-8", "surrogateescape"), sync=True)
-        asked = to_builtins(replace(launch, files=()))
-        text = json.dumps({"launch": asked, "directory": str(files.directory)}).encode()
+        request = json.dumps(to_builtins((str(files.directory), replace(launch, files=())))).encode()
         for _ in range(2):
             lock = _take_lock(files, launch.id)
             try:
                 if files.standing_unlocked() != NeverStarted():
                     raise Unreachable(f"dispatch {launch.id} has already been started; see {files.directory}")
-                shim = self._ask(text, lock)
+                shim = self._request(request, lock)
             finally:
                 # Closed, not unlocked: the shim holds the same lock through its own descriptor.
                 os.close(lock)
-            # A spawner that died without an answer may have forked the shim before that.
             if shim:
                 self._shims[launch.id] = processes.process(shim) or Process(pid=shim, started="gone")
+            # A spawner that died without an answer may have forked the shim before.
             if shim or files.locked():
                 return
         raise Unreachable(f"no shim could be started; see {self._spawner_log}")
 
-    def _ask(self, text: bytes, lock: int) -> int:
+    def _request(self, text: bytes, lock: int) -> int:
         """The pid of the new shim; 0 when the spawner did not answer."""
         if self._socket is None:
             self._start_spawner()
         assert self._socket is not None
-        try:
+        with contextlib.suppress(OSError):
             socket.send_fds(self._socket, [_HEADER.pack(len(text))], [lock])
             self._socket.sendall(text)
             if answer := self._socket.recv(_HEADER.size):
                 return int(_HEADER.unpack(answer)[0])
-        except OSError:
-            pass
         self.close()
         return 0
 
@@ -161,7 +157,7 @@ class Dispatches:
         ours.settimeout(ANSWER_S)
         with theirs, self._spawner_log.open("ab") as log:
             self._spawner = subprocess.Popen(
-                # -P: a repository's own json.py must not be taken for the library's.
+                # -P: a json.py of the repository must not shadow the standard library's.
                 [sys.executable, "-P", "-m", SPAWNER, str(theirs.fileno())],
                 pass_fds=(theirs.fileno(),),
                 stdin=subprocess.DEVNULL,
@@ -177,139 +173,113 @@ class Dispatches:
     def _spawner_log(self) -> Path:
         return self._directory / "spawner.log"
 
-    # --- following ----------------------------------------------------------------------------------
+    # --- waiting ------------------------------------------------------------------------------------
 
     def standing(self, dispatch: str) -> DispatchStanding:
-        """Whether the dispatch runs, never started, or how it ended; Unreachable while the repository is not there."""
-        if (runs := self._known_runs(dispatch)) is True:
-            return Running()  # also while the repository is away
-        files = self._files(dispatch)
-        told = files.standing() if runs is None else files.standing_unlocked()
-        if told == NeverStarted() or (isinstance(told, Outcome) and told.ending is Ending.LOST):
-            self._anchor.require()  # after the look: what is not there now may have been away just then
-        # It was started, so somebody took its records away.
-        return files.lost() if runs is False and told == NeverStarted() else told
+        """Whether the dispatch runs, never started, or how it ended; Unreachable while the repository is missing."""
+        known, files = self._shims.get(dispatch), self._files(dispatch)
+        if known and processes.lives(known):
+            return Running()  # also while the repository is missing
+        found = files.standing_unlocked() if known else files.standing()
+        if found == NeverStarted() or (isinstance(found, Outcome) and found.ending is Ending.LOST):
+            self._anchor.require()  # after reading: the repository may have been missing just then
+        return files.lost() if known and found == NeverStarted() else found  # its records were removed
 
     def overdue(self, dispatch: str, *, left_s: float | None) -> bool:
-        """Whether it has run for longer than it may; `left_s` is what it has left when this is first asked.
+        """Whether it has run longer than allowed; `left_s` is its remaining time at the first call.
 
-        From then on it is our own clock that counts, which stands still with its shim's while the machine sleeps.
+        From then on our own clock counts. Like the shim's it stands still while the machine sleeps.
         """
         if left_s is None:
             return False
-        return self._now() >= self._due.setdefault(dispatch, self._now() + left_s)
+        return self._now() >= self._deadlines.setdefault(dispatch, self._now() + left_s)
 
     def wait(self, ids: Collection[str], *, timeout_s: float | None) -> None:
-        """Return when one is not running any more, is overdue or has rung, on a wakeup, or when the time is up."""
-        moments = [self._due[dispatch] for dispatch in ids if dispatch in self._due]
+        """Return when one has ended, is overdue or has announced something, on a wakeup, or when the time is up."""
+        moments = [self._deadlines[dispatch] for dispatch in ids if dispatch in self._deadlines]
         moments += [] if timeout_s is None else [self._now() + timeout_s]
         deadline = min(moments, default=None)
         while True:
             rest = None if deadline is None else min(LONGEST_SLEEP_S, max(0.0, deadline - self._now()))
-            if self._settled(ids, rest) or (deadline is not None and self._now() >= deadline):
+            if self._wait_once(ids, rest) or (deadline is not None and self._now() >= deadline):
                 return
 
-    def _settled(self, ids: Collection[str], timeout_s: float | None) -> bool:
-        """Wait once; False when it has to be looked at again."""
+    def _wait_once(self, ids: Collection[str], timeout_s: float | None) -> bool:
+        """Whether something happened; False when it has to be checked again."""
         with contextlib.ExitStack() as stack:
             selector = stack.enter_context(selectors.DefaultSelector())
+
+            def watch(descriptor: int | None, dispatch: str = "") -> None:
+                if descriptor is not None:
+                    stack.callback(os.close, descriptor)
+                    selector.register(descriptor, selectors.EVENT_READ, dispatch)
+
             if self._wakeup is not None:
-                selector.register(self._wakeup, selectors.EVENT_READ)
+                selector.register(self._wakeup, selectors.EVENT_READ, "")
             for dispatch in ids:
-                handle = self._handle(dispatch)
-                if handle is not None:
-                    stack.callback(os.close, handle)
-                    selector.register(handle, selectors.EVENT_READ)
+                files, shim = self._files(dispatch), self._shim(dispatch)
+                handle = processes.descriptor(shim) if shim else None
+                watch(handle)
                 if self.standing(dispatch) != Running():
                     return True
-                if self._has_rung(dispatch, selector, stack):
-                    return True
+                if dispatch not in self._announced:
+                    watch(files.open_wakeup(), dispatch)
+                    if (files.directory / READING).exists():
+                        self._announced.add(dispatch)
+                        return True
                 if handle is None:
-                    look_again_s = POLL_S if self._files(dispatch).shim_identity() else UNBORN_POLL_S
-                    timeout_s = look_again_s if timeout_s is None else min(look_again_s, timeout_s)
+                    timeout_s = min(POLL_S if shim else UNBORN_POLL_S, POLL_S if timeout_s is None else timeout_s)
             ready = selector.select(timeout_s)
-            self._rung |= {key.data for key, _ in ready if key.data is not None}
+            self._announced |= {key.data for key, _ in ready if key.data}
             return bool(ready)
 
-    def _has_rung(self, dispatch: str, selector: selectors.BaseSelector, stack: contextlib.ExitStack) -> bool:
-        """Listen to its bell; True when it rang before anybody listened."""
-        directory = self._directory / directory_name(dispatch)
-        if dispatch in self._rung or (handle := bell.listen(directory)) is None:
-            return False
-        stack.callback(os.close, handle)
-        selector.register(handle, selectors.EVENT_READ, dispatch)
-        if not (directory / READING).exists():
-            return False
-        self._rung.add(dispatch)
-        return True
-
-    def _handle(self, dispatch: str) -> int | None:
-        """A descriptor that becomes readable when the shim ends, if there is one already."""
-        shim = self._shim(dispatch)
-        return processes.descriptor(shim) if shim else None
-
     def _shim(self, dispatch: str) -> Process | None:
-        """Its living shim: the one that answered us, else the one that wrote its identity and holds the lock."""
+        """Its live shim: the one started here, else the one that wrote its identity and holds the lock."""
         if dispatch not in self._shims:
             files = self._files(dispatch)
-            if files.locked() and (found := processes.living(files.shim_identity() or "")):
+            if files.locked() and (found := processes.living(files.shim().identity)):
                 self._shims[dispatch] = found
-        return self._shims[dispatch] if self._known_runs(dispatch) else None
-
-    def _known_runs(self, dispatch: str) -> bool | None:
-        """Whether its shim lives; None when nobody here has seen it."""
         known = self._shims.get(dispatch)
-        return None if known is None else processes.lives(known)
+        return known if known and processes.lives(known) else None
+
+    def _runs(self, dispatch: str) -> bool:
+        """Whether it runs; unlike `standing` it can be asked while the repository is missing."""
+        known = self._shims.get(dispatch)
+        return processes.lives(known) if known else self._files(dispatch).locked()
 
     # --- ending -------------------------------------------------------------------------------------
 
     def end(self, ids: Collection[str], *, grace_s: float) -> None:
-        """End them with all they started: all are asked first, forced after the grace, and swept when they are over."""
-        self._ask_shims(ids, signal.SIGTERM, patience_s=grace_s)
-        self._ask_shims(ids, signal.SIGTERM, patience_s=FORCED_S)
-        self._ask_shims(ids, signal.SIGKILL, patience_s=processes.KILLED_S)
+        """End them and all their processes: ask, force after the grace, then end what is left."""
+        self._signal_shims(ids, signal.SIGTERM, within_s=grace_s)
+        self._signal_shims(ids, signal.SIGTERM, within_s=FORCED_S)
+        self._signal_shims(ids, signal.SIGKILL, within_s=processes.KILLED_S)
         self.sweep(ids)
 
-    def _ask_shims(self, ids: Collection[str], number: signal.Signals, *, patience_s: float) -> None:
-        """Signal all of them before waiting for any."""
-        deadline = time.monotonic() + patience_s
-        asked: dict[str, Process] = {}
-
-        def all_asked() -> bool:
-            unborn = [dispatch for dispatch in ids if dispatch not in asked and self._runs(dispatch)]
-            for dispatch in unborn:
-                if shim := self._shim(dispatch):
-                    asked[dispatch] = shim
-                    processes.send(shim, number)
-                    processes.send(shim, signal.SIGCONT)  # somebody may have stopped it
-            return all(dispatch in asked for dispatch in unborn)
-
-        until(all_asked, within_s=patience_s, every_s=UNBORN_POLL_S)
-        processes.await_gone(asked.values(), timeout_s=deadline - time.monotonic())
-
-    def _runs(self, dispatch: str) -> bool:
-        """The same as its standing tells, for those who end it: that need not wait until the repository is back."""
-        known = self._known_runs(dispatch)
-        return self._files(dispatch).locked() if known is None else known
+    def _signal_shims(self, ids: Collection[str], number: signal.Signals, *, within_s: float) -> None:
+        """Signal all shims, then wait for them."""
+        deadline = time.monotonic() + within_s
+        running = [dispatch for dispatch in ids if self._runs(dispatch)]
+        until(
+            lambda: all(self._shim(dispatch) or not self._runs(dispatch) for dispatch in running),
+            within_s=within_s,
+            every_s=UNBORN_POLL_S,
+        )
+        shims = [shim for dispatch in running if (shim := self._shim(dispatch))]
+        for shim in shims:
+            processes.send(shim, number)
+            processes.send(shim, signal.SIGCONT)  # it may be stopped
+        processes.await_gone(shims, timeout_s=deadline - time.monotonic())
 
     def sweep(self, ids: Collection[str]) -> int:
-        """End the processes that dispatches left whose shim died; says how many there were."""
+        """End the processes of dispatches whose shim died; the number of processes ended."""
         over = [dispatch for dispatch in ids if not self._runs(dispatch)]
-        files = [self._files(dispatch) for dispatch in over]
-        groups = [group for one in files for group in cgroups.left(one.directory, told=one.cgroup())]
+        paths = [path for dispatch in over if (path := self._files(dispatch).shim().cgroup)]
 
         def marked() -> list[Process]:
             return [process for dispatch in over for process in processes.marked(dispatch)]
 
-        return cgroups.end(groups, marked, grace_s=SWEEP_GRACE_S)
-
-    def _sweep_groups(self) -> None:
-        """End what is left in the control groups of dispatches that are over, also those the journal does not know."""
-        for name in cgroups.all_left(self._directory):
-            files = DispatchFiles(self._directory / name)
-            # Whoever starts one has the lock before there is a group, and the shim until there is none.
-            if not files.locked():
-                cgroups.end(cgroups.left(files.directory, told=""), list, grace_s=SWEEP_GRACE_S)
+        return cgroups.end([Cgroup(path) for path in paths], marked, grace_s=SWEEP_GRACE_S)
 
     def _files(self, dispatch: str) -> DispatchFiles:
         return DispatchFiles(self._directory / directory_name(dispatch))
@@ -317,7 +287,7 @@ class Dispatches:
 
 def _take_lock(files: DispatchFiles, dispatch: str) -> int:
     descriptor = os.open(files.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    if lock_descriptor(descriptor, within_s=LOOKED_AT_S):
+    if lock_descriptor(descriptor, within_s=LOCK_CHECK_S):
         return descriptor
     os.close(descriptor)
     raise Unreachable(f"dispatch {dispatch} is already running; see {files.directory}")

@@ -72,7 +72,7 @@ def test_a_context_that_fills_arms_the_hand_over_and_the_agent_goes_on(project: 
     assert of(project, "HandedOver") == []
     assert project.dispatched() == ["implement", "verify"]
     assert (set(project.landed()), project.leftovers()) == ({"1"}, [])
-    assert not kept(project, fact["id"], "bell").exists()
+    assert not kept(project, fact["id"], "wakeup").exists()
     assert project.runplan("status", "X", "--json").json["run"]["handover"] is None
 
 

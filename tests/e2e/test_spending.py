@@ -191,9 +191,9 @@ def test_dollars_that_nobody_could_watch_are_refused_before_any_work(project: Pr
     told = "set usd_per_mtok_in and usd_per_mtok_out under [agents.judge], or limit tokens instead of dollars"
     ran = project.start("1", "auto")
     assert ran.code == 2, ran.err
-    assert f"agents.verifier: judge tells no dollars, and [limits] are in dollars; {told}" in ran.err
+    assert f"agents.verifier: judge reports no dollars, and [limits] are in dollars; {told}" in ran.err
     assert told in project.runplan("doctor").out
     agents(
         project, verifier="judge", more=f"{judge}usd_per_mtok_in = 1.25\nusd_per_mtok_out = 10\n[limits]\nday_usd = 5\n"
     )
-    assert "tells no dollars" not in project.start("1", "auto").err
+    assert "reports no dollars" not in project.start("1", "auto").err

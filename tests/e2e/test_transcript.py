@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runplan.cli.show.transcript import _print
-from runplan.supervise.files import DispatchFiles
+from runplan.supervise.files import DispatchFiles, ShimRecord
 from tests.support.cli import RUNPLAN, until
 from tests.support.daemons import shell_agent, waits
 from tests.support.samples import SAMPLES
@@ -59,7 +59,7 @@ def test_the_stream_of_a_real_agent_becomes_readable(
     sample = next(path for path in sorted((SAMPLES / kind).glob("success*")) if path.suffix in (".jsonl", ".txt"))
     files = DispatchFiles(tmp_path)
     shutil.copy(sample, files.out)
-    files.write_shim("1:1:x", reader=kind)
+    files.write_shim(ShimRecord(identity="1:1:x", reader=kind))
     _print(files, follow=False)
     shown = capsys.readouterr().out
     assert shown.strip()

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from runplan.agents.calling import Agents, Versions, account_of, require_agents
 from runplan.agents.clis.mini import LONGEST_ARGUMENT
+from runplan.agents.invocation import Agents, account_of, require_agents
 from runplan.errors import RefusedEarly
 from runplan.run.dispatch import Role
 from runplan.settings.load import Layer
@@ -81,6 +81,22 @@ def test_model_and_further_arguments_come_from_the_table(tmp_path: Path, name: s
     assert call.argv[:2] == ("/opt/agent", "sub")
     assert call.argv[call.argv.index(flag) + 1] == "openai/x"
     assert call.argv[call.argv.index("--extra") + 1] == "1"
+
+
+def test_the_task_is_described_in_the_variables_of_the_contract(tmp_path: Path) -> None:
+    env = Call(tmp_path, "claude", Role.VERIFY, caller={}).env
+    assert {name: value for name, value in env.items() if name.startswith("RUNPLAN_")} == {
+        "RUNPLAN_DISPATCH": "r1.1.1.implement.1",
+        "RUNPLAN_AGENT": "1",
+        "RUNPLAN_ROLE": "verify",
+        "RUNPLAN_PLAN": "plans/x.md",
+        "RUNPLAN_PHASE": "1",
+        "RUNPLAN_RUN": "r1",
+        "RUNPLAN_ATTEMPT": "1",
+        "RUNPLAN_CYCLE": "1",
+        "RUNPLAN_PROMPT": str(tmp_path / "prompt.md"),
+        "RUNPLAN_RETURN": str(tmp_path / "own/return.json"),
+    }
 
 
 @pytest.mark.parametrize("name", FOLDERS)
@@ -388,12 +404,6 @@ def test_a_program_that_tells_no_version_has_none(tmp_path: Path, text: str) -> 
     assert agents.version("codex") == agents.version("gemini") == ""
 
 
-def test_a_program_is_asked_with_the_words_it_understands(tmp_path: Path) -> None:
-    a_program(tmp_path / "bin/own", 'test "$*" = "sub about" && echo 7.1')
-    env = {"PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin"}
-    assert Versions().of(("own", "sub"), asking=("about",), env=env) == "7.1"
-
-
 def test_a_users_own_command_is_never_asked(tmp_path: Path) -> None:
     a_program(tmp_path / "bin/own", f"touch {tmp_path / 'ran'}")
     own = {"kind": "command", "argv": [str(tmp_path / "bin/own")]}
@@ -442,4 +452,4 @@ def test_a_profile_says_what_has_to_be_known_to_judge(tmp_path: Path) -> None:
     assert dict(writer.codes)[55] == "setup"
     assert writer.zone is not None
     plain = agents.profile("own", Role.IMPLEMENT)
-    assert (plain.closes, plain.answers, plain.codes) == (False, False, ())
+    assert (plain.closes, plain.answers, plain.codes) == (False, False, {})

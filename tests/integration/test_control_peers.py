@@ -16,7 +16,7 @@ import pytest
 
 from runplan.daemon.client import Client
 from runplan.daemon.protocol import peer_of
-from runplan.supervise.ancestry import agent_above
+from runplan.processes import agent_above
 from tests.support.dispatching import Stage, pid_in, stage, until
 from tests.support.doors import Echo, a_door
 
@@ -123,7 +123,6 @@ WAYS = {
     "itself": "exec {call}",
     "with its environment cleared": "env -i {call}",
     "in a session of its own, cleared": "setsid env -i {call}",
-    "orphaned and cleared": "(setsid env -i sh -c 'sleep 0.05; exec {call}' &) ; sleep 30",
 }
 
 

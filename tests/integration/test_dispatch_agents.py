@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.agents.calling import Agents
 from runplan.agents.endings import judge
+from runplan.agents.invocation import Agents
 from runplan.run.dispatch import OWN, Ending, Launch, Role
 from runplan.run.usage import Tally
 from runplan.settings.load import Layer
@@ -42,7 +42,7 @@ def test_a_captured_stream_comes_back_as_it_was_read(on: Stage, cli: str) -> Non
     assert (found.ending, found.code) == (Ending.EXITED, 0)
     assert found.tally == samples.outcome(sample).tally
     assert found.message == samples.outcome(sample).message
-    assert found.events == samples.outcome(sample).events
+    assert found.tools == samples.outcome(sample).tools
     assert judge(found, samples.profile(cli)).kind == "success"
 
 

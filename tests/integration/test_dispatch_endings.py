@@ -282,8 +282,8 @@ def test_ending_all_waits_no_longer_than_it_has_to() -> None:
     assert found
 
     began = time.monotonic()
-    assert processes.end_all([found], grace_s=60) == 1
+    assert processes.end_all(lambda: [found], grace_s=60) == 1
 
     assert time.monotonic() - began < PATIENCE_S
     assert child.wait() == -signal.SIGTERM
-    assert processes.end_all([found], grace_s=20) == 0
+    assert processes.end_all(lambda: [found], grace_s=20) == 0

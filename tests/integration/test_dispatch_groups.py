@@ -13,17 +13,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runplan import processes
-from runplan.run.dispatch import Ending, Outcome, Running
+from runplan.run.dispatch import Ending, Outcome
 from runplan.supervise import cgroups
 from runplan.supervise.cgroups import Cgroup
-from runplan.supervise.dispatches import Dispatches
 from runplan.supervise.files import DispatchFiles
-from tests.support.dispatching import PATIENCE_S, Stage, gone, pid_in, stage
+from tests.support.dispatching import PATIENCE_S, Stage, gone, pid_in, stage, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-HOME = cgroups.home()
+HOME = cgroups.own_place()
 needs_groups = pytest.mark.skipif(not HOME, reason="this process is in no control group (v2) that it may divide")
 
 #: Without the mark, in a session of its own, with a parent that has gone.
@@ -39,9 +38,9 @@ def on(tmp_path: Path) -> Iterator[Stage]:
 
 
 def group_of(on: Stage, dispatch: str) -> Path:
-    found = cgroups.planned(on.dispatches.directory(dispatch))
-    assert found
-    return Path(found.path)
+    files = DispatchFiles(on.dispatches.directory(dispatch))
+    until(lambda: files.shim().cgroup)
+    return Path(files.shim().cgroup)
 
 
 def where(pid: int) -> str:
@@ -75,42 +74,6 @@ def test_a_program_that_cannot_be_started_leaves_no_group(on: Stage) -> None:
     assert outcome.ending is Ending.MISSING
     assert outcome.message == "cannot start '/no/such/program': [Errno 2] No such file or directory: '/no/such/program'"
     assert not group_of(on, dispatch).exists()
-
-
-@needs_groups
-@pytest.mark.parametrize(
-    ("changes", "why"),
-    [
-        ({"cwd": "/no/such/place"}, "[Errno 2] No such file or directory: '/no/such/place'"),
-        ({"argv": ("/",)}, "[Errno 13] Permission denied: '/'"),
-        ({"argv": ("sh", "a\0b")}, "embedded null byte"),
-    ],
-    ids=["directory", "permission", "null"],
-)
-def test_why_nothing_was_started_is_told_as_ever(on: Stage, changes: dict[str, object], why: str) -> None:
-    launch = on.launch("sh", **changes)
-    on.dispatches.start(launch)
-
-    assert on.outcome(launch.id).message == f"cannot start {launch.argv[0]!r}: {why}"
-
-
-@needs_groups
-def test_an_agent_gets_three_descriptors_its_own_session_and_the_usual_signals(on: Stage) -> None:
-    look = "import os, sys; print(sorted(map(int, os.listdir('/proc/self/fd')))[:3], os.getsid(0) == os.getpid())"
-    signals = "print([line.split()[1] for line in open('/proc/self/status') if line.startswith('SigIgn')])"
-    dispatch = on.python(f"{look}\n{signals}\nprint(len(os.listdir('/proc/self/fd')))")
-    pythons = (1 << signal.SIGPIPE - 1) | (1 << signal.SIGXFSZ - 1)  # Python itself ignores these
-    # Whoever is started with a signal ignored, as by nohup, passes that on; but a spawner hears Ctrl-C again.
-    given = ignored() & ~pythons & ~(1 << signal.SIGINT - 1)
-
-    assert on.outcome(dispatch).message == f"[0, 1, 2] True\n['{given | pythons:016x}']\n4\n"
-    assert on.outcome(on.sh("grep SigIgn /proc/self/status")).message.split() == ["SigIgn:", f"{given:016x}"]
-
-
-def ignored() -> int:
-    """The signals this process ignores, as a mask."""
-    lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
-    return next(int(line.split()[1], 16) for line in lines if line.startswith("SigIgn"))
 
 
 # --- the end of a dispatch ----------------------------------------------------------------------------------
@@ -148,14 +111,13 @@ def test_who_hides_from_mark_session_and_parents_is_ended_by_the_group_alone(on:
 
 @needs_groups
 def test_groups_that_an_agent_makes_below_its_own_go_with_it(on: Stage) -> None:
-    move = 'mkdir -p "$0/a/b" && echo $$ >"$0/a/b/cgroup.procs" && echo $$ >child && exec sleep 30'
-    launch = on.launch("unused")
-    group = group_of(on, launch.id)
-    dispatch = on.start("sh", "-c", f"sh -c '{move}' {group} & while test ! -s child; do :; done", id=launch.id)
+    place = f"{Path(HOME)}$(sed -n s,^0::,,p /proc/self/cgroup | sed s,^{where(os.getpid())[3:].rstrip('/')},,)"
+    move = f'g="{place}"; mkdir -p "$g/a/b" && echo $$ >"$g/a/b/cgroup.procs" && echo $$ >child && exec sleep 30'
+    dispatch = on.start("sh", "-c", 'sh -c "$0" & while test ! -s child; do :; done', move)
 
     assert on.outcome(dispatch).leftovers >= 1
     assert gone(pid_in(on.path / "child"))
-    assert not group.exists()
+    assert not group_of(on, dispatch).exists()
 
 
 #: Whoever is found has gone before it can be killed, and its child is deaf, too.
@@ -205,77 +167,6 @@ def test_the_sweep_finds_who_hid_from_everything_but_the_group(on: Stage) -> Non
     assert on.dispatches.sweep([dispatch]) == 0
 
 
-@needs_groups
-def test_the_next_runner_ends_what_is_left_in_groups_of_dispatches_that_are_over_and_nobody_else(on: Stage) -> None:
-    dispatch, child = lost(on)
-    (on.dispatches.directory(dispatch) / "shim.json").unlink()  # who it was need not be known any more
-    runs = on.sh("echo $$ >running; exec sleep 30")
-    running = pid_in(on.path / "running")
-
-    with Dispatches(on.path / "dispatch"):
-        assert gone(child)
-        assert not group_of(on, dispatch).exists()
-
-    assert not gone(running)
-    assert on.dispatches.standing(runs) == Running()
-
-
-@needs_groups
-def test_a_group_in_another_place_is_found_by_what_the_shim_told(on: Stage) -> None:
-    """As when it ran below a terminal that is closed now, and a service sweeps."""
-    outer = Path(HOME) / f"other-{on.launch('unused').id}"
-    outer.mkdir()
-    dispatch = on.launch("unused").id
-    inner = Cgroup(f"{outer}/{group_of(on, dispatch).name}")
-    assert inner.make()
-    DispatchFiles(on.dispatches.directory(dispatch)).write_shim("1:1:1", cgroup=inner.path)
-    child = started_in(inner)
-    try:
-        assert on.dispatches.sweep([dispatch]) == 1
-        assert child.wait(PATIENCE_S) == -signal.SIGTERM
-        assert not Path(inner.path).exists()
-    finally:
-        Cgroup(str(outer)).kill()
-        assert Cgroup(str(outer)).remove()
-
-
-def started_in(group: Cgroup) -> subprocess.Popen[bytes]:
-    """A process that is in the group before this returns."""
-    child = subprocess.Popen(["sleep", "30"])
-    Path(group.path, "cgroup.procs").write_text(str(child.pid), encoding="utf-8")
-    return child
-
-
-# --- strangers ----------------------------------------------------------------------------------------------
-
-
-@needs_groups
-@pytest.mark.parametrize("whose", ["somebody's", "another dispatch's", "a copy's"])
-def test_the_group_of_a_stranger_is_not_touched_whatever_is_told_of_it(on: Stage, whose: str) -> None:
-    dispatch = on.launch("unused").id
-    ours = group_of(on, dispatch).name
-    number = ours.split("-")[2]
-    names = {
-        "somebody's": f"stranger-{dispatch}",
-        "another dispatch's": f"{ours}0",
-        "a copy's": ours.replace(f"-{number}-", f"-{number}0-"),
-    }
-    group = Cgroup(f"{HOME}/{names[whose]}")
-    assert group.make()
-    stranger = started_in(group)
-    try:
-        DispatchFiles(on.dispatches.directory(dispatch)).write_shim("1:1:1", cgroup=group.path)
-        assert on.dispatches.sweep([dispatch]) == 0
-        if whose != "another dispatch's":  # which would be over
-            with Dispatches(on.path / "dispatch"):
-                pass
-        assert stranger.poll() is None
-    finally:
-        group.kill()
-        stranger.wait()
-        assert group.remove()
-
-
 # --- older kernels, and none --------------------------------------------------------------------------------
 
 
@@ -289,7 +180,7 @@ def test_force_is_for_those_who_do_not_go_when_they_are_asked(word: str, forced:
         assert found
         calls: list[int] = []
 
-        processes.end_all([found], grace_s=0.1 if forced else PATIENCE_S, force=lambda: calls.append(1))
+        processes.end_all(lambda: [found], grace_s=0.1 if forced else PATIENCE_S, force=lambda: calls.append(1))
 
         assert len(calls) == forced
         assert child.wait(PATIENCE_S) == -(signal.SIGKILL if forced else signal.SIGTERM)
@@ -309,13 +200,13 @@ def test_a_group_that_vanished_is_empty_and_gone(tmp_path: Path) -> None:
 
     group.kill()
 
-    assert (group.members(), group.make(), group.remove(patience_s=0)) == ([], False, True)
+    assert (group.members(), group.make(), group.remove(within_s=0)) == ([], False, True)
 
 
 def test_a_group_that_is_still_in_use_is_left_after_a_while(tmp_path: Path) -> None:
     (tmp_path / "busy").touch()
 
-    assert Cgroup(str(tmp_path)).remove(patience_s=0.01) is False
+    assert Cgroup(str(tmp_path)).remove(within_s=0.01) is False
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or not HOME, reason="only root may take a mount away, and there has to be one")
@@ -326,7 +217,7 @@ from pathlib import Path
 from runplan import processes; from runplan.supervise import cgroups
 from tests.support.dispatching import gone, pid_in, stage
 with stage(Path(sys.argv[1])) as on:
-    assert cgroups.own_home() == "", cgroups.own_home()
+    assert cgroups.own_place() == "", cgroups.own_place()
     outcome = on.outcome(on.sh(sys.argv[2]))
     assert (outcome.code, outcome.leftovers) == (0, 1), outcome
     assert gone(pid_in(on.path / "child"))

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from runplan.agents.clis import script
+from runplan.agents.adapter import Task
+from runplan.agents.clis import _script_player as script_player, agent_of
+from runplan.agents.clis.script import steps_for
 from runplan.agents.environment import agent_environment, task_environment
-from runplan.agents.kit import script_player
-from runplan.agents.kit.task import Task
 from runplan.errors import SettingsError
 from runplan.run.dispatch import Ending, Outcome, Role, ToolUsed
 from runplan.settings.schema import AgentTable
@@ -38,6 +38,12 @@ PROMPT = """# Phase 1
 """
 
 
+def task(root: Path, directory: Path, *, script: str = "script.toml", **more: Any) -> Task:
+    table = AgentTable(name="played", kind="script", script=script)
+    given = {"role": Role.FIX, "phase": "1", "cycle": 1, **more}
+    return Task(table=table, caller={}, root=root, directory=directory, **given)
+
+
 class Theatre:
     """A worktree, a main checkout and the stage to play scripts on."""
 
@@ -56,22 +62,10 @@ class Theatre:
         directory = self.on.dispatches.directory(launch.id)
         prompt = directory / "prompt.md"
         prompt.write_text(PROMPT)
-        argv = script.launch(
-            AgentTable(name="played", kind="script", script="script.toml"),
-            Task(role=role, phase=phase, cycle=cycle, root=self.main, directory=directory),
-        )
+        argv = agent_of("script").argv(task(self.main, directory, role=role, phase=phase, cycle=cycle))
         env = agent_environment(isolated_env(), keep=("GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM"), settings={})
-        env |= task_environment(
-            dispatch=launch.id,
-            role=role,
-            plan="plans/x.md",
-            phase=phase,
-            run="r1",
-            attempt=1,
-            cycle=cycle,
-            prompt=str(prompt),
-            return_file=str(directory / "return.json"),
-        )
+        env |= task_environment(dispatch=launch.id, role=role, plan="plans/x.md", phase=phase, run="r1")
+        env |= {"RUNPLAN_PROMPT": str(prompt), "RUNPLAN_RETURN": str(directory / "return.json")}
         return self.on.start(*argv, **{**changes, "id": launch.id, "cwd": launch.cwd, "reader": "script", "env": env})
 
     def play(self, *steps: str, **how: Any) -> tuple[str, Outcome]:
@@ -118,7 +112,7 @@ def test_files_are_written_appended_deleted_and_told_as_tool_events(theatre: The
     assert not (root / "b.txt").exists()
     assert (root / "deep/down").is_dir()
     assert outcome.message == ""
-    assert outcome.events == (
+    assert outcome.tools == (
         ToolUsed(tool="write", path=str(root / "src/a.txt")),
         ToolUsed(tool="append", path=str(root / "src/a.txt")),
         ToolUsed(tool="write", path=str(root / "b.txt")),
@@ -132,7 +126,7 @@ def test_the_main_checkout_and_any_other_place_can_be_touched(theatre: Theatre, 
 
     assert (theatre.main / "src/x").read_text() == "x"
     assert (tmp_path / "y").read_text() == "y"
-    assert ToolUsed(tool="write", path=str(theatre.main / "src/x")) in outcome.events
+    assert ToolUsed(tool="write", path=str(theatre.main / "src/x")) in outcome.tools
 
 
 def test_a_file_can_be_as_large_as_megabytes(theatre: Theatre) -> None:
@@ -189,14 +183,14 @@ def test_refs_config_and_hooks_can_be_tampered_with(theatre: Theatre) -> None:
     assert theatre.git("for-each-ref", "--format=%(refname)") == "refs/heads/main\nrefs/heads/work"
     assert theatre.git("config", "core.editor") == "vi"
     assert (theatre.main / ".git/hooks/pre-commit").stat().st_mode & 0o111
-    assert "hook" in {event.tool for event in outcome.events if isinstance(event, ToolUsed)}
+    assert "hook" in {event.tool for event in outcome.tools}
 
 
 def test_a_git_command_that_fails_ends_the_play(theatre: Theatre) -> None:
     theatre.make_repository()
     dispatch, outcome = theatre.play('git = ["switch", "nowhere"]', 'write = "a"')
 
-    assert outcome.code == script_player.CANNOT_PLAY
+    assert outcome.code == script_player.FAILED
     assert b"git switch ended with 128" in theatre.on.err(dispatch)
     assert not (theatre.worktree / "a").exists()
 
@@ -318,7 +312,7 @@ def test_it_waits_for_a_file(theatre: Theatre) -> None:
 def test_it_does_not_wait_for_ever(theatre: Theatre) -> None:
     _, outcome = theatre.play('wait_for = "never"\nbound = 0.02')
 
-    assert outcome.code == script_player.CANNOT_PLAY
+    assert outcome.code == script_player.FAILED
 
 
 @pytest.mark.parametrize("step", ["orphan", "orphan_setsid", "orphan_daemon"])
@@ -361,9 +355,9 @@ pass_all = true
     ],
 )
 def test_steps_are_chosen_by_phase_role_and_cycle(role: Role, phase: str, cycle: int, step: dict[str, Any]) -> None:
-    task = Task(role=role, phase=phase, cycle=cycle, root=Path(), directory=Path())
+    asked = task(Path(), Path(), role=role, phase=phase, cycle=cycle)
 
-    assert script.steps_for(tomllib.loads(ROLES), task, origin="s.toml") == ([step] if step else [])
+    assert steps_for(tomllib.loads(ROLES), asked, origin="s.toml") == ([step] if step else [])
 
 
 @pytest.mark.parametrize(
@@ -371,11 +365,11 @@ def test_steps_are_chosen_by_phase_role_and_cycle(role: Role, phase: str, cycle:
     [
         pytest.param('[[phase."1".implement]]\nwrte = "a"', "needs exactly one of append,", id="unknown step"),
         pytest.param('[[phase."1".implement]]\nsay = "a"\nexit = 1', "step 1 (say, exit)", id="two steps in one"),
-        pytest.param('[[phase."1".implement]]\nsay = "a"\nsize = 1', "unknown size; there are", id="unknown modifier"),
+        pytest.param('[[phase."1".implement]]\nsay = "a"\nsize = 1', "unknown size; known are", id="unknown modifier"),
         pytest.param('[phase."1".implement]\nsay = "a"', "[[double brackets]]", id="single brackets"),
-        pytest.param('[[phases."1".implement]]\nsay = "a"', "holds [[phase", id="wrong table"),
+        pytest.param('[[phases."1".implement]]\nsay = "a"', "only [[phase", id="wrong table"),
         pytest.param("[[", "script.toml: ", id="no TOML"),
-        pytest.param('phase = "1"', "holds [[phase", id="phase is no table"),
+        pytest.param('phase = "1"', "only [[phase", id="phase is no table"),
     ],
 )
 def test_a_script_that_makes_no_sense_is_refused_before_it_is_played(theatre: Theatre, text: str, said: str) -> None:
@@ -387,11 +381,8 @@ def test_a_script_that_makes_no_sense_is_refused_before_it_is_played(theatre: Th
 
 
 def test_a_script_that_is_not_there_is_named(theatre: Theatre) -> None:
-    table = AgentTable(name="played", kind="script", script="none.toml")
-    task = Task(role=Role.FIX, phase="1", cycle=1, root=theatre.main, directory=theatre.main)
-
     with pytest.raises(SettingsError, match=r"none\.toml: no such script"):
-        script.launch(table, task)
+        agent_of("script").argv(task(theatre.main, theatre.main, script="none.toml"))
 
 
 def test_every_step_is_documented_and_played_here() -> None:

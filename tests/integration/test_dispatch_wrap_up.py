@@ -192,7 +192,7 @@ def test_it_is_told_by_its_shim_when_nobody_else_is_alive(on: Stage) -> None:
 
 # --- who cannot -----------------------------------------------------------------------------------------
 
-TOLD = """print('{"runplan":"tell","told":{"context":130000,"window":200000}}', flush=True)"""
+TOLD = """print('runplan:tell {"context":130000,"window":200000}', flush=True)"""
 
 
 def test_one_that_cannot_hear_is_interrupted_at_once(on: Stage) -> None:

@@ -135,14 +135,16 @@ def test_the_family_is_the_marked_the_session_and_the_descendants_without_the_ro
 
 
 def test_a_process_is_ended_by_request(child: subprocess.Popen[bytes]) -> None:
-    assert processes.end_all([seen(child.pid)], grace_s=10) == 1
+    found = seen(child.pid)
+    assert processes.end_all(lambda: [found], grace_s=10) == 1
     assert child.wait() == -signal.SIGTERM
 
 
 def test_a_stopped_process_is_killed_after_the_grace(child: subprocess.Popen[bytes]) -> None:
     child.send_signal(signal.SIGSTOP)
 
-    assert processes.end_all([seen(child.pid)], grace_s=0.02) == 1
+    found = seen(child.pid)
+    assert processes.end_all(lambda: [found], grace_s=0.02) == 1
     assert child.wait() < 0  # by either: the kernel may hand out the waiting SIGTERM first
 
 
@@ -150,5 +152,5 @@ def test_a_process_that_was_given_the_pid_later_is_never_signalled(child: subpro
     earlier = Process(pid=child.pid, started="1")
 
     assert not processes.send(earlier, signal.SIGKILL)
-    assert processes.end_all([earlier], grace_s=0) == 0
+    assert processes.end_all(lambda: [earlier], grace_s=0) == 0
     assert child.poll() is None

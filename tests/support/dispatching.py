@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -86,7 +87,7 @@ class Stage:
         """The pid of the shim, once it has said who it is."""
         path = self.dispatches.directory(dispatch) / "shim.json"
         until(path.exists)
-        return int(path.read_text().partition(": ")[2].strip('"{}').partition(":")[0])
+        return int(json.loads(path.read_text())["identity"].partition(":")[0])
 
 
 @contextmanager

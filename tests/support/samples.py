@@ -9,10 +9,10 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runplan.agents.clis import about, module_of
+from runplan.agents.clis import agent_of
 from runplan.agents.endings import AgentEnding, Profile, judge
 from runplan.run.dispatch import Ending, Outcome
-from runplan.supervise.output import Harvest
+from runplan.supervise.output import EventCollector
 
 if TYPE_CHECKING:
     from runplan.run.usage import AgentEvent
@@ -69,7 +69,7 @@ def files(stream: str) -> Path:
 def outcome(stream: str) -> Outcome:
     """What a shim would have made of it."""
     told, cli = meta(stream), stream.partition("/")[0]
-    rest = module_of(cli).finish(files(stream))
+    rest = agent_of(cli).finish(files(stream))
     return outcome_of(cli, lines(stream), code=told["rc"], error=told["stderr_tail"], rest=rest)
 
 
@@ -83,25 +83,25 @@ def outcome_of(
     ending: Ending = Ending.EXITED,
     at: float = THEN,
 ) -> Outcome:
-    harvest = Harvest(module_of(cli).read)
+    events = EventCollector(agent_of(cli).read)
     for line in told:
-        harvest.take(line)
-    harvest.take_events(rest)
+        events.read_line(line)
+    events.add(rest)
     return Outcome(
         ending=ending,
         code=code,
         signal=None,
-        message=harvest.message,
-        events=harvest.events,
-        tally=harvest.tally,
+        message=events.message,
+        tools=events.tools,
+        tally=events.tally,
         error=error,
         ended_at=at,
     )
 
 
 def profile(cli: str, *, writes: bool = True) -> Profile:
-    told = about(cli)
-    return Profile(closes=told.closes, answers=told.known, writes=writes, codes=told.codes, zone=UTC)
+    agent = agent_of(cli)
+    return Profile(closes=agent.closes, answers=agent.is_known, writes=writes, codes=agent.codes, zone=UTC)
 
 
 def ending(cli: str, found: Outcome, *, writes: bool = True) -> AgentEnding:

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from runplan.agents.clis import about, module_of
+from runplan.agents.adapter import Task
+from runplan.agents.clis import agent_of
 from runplan.agents.endings import EndingKind
-from runplan.agents.kit.task import Task
 from runplan.ops.discovery import known_agents
 from runplan.run.dispatch import Role
 from runplan.run.usage import Finished, Message, Started, TroubleKind, Unread
@@ -24,15 +24,16 @@ KNOWN = {cells[0].strip("`"): cells for cells in rows(PAGE, "## Known agents")}
 KEYS = {cells[0].strip("`"): cells for cells in rows(PAGE, "### Keys and configuration")}
 
 
-def task(role: Role, *, home: Path | None = None) -> Task:
+def task(name: str, role: Role, *, home: Path | None = None, args: tuple[str, ...] = ()) -> Task:
     # The page itself stands in for the prompt file that mini reads.
     docs = Path(__file__).parents[2] / "docs"
-    return Task(role=role, phase="1", cycle=1, root=docs, directory=docs / "none", home=home)
+    table = AgentTable(name=name, kind=name, args=args)
+    where = {"root": docs, "directory": docs / "none", "home": home}
+    return Task(table=table, caller={}, role=role, phase="1", cycle=1, **where)  # type: ignore[arg-type]
 
 
 def argv(name: str, role: Role) -> str:
-    table = AgentTable(name=name, kind=name)
-    return " ".join(module_of(name).launch(table, task(role)))
+    return " ".join(agent_of(name).argv(task(name, role)))
 
 
 def test_the_tables_are_of_the_same_agents_in_the_order_they_are_suggested() -> None:
@@ -55,9 +56,10 @@ def test_the_flags_are_those_of_the_command_line(name: str) -> None:
 @pytest.mark.parametrize("name", KNOWN)
 def test_keys_and_folders_are_those_of_the_module(name: str) -> None:
     _, keys, folders, _ = KEYS[name]
-    own, names = module_of(name).environment(AgentTable(name=name, kind=name), task(Role.FIX, home=Path("/d/home")), {})
-    assert tuple(re.findall(r"`(\w+)`", keys)) == about(name).keys
-    assert set(about(name).keys) <= set(names)
+    agent, asked = agent_of(name), task(name, Role.FIX, home=Path("/d/home"))
+    own = agent.environment(asked)
+    assert tuple(re.findall(r"`(\w+)`", keys)) == agent.keys
+    assert set(agent.keys) <= set(agent.names(asked))
     named = set(re.findall(r"`(\w+)`", folders))
     assert named <= {variable for variable, value in own.items() if value.startswith("/d/home")}
 
@@ -87,11 +89,11 @@ def example() -> Any:
 
 
 def test_the_example_of_a_new_agent_is_one() -> None:
-    acme = example()
-    table = AgentTable(name="acme", kind="acme", args=("-x",))
-    assert acme.launch(table, task(Role.FIX)) == ("acme", "run", "--json", "--write", "-x")
-    assert acme.launch(table, task(Role.VERIFY)) == ("acme", "run", "--json", "--read-only", "-x")
-    assert acme.environment(table, task(Role.FIX), {}) == ({}, ("ACME_API_KEY", "ACME_HOME"))
+    acme = example().AGENT
+    writing, reading = (task("acme", role, args=("-x",)) for role in (Role.FIX, Role.VERIFY))
+    assert acme.argv(writing) == ("acme", "run", "--json", "--write", "-x")
+    assert acme.argv(reading) == ("acme", "run", "--json", "--read-only", "-x")
+    assert (acme.environment(writing), acme.names(writing)) == ({}, ("ACME_API_KEY", "ACME_HOME"))
     assert acme.read(b'{"type":"start","id":"s"}') == (Started(session="s"),)
     assert acme.read(b'{"type":"say","text":"hi"}') == (Message(text="hi", final=True),)
     assert acme.read(b'{"type":"done"}') == (Finished(ok=True),)

@@ -139,7 +139,7 @@ def test_a_known_fault_has_its_ending(cli: str, lines: list[bytes], code: int, e
         ("RateLimitError", "litellm.RateLimitError: You exceeded your current quota", "limit"),
         ("ContextWindowExceededError", "", "context"),
         ("NotFoundError", "litellm.NotFoundError: The model `x` does not exist", "setup"),
-        ("", "", "crashed"),
+        ("", "", "no-output"),
     ],
 )
 def test_the_status_in_minis_trajectory_is_its_ending(status: str, error: str, ends: str) -> None:

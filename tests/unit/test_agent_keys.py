@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from runplan.agents.calling import keys_of
-from runplan.agents.kit.task import PROVIDERS, Task
+from runplan.agents.adapter import PROVIDERS, Task
+from runplan.agents.clis import agent_of
+from runplan.agents.invocation import keys_of
 from runplan.run.dispatch import Role
 from runplan.settings.schema import AgentTable
 
 MANY = ("aider", "mini", "opencode")
 
 
+def task(kind: str, where: Path, *, model: str = "", usd: float = 0.0) -> Task:
+    table = AgentTable(name=kind, kind=kind, model=model)
+    return Task(table=table, caller={}, role=Role.FIX, phase="1", cycle=1, root=where, directory=where, usd=usd)
+
+
 def names(kind: str, model: str) -> set[str]:
-    module: Any = importlib.import_module(f"runplan.agents.clis.{kind}")
-    where = Path("/nonexistent")
-    task = Task(role=Role.FIX, phase="1", cycle=1, root=where, directory=where)
-    _, given = module.environment(AgentTable(name=kind, kind=kind, model=model), task, {})
+    given = agent_of(kind).names(task(kind, Path("/nonexistent"), model=model))
     return {name for name in given if name.endswith("_API_KEY")}
 
 
@@ -52,13 +53,10 @@ def test_opencode_has_its_own_key_for_its_own_models() -> None:
 
 @pytest.mark.parametrize(("kind", "flag"), [("claude", "--max-budget-usd"), ("mini", "--cost-limit")])
 def test_who_tells_its_dollars_at_its_end_is_told_what_it_may_spend(kind: str, flag: str, tmp_path: Path) -> None:
-    module: Any = importlib.import_module(f"runplan.agents.clis.{kind}")
     (tmp_path / "prompt.md").write_text("Do it.\n")
 
     def argv(usd: float) -> tuple[str, ...]:
-        task = Task(role=Role.FIX, phase="1", cycle=1, root=tmp_path, directory=tmp_path, usd=usd)
-        words: tuple[str, ...] = module.launch(AgentTable(name=kind, kind=kind), task)
-        return words
+        return agent_of(kind).argv(task(kind, tmp_path, usd=usd))
 
     told = argv(1.5)
     assert told[told.index(flag) + 1] == "1.5000"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from runplan.agents.clis import aider, module_of, qwen, script
+from runplan.agents.clis import agent_of, qwen
 from runplan.agents.clis.mini import read_trajectory
 from runplan.run.usage import Context, Message, Retrying, Spent, Trouble, TroubleKind, Unread, Usage
 from runplan.settings.load import kinds
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     Reader = Callable[[bytes], tuple[AgentEvent, ...]]
 
-READERS: dict[str, Reader] = {kind: module_of(kind).read for kind in kinds()}
+READERS: dict[str, Reader] = {kind: agent_of(kind).read for kind in kinds()}
 READERS["trajectory"] = read_trajectory
 READERS["session"] = qwen.read_session
 del READERS["script"]  # its lines are our own player's
@@ -228,9 +228,9 @@ def test_a_wait_that_only_the_record_of_a_session_tells_of_is_one(record: bytes,
     ids=["a word", "a list", "endless", "context", "usage"],
 )
 def test_what_a_script_tells_is_checked_like_what_a_program_tells(told: dict[str, object], event: AgentEvent) -> None:
-    line = json.dumps({"runplan": "tell", "told": told}).replace('{"runplan": ', '{"runplan":').encode()
+    line = f"runplan:tell {json.dumps(told)}".encode()
 
-    assert script.read(line) == (event,)
+    assert agent_of("script").read(line) == (event,)
 
 
 def test_dollars_below_the_tokens_are_read_too() -> None:
@@ -263,7 +263,7 @@ def test_dollars_below_the_tokens_are_read_too() -> None:
 def test_an_aider_has_spent_what_its_books_say(tmp_path: Path, books: str | None, told: tuple[AgentEvent, ...]) -> None:
     if books is not None:
         (tmp_path / "analytics.jsonl").write_text(books, encoding="utf-8")
-    assert aider.finish(tmp_path) == told
+    assert agent_of("aider").finish(tmp_path) == told
 
 
 def claudes(**result: object) -> Outcome:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from runplan.ops.discovery import known_agents
-from runplan.run.usage import ToolUsed
 from tests.support.samples import FOLDERS, ending, expected, expected_of, meta, outcome, streams
 
 #: What a folder may say of a stream.
@@ -80,7 +79,7 @@ def test_who_was_at_work_is_known_where_it_is_told(stream: str) -> None:
 
 @pytest.mark.parametrize("stream", saying("touched"))
 def test_the_file_that_a_tool_touched_is_known(stream: str) -> None:
-    used = [[event.tool, event.path] for event in outcome(stream).events if isinstance(event, ToolUsed)]
+    used = [[event.tool, event.path] for event in outcome(stream).tools]
     assert expected_of(stream)["touched"] in used
 
 

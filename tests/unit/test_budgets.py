@@ -27,7 +27,7 @@ def test_what_agents_at_work_may_use_is_not_given_twice() -> None:
     assert left(budgets, spent, {"day": Cost(tokens=600)}) == Left(tokens=100, bounds=("limits.day_tokens", "", ""))
     assert left(budgets, spent, {"day": Cost(tokens=700)}) == GivenOut(
         scope="day",
-        why="the rest of the day's budget, which agents at work may use: 1000 of 1000 tokens (limits.day_tokens)",
+        why="the rest of the day's budget, which running agents may use: 1000 of 1000 tokens (limits.day_tokens)",
     )
     assert isinstance(left(budgets, {"day": Cost(tokens=1000)}, {"day": Cost(tokens=1)}), UsedUp)
 

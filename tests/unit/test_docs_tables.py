@@ -68,10 +68,8 @@ def test_the_decisions_are_listed_in_their_order() -> None:
 
 def test_the_variables_of_an_agent_are_those_of_the_code() -> None:
     told = {cells[0].strip("`") for cells in rows(read("docs/agents.md"), "### Environment")}
-    given = task_environment(
-        dispatch="d", role=Role.FIX, plan="p", phase="1", run="r", attempt=1, cycle=1, prompt="", return_file=""
-    )
-    assert told == set(given)
+    given = task_environment(dispatch="d", role=Role.FIX, plan="p", phase="1", run="r")
+    assert told == {*given, *(f"RUNPLAN_{name}" for name in ("ATTEMPT", "CYCLE", "PROMPT", "RETURN"))}
 
 
 def test_the_environment_an_agent_keeps_is_the_one_the_page_lists() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from runplan.agents.kit.module import Account
+from runplan.agents.adapter import Account
 from runplan.agents.sandbox import Obstacle
 from runplan.checks.testcommand import Infrastructure, Prerequisites
 from runplan.gitfacts import Identity

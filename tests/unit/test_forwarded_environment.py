@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from runplan.agents import caller as callerenv, forwarded as forwarded_environment
-from runplan.agents.environment import agent_environment
+from runplan.agents.environment import (
+    agent_environment,
+    describe_missing,
+    for_a_run,
+    for_the_daemon,
+    missing,
+    needed_by_a_run,
+)
 from runplan.settings.schema import AgentsSettings, AgentTable
 
 
@@ -40,21 +46,21 @@ STAYS = """
     ("name", "travels"), [(name, True) for name in TRAVELS.split()] + [(name, False) for name in STAYS.split()]
 )
 def test_a_name_travels_only_when_it_is_on_the_list(name: str, travels: bool) -> None:
-    assert callerenv.for_a_run({name: "value"}, agents()) == ({name: "value"} if travels else {})
+    assert for_a_run({name: "value"}, agents()) == ({name: "value"} if travels else {})
 
 
 def test_every_agent_of_the_run_gets_its_own_names() -> None:
     local = AgentTable(name="local", kind="command", argv=("x",), env=("LOCAL_KEY",))
     caller = {"GEMINI_API_KEY": "g", "LOCAL_KEY": "l", "ANTHROPIC_API_KEY": "a", "OPENAI_API_KEY": "o"}
 
-    sent = callerenv.for_a_run(caller, agents("local", "script", local, fallback="gemini"))
+    sent = for_a_run(caller, agents("local", "script", local, fallback="gemini"))
 
     assert sent == {"GEMINI_API_KEY": "g", "LOCAL_KEY": "l"}
 
 
 def test_what_is_for_pushing_reaches_no_agent() -> None:
     caller = dict.fromkeys(("SSH_AUTH_SOCK", "GIT_ASKPASS", "SSH_ASKPASS", "PATH"), "x")
-    sent = callerenv.for_a_run(caller, agents())
+    sent = for_a_run(caller, agents())
 
     seen = agent_environment(sent, keep=tuple(sent), settings={})
 
@@ -76,57 +82,51 @@ def test_what_is_for_pushing_reaches_no_agent() -> None:
     ],
 )
 def test_a_daemon_is_started_without_keys_and_settings(name: str, given: bool) -> None:
-    assert (name in callerenv.for_the_daemon({name: "x"})) is given
+    assert (name in for_the_daemon({name: "x"})) is given
 
 
 def test_only_what_was_sent_is_needed() -> None:
     sent = {"ANTHROPIC_API_KEY": "a", "PATH": "p", "SSH_AUTH_SOCK": "s", "OPENAI_API_KEY": ""}
 
-    assert callerenv.needed_by_a_run(sent, agents(), pushes=False) == ("ANTHROPIC_API_KEY",)
-    assert callerenv.needed_by_a_run(sent, agents(), pushes=True) == ("ANTHROPIC_API_KEY", "SSH_AUTH_SOCK")
-    assert callerenv.needed_by_a_run({}, agents(), pushes=True) == ()
+    assert needed_by_a_run(sent, agents(), pushes=False) == ("ANTHROPIC_API_KEY",)
+    assert needed_by_a_run(sent, agents(), pushes=True) == ("ANTHROPIC_API_KEY", "SSH_AUTH_SOCK")
+    assert needed_by_a_run({}, agents(), pushes=True) == ()
 
 
 def test_what_a_table_names_is_needed_too() -> None:
     local = AgentTable(name="local", kind="command", argv=("x",), env=("LOCAL_KEY", "OTHER"))
 
-    assert callerenv.needed_by_a_run({"LOCAL_KEY": "l"}, agents("local", "local", local), pushes=False) == (
-        "LOCAL_KEY",
-    )
+    assert needed_by_a_run({"LOCAL_KEY": "l"}, agents("local", "local", local), pushes=False) == ("LOCAL_KEY",)
 
 
 def test_after_a_restart_the_missing_are_named_in_order() -> None:
     names = ("A_KEY", "B_KEY", "C_KEY")
 
-    assert forwarded_environment.missing(names, at_hand={"B_KEY": "b", "C_KEY": ""}) == ("A_KEY", "C_KEY")
-    assert forwarded_environment.missing(names, at_hand=dict.fromkeys(names, "x")) == ()
+    assert missing(names, at_hand={"B_KEY": "b", "C_KEY": ""}) == ("A_KEY", "C_KEY")
+    assert missing(names, at_hand=dict.fromkeys(names, "x")) == ()
 
 
 def test_the_wait_names_what_is_missing_and_the_command_that_helps() -> None:
-    told = forwarded_environment.describe_missing(("A_KEY",), plan="plans/x.md")
+    told = describe_missing(("A_KEY",), plan="plans/x.md")
 
     assert told.startswith("the daemon restarted and lost $A_KEY")
     assert told.endswith(": runplan resume plans/x.md")
-    assert forwarded_environment.describe_missing(("A_KEY", "B_KEY"), plan="x").startswith(
-        "the daemon restarted and lost $A_KEY, $B_KEY"
-    )
+    assert describe_missing(("A_KEY", "B_KEY"), plan="x").startswith("the daemon restarted and lost $A_KEY, $B_KEY")
 
 
 def test_what_the_checks_need_travels_and_its_loss_makes_the_run_wait() -> None:
     caller = {"DATABASE_URL": "postgres://x", "GITHUB_TOKEN": "t", "OTHER": "o"}
 
-    sent = callerenv.for_a_run(caller, agents(), checks=("DATABASE_URL",))
+    sent = for_a_run(caller, agents(), checks=("DATABASE_URL",))
 
     assert sent == {"DATABASE_URL": "postgres://x"}
-    assert callerenv.needed_by_a_run(sent, agents(), pushes=False, checks=("DATABASE_URL", "UNSET")) == (
-        "DATABASE_URL",
-    )
+    assert needed_by_a_run(sent, agents(), pushes=False, checks=("DATABASE_URL", "UNSET")) == ("DATABASE_URL",)
 
 
 def test_settings_given_as_variables_are_kept_with_the_run_and_so_not_needed() -> None:
     sent = {"RUNPLAN_LIMITS_WALL": "1h", "RUNPLAN_RUN_TARGET": "dev", "RUNPLAN_RUN": "r1"}
 
-    assert callerenv.needed_by_a_run(sent, agents(), pushes=False) == ()
+    assert needed_by_a_run(sent, agents(), pushes=False) == ()
 
 
 def test_a_run_sends_no_planner_and_needs_none_of_its_keys() -> None:
@@ -134,5 +134,5 @@ def test_a_run_sends_no_planner_and_needs_none_of_its_keys() -> None:
     local = AgentTable(name="local", kind="command", argv=("x",))
     cast = agents("local", "codex", local, planner="claude")
 
-    assert callerenv.for_a_run(caller, cast) == {"OPENAI_API_KEY": "o"}
-    assert callerenv.needed_by_a_run(caller, cast, pushes=False) == ("OPENAI_API_KEY",)
+    assert for_a_run(caller, cast) == {"OPENAI_API_KEY": "o"}
+    assert needed_by_a_run(caller, cast, pushes=False) == ("OPENAI_API_KEY",)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 
+import msgspec
 import pytest
 
+from runplan.agents.clis import agent_of
 from runplan.agents.context import (
     LINES,
     MESSAGE,
@@ -15,12 +16,17 @@ from runplan.agents.context import (
     note,
     percent,
     reached,
+    reading,
     reading_of,
-    reading_text,
     window_of,
 )
 from runplan.run.dispatch import Launch
 from runplan.run.usage import Context, Folding, Spent, Tally, Usage
+
+
+def launch(**more: object) -> Launch:
+    given: dict[str, object] = {"id": "d", "argv": (), "cwd": "", "env": {}, "stdin": "", "reader": "", "wall_s": 1.0}
+    return Launch(**{**given, "silence_s": 0.0, **more})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -42,7 +48,7 @@ from runplan.run.usage import Context, Folding, Spent, Tally, Usage
     ],
 )
 def test_the_gauge_knows_the_window_of_the_model(model: str, tokens: int, expected: int) -> None:
-    assert percent(Tally(model=model, context=tokens)) == expected
+    assert percent(Tally(model=model, context=tokens), launch()) == expected
 
 
 def test_what_the_agent_tells_of_its_window_counts_first() -> None:
@@ -50,12 +56,12 @@ def test_what_the_agent_tells_of_its_window_counts_first() -> None:
 
 
 def test_a_window_that_was_set_counts_before_what_the_agent_tells() -> None:
-    assert percent(Tally(model="claude-sonnet-4-5", context=110_000, window=200_000), window=1_000_000) == 11
+    assert percent(Tally(model="claude-sonnet-4-5", context=110_000, window=200_000), launch(window=1_000_000)) == 11
 
 
 def test_a_program_that_tells_no_model_has_the_window_of_the_one_it_was_asked_for() -> None:
-    assert percent(Tally(context=136_000), model="gpt-5") == 50
-    assert percent(Tally(context=100_000, model="claude-sonnet-4-5"), model="gpt-5") == 50
+    assert percent(Tally(context=136_000), launch(model="gpt-5")) == 50
+    assert percent(Tally(context=100_000, model="claude-sonnet-4-5"), launch(model="gpt-5")) == 50
 
 
 def test_an_estimate_falls_to_what_the_program_says_it_used() -> None:
@@ -76,7 +82,7 @@ def test_one_commands_output_fills_no_more_than_the_program_sends_of_it(name: st
         "gemini": {"type": "tool_result", "output": long},
     }[name]
     folding = Folding()
-    for told in importlib.import_module(f"runplan.agents.clis.{name}").read(json.dumps(event).encode()):
+    for told in agent_of(name).read(json.dumps(event).encode()):
         folding.take(told)
     assert folding.tally.context == 2_500
 
@@ -86,15 +92,10 @@ def test_a_record_without_tokens_does_not_reset_the_gauge() -> None:
     folding = Folding()
     folding.take(Context(tokens=120_000))
     folding.take(Context())
-    assert percent(folding.tally) == 60
+    assert percent(folding.tally, launch()) == 60
 
 
 WARN, CRITICAL = 50, 60
-
-
-def launch(**more: object) -> Launch:
-    given: dict[str, object] = {"id": "d", "argv": (), "cwd": "", "env": {}, "stdin": "", "reader": "", "wall_s": 1.0}
-    return Launch(**{**given, "silence_s": 0.0, **more})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -130,9 +131,10 @@ def test_the_prompt_the_window_and_the_model_of_the_launch_count() -> None:
 
 
 def test_a_reading_is_read_back_as_it_was_written_and_holds_no_more_than_the_end_of_the_message() -> None:
-    long = Reading(percent=52, estimated=True, message="x" * MESSAGE + "the end")
-    read = reading_of(reading_text(long))
-    assert read == Reading(percent=52, estimated=True, message=long.message[-MESSAGE:])
+    message = "x" * MESSAGE + "the end"
+    made = reading(Tally(context=104_000), launch(), message=message)
+    assert made == Reading(percent=52, estimated=False, message=message[-MESSAGE:])
+    assert reading_of(msgspec.json.encode(made).decode()) == made
 
 
 @pytest.mark.parametrize("text", [None, "", "{", "\0\0", '{"percent": 5}'])
@@ -141,8 +143,8 @@ def test_half_a_reading_is_none(text: str | None) -> None:
 
 
 def test_an_estimate_counts_the_prompt() -> None:
-    assert percent(Tally(context=0, estimated=True), prompt=400_000) == 50
-    assert percent(Tally(context=0), prompt=400_000) == 0
+    assert percent(Tally(context=0, estimated=True), launch(prompt=400_000)) == 50
+    assert percent(Tally(context=0), launch(prompt=400_000)) == 0
 
 
 def standing(**more: object) -> Standing:
@@ -181,8 +183,8 @@ def test_the_note_names_the_plan() -> None:
 def test_a_note_that_is_written_early_says_that_the_agent_went_on() -> None:
     """S8: it is kept in case the agent does not come to its end."""
     text = note(standing(at_work=True))
-    assert "was at work when this was written, and may have come further: its context was 62 % full." in text
-    assert "up to 0123456789ab or further; what it had not committed lies in your worktree" in text
+    assert "was still working when this was written, and may have got further: its context was 62 % full." in text
+    assert "up to 0123456789ab or further; uncommitted changes are in your worktree" in text
     assert "was ended" not in text
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runplan import text as terminal
-from runplan.agents import endings as errorwords, limits as limittext, prompts
+from runplan.agents import endings, prompts
 from runplan.checks import results, returns, secrets, tamper, testcommand, testfiles
 from runplan.errors import PlanUnreadable
 from runplan.git import lane as storing, trailers
@@ -101,10 +101,10 @@ READERS: dict[str, tuple[Callable[[str], object], tuple[Text, ...]]] = {
         (("", "```json\n"), ("", "~~~~json\n"), ("", "BLOCKER: a\n"), ("```json\n", "["), ('```json\n{"a":', "1")),
     ),
     "when a limit ends": (
-        lambda text: limittext.reset_time(text, now=1e9),
+        lambda text: endings.reset_time(text, now=1e9),
         (("", "resets at "), ("try again in ", "1"), ("", "try again in 1 "), ("retry after ", " ")),
     ),
-    "an agent's error": (errorwords.trouble, (("", "model "), ("", "hit your "), ("", "exceeded your "))),
+    "an agent's error": (endings.trouble, (("", "model "), ("", "hit your "), ("", "exceeded your "))),
     "foreign text in a report": (
         lambda text: (markdown.first(text), markdown.code(text), markdown.cell(text), markdown.block(text)),
         (("", "\\"), ("", "`a"), ("`", "a "), ("", "".join(f"{'`' * n}a" for n in range(1, 1400))), ("", "\x1b[")),

@@ -25,8 +25,8 @@ PURE_PACKAGES = ("plan", "run", "checks")
 PURE_MODULES = (
     *("runplan.settings.schema", "runplan.settings.options"),
     *("runplan.settings.schedule", "runplan.settings.slots", "runplan.settings.text"),
-    *("runplan.agents.prompts", "runplan.agents.endings", "runplan.agents.limits", "runplan.agents.budgets"),
-    *("runplan.agents.context", "runplan.agents.forwarded", "runplan.report.text", "runplan.report.metrics"),
+    *("runplan.agents.prompts", "runplan.agents.endings", "runplan.agents.budgets"),
+    *("runplan.agents.context", "runplan.report.text", "runplan.report.metrics"),
     *("runplan.report.notices", "runplan.ops.doctor", "runplan.ops.servicefiles", "runplan.errors", "runplan.names"),
     *("runplan.text", "runplan.times", "runplan.globs", "runplan.gitfacts", "runplan.resources"),
 )
@@ -129,7 +129,7 @@ def test_only_one_place_runs_git() -> None:
     assert spawns <= {
         "runplan.git.command",
         "runplan.ops.discovery",  # through GitPython, for init and doctor
-        "runplan.agents.kit.script_player",  # a program of its own
+        "runplan.agents.clis._script_player",  # a program of its own
         "runplan.cli.setup.demo",  # plays a person
     }
 
@@ -140,7 +140,7 @@ def test_the_environment_is_read_in_one_place() -> None:
     }
     assert readers <= {
         "runplan.settings.load",
-        "runplan.agents.kit.script_player",  # a program of its own
+        "runplan.agents.clis._script_player",  # a program of its own
         "runplan.ops.discovery",  # GitPython adds to it, and has to be told what to leave out
         "runplan.cli.setup.demo",  # plays a person
     }

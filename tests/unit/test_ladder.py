@@ -10,7 +10,7 @@ import pytest
 
 from runplan.processes import KILLED_S
 from runplan.run.dispatch import Ending, Launch
-from runplan.supervise.shim import ladder
+from runplan.supervise.shim import escalation
 
 LAUNCH = Launch(id="r1.1", argv=("true",), cwd="/", env={}, stdin="", reader="", wall_s=1.0, silence_s=0.0)
 
@@ -30,5 +30,5 @@ LAUNCH = Launch(id="r1.1", argv=("true",), cwd="/", env={}, stdin="", reader="",
 def test_the_steps_of_each_way_down(
     ending: Ending, asked: signal.Signals, expected: list[tuple[signal.Signals, float]]
 ) -> None:
-    steps = itertools.islice(ladder(ending, LAUNCH, asked), 4)
+    steps = itertools.islice(escalation(ending, LAUNCH, asked), 4)
     assert [(step.signal, step.seconds) for step in steps] == expected

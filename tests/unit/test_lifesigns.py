@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runplan.supervise.shim import Signs
+from runplan.supervise.shim import Activity
 
 HALF_AN_HOUR = 1800.0
 
@@ -26,7 +26,7 @@ HALF_AN_HOUR = 1800.0
     ],
 )
 def test_work_is_told_from_polling(seconds: float, cpu_s: float, moved: int, works: bool) -> None:
-    earlier = Signs(at=100.0, cpu_s=3.0, moved=7_000_000)
-    later = Signs(at=100.0 + seconds, cpu_s=3.0 + cpu_s, moved=7_000_000 + moved)
+    earlier = Activity(at=100.0, cpu_s=3.0, moved=7_000_000)
+    later = Activity(at=100.0 + seconds, cpu_s=3.0 + cpu_s, moved=7_000_000 + moved)
 
-    assert later.working(earlier) is works
+    assert later.is_work_since(earlier) is works

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runplan.agents.budgets import Price, metered, price_of, used_by
-from runplan.agents.calling import unwatched
-from runplan.agents.clis import about
+from runplan.agents.clis import agent_of
+from runplan.agents.invocation import unwatched
 from runplan.run.dispatch import Launch, Usage
 from runplan.run.usage import Tally
 from runplan.settings.load import Layer
@@ -71,7 +71,7 @@ def test_what_was_told_counts_before_any_estimate() -> None:
 
 def test_a_claude_that_is_ended_is_booked_by_a_guess_that_ends_nobody() -> None:
     """It keeps to its limit itself, so it cannot have used more than that."""
-    price = price_of(AgentTable(name="claude", kind="claude"), guess=about("claude").guess)
+    price = price_of(AgentTable(name="claude", kind="claude"), guess=agent_of("claude").guessed_price)
     told = Tally(usage=Usage(input_tokens=100_000, output_tokens=10_000))
     sent = launch(usd_in=price.sent, usd_out=price.answered, usd_guessed=price.guessed, usd=2.0)
     assert used_by(sent, told, sure=True).usd == 0.0
@@ -81,7 +81,7 @@ def test_a_claude_that_is_ended_is_booked_by_a_guess_that_ends_nobody() -> None:
 
 def test_a_price_of_the_settings_is_sure() -> None:
     table = AgentTable(name="claude", kind="claude", usd_per_mtok_in=3.0, usd_per_mtok_out=15.0)
-    assert price_of(table, guess=about("claude").guess) == Price(sent=3.0, answered=15.0)
+    assert price_of(table, guess=agent_of("claude").guessed_price) == Price(sent=3.0, answered=15.0)
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.agents.clis import command, script
+from runplan.agents.clis import agent_of
 from runplan.checks.secrets import LONGEST
 from runplan.run.dispatch import AgentEvent, Message, Spent, ToolUsed, Usage
 from runplan.run.usage import MESSAGE_TAIL, MOST_TOOLS, Finished, Retrying, Trouble, TroubleKind
-from runplan.supervise.output import ERROR_TAIL, LOG_TAIL, LONGEST_LINE, CappedLog, Harvest, Intake, Lines
+from runplan.supervise.output import (
+    ERROR_TAIL,
+    LOG_TAIL,
+    LONGEST_LINE,
+    AgentOutput,
+    CappedLog,
+    EventCollector,
+    LineSplitter,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,7 +27,7 @@ if TYPE_CHECKING:
 
 def lines_of(*chunks: bytes) -> list[bytes]:
     taken: list[bytes] = []
-    lines = Lines(taken.append)
+    lines = LineSplitter(taken.append)
     for chunk in chunks:
         lines.feed(chunk)
     lines.finish()
@@ -50,13 +58,13 @@ def test_a_line_of_10_megabytes_is_whole_and_a_longer_one_is_cut() -> None:
 
 
 def test_the_end_of_the_message_is_kept() -> None:
-    harvest = Harvest(command.read)
+    events = EventCollector(agent_of("command").read)
     for number in range(5 * MESSAGE_TAIL // 1000):
-        harvest.take(b"%0999d" % number)
-    harvest.take(b"last")
+        events.read_line(b"%0999d" % number)
+    events.read_line(b"last")
 
-    assert len(harvest.message) == MESSAGE_TAIL - LONGEST
-    assert harvest.message.endswith(f"{number:0999d}\nlast\n")
+    assert len(events.message) == MESSAGE_TAIL - LONGEST
+    assert events.message.endswith(f"{number:0999d}\nlast\n")
 
 
 def test_tools_are_kept_once_each_up_to_a_bound_and_usage_adds_up() -> None:
@@ -65,26 +73,21 @@ def test_tools_are_kept_once_each_up_to_a_bound_and_usage_adds_up() -> None:
         (Spent(usage=Usage(input_tokens=1)),),
         (ToolUsed(tool="write", path="a"), Spent(usage=Usage(input_tokens=5))),
     ]
-    harvest = Harvest(lambda line: said[int(line)])
+    events = EventCollector(lambda line: said[int(line)])
     for number in range(3):
-        harvest.take(b"%d" % number)
+        events.read_line(b"%d" % number)
 
-    assert harvest.events == (
-        ToolUsed(tool="write", path="a"),
-        ToolUsed(tool="write", path="b"),
-        Spent(usage=Usage(input_tokens=6), total=True),
-    )
-    assert harvest.left_out == 0
+    assert events.tools == (ToolUsed(tool="write", path="a"), ToolUsed(tool="write", path="b"))
+    assert events.tally.usage == Usage(input_tokens=6)
 
 
-def test_tools_beyond_the_bound_are_counted() -> None:
-    harvest = Harvest(lambda line: (ToolUsed(tool="write", path=line.decode()),))
+def test_tools_beyond_the_bound_are_dropped() -> None:
+    events = EventCollector(lambda line: (ToolUsed(tool="write", path=line.decode()),))
     for number in range(MOST_TOOLS + 3):
-        harvest.take(b"%d" % number)
-    harvest.take(b"0")
+        events.read_line(b"%d" % number)
+    events.read_line(b"0")
 
-    assert len(harvest.events) == MOST_TOOLS
-    assert harvest.left_out == 3
+    assert len(events.tools) == MOST_TOOLS
 
 
 @pytest.mark.parametrize("error", [KeyError, TypeError, RecursionError, OverflowError, UnicodeError, AssertionError])
@@ -94,22 +97,22 @@ def test_a_line_that_its_reader_cannot_stomach_counts_as_unread_and_the_next_is_
             raise error("bad")
         return (Message(text=line.decode()),)
 
-    harvest = Harvest(read)
+    events = EventCollector(read)
     for line in (b"a", b"bad", b"b"):
-        harvest.take(line)
+        events.read_line(line)
 
-    assert (harvest.message, harvest.tally.unread) == ("ab", 1)
+    assert (events.message, events.tally.unread) == ("ab", 1)
 
 
 def test_the_end_of_standard_error_is_kept_apart_and_bounded(tmp_path: Path) -> None:
-    intake = Intake(out=tmp_path / "out", err=tmp_path / "err", cap=100, read=command.read)
+    output = AgentOutput(out=tmp_path / "out", err=tmp_path / "err", cap=100, read=agent_of("command").read)
     for _ in range(3):
-        intake.take_err(b"x" * ERROR_TAIL)
-    intake.take_err("the end ä".encode())
-    intake.finish()
+        output.take_err(b"x" * ERROR_TAIL)
+    output.take_err("the end ä".encode())
+    output.finish()
 
-    assert intake.error.endswith("xthe end ä")
-    assert len(intake.error) <= ERROR_TAIL
+    assert output.error.endswith("xthe end ä")
+    assert len(output.error) <= ERROR_TAIL
 
 
 def test_a_full_log_still_tells_when_something_was_last_said(tmp_path: Path) -> None:
@@ -131,10 +134,12 @@ def test_what_is_told_elsewhere_is_asked_for_at_the_end_and_may_fail(tmp_path: P
 
     messages = []
     for rest in (told, broken):
-        intake = Intake(out=tmp_path / "out", err=tmp_path / "err", cap=100, read=command.read, rest=rest)
-        intake.take_out(b"line\n")
-        intake.finish()
-        messages.append(intake.harvest.message)
+        output = AgentOutput(
+            out=tmp_path / "out", err=tmp_path / "err", cap=100, read=agent_of("command").read, finish_events=rest
+        )
+        output.take_out(b"line\n")
+        output.finish()
+        messages.append(output.events.message)
 
     assert messages == ["from a file", "line\n"]
 
@@ -142,15 +147,14 @@ def test_what_is_told_elsewhere_is_asked_for_at_the_end_and_may_fail(tmp_path: P
 @pytest.mark.parametrize(
     ("line", "event"),
     [
-        (b'{"runplan":"tool","tool":"write","path":"/w/a b"}', ToolUsed(tool="write", path="/w/a b")),
+        (b"runplan:tool write /w/a b", ToolUsed(tool="write", path="/w/a b")),
         (b"plain", Message(text="plain\n")),
-        (b'{"runplan":"tool","tool":"write"', Message(text='{"runplan":"tool","tool":"write"\n')),
-        (b'{"runplan":"tool"}', Message(text='{"runplan":"tool"}\n')),
+        (b'runplan:tell {"tokens":', Message(text='runplan:tell {"tokens":\n')),
         (b"\xff", Message(text="�\n")),
     ],
 )
 def test_the_script_agents_lines_are_read(line: bytes, event: AgentEvent) -> None:
-    assert script.read(line) == (event,)
+    assert agent_of("script").read(line) == (event,)
 
 
 # --- secrets ----------------------------------------------------------------------------------------------
@@ -195,26 +199,26 @@ def test_what_was_told_is_kept_without_secrets(tmp_path: Path) -> None:
         Finished(ok=False, words=f"bad key {SECRET}"),
         Retrying(words=f"with {SECRET}"),
     ]
-    intake = Intake(
+    output = AgentOutput(
         out=tmp_path / "out",
         err=tmp_path / "err",
         cap=1000,
         read=lambda line: tuple(told) if line == b"x" else (),
         secrets=(SECRET,),
     )
-    intake.take_out(b"x\n")
-    intake.take_err(SECRET.encode() + b"." * (ERROR_TAIL - 9))
-    intake.finish()
+    output.take_out(b"x\n")
+    output.take_err(SECRET.encode() + b"." * (ERROR_TAIL - 9))
+    output.finish()
 
-    harvest = intake.harvest
-    assert harvest.message == "it is [redacted], you know"
-    assert SECRET[-9:] not in repr((harvest.events, harvest.tally, intake.error))
-    assert harvest.tally.troubles == (Trouble(kind=TroubleKind.AUTH, words="bad key [redacted]", resets=3.0),)
-    assert harvest.events == (ToolUsed(tool="bash", path="curl -H [redacted]"),)
+    events = output.events
+    assert events.message == "it is [redacted], you know"
+    assert SECRET[-9:] not in repr((events.tools, events.tally, output.error))
+    assert events.tally.troubles == (Trouble(kind=TroubleKind.AUTH, words="bad key [redacted]", resets=3.0),)
+    assert events.tools == (ToolUsed(tool="bash", path="curl -H [redacted]"),)
 
 
 def test_a_message_that_was_cut_does_not_begin_with_half_a_secret() -> None:
-    harvest = Harvest(command.read, secrets=(SECRET,))
-    harvest.take(SECRET.encode() + b"." * (MESSAGE_TAIL - 10))
+    events = EventCollector(agent_of("command").read, secrets=(SECRET,))
+    events.read_line(SECRET.encode() + b"." * (MESSAGE_TAIL - 10))
 
-    assert SECRET[-9:] not in harvest.message
+    assert SECRET[-9:] not in events.message

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 
+import msgspec
 import pytest
 
-from runplan.agents.clis import claude
+from runplan.agents.clis import agent_of
 from runplan.run.usage import (
     MESSAGE_TAIL,
     MOST_DENIED,
@@ -27,8 +28,7 @@ from runplan.run.usage import (
     Unread,
     Usage,
 )
-from runplan.supervise.files import record_of, tally_of
-from runplan.supervise.output import Harvest
+from runplan.supervise.output import EventCollector
 
 BUSY = Trouble(kind=TroubleKind.OVERLOADED, words="busy")
 
@@ -88,7 +88,7 @@ def test_what_is_told_of_the_start_comes_in_pieces() -> None:
 
 def test_a_denied_tool_is_told_apart_from_one_that_was_used() -> None:
     folding = folded(ToolUsed(tool="a"), ToolUsed(tool="b", denied=True))
-    assert folding.events == (ToolUsed(tool="a"),)
+    assert folding.tools == (ToolUsed(tool="a"),)
     assert folding.tally.denied == (ToolUsed(tool="b", denied=True),)
 
 
@@ -105,7 +105,7 @@ def test_nothing_grows_without_end() -> None:
     assert len(tally.denied) == MOST_DENIED
     assert [each.words.split()[0] for each in tally.troubles] == ["0", *map(str, range(993, 1_000))]
     assert len(tally.troubles) == MOST_TROUBLES
-    assert len(json.dumps(record_of(tally))) < 20 * WORDS
+    assert len(msgspec.json.encode(tally)) < 20 * WORDS
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_nothing_grows_without_end() -> None:
     ],
 )
 def test_a_tally_survives_being_written(tally: Tally) -> None:
-    assert tally_of(json.loads(json.dumps(record_of(tally)))) == tally
+    assert msgspec.json.decode(msgspec.json.encode(tally), type=Tally) == tally
 
 
 # --- the gauge -----------------------------------------------------------------------------------------
@@ -142,11 +142,11 @@ def assistant(tokens: int, *, parent: str | None = None, id: str = "m") -> bytes
     return json.dumps({"type": "assistant", "message": message, "parent_tool_use_id": parent}).encode()
 
 
-def gauge(*lines: bytes) -> Harvest:
-    harvest = Harvest(claude.read)
+def gauge(*lines: bytes) -> EventCollector:
+    events = EventCollector(agent_of("claude").read)
     for line in lines:
-        harvest.take(line)
-    return harvest
+        events.read_line(line)
+    return events
 
 
 def test_s6_a_sub_agents_record_never_resets_the_gauge() -> None:

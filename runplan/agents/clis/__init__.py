@@ -1,22 +1,19 @@
-"""One small module per kind of agent: whatever lies in this directory is one, and nothing else has a list of them."""
+"""One module per kind of agent. Every module in this directory is one; there is no other list of them."""
 
 from __future__ import annotations
 
 import importlib
 from typing import TYPE_CHECKING
 
-from runplan.agents.kit.module import whole
-
 if TYPE_CHECKING:
-    from runplan.agents.kit.about import About
-    from runplan.agents.kit.module import AgentModule
+    from runplan.agents.adapter import Agent
 
 
-def module_of(kind: str) -> AgentModule:
-    """The module of this kind of agent, with what it leaves out."""
-    return whole(importlib.import_module(f"{__name__}.{kind}"))
-
-
-def about(kind: str) -> About:
-    """What the module says of its agent."""
-    return module_of(kind).ABOUT
+def agent_of(kind: str) -> Agent:
+    """The agent of this kind."""
+    module = importlib.import_module(f"{__name__}.{kind}")
+    try:
+        agent: Agent = module.AGENT
+    except AttributeError:
+        raise TypeError(f"{module.__name__} has no AGENT; see CONTRIBUTING.md, Add an agent") from None
+    return agent

@@ -7,16 +7,24 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from runplan.agents.adapter import (
+    Account,
+    Agent,
+    at,
+    count,
+    first_set,
+    money,
+    objects,
+    read_json,
+    text,
+    tool,
+    under_home,
+)
 from runplan.agents.budgets import Price
 from runplan.agents.endings import trouble
-from runplan.agents.kit.about import About
-from runplan.agents.kit.lines import at, count, money, objects, record, text, tool
-from runplan.agents.kit.module import Account
-from runplan.agents.kit.task import first_set, read_json, under_home
 from runplan.run.usage import (
-    AgentEvent,
     Context,
     Finished,
     Message,
@@ -30,165 +38,130 @@ from runplan.run.usage import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
-    from runplan.agents.kit.task import Task
+    from runplan.agents.adapter import Task
+    from runplan.run.usage import AgentEvent
     from runplan.settings.schema import AgentTable
 
-
-def _say(words: str) -> bytes:
-    """A message of the user's. One that comes while it works it takes in after the tool that runs."""
-    content = [{"type": "text", "text": words}]
-    return json.dumps({"type": "user", "message": {"role": "user", "content": content}}).encode() + b"\n"
-
-
-ABOUT = About(
-    program="claude",
-    rank=1,
-    keys=("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"),
-    addresses=("ANTHROPIC_BASE_URL",),
-    models=("ANTHROPIC_MODEL",),
-    closes=True,
-    say=_say,
-    asked=signal.SIGINT,
-    # It tells its dollars at its end, and keeps to its limit itself; one that is ended before that is booked by the
-    # dearest price of its list, and never with more than it was allowed.
-    guess=Price(sent=15.0, answered=75.0, guessed=True),
-)
-
-_BASE = ("-p", "--output-format", "stream-json", "--verbose")
-#: Bash is left for looking at the diff: without a bypass only commands that change nothing pass.
+#: Bash is needed to look at the diff: without a bypass only commands that change nothing are allowed.
 _READING = ("--permission-mode", "default", "--tools", "Read,Grep,Glob,Bash")
-_HEARING = ("--input-format", "stream-json")
 _WRITING = ("--dangerously-skip-permissions",)
-#: A repository's settings can run hooks, key helpers and MCP servers, deny tools and move the address; without the
-#: source `project` none of that counts. The same flag hides CLAUDE.md, which the program then takes from a directory
-#: that is named besides, when the variable below tells it to.
+#: A repository's settings can run hooks, key helpers and MCP servers, deny tools and change the address. Without the
+#: source `project` they are ignored, but so is CLAUDE.md. The program reads it from a directory that is added
+#: explicitly, when CLAUDE_CODE_ADDITIONAL_DIRECTORIES_CLAUDE_MD is set.
 _ISOLATED = ("--add-dir", ".", "--setting-sources", "user")
 
-_QUIET = {
-    "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-    "DISABLE_AUTOUPDATER": "1",
-    "CLAUDE_CODE_ADDITIONAL_DIRECTORIES_CLAUDE_MD": "1",
-}
 _SUBTYPES = {"error_max_turns": TroubleKind.MAX_TURNS, "error_max_budget_usd": TroubleKind.BUDGET}
-_TELL_NOTHING = ("status", "task_started", "task_updated", "task_notification", "task_progress", "hook_started")
+_IGNORED = ("status", "task_started", "task_updated", "task_notification", "task_progress", "hook_started")
 
 
-def launch(table: AgentTable, task: Task) -> tuple[str, ...]:
-    model = ("--model", table.model) if table.model else ()
-    role = _WRITING if task.writes else _READING
-    # It tells its dollars only at its end, so it has to keep to them itself.
-    most = ("--max-budget-usd", f"{task.usd:.4f}") if task.usd else ()
-    hearing = _HEARING if task.hears else ()
-    return (*ABOUT.call(table), *_BASE, *hearing, *role, *_ISOLATED, *most, *model, *table.args)
+class Claude(Agent):
+    program = "claude"
+    rank = 1
+    keys = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN")
+    addresses = ("ANTHROPIC_BASE_URL",)
+    models = ("ANTHROPIC_MODEL",)
+    closes = True
+    takes_messages = True
+    stop_signal = signal.SIGINT
+    # It reports dollars at its end and enforces its limit itself. One that is ended before is charged the highest
+    # price of its list, and never more than it was allowed.
+    guessed_price = Price(sent=15.0, answered=75.0, guessed=True)
+    fixed: ClassVar = {
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        "DISABLE_AUTOUPDATER": "1",
+        "CLAUDE_CODE_ADDITIONAL_DIRECTORIES_CLAUDE_MD": "1",
+    }
+    private: ClassVar = {"CLAUDE_CONFIG_DIR": "claude", "CLAUDE_CODE_TMPDIR": "tmp"}
+
+    def argv(self, task: Task) -> tuple[str, ...]:
+        base = ("-p", "--output-format", "stream-json", "--verbose")
+        hearing = ("--input-format", "stream-json") if task.hears else ()
+        role = _WRITING if task.writes else _READING
+        limit = ("--max-budget-usd", f"{task.usd:.4f}") if task.usd else ()
+        return (*self.command(task.table), *base, *hearing, *role, *_ISOLATED, *limit, *task.options("--model"))
+
+    def message(self, text: str) -> bytes:
+        """A user message. While it works it reads one after the running tool."""
+        content = [{"type": "text", "text": text}]
+        return json.dumps({"type": "user", "message": {"role": "user", "content": content}}).encode() + b"\n"
+
+    def environment(self, task: Task) -> dict[str, str]:
+        # As root it refuses to skip permissions unless it runs in a sandbox.
+        sandboxed = {"IS_SANDBOX": "1"} if task.writes and os.geteuid() == 0 else {}
+        return super().environment(task) | sandboxed
+
+    def is_configured(self, caller: Mapping[str, str]) -> bool:
+        """Its settings can name an address, a model and a key helper; its login is a file or in the keychain."""
+        state = (_folder(caller) if caller.get("CLAUDE_CONFIG_DIR") else under_home(caller)) / ".claude.json"
+        files = (_folder(caller) / "settings.json", _folder(caller) / ".credentials.json")
+        return any(file.is_file() for file in files) or "oauthAccount" in read_json(state)
+
+    def logins(self, caller: Mapping[str, str]) -> tuple[Path, ...]:
+        # On macOS the login is in the keychain; a configuration suggests that there is one.
+        state = () if caller.get("CLAUDE_CONFIG_DIR") else (under_home(caller, ".claude.json"),)
+        return (_folder(caller), *state) if sys.platform == "darwin" else (_folder(caller) / ".credentials.json",)
+
+    def account(self, table: AgentTable, caller: Mapping[str, str], *, own: bool) -> Account:
+        """Variables in its settings override those of the caller."""
+        settings = read_json(_folder(caller) / "settings.json") if own else {}
+        variables = settings.get("env")
+        seen = {**caller, **variables} if isinstance(variables, dict) else caller
+        helper = "apiKeyHelper" if settings.get("apiKeyHelper") else ""
+        paid = first_set(seen, "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_API_KEY") or helper
+        return Account(
+            login=paid or first_set(seen, "CLAUDE_CODE_OAUTH_TOKEN") or "of its own",
+            address=str(seen.get("ANTHROPIC_BASE_URL") or "https://api.anthropic.com"),
+            model=str(table.model or seen.get("ANTHROPIC_MODEL") or settings.get("model") or "its default"),
+            bill=f"the account of {paid}, by use" if paid else "the subscription of that login",
+        )
+
+    def read_event(self, event: dict[str, Any]) -> Iterable[AgentEvent]:
+        match text(event, "type"):
+            case "assistant":
+                return _assistant(event)
+            case "result":
+                return _result(event)
+            case "system":
+                return _system(event)
+            case "rate_limit_event":
+                return _rate_limit(at(event, "rate_limit_info"))
+            case "user" | "stream_event":
+                return ()
+            case _:
+                return (Unread(),)
 
 
-def environment(
-    table: AgentTable,  # noqa: ARG001 - every agent is asked the same way
-    task: Task,
-    caller: Mapping[str, str],  # noqa: ARG001
-) -> tuple[dict[str, str], tuple[str, ...]]:
-    # As root it refuses to skip permissions unless it is told that it is shut in.
-    sandboxed = {"IS_SANDBOX": "1"} if task.writes and os.geteuid() == 0 else {}
-    names = (*ABOUT.keys, "ANTHROPIC_BASE_URL", "ANTHROPIC_MODEL")
-    if task.home is None:
-        return _QUIET | sandboxed, (*names, "CLAUDE_CONFIG_DIR")
-    private = {"CLAUDE_CONFIG_DIR": str(task.home / "claude"), "CLAUDE_CODE_TMPDIR": str(task.home / "tmp")}
-    return _QUIET | sandboxed | private, names
-
-
-def prepare(table: AgentTable, task: Task, caller: Mapping[str, str]) -> None:  # noqa: ARG001
-    if task.home is not None:
-        (task.home / "claude").mkdir(parents=True, exist_ok=True)
-        (task.home / "tmp").mkdir(exist_ok=True)
+AGENT = Claude()
 
 
 def _folder(caller: Mapping[str, str]) -> Path:
     return Path(caller.get("CLAUDE_CONFIG_DIR") or under_home(caller, ".claude"))
 
 
-def configured(caller: Mapping[str, str]) -> bool:
-    """Its settings can name an address, a model and a helper for keys; its login is a file, or in the system's keys."""
-    beside = (_folder(caller) if caller.get("CLAUDE_CONFIG_DIR") else under_home(caller)) / ".claude.json"
-    files = (_folder(caller) / "settings.json", _folder(caller) / ".credentials.json")
-    return any(file.is_file() for file in files) or "oauthAccount" in read_json(beside)
-
-
-def account(table: AgentTable, caller: Mapping[str, str], *, own: bool) -> Account:
-    """In the order in which the program looks: the variables of its settings go before those of the caller."""
-    settings = read_json(_folder(caller) / "settings.json") if own else {}
-    variables = settings.get("env")
-    seen = {**caller, **variables} if isinstance(variables, dict) else caller
-    helper = "apiKeyHelper" if settings.get("apiKeyHelper") else ""
-    paid = first_set(seen, "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_API_KEY") or helper
-    login = paid or first_set(seen, "CLAUDE_CODE_OAUTH_TOKEN") or "of its own"
-    model = table.model or seen.get("ANTHROPIC_MODEL") or settings.get("model") or "its default"
-    return Account(
-        login=login,
-        address=str(seen.get("ANTHROPIC_BASE_URL") or "https://api.anthropic.com"),
-        model=str(model),
-        bill=f"the account of {paid}, by use" if paid else "the subscription of that login",
-    )
-
-
-def logins(caller: Mapping[str, str]) -> tuple[Path, ...]:
-    """On macOS the login is in the keychain, and its configuration has to do as a sign of it."""
-    own = _folder(caller)
-    beside = () if caller.get("CLAUDE_CONFIG_DIR") else (under_home(caller, ".claude.json"),)
-    return (own, *beside) if sys.platform == "darwin" else (own / ".credentials.json",)
-
-
-def read(line: bytes) -> tuple[AgentEvent, ...]:
-    event = record(line)
-    if event is None:
-        return (Unread(),) if line.strip() else ()
-    match text(event, "type"):
-        case "assistant":
-            return tuple(_said(event))
-        case "result":
-            return tuple(_ended(event))
-        case "system":
-            return _system(event)
-        case "rate_limit_event":
-            return _limited(event)
-        case "user" | "stream_event":
-            return ()
-        case _:
-            return (Unread(),)
-
-
-def usage(told: object) -> Usage:
-    """Claude counts what came from the cache apart; one that does not says so by its total."""
-    fresh, written = count(told, "input_tokens"), count(told, "cache_creation_input_tokens")
-    cached = count(told, "cache_read_input_tokens")
-    whole = fresh if count(told, "total_tokens") else fresh + written + cached
-    return Usage(input_tokens=whole, output_tokens=count(told, "output_tokens"), cached_tokens=cached)
-
-
-def _said(event: dict[str, Any]) -> list[AgentEvent]:
+def _assistant(event: dict[str, Any]) -> Iterator[AgentEvent]:
     message = at(event, "message")
     if text(message, "model") == "<synthetic>":  # the program's own words on an error; `result` has them too
-        return []
-    told: list[AgentEvent] = []
-    main = not text(event, "parent_tool_use_id")  # else a sub-agent's, whose words and context are its own
+        return
+    is_main = not text(event, "parent_tool_use_id")  # the message and context of a sub-agent are its own
     for part in objects(message, "content"):
-        if text(part, "type") == "text" and main:
-            told.append(Message(text=text(part, "text") + "\n"))
+        if text(part, "type") == "text" and is_main:
+            yield Message(text=text(part, "text") + "\n")
         elif text(part, "type") == "tool_use":
-            told.append(tool(text(part, "name"), at(part, "input")))
-    used = usage(at(message, "usage"))
+            yield tool(text(part, "name"), at(part, "input"))
+    used = _usage(at(message, "usage"))
     if used.input_tokens:
-        told.append(Spent(usage=used, of=text(message, "id")))
-        if main:
-            told.append(Context(tokens=used.input_tokens))
-    return told
+        yield Spent(usage=used, of=text(message, "id"))
+        if is_main:
+            yield Context(tokens=used.input_tokens)
 
 
-def _system(event: dict[str, Any]) -> tuple[AgentEvent, ...]:
+def _system(event: dict[str, Any]) -> Iterable[AgentEvent]:
     match text(event, "subtype"):
         case "init":
-            version = text(event, "claude_code_version")
+            # Qwen Code has the same events and its own name for the version.
+            version = text(event, "claude_code_version") or text(event, "qwen_code_version")
             return (Started(session=text(event, "session_id"), model=text(event, "model"), version=version),)
         case "api_retry":
             return (Retrying(words=f"error {count(event, 'error_status')} {text(event, 'error')}"),)
@@ -198,64 +171,62 @@ def _system(event: dict[str, Any]) -> tuple[AgentEvent, ...]:
             return (Trouble(kind=TroubleKind.REFUSAL, words="the model refused"),)
         case "model_fallback":
             return (Started(model=text(event, "fallback_model")),)
-        case known if known in _TELL_NOTHING:
-            return ()
-        case _:
-            return (Unread(),)
+        case subtype:
+            return () if subtype in _IGNORED else (Unread(),)
 
 
-def _limited(event: dict[str, Any]) -> tuple[AgentEvent, ...]:
-    info = at(event, "rate_limit_info")
+def _rate_limit(info: object) -> Iterable[AgentEvent]:
     if text(info, "status") != "rejected":
         return ()
     words = f"usage limit ({text(info, 'rateLimitType') or 'unnamed'})"
     return (Trouble(kind=TroubleKind.LIMIT, words=words, resets=float(count(info, "resetsAt")) or None),)
 
 
-def _ended(event: dict[str, Any]) -> list[AgentEvent]:
-    words = text(event, "result") or "; ".join(_texts(event, "errors")) or text(event, "error", "message")
-    refused = text(event, "stop_reason") == "refusal"  # which it need not call an error
-    failed = refused or at(event, "is_error") is not False or text(event, "subtype") != "success"
-    told: list[AgentEvent] = [Started(session=text(event, "session_id")), *_totals(event)]
-    told += [tool(text(each, "tool_name"), at(each, "tool_input"), denied=True) for each in _denials(event)]
-    if failed:
-        told.append(_trouble(event, words))
-    else:
-        told.append(Message(text=text(event, "result"), final=True))
-    return [*told, Finished(ok=not failed, words=words if failed else "")]
+def _result(event: dict[str, Any]) -> Iterator[AgentEvent]:
+    listed = at(event, "errors")
+    errors = "; ".join(text({"": each}, "") for each in (listed if isinstance(listed, list) else ()))
+    words = text(event, "result") or errors or text(event, "error", "message")
+    is_refused = text(event, "stop_reason") == "refusal"  # which it does not always call an error
+    failed = is_refused or at(event, "is_error") is not False or text(event, "subtype") != "success"
+    yield Started(session=text(event, "session_id"))
+    yield from _totals(event)
+    for denial in objects(event, "permission_denials"):
+        yield tool(text(denial, "tool_name"), at(denial, "tool_input"), denied=True)
+    yield _trouble(event, words) if failed else Message(text=text(event, "result"), final=True)
+    yield Finished(ok=not failed, words=words if failed else "")
 
 
 def _trouble(event: dict[str, Any], words: str) -> Trouble:
-    if kind := _SUBTYPES.get(text(event, "subtype")):
-        return Trouble(kind=kind, words=words)
+    kind = _SUBTYPES.get(text(event, "subtype"))
     if text(event, "stop_reason") == "refusal":
-        return Trouble(kind=TroubleKind.REFUSAL, words=words)
+        kind = kind or TroubleKind.REFUSAL
     if text(event, "terminal_reason") == "prompt_too_long":
-        return Trouble(kind=TroubleKind.CONTEXT, words=words)
-    return trouble(words, status=count(event, "api_error_status"))
+        kind = kind or TroubleKind.CONTEXT
+    return Trouble(kind=kind, words=words) if kind else trouble(words, status=count(event, "api_error_status"))
 
 
-def _totals(event: dict[str, Any]) -> list[AgentEvent]:
-    """`usage` leaves side requests out, and all of it after a budget's end; what each model used does not."""
-    models, usd = at(event, "modelUsage"), Usage(usd=money(event, "total_cost_usd"))
+def _usage(used: object) -> Usage:
+    """Claude counts cached tokens separately. A program with a total, as Qwen Code, does not."""
+    fresh, written = count(used, "input_tokens"), count(used, "cache_creation_input_tokens")
+    cached = count(used, "cache_read_input_tokens")
+    sent = fresh if count(used, "total_tokens") else fresh + written + cached
+    return Usage(input_tokens=sent, output_tokens=count(used, "output_tokens"), cached_tokens=cached)
+
+
+def _totals(event: dict[str, Any]) -> Iterator[AgentEvent]:
+    """The usage by model is complete; `usage` misses side requests, and everything after a budget's end."""
+    models, total = at(event, "modelUsage"), Usage(usd=money(event, "total_cost_usd"))
     if not isinstance(models, dict) or not models:
-        whole = usage(at(event, "usage")).plus(usd)
-        return [Spent(usage=whole, total=True, least=True)] if whole != Usage() else []
-    whole, window, most = usd, 0, -1
-    for told in models.values():
-        cached, written = count(told, "cacheReadInputTokens"), count(told, "cacheCreationInputTokens")
-        sent = count(told, "inputTokens") + cached + written
-        answered = count(told, "outputTokens")
-        whole = whole.plus(Usage(input_tokens=sent, output_tokens=answered, cached_tokens=cached))
+        total = _usage(at(event, "usage")).plus(total)
+        if total != Usage():
+            yield Spent(usage=total, total=True, least=True)
+        return
+    window, most = 0, -1
+    for used in models.values():
+        cached, written = count(used, "cacheReadInputTokens"), count(used, "cacheCreationInputTokens")
+        sent = count(used, "inputTokens") + cached + written
+        total = total.plus(Usage(input_tokens=sent, output_tokens=count(used, "outputTokens"), cached_tokens=cached))
         if sent > most:
-            window, most = count(told, "contextWindow"), sent
-    return [Spent(usage=whole, total=True, least=True), Context(window=window)]
-
-
-def _denials(event: dict[str, Any]) -> list[dict[str, Any]]:
-    return list(objects(event, "permission_denials"))
-
-
-def _texts(event: dict[str, Any], name: str) -> list[str]:
-    found = at(event, name)
-    return [text({"t": each}, "t") for each in found] if isinstance(found, list) else []
+            window, most = count(used, "contextWindow"), sent
+    yield Spent(usage=total, total=True, least=True)
+    yield Context(window=window)

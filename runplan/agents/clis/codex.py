@@ -6,74 +6,144 @@ import json
 import signal
 import tomllib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from msgspec.structs import replace
 
+from runplan.agents.adapter import Account, Agent, at, count, estimate, first_set, objects, read_json, text, under_home
 from runplan.agents.endings import trouble
-from runplan.agents.kit.about import About
-from runplan.agents.kit.lines import at, count, estimate, objects, record, text
-from runplan.agents.kit.module import Account
-from runplan.agents.kit.task import first_set, read_json, under_home
-from runplan.run.usage import AgentEvent, Finished, Message, Retrying, Spent, Started, ToolUsed, Unread, Usage
+from runplan.run.usage import Finished, Message, Retrying, Spent, Started, ToolUsed, Unread, Usage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
-    from runplan.agents.kit.task import Task
+    from runplan.agents.adapter import Task
+    from runplan.run.usage import AgentEvent
     from runplan.settings.schema import AgentTable
 
-ABOUT = About(
-    program="codex",
-    rank=2,
-    keys=("OPENAI_API_KEY", "CODEX_API_KEY"),
-    closes=True,
-    tells_usd=False,
-    asked=signal.SIGINT,
-)
-
 _BASE = ("exec", "--json", "--skip-git-repo-check", "-c", "check_for_update_on_startup=false")
-_WRITING = ("--dangerously-bypass-approvals-and-sandbox",)
-_READING = ("-s", "read-only")
 _OPENAI = "https://api.openai.com/v1"
-_RETRY = "Reconnecting..."
-#: What in its configuration says where to ask, or where its login is.
+#: Settings that choose a provider or a login.
 _CHOICES = ("model_provider", "openai_base_url", "cli_auth_credentials_store")
 
 
-def launch(table: AgentTable, task: Task) -> tuple[str, ...]:
-    model = ("-m", table.model) if table.model else ()
-    # Its own sandbox cannot be made inside of another one by root, and has nothing to add there.
-    role = _WRITING if task.writes or task.sandboxed else _READING
-    return (*ABOUT.call(table), *_BASE, *role, *model, *table.args, "-")
+class Codex(Agent):
+    program = "codex"
+    rank = 2
+    keys = ("OPENAI_API_KEY", "CODEX_API_KEY")
+    addresses = ("OPENAI_BASE_URL",)
+    closes = True
+    reports_usd = False
+    stop_signal = signal.SIGINT
+    private: ClassVar = {"CODEX_HOME": "codex"}
+
+    def argv(self, task: Task) -> tuple[str, ...]:
+        # As root its own sandbox cannot be made inside another one, where it is not needed.
+        is_free = task.writes or task.sandboxed
+        role = ("--dangerously-bypass-approvals-and-sandbox",) if is_free else ("-s", "read-only")
+        return (*self.command(task.table), *_BASE, *role, *task.options("-m"), "-")
+
+    def names(self, task: Task) -> tuple[str, ...]:
+        key = "" if task.home else _provider(_config(task.caller)).get("env_key")
+        return (*super().names(task), *((str(key),) if key else ()))
+
+    def files(self, task: Task) -> dict[Path, str]:
+        """It takes a key from the environment only through a provider that names the variable."""
+        if task.home is None:
+            return {}
+        url = task.caller.get("OPENAI_BASE_URL") or _OPENAI
+        # The key is the environment's; the model is the user's, unless the configuration is private.
+        own = _config(task.caller).get("model") if task.table.private is None else ""
+        model = f"model = {json.dumps(str(own))}\n" if own else ""
+        content = (
+            f'{model}model_provider = "runplan"\n\n[model_providers.runplan]\nname = "OpenAI"\n'
+            f'base_url = {json.dumps(url)}\nwire_api = "responses"\nenv_key = "{self._key(task.caller)}"\n'
+        )
+        return {task.home / "codex" / "config.toml": content}
+
+    def is_configured(self, caller: Mapping[str, str]) -> bool:
+        """A login or a provider; a model alone is neither."""
+        return (_folder(caller) / "auth.json").is_file() or any(name in _config(caller) for name in _CHOICES)
+
+    def logins(self, caller: Mapping[str, str]) -> tuple[Path, ...]:
+        own = _folder(caller) / "config.toml"
+        has_provider = own.is_file() and "model_provider" in own.read_text(encoding="utf-8", errors="replace")
+        return (_folder(caller) / "auth.json", *((own,) if has_provider else ()))
+
+    def account(self, table: AgentTable, caller: Mapping[str, str], *, own: bool) -> Account:
+        """In the order in which the program looks: its provider, CODEX_API_KEY, its login."""
+        config = _config(caller) if table.private is not True else {}
+        model = table.model or str(config.get("model") or "its default")
+        address = str(config.get("openai_base_url") or _OPENAI)
+        unusable = Account(login="", address="", model=model, bill="")
+        if table.private is not True and (broken := _broken(_folder(caller) / "config.toml", tomllib.loads)):
+            return replace(unusable, lacks=broken, remedy="correct that file")
+        if not own:
+            return _by_key(self._key(caller), caller.get("OPENAI_BASE_URL") or _OPENAI, model)
+        if provider := _provider(config):
+            return _at_provider(provider, str(config["model_provider"]), model, caller)
+        if caller.get("CODEX_API_KEY"):
+            return _by_key("CODEX_API_KEY", address, model)
+        if broken := _broken(_folder(caller) / "auth.json", json.loads):
+            return replace(unusable, lacks=broken, remedy="correct that file, or run codex login")
+        stored = read_json(_folder(caller) / "auth.json")
+        if stored.get("OPENAI_API_KEY") and not stored.get("tokens"):
+            bill = "the account of that key, by use"
+            return Account(login="the key in auth.json", address=address, model=model, bill=bill)
+        bill = "the ChatGPT plan of that login"
+        return Account(login="of its own (codex login)", address="that of the login", model=model, bill=bill)
+
+    def _key(self, caller: Mapping[str, str]) -> str:
+        return first_set(caller, *self.keys) or self.keys[0]
+
+    def read_event(self, event: dict[str, Any]) -> Iterable[AgentEvent]:
+        match text(event, "type"):
+            case "thread.started":
+                return (Started(session=text(event, "thread_id")),)
+            case "turn.started" | "item.started" | "item.updated":
+                return ()
+            case "item.completed":
+                return _item(at(event, "item"))
+            case "turn.completed":
+                return (Spent(usage=_usage(at(event, "usage")), total=True), Finished(ok=True))
+            case "turn.failed":
+                words = text(event, "error", "message")
+                return (trouble(words), Finished(ok=False, words=words))
+            case "error":
+                words = text(event, "message")
+                return (Retrying(words=words) if words.startswith("Reconnecting...") else trouble(words),)
+            case _:
+                return (Unread(),)
 
 
-def environment(
-    table: AgentTable,  # noqa: ARG001 - every agent is asked the same way
-    task: Task,
-    caller: Mapping[str, str],
-) -> tuple[dict[str, str], tuple[str, ...]]:
-    names = (*ABOUT.keys, "OPENAI_BASE_URL")
-    if task.home is None:
-        key = _provider(_config(caller)).get("env_key")
-        return {}, (*names, "CODEX_HOME", *((str(key),) if key else ()))
-    return {"CODEX_HOME": str(task.home / "codex")}, names
+AGENT = Codex()
 
 
-def prepare(table: AgentTable, task: Task, caller: Mapping[str, str]) -> None:
-    """It takes a key from the environment only by way of a provider that names the variable."""
-    if task.home is None:
-        return
-    (task.home / "codex").mkdir(parents=True, exist_ok=True)
-    url = caller.get("OPENAI_BASE_URL") or _OPENAI
-    key = first_set(caller, *ABOUT.keys) or ABOUT.keys[0]
-    # The key is the environment's; the model is still the user's, unless nothing of theirs is wanted.
-    own = _config(caller).get("model") if table.private is None else ""
-    model = f"model = {json.dumps(str(own))}\n" if own else ""
-    (task.home / "codex" / "config.toml").write_text(
-        f'{model}model_provider = "runplan"\n\n[model_providers.runplan]\nname = "OpenAI"\n'
-        f'base_url = {json.dumps(url)}\nwire_api = "responses"\nenv_key = "{key}"\n',
-        encoding="utf-8",
+def _item(item: Any) -> Iterable[AgentEvent]:
+    match text(item, "type"):
+        case "agent_message":
+            return (Message(text=text(item, "text"), final=True), estimate(text(item, "text")))
+        case "command_execution":
+            return (ToolUsed(tool="command"), estimate(text(item, "command"), text(item, "aggregated_output")))
+        case "file_change":
+            denied = text(item, "status") == "declined"
+            paths = (text(each, "path")[:4_096] for each in objects(item, "changes"))
+            return (ToolUsed(tool="file_change", path=path, denied=denied) for path in paths)
+        case "reasoning":
+            return (estimate(text(item, "text")),)
+        case "mcp_tool_call" | "web_search" | "todo_list" as tool:
+            return (ToolUsed(tool=tool),)
+        case "error":  # a warning, such as an unknown model name
+            return ()
+        case _:
+            return (Unread(),)
+
+
+def _usage(used: object) -> Usage:
+    return Usage(
+        input_tokens=count(used, "input_tokens"),
+        output_tokens=count(used, "output_tokens"),
+        cached_tokens=count(used, "cached_input_tokens"),
     )
 
 
@@ -82,17 +152,17 @@ def _folder(caller: Mapping[str, str]) -> Path:
 
 
 def _config(caller: Mapping[str, str]) -> dict[str, Any]:
-    """The user's configuration, with the profile it chooses; an empty one when it cannot be read."""
+    """The user's configuration with the profile it chooses; an empty one when it cannot be read."""
     try:
-        told = tomllib.loads((_folder(caller) / "config.toml").read_text(encoding="utf-8"))
+        config = tomllib.loads((_folder(caller) / "config.toml").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    chosen = at(told, "profiles", str(told.get("profile", "")))
-    return {**told, **chosen} if isinstance(chosen, dict) else told
+    profile = at(config, "profiles", str(config.get("profile", "")))
+    return {**config, **profile} if isinstance(profile, dict) else config
 
 
 def _broken(path: Path, parse: Callable[[str], object]) -> str:
-    """What is wrong with a file of its configuration; "" when it can be read, or there is none."""
+    """The problem with a configuration file; "" when it is readable or missing."""
     try:
         return "" if isinstance(parse(path.read_text(encoding="utf-8")), dict) else f"cannot read {path}"
     except FileNotFoundError:
@@ -102,107 +172,20 @@ def _broken(path: Path, parse: Callable[[str], object]) -> str:
 
 
 def _provider(config: dict[str, Any]) -> dict[str, Any]:
-    """The provider of the user's own that the configuration chooses."""
+    """The user's provider that the configuration chooses."""
     found = at(config, "model_providers", str(config.get("model_provider", "")))
     return found if isinstance(found, dict) else {}
 
 
-def configured(caller: Mapping[str, str]) -> bool:
-    """Whether there is a login, or a configuration that says where to ask; a model alone is neither."""
-    return (_folder(caller) / "auth.json").is_file() or any(name in _config(caller) for name in _CHOICES)
-
-
-def account(table: AgentTable, caller: Mapping[str, str], *, own: bool) -> Account:
-    """In the order in which the program looks: its provider, CODEX_API_KEY, its login."""
-    config = _config(caller) if table.private is not True else {}
-    model = table.model or str(config.get("model") or "its default")
-    if table.private is not True and (broken := _broken(_folder(caller) / "config.toml", tomllib.loads)):
-        return Account(login="", address="", model=model, bill="", lacks=broken, remedy="correct that file")
-    if not own:
-        key, address = first_set(caller, *ABOUT.keys) or ABOUT.keys[0], caller.get("OPENAI_BASE_URL") or _OPENAI
-        return Account(login=key, address=address, model=model, bill=f"the account of {key}, by use")
-    if provider := _provider(config):
-        return _at_provider(provider, str(config["model_provider"]), model, caller)
-    address = str(config.get("openai_base_url") or _OPENAI)
-    if caller.get("CODEX_API_KEY"):
-        return Account(login="CODEX_API_KEY", address=address, model=model, bill="the account of CODEX_API_KEY, by use")
-    if broken := _broken(_folder(caller) / "auth.json", json.loads):
-        helps = "correct that file, or run codex login"
-        return Account(login="", address=address, model=model, bill="", lacks=broken, remedy=helps)
-    stored = read_json(_folder(caller) / "auth.json")
-    if stored.get("OPENAI_API_KEY") and not stored.get("tokens"):
-        return Account(
-            login="the key in auth.json", address=address, model=model, bill="the account of that key, by use"
-        )
-    plan = "the ChatGPT plan of that login"
-    return Account(login="of its own (codex login)", address="that of the login", model=model, bill=plan)
+def _by_key(key: str, address: str, model: str) -> Account:
+    return Account(login=key, address=address, model=model, bill=f"the account of {key}, by use")
 
 
 def _at_provider(provider: dict[str, Any], name: str, model: str, caller: Mapping[str, str]) -> Account:
     key = str(provider.get("env_key") or "")
     address = str(provider.get("base_url") or "its default")
-    told = Account(login=key or "none", address=address, model=model, bill=f"the account at {name}")
+    found = Account(login=key or "none", address=address, model=model, bill=f"the account at {name}")
     if not key or caller.get(key):
-        return told
+        return found
     lacks = f"needs {key}, which its config.toml names for {name} and which is not set"
-    return replace(told, lacks=lacks, remedy=f"set {key} in this terminal")
-
-
-def logins(caller: Mapping[str, str]) -> tuple[Path, ...]:
-    """Its login, or a configuration that names a provider of its own."""
-    home = _folder(caller)
-    own = home / "config.toml"
-    provided = own.is_file() and "model_provider" in own.read_text(encoding="utf-8", errors="replace")
-    return (home / "auth.json", *((own,) if provided else ()))
-
-
-def read(line: bytes) -> tuple[AgentEvent, ...]:
-    event = record(line)
-    if event is None:
-        return (Unread(),) if line.strip() else ()
-    match text(event, "type"):
-        case "thread.started":
-            return (Started(session=text(event, "thread_id")),)
-        case "turn.started" | "item.started" | "item.updated":
-            return ()
-        case "item.completed":
-            return tuple(_item(at(event, "item")))
-        case "turn.completed":
-            return (Spent(usage=_usage(at(event, "usage")), total=True), Finished(ok=True))
-        case "turn.failed":
-            words = text(event, "error", "message")
-            return (trouble(words), Finished(ok=False, words=words))
-        case "error":
-            words = text(event, "message")
-            return (Retrying(words=words),) if words.startswith(_RETRY) else (trouble(words),)
-        case _:
-            return (Unread(),)
-
-
-def _item(item: Any) -> list[AgentEvent]:
-    match text(item, "type"):
-        case "agent_message":
-            said = text(item, "text")
-            return [Message(text=said, final=True), estimate(said)]
-        case "command_execution":
-            return [ToolUsed(tool="command"), estimate(text(item, "command"), text(item, "aggregated_output"))]
-        case "file_change":
-            changes = list(objects(item, "changes"))
-            failed = text(item, "status") == "declined"
-            return [ToolUsed(tool="file_change", path=text(each, "path")[:4_096], denied=failed) for each in changes]
-        case "reasoning":
-            return [estimate(text(item, "text"))]
-        case "mcp_tool_call" | "web_search" | "todo_list":
-            return [ToolUsed(tool=text(item, "type"))]
-        case "error":  # a warning, such as a model name it does not know
-            return []
-        case _:
-            return [Unread()]
-
-
-def _usage(told: object) -> Usage:
-    return Usage(
-        input_tokens=count(told, "input_tokens"),
-        output_tokens=count(told, "output_tokens"),
-        cached_tokens=count(told, "cached_input_tokens"),
-    )
+    return replace(found, lacks=lacks, remedy=f"set {key} in this terminal")

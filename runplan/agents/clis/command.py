@@ -1,25 +1,23 @@
-"""The `command` agent: any program that reads a prompt and writes its message to standard output."""
+"""The `command` agent: any program that reads a prompt and prints its message."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from runplan.agents.kit.about import About
-from runplan.run.dispatch import AgentEvent, Message
+from runplan.agents.adapter import Agent
+from runplan.run.usage import Message
 
 if TYPE_CHECKING:
-    from runplan.agents.kit.task import Task
-    from runplan.settings.schema import AgentTable
+    from runplan.agents.adapter import Task
+    from runplan.run.usage import AgentEvent
 
 
-ABOUT = About()
+class Command(Agent):
+    def argv(self, task: Task) -> tuple[str, ...]:
+        return task.table.argv
+
+    def read(self, line: bytes) -> tuple[AgentEvent, ...]:
+        return (Message(text=line.decode(errors="replace") + "\n"),)
 
 
-def launch(table: AgentTable, task: Task) -> tuple[str, ...]:  # noqa: ARG001 - every agent is asked the same way
-    """The program with its arguments, as the settings give it."""
-    return table.argv
-
-
-def read(line: bytes) -> tuple[AgentEvent, ...]:
-    """Every line is a piece of the message."""
-    return (Message(text=line.decode(errors="replace") + "\n"),)
+AGENT = Command()

@@ -104,10 +104,10 @@ def _cgroup(env: Mapping[str, str]) -> str:
     """Where the daemon divides its control group for dispatches, or a run in this terminal would; "" for nowhere."""
     from runplan.daemon.singleton import holder
     from runplan.settings.places import state_directory
-    from runplan.supervise.cgroups import home
+    from runplan.supervise.cgroups import parent_of
 
     daemon = holder(state_directory(env))
-    return home(daemon.pid if daemon else None)
+    return parent_of(daemon.pid if daemon else "self")
 
 
 def _leftovers() -> list[str]:

@@ -8,14 +8,13 @@ import pytest
 
 from runplan.agents.context import READING, Reading, reading_of
 from runplan.run.dispatch import Ending, Running
-from runplan.supervise import files as bell
 from tests.support.dispatching import Stage, stage, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-TOLD = '{"runplan":"tell","told":{"context":%s,"window":200000}}'
+TOLD = 'runplan:tell {"context":%s,"window":200000}'
 WAITS = "while test ! -e go; do sleep 0.005; done"
 WATCHED = {"reader": "script", "arm_at": 50, "hand_over_at": 60}
 
@@ -42,7 +41,7 @@ def test_whoever_waits_is_awake_when_the_context_fills_and_the_agent_goes_on(on:
     (on.path / "go").touch()
     outcome = on.outcome(dispatch)
     assert (outcome.ending, outcome.code) == (Ending.EXITED, 0)
-    assert not (on.dispatches.directory(dispatch) / bell.NAME).exists(), "no pipe is left for others to hang on"
+    assert not (on.dispatches.directory(dispatch) / "wakeup").exists(), "no pipe is left for others to hang on"
 
 
 def test_it_rings_once_however_much_fuller_it_gets(on: Stage) -> None:

@@ -1,10 +1,9 @@
 """Plays the steps of a scripted agent; a program of its own that imports next to nothing.
 
-It is run without site-packages, so it uses nothing of runplan, and what few steps need is imported there.
-A step that cannot be played ends it with code 70 and the reason on standard error.
+It runs without site-packages, so it uses nothing of runplan, and rare imports are inside their steps: json or pathlib
+take as long to import as the interpreter takes to start. A step that fails ends it with code 70.
 """
 
-# pathlib takes as long to import as the interpreter takes to start.
 # ruff: noqa: PTH100, PTH101, PTH103, PTH108, PTH110, PTH117, PTH120
 
 from __future__ import annotations
@@ -14,26 +13,24 @@ import os
 import sys
 import time
 
-# Only for the type checker: typing is half as dear as the interpreter itself.
+# Only for the type checker: typing takes half as long to import as the interpreter takes to start.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-CANNOT_PLAY = 70
+FAILED = 70
 
 #: How long `wait_for` waits, in seconds, unless the step has a `bound`; and how often it looks.
 BOUND_S = 60.0
 LOOK_S = 0.01
 
-#: Further keys that a step may have beside the one that names it.
+#: Keys that a step may have besides the one that names it.
 MODIFIERS = frozenset(
     ("text", "megabytes", "date", "all", "bound", "in_main", "return_by", "summary", "evidence", "once")
 )
 
 MEGABYTE = 1024 * 1024
-
-_ESCAPES = {code: f"\\u{code:04x}" for code in range(32)} | {ord('"'): '\\"', ord("\\"): "\\\\"}
 
 _touched: list[str] = []
 
@@ -49,11 +46,11 @@ def main(path: str) -> None:
                 STEPS[name](step[name], step)
         except (OSError, ValueError, KeyError, TypeError) as error:
             _put(2, f"script: {name} = {step[name]!r}: {error}\n")
-            sys.exit(CANNOT_PLAY)
+            sys.exit(FAILED)
 
 
 def _is_due(step: dict[str, Any]) -> bool:
-    """A step with `once` is played by the first that comes to it; the file is how others know."""
+    """A step with `once` is played by the first agent that reaches it and makes the file."""
     if "once" not in step:
         return True
     try:
@@ -66,67 +63,53 @@ def _is_due(step: dict[str, Any]) -> bool:
 # --- files ----------------------------------------------------------------------------------------------
 
 
-def _write(path: str, step: dict[str, Any]) -> None:
-    _touch("write", path)
-    _save(path, step, os.O_TRUNC)
+def _file(tool: str, act: Callable[[str, dict[str, Any]], None]) -> Callable[[str, dict[str, Any]], None]:
+    """A step that reports the file it uses, and remembers it for the next commit."""
+
+    def play(path: str, step: dict[str, Any]) -> None:
+        if not os.path.isabs(path):
+            _touched.append(path)
+        _report(tool, os.path.abspath(path))
+        act(path, step)
+
+    return play
 
 
-def _append(path: str, step: dict[str, Any]) -> None:
-    _touch("append", path)
-    _save(path, step, os.O_APPEND)
-
-
-def _save(path: str, step: dict[str, Any], how: int) -> None:
+def _save(path: str, step: dict[str, Any], mode: int = os.O_TRUNC) -> None:
     os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
-    file = os.open(path, os.O_WRONLY | os.O_CREAT | how, 0o644)
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | mode, 0o644)
     _put(file, step.get("text", ""))
     for _ in range(step.get("megabytes", 0)):
         _put(file, "\0" * MEGABYTE)
     os.close(file)
 
 
-def _delete(path: str, _: dict[str, Any]) -> None:
-    _touch("delete", path)
-    os.unlink(path)
-
-
-def _mkdir(path: str, _: dict[str, Any]) -> None:
-    _touch("mkdir", path)
-    os.makedirs(path, exist_ok=True)
-
-
-def _touch(tool: str, path: str) -> None:
-    if not os.path.isabs(path):
-        _touched.append(path)
-    _tell(tool, os.path.abspath(path))
-
-
 # --- git ------------------------------------------------------------------------------------------------
 
 
 def _commit(message: str, step: dict[str, Any]) -> None:
-    """Commit what this script touched, or everything; when there is nothing to commit, nothing happens."""
+    """Commit the files that this script touched, or everything; without changes nothing happens."""
     if not _touched and not step.get("all"):
         return
     paths = [] if step.get("all") else ["--", *_touched]
     _run_git(["add", "-A", *paths], step)
     dates = {"GIT_AUTHOR_DATE": step["date"], "GIT_COMMITTER_DATE": step["date"]} if "date" in step else {}
-    _run_git(["commit", "-q", "-m", message], step, answers=(0, 1), env=dates, quiet=True)
+    _run_git(["commit", "-q", "-m", message], step, allowed=(0, 1), env=dates, quiet=True)
     _touched.clear()
 
 
 def _git(arguments: list[str], step: dict[str, Any]) -> None:
-    _tell("git", "")
+    _report("git", "")
     _run_git(arguments, step)
 
 
 def _move_ref(move: dict[str, str], step: dict[str, Any]) -> None:
-    _tell("move_ref", move["ref"])
+    _report("move_ref", move["ref"])
     _run_git(["update-ref", move["ref"], move["to"]] if move["to"] else ["update-ref", "-d", move["ref"]], step)
 
 
 def _config(entry: dict[str, str], step: dict[str, Any]) -> None:
-    _tell("config", entry["key"])
+    _report("config", entry["key"])
     _run_git(["config", entry["key"], entry["value"]], step)
 
 
@@ -135,9 +118,8 @@ def _hook(hook: dict[str, str], _: dict[str, Any]) -> None:
 
     hooks = subprocess.check_output(["git", "rev-parse", "--git-path", "hooks"], text=True).strip()
     path = os.path.join(hooks, hook["name"])
-    _tell("hook", os.path.abspath(path))
-    os.makedirs(hooks, exist_ok=True)
-    _save(path, hook, os.O_TRUNC)
+    _report("hook", os.path.abspath(path))
+    _save(path, hook)
     os.chmod(path, 0o755)  # noqa: S103 - git runs executable hooks only
 
 
@@ -145,24 +127,19 @@ def _run_git(
     arguments: list[str],
     step: dict[str, Any],
     *,
-    answers: tuple[int, ...] = (0,),
+    allowed: tuple[int, ...] = (0,),
     env: dict[str, str] | None = None,
     quiet: bool = False,
 ) -> None:
     where = ["-C", step["in_main"]] if step.get("in_main") else []
-    nowhere = [(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)] if quiet else []
-    environment = {**os.environ, **(env or {})}
-    git = os.posix_spawnp("git", ["git", *where, *arguments], environment, file_actions=nowhere)
+    silent = [(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)] if quiet else []
+    git = os.posix_spawnp("git", ["git", *where, *arguments], {**os.environ, **(env or {})}, file_actions=silent)
     code = os.waitstatus_to_exitcode(os.waitpid(git, 0)[1])
-    if code not in answers:
+    if code not in allowed:
         raise ValueError(f"git {arguments[0]} ended with {code}")
 
 
-# --- words ----------------------------------------------------------------------------------------------
-
-
-def _print(text: str, _: dict[str, Any]) -> None:
-    _put(1, text)
+# --- output ---------------------------------------------------------------------------------------------
 
 
 def _print_megabytes(count: int, _: dict[str, Any]) -> None:
@@ -171,38 +148,18 @@ def _print_megabytes(count: int, _: dict[str, Any]) -> None:
         _put(1, line * 1024)
 
 
-def _stderr(text: str, _: dict[str, Any]) -> None:
-    _put(2, text)
-
-
-def _say(text: str, _: dict[str, Any]) -> None:
-    _put(1, text + "\n")
-
-
-def _return(value: dict[str, Any], step: dict[str, Any]) -> None:
-    _return_text(_json(value), step)
-
-
-def _return_text(text: str, step: dict[str, Any]) -> None:
+def _return(text: str, step: dict[str, Any]) -> None:
     if step.get("return_by") == "message":
         _put(1, f"```json\n{text}\n```\n")
     else:
-        _save(os.environ["RUNPLAN_RETURN"], {"text": text}, os.O_TRUNC)
-
-
-def _pass_all(_: bool, step: dict[str, Any]) -> None:
-    _verdict([], step)
-
-
-def _fail(failed: list[str], step: dict[str, Any]) -> None:
-    _verdict(failed, step)
+        _save(os.environ["RUNPLAN_RETURN"], {"text": text})
 
 
 def _verdict(failed: list[str], step: dict[str, Any]) -> None:
-    """Answer for every item the prompt lists: the failed ones fail, the others pass."""
-    evidence = step.get("evidence", "played by the script")
-    items = [{"item": item, "result": "fail" if item in failed else "pass", "evidence": evidence} for item in _items()]
-    _return({"status": "done", "summary": step.get("summary", "Looked at every item."), "items": items}, step)
+    """Answer for every item of the prompt; `evidence` and `summary` are JSON already."""
+    results = ((item, "fail" if item in failed else "pass") for item in _items())
+    items = (f'{{"item": "{item}", "result": "{result}", "evidence": {step["evidence"]}}}' for item, result in results)
+    _return(f'{{"status": "done", "summary": {step["summary"]}, "items": [{", ".join(items)}]}}', step)
 
 
 def _items() -> list[str]:
@@ -214,24 +171,8 @@ def _items() -> list[str]:
     return [item.strip() for item, colon, _ in entries if colon]
 
 
-def _json(value: Any) -> str:
-    """Write JSON without the library, which would double the player's start."""
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{_json(str(key))}: {_json(entry)}" for key, entry in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(_json, value)) + "]"
-    if isinstance(value, str):
-        return '"' + value.translate(_ESCAPES) + '"'
-    return str(value).lower() if isinstance(value, bool) else repr(value)
-
-
-def _tell_all(told: dict[str, Any], _: dict[str, Any]) -> None:
-    """What a program tells of itself in its stream: usage, context, troubles."""
-    _put(1, f'{{"runplan":"tell","told":{_json(told)}}}\n')
-
-
-def _tell(tool: str, path: str) -> None:
-    _put(1, f'{{"runplan":"tool","tool":{_json(tool)},"path":{_json(path)}}}\n')
+def _report(tool: str, path: str) -> None:
+    _put(1, f"runplan:tool {tool} {path}\n")
 
 
 def _put(file: int, text: str) -> None:
@@ -240,15 +181,11 @@ def _put(file: int, text: str) -> None:
         rest = rest[os.write(file, rest) :]
 
 
-# --- time and death -------------------------------------------------------------------------------------
-
-
-def _sleep(seconds: float, _: dict[str, Any]) -> None:
-    time.sleep(seconds)
+# --- time and processes ---------------------------------------------------------------------------------
 
 
 def _busy(seconds: float, _: dict[str, Any]) -> None:
-    """Use the processor without a word."""
+    """Use the processor without output."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         pass
@@ -262,10 +199,6 @@ def _wait_for(path: str, step: dict[str, Any]) -> None:
         time.sleep(LOOK_S)
 
 
-def _exit(code: int, _: dict[str, Any]) -> None:
-    sys.exit(code)
-
-
 def _signal(name: str, _: dict[str, Any]) -> None:
     import signal
 
@@ -273,23 +206,17 @@ def _signal(name: str, _: dict[str, Any]) -> None:
 
 
 def _stubborn(_: bool, __: dict[str, Any]) -> None:
-    """Ignore the request to end from now on; children do so as well."""
+    """Ignore SIGTERM from now on, also in children."""
     import signal
 
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
-def _orphan(seconds: float, _: dict[str, Any]) -> None:
-    """Leave a child behind that keeps our pipes open."""
+def _orphan(seconds: float, _: dict[str, Any], *, own_session: bool = False) -> None:
+    """Leave a child behind that keeps the pipes open."""
     if os.fork() == 0:
-        time.sleep(seconds)
-        os._exit(0)
-
-
-def _orphan_setsid(seconds: float, _: dict[str, Any]) -> None:
-    """Leave a child behind in a session of its own."""
-    if os.fork() == 0:
-        os.setsid()
+        if own_session:
+            os.setsid()
         time.sleep(seconds)
         os._exit(0)
 
@@ -307,31 +234,31 @@ def _orphan_daemon(seconds: float, _: dict[str, Any]) -> None:
 
 
 STEPS: dict[str, Callable[[Any, dict[str, Any]], None]] = {
-    "write": _write,
-    "append": _append,
-    "delete": _delete,
-    "mkdir": _mkdir,
+    "write": _file("write", _save),
+    "append": _file("append", lambda path, step: _save(path, step, os.O_APPEND)),
+    "delete": _file("delete", lambda path, _: os.unlink(path)),
+    "mkdir": _file("mkdir", lambda path, _: os.makedirs(path, exist_ok=True)),
     "commit": _commit,
     "git": _git,
     "move_ref": _move_ref,
     "config": _config,
     "hook": _hook,
-    "print": _print,
+    "print": lambda text, _: _put(1, text),
     "print_megabytes": _print_megabytes,
-    "stderr": _stderr,
-    "say": _say,
-    "tell": _tell_all,
+    "stderr": lambda text, _: _put(2, text),
+    "say": lambda text, _: _put(1, text + "\n"),
+    "tell": lambda event, _: _put(1, f"runplan:tell {event}\n"),
     "return": _return,
-    "return_text": _return_text,
-    "pass_all": _pass_all,
-    "fail": _fail,
-    "sleep": _sleep,
+    "return_text": _return,
+    "pass_all": lambda _, step: _verdict([], step),
+    "fail": _verdict,
+    "sleep": lambda seconds, _: time.sleep(seconds),
     "busy": _busy,
     "wait_for": _wait_for,
-    "exit": _exit,
+    "exit": lambda code, _: sys.exit(code),
     "signal": _signal,
     "stubborn": _stubborn,
     "orphan": _orphan,
-    "orphan_setsid": _orphan_setsid,
+    "orphan_setsid": lambda seconds, step: _orphan(seconds, step, own_session=True),
     "orphan_daemon": _orphan_daemon,
 }

@@ -1,0 +1,292 @@
+"""The base class of agents, the task they are started for, and helpers to read their output."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from msgspec import Struct
+
+from runplan.agents.budgets import Price
+from runplan.agents.context import tokens_in
+from runplan.run.dispatch import OWN, WRITERS, Role
+from runplan.run.usage import MOST, Context, ToolUsed, Unread, believable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from runplan.agents.endings import EndingKind
+    from runplan.run.usage import AgentEvent
+    from runplan.settings.schema import AgentTable
+
+#: The variables with each provider's key and address, by the word before the slash in a model's name.
+PROVIDERS: dict[str, tuple[str, ...]] = {
+    "openai": ("OPENAI_API_KEY", "OPENAI_API_BASE", "OPENAI_BASE_URL"),
+    "anthropic": ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"),
+    "gemini": ("GEMINI_API_KEY",),
+    "google": ("GOOGLE_GENERATIVE_AI_API_KEY", "GEMINI_API_KEY"),
+    "openrouter": ("OPENROUTER_API_KEY",),
+    "deepseek": ("DEEPSEEK_API_KEY",),
+}
+
+OWN_CONFIG = "of its own configuration"
+
+
+class Account(Struct, frozen=True, kw_only=True):
+    """The login, the address and the model that an agent will use, and who pays."""
+
+    login: str
+    address: str
+    model: str
+    bill: str
+    lacks: str = ""  #: why the agent cannot work; "" when nothing is missing
+    remedy: str = ""  #: the fix for that; "": set a model
+
+    @property
+    def words(self) -> str:
+        return f"login {self.login}; address {self.address}; model {self.model}; billed to {self.bill}"
+
+
+class Task(Struct, frozen=True, kw_only=True):
+    """One dispatch of an agent."""
+
+    table: AgentTable  #: its settings
+    caller: Mapping[str, str]  #: the caller's environment
+    role: Role
+    phase: str  #: phase id
+    cycle: int  #: from 1; grows with each fix
+    root: Path  #: the main checkout
+    directory: Path  #: the directory of the dispatch
+    keyed: bool = False  #: whether one of its keys is in the caller's environment
+    home: Path | None = None  #: directory for a private configuration; None: the user's own is used
+    sandboxed: bool = False
+    hears: bool = False  #: whether it takes messages while it works; the prompt is then the first one
+    usd: float = 0.0  #: dollars it may use, for a program that enforces the limit itself; 0: no limit
+
+    @property
+    def writes(self) -> bool:
+        return self.role in WRITERS
+
+    @property
+    def own(self) -> Path:
+        """The directory that the program may write besides its worktree."""
+        return self.directory / OWN
+
+    @property
+    def prompt(self) -> Path:
+        return self.directory / "prompt.md"
+
+    def options(self, model_flag: str) -> tuple[str, ...]:
+        """The model and the arguments of the settings."""
+        return (*((model_flag, self.table.model) if self.table.model else ()), *self.table.args)
+
+
+class Agent:
+    """One kind of agent; its name is that of its module in agents/clis, which has an instance called AGENT."""
+
+    program = ""  #: looked for on PATH; "": only the settings know it
+    rank = 100  #: `init` suggests agents with a lower rank first
+    keys: tuple[str, ...] = ()  #: variables with its keys, the preferred one first
+    addresses: tuple[str, ...] = ()  #: variables with its provider's address
+    models: tuple[str, ...] = ()  #: variables with its model
+    passed: tuple[str, ...] = ()  #: further variables of the caller that it gets
+    closes = False  #: it has an end event, and without one no run ended well
+    codes: ClassVar[Mapping[int, EndingKind]] = {}  #: meaning of exit codes when its output does not say more
+    version_args: tuple[str, ...] = ("--version",)  #: (): the program cannot be asked
+    reports_usd = True  #: else a limit in dollars needs a price in the settings
+    takes_messages = False  #: its standard input stays open for `message` until the end event
+    stop_signal = signal.SIGTERM  #: on which it ends itself and its commands
+    guessed_price = Price()  #: charged when it was ended before it reported; none when it reports while it runs
+    fixed: ClassVar[Mapping[str, str]] = {}  #: variables that are always set
+    private: ClassVar[Mapping[str, str]] = {}  #: variables that point below the home of a private configuration
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it is a known program, and not a command of the user."""
+        return bool(self.program)
+
+    def command(self, table: AgentTable) -> tuple[str, ...]:
+        return table.argv or (self.program,)
+
+    def argv(self, task: Task) -> tuple[str, ...]:
+        raise NotImplementedError
+
+    def message(self, text: str) -> bytes:
+        """A message in the form its standard input takes."""
+        raise NotImplementedError
+
+    def read(self, line: bytes) -> tuple[AgentEvent, ...]:
+        """The events that a line of its output reports."""
+        event = record(line)
+        if event is None:
+            return (Unread(),) if line.strip() else ()
+        return tuple(self.read_event(event))
+
+    def read_event(self, event: dict[str, Any]) -> Iterable[AgentEvent]:
+        """The same for agents that print JSON lines."""
+        raise NotImplementedError
+
+    def finish(self, directory: Path) -> tuple[AgentEvent, ...]:  # noqa: ARG002
+        """The events that it reports in files, read when it has ended."""
+        return ()
+
+    # --- environment and configuration --------------------------------------------------------------
+
+    def keys_for(self, model: str) -> tuple[str, ...]:  # noqa: ARG002
+        """The variables with keys that it can use for this model."""
+        return self.keys
+
+    def names(self, task: Task) -> tuple[str, ...]:
+        """The variables of the caller that it gets."""
+        own = () if task.home else self.private
+        return (*self.keys_for(task.table.model), *self.addresses, *self.models, *self.passed, *own)
+
+    def environment(self, task: Task) -> dict[str, str]:
+        """The variables that are set for it."""
+        private = {name: str(task.home / path) for name, path in self.private.items()} if task.home else {}
+        return {**self.fixed, **private}
+
+    def files(self, task: Task) -> dict[Path, str]:  # noqa: ARG002
+        """The configuration files to write before it starts."""
+        return {}
+
+    def prepare(self, task: Task) -> None:
+        for path in self.private.values() if task.home else ():
+            (task.home / path).mkdir(parents=True, exist_ok=True)  # type: ignore[operator]
+        for file, content in self.files(task).items():
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(content, encoding="utf-8")
+
+    def is_configured(self, caller: Mapping[str, str]) -> bool:  # noqa: ARG002
+        """Whether the user chose a login or provider in the agent's own configuration."""
+        return False
+
+    def logins(self, caller: Mapping[str, str]) -> tuple[Path, ...]:  # noqa: ARG002
+        """Files of which one exists when the user is logged in; (): unknown."""
+        return ()
+
+    def account(self, table: AgentTable, caller: Mapping[str, str], *, own: bool) -> Account:
+        """The account it will use; `own`: with the user's configuration of the agent."""
+        return self.account_by_variables(table, caller, own=own and self.is_configured(caller))
+
+    def account_by_variables(self, table: AgentTable, caller: Mapping[str, str], *, own: bool) -> Account:
+        key = "" if own else first_set(caller, *self.keys_for(table.model))
+        default = OWN_CONFIG if own else "its default"
+        model = table.model or caller.get(first_set(caller, *self.models)) or default
+        address = "" if own else caller.get(first_set(caller, *self.addresses))
+        return Account(
+            login=key or (OWN_CONFIG if own else "of its own"),
+            address=address or default,
+            model=model,
+            bill=f"the account of {key}" if key else "the account of that login",
+        )
+
+
+class ProviderAgent(Agent):
+    """An agent whose model names its provider, such as openai/gpt-5."""
+
+    addresses = ("OPENAI_API_BASE", "OPENAI_BASE_URL", "ANTHROPIC_BASE_URL")
+    closes = True
+
+    def keys_for(self, model: str) -> tuple[str, ...]:
+        return provider_keys(model)
+
+    def names(self, task: Task) -> tuple[str, ...]:
+        return (*provider_names(task.table.model), *self.models, *(() if task.home else self.private))
+
+
+def provider_names(model: str) -> tuple[str, ...]:
+    """The variables of the model's provider; of all known ones when the model names none.
+
+    An unknown provider gets none: a local one needs none, and others are named by `env`.
+    """
+    if "/" in model:
+        return PROVIDERS.get(model.partition("/")[0], ())
+    return tuple(dict.fromkeys(name for names in PROVIDERS.values() for name in names))
+
+
+def provider_keys(model: str = "") -> tuple[str, ...]:
+    return tuple(name for name in provider_names(model) if name.endswith("_API_KEY"))
+
+
+def first_set(caller: Mapping[str, str], *names: str) -> str:
+    """The first of the names that has a value; "" for none."""
+    return next((name for name in names if caller.get(name)), "")
+
+
+def under_home(caller: Mapping[str, str], *parts: str) -> Path:
+    return Path(caller.get("HOME") or "/").joinpath(*parts)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The object in a configuration file; an empty one when it cannot be read."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+# --- reading lines of JSON -----------------------------------------------------------------------------------
+
+#: Programs shorten a command's output before they send it to the model.
+_LONGEST_OUTPUT = 10_000
+
+#: The parameters in which tools name the file they use.
+_PATHS = ("file_path", "filePath", "path", "notebook_path", "absolute_path")
+
+
+def record(line: bytes) -> dict[str, Any] | None:
+    """The JSON object in the line; None when it has none."""
+    if not line.lstrip().startswith(b"{"):
+        return None
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def at(tree: object, *names: str) -> Any:
+    """The value below these names; None when it is missing."""
+    for name in names:
+        tree = tree.get(name) if isinstance(tree, dict) else None
+    return tree
+
+
+def text(tree: object, *names: str) -> str:
+    """The text there; a lone surrogate, which JSON can spell and nothing can print, becomes a question mark."""
+    found = at(tree, *names)
+    if not isinstance(found, str):
+        return ""
+    return found if found.isascii() else found.encode("utf-8", "replace").decode()
+
+
+def count(tree: object, *names: str) -> int:
+    """The number there, if it can be one of tokens or seconds."""
+    return believable(at(tree, *names))
+
+
+def money(tree: object, *names: str) -> float:
+    found = at(tree, *names)
+    is_sound = isinstance(found, (int, float)) and not isinstance(found, bool) and 0 <= found < MOST
+    return float(found) if is_sound else 0.0
+
+
+def objects(tree: object, *names: str) -> Iterator[dict[str, Any]]:
+    """The objects of the list there."""
+    found = at(tree, *names)
+    return (each for each in (found if isinstance(found, list) else ()) if isinstance(each, dict))
+
+
+def tool(name: str, parameters: object, *, denied: bool = False) -> ToolUsed:
+    """The use of a tool, with the file that its parameters name."""
+    path = next(filter(None, (text(parameters, key) for key in _PATHS)), "")
+    return ToolUsed(tool=name[:200], path=path[:4_096], denied=denied)
+
+
+def estimate(message: str, output: str = "") -> Context:
+    """The context used by a message and a command's output, for programs that report usage only at their end."""
+    return Context(tokens=tokens_in(len(message) + min(len(output), _LONGEST_OUTPUT)), estimated=True)

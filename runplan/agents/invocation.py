@@ -1,0 +1,269 @@
+"""How agents and the project's own commands are started: argv and environment, and whether they could be."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from runplan.agents import sandbox as sandboxes
+from runplan.agents.adapter import Task, first_set
+from runplan.agents.budgets import Price, price_of, unwatched_remedy
+from runplan.agents.clis import agent_of
+from runplan.agents.endings import Profile
+from runplan.agents.environment import agent_environment, allowed, task_environment
+from runplan.checks.secrets import redacted, secret_values
+from runplan.errors import RefusedEarly
+from runplan.gitfacts import committing_as
+from runplan.run.dispatch import OWN, RETURN, WRITERS
+from runplan.run.reasons import Reason
+from runplan.settings.schema import DISPATCHED_ROLES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from runplan.agents.adapter import Account
+    from runplan.agents.sandbox import Sandbox
+    from runplan.run.dispatch import Role
+    from runplan.settings.schema import AgentsSettings, AgentTable
+
+#: Some programs take a second to print their version.
+VERSION_S = 15.0
+
+_VERSION = re.compile(r"\d{1,6}\.\d{1,6}[\w.+-]{0,40}")
+_INTERPRETER = re.compile(r"(?:python|node|ruby|perl|bash|dash|zsh|sh)[\d.]*")
+
+
+class Agents:
+    """The agents of the settings, for one run."""
+
+    def __init__(
+        self,
+        settings: AgentsSettings,
+        *,
+        root: Path,
+        plan: str,
+        run: str,
+        caller: Mapping[str, str],
+        checks: Sequence[str] = (),
+        sandbox: Sandbox | None = None,
+    ) -> None:
+        """`checks` names further variables that tests and setup get (tests.env)."""
+        self._sandbox = sandbox
+        self._checks = checks
+        self._settings = settings
+        self._root = root
+        self._plan = plan
+        self._run = run
+        self._caller = caller
+        self._secrets = secret_values(caller)
+
+    def launch(
+        self,
+        name: str,
+        *,
+        dispatch: str,
+        role: Role,
+        phase: str,
+        attempt: int,
+        cycle: int,
+        directory: Path,
+        worktree: Path,
+        usd: float = 0.0,
+    ) -> tuple[tuple[str, ...], dict[str, str], str]:
+        """argv, environment, and the kind of the agent, which reads its output."""
+        table = self._settings.agent(name)
+        agent, is_own = agent_of(table.kind), uses_own(table, self._caller)
+        # A key in the environment does not override a login that the user has chosen.
+        keyed = bool(first_set(self._caller, *keys_of(table))) and (table.private is not None or not is_own)
+        task = Task(
+            table=table,
+            caller=self._caller,
+            role=role,
+            phase=phase,
+            cycle=cycle,
+            root=self._root,
+            directory=directory,
+            keyed=keyed,
+            home=None if is_own else directory / OWN / "home",
+            sandboxed=self._sandbox is not None and self._is_sandboxed(self._settings.sandbox_of(name)),
+            hears=self.profile(name, role).hears,
+            usd=usd,
+        )
+        agent.prepare(task)
+        argv = agent.argv(task)
+        variables = agent.environment(task) | self._variables(dispatch, role, phase)
+        variables |= {"RUNPLAN_ATTEMPT": str(attempt), "RUNPLAN_CYCLE": str(cycle)}
+        variables |= {"RUNPLAN_PROMPT": str(task.prompt), "RUNPLAN_RETURN": str(directory / RETURN)}
+        env = agent_environment(self._caller, keep=(*agent.names(task), *table.env), settings=variables)
+        if self._sandbox and task.sandboxed:
+            argv = self._sandbox.wrap(argv, role=role, worktree=worktree, own=task.own)
+        return argv, env | committing_as(dispatch), table.kind
+
+    def command(
+        self, line: str, *, dispatch: str, role: Role, phase: str, directory: Path, worktree: Path
+    ) -> tuple[tuple[str, ...], dict[str, str]]:
+        """argv and environment for tests and setup. They run an agent's work, so they get what agents get."""
+        env = allowed(self._caller, keep=self._checks) | self._variables(dispatch, role, phase)
+        env |= {"GIT_NO_REPLACE_OBJECTS": "1"}  # they must see the tree that would land
+        argv: tuple[str, ...] = ("/bin/sh", "-c", f"exec 2>&1\n{line}")  # one stream keeps the order of lines
+        if self._sandbox and self._is_sandboxed(self._settings.sandbox):
+            argv = self._sandbox.wrap(argv, role=role, worktree=worktree, own=directory / OWN)
+        return argv, env
+
+    def _variables(self, dispatch: str, role: Role, phase: str) -> dict[str, str]:
+        return task_environment(dispatch=dispatch, role=role, plan=self._plan, phase=phase, run=self._run)
+
+    def _is_sandboxed(self, mode: str) -> bool:
+        return sandboxes.is_used(mode, self._caller)
+
+    def version(self, name: str) -> str:
+        """The version of the agent's program; "" when it is unknown."""
+        return version_of(self._settings.agent(name), self._caller)
+
+    def profile(self, name: str, role: Role) -> Profile:
+        """The properties of this agent in this role that decide how its ending is judged."""
+        agent = agent_of(self._settings.agent(name).kind)
+        return Profile(
+            closes=agent.closes,
+            answers=agent.is_known,
+            writes=role in WRITERS,
+            hears=role in WRITERS and agent.takes_messages,
+            codes=agent.codes,
+            zone=datetime.now(UTC).astimezone().tzinfo,
+        )
+
+    def price(self, name: str) -> Price:
+        return _price(self._settings.agent(name))
+
+    def redacted(self, text: str) -> str:
+        return redacted(text, self._secrets)
+
+
+def model_remedy(agent: str) -> str:
+    return f'set model = "..." under [agents.{agent}] in runplan.toml'
+
+
+def keys_of(table: AgentTable) -> tuple[str, ...]:
+    """The variables with keys that this agent can use: its own, or those of its model's provider."""
+    return agent_of(table.kind).keys_for(table.model)
+
+
+def uses_own(table: AgentTable, caller: Mapping[str, str]) -> bool:
+    """Whether the agent gets its user's configuration instead of one made for the dispatch."""
+    if table.private is not None:
+        return not table.private
+    return not first_set(caller, *keys_of(table)) or agent_of(table.kind).is_configured(caller)
+
+
+def account_of(table: AgentTable, caller: Mapping[str, str]) -> Account | None:
+    """The login, address, model and bill of an agent; None for a user's own command."""
+    agent = agent_of(table.kind)
+    if not agent.is_known:
+        return None
+    found = agent.account(table, caller, own=uses_own(table, caller))
+    return replace(found, address=redacted(found.address))
+
+
+def lacks_login(table: AgentTable, caller: Mapping[str, str]) -> str:
+    """Why the agent cannot reach its provider: no key and no login; "" when it can, or that is unknown."""
+    keys, files = keys_of(table), agent_of(table.kind).logins(caller)
+    if not keys or not files or first_set(caller, *keys, *table.env):
+        return ""
+    unset = f"neither {' nor '.join(keys)} is set"
+    if table.private:  # the user's own configuration is not used
+        return f"{unset}, which a private configuration needs"
+    return "" if any(file.exists() for file in files) else f"{unset}, and there is no login ({files[0]})"
+
+
+def unwatched(table: AgentTable) -> bool:
+    """Whether its cost in dollars is unknown: it reports none and has no price."""
+    return not agent_of(table.kind).reports_usd and _price(table) == Price()
+
+
+def _price(table: AgentTable) -> Price:
+    return price_of(table, guess=agent_of(table.kind).guessed_price)
+
+
+def version_of(table: AgentTable, caller: Mapping[str, str]) -> str:
+    """The version of an agent's program; "" when it is unknown. A user's own command is not asked."""
+    agent = agent_of(table.kind)
+    env = agent_environment(caller, keep=(), settings={})
+    program, *rest = agent.command(table) or ("",)
+    path = shutil.which(program, path=env.get("PATH", os.defpath))
+    if not agent.is_known or not agent.version_args or path is None:
+        return ""
+    return _version((path, *rest, *agent.version_args), tuple(env.items()), os.stat(path).st_mtime_ns)  # noqa: PTH116
+
+
+@cache
+def _version(argv: tuple[str, ...], env: tuple[tuple[str, str], ...], _changed_ns: int) -> str:
+    """Asked once per binary."""
+    try:
+        ran = subprocess.run(
+            argv, stdin=subprocess.DEVNULL, capture_output=True, env=dict(env), timeout=VERSION_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    found = _VERSION.search(ran.stdout[:1_000].decode(errors="replace")) if ran.returncode == 0 else None
+    return found[0] if found else ""
+
+
+def own_file(table: AgentTable) -> str:
+    """The project's file that the agent runs: its script, or the argument of an interpreter."""
+    if table.kind == "script":
+        return table.script
+    program, *rest = (*table.argv, "")
+    is_script = _INTERPRETER.fullmatch(Path(program).name) is not None and rest and not rest[0].startswith("-")
+    return rest[0] if table.kind == "command" and is_script else ""
+
+
+def worktree_files(table: AgentTable) -> tuple[str, ...]:
+    """The project's files that are expected in the worktree when the agent starts."""
+    if table.kind == "script":
+        return ()
+    program = agent_of(table.kind).command(table)[0]
+    named = (program if "/" in program else "", own_file(table))
+    return tuple(name for name in named if name and not name.startswith(("/", "../")))
+
+
+def require_agents(agents: AgentsSettings, *, root: Path, caller: Mapping[str, str], in_dollars: bool = False) -> str:
+    """Refuse agents that could not be dispatched later; `in_dollars`: also those whose dollars are unknown.
+
+    Returns a warning for the user, or "".
+    """
+    used = {role: name for role in DISPATCHED_ROLES if (name := getattr(agents, role))}
+    for role, name in used.items():
+        _require_program(agents.agent(name), role, root, caller)
+        if in_dollars and unwatched(agents.agent(name)):
+            raise RefusedEarly(
+                f"agents.{role}: {name} reports no dollars, and [limits] are in dollars; {unwatched_remedy(name)}"
+            )
+    own = {f"agents.{name}.sandbox": mode for name in used.values() if (mode := agents.agent(name).sandbox)}
+    return sandboxes.require({"agents.sandbox": agents.sandbox} | own, caller)
+
+
+def _require_program(table: AgentTable, role: str, root: Path, caller: Mapping[str, str]) -> None:
+    if (file := own_file(table)) and not (root / file).is_file():
+        raise RefusedEarly(f"{Reason.AGENT_MISSING}: agents.{role}: there is no script {file}")
+    if table.kind == "script":
+        from runplan.agents.clis import script
+
+        script.check(root / table.script)
+        return
+    program = agent_of(table.kind).command(table)[0]
+    if shutil.which(program, path=caller.get("PATH", "")) is None and not (root / program).is_file():
+        raise RefusedEarly(
+            f"{Reason.AGENT_MISSING}: agents.{role}: {program} is not installed or not on PATH; "
+            "install it, or name another agent under [agents] in runplan.toml"
+        )
+    account = account_of(table, caller)
+    if account and account.lacks:
+        raise RefusedEarly(f"agents.{role}: {table.name} {account.lacks}; {account.remedy or model_remedy(table.name)}")

@@ -1,1 +1,0 @@
-"""What agent modules share."""
