@@ -78,7 +78,7 @@ def test_what_is_given_to_an_agent_at_work_is_not_given_to_another_run(project: 
     assert ran.code == 0, ran.err
     waits = of(project, "Paused")
     assert {wait["kind"] for wait in waits} == {"budget"}
-    assert "the rest of the day's budget, which agents at work may use: 500 of 500 tokens" in str(waits[0]["words"])
+    assert "the rest of the day's budget, which running agents may use: 500 of 500 tokens" in str(waits[0]["words"])
     assert of(project, "DispatchStarted")[0]["tokens"] == 500
 
 
