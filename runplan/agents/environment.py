@@ -12,7 +12,7 @@ from runplan.agents.clis import agent_of
 from runplan.processes import MARK
 from runplan.run.dispatch import Role
 from runplan.run.reasons import variables
-from runplan.settings.load import OUR_PREFIX, OURS
+from runplan.settings.load import OURS
 from runplan.settings.schema import DISPATCHED_ROLES
 from runplan.text import command
 
@@ -116,7 +116,7 @@ def for_a_run(caller: Mapping[str, str], agents: AgentsSettings, *, checks: Sequ
 
 def for_the_daemon(caller: Mapping[str, str]) -> dict[str, str]:
     """The environment of a new daemon: no keys, and no settings, which would apply to every run."""
-    return _sent(caller, ALLOWED, (*ALLOWED_PREFIXES, "PYTHON", OUR_PREFIX))
+    return _sent(caller, ALLOWED, (*ALLOWED_PREFIXES, "PYTHON"))
 
 
 def needed_by_a_run(
