@@ -1,4 +1,4 @@
-# The commands of the house. `make demo` and `make test` need only git, make and Python 3.11+.
+# `make demo` and `make test` need only git, make and Python 3.11+.
 
 PYTHON ?= python3
 VENV   := .venv
@@ -26,6 +26,9 @@ demo: $(READY)  ## work a three-phase plan to its end in a throw-away repository
 
 test: $(READY)  ## every test, on all cores
 	@$(SCRATCH) $(BIN)/python -m pytest -q -n auto --dist worksteal
+
+test-fast: $(READY)  ## unit and contract tests
+	@$(SCRATCH) $(BIN)/python -m pytest -q -n auto tests/unit tests/contract
 
 test-fast: $(READY)  ## unit and contract tests
 	@$(SCRATCH) $(BIN)/python -m pytest -q -n auto tests/unit tests/contract

@@ -1,4 +1,4 @@
-"""What holds for every test: its environment, how many run side by side, and that the same ones pass tomorrow."""
+"""Settings of all tests: an environment of their own, fixed hypothesis examples, the number of workers."""
 
 from __future__ import annotations
 
@@ -11,9 +11,14 @@ from hypothesis import HealthCheck, settings
 
 from tests.support.surroundings import own_surroundings
 
-# The same examples each time, however busy the machine is. Others: pytest --hypothesis-profile=default tests/unit
+# The same few examples each time. More: pytest --hypothesis-profile=default tests/unit
 settings.register_profile(
-    "same", deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow]
+    "same",
+    deadline=None,
+    derandomize=True,
+    database=None,
+    max_examples=20,
+    suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("same")
 
@@ -22,9 +27,10 @@ _surroundings = contextlib.ExitStack()
 if "PYTEST_XDIST_WORKER" not in os.environ:
     _surroundings.enter_context(own_surroundings())
 
-# A shell that starts us in the background has Ctrl-C ignored, and every command under test would inherit that.
+# A shell may start the tests with these signals ignored; every command under test would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def pytest_unconfigure() -> None:
@@ -33,6 +39,6 @@ def pytest_unconfigure() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """One more than there are processors: at any time somebody waits for a process, a lock or a limit of time."""
-    there = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return 1 + (there or 1)
+    """One more than there are processors, because tests often wait for a process."""
+    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return 1 + (processors or 1)

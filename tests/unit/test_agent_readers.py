@@ -110,7 +110,7 @@ def test_any_bytes_are_read(kind: str, line: bytes) -> None:
 
 @pytest.mark.parametrize("kind", READERS)
 @given(line=made_up())
-@settings(max_examples=30)
+@settings(max_examples=25)
 def test_any_event_is_read(kind: str, line: bytes) -> None:
     printable(READERS[kind](line))
 

@@ -25,7 +25,7 @@ def driven(data: st.DataObject) -> tuple[Chance, RunState]:
     return world, state
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_a_run_that_is_drained_comes_to_rest_without_another_process(data: st.DataObject) -> None:
     world, state = driven(data)
@@ -42,7 +42,7 @@ def test_a_run_that_is_drained_comes_to_rest_without_another_process(data: st.Da
     assert left.waiting or state.ended or all(isinstance(one, (a.ReadPlan, a.Lease, a.Start)) for one in left.actions)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_what_is_ended_is_due_again_and_charged_to_nobody(data: st.DataObject) -> None:
     _, state = driven(data)

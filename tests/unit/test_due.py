@@ -44,7 +44,7 @@ STARTS = [
 ]
 DAY = 86_400
 
-quick = settings(max_examples=150, deadline=None, derandomize=True, database=None)
+quick = settings(max_examples=25, deadline=None, derandomize=True, database=None)
 
 
 def at(text: str) -> datetime:
@@ -254,7 +254,7 @@ def test_every_slot_is_fired_or_missed_exactly_once_whatever_the_clock_does(row:
 AHEAD = st.one_of(st.integers(3600, 4 * DAY), st.integers(4 * DAY, 900 * DAY))
 
 
-@settings(quick, max_examples=60)
+@settings(quick, max_examples=25)
 @given(row=schedules, ahead=AHEAD, jumps=st.lists(st.integers(0, 2 * DAY), max_size=6))
 def test_a_clock_that_was_ahead_for_a_moment_silences_no_schedule_and_fires_no_slot_twice(
     row: ScheduleRow, ahead: int, jumps: list[int]

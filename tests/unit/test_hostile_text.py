@@ -1,11 +1,8 @@
-"""Every reader of text that others wrote takes time in proportion to its length: 1 MB of hostile lines each.
-
-A reader that takes time by the square of the length needs minutes of processor time for it, and this one has the two
-minutes that every test has.
-"""
+"""Every reader of foreign text takes linear time: 100 kB of hostile lines in a few seconds of processor time."""
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -22,7 +19,8 @@ from runplan.settings import load as settingslines
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-LENGTH = 1_000_000
+LENGTH = 100_000
+MOST_S = 5.0  #: of processor time; a quadratic reader needs far more
 
 #: How a text begins, and what it repeats.
 Text = tuple[str, str]
@@ -160,5 +158,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("read", "text"), CASES)
-def test_a_megabyte_of_hostile_lines_is_read_in_time(read: Callable[[str], object], text: Text) -> None:
+def test_hostile_text_is_read_in_linear_time(read: Callable[[str], object], text: Text) -> None:
+    began = time.process_time()
     read(hostile(text))
+    assert time.process_time() - began < MOST_S

@@ -40,7 +40,7 @@ def drive(data: st.DataObject, begun: e.RunStarted) -> list[e.Event]:
     raise AssertionError(f"no end after {MANY} steps: {decide(state).why}")
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     st.data(),
     st.sampled_from(["next", "finish"]),
@@ -60,7 +60,7 @@ def test_whatever_happens_a_run_ends_in_a_named_outcome(
         assert ended.reason
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.data())
 def test_nothing_lands_without_a_passed_verdict_and_a_gate_on_the_same_tree(data: st.DataObject) -> None:
     events = drive(data, started())
@@ -76,7 +76,7 @@ def test_nothing_lands_without_a_passed_verdict_and_a_gate_on_the_same_tree(data
         state = apply(state, event)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.data())
 def test_a_phase_lands_at_most_once_and_no_two_processes_run_at_once(data: st.DataObject) -> None:
     events = drive(data, started())
@@ -92,7 +92,7 @@ def test_a_phase_lands_at_most_once_and_no_two_processes_run_at_once(data: st.Da
             running = ""
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.data())
 def test_there_are_never_more_fixes_than_allowed(data: st.DataObject) -> None:
     events = drive(data, started())

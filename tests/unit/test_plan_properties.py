@@ -10,7 +10,7 @@ from runplan.plan.model import Format, Phase, Plan, Status, parse
 from runplan.plan.tracker import add_tracker, complete, set_status
 
 quick = settings(
-    max_examples=100, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
+    max_examples=25, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
 )
 
 IDS = ["1", "2", "3", "4a", "4b", "1A", "3b-i", "3b-ii", "P1.A", "A", "B", "10", "1.5"]

@@ -10,7 +10,7 @@ from hypothesis import given, settings, strategies as st
 from runplan.errors import UsageError
 from runplan.settings.schedule import Cron, Interval, Schedule, TimeOfDay, parse, spell
 
-quick = settings(max_examples=150, deadline=None, derandomize=True, database=None)
+quick = settings(max_examples=25, deadline=None, derandomize=True, database=None)
 
 
 def refusal(spec: str) -> str:

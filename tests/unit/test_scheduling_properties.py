@@ -223,7 +223,7 @@ steps = st.one_of(
         ("pass_time", 9 * HOUR),
     ],
 )
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_every_slot_that_comes_due_is_answered_once_and_no_plan_runs_twice(
     first: tuple[object, ...], life: list[tuple[object, ...]]
 ) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import tzinfo
 
-quick = settings(max_examples=80, deadline=None, derandomize=True, database=None)
+quick = settings(max_examples=25, deadline=None, derandomize=True, database=None)
 
 BERLIN = ZoneInfo("Europe/Berlin")
 NEW_YORK = ZoneInfo("America/New_York")

@@ -181,7 +181,7 @@ def any_doing(draw: st.DrawFn) -> Doing:
     )
 
 
-@settings(max_examples=150, deadline=None, derandomize=True, database=None)
+@settings(max_examples=25, deadline=None, derandomize=True, database=None)
 @given(any_doing())
 def test_half_an_hour_or_two_retries_are_never_called_fine(doing: Doing) -> None:
     found = answer(doing, now=NOW, zone=UTC)
