@@ -1,6 +1,6 @@
 """Front matter: the `key: value` block between two `---` lines, read and set without touching other bytes.
 
-A small part of YAML: scalars plain or quoted, comments, nested blocks (`metadata.version`) and block
+It supports a small part of YAML: scalars plain or quoted, comments, nested blocks (`metadata.version`) and block
 scalars, which are read but never written.
 """
 
@@ -14,14 +14,14 @@ from runplan.errors import PlanUnreadable
 from runplan.plan.scan import Lines, scan
 
 _KEY = re.compile(r"([ \t]*)([A-Za-z_][\w-]*)[ \t]*:(?=[ \t]|\Z)[ \t]*")
-#: What few values have; compiled when one may.
+#: Few values need these; compiled when one may.
 _COMMENT = r"(?:\A|[ \t]+)#.*\Z"
 _QUOTED = r'"(?:[^"\\]|\\.)*"|' r"'(?:[^']|'')*'"
 _BLOCK = r"[|>][+-]?[0-9]?\Z"
 
 
-class Entry(Struct, frozen=True):
-    """One key with its value and where the value stands."""
+class Entry(Struct, frozen=True, kw_only=True):
+    """One key with its value and the place of the value."""
 
     key: str  #: dotted for nested keys
     value: str
@@ -35,13 +35,12 @@ class Entry(Struct, frozen=True):
 class FrontMatter(Struct, frozen=True, kw_only=True):
     """The entries of a front matter, in their order."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[Entry, ...] = ()
 
     def entry(self, key: str) -> Entry | None:
         return next((entry for entry in self.entries if entry.key == key), None)
 
     def get(self, key: str) -> str | None:
-        """The value of a key; None when it is absent."""
         entry = self.entry(key)
         return entry.value if entry else None
 
@@ -62,36 +61,26 @@ def read(lines: Lines) -> FrontMatter | None:
         if found is None:
             i += 1
             continue
-        indent = len(found.group(1))
-        parents = [parent for parent in parents if parent[0] < indent]
-        name = ".".join([*(parent[1] for parent in parents), found.group(2)])
-        entry = _entry(lines, i, found, name)
+        parents = [parent for parent in parents if parent[0] < len(found[1])]
+        parents.append((len(found[1]), found[2]))
+        entry = _entry(lines, i, found, ".".join(name for _, name in parents))
         entries.append(entry)
-        parents.append((indent, found.group(2)))
         i = entry.end if entry.block else i + 1
     return FrontMatter(entries=tuple(entries))
 
 
 def _entry(lines: Lines, i: int, found: re.Match[str], name: str) -> Entry:
-    text, begin, indent = lines.texts[i], found.end(), len(found.group(1))
-    written = text[begin:]
-    quoted = re.match(_QUOTED, written) if written.startswith(('"', "'")) else None
-    written = quoted.group() if quoted else _uncommented(written).rstrip()
+    written, begin, indent = lines.texts[i][found.end() :], found.end(), len(found[1])
+    if written.startswith(('"', "'")) and (quoted := re.match(_QUOTED, written)):
+        written = quoted.group()
+    else:
+        written = (re.sub(_COMMENT, "", written) if "#" in written else written).rstrip()
     end = _end(lines, i, indent)
-    block = written.startswith(("|", ">")) and re.match(_BLOCK, written) is not None
-    return Entry(
-        key=name,
-        value=_block_value(lines.texts[i + 1 : end], written) if block else _unquoted(written),
-        at=i,
-        indent=indent,
-        span=(begin, begin + len(written)),
-        block=block,
-        end=end,
-    )
-
-
-def _uncommented(written: str) -> str:
-    return re.sub(_COMMENT, "", written) if "#" in written else written
+    is_block = written.startswith(("|", ">")) and re.match(_BLOCK, written) is not None
+    below = (text.strip() for text in lines.texts[i + 1 : end] if text.strip())
+    value = (" " if written[:1] == ">" else "\n").join(below) if is_block else _unquoted(written)
+    span = (begin, begin + len(written))
+    return Entry(key=name, value=value, at=i, indent=indent, span=span, block=is_block, end=end)
 
 
 def _end(lines: Lines, i: int, indent: int) -> int:
@@ -103,10 +92,6 @@ def _end(lines: Lines, i: int, indent: int) -> int:
         if text.strip():
             end = j + 1
     return end
-
-
-def _block_value(texts: list[str], style: str) -> str:
-    return (" " if style[0] == ">" else "\n").join(text.strip() for text in texts if text.strip())
 
 
 def _unquoted(written: str) -> str:
@@ -143,13 +128,13 @@ def require_settable(front: FrontMatter, key: str, *, path: str) -> None:
     entry = front.entry(key)
     if entry is not None and (entry.block or entry.end > entry.at + 1):
         raise PlanUnreadable(
-            f"{path}:{entry.at + 1}: {key} holds a block, so runplan could not set it when the plan is complete; "
+            f"{path}:{entry.at + 1}: {key} has a block as its value, which runplan cannot change; "
             f"write {key} and its value on one line"
         )
 
 
 def drop(raw: bytes, *, path: str, key: str) -> bytes:
-    """The text without one key and what stands below it; as it is when the key is not there."""
+    """The text without one key and the lines below it; unchanged when the key is absent."""
     lines = scan(raw, path=path)
     front = read(lines)
     entry = front.entry(key) if front else None
@@ -163,21 +148,11 @@ def _insert(lines: Lines, front: FrontMatter, *, path: str, key: str, value: str
         depth -= 1
     owner = front.entry(".".join(parts[:depth]))
     if owner is not None and owner.value:
-        raise PlanUnreadable(f"{path}:{owner.at + 1}: {owner.key} has a value; {key} cannot stand below it")
+        raise PlanUnreadable(f"{path}:{owner.at + 1}: {owner.key} has a value, so {key} cannot be below it")
     sibling = owner or front.entry(after)
-    at = sibling.end if sibling else lines.front
-    indent = _indent_below(front, owner)
-    added = ""
-    for part in parts[depth:-1]:
-        added += f"{indent}{part}:\n"
-        indent += "  "
-    added += f"{indent}{parts[-1]}: {_quoted(value)}\n"
-    offset = lines.start(at)
-    return lines.raw[:offset] + added.encode().replace(b"\n", lines.eol) + lines.raw[offset:]
-
-
-def _indent_below(front: FrontMatter, owner: Entry | None) -> str:
-    if owner is None:
-        return ""
-    children = [entry.indent for entry in front.entries if entry.key.startswith(owner.key + ".")]
-    return " " * (children[0] if children else owner.indent + 2)
+    children = [entry.indent for entry in front.entries if owner and entry.key.startswith(f"{owner.key}.")]
+    indent = (children[0] if children else owner.indent + 2) if owner else 0
+    added = [f"{' ' * (indent + 2 * i)}{part}:" for i, part in enumerate(parts[depth:])]
+    added[-1] += f" {_quoted(value)}"
+    offset = lines.start(sibling.end if sibling else lines.front)
+    return lines.raw[:offset] + b"".join(line.encode() + lines.eol for line in added) + lines.raw[offset:]

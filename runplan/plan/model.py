@@ -1,4 +1,4 @@
-"""Plans as they are understood: a Markdown file becomes a Plan with its phases, or an error that says why not."""
+"""Plans: a Markdown file becomes a Plan with its phases, or an error that names the line and the remedy."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from msgspec import Struct
 
 from runplan.errors import PlanUnreadable
 from runplan.plan import frontmatter
-from runplan.plan.body import body_of
+from runplan.plan.body import Execution, Item, body_of, read_execution, read_items, read_paths
 from runplan.plan.dependencies import Depends, read_depends
+from runplan.plan.formats import Status, says_complete
 from runplan.plan.frontmatter import FrontMatter
 from runplan.plan.ids import key
-from runplan.plan.items import Execution, Item, read_execution, read_items, read_paths
 from runplan.plan.layout import Format, Layout, Remark, lay_out
-from runplan.plan.marks import Status, says_complete
 from runplan.plan.scan import Lines, scan
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ __all__ = ["Format", "Item", "Kind", "Phase", "Plan", "Remark", "Status", "kind_
 
 
 class Kind(StrEnum):
-    """What a plan file is, by its name and its own word."""
+    """The kind of a plan file."""
 
     PLAN = "plan"
     CANARY = "canary"
@@ -42,9 +41,9 @@ class Phase(Struct, frozen=True):
     id: str
     title: str
     status: Status
-    commit: str  #: hash the plan gives, "" for none
+    commit: str  #: hash in the plan, "" for none
     text: str  #: its section byte for byte, heading included; in a plain checklist the item's lines
-    line: int  #: where its status stands
+    line: int  #: of its status
     heading_line: int
     depends: tuple[str, ...]  #: phases that must be done before it
     soft: tuple[str, ...]  #: phases that should be
@@ -56,16 +55,14 @@ class Phase(Struct, frozen=True):
 
 
 class Plan(Struct, frozen=True, kw_only=True):
-    """A plan file as understood."""
+    """A parsed plan file."""
 
     path: str
     title: str
     status: str  #: front matter status, "" for none
     complete: bool  #: its front matter says so, or every phase is done
-    executable: bool
     issues: tuple[int, ...]
     format: Format
-    kind: Kind
     phases: tuple[Phase, ...]  #: in tracker order
     remarks: tuple[Remark, ...]  #: in the order of lines
 
@@ -76,45 +73,42 @@ class Plan(Struct, frozen=True, kw_only=True):
 
 
 def parse(text: bytes, *, path: str) -> Plan:
-    """The plan in a file's bytes. Raises PlanUnreadable, which names the line and the remedy, and nothing else."""
+    """The plan in a file's bytes. Raises PlanUnreadable and nothing else."""
     return _parse(text, path)
 
 
 @lru_cache(maxsize=2)
 def _parse(text: bytes, path: str) -> Plan:
-    front = frontmatter.read(scan(text, path=path)) or FrontMatter(entries=())
+    front = frontmatter.read(scan(text, path=path)) or FrontMatter()
     entry = front.entry("executable")
     if entry is not None and entry.value.lower() == "false":
-        raise PlanUnreadable(
-            f"{path}:{entry.at + 1}: the plan says executable: false; remove that line to have it worked"
-        )
+        raise PlanUnreadable(f"{path}:{entry.at + 1}: the plan says executable: false; remove that line to work on it")
     for name in ("status", "completed"):
         frontmatter.require_settable(front, name, path=path)
     lines, layout = lay_out(text, path)
     drafts = list(_drafts(lines, layout))
     phases = tuple(draft.phase for draft in drafts)
     _refuse_unknown(drafts, path)
-    _refuse_circle(phases, path)
+    _refuse_cycle(phases, path)
     status = (front.get("status") or "").strip().lower()
     remarks = [*layout.remarks, *_about_text(lines), *_about_marks(layout), *_about_phases(drafts)]
-    if says_complete(status):
-        remarks += _about_completion(phases)
+    left = [phase for phase in phases if phase.status is not Status.DONE]
+    if left and says_complete(status):
+        ids = ", ".join(phase.id for phase in left)
+        remarks.append(Remark(left[0].line, f"the plan says complete, but not done: {ids}"))
     return Plan(
         path=path,
         title=" ".join((front.get("title") or "").split()) or _title(lines, path),
         status=status,
-        complete=says_complete(status) or all(phase.status is Status.DONE for phase in phases),
-        executable=True,
+        complete=says_complete(status) or not left,
         issues=_issues(front),
         format=layout.format,
-        kind=kind_of(path, executable=True),
         phases=phases,
         remarks=tuple(sorted(remarks, key=lambda remark: remark.line)),
     )
 
 
 def kind_of(path: str, *, executable: bool) -> Kind:
-    """What a file of that name is."""
     name = path.rpartition("/")[2]
     if name.startswith("CANARY"):
         return Kind.CANARY
@@ -124,7 +118,7 @@ def kind_of(path: str, *, executable: bool) -> Kind:
 
 
 class _Draft(Struct, frozen=True):
-    """A phase with what its text says beyond it."""
+    """A phase with the details of its text that only remarks need."""
 
     phase: Phase
     depends: Depends
@@ -153,7 +147,7 @@ def _drafts(lines: Lines, layout: Layout) -> Iterator[_Draft]:
             allows=read_paths(body, "allows"),
             execution=execution.how,
             items=read_items(body, title=place.title),
-            outside=tuple(told.text for told in depends.outside),
+            outside=tuple(quote.text for quote in depends.outside),
         )
         yield _Draft(phase=phase, depends=depends, execution=execution)
 
@@ -169,22 +163,19 @@ def _issues(front: FrontMatter) -> tuple[int, ...]:
     return tuple(dict.fromkeys(int(n) for n in numbers if re.fullmatch(r"[1-9][0-9]{0,17}", n)))
 
 
-# --- what cannot be worked ----------------------------------------------------------------------------
-
-
 def _refuse_unknown(drafts: Sequence[_Draft], path: str) -> None:
     ids = ", ".join(draft.phase.id for draft in drafts)
     for draft in drafts:
         if draft.depends.unknown and draft.phase.status is not Status.DONE:
-            told = draft.depends.unknown[0]
+            quote = draft.depends.unknown[0]
             raise PlanUnreadable(
-                f"{path}:{told.line}: phase {draft.phase.id} depends on phase {told.text}, which is not among {ids}; "
-                "mend it, or say what it waits for in a line 'Depends: …'"
+                f"{path}:{quote.line}: phase {draft.phase.id} depends on phase {quote.text}, which is not among {ids}; "
+                "correct it, or name the phases in a line 'Depends: …'"
             )
 
 
-def _refuse_circle(phases: Sequence[Phase], path: str) -> None:
-    """Refuses phases that wait for each other; one that is done holds nobody back."""
+def _refuse_cycle(phases: Sequence[Phase], path: str) -> None:
+    """Refuse phases that wait for each other; a phase that is done blocks nothing."""
     open_ = {phase.id: phase for phase in phases if phase.status is not Status.DONE}
     free: set[str] = set()
     for start in open_:
@@ -196,50 +187,41 @@ def _refuse_circle(phases: Sequence[Phase], path: str) -> None:
                 free.add(last)
                 del trail[last]
             elif after in trail:
-                circle = [*list(trail)[list(trail).index(after) :], after]
+                cycle = [*list(trail)[list(trail).index(after) :], after]
                 raise PlanUnreadable(
-                    f"{path}:{open_[after].heading_line}: the phases wait for each other: {' → '.join(circle)}; "
-                    "break the circle, a line 'Depends: …' in a phase wins over its prose"
+                    f"{path}:{open_[after].heading_line}: the phases wait for each other: {' → '.join(cycle)}; "
+                    "break the cycle; a line 'Depends: …' in a phase overrides its prose"
                 )
             else:
                 trail[after] = iter(open_[after].depends)
 
 
-# --- what a person should know ------------------------------------------------------------------------
-
-
 def _about_text(lines: Lines) -> Iterator[Remark]:
     if lines.texts[0] == "---" and not lines.front:
-        yield Remark(line=1, text="the front matter is never closed by a line ---; it is not read")
+        yield Remark(1, "the front matter is never closed by a line ---; it is ignored")
     if lines.open_fence >= 0:
-        yield Remark(line=lines.open_fence + 1, text="this fence is never closed; what follows it is not read")
+        yield Remark(lines.open_fence + 1, "this fence is never closed; the text after it is ignored")
 
 
 def _about_marks(layout: Layout) -> Iterator[Remark]:
     for place in layout.places:
         line, id_ = place.at + 1, place.id
         if place.mark.status is Status.IN_PROGRESS:
-            yield Remark(line=line, text=f"phase {id_} is marked in progress; unless a live run owns it, it is todo")
+            yield Remark(line, f"phase {id_} is marked in progress; unless a live run owns it, it is todo")
         elif not place.mark.known:
-            yield Remark(line=line, text=f"the status of phase {id_} is no known word; it is taken for todo")
+            yield Remark(line, f"the status of phase {id_} is unknown; it counts as todo")
 
 
 def _about_phases(drafts: Sequence[_Draft]) -> Iterator[Remark]:
     for draft in drafts:
-        id_ = draft.phase.id
-        for told in draft.depends.outside:
-            yield Remark(line=told.line, text=f"phase {id_} does not wait for this, it names no phase: {told.text}")
-        for told in draft.depends.unread:
-            what = f"phase {id_} does not wait for this, it was not understood: {told.text}"
-            yield Remark(line=told.line, text=f"{what}; name the phases in a line 'Depends: …'")
-        for told in draft.depends.unknown:
-            yield Remark(line=told.line, text=f"phase {id_} depends on phase {told.text}, which the plan does not have")
-        if draft.execution.unknown:
-            what = draft.execution.unknown[:60]
-            yield Remark(line=draft.execution.line, text=f"phase {id_}: unknown execution {what!r}; worktree is used")
-
-
-def _about_completion(phases: Sequence[Phase]) -> list[Remark]:
-    left = [phase for phase in phases if phase.status is not Status.DONE]
-    ids = ", ".join(phase.id for phase in left)
-    return [Remark(line=left[0].line, text=f"the plan says complete, but not done: {ids}")] if left else []
+        id_, depends, execution = draft.phase.id, draft.depends, draft.execution
+        for quote in depends.outside:
+            yield Remark(quote.line, f"phase {id_} does not wait for this, it names no phase: {quote.text}")
+        for quote in depends.unread:
+            what = f"phase {id_} does not wait for this, it was not understood: {quote.text}"
+            yield Remark(quote.line, f"{what}; name the phases in a line 'Depends: …'")
+        for quote in depends.unknown:
+            yield Remark(quote.line, f"phase {id_} depends on phase {quote.text}, which the plan does not have")
+        if execution.unknown:
+            what = f"phase {id_}: unknown execution {execution.unknown[:60]!r}"
+            yield Remark(execution.line, f"{what}; worktree is used")

@@ -1,12 +1,13 @@
 """Reads a plan file into lines that know their byte offsets, so that text can be spliced without loss.
 
-A line ends at LF or CRLF; a lone CR is part of its line. A fence is toggled only by a line that begins
-with three backticks at column 0: real plans nest fences badly, and every stricter reading loses phases.
+A line ends at LF or CRLF; a lone CR is part of its line. Only a line that begins with three backticks at column 0
+opens or closes a fence: real plans nest fences badly, and every stricter reading loses phases.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import accumulate
 
 from msgspec import Struct
 
@@ -17,7 +18,7 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class Heading(Struct, frozen=True):
-    """A Markdown heading that is neither fenced nor front matter."""
+    """A Markdown heading outside of fences and front matter."""
 
     at: int
     level: int
@@ -25,7 +26,7 @@ class Heading(Struct, frozen=True):
 
 
 class Lines(Struct, frozen=True, kw_only=True):
-    """A plan's text by lines; indexes count from 0, the line numbers people see from 1."""
+    """A plan's text by lines; indexes count from 0, the line numbers for people from 1."""
 
     raw: bytes
     texts: list[str]  #: without line ends and without the byte order mark
@@ -50,23 +51,23 @@ class Lines(Struct, frozen=True, kw_only=True):
 
 
 def scan(raw: bytes, *, path: str) -> Lines:
-    """The lines of a plan file, or why it is none."""
+    """The lines of a plan file. Raises PlanUnreadable when it is no text."""
     return _scan(raw, path)
 
 
 @lru_cache(maxsize=2)
 def _scan(raw: bytes, path: str) -> Lines:
-    text = _decoded(raw, path)
-    pieces = text.split("\n")
-    starts = _starts(raw)
-    if not pieces[-1]:  # what follows the last line end is no line
+    pieces = _decoded(raw, path).split("\n")
+    first = len(_BOM) if raw.startswith(_BOM) else 0
+    starts = list(accumulate((len(piece.encode()) + 1 for piece in pieces[:-1]), initial=first))
+    if not pieces[-1]:  # there is no line after the last line end
         pieces.pop()
         starts.pop()
-    texts = [
-        piece[:-1] if piece.endswith("\r") and (i + 1 < len(pieces) or raw.endswith(b"\n")) else piece
-        for i, piece in enumerate(pieces)
-    ]
-    front = _front_matter_end(texts)
+    ended = len(pieces) if raw.endswith(b"\n") else len(pieces) - 1
+    texts = [piece.removesuffix("\r") if i < ended else piece for i, piece in enumerate(pieces)]
+    front = 0
+    if texts and texts[0] == "---":
+        front = next((i for i in range(1, len(texts)) if texts[i].rstrip() == "---"), 0)
     inert, open_fence = _inert(texts, front)
     return Lines(
         raw=raw,
@@ -83,12 +84,10 @@ def _scan(raw: bytes, path: str) -> Lines:
 def _decoded(raw: bytes, path: str) -> str:
     if len(raw) > MAX_BYTES:
         size, limit = len(raw) / 1024 / 1024, MAX_BYTES // 1024 // 1024
-        raise PlanUnreadable(
-            f"{path}:1: the file is {size:.1f} MB, a plan has at most {limit} MB; name the plan itself"
-        )
+        raise PlanUnreadable(f"{path}:1: the file has {size:.1f} MB, and a plan at most {limit} MB; is it a plan?")
     if (nul := raw.find(b"\0")) >= 0:
         line = raw.count(b"\n", 0, nul) + 1
-        raise PlanUnreadable(f"{path}:{line}: a binary file (it holds NUL bytes); a plan is UTF-8 text")
+        raise PlanUnreadable(f"{path}:{line}: a binary file (it contains NUL bytes); a plan is UTF-8 text")
     try:
         return raw.removeprefix(_BOM).decode()
     except UnicodeDecodeError as error:
@@ -96,31 +95,15 @@ def _decoded(raw: bytes, path: str) -> str:
         raise PlanUnreadable(f"{path}:{line}: the text is not valid UTF-8; save the plan as UTF-8") from error
 
 
-def _starts(raw: bytes) -> list[int]:
-    offset = len(_BOM) if raw.startswith(_BOM) else 0
-    starts = []
-    for piece in raw.removeprefix(_BOM).split(b"\n"):
-        starts.append(offset)
-        offset += len(piece) + 1
-    return starts
-
-
-def _front_matter_end(texts: list[str]) -> int:
-    if not texts or texts[0] != "---":
-        return 0
-    return next((i for i in range(1, len(texts)) if texts[i].rstrip() == "---"), 0)
-
-
 def _inert(texts: list[str], front: int) -> tuple[list[bool], int]:
-    inert = [False] * len(texts)
     first = front + 1 if front else 0
-    inert[:first] = [True] * first
+    inert = [True] * first + [False] * (len(texts) - first)
     opened = -1
     for i in range(first, len(texts)):
         text = texts[i]
-        mark = text.startswith("```") and "`" not in text.lstrip("`")
-        inert[i] = mark or opened >= 0
-        if mark:
+        is_fence = text.startswith("```") and "`" not in text.lstrip("`")
+        inert[i] = is_fence or opened >= 0
+        if is_fence:
             opened = -1 if opened >= 0 else i
     return inert, opened
 
@@ -132,10 +115,7 @@ def _headings(texts: list[str], inert: list[bool]) -> tuple[Heading, ...]:
             continue
         level = len(text) - len(text.lstrip("#"))
         if level <= 6 and text[level : level + 1] in (" ", "\t"):
-            found.append(Heading(at=i, level=level, text=_without_closing_marks(text[level:].strip())))
+            words = text[level:].strip().rsplit(None, 1)
+            is_closed = len(words) == 2 and not words[1].strip("#")  # `## Title ##`
+            found.append(Heading(i, level, words[0].rstrip() if is_closed else text[level:].strip()))
     return tuple(found)
-
-
-def _without_closing_marks(text: str) -> str:
-    words = text.rsplit(None, 1)
-    return words[0].rstrip() if len(words) == 2 and not words[1].strip("#") else text

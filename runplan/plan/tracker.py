@@ -9,46 +9,37 @@ from msgspec import Struct
 
 from runplan.errors import PlanUnreadable
 from runplan.plan import frontmatter
+from runplan.plan.formats import WRITTEN, Status, cells, read_mark, says_complete, ticked
 from runplan.plan.ids import key, read_name
 from runplan.plan.layout import Format, Layout, Place, find_layout, lay_out, outside, what_is_missing
-from runplan.plan.marks import WRITTEN, Status, read_mark, says_complete
 from runplan.plan.scan import Lines, scan
-from runplan.plan.sections import ticked
-from runplan.plan.table import cells
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
+    from runplan.plan.formats import Section
     from runplan.plan.model import Phase, Plan
-    from runplan.plan.sections import Section
-
 
 _LANDED = re.compile(rb"[ \t]*\(`?[0-9a-f]{7,40}`?((?:,[^()]*)?)\)\Z")
 
+Edit: TypeAlias = tuple[int, int, bytes]  #: bytes from, up to, and their replacement
+
 
 def set_status(text: bytes, *, path: str, phase: str, status: Status, commit: str = "") -> bytes:
-    """The plan with one phase set to done (with the commit that holds its work) or back to todo.
+    """The plan with one phase set to done, with the commit of its work, or back to todo.
 
-    A plan that says so already comes back as it is. In progress and blocked are for people to write.
+    A plan that has this status already is returned unchanged. Only people write in progress and blocked.
     """
     if status not in WRITTEN:
         raise ValueError(f"{status} is never written to a plan")
     lines, layout = lay_out(text, path)
-    place = _place(layout, phase, path)
+    place = next((place for place in layout.places if key(place.id) == key(phase)), None)
+    if place is None:
+        ids = ", ".join(place.id for place in layout.places)
+        raise PlanUnreadable(f"{path}:1: there is no phase {phase}; the phases are {ids}")
     if place.mark.known and place.mark.status is status and commit in ("", place.commit):
         return text
-    return _spliced(text, _edits(lines, layout.format, place, status, commit))
-
-
-def _place(layout: Layout, phase: str, path: str) -> Place:
-    for place in layout.places:
-        if key(place.id) == key(phase):
-            return place
-    ids = ", ".join(place.id for place in layout.places)
-    raise PlanUnreadable(f"{path}:1: there is no phase {phase}; the phases are {ids}")
-
-
-Edit = tuple[int, int, bytes]  #: bytes from, up to, and what stands there instead
+    for begin, end, words in sorted(_edits(lines, layout.format, place, status, commit), reverse=True):
+        text = text[:begin] + words + text[end:]
+    return text
 
 
 def _edits(lines: Lines, format_: Format, place: Place, status: Status, commit: str) -> list[Edit]:
@@ -78,7 +69,7 @@ def _cell_edit(raw: bytes, at: tuple[int, int], words: str) -> Edit:
     if not content.strip():
         return begin, end, f" {words} ".encode()
     if not words and content == b" " + content.strip() + b" ":
-        return begin, end, b" "  # as an empty cell is written, and most likely was
+        return begin, end, b" "  # as people write an empty cell
     begin += len(content) - len(content.lstrip())
     return begin, begin + len(content.strip()), words.encode()
 
@@ -99,21 +90,14 @@ def _box_edits(lines: Lines, place: Place, status: Status, commit: str) -> list[
     begin = lines.starts[place.at]
     content = lines.texts[place.at].encode().rstrip()
     landed = _LANDED.search(content, max(content.rfind(b"("), 0))
-    note = landed.group(1) if landed else b""
+    note = landed[1] if landed else b""
     if not commit and (landed is None or note):
-        return [box]  # a note is a person's, and says more than the commit beside it
+        return [box]  # a note was written by a person and stays
     at = begin + (landed.start() if landed else len(content))
     if not commit and lines.raw[at - 1 : at] == b" ":
-        at -= 1  # it came with the commit
+        at -= 1  # it was added with the commit
     gap = b"" if lines.raw[at - 1 : at] == b" " else b" "
-    told = gap + b"(" + commit.encode() + note + b")" if commit else b""
-    return [box, (at, begin + len(content), told)]
-
-
-def _spliced(raw: bytes, edits: Iterable[Edit]) -> bytes:
-    for begin, end, words in sorted(edits, reverse=True):
-        raw = raw[:begin] + words + raw[end:]
-    return raw
+    return [box, (at, begin + len(content), gap + b"(" + commit.encode() + note + b")" if commit else b"")]
 
 
 def complete(text: bytes, *, path: str, completed: str) -> bytes:
@@ -126,7 +110,7 @@ def complete(text: bytes, *, path: str, completed: str) -> bytes:
 
 
 def reopen(text: bytes, *, path: str) -> bytes:
-    """The plan as active again, where its front matter says that it is complete."""
+    """The plan with `status: active` and without `completed:`, if its front matter says that it is complete."""
     front = frontmatter.read(scan(text, path=path))
     if front is None or not says_complete(front.get("status") or ""):
         return text
@@ -141,27 +125,27 @@ class Next(Struct, frozen=True, kw_only=True):
 
 
 class AllDone(Struct, frozen=True, kw_only=True):
-    """Every phase is done; the plan is yet to be marked complete."""
+    """Every phase is done; the plan is not marked complete yet."""
 
 
 class AlreadyComplete(Struct, frozen=True, kw_only=True):
-    """The plan says that it is complete."""
+    """The plan is marked complete."""
 
 
 class NotFound(Struct, frozen=True, kw_only=True):
-    """The plan has no such phase, only these."""
+    """The plan has only these phases."""
 
     ids: tuple[str, ...]
 
 
 class PhaseDone(Struct, frozen=True, kw_only=True):
-    """The phase asked for is done."""
+    """The requested phase is done."""
 
     phase: Phase
 
 
 class NeedsPhases(Struct, frozen=True, kw_only=True):
-    """The phase asked for waits for others."""
+    """The requested phase waits for others."""
 
     phase: Phase
     missing: tuple[str, ...]
@@ -184,12 +168,12 @@ Choice: TypeAlias = Next | AllDone | AlreadyComplete | NotFound | PhaseDone | Ne
 
 
 def choose(plan: Plan, *, wanted: str | None) -> Choice:
-    """The phase asked for, else the first in tracker order that is not done, not blocked and not waiting.
+    """The requested phase, else the first in tracker order that is not done, not blocked and not waiting.
 
-    A phase marked in progress counts as todo: whether somebody is at it is known from claims, not from the plan.
+    A phase marked in progress counts as todo: the claims show whether a run works on it, not the plan.
     """
     if wanted is not None:
-        return _asked(plan, wanted)
+        return _requested(plan, wanted)
     if says_complete(plan.status):
         return AlreadyComplete()
     left = [phase for phase in plan.phases if phase.status is not Status.DONE]
@@ -201,7 +185,7 @@ def choose(plan: Plan, *, wanted: str | None) -> Choice:
     return AllBlocked(why=tuple(Obstacle(phase=phase.id, missing=missing(plan, phase)) for phase in left))
 
 
-def _asked(plan: Plan, wanted: str) -> Choice:
+def _requested(plan: Plan, wanted: str) -> Choice:
     phase = plan.phase(wanted)
     if phase is None:
         return NotFound(ids=tuple(phase.id for phase in plan.phases))
@@ -220,6 +204,8 @@ def missing(plan: Plan, phase: Phase) -> tuple[str, ...]:
     return tuple(id_ for id_ in phase.depends if id_ not in done)
 
 
+# --- check --fix -------------------------------------------------------------------------------------------
+
 #: A heading that says done: `## Phase 1 — Parser ✅`, `… (done in 4a6075d)`, `… — Done`; not `… (complete rewrite)`.
 _DONE_TITLE = re.compile(
     r"✅|\[[xX]\]|(?:[(\[]|[—–-][ \t]+)(?:done|complete|completed|finished|shipped|merged)"
@@ -232,34 +218,34 @@ class Fixed(Struct, frozen=True):
     """A plan with a tracker."""
 
     text: bytes
-    told: tuple[str, ...] = ()  #: which phases are not plainly todo, and why
+    notes: tuple[str, ...] = ()  #: which phases are not simply todo, and why
 
 
 def add_tracker(text: bytes, *, path: str) -> Fixed:
-    """The plan with a tracker above its first phase; a plan that keeps its statuses somewhere comes back as it is.
+    """The plan with a tracker above its first phase; a plan with statuses is returned unchanged.
 
-    Finished work stays finished: a phase is done where its heading, all its boxes or the front matter say so.
+    Finished work stays finished: a phase is done if its heading, all its boxes or the front matter say so.
     Raises PlanUnreadable when a tracker would not help: there are no phase sections, or two of one name, or another
-    table says which phases are done.
+    table has the statuses.
     """
     lines = scan(text, path=path)
     found = find_layout(lines, path=path)
     if isinstance(found, Layout):
-        return Fixed(text=text)
+        return Fixed(text)
     if not found.sections:
         raise PlanUnreadable(what_is_missing(lines, (), path))
     _refuse_other_table(lines, found.sections, path)
     front = frontmatter.read(lines)
-    complete = front is not None and says_complete(front.get("status") or "")
-    told = [_status(lines, section, complete=complete) for section in found.sections]
-    statuses = [status for status, _ in told]
-    return Fixed(text=_with_tracker(lines, found.sections, statuses), told=tuple(why for _, why in told if why))
+    is_complete = front is not None and says_complete(front.get("status") or "")
+    statuses = [_status(lines, section, is_complete=is_complete) for section in found.sections]
+    made = _with_tracker(lines, found.sections, [status for status, _ in statuses])
+    return Fixed(made, tuple(note for _, note in statuses if note))
 
 
-def _status(lines: Lines, section: Section, *, complete: bool) -> tuple[Status, str]:
-    """What the section says of its own status, and what a person should know about that."""
+def _status(lines: Lines, section: Section, *, is_complete: bool) -> tuple[Status, str]:
+    """The status that the section itself shows, and a note about it for a person."""
     done, boxes = ticked(lines, section)
-    if complete:
+    if is_complete:
         return Status.DONE, f"phase {section.id} is done: the front matter says that the plan is complete"
     if _DONE_TITLE.search(section.title):
         return Status.DONE, f"phase {section.id} is done: its heading says so"
@@ -272,33 +258,28 @@ def _status(lines: Lines, section: Section, *, complete: bool) -> tuple[Status, 
 
 
 def _refuse_other_table(lines: Lines, sections: tuple[Section, ...], path: str) -> None:
-    """Refuse to add a tracker beside a table that marks phases as done under a column of another name."""
+    """Refuse to add a tracker if a table with other column names marks phases as done."""
     ids = {key(section.id) for section in sections}
-    for part in outside(lines, sections):
-        for i in part:
-            text = lines.texts[i]
-            if lines.inert[i] or not text.lstrip().startswith("|"):
-                continue
-            row = [cell.of(text) for cell in cells(text)]
-            names = [name.id for name in map(read_name, row) if name is not None and key(name.id) in ids]
-            if names and any(read_mark(cell).status is Status.DONE for cell in row):
-                raise PlanUnreadable(
-                    f"{path}:{i + 1}: this table says that phase {names[0]} is done, so no tracker was added; to make "
-                    "the table the tracker, call its columns Phase and Status"
-                )
+    for i in (i for part in outside(lines, sections) for i in part):
+        text = lines.texts[i]
+        if lines.inert[i] or not text.lstrip().startswith("|"):
+            continue
+        row = [cell.of(text) for cell in cells(text)]
+        names = [name.id for name in map(read_name, row) if name is not None and key(name.id) in ids]
+        if names and any(read_mark(cell).status is Status.DONE for cell in row):
+            raise PlanUnreadable(
+                f"{path}:{i + 1}: this table says that phase {names[0]} is done, so no tracker was added; to make "
+                "the table the tracker, call its columns Phase and Status"
+            )
 
 
 def _with_tracker(lines: Lines, sections: tuple[Section, ...], statuses: list[Status]) -> bytes:
+    """The text with the tracker before the first phase, or before the level 2 heading above it."""
     rows = ["## Progress Tracker", "", "| Phase | Status | Commit | Notes |", "|-------|--------|--------|-------|"]
     for section, status in zip(sections, statuses, strict=True):
         title = section.title.replace("\\|", "|").replace("|", "\\|")
         rows.append(f"| {section.id}{' — ' if title else ''}{title} | {WRITTEN[status]} | | |")
-    at = lines.start(_above(lines, sections[0]))
-    tracker = lines.eol.join(row.encode() for row in [*rows, "", ""])
-    return lines.raw[:at] + tracker + lines.raw[at:]
-
-
-def _above(lines: Lines, first: Section) -> int:
-    """The line to put the tracker on: before the first phase, or before the level 2 heading that holds it."""
-    holders = [h.at for h in lines.headings if h.level == 2 and h.at < first.at]
-    return holders[-1] if first.level > 2 and holders else first.at
+    first = sections[0]
+    above = [h.at for h in lines.headings if h.level == 2 and h.at < first.at]
+    at = lines.start(above[-1] if first.level > 2 and above else first.at)
+    return lines.raw[:at] + b"".join(row.encode() + lines.eol for row in [*rows, ""]) + lines.raw[at:]

@@ -117,7 +117,7 @@ PLANS = {
     "directory": Bad(words=start("plans"), told="plans is a directory; name the plan file in it"),
     "binary file": Bad(
         make=plan_bytes(b"\n" + bytes(range(256))),
-        told="plans/X.md:2: a binary file (it holds NUL bytes); a plan is UTF-8 text",
+        told="plans/X.md:2: a binary file (it contains NUL bytes); a plan is UTF-8 text",
     ),
     "50 MB": Bad(
         make=plan_bytes(b"x" * 50 * 1024 * 1024), told="plans/X.md:1: the file is 50.0 MB, a plan has at most 5 MB"

@@ -98,7 +98,7 @@ def test_statuses_may_stand_in_the_sections() -> None:
     assert plan.phases[0].commit == "4a6075d"
     assert plan.phases[1].depends == ("1",)
     assert (plan.phases[2].depends, plan.phases[2].soft) == (("1",), ("2",))
-    assert [remark.text for remark in plan.remarks] == ["phase 4 has no **Status:** line; it is taken for todo"]
+    assert [remark.text for remark in plan.remarks] == ["phase 4 has no **Status:** line; it counts as todo"]
     assert plan.title == "Cross-platform hooks"
 
 
@@ -117,7 +117,7 @@ def test_a_box_with_a_sign_of_its_own_is_todo_and_remarked() -> None:
     plan = parse(b"# Plan: X\n\n- [X] a\n- [-] b\n- [ ] c\n", path="plans/x.md")
     assert [phase.status for phase in plan.phases] == ["done", "todo", "todo"]
     (remark,) = plan.remarks
-    assert (remark.line, remark.text) == (4, "the status of phase b is no known word; it is taken for todo")
+    assert (remark.line, remark.text) == (4, "the status of phase b is unknown; it counts as todo")
 
 
 def test_a_checklist_without_ids_is_numbered_and_leaves_criteria_out() -> None:
@@ -155,7 +155,7 @@ def test_a_plain_status_counts_only_above_the_first_sub_heading() -> None:
 def test_odd_tables_are_read() -> None:
     plan = read("odd-order.md")
     assert statuses(plan) == {"2": "todo", "P1.A": "todo", "3": "done", "4b": "done", "5": "in-progress"}
-    assert [remark.text for remark in plan.remarks][-1] == "this tracker row begins with no phase id; it is left out"
+    assert [remark.text for remark in plan.remarks][-1] == "this tracker row does not begin with a phase id; it is ignored"
     assert plan.phases[-1].title == "Fixture"
 
 

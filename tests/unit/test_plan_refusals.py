@@ -17,7 +17,7 @@ def refusal(text: bytes | str) -> str:
 
 def test_a_huge_file_is_refused_by_its_size_before_it_is_read() -> None:
     assert refusal(b"\0" * (50 * 1024 * 1024)) == (
-        "plans/x.md:1: the file is 50.0 MB, a plan has at most 5 MB; name the plan itself"
+        "plans/x.md:1: the file has 50.0 MB, and a plan at most 5 MB; is it a plan?"
     )
 
 
@@ -121,4 +121,4 @@ def test_executable_false_is_refused_whatever_the_file_is_called(name: str) -> N
 def test_front_matter_that_could_not_be_set_at_the_end_is_refused_at_the_beginning(entry: str) -> None:
     said = refusal(a_plan({"1": "⬚"}, front=f"---\n{entry}\n---\n"))
     key = entry.partition(":")[0]
-    assert said.startswith(f"plans/x.md:2: {key} holds a block, so runplan could not set it")
+    assert said.startswith(f"plans/x.md:2: {key} has a block as its value, which runplan cannot change")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from runplan.plan.formats import Status, read_commit, read_mark
 from runplan.plan.ids import read_name
-from runplan.plan.marks import Status, read_commit, read_mark
 from runplan.plan.model import parse
 from runplan.plan.tracker import set_status
 from tests.support.plantext import a_plan, tracker
@@ -62,7 +62,7 @@ def test_an_unknown_word_is_todo_and_said_so(cell: str, known: bool) -> None:
     assert read_mark(cell).known is known
     remarks = parse(a_plan({"1": cell}), path="p.md").remarks
     assert [remark.text for remark in remarks] == (
-        [] if known else ["the status of phase 1 is no known word; it is taken for todo"]
+        [] if known else ["the status of phase 1 is unknown; it counts as todo"]
     )
 
 

@@ -178,7 +178,7 @@ def test_a_new_tracker_keeps_finished_work_finished() -> None:
     fixed = add_tracker(TICKED.encode(), path="p.md")
     done = {phase.id for phase in parse(fixed.text, path="p.md").phases if phase.status is Status.DONE}
     assert done == {"1", "4", "5", "7"}
-    assert fixed.told == (
+    assert fixed.notes == (
         "phase 1 is done: all its boxes are ticked",
         "phase 2 is todo: 2 of 3 boxes are ticked; if it is finished, write ✅ Done into its row",
         "phase 4 is done: its heading says so",
@@ -203,7 +203,7 @@ def test_a_section_without_a_status_line_whose_boxes_are_ticked_is_done() -> Non
     assert [phase.status for phase in plan.phases] == [Status.DONE, Status.DONE, Status.TODO]
     assert [remark.text for remark in plan.remarks] == [
         "phase 2 has no **Status:** line; all its boxes are ticked, so it is done",
-        "phase 3 has no **Status:** line; it is taken for todo",
+        "phase 3 has no **Status:** line; it counts as todo",
     ]
 
 

@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> Exit:
         if fixed.text != text:
             _replace(file, fixed.text)
             text, told = fixed.text, "a tracker was added"
-        for line in (told, *fixed.told):
+        for line in (told, *fixed.notes):
             print(f"runplan: {name}: {line}", file=sys.stderr)
     plan = parse(text, path=name)
     print(json.dumps(_view(plan), ensure_ascii=False, indent=2) if args.json else _table(plan))
