@@ -120,14 +120,14 @@ PLANS = {
         told="plans/X.md:2: a binary file (it contains NUL bytes); a plan is UTF-8 text",
     ),
     "50 MB": Bad(
-        make=plan_bytes(b"x" * 50 * 1024 * 1024), told="plans/X.md:1: the file is 50.0 MB, a plan has at most 5 MB"
+        make=plan_bytes(b"x" * 50 * 1024 * 1024), told="plans/X.md:1: the file has 50.0 MB, and a plan at most 5 MB"
     ),
     "no phases": Bad(make=plan(NARRATIVE), told="plans/X.md:1: no phases found: neither a Progress Tracker"),
     "two headings": Bad(
         make=plan(a_plan("1") + "\n## Phase 1 — Again\n"),
         told="plans/X.md:19: two headings are called '1', the first on line 13",
     ),
-    "circle": Bad(make=plan(CIRCLE), told="plans/X.md:14: the phases wait for each other: 1 → 2 → 1; break the circle"),
+    "circle": Bad(make=plan(CIRCLE), told="plans/X.md:14: the phases wait for each other: 1 → 2 → 1; break the cycle"),
     "needs a phase": Bad(
         words=start("X", "2"),
         make=plan(a_plan("1", "2", depends={"2": "Phase 1."})),

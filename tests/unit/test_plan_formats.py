@@ -155,7 +155,7 @@ def test_a_plain_status_counts_only_above_the_first_sub_heading() -> None:
 def test_odd_tables_are_read() -> None:
     plan = read("odd-order.md")
     assert statuses(plan) == {"2": "todo", "P1.A": "todo", "3": "done", "4b": "done", "5": "in-progress"}
-    assert [remark.text for remark in plan.remarks][-1] == "this tracker row does not begin with a phase id; it is ignored"
+    assert plan.remarks[-1].text == "this tracker row does not begin with a phase id; it is ignored"
     assert plan.phases[-1].title == "Fixture"
 
 
