@@ -20,24 +20,25 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PHASES = ("1", "2", "4b")
-#: What these do is a test of its own (test_demo.py, test_daemon.py).
+#: test_demo.py and test_daemon.py test these.
 NOT_RUN = ("demo", "daemon")
-#: Verbs that speak with the daemon about a plan that is scheduled.
-SCHEDULED = ("stop", "now", "pause", "resume")
-#: Verbs that look at a plan whose run has ended.
+#: Verbs that read; they share a project.
 READING = ("completion", "status", "next", "metrics", "report", "logs", "explain", "check", "config", "doctor", "gc")
 
 
 def examples(verb: str) -> str:
-    """The examples of `--help`, as a document would show them."""
+    """The examples of `--help` as a page would show them."""
     return f"```text\n{module_of(verb).EXAMPLES}\n```\n"
+
+
+def verb_of(line: str) -> str:
+    return re.sub(r"^.*?runplan ", "", line).split()[0]
 
 
 SHOWN = sorted(
     {line for name in DOCUMENTS for line in commands(read(name))}
     | {line for verb in VERBS for line in commands(examples(verb))}
 )
-BY_VERB = {line: re.sub(r"^.*?runplan ", "", line).split()[0] for line in SHOWN}
 
 
 def play(project: Project, line: str) -> tuple[int, str]:
@@ -52,97 +53,100 @@ def play(project: Project, line: str) -> tuple[int, str]:
 
 @pytest.fixture(scope="module")
 def ended(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """A project whose plan X has been worked to its end."""
+    """A project whose plan X is complete."""
     project = a_project(tmp_path_factory.mktemp("ended"), *PHASES)
     ran = project.start("finish", "auto")
     assert ran.code == 0, ran.err
     return project
 
 
-@pytest.mark.parametrize("line", [line for line, verb in BY_VERB.items() if verb in READING and "--watch" not in line])
-def test_a_command_that_reads_answers(ended: Project, line: str) -> None:
-    code, told = play(ended, line)
-    assert code == 0, told
+@pytest.mark.parametrize("line", [line for line in SHOWN if verb_of(line) in READING and "--watch" not in line])
+def test_a_reading_command_succeeds(ended: Project, line: str) -> None:
+    code, printed = play(ended, line)
+    assert code == 0, printed
 
 
-@pytest.mark.parametrize("line", [line for line, verb in BY_VERB.items() if verb == "start"])
-def test_a_start_ends_well_or_waits_for_a_person(tmp_path: Path, line: str) -> None:
-    project = a_project(tmp_path, *PHASES)
-    with_remote(project, tmp_path / "origin.git")
-    try:
-        code, told = play(project, line)
-    finally:
-        end_processes_of(project.home)
-    pauses = "--foreground" in line and "auto" not in line
-    assert code == (4 if pauses else 0), told
+def scheduled(place: Path) -> Project:
+    project = a_project(place, *PHASES)
+    assert project.runplan("start", "X", "every", "4h").code == 0
+    return project
 
 
-@pytest.mark.parametrize("line", [line for line, verb in BY_VERB.items() if verb in SCHEDULED])
-def test_a_verb_that_speaks_with_the_daemon_is_answered(tmp_path: Path, line: str) -> None:
-    project = a_project(tmp_path, *PHASES)
-    try:
-        assert project.runplan("start", "X", "every", "4h").code == 0
-        code, told = play(project, line)
-        assert code == 0, told
-    finally:
-        end_processes_of(project.home)
-
-
-@pytest.mark.parametrize("line", [line for line, verb in BY_VERB.items() if verb in ("approve", "reject")])
-def test_an_answer_reaches_what_waits_for_it(tmp_path: Path, line: str) -> None:
-    project = a_project(tmp_path, *PHASES)
+def waiting(place: Path) -> Project:
+    """A project whose phase 2 needs approval."""
+    project = a_project(place, "2")
     assert project.start().code == 4
-    code, told = play(project, line)
-    assert code == (0 if BY_VERB[line] == "approve" else 1), told
+    return project
 
 
-@pytest.mark.parametrize("line", [line for line, verb in BY_VERB.items() if verb == "diff"])
-def test_what_waits_is_shown(tmp_path: Path, line: str) -> None:
-    project = a_project(tmp_path, "2")
-    assert project.start().code == 4
-    code, told = play(project, line)
-    assert code == 0, told
-
-
-@pytest.mark.parametrize("line", [line for line, verb in BY_VERB.items() if verb == "retry"])
-def test_a_retry_goes_on_with_what_failed(tmp_path: Path, line: str) -> None:
-    project = a_project(tmp_path, "4b")
+def failed(place: Path) -> Project:
+    project = a_project(place, "4b")
     project.agent("")
     assert project.start("auto").code == 1
     project.agent(writes("4b"))
-    code, told = play(project, line)
-    assert code == 0, told
+    return project
 
 
-@pytest.mark.parametrize("line", [line for line, verb in BY_VERB.items() if verb == "undo"])
-def test_an_undo_takes_a_landed_phase_back(tmp_path: Path, line: str) -> None:
-    project = a_project(tmp_path, "3")
+def landed(place: Path) -> Project:
+    project = a_project(place, "3")
     assert project.start("auto").code == 0
-    code, told = play(project, line)
-    assert code == 0, told
+    return project
 
 
-@pytest.mark.parametrize("line", [line for line, verb in BY_VERB.items() if verb == "init"])
-def test_init_writes_the_settings(tmp_path: Path, line: str) -> None:
-    project = a_project(tmp_path, *PHASES)
+def with_origin(place: Path) -> Project:
+    project = a_project(place, *PHASES)
+    with_remote(project, place / "origin.git")
+    return project
+
+
+def without_settings(place: Path) -> Project:
+    project = a_project(place, *PHASES)
     (project.path / "runplan.toml").unlink()
-    code, told = play(project, line)
-    assert code == 0, told
+    return project
 
 
-@pytest.mark.parametrize("line", [line for line, verb in BY_VERB.items() if verb == "service"])
-def test_a_service_is_handed_to_its_manager(tmp_path: Path, line: str) -> None:
-    project = a_project(tmp_path)
-    project.extra["PATH"] = f"{a_manager(tmp_path / 'bin')}:{project.env['PATH']}"
-    code, told = play(project, line)
-    assert code == 0, told
+def with_manager(place: Path) -> Project:
+    project = a_project(place)
+    project.extra["PATH"] = f"{a_manager(place / 'bin')}:{project.env['PATH']}"
+    return project
 
 
-def test_every_command_shown_is_one_of_these() -> None:
-    tested = {*READING, *NOT_RUN, *SCHEDULED, "start", "diff", "approve", "reject", "retry", "undo", "init"}
-    tested.add("service")
-    assert {line: verb for line, verb in BY_VERB.items() if verb not in tested} == {}
-    assert tested == set(VERBS)
+#: The project in which each verb that changes something is run.
+PROJECTS = {
+    "start": with_origin,
+    **dict.fromkeys(("stop", "now", "pause", "resume"), scheduled),
+    **dict.fromkeys(("diff", "approve", "reject"), waiting),
+    "retry": failed,
+    "undo": landed,
+    "init": without_settings,
+    "service": with_manager,
+}
+
+
+def expected_code(line: str) -> int:
+    asks = verb_of(line) == "start" and "--foreground" in line and "auto" not in line
+    return 4 if asks else int(verb_of(line) == "reject")
+
+
+@pytest.mark.parametrize("line", [line for line in SHOWN if verb_of(line) in PROJECTS])
+def test_a_changing_command_ends_as_expected(tmp_path: Path, line: str) -> None:
+    project = PROJECTS[verb_of(line)](tmp_path)
+    try:
+        code, printed = play(project, line)
+    finally:
+        end_processes_of(project.home)
+    assert code == expected_code(line), printed
+
+
+def test_every_verb_is_tested() -> None:
+    assert {*READING, *NOT_RUN, *PROJECTS} == set(VERBS)
+    assert {verb_of(line) for line in SHOWN} <= set(VERBS)
+
+
+def test_every_make_target_that_a_page_names_exists() -> None:
+    named = {target for name in DOCUMENTS for target in re.findall(r"(?:^|`)make ([a-z-]+)", read(name), re.MULTILINE)}
+    targets = re.findall(r"^([a-z-]+):", read("Makefile"), re.MULTILINE)
+    assert named - {*targets, "test"} == set()
 
 
 # --- verbs --------------------------------------------------------------------------------------------
@@ -193,25 +197,23 @@ def test_every_page_can_be_reached_from_the_readme() -> None:
 
 
 def plan_examples() -> list[tuple[int, str, str]]:
-    """Each plan of plan-format.md with what check is said to show of it."""
+    """Each plan of plan-format.md with the output of check that the page shows."""
     shown = [fence for fence in fences(read("docs/plan-format.md")) if fence.language in ("markdown", "check")]
     pairs = list(zip(shown[::2], shown[1::2], strict=True))
     assert [(one.language, two.language) for one, two in pairs] == [("markdown", "check")] * len(pairs)
     return [(one.line, one.text, two.text) for one, two in pairs]
 
 
-@pytest.mark.parametrize(("text", "said"), [pytest.param(a, b, id=f"line {n}") for n, a, b in plan_examples()])
-def test_a_plan_in_the_format_page_is_understood_as_it_says(
-    ended: Project, tmp_path: Path, text: str, said: str
-) -> None:
+@pytest.mark.parametrize(("text", "shown"), [pytest.param(a, b, id=f"line {n}") for n, a, b in plan_examples()])
+def test_check_prints_what_the_format_page_shows(ended: Project, tmp_path: Path, text: str, shown: str) -> None:
     (tmp_path / "plans").mkdir()
     (tmp_path / "plans/X.md").write_text(text, encoding="utf-8")
     ran = ended.runplan_in(tmp_path, "check", "plans/X.md", "--strict")
-    assert (ran.code, ran.out) == (0, said)
+    assert (ran.code, ran.out) == (0, shown)
 
 
 @pytest.mark.parametrize("name", ["docs/agents.md", "docs/configuration.md", "docs/threat-model.md"])
-def test_settings_in_a_document_are_settings(tmp_path: Path, name: str) -> None:
+def test_settings_in_a_page_are_valid(tmp_path: Path, name: str) -> None:
     project = a_project(tmp_path)
     blocks = [fence.text for fence in fences(read(name)) if fence.language == "toml" and "[[" not in fence.text]
     assert blocks
@@ -223,7 +225,7 @@ def test_settings_in_a_document_are_settings(tmp_path: Path, name: str) -> None:
         assert ran.code == 0, ran.err
 
 
-def test_the_agent_in_a_page_is_an_agent(tmp_path: Path) -> None:
+def test_the_agent_in_the_page_works_on_a_phase(tmp_path: Path) -> None:
     (source,) = [fence.text for fence in fences(read("docs/agents.md")) if fence.language == "python"]
     project = a_project(tmp_path, "1")
     project.commit_file("tools/agent.py", source)
@@ -234,7 +236,7 @@ def test_the_agent_in_a_page_is_an_agent(tmp_path: Path) -> None:
     assert project.show("main:hello.txt") == "hello"
 
 
-def test_a_failed_run_says_what_the_page_says_it_says(tmp_path: Path) -> None:
+def test_the_last_line_of_a_failed_run_is_its_reason(tmp_path: Path) -> None:
     project = a_project(tmp_path, "1")
     project.agent("")
     ran = project.start("auto")
@@ -257,9 +259,8 @@ def test_a_prompt_of_the_repository_and_one_of_the_user_replace_the_shipped_ones
 
 
 def test_the_page_on_prompts_names_the_words_of_each_prompt() -> None:
-    told = rows("\n" + read("config/prompts/README.md"), "# Prompts")
     listed = re.findall(r"\| (`\{\{.*) \| [^|]* \| ([a-z, ]+) \|", read("config/prompts/README.md"))
-    assert told
+    assert listed
     for role in ("implement", "fix", "verify"):
         named = {
             word for words, roles in listed if role in roles or roles == "all" for word in re.findall(r"\w+", words)
@@ -277,7 +278,7 @@ def documented(heading: str) -> object:
 
 
 def shape(value: object) -> object:
-    """The keys of a value, all the way down; of a list, those of its first entry."""
+    """The keys of a value at every level; of a list, those of its first entry."""
     if isinstance(value, dict):
         return {key: shape(inner) for key, inner in value.items()}
     return [shape(value[0])] if isinstance(value, list) and value else None
@@ -290,7 +291,7 @@ def test_status_has_the_fields_of_its_page(ended: Project) -> None:
     assert isinstance(given, dict)
     run = given["run"] | {"stuck": stated["run"]["stuck"]}
     known = {"run": run, **{name: stated[name] for name in ("claim", "schedule", "daemon")}}
-    assert given | known == stated, "a run that has ended has no claim, there is no schedule, and no daemon that drains"
+    assert given | known == stated, "a run that has ended has no claim, schedule and draining daemon"
 
 
 def test_check_has_the_fields_of_its_page(ended: Project) -> None:
@@ -306,10 +307,9 @@ def test_each_line_of_the_logs_has_the_fields_of_its_page(ended: Project) -> Non
     assert all(list(line)[:4] == ["seq", "at", "run", "type"] for line in lines)
 
 
-def test_the_other_verbs_have_the_fields_of_the_page(ended: Project) -> None:
-    told = {cells[0].strip("`"): cells[1] for cells in rows(read("docs/reference.md"), "### The others")}
-    for line, fields in told.items():
-        value = ended.runplan(*shlex.split(line)[1:]).json
+def test_the_other_verbs_have_no_field_that_the_page_lacks(ended: Project) -> None:
+    for line, fields in rows(read("docs/reference.md"), "### The others"):
+        value = ended.runplan(*shlex.split(line.strip("`"))[1:]).json
         for entry in value if isinstance(value, list) else [value]:
             assert {*entry} <= set(re.findall(r'"(\w+)"', fields)), line
 

@@ -65,19 +65,19 @@ def test_keys_and_folders_are_those_of_the_module(name: str) -> None:
 
 
 def test_the_endings_are_those_of_the_code() -> None:
-    told = [name for cells in rows(PAGE, "## Endings") for name in re.findall(r"`([a-z-]+)`", cells[0])]
-    assert sorted(told) == sorted(EndingKind)
+    listed = [name for cells in rows(PAGE, "## Endings") for name in re.findall(r"`([a-z-]+)`", cells[0])]
+    assert sorted(listed) == sorted(EndingKind)
 
 
 def test_the_keys_of_a_table_are_those_of_the_code() -> None:
-    told = re.findall(r"^\| `(\w+)` \|", PAGE.partition("| key of `[agents.<name>]`")[2].partition("\n## ")[0], re.M)
-    assert sorted(told) == sorted(key.name for key in AGENT_KEYS)
+    listed = re.findall(r"^\| `(\w+)` \|", PAGE.partition("| key of `[agents.<name>]`")[2].partition("\n## ")[0], re.M)
+    assert sorted(listed) == sorted(key.name for key in AGENT_KEYS)
 
 
 def test_the_versions_named_are_those_of_the_samples() -> None:
     sentence = " ".join(PAGE.partition("read streams captured from")[2].partition("\n\n")[0].split())
-    told = dict(re.findall(r"(\w+) (\d[\d.]*\d)", sentence))
-    assert told == {name: expected(name)["install"].split()[2] for name in KNOWN}
+    listed = dict(re.findall(r"(\w+) (\d[\d.]*\d)", sentence))
+    assert listed == {name: expected(name)["install"].split()[2] for name in KNOWN}
     assert all(meta(stream)["argv"][0] == stream.partition("/")[0] for stream in streams())
 
 

@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 
 def test_the_exit_codes_are_those_of_the_code() -> None:
-    told = [(int(number), name) for number, name, _ in rows(read("docs/reference.md"), "## Exit codes")]
-    assert told == [(int(code), code.name) for code in Exit]
+    listed = [(int(number), name) for number, name, _ in rows(read("docs/reference.md"), "## Exit codes")]
+    assert listed == [(int(code), code.name) for code in Exit]
 
 
 def test_every_reason_is_listed_with_its_next_action() -> None:
-    told = [(name.strip("`"), action) for name, action in rows(read("docs/reference.md"), "## Reasons")]
-    assert told == [(str(reason), reason.advice) for reason in Reason]
+    listed = [(name.strip("`"), action) for name, action in rows(read("docs/reference.md"), "## Reasons")]
+    assert listed == [(str(reason), reason.advice) for reason in Reason]
 
 
-def test_the_reasons_that_are_called_not_done_yet_are_those_nothing_fails_for() -> None:
+def test_the_reserved_reasons_are_those_that_nothing_uses() -> None:
     after = read("docs/reference.md").partition("## Reasons")[2]
     sentence = next(part for part in after.split("\n\n") if "are reserved" in part)
     code = "".join(file.read_text(encoding="utf-8") for file in sources() if file.name != "reasons.py")
@@ -38,21 +38,21 @@ def test_the_reasons_that_are_called_not_done_yet_are_those_nothing_fails_for() 
 
 
 def test_what_a_run_can_wait_for_is_what_the_page_lists() -> None:
-    listed = rows(read("docs/reference.md"), "#### Waits")
-    told = [name for first, _ in listed for name in re.findall(r"`([a-z]+)`", first)]
-    assert sorted(told) == sorted({word for file in sources() for word in waited_for(ast.parse(file.read_bytes()))})
+    waits = rows(read("docs/reference.md"), "#### Waits")
+    listed = [name for first, _ in waits for name in re.findall(r"`([a-z]+)`", first)]
+    assert sorted(listed) == sorted({word for file in sources() for word in waited_for(ast.parse(file.read_bytes()))})
 
 
 def sources() -> list[Path]:
     return sorted((documents.ROOT / "runplan").rglob("*.py"))
 
 
-#: Whose field says what a run waits for.
+#: The fields that have the kind of a wait.
 WAITS = {"Decision": "waiting", "Paused": "kind"}
 
 
 def waited_for(module: ast.Module) -> Iterator[str]:
-    """The words a module gives to those fields, where it makes one."""
+    """The constants that a module passes to these fields."""
     for call in (node for node in ast.walk(module) if isinstance(node, ast.Call)):
         made = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
         for word in call.keywords:
@@ -62,14 +62,14 @@ def waited_for(module: ast.Module) -> Iterator[str]:
 
 def test_the_decisions_are_listed_in_their_order() -> None:
     page = read("docs/architecture.md").partition("## Decisions")[2]
-    told = [target for target in links(page) if target.startswith("adr/")]
-    assert told == [f"adr/{file.name}" for file in sorted((documents.ROOT / "docs/adr").glob("*.md"))]
+    listed = [target for target in links(page) if target.startswith("adr/")]
+    assert listed == [f"adr/{file.name}" for file in sorted((documents.ROOT / "docs/adr").glob("*.md"))]
 
 
 def test_the_variables_of_an_agent_are_those_of_the_code() -> None:
-    told = {cells[0].strip("`") for cells in rows(read("docs/agents.md"), "### Environment")}
+    listed = {cells[0].strip("`") for cells in rows(read("docs/agents.md"), "### Environment")}
     given = task_environment(dispatch="d", role=Role.FIX, plan="p", phase="1", run="r")
-    assert told == {*given, *(f"RUNPLAN_{name}" for name in ("ATTEMPT", "CYCLE", "PROMPT", "RETURN"))}
+    assert listed == {*given, *(f"RUNPLAN_{name}" for name in ("ATTEMPT", "CYCLE", "PROMPT", "RETURN"))}
 
 
 def test_the_environment_an_agent_keeps_is_the_one_the_page_lists() -> None:
