@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from runplan.errors import RefusedEarly
 from runplan.run.dispatch import Role
-from runplan.settings.places import socket_paths, state_directory, user_file
+from runplan.settings.places import state_directory, user_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -78,7 +78,6 @@ class Sandbox:
         yield self._worktrees
         yield user_file(self._env).parent
         yield state_directory(self._env)
-        yield from (socket.parent for socket in socket_paths(self._env))
 
 
 def obstacle(env: Mapping[str, str]) -> Obstacle | None:

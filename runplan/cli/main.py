@@ -55,6 +55,12 @@ VERBS = {verb: line for group in GROUPS.values() for verb, line in group.items()
 _FOLDERS = {"Work on plans": "control", "Answer": "control", "Look": "show", "Set up": "setup"}
 #: The folder of each verb's module.
 FOLDERS = {verb: _FOLDERS[name] for name, group in GROUPS.items() for verb in group}
+#: The modules that have several verbs, in their table VERBS; any other verb has a module of its own name.
+SHARED = {
+    **dict.fromkeys(("start", "retry", "undo"), "start"),
+    **dict.fromkeys(("stop", "pause", "resume", "now"), "commands"),
+    **dict.fromkeys(("diff", "approve", "reject"), "answer"),
+}
 
 USAGE = """\
 usage: runplan VERB ...
@@ -201,7 +207,8 @@ def parser_of(verb: str) -> ArgumentParser:
 
 
 def module_of(verb: str) -> Any:
-    """The module of a verb: EXAMPLES, arguments, run."""
+    """The module or table entry of a verb: EXAMPLES, arguments, run."""
     import importlib
 
-    return importlib.import_module(f"runplan.cli.{FOLDERS[verb]}.{verb}")
+    module = importlib.import_module(f"runplan.cli.{FOLDERS[verb]}.{SHARED.get(verb, verb)}")
+    return module.VERBS[verb] if verb in SHARED else module

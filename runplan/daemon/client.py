@@ -1,4 +1,4 @@
-"""The client of the daemon's socket: one request at a time, or a stream of events."""
+"""Connects to the daemon, and starts it when none runs."""
 
 from __future__ import annotations
 
@@ -6,51 +6,40 @@ import contextlib
 import os
 import signal
 import socket
+import subprocess
 import sys
-from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from runplan import processes
-from runplan.daemon import protocol, singleton
-from runplan.daemon.protocol import Granted, Lines, Refusal, Told, TooLong, pid_of, user_of
+from msgspec import convert
+
+from runplan import __version__, processes
+from runplan.daemon import service, singleton
+from runplan.daemon.protocol import LONGEST, Done, Drain, Hello, Ping, line_of, peer_of, read_reply
 from runplan.errors import RefusedEarly, Unreachable, error_with
 from runplan.polling import until
-from runplan.settings.places import socket_path, state_directory
+from runplan.resources import refused_by_system
+from runplan.settings.places import OUTPUT, own_directory, socket_path, state_directory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from runplan.daemon.protocol import Hello, Reply
-    from runplan.daemon.singleton import Holder
+    from runplan.daemon.protocol import Follow, Reply, Request
 
-LONGEST = 107 if sys.platform == "linux" else 103
+T = TypeVar("T")
 
-
-@contextlib.contextmanager
-def reachable(path: Path) -> Iterator[str]:
-    """An address short enough for a Unix socket; its directory has to exist."""
-    if len(os.fsencode(path)) <= LONGEST:
-        yield str(path)
-        return
-    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        if os.path.isdir("/proc/self/fd"):  # noqa: PTH112
-            yield f"/proc/self/fd/{directory}/{path.name}"
-        else:
-            with contextlib.chdir(directory):
-                yield path.name
-    finally:
-        os.close(directory)
-
-
+LONGEST_ADDRESS = 107 if sys.platform == "linux" else 103
 CHUNK = 64 * 1024
 NOT_RUNNING = "the daemon is not running; start it: runplan daemon"
 
-#: A daemon answers at once; a loaded machine may take longer.
-ANSWER_S = 30.0
-STOPPED_S = 1.0  #: for a daemon whose process is stopped (SIGSTOP)
-NOTICE_S = 3.0  #: after this a caller who waits is told so
+ANSWER_S = 30.0  #: a daemon answers at once, but the machine may be loaded
+NOTICE_S = 3.0  #: a longer wait for an answer is explained
+LISTENS_S = 10.0  #: for a daemon that is starting
+READY_S = 10.0  #: for a daemon that was started here
+DRAIN_S = 120.0  #: for a daemon of another version to end; its agents survive
+DRAIN_NOTICE_S = 1.0
+LARGEST_OUTPUT = 1024 * 1024
+LAST_LINES = 5
 
 
 class NotRunning(Unreachable):
@@ -70,20 +59,18 @@ class Client:
 
     def __init__(self, path: Path, *, answer_s: float = ANSWER_S) -> None:
         """Connect and ping."""
-        self._lines = Lines()
-        self._come: deque[bytes] = deque()
-        self._stream = _connected(path, answer_s)
-        self._pid = pid_of(self._stream)
+        self._buffer = b""
+        self._socket = _connected(path, answer_s)
+        self._pid, user = peer_of(self._socket)
         with contextlib.ExitStack() as stack:
             stack.callback(self.close)
-            self.hello: Hello = self._greeted(answer_s)
+            if user != os.geteuid():
+                raise Unreachable(f"{path} is served by the user {user}; nothing was sent")
+            try:
+                self.hello = self.call(Ping(), Hello, within_s=answer_s)
+            except HungUp as error:  # it was just ending
+                raise NotRunning(NOT_RUNNING) from error
             stack.pop_all()
-
-    def _greeted(self, answer_s: float) -> Hello:
-        try:
-            return protocol.read_hello(self._asked("ping", {}, within_s=answer_s))
-        except HungUp as error:  # it was just ending
-            raise NotRunning(NOT_RUNNING) from error
 
     def __enter__(self) -> Client:
         return self
@@ -92,176 +79,244 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        self._stream.close()
+        self._socket.close()
 
-    @property
-    def understood(self) -> bool:
-        """Whether it speaks our protocol."""
-        return protocol.PROTOCOL in self.hello.speaks
+    def call(self, request: Request, result: type[T], *, within_s: float = ANSWER_S) -> T:
+        """Send a request; its result. An error of the daemon is raised."""
+        self._send(request, within_s)
+        return convert(_result(self._receive()), result)
 
-    def call(self, verb: str, *, within_s: float = ANSWER_S, **fields: Any) -> Mapping[str, Any]:
-        """The answer; a refusal is raised as its error."""
-        return self._asked(verb, fields, within_s=within_s)
-
-    def await_answer(self, verb: str, notice: Callable[[], None], **fields: Any) -> Mapping[str, Any]:
+    def wait_for(self, request: Request, result: type[T], notice: Callable[[], None]) -> T:
         """Like `call`, without a time limit; `notice` is called once when it takes long."""
-        self._stream.settimeout(NOTICE_S)
-        self._send(verb, fields)
-        with contextlib.suppress(Silent):
-            return self._answer(verb)
-        notice()
-        self._stream.settimeout(ANSWER_S)
-        return self._granted(verb, self._patiently())
+        self._send(request, NOTICE_S)
+        try:
+            reply = self._receive()
+        except Silent:
+            notice()
+            self._socket.settimeout(ANSWER_S)
+            reply = self._receive(patient=True)
+        return convert(_result(reply), result)
 
-    def stream(self, verb: str = "follow", **fields: Any) -> Iterator[Mapping[str, Any]]:
+    def stream(self, request: Follow) -> Iterator[dict[str, Any]]:
         """Events, until the daemon ends the stream."""
-        self._stream.settimeout(ANSWER_S)
-        self._send(verb, fields)
-        while isinstance(reply := self._patiently(), Told):
+        self._send(request, ANSWER_S)
+        while (reply := self._receive(patient=True)).event is not None:
             yield reply.event
-        if isinstance(reply, Refusal):
-            raise error_with(reply.error, reply.exit)
+        _result(reply)
 
-    def _asked(self, verb: str, fields: Mapping[str, Any], *, within_s: float) -> Mapping[str, Any]:
-        within_s = min(within_s, STOPPED_S) if processes.stopped(self._pid) else within_s
-        self._stream.settimeout(within_s)
-        self._send(verb, fields)
-        return self._answer(verb)
-
-    def _answer(self, verb: str) -> Mapping[str, Any]:
-        return self._granted(verb, self._reply())
-
-    def _granted(self, verb: str, reply: Reply) -> Mapping[str, Any]:
-        match reply:
-            case Granted(fields=answer):
-                return answer
-            case Refusal() as refusal:
-                raise error_with(refusal.error, refusal.exit)
-            case Told():
-                raise Unreachable(f"the daemon sent an event instead of an answer to {verb}; try again")
-
-    def _send(self, verb: str, fields: Mapping[str, Any]) -> None:
-        line = protocol.request_line(verb, fields)
-        if len(line) > protocol.LONGEST:
-            raise RefusedEarly(f"{verb}: the request is longer than the {protocol.LONGEST} bytes a line may have")
+    def _send(self, request: Request, within_s: float) -> None:
+        if processes.stopped(self._pid):
+            raise self._silent()
+        line = line_of(request)
+        if len(line) > LONGEST:
+            raise RefusedEarly(f"the request is longer than {LONGEST} bytes")
+        self._socket.settimeout(within_s)
         try:
-            self._stream.sendall(line)
-        except TimeoutError as error:
-            raise self._silent() from error
+            self._socket.sendall(line)
+        except TimeoutError:
+            raise self._silent() from None
         except OSError:
-            # The daemon may have sent a refusal before it closed the connection.
-            return
+            return  # the daemon may have sent an error before it closed the connection
 
-    def _reply(self) -> Reply:
-        try:
-            while not self._come:
-                chunk = self._stream.recv(CHUNK)
-                if not chunk:
-                    raise HungUp("the daemon closed the connection; see: runplan status")
-                self._come += self._lines.take(chunk)
-        except TimeoutError as error:
-            raise self._silent() from error
-        except TooLong as error:
-            raise Unreachable("the answer of the daemon is too long; restart the daemon") from error
-        except OSError as error:
-            raise HungUp(f"the daemon closed the connection ({error.strerror}); see: runplan status") from error
-        return protocol.read_reply(self._come.popleft())
-
-    def _patiently(self) -> Reply:
-        """The next reply, without a time limit unless the daemon is stopped."""
-        while True:
+    def _receive(self, *, patient: bool = False) -> Reply:
+        """The next reply; a `patient` caller waits unless the daemon is stopped."""
+        while b"\n" not in self._buffer:
             try:
-                return self._reply()
-            except Silent:
-                if processes.stopped(self._pid):
-                    raise
+                chunk = self._socket.recv(CHUNK)
+            except TimeoutError:
+                if not patient or processes.stopped(self._pid):
+                    raise self._silent() from None
+                continue
+            except OSError as error:
+                raise HungUp(f"the daemon closed the connection ({error.strerror}); see: runplan status") from error
+            if not chunk:
+                raise HungUp("the daemon closed the connection; see: runplan status")
+            self._buffer += chunk
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        return read_reply(line)
 
     def _silent(self) -> Silent:
-        stopped = processes.stopped(self._pid)
-        helps = f"it is stopped; continue it: kill -CONT {self._pid}" if stopped else "see its log"
-        waited_s = self._stream.gettimeout() or 0.0
-        return Silent(f"the daemon (process {self._pid}) has not answered for {waited_s:.0f} s; {helps}")
+        if processes.stopped(self._pid):
+            return Silent(f"the daemon (process {self._pid}) is stopped; continue it: kill -CONT {self._pid}")
+        waited_s = self._socket.gettimeout() or 0.0
+        return Silent(f"the daemon (process {self._pid}) has not answered for {waited_s:.0f} s; see its log")
 
 
-def find_socket(env: Mapping[str, str]) -> Path:
-    """The socket that the daemon has recorded (another login has other directories); else our own path."""
-    found = singleton.holder(state_directory(env))
-    ours = socket_path(env)
-    return type(ours)(found.socket) if found else ours
+def _result(reply: Reply) -> dict[str, Any]:
+    if reply.result is None:
+        raise error_with(reply.error, reply.exit)
+    return reply.result
 
 
 def _connected(path: Path, within_s: float) -> socket.socket:
-    with contextlib.ExitStack() as stack:
-        stream = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
-        stream.settimeout(within_s)
-        _connect(stream, path)
-        if (user := user_of(stream)) != os.geteuid():
-            raise Unreachable(f"{path} is served by the user {user}; nothing was sent")
-        stack.pop_all()
+    stream = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    stream.settimeout(within_s)
+    try:
+        with short_address(path) as address:
+            stream.connect(address)
+    except OSError as error:
+        stream.close()
+        if isinstance(error, FileNotFoundError | NotADirectoryError | ConnectionRefusedError):
+            raise NotRunning(NOT_RUNNING) from error
+        if isinstance(error, TimeoutError):
+            raise Silent(f"the daemon at {path} accepts no connections; see its log") from error
+        raise Unreachable(f"cannot connect to {path}: {error.strerror}") from error
     return stream
 
 
-def _connect(stream: socket.socket, path: Path) -> None:
+@contextlib.contextmanager
+def short_address(path: Path) -> Iterator[str]:
+    """An address short enough for a Unix socket; its directory has to exist."""
+    if len(os.fsencode(path)) <= LONGEST_ADDRESS:
+        yield str(path)
+        return
+    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        with reachable(path) as address:
-            stream.connect(address)
-    except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError) as error:
-        raise NotRunning(NOT_RUNNING) from error
-    except TimeoutError as error:
-        raise Silent(f"the daemon at {path} accepts no connections; see its log") from error
-    except OSError as error:
-        raise Unreachable(f"{path} cannot be reached: {error.strerror}") from error
+        if os.path.isdir("/proc/self/fd"):  # noqa: PTH112
+            yield f"/proc/self/fd/{directory}/{path.name}"
+        else:
+            with contextlib.chdir(directory):
+                yield path.name
+    finally:
+        os.close(directory)
 
 
-LISTENS_S = 10.0  #: a daemon has reopened its socket or has ended by then
+# --- the running daemon -----------------------------------------------------------------------------------
 
 
-def reached(env: Mapping[str, str]) -> Client:
-    """A connection to the daemon; one whose socket is gone is asked to reopen it."""
-    try:
-        return Client(find_socket(env))
-    except NotRunning:
-        if not wake(env):
-            raise
-    found = _holder(env)
-    stopped = processes.stopped(found.pid)
-    within_s = STOPPED_S if stopped else LISTENS_S
+def connect(env: Mapping[str, str], *, within_s: float = LISTENS_S) -> Client:
+    """A connection to the running daemon; one that is starting is waited for."""
+    path, state = socket_path(env), state_directory(env)
 
-    def listening() -> Client | None:
-        _holder(env)
-        with contextlib.suppress(NotRunning):
-            return Client(find_socket(env))
-        return None
+    def attempt() -> Client | None:
+        try:
+            return Client(path)
+        except NotRunning:
+            if singleton.holder(state) is None:
+                raise
+            return None
 
-    client = until(listening, within_s=within_s, every_s=0.02)
-    if client is None:
-        raise _silent(_holder(env), within_s, stopped=stopped)
-    return client
-
-
-def _holder(env: Mapping[str, str]) -> Holder:
-    found = singleton.holder(state_directory(env))
+    client = until(attempt, within_s=within_s)
+    if client is not None:
+        return client
+    found = singleton.holder(state)
     if found is None:
         raise NotRunning(NOT_RUNNING)
-    return found
+    if found.draining:
+        helps = "it is shutting down; try again when it has ended"
+    elif processes.stopped(found.pid):
+        helps = f"it is stopped; continue it: kill -CONT {found.pid}"
+    else:
+        helps = f"see its log, or end it: kill {found.pid}"
+    raise Silent(f"the daemon (process {found.pid}) does not listen at {path}; {helps}")
 
 
-def wake(env: Mapping[str, str]) -> bool:
-    """Have the daemon check its socket and its repositories (SIGHUP); False when none runs."""
+def wake(env: Mapping[str, str]) -> None:
+    """Have the daemon check its repositories (SIGHUP), if one runs."""
     found = singleton.holder(state_directory(env))
     process = processes.living(found.identity) if found else None
     if process is not None:
         processes.send(process, signal.SIGHUP)
-    return process is not None
 
 
-def _silent(found: Holder, waited_s: float, *, stopped: bool) -> Silent:
-    if stopped:
-        helps = f"it is stopped; continue it: kill -CONT {found.pid}"
-    elif found.draining:
-        helps = "it is shutting down; try again when it has ended"
-    else:
-        helps = f"see its log, or end it: kill {found.pid}"
-    return Silent(
-        f"the daemon (process {found.pid}) has not been listening at {found.socket} for {waited_s:.0f} s; {helps}"
-    )
+# --- starting it ------------------------------------------------------------------------------------------
+
+
+def reach(
+    env: Mapping[str, str],
+    *,
+    version: str = __version__,
+    argv: Sequence[str] = service.DAEMON,
+    ready_s: float = READY_S,
+    drain_s: float = DRAIN_S,
+    say: Callable[[str], None] = lambda _: None,
+) -> Client:
+    """A connection to a daemon of this version, started if need be; `say` explains long waits."""
+    try:
+        client = connect(env)
+    except NotRunning:
+        return _started(env, version, argv, ready_s)
+    if client.hello.version == version:
+        return client
+    with client:
+        _replace(client, drain_s, say)
+    return _started(env, version, argv, ready_s)
+
+
+def _replace(client: Client, drain_s: float, say: Callable[[str], None]) -> None:
+    """End a daemon of another version, and wait for that."""
+    old = processes.process(client.hello.pid)
+    client.call(Drain(), Done, within_s=drain_s)
+    if old is None or not processes.await_gone([old], timeout_s=min(DRAIN_NOTICE_S, drain_s)):
+        return
+    who = f"the other daemon (runplan {client.hello.version}, process {old.pid})"
+    say(f"{who} waits for its agents to finish, at most daemon.grace; then this version takes over")
+    if processes.await_gone([old], timeout_s=drain_s):
+        raise Unreachable(f"{who} has not ended yet; try again, or use that version")
+
+
+def _started(env: Mapping[str, str], version: str, argv: Sequence[str], ready_s: float) -> Client:
+    if not service.start(env):
+        return _spawn(env, argv, ready_s)
+    client = Client(socket_path(env))
+    if client.hello.version != version:
+        client.close()
+        raise RefusedEarly(
+            f"the service starts runplan {client.hello.version}, not {version}; write it again: runplan service install"
+        )
+    return client
+
+
+def _spawn(env: Mapping[str, str], argv: Sequence[str], ready_s: float) -> Client:
+    """Start the daemon without a terminal. It keeps the umask of the user, since it writes into checkouts."""
+    from runplan.agents.environment import for_the_daemon  # slow to import
+
+    output = own_directory(state_directory(env)) / OUTPUT
+    large = output.exists() and output.stat().st_size > LARGEST_OUTPUT
+    with open(output, "wb" if large else "ab", opener=_private) as file:
+        before = os.fstat(file.fileno()).st_size
+        daemon = subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=file,
+            cwd="/",
+            env=for_the_daemon(env),
+            start_new_session=True,
+        )
+
+    def attempt() -> Client | None:
+        with contextlib.suppress(NotRunning):
+            return Client(socket_path(env), answer_s=ready_s)
+        if daemon.poll():  # exit code 0: another daemon was faster
+            raise _start_failed(daemon.returncode, output, before, ready_s)
+        return None
+
+    try:
+        client = until(attempt, within_s=ready_s)
+        if client is None:
+            raise _start_failed(daemon.poll(), output, before, ready_s)
+        return client
+    finally:
+        daemon.returncode = daemon.returncode or 0  # it outlives us; Popen must not wait for it
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CLOEXEC, 0o600)
+
+
+def _start_failed(code: int | None, output: Path, before: int, ready_s: float) -> Unreachable:
+    what = f"did not answer within {ready_s:.0f} s" if code is None else f"ended with code {code}"
+    with open(output, "rb") as file:
+        file.seek(max(before, output.stat().st_size - 4096))
+        lines = file.read().decode("utf-8", "replace").splitlines()[-LAST_LINES:]
+    last = " | ".join(line.strip() for line in lines if line.strip())
+    try:
+        if not last:  # on a full disk it cannot even say so
+            (output.parent / f"{OUTPUT}.probe").write_bytes(b" " * 4096)
+    except OSError as error:
+        full = OSError(error.errno, error.strerror, str(output.parent))
+        return Unreachable(f"the daemon {what}: {refused_by_system(full)}")
+    finally:
+        (output.parent / f"{OUTPUT}.probe").unlink(missing_ok=True)
+    return Unreachable(f"the daemon {what}; last output: {last or 'nothing'}; full output: {output}")

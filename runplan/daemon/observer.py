@@ -1,93 +1,217 @@
-"""Passes events of runs to the log, to followers, to waiting callers, and to notifications."""
+"""What the daemon makes known of runs: its log, notifications, and the answers and events that callers wait for.
+
+Verbs that only read do not import this module, because structlog is slow to import.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import json
-import os
+import http.client
+import logging
 import queue
+import subprocess
+import sys
+import tempfile
 import threading
+import time
+import urllib.request
 from concurrent.futures import Future
+from logging.handlers import RotatingFileHandler
+from shutil import which
 from typing import TYPE_CHECKING, Any
 
+import structlog
 from msgspec.structs import replace
 
+from runplan.checks.secrets import redacted
+from runplan.daemon.protocol import Followed
+from runplan.git.command import LongCalls
+from runplan.report import notices
 from runplan.report.notices import of_ending, of_lost_keys, of_waiting
 from runplan.run.events import DispatchEnded, DispatchStarted, Halted, LaneFact, PlanRead, name_of, to_json
 from runplan.run.requests import refused
 from runplan.run.state import awaiting
+from runplan.times import parse_iso, zone
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterator, Mapping, MutableMapping
     from pathlib import Path
 
-    from runplan.daemon.logs import Log
-    from runplan.daemon.notify import Notifier
+    from structlog.typing import FilteringBoundLogger
+
     from runplan.errors import RunplanError
     from runplan.report.notices import Notice
     from runplan.run.decide import Decision
     from runplan.run.events import Fact
     from runplan.run.requests import Answer
-    from runplan.run.rows import Command
+    from runplan.run.rows import Command, ScheduleRow
     from runplan.run.state import RunState
+    from runplan.settings.schema import NotifySettings
+    from runplan.store.sqlite import Store
 
-FILE = "noticed.json"
-MOST = 1000  #: bounds the entries of runs whose end no daemon saw
+FILES = 5
+FILE_BYTES = 5 * 1024 * 1024
+FIRST_FIELDS = ("at", "level", "event", "repository", "plan", "run", "phase", "dispatch")
+WEBHOOK_S = 10.0
+COMMAND_S = 30.0
+DESKTOP_S = 5.0
+MOST_AT_ONCE = 20  #: further notices are dropped, with a line in the log
+LONGEST_OUTPUT = 300
+CALLS = LongCalls()  #: programs of all notifiers of this process
 
-
-class Noticed:
-    """The notifications that were sent, across restarts; may be called from any thread."""
-
-    def __init__(self, state: Path) -> None:
-        self._file = state / FILE
-        self._lock = threading.Lock()
-        self._told = _read(self._file)
-
-    def has(self, run: str, what: str) -> bool:
-        with self._lock:
-            return [run, what] in self._told
-
-    def add(self, run: str, what: str) -> None:
-        """Record a notification."""
-        with self._lock:
-            self._told = [*self._told, [run, what]][-MOST:]
-            self._write()
-
-    def forget(self, run: str) -> None:
-        """The run has ended."""
-        with self._lock:
-            left = [one for one in self._told if one[0] != run]
-            if len(left) < len(self._told):
-                self._told = left
-                self._write()
-
-    def _write(self) -> None:
-        draft = self._file.with_name(f"{FILE}.new")
-        with contextlib.suppress(OSError):
-            draft.write_text(json.dumps(self._told), encoding="ascii")
-            os.replace(draft, self._file)
-
-
-def _read(file: Path) -> list[list[str]]:
-    try:
-        found = json.loads(file.read_bytes())
-    except (OSError, ValueError, RecursionError):
-        return []
-    whole = found if isinstance(found, list) else []
-    return [one for one in whole if isinstance(one, list) and len(one) == 2 and all(isinstance(x, str) for x in one)]
-
+_APPLE = ("on run argv", "display notification (item 2 of argv) with title (item 1 of argv)", "end run")
 
 WARNINGS = ("trouble", "warning", "closed", "declined")
 
 
+@contextlib.contextmanager
+def open_log(path: Path, *, files: int = FILES, file_bytes: int = FILE_BYTES) -> Iterator[FilteringBoundLogger]:
+    """Log to a file: one JSON object per line, without secrets. Lines that the disk refuses are dropped."""
+    handler = _LogFile(path, maxBytes=file_bytes, backupCount=files - 1, encoding="utf-8", delay=True)
+    logger = logging.Logger("runplan")
+    logger.addHandler(handler)
+    with contextlib.closing(handler):
+        yield structlog.wrap_logger(
+            logger,
+            processors=[
+                structlog.processors.add_log_level,
+                structlog.processors.TimeStamper(fmt="iso", utc=True, key="at"),
+                _in_order,
+                structlog.processors.JSONRenderer(separators=(",", ":"), default=str),
+                lambda _logger, _name, line: redacted(str(line)),
+            ],
+            wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        )
+
+
+class _LogFile(RotatingFileHandler):
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
+        """Drop the line, as on a full disk."""
+
+
+def _in_order(_logger: object, _name: str, fields: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    return {name: fields[name] for name in FIRST_FIELDS if name in fields} | dict(fields)
+
+
+# --- notifications ----------------------------------------------------------------------------------------
+
+
+class Refused(Exception):
+    """The notice was not sent, for this reason."""
+
+
+class Notifier:
+    """Sends each notice in a thread of its own; may be called from any thread."""
+
+    def __init__(
+        self,
+        settings: NotifySettings,
+        log: FilteringBoundLogger,
+        *,
+        env: Mapping[str, str],
+        command_s: float = COMMAND_S,
+        webhook_s: float = WEBHOOK_S,
+    ) -> None:
+        self._settings = settings
+        self._log = log
+        self._env = dict(env)
+        self._command_s = command_s
+        self._webhook_s = webhook_s
+        self._threads: list[threading.Thread] = []
+
+    def send(self, notice: Notice) -> None:
+        """Send it soon, if the settings ask for notices of this kind; returns at once."""
+        if not self._channels() or notice.kind not in self._settings.on:
+            return
+        self._threads = [thread for thread in self._threads if thread.is_alive()]
+        if len(self._threads) >= MOST_AT_ONCE:
+            self._failed("queue", notice, f"{MOST_AT_ONCE} notices are being sent already")
+            return
+        thread = threading.Thread(target=self._send, args=(notice,), name="notify", daemon=True)
+        thread.start()
+        self._threads.append(thread)
+
+    def flush(self, *, within_s: float) -> bool:
+        """Wait until everything is sent; False when the time was up before."""
+        deadline = time.monotonic() + within_s
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+        return not any(thread.is_alive() for thread in self._threads)
+
+    def _send(self, notice: Notice) -> None:
+        for channel, send in self._channels().items():
+            try:
+                send(notice)
+            except Refused as error:
+                self._failed(channel, notice, str(error))
+            except (OSError, ValueError, http.client.HTTPException) as error:
+                # ValueError: an address or argument that cannot be sent, such as one with a NUL.
+                self._failed(channel, notice, f"{type(error).__name__}: {error}")
+
+    def _failed(self, channel: str, notice: Notice, why: str) -> None:
+        # The address may be a secret itself; it is not logged.
+        self._log.warning("notification_failed", channel=channel, why=why, plan=notice.plan, run=notice.run)
+
+    def _channels(self) -> dict[str, Callable[[Notice], None]]:
+        channels = {"command": self._command, "webhook": self._webhook, "desktop": self._desktop}
+        return {name: send for name, send in channels.items() if getattr(self._settings, name)}
+
+    def _command(self, notice: Notice) -> None:
+        facts = {f"RUNPLAN_{name.upper()}": value for name, value in notices.facts(notice).items()}
+        env = {name: value for name, value in self._env.items() if not name.startswith(("GIT_", "RUNPLAN_"))}
+        argv = ("/bin/sh", "-c", self._settings.command)
+        _run(argv, env | facts, stdin=notices.as_json(notice), cwd=notice.repository or "/", limit_s=self._command_s)
+
+    def _webhook(self, notice: Notice) -> None:
+        request = urllib.request.Request(  # noqa: S310 - the settings allow http and https only
+            self._settings.webhook,
+            data=notices.as_json(notice),
+            headers={"Content-Type": "application/json", "User-Agent": "runplan"},
+            method="POST",
+        )
+        with urllib.request.urlopen(request, timeout=self._webhook_s):  # noqa: S310
+            pass
+
+    def _desktop(self, notice: Notice) -> None:
+        text = "\n".join(part for part in (notice.text, notice.command) if part)
+        program = "osascript" if sys.platform == "darwin" else "notify-send"
+        found = which(program, path=self._env.get("PATH"))
+        if found is None:
+            raise Refused(f"{program} is not installed")
+        apple = [word for line in _APPLE for word in ("-e", line)]
+        words = apple if program == "osascript" else ["-a", "runplan", "--"]
+        _run((found, *words, notice.title, text), self._env, stdin=b"", cwd="/", limit_s=DESKTOP_S)
+
+
+def _run(argv: tuple[str, ...], env: Mapping[str, str], *, stdin: bytes, cwd: str, limit_s: float) -> None:
+    """Run a program; at its time limit it is ended with all it started."""
+    with tempfile.TemporaryFile() as output:
+        process = subprocess.Popen(
+            argv, stdin=subprocess.PIPE, stdout=output, stderr=output, env=env, cwd=cwd, start_new_session=True
+        )
+        try:
+            with CALLS.bounded(process):
+                process.communicate(stdin, timeout=limit_s)
+        except subprocess.TimeoutExpired:
+            raise Refused(f"took longer than {limit_s:g} s and was ended") from None
+        finally:
+            process.wait()
+        if process.returncode:
+            output.seek(0)
+            text = redacted(output.read()[-LONGEST_OUTPUT:].decode("utf-8", "replace")).strip()
+            raise Refused(f"exit code {process.returncode}" + (f": {text}" if text else ""))
+
+
+# --- events ---------------------------------------------------------------------------------------------
+
+
 class Follower:
-    """A caller who follows a run; the thread of its connection takes the events from the queue."""
+    """A caller that follows the run of a plan."""
 
     def __init__(self, root: str, plan: str, run: str) -> None:
         self._key = (root, plan)
-        self._run = run  #: "" for whichever run the plan has
-        #: Events, each with False; at last the outcome with True.
-        self.events: queue.SimpleQueue[tuple[bool, Mapping[str, Any]]] = queue.SimpleQueue()
+        self._run = run  #: "" for any run of the plan
+        self.events: queue.SimpleQueue[dict[str, str] | Followed] = queue.SimpleQueue()
 
     def follows(self, root: str, plan: str, run: str) -> bool:
         return self._key == (root, plan) and self._run in ("", run)
@@ -96,10 +220,9 @@ class Follower:
 class Observer:
     """Called in the threads of workers; nothing here waits."""
 
-    def __init__(self, log: Log, notifier: Notifier, noticed: Noticed) -> None:
+    def __init__(self, log: FilteringBoundLogger, notifier: Notifier) -> None:
         self._log = log
         self.notifier = notifier
-        self._noticed = noticed
         self._phases: dict[str, dict[str, str]] = {}  #: by run and lane
         self._lock = threading.Lock()
         self._followers: list[Follower] = []
@@ -127,33 +250,32 @@ class Observer:
     def unanswered(self, root: str, trouble: RunplanError) -> None:
         """Answer all waiting callers of a repository that cannot be opened."""
         with self._lock:
-            keys = [key for key in self._waiting if key[0] == root]
-            futures = [self._waiting.pop(key) for key in keys]
-        queued = refused(trouble)
-        for future in futures:
-            future.set_result(replace(queued, error=f"{queued.error}; the request stays queued"))
+            numbers = [number for key, number in self._waiting if key == root]
+        answer = refused(trouble)
+        for number in numbers:
+            self.resolve(root, number, replace(answer, error=f"{answer.error}; the request stays queued"))
 
-    def follow(self, follower: Follower) -> None:
+    @contextlib.contextmanager
+    def followed(self, follower: Follower) -> Iterator[None]:
         with self._lock:
             self._followers.append(follower)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._followers.remove(follower)
 
-    def unfollow(self, follower: Follower) -> None:
+    def _publish(self, root: str, plan: str, run: str, event: dict[str, str] | Followed) -> None:
         with self._lock:
-            self._followers = [one for one in self._followers if one is not follower]
-
-    def _of(self, root: str, plan: str, run: str) -> list[Follower]:
-        with self._lock:
-            return [one for one in self._followers if one.follows(root, plan, run)]
-
-    def _dismiss(self, root: str, plan: str, run: str, outcome: str) -> None:
-        for one in self._of(root, plan, run):
-            one.events.put((True, {"run": run, "outcome": outcome}))
+            followers = [one for one in self._followers if one.follows(root, plan, run)]
+        for one in followers:
+            one.events.put(event)
 
     # --- runs -----------------------------------------------------------------------------------------------
 
     def happened(self, root: str, event: str, **fields: object) -> None:
-        tell = self._log.warning if event in WARNINGS else self._log.info
-        tell(event, repository=root, **fields)
+        log = self._log.warning if event in WARNINGS else self._log.info
+        log(event, repository=root, **fields)
 
     def recorded(self, root: str, plan: str, run: str, fact: Fact) -> None:
         lane, event = (fact.lane, fact.event) if isinstance(fact, LaneFact) else ("", fact)
@@ -161,33 +283,38 @@ class Observer:
         if isinstance(event, PlanRead):
             phases[lane] = event.phase
         dispatch = event.id if isinstance(event, DispatchStarted | DispatchEnded) else ""
-        facts = {"repository": root, "plan": plan, "run": run, "phase": phases.get(lane, ""), "dispatch": dispatch}
-        self._log.info(name_of(event), **facts)
+        self.happened(root, name_of(event), plan=plan, run=run, phase=phases.get(lane, ""), dispatch=dispatch)
         if isinstance(event, Halted) and event.missing:  # recorded once, however often the daemon is started
             self.notifier.send(of_lost_keys(event.missing, repository=root, plan=plan, run=run))
-        for one in self._of(root, plan, run):
-            one.events.put((False, {"plan": plan, "type": name_of(fact), "body": to_json(fact)}))
+        self._publish(root, plan, run, {"plan": plan, "type": name_of(fact), "body": to_json(fact)})
 
-    def ended(self, root: str, plan: str, run: str, state: RunState) -> None:
+    def ended(self, root: str, plan: str, run: str, state: RunState, schedule: ScheduleRow | None) -> None:
+        """`schedule` is the one that fires the plan again."""
         outcome = state.ended.outcome if state.ended else ""
         self._phases.pop(run, None)
-        self._noticed.forget(run)
-        self._log.info("ended", repository=root, plan=plan, run=run, outcome=outcome)
+        fires = schedule.next if schedule is not None else None
+        self.happened(root, "ended", plan=plan, run=run, outcome=outcome, **({"next": fires} if fires else {}))
         if (notice := of_ending(state, repository=root, plan=plan, run=run)) is not None:
+            if fires and schedule is not None:
+                moment = parse_iso(fires).astimezone(zone(schedule.zone))
+                notice = replace(notice, text=f"{notice.text} Next run: {moment:%Y-%m-%d %H:%M %Z}.")
             self.notifier.send(notice)
-        self._dismiss(root, plan, run, outcome)
+        self._publish(root, plan, run, Followed(run=run, outcome=outcome))
 
-    def waits(self, root: str, plan: str, run: str, state: RunState, decision: Decision) -> None:
-        self._log.info("waits", repository=root, plan=plan, run=run, why=decision.why)
-        if (notice := of_waiting(state, decision, repository=root, plan=plan, run=run)) is not None:
-            self._notice(notice, state)
-        if decision.waiting == "checkout" or not (decision.wake or decision.waiting == "slot"):
-            self._dismiss(root, plan, run, "waiting")
-
-    def _notice(self, notice: Notice, state: RunState) -> None:
-        """Notify a person once of each wait, however often a daemon finds it."""
+    def waits(self, root: str, plan: str, run: str, state: RunState, decision: Decision, store: Store) -> None:
+        """Log the wait, and notify a person once of it, however often a daemon finds it."""
+        self.happened(root, "waits", plan=plan, run=run, why=decision.why)
+        notice = of_waiting(state, decision, repository=root, plan=plan, run=run)
         phase = awaiting(state)
-        what = f"{notice.phase} {notice.reason} {phase.asked if phase else ''}"
-        if not self._noticed.has(notice.run, what):
+        if notice is not None and _is_first(
+            store, run, f"{notice.phase} {notice.reason} {phase.asked if phase else ''}"
+        ):
             self.notifier.send(notice)
-            self._noticed.add(notice.run, what)
+        if decision.waiting == "checkout" or not (decision.wake or decision.waiting == "slot"):
+            self._publish(root, plan, run, Followed(run=run, outcome="waiting"))
+
+
+def _is_first(store: Store, run: str, about: str) -> bool:
+    """Record a notification; False when it was recorded before."""
+    with store.transaction():
+        return store.run("INSERT OR IGNORE INTO notices (run, about) VALUES (?,?)", run, about) > 0

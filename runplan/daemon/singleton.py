@@ -1,34 +1,28 @@
 """One daemon per user: a kernel lock, and a file that describes the process that holds it.
 
-The lock dies with its process. Only a daemon takes it, so a refused lock means that a daemon is alive. Every `status`
-imports this module: modules that look at processes are imported where they are used.
+Every `status` imports this module, so modules that look at processes are imported where they are used.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
+import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
-from runplan.errors import Unreachable
+from runplan.errors import RefusedEarly, Unreachable
 from runplan.settings.places import own_directory
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
-
-    from filelock import FileLock
 
 LOCK = "daemon.lock"
 RECORD = "daemon.json"
-
-#: How often a daemon that waits for the lock tries again.
-LOOK_AGAIN_S = 0.02
-
-
-#: In the record of a daemon that is not draining.
-_NOT_DRAINING = '"draining": ""'
+POLL_S = 0.02
 
 
 class Holder(Struct, frozen=True, kw_only=True):
@@ -37,7 +31,6 @@ class Holder(Struct, frozen=True, kw_only=True):
     identity: str  #: of its process
     version: str
     since: str  #: UTC, ISO 8601
-    socket: str  #: where it listens
     draining: str = ""  #: its deadline, UTC, ISO 8601; "" while it does not drain
 
     @property
@@ -48,122 +41,66 @@ class Holder(Struct, frozen=True, kw_only=True):
         return f"runplan {self.version} (process {self.pid}, since {self.since})"
 
 
-class Occupied(Struct, frozen=True, kw_only=True):
-    """Another daemon holds the lock; its record may not be written yet."""
-
-    by: Holder | None
-
-    def __str__(self) -> str:
-        return f"the daemon is already running: {self.by or 'it is just starting'}"
-
-
 class Held:
-    """The lock while we hold it. Forks must not outlive us with it: start programs, do not fork."""
+    """The lock while this process holds it. Forks would inherit it: start programs, do not fork."""
 
-    def __init__(self, lock: FileLock, holder: Holder, record: Path) -> None:
-        self._lock = lock
-        self._record = record
+    def __init__(self, holder: Holder, record: Path) -> None:
         self.holder = holder
-
-    def __enter__(self) -> Held:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.release()
-
-    @property
-    def held(self) -> bool:
-        return self._lock.is_locked
+        self._record = record
 
     def drains(self, until: str) -> None:
         """Record that the daemon drains."""
-        self._tell(draining=until)
+        self.holder = replace(self.holder, draining=until)
+        self.write()
 
-    def listens(self, socket: Path) -> None:
-        """Record the socket."""
-        if self.holder.socket != str(socket):
-            self._tell(socket=str(socket))
-
-    def _tell(self, **fields: str) -> None:
-        if self.held:
-            from msgspec.structs import replace
-
-            self.holder = replace(self.holder, **fields)
-            _write(self._record, self.holder)
-
-    def release(self) -> None:
-        """Release the lock; may be called twice."""
-        if not self.held:
-            return
-        with contextlib.suppress(OSError):
-            self._record.unlink()
-        self._lock.release()
+    def write(self) -> None:
+        draft = self._record.with_name(f"{self._record.name}.new")
+        draft.write_bytes(msgspec.json.encode(self.holder))
+        os.replace(draft, self._record)
 
 
-Answer: TypeAlias = Held | Occupied
-
-
-def take(state: Path, *, version: str, since: str, socket: Path, wait_s: float = 0.0) -> Answer:
-    """Take the lock; waits up to `wait_s` for a daemon that is ending."""
+@contextlib.contextmanager
+def take(state: Path, *, version: str, since: str, wait_s: float = 0.0) -> Iterator[Held]:
+    """Hold the lock; refused when another daemon has it for longer than `wait_s`."""
     from runplan import processes
     from runplan.store.files import file_lock
 
     lock = file_lock(own_directory(state) / LOCK)
     try:
-        lock.acquire(timeout=wait_s, poll_interval=LOOK_AGAIN_S)
+        lock.acquire(timeout=wait_s, poll_interval=POLL_S)
     except TimeoutError:
-        return Occupied(by=holder(state))
+        raise RefusedEarly(f"the daemon is already running: {holder(state) or 'it is just starting'}") from None
     except OSError as error:
         raise Unreachable(f"{state / LOCK} cannot be opened: {error.strerror}") from error
-    identity = processes.identity(os.getpid()) or f"{os.getpid()}:0:unknown"
-    me = Holder(identity=identity, version=version, since=since, socket=str(socket))
-    _write(state / RECORD, me)
-    return Held(lock, me, state / RECORD)
+    identity = processes.identity(os.getpid()) or ""
+    held = Held(Holder(identity=identity, version=version, since=since), state / RECORD)
+    try:
+        held.write()
+        yield held
+    finally:
+        (state / RECORD).unlink(missing_ok=True)
+        lock.release()
+
+
+def record(state: Path) -> Holder | None:
+    """The record of the last daemon, which may be dead; None when it is missing or damaged."""
+    try:
+        return msgspec.json.decode((state / RECORD).read_bytes(), type=Holder)
+    except (OSError, msgspec.DecodeError):
+        return None
 
 
 def holder(state: Path) -> Holder | None:
     """The record of the living daemon; None when none runs."""
     from runplan import processes
 
-    found = _read(state)
-    with contextlib.suppress(OSError, ValueError):  # a damaged record names no process
-        return found if found is not None and processes.alive(found.identity) else None
-    return None
+    found = record(state)
+    return found if found is not None and processes.alive(found.identity) else None
 
 
 def stopped(state: Path) -> Holder | None:
     """The daemon, if its process is stopped (SIGSTOP); else None."""
-
     from runplan import processes
 
     found = holder(state)
     return found if found is not None and processes.stopped(found.pid) else None
-
-
-def _read(state: Path) -> Holder | None:
-    """The record of the last daemon; None when it is missing or damaged."""
-    import json
-
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        fields = json.loads((state / RECORD).read_bytes())
-        names = ("identity", "version", "since", "socket")
-        return Holder(**{name: str(fields[name]) for name in names}, draining=str(fields.get("draining", "")))
-    return None
-
-
-def may_drain(state: Path) -> bool:
-    """False when the daemon is certainly not draining. Cheaper than `holder`."""
-    try:
-        return _NOT_DRAINING not in (state / RECORD).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
-        return False
-
-
-def _write(record: Path, me: Holder) -> None:
-    import json
-
-    from msgspec import to_builtins
-
-    draft = record.with_name(f"{record.name}.new")
-    draft.write_text(json.dumps(to_builtins(me)), encoding="utf-8")
-    os.replace(draft, record)

@@ -1,18 +1,23 @@
-"""The worker of one repository in the daemon, with a thread of its own while there is something to do."""
+"""The worker of one repository in the daemon, its timers, and the limit of runs at work at once."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import threading
-from datetime import timedelta
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, TypeAlias
 
+from apscheduler.executors.debug import DebugExecutor
+from apscheduler.jobstores.base import JobLookupError
+from apscheduler.schedulers.background import BackgroundScheduler
+from apscheduler.triggers.date import DateTrigger
 from msgspec import Struct
 
+from runplan.daemon.protocol import Closed
 from runplan.engine import schedules
 from runplan.engine.acquire import interrupted
-from runplan.engine.commands import BEGINNING, Executor
+from runplan.engine.commands import BEGINNING, CommandsLocked, Executor
 from runplan.engine.environments import Environments
 from runplan.engine.runs import ActiveRuns, end_recorded_agents
 from runplan.engine.worker import RepositoryWorker, Turn
@@ -28,15 +33,12 @@ from runplan.store.sqlite import Store
 from runplan.times import delay_s, is_announced, iso, look_s
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from contextlib import AbstractContextManager
-    from datetime import datetime
     from pathlib import Path
 
-    from runplan.clock import Clock
+    from runplan.clock import SystemClock
     from runplan.daemon.observer import Observer
-    from runplan.daemon.slots import HostSlots, Timers
-    from runplan.engine.acquire import Declined
     from runplan.engine.repository import OpenRepository
     from runplan.run.decide import Decision
     from runplan.run.events import Fact
@@ -45,37 +47,135 @@ if TYPE_CHECKING:
     from runplan.run.state import RunState
 
 BUSY_S = 3.0  #: a worker that is not in a long step has reacted by then
-FIRST_SLOT_RETRY_S = 2.0  #: for a slot that could not be answered
+FIRST_RETRY_S = 2.0  #: after a slot could not be answered, or the queue was locked
+NEVER = timedelta(days=3650)
 
 
-class Closed(Struct, frozen=True, kw_only=True):
-    """A repository that cannot be opened for now."""
+class Timers:
+    """Calls back at given times, in a thread of its own; a call has to return at once."""
 
-    root: str
-    error: str
-    since: str  #: UTC, ISO 8601
-    again: str  #: when it is tried again, likewise
+    def __init__(self) -> None:
+        self._scheduler = BackgroundScheduler(timezone=UTC, executors={"default": DebugExecutor()}, daemon=True)
+        self._scheduler.start()
+
+    def at(self, key: str, moment: datetime, call: Callable[[], None]) -> None:
+        """Call back then, or at once when that has passed; a key has one moment."""
+        self._scheduler.add_job(
+            call, DateTrigger(run_date=moment), id=key, replace_existing=True, misfire_grace_time=None, coalesce=True
+        )
+
+    def fire_all(self) -> None:
+        """Make all calls now: the clock was set, so their moments may be wrong. Each computes its next one."""
+        for job in self._scheduler.get_jobs():
+            with contextlib.suppress(JobLookupError):
+                job.modify(next_run_time=datetime.now(UTC))
+
+    def close(self) -> None:
+        self._scheduler.shutdown(wait=False)
+
+
+Key: TypeAlias = tuple[str, str]  #: repository, plan
+
+
+class ConcurrencyLimit:
+    """Limits how many runs work at once, first come, first served. May be called from any thread."""
+
+    def __init__(self, *, host: int, repository: int, wake: Callable[[str], None]) -> None:
+        """`wake` is called with the root of a repository whose run may begin now."""
+        self._host = host
+        self._repository = repository
+        self._wake = wake
+        self._lock = threading.Lock()
+        self._uncounted: set[str] = set()  #: repositories whose adopted runs are not known yet
+        self.working: tuple[Key, ...] = ()
+        self.waiting: tuple[Key, ...] = ()
+
+    def request(self, key: Key) -> bool:
+        """Whether the run may work now; if not, it is queued."""
+        with self._lock:
+            if key in self.working:
+                return True
+            if key not in self.waiting:
+                self.waiting = (*self.waiting, key)
+            if self._uncounted or key not in self._fitting():
+                return False
+            self._admit(key)
+            return True
+
+    def count(self, key: Key) -> None:
+        """Count a run whose process is running already, also above the limits."""
+        with self._lock:
+            self._admit(key)
+
+    def release(self, key: Key) -> None:
+        """The run has ended, or waits for something else."""
+        with self._lock:
+            self.working = _without(self.working, key)
+            self.waiting = _without(self.waiting, key)
+        self._wake_fitting()
+
+    def resize(self, *, host: int, repository: int) -> None:
+        """Change the limits. Running work is not interrupted."""
+        with self._lock:
+            self._host, self._repository = host, repository
+        self._wake_fitting()
+
+    def expect(self, roots: Iterable[str]) -> None:
+        """Admit no run until the adopted runs of these repositories are counted."""
+        with self._lock:
+            self._uncounted.update(roots)
+
+    def counted(self, root: str) -> None:
+        """The adopted runs of the repository are counted, or it cannot be opened for now."""
+        with self._lock:
+            if root not in self._uncounted:
+                return
+            self._uncounted.discard(root)
+        self._wake_fitting()
+
+    def _admit(self, key: Key) -> None:
+        self.waiting = _without(self.waiting, key)
+        self.working = (*_without(self.working, key), key)
+
+    def _fitting(self) -> list[Key]:
+        """The queued runs that may begin now; a full repository does not hold up the others."""
+        working = list(self.working)
+        for key in self.waiting:
+            in_repository = sum(1 for root, _ in working if root == key[0])
+            if len(working) < self._host and in_repository < self._repository:
+                working.append(key)
+        return working[len(self.working) :]
+
+    def _wake_fitting(self) -> None:
+        with self._lock:
+            roots = set() if self._uncounted else {root for root, _ in self._fitting()}
+        for root in roots:
+            self._wake(root)
+
+
+def _without(keys: tuple[Key, ...], key: Key) -> tuple[Key, ...]:
+    return tuple(one for one in keys if one != key)
 
 
 class Services(Struct, frozen=True, kw_only=True):
     """What the workers of one daemon share."""
 
-    open_up: Callable[[str, int, Environments], AbstractContextManager[OpenRepository]]
+    open_repository: Callable[[str, int, Environments], AbstractContextManager[OpenRepository]]
     environment: Mapping[str, str]  #: of the daemon
     timers: Timers
-    clock: Clock
-    slots: HostSlots
+    clock: SystemClock
+    limit: ConcurrencyLimit
     observer: Observer
     may_begin: Callable[[], bool]
-    rested: Callable[[], None]  #: called when a worker has nothing to do any more
+    idle: Callable[[], None]  #: called when a worker has nothing to do any more
 
 
 class DaemonWorker(RepositoryWorker):
-    """May be called from any thread; the work is done in a thread of its own."""
+    """May be called from any thread; the work is done in a thread of its own while there is something to do."""
 
     def __init__(self, root: str, state: Path, services: Services) -> None:
         self.root = root
-        self.state = state  #: where the journal lies
+        self.state = state  #: the directory of the journal
         self._services = services
         self._observer = services.observer
         self.environments = Environments(services.environment)
@@ -87,16 +187,11 @@ class DaemonWorker(RepositoryWorker):
         self._ending = False  #: every agent is to be ended
         self._unstored: list[Command] = []
         self._failures = 0  #: how often in a row the repository was closed before a step could be taken
-        self._since = ""
-        self._retimes = False  #: the settings have changed
-        self._due: datetime | None = None  #: when the next slot comes; None to compute it anew
-        self._slot_retries: dict[str, tuple[int, datetime]] = {}  #: by plan: failures in a row, and when to try again
-        self._foreign: dict[
-            str, tuple[int, datetime]
-        ] = {}  #: by plan: checks that found another owner, and the next check
+        self._settings_changed = False
+        self._due: datetime | None = None  #: when the next schedule fires; None to compute it
+        self._retries: dict[Key, tuple[int, datetime]] = {}  #: by cause and plan: failures, and when to try again
         self._reported: dict[tuple[str, str], tuple[str, ...]] = {}  #: by plan and phase: the last reported wait
         self._repository: OpenRepository | None = None
-        self._executor: Executor | None = None
         self._wake_r, self._wake_w = os.pipe()
         os.set_blocking(self._wake_r, False)
         os.set_blocking(self._wake_w, False)
@@ -111,20 +206,21 @@ class DaemonWorker(RepositoryWorker):
                 return
             self._asked = True
             self._due = None
-            error = self._start_thread() if self._thread is None else None
             self._poke()
-        if error is not None:
-            self._closed(None, Unreachable(refused_by_system(error)))
+            if self._thread is not None:
+                return
+            self._thread = threading.Thread(target=self._run, name=f"worker {self.root}", daemon=True)
+            refusal = ""
+            try:
+                self._thread.start()
+            except RuntimeError as error:  # no thread is left
+                self._thread, refusal = None, refused_by_system(error)
+        if refusal:
+            self._closed(None, Unreachable(refusal))
 
-    def _start_thread(self) -> RuntimeError | None:
-        """The error when the system has no thread left."""
-        self._thread = threading.Thread(target=self._run, name=f"worker {self.root}", daemon=True)
-        try:
-            self._thread.start()
-        except RuntimeError as error:
-            self._thread = None
-            return error
-        return None
+    def settings_changed(self) -> None:
+        self._settings_changed = True
+        self.wake()
 
     def submit(self, command: Command) -> None:
         """Execute a command that could not be stored; it is kept in memory until then."""
@@ -134,22 +230,23 @@ class DaemonWorker(RepositoryWorker):
 
     def answers(self, numbers: Sequence[int]) -> dict[int, Answer]:
         """Those of the stored commands that are answered already."""
+        if not numbers:
+            return {}
         with contextlib.closing(Store(self.state, writable=False)) as store:
             found = {number: Commands(store).answer(number) for number in numbers}
         return {number: answer for number, answer in found.items() if answer is not None}
 
     @property
-    def at_rest(self) -> bool:
+    def is_idle(self) -> bool:
         return self._thread is None
 
     @property
-    def retries(self) -> bool:
-        """Whether an unstored command waits."""
+    def has_unstored(self) -> bool:
         return bool(self._unstored)
 
     def end_agents(self) -> None:
         """End every process; the next daemon starts the same ones again."""
-        if self.at_rest:
+        if self.is_idle:
             return
         self._ending = True
         self._poke()
@@ -166,21 +263,20 @@ class DaemonWorker(RepositoryWorker):
         except (RunplanError, OSError) as error:
             self._observer.happened(self.root, "trouble", error=f"agents could not be ended: {error}")
 
-    def close(self, within_s: float) -> bool:
-        """Take no further step; agents live on under their shims. False when the current step takes longer."""
+    def close(self) -> None:
+        """Take no further step; agents live on under their shims."""
         with self._lock:
             self._closing = True
             self._poke()
-            thread = self._thread
-        if thread is not None:
-            thread.join(within_s)
-        return thread is None or not thread.is_alive()
 
     def _poke(self) -> None:
-        try:
+        with contextlib.suppress(BlockingIOError):  # it is awake already
             os.write(self._wake_w, b".")
-        except BlockingIOError:
-            return  # it is awake already
+
+    def _clear(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while os.read(self._wake_r, 4096):
+                pass
 
     # --- the thread -------------------------------------------------------------------------------------
 
@@ -193,88 +289,97 @@ class DaemonWorker(RepositoryWorker):
                 trouble = error
             except Exception as error:  # noqa: BLE001 - the edge of a worker: else the repository would stay closed
                 trouble = Unreachable(refused_by_system(error) or f"unexpected {type(error).__name__}: {error}")
-            self._repository = self._executor = None
+            self._repository = None
             self._closed(wake, trouble)
             with self._lock:
                 if not self._asked or self._closing:
                     self._thread = None
                     break
-        self._services.rested()
+        self._services.idle()
 
     def _open_and_work(self) -> datetime | None:
         self._clear()
-        with self._services.open_up(self.root, self._wake_r, self.environments) as repository:
-            runs = ActiveRuns(repository, self)
-            self._repository, self._executor = repository, Executor(repository, runs, self.environments)
-            self._due, self._retimes = None, True
+        with self._services.open_repository(self.root, self._wake_r, self.environments) as repository:
+            self._repository, runs = repository, ActiveRuns(repository, self)
+            self._due, self._settings_changed = None, True
             for row in repository.store.unfinished():
                 self._adopt(row.plan, repository, runs)
-            self._services.slots.counted(self.root)
+            self._services.limit.counted(self.root)
             return self.work(repository, runs)
 
     def _adopt(self, plan: str, repository: OpenRepository, runs: ActiveRuns) -> None:
         """Own the unfinished run of a plan; one of another owner is checked again, with growing delays."""
-        looks, _ = self._foreign.pop(plan, (0, None))
+        checks, _ = self._retries.pop(("claim", plan), (0, None))
         row = interrupted(repository.store, plan)
         started = repository.started(row) if row is not None else None
         if started is None or not started.daemon:
             return
         declined = runs.adopt(plan)
         if declined is None:
-            self._executor_here.halt_without_keys(started)
-        else:
-            self._look_later(plan, looks + 1, declined)
+            Executor(repository, runs, self.environments).halt_without_keys(started)
+            return
+        again = self._services.clock.now() + timedelta(seconds=look_s(checks + 1))
+        self._retries["claim", plan] = (checks + 1, again)
+        if is_announced(checks + 1):
+            self._observer.happened(self.root, "declined", plan=plan, owner=declined.owner, again=iso(again))
 
-    def _look_later(self, plan: str, looks: int, declined: Declined) -> None:
-        again = self._services.clock.now() + timedelta(seconds=look_s(looks))
-        self._foreign[plan] = (looks, again)
-        if is_announced(looks):
-            self._observer.happened(self.root, "declined", plan=plan, owner=declined.owner, again=again.isoformat())
+    def _retry_later(self, key: Key) -> tuple[int, datetime]:
+        failures = self._retries.get(key, (0, None))[0] + 1
+        again = self._services.clock.now() + timedelta(seconds=delay_s(failures, first_s=FIRST_RETRY_S))
+        self._retries[key] = (failures, again)
+        return self._retries[key]
 
     def execute_commands(self, repository: OpenRepository, runs: ActiveRuns) -> None:
+        now = self._services.clock.now()
         if self._ending:
             self._ending = False
             runs.end_agents()
-        for plan in [plan for plan, (_, again) in self._foreign.items() if again <= self._services.clock.now()]:
-            self._adopt(plan, repository, runs)
-        if self._retimes:
-            self._retimes = False
-            self._time_schedules(repository)
-        begins = self.may_begin()
-        for command, answer in self._executor_here.execute_queued(self._unstored, begins=begins):
-            self._due = None
-            self._observer.answered(self.root, command, answer)
+        for cause, plan in [key for key, (_, again) in self._retries.items() if again <= now]:
+            if cause == "claim":
+                self._adopt(plan, repository, runs)
+        if self._settings_changed:
+            self._settings_changed = False
+            self._update_schedules(repository)
+        executor = Executor(repository, runs, self.environments)
+        try:
+            for command, answer in executor.execute_queued(self._unstored, begins=self.may_begin()):
+                self._due = None
+                self._observer.answered(self.root, command, answer)
+            self._retries.pop(("commands", ""), None)
+        except CommandsLocked as error:
+            failures, again = self._retry_later(("commands", ""))
+            if is_announced(failures):
+                self._observer.happened(self.root, "trouble", error=str(error), again=iso(again))
         self._fire_schedules(repository, runs)
 
     def wait(self, turn: Turn) -> bool:
-        self._failures, self._since, self.trouble = 0, "", None  # a step was taken
+        self._failures, self.trouble = 0, None  # a step was taken
         with self._lock:
             if self._closing or not (turn.dispatches or self._asked):
                 return False
             asked, self._asked = self._asked, False
-        if asked:
-            self._clear()
-            return True
-        until = self._earliest(turn.wake)
-        left = (until - self._services.clock.now()).total_seconds() if until else None
-        turn.repository.dispatches.wait(turn.dispatches, timeout_s=None if left is None else max(0.0, left))
+        if not asked:
+            until = self._earliest(turn.wake)
+            left_s = max(0.0, (until - self._services.clock.now()).total_seconds()) if until else None
+            turn.repository.dispatches.wait(turn.dispatches, timeout_s=left_s)
         self._clear()
         return True
 
     def _earliest(self, wake: datetime | None) -> datetime | None:
-        others = [again for _, again in (*self._foreign.values(), *self._slot_retries.values())]
-        return min([moment for moment in (wake, self._due) if moment is not None] + others, default=None)
+        moments = [wake, self._due, *(again for _, again in self._retries.values())]
+        return min((moment for moment in moments if moment is not None), default=None)
 
     def _closed(self, wake: datetime | None, trouble: RunplanError | None) -> None:
         """Set the next wake-up; after trouble with growing delays."""
-        now, wake = self._services.clock.now(), self._earliest(wake)
+        wake = self._earliest(wake)
         if trouble is not None:
+            now = self._services.clock.now()
             self._failures += 1
             wake = now + timedelta(seconds=delay_s(self._failures))
-            self._since = self._since or iso(now)
-            self.trouble = Closed(root=self.root, error=str(trouble), since=self._since, again=iso(wake))
-            self._services.slots.counted(self.root)
-            self._observer.happened(self.root, "closed", error=str(trouble), again=wake.isoformat())
+            since = self.trouble.since if self.trouble else iso(now)
+            self.trouble = Closed(root=self.root, error=str(trouble), since=since, again=iso(wake))
+            self._services.limit.counted(self.root)
+            self._observer.happened(self.root, "closed", error=str(trouble), again=iso(wake))
             self._refuse_starts(trouble)
             self._observer.unanswered(self.root, trouble)
         if wake is not None:
@@ -292,21 +397,9 @@ class DaemonWorker(RepositoryWorker):
                     self.environments.forget(command)
                     self._observer.answered(self.root, command, refused(trouble))
 
-    def _clear(self) -> None:
-        try:
-            while os.read(self._wake_r, 4096):
-                pass
-        except BlockingIOError:
-            return
-
-    @property
-    def _executor_here(self) -> Executor:
-        assert self._executor is not None
-        return self._executor
-
     # --- schedules --------------------------------------------------------------------------------------
 
-    def _time_schedules(self, repository: OpenRepository) -> None:
+    def _update_schedules(self, repository: OpenRepository) -> None:
         """Update the zone and the misfire rule of schedules from the settings."""
         run = repository.settings().run
         for row in repository.schedules.all():
@@ -316,11 +409,6 @@ class DaemonWorker(RepositoryWorker):
                 fields = {"plan": row.plan, "zone": timed.zone, "misfire": timed.misfire}
                 self._observer.happened(self.root, "schedule-retimed", **fields)
 
-    def retime(self) -> None:
-        """The settings of the repository have changed."""
-        self._retimes = True
-        self.wake()
-
     def _fire_schedules(self, repository: OpenRepository, runs: ActiveRuns) -> None:
         """Fire due slots and compute the next one; while the daemon drains, slots stay due."""
         now = self._services.clock.now()
@@ -328,23 +416,24 @@ class DaemonWorker(RepositoryWorker):
         if not self.may_begin() or (earliest is not None and now < earliest):
             return
         nexts = [self._fire(row, now, repository, runs) for row in repository.schedules.all()]
-        self._due = min(nexts, default=now + timedelta(days=3650))
+        self._due = min(nexts, default=now + NEVER)
 
     def _fire(self, row: ScheduleRow, now: datetime, repository: OpenRepository, runs: ActiveRuns) -> datetime:
-        failures, again = self._slot_retries.get(row.plan, (0, now))
+        key = ("schedule", row.plan)
+        _, again = self._retries.get(key, (0, now))
         if again > now:
             return again
         try:
             for one in schedules.fire(row, runs, repository.schedules, now):
                 self._observer.happened(self.root, "slot", plan=row.plan, answer=one.answer, slot=one.slot, why=one.why)
                 if one.answer == "fired":
-                    self._executor_here.halt_without_keys(schedules.request_of(row).started)
+                    executor = Executor(repository, runs, self.environments)
+                    executor.halt_without_keys(schedules.request_of(row).started)
         except RunplanError as error:
-            again = now + timedelta(seconds=delay_s(failures + 1, first_s=FIRST_SLOT_RETRY_S))
-            self._slot_retries[row.plan] = (failures + 1, again)
-            self._observer.happened(self.root, "trouble", plan=row.plan, error=str(error), again=again.isoformat())
+            _, again = self._retry_later(key)
+            self._observer.happened(self.root, "trouble", plan=row.plan, error=str(error), again=iso(again))
             return again
-        self._slot_retries.pop(row.plan, None)
+        self._retries.pop(key, None)
         row = repository.schedules.get(row.plan) or row
         following = what_is_due(row, now).next.at
         if row.next != iso(following):
@@ -357,18 +446,21 @@ class DaemonWorker(RepositoryWorker):
         return self._services.may_begin() and not self._closing
 
     def ask_slot(self, plan: str) -> bool:
-        return self._services.slots.ask((self.root, plan))
+        return self._services.limit.request((self.root, plan))
 
     def enter_slot(self, plan: str) -> None:
-        self._services.slots.enter((self.root, plan))
+        self._services.limit.count((self.root, plan))
 
     def leave_slot(self, plan: str) -> None:
-        self._services.slots.leave((self.root, plan))
+        self._services.limit.release((self.root, plan))
 
     def recorded(self, plan: str, run: str, fact: Fact) -> None:
-        if isinstance(fact, RunResumed):  # its next wait is told even if it is the same
-            self._reported = {key: wait for key, wait in self._reported.items() if key[0] != plan}
+        if isinstance(fact, RunResumed):  # its next wait is reported even if it is the same
+            self._forget_waits(plan)
         self._observer.recorded(self.root, plan, run, fact)
+
+    def _forget_waits(self, plan: str) -> None:
+        self._reported = {key: wait for key, wait in self._reported.items() if key[0] != plan}
 
     def warned(self, text: str) -> None:
         self._observer.happened(self.root, "warning", words=text)
@@ -378,20 +470,24 @@ class DaemonWorker(RepositoryWorker):
 
     def ended(self, plan: str, run: str, state: RunState) -> None:
         """A schedule ends with its plan, and pauses when a phase fails."""
-        self._reported = {key: wait for key, wait in self._reported.items() if key[0] != plan}
+        self._forget_waits(plan)
         repository = self._repository
-        if repository is not None and repository.schedules.get(plan) is not None:
+        row = repository.schedules.get(plan) if repository is not None else None
+        if repository is not None and row is not None:
             if why := pause_reason(state):  # recorded with the end of the run
+                row = None
                 self._observer.happened(self.root, "schedule-paused", plan=plan, why=why)
             elif repository.is_complete(plan) and repository.schedules.drop(plan):
+                row = None
                 self._observer.happened(self.root, "schedule-ended", plan=plan)
-        self._observer.ended(self.root, plan, run, state)
+        self._observer.ended(self.root, plan, run, state, row)
 
     def waits(self, plan: str, run: str, state: RunState, decision: Decision) -> None:
         """Report each wait once, though every pass of the loop sees it."""
+        assert self._repository is not None
         phase = awaiting(state)
         name, tree = (phase.read.phase, phase.asked) if phase else ("", "")
         wait = (run, decision.waiting, decision.about, decision.wake, tree)
         if self._reported.get((plan, name)) != wait:
             self._reported[plan, name] = wait
-            self._observer.waits(self.root, plan, run, state, decision)
+            self._observer.waits(self.root, plan, run, state, decision, self._repository.store)

@@ -27,6 +27,13 @@ if TYPE_CHECKING:
     from runplan.run.requests import RunRequest, Timing
     from runplan.run.rows import Command
 
+LOCK_S = 2.0  #: for another process that executes commands
+
+
+class CommandsLocked(Unreachable):
+    """Another process executes commands, or was stopped while it did."""
+
+
 #: Verbs that begin something; a later stop of the plan refuses them while they wait.
 BEGINNING = ("start", "now", "resume")
 
@@ -50,7 +57,14 @@ class Executor:
         """
         if not unstored and not self._repository.commands.queued():
             return
-        with self._repository.claims.command_lock():
+        try:
+            lock = self._repository.claims.command_lock().acquire(timeout=LOCK_S)
+        except TimeoutError:
+            raise CommandsLocked(
+                "another process executes the commands of this repository; the request stays queued. "
+                "Is a runplan command stopped (Ctrl-Z)? Continue it: fg"
+            ) from None
+        with lock:
             yield from self._execute_queued(unstored, begins=begins)
 
     def _execute_queued(self, unstored: list[Command], *, begins: bool) -> Iterator[tuple[Command, Answer]]:

@@ -49,17 +49,8 @@ def state_directory(env: Mapping[str, str]) -> Path:
 
 
 def socket_path(env: Mapping[str, str]) -> Path:
-    """The socket of a daemon with this environment: in the runtime directory, else in the state directory."""
-    runtime = env.get("XDG_RUNTIME_DIR")
-    # `su` and `sudo` keep the variable, which then names the directory of another user.
-    if runtime and os.path.isdir(runtime) and os.stat(runtime).st_uid == os.geteuid():  # noqa: PTH112, PTH116 - pathlib is no cheaper
-        return Path(runtime) / "runplan" / SOCKET
+    """Where the daemon listens. Not in $XDG_RUNTIME_DIR, which a logout removes."""
     return state_directory(env) / SOCKET
-
-
-def socket_paths(env: Mapping[str, str]) -> tuple[Path, ...]:
-    """The socket, and the one that is used when the first cannot be created."""
-    return tuple(dict.fromkeys((socket_path(env), state_directory(env) / SOCKET)))
 
 
 def own_directory(path: Path) -> Path:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from runplan.run.events import E, Recorded
     from runplan.run.progress import Work
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 SCHEMA = """
 CREATE TABLE runs (
     id TEXT PRIMARY KEY, number INTEGER NOT NULL, plan TEXT NOT NULL, started TEXT NOT NULL,
@@ -63,6 +63,7 @@ CREATE TABLE firings (
     plan TEXT NOT NULL, slot TEXT NOT NULL, at TEXT NOT NULL, answer TEXT NOT NULL, why TEXT NOT NULL,
     PRIMARY KEY (plan, slot)
 );
+CREATE TABLE notices (run TEXT NOT NULL, about TEXT NOT NULL, PRIMARY KEY (run, about));
 """
 RUN_COLUMNS = RunRow.__struct_fields__
 _RUNS = f"SELECT {', '.join(RUN_COLUMNS)} FROM runs"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from runplan import processes
-from runplan.daemon.submitting import reach
+from runplan.daemon.client import reach
 from runplan.settings.places import state_directory
 from tests.support.cli import RUNPLAN, a_plan, until, with_remote
 from tests.support.daemons import (

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runplan.daemon.client import Client
+from runplan.daemon.protocol import Answers, Submit
 from tests.support.cli import processes_of, until
 from tests.support.daemons import log_of, run_of, shell_agent, socket_of, until_runs_are, waits
 from tests.support.mounts import inside
@@ -43,7 +44,7 @@ def look(project: Project) -> None:
     """Let the daemon look at its runs, and wait until it has found that it cannot."""
     seen = len(log_of(project, "closed"))
     with Client(socket_of(project)) as client:
-        client.call("submit", root=str(project.path), commands=[])
+        client.call(Submit(root=str(project.path), common=f"{project.path}/.git"), Answers)
         until(lambda: len(log_of(project, "closed")) > seen)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runplan.daemon.client import Client
+from runplan.daemon.protocol import DaemonStatus, Status
 from tests.support.cli import a_plan, until
 from tests.support.clocks import Wall
 from tests.support.daemons import (
@@ -47,7 +48,7 @@ def jump(project: Project, wall: Wall, hours: float) -> None:
     """Let the clock be so far ahead of the real one; the daemon sees it within a minute, or when somebody asks it."""
     wall.jump_to(int(hours * HOUR))
     with Client(socket_of(project)) as client:
-        client.call("status")
+        client.call(Status(), DaemonStatus)
 
 
 def also_another(project: Project) -> None:

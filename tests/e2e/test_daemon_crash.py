@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import sys
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -211,27 +210,15 @@ def test_a_run_whose_key_a_restart_has_lost_waits_and_names_it(
 
 VERBS = ("start Y auto", "approve X", "stop", "retry X", "pause X", "resume X", "now", "daemon", "gc", "init")
 
-#: Whoever does not use the command at all.
-RAW = """\
-from pathlib import Path
-from runplan.daemon.client import Client
-with Client(Path('{socket}')) as client:
-    stop = dict(plan="plans/X.md", verb="stop", arguments=dict(), by="an agent", at="")
-    print(client.call("submit", root='{root}', unstored=[stop]))
-"""
-
 
 @pytest.mark.parametrize("cleared", [True], ids=["cleared"])
 def test_what_descends_from_an_agent_can_start_approve_and_stop_nothing(
     project: Project, tmp_path: Path, *, cleared: bool
 ) -> None:
-    """Not through the command, and not through the socket itself."""
     told, calls = tmp_path / "told", tmp_path / "calls.sh"
     home = project.home
     clear = f"env -i HOME={home} PATH=$PATH XDG_CONFIG_HOME={home}/.config" if cleared else ""
-    raw = tmp_path / "raw.py"
-    raw.write_text(RAW.format(socket=state_directory(project.env) / "daemon.sock", root=project.path))
-    lines = [*(f"{RUNPLAN} {verb}" for verb in VERBS), f"{sys.executable} {raw}"]
+    lines = [f"{RUNPLAN} {verb}" for verb in VERBS]
     said = "".join(f"{line} >>{told} 2>&1; echo code $? >>{told}\n" for line in lines)
     calls.write_text(f"cd {project.path}\n{said}touch {tmp_path}/over\n")
     project.plan((project.path / "plans/X.md").read_text(), name="plans/Y.md")
@@ -240,8 +227,8 @@ def test_what_descends_from_an_agent_can_start_approve_and_stop_nothing(
     assert project.runplan("start", "X", "1", "auto").code == 0
     until_runs_are(project, "done")
     answers = told.read_text()
-    assert answers.count("code ") == len(VERBS) + 1
+    assert answers.count("code ") == len(VERBS)
     assert "code 0\n" not in answers, answers
-    assert answers.count("does not run inside an agent") == len(VERBS) + 1, answers
+    assert answers.count("does not run inside an agent") == len(VERBS), answers
     assert states(project, "plans/Y.md") == []
     assert project.landed() == ["1"]

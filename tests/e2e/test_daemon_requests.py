@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runplan.daemon.client import Client
+from runplan.daemon.protocol import Answers, Submit
 from runplan.errors import Unreachable
 from tests.support.daemons import (
     answering,
@@ -23,8 +24,8 @@ def test_an_unexpected_error_in_a_request_is_answered_logged_and_survived(projec
     """No file name has 300 characters: the kernel refuses to look for one."""
     with in_foreground(project) as daemon:
         with Client(socket_of(project)) as client, pytest.raises(Unreachable, match="File name too long"):
-            client.call("submit", root="/" + 300 * "x", commands=[])
+            client.call(Submit(root="/", common="/" + 300 * "x"), Answers)
         (logged,) = log_of(project, "request-failed")
-        assert (logged["verb"], "File name too long" in logged["error"]) == ("submit", True)
+        assert "File name too long" in logged["error"]
         assert project.runplan("start", "X", "finish", "auto", "--wait").code == 0
         assert answering(project) == daemon.pid

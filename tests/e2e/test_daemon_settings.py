@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from runplan.daemon.client import Client
+from runplan.daemon.protocol import DaemonStatus, Status
 from tests.support.cli import SETTINGS, until
 from tests.support.daemons import (
     daemon_of,
@@ -32,10 +33,10 @@ if TYPE_CHECKING:
     from tests.support.cli import Project
 
 
-def asked(project: Project, verb: str = "status") -> dict[str, Any]:
-    """What the daemon answers; with every question it looks at the files."""
+def asked(project: Project) -> DaemonStatus:
+    """The status of the daemon; with every request it checks the files."""
     with Client(socket_of(project)) as client:
-        return dict(client.call(verb))
+        return client.call(Status(), DaemonStatus)
 
 
 def hang_up(project: Project) -> None:
@@ -85,7 +86,7 @@ def test_settings_that_cannot_be_used_are_told_once_and_change_nothing(project: 
     user_settings(project, f"{good}[daemon]\nmax_parallel = = 2\n")
     file = project.home / ".config/runplan/runplan.toml"
     for _ in range(3):
-        assert asked(project)["settings"] == [f"{file}:4: invalid TOML: Invalid value"]
+        assert asked(project).settings == (f"{file}:4: invalid TOML: Invalid value",)
     hang_up(project)
     until(lambda: told.exists() and told.read_text().endswith("\n"))
     words = f"{file}:4: invalid TOML: Invalid value; what was set before holds until that is mended."
@@ -95,7 +96,7 @@ def test_settings_that_cannot_be_used_are_told_once_and_change_nothing(project: 
     seen = project.runplan("status")
     assert (seen.code, f"{file}:4: invalid TOML" in seen.err) == (2, True)
     user_settings(project, good)
-    assert asked(project)["settings"] == []
+    assert asked(project).settings == ()
     assert len(log_of(project, "settings-mended")) == 1
     assert daemon_of(project) == daemon
 
@@ -167,7 +168,7 @@ def test_variables_rank_above_files_for_the_run_that_was_started_with_them(
     meanwhile.reached("agent")
     assert project.runplan("start", third, "auto").code == 0
     project.repo.write("runplan.toml", f'{SETTINGS}{OTHER}[limits]\nwall = "1h"\n')
-    asked(project, "reload")
+    hang_up(project)
     meanwhile.let_on("agent")
     until_runs_are(project, "done")
     until_runs_are(project, "done", plan=third)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runplan import processes
-from runplan.daemon.submitting import reach
+from runplan.daemon.client import reach
 from tests.support.cli import processes_of, until
 from tests.support.daemons import daemon_of, run_of, schedules, shell_agent, until_runs_are, waits
 
@@ -54,8 +54,7 @@ QUEUED = "the request is queued and takes effect when the daemon responds"
 
 
 def silence(daemon: int) -> str:
-    """What is said of it, by and by: not after half a minute, as the kernel knows that it does nothing."""
-    return f"the daemon (process {daemon}) has not answered for 1 s; it is stopped; continue it: kill -CONT {daemon}"
+    return f"the daemon (process {daemon}) is stopped; continue it: kill -CONT {daemon}"
 
 
 @pytest.mark.parametrize(("words", "then"), [(("X",), goes_on)], ids=["one"])

@@ -35,7 +35,7 @@ def test_whoever_waits_for_an_older_daemon_is_told_so(project: Project) -> None:
     with older_daemon(project) as older, project.running("start", "X", "1", "auto") as start:
         assert start.stderr is not None
         assert start.stderr.readline().decode() == (
-            f"runplan: the older daemon (runplan 0.0.1, process {older.pid}) waits for its agents to finish, "
+            f"runplan: the other daemon (runplan 0.0.1, process {older.pid}) waits for its agents to finish, "
             "at most daemon.grace; then this version takes over\n"
         )
         older.terminate()

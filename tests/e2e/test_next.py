@@ -8,29 +8,25 @@ import re
 import signal
 import subprocess
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from runplan.daemon import singleton
-from runplan.daemon.server import ControlServer
 from runplan.run.rows import ScheduleRow
 from runplan.settings.places import state_directory
 from runplan.store.schedules import Schedules
 from runplan.store.sqlite import Store
 from runplan.times import iso
 from tests.support.cli import RUNPLAN, Project, a_project
-from tests.support.doors import Echo, serving
+from tests.support.doors import a_door
 from tests.support.imports import imported
 from tests.support.journals import record
 from tests.support.prometheus import read
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
     from pathlib import Path
-
-    from runplan.daemon.protocol import Request
-    from runplan.daemon.server import Caller
 
 
 @contextlib.contextmanager
@@ -160,20 +156,9 @@ def test_metrics_come_from_the_journal_when_no_daemon_runs(project: Project) -> 
     assert not any(name.startswith("runplan_daemon") for name, _, _ in read(told.out))
 
 
-class Metrics(Echo):
-    """A daemon that knows one number."""
-
-    def answer(self, request: Request, caller: Caller) -> Mapping[str, Any]:
-        if request.verb == "metrics":
-            return {"text": "runplan_daemon_threads 3\n"}
-        return super().answer(request, caller)
-
-
 @contextlib.contextmanager
 def answering(state: Path) -> Iterator[None]:
-    held = singleton.take(state, version="1", since=iso(datetime.now(UTC)), socket=state / "daemon.sock")
-    assert isinstance(held, singleton.Held)
-    with held, contextlib.closing(ControlServer(Metrics(), state / "daemon.sock")) as server, serving(server):
+    with singleton.take(state, version="1", since=iso(datetime.now(UTC))), a_door(state / "daemon.sock"):
         yield
 
 

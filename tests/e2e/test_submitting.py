@@ -10,6 +10,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from runplan.daemon.client import Client
+from runplan.daemon.protocol import DaemonStatus, Status
 from runplan.store.commands import Commands
 from runplan.store.sqlite import Store
 from tests.support.cli import until
@@ -59,7 +60,7 @@ def test_checkouts_of_one_bare_repository_are_worked_by_one_worker(project: Proj
         assert project.runplan_in(places[0], "start", "X", "auto", "every", "4h").code == 0
         assert project.runplan_in(places[1], "pause", "X").code == 0
         with Client(socket_of(project)) as client:
-            assert client.call("status")["repositories"] == [str(places[0])]
+            assert client.call(Status(), DaemonStatus).repositories == (str(places[0]),)
         assert project.runplan_in(places[1], "resume", "X").code == 0
         shutil.rmtree(places[0])
         assert "Paused plans/X.md" in project.runplan_in(places[1], "pause", "X").err

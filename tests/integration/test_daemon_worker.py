@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
+import threading
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -12,8 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from runplan.clock import SystemClock
-from runplan.daemon.slots import HostSlots, SlotTable
-from runplan.daemon.worker import DaemonWorker, Services
+from runplan.daemon.worker import ConcurrencyLimit, DaemonWorker, Services
 from runplan.engine.context import context_at
 from runplan.engine.repository import open_repository
 from runplan.settings.load import load
@@ -39,11 +39,6 @@ class Timers:
     def at(self, key: str, moment: datetime, call: Callable[[], None]) -> None:
         self.armed[key] = (moment, call)
 
-    def cancel(self, key: str) -> None:
-        self.armed.pop(key, None)
-
-    def look_again(self) -> None: ...
-
 
 class Observer:
     def __init__(self) -> None:
@@ -64,23 +59,23 @@ def project(tmp_path: Path) -> Iterator[Project]:
 
 def a_worker(project: Project, timers: Timers, observer: Observer, clock: SystemClock | None = None) -> DaemonWorker:
     @contextlib.contextmanager
-    def open_up(root: str, wakeup: int, environments: Environments) -> Iterator[OpenRepository]:
+    def opened(root: str, wakeup: int, environments: Environments) -> Iterator[OpenRepository]:
         read = lambda root, env: load(root, env=env, flags={}).settings  # noqa: E731
         with (
             context_at(Path(root), project.env, read) as at,
-            open_repository(at, wakeup=wakeup, environment=environments.of) as opened,
+            open_repository(at, wakeup=wakeup, environment=environments.of) as repository,
         ):
-            yield opened
+            yield repository
 
     services: Any = Services(
-        open_up=open_up,
+        open_repository=opened,
         environment=project.env,
         timers=cast("Any", timers),
         clock=clock or SystemClock(),
-        slots=HostSlots(SlotTable(host=4, repository=4), lambda _: None),
+        limit=ConcurrencyLimit(host=4, repository=4, wake=lambda _: None),
         observer=cast("Any", observer),
         may_begin=lambda: True,
-        rested=lambda: None,
+        idle=lambda: None,
     )
     return DaemonWorker(str(project.path), project.path / ".git/runplan", services)
 
@@ -111,7 +106,8 @@ def test_a_run_in_other_hands_is_looked_at_again_and_gone_on_with_when_they_let_
         meanwhile.let_on("agent")
         until_runs_are(project, "done")
     finally:
-        assert worker.close(20)
+        worker.close()
+        until(lambda: worker.is_idle)
     assert project.landed() == ["1"]
     assert project.dispatched().count("implement") == 1
 
@@ -134,20 +130,37 @@ def test_a_repository_that_stays_closed_is_so_since_it_was_closed_and_tried_less
         meanwhile.let_on("agent")
         told: list[tuple[str, timedelta]] = []
         while len(told) < 11:
-            until(lambda: closed(observer) == len(told) + 1 and worker.at_rest)
+            until(lambda: closed(observer) == len(told) + 1 and worker.is_idle)
             assert worker.trouble is not None
             told.append((worker.trouble.since, timers.armed.pop(f"wake {project.path}")[0] - clock.now()))
             clock.ahead += timedelta(minutes=10)
             worker.wake()
         assert {since for since, _ in told} == {told[0][0]}
         assert [round(again.total_seconds() / 60) for _, again in told] == [1, 2, 4, 8, 16, 32, *[60] * 5]
-        until(lambda: closed(observer) == len(told) + 1 and worker.at_rest)
+        until(lambda: closed(observer) == len(told) + 1 and worker.is_idle)
         change_journal(project, "DROP TRIGGER full")
         worker.wake()
         until_runs_are(project, "done")
         assert worker.trouble is None
     finally:
-        assert worker.close(20)
+        worker.close()
+        until(lambda: worker.is_idle)
+
+
+def test_a_worker_that_gets_no_thread_is_tried_again(project: Project) -> None:
+    timers, observer = Timers(), Observer()
+    worker = a_worker(project, timers, observer)
+    threading.stack_size(1 << 46)  # larger than the system allows
+    try:
+        worker.wake()
+    finally:
+        threading.stack_size(0)
+    assert (worker.is_idle, closed(observer)) == (True, 1)
+    assert worker.trouble is not None
+    assert worker.trouble.error.startswith("can't start new thread; end some processes")
+    timers.armed.pop(f"wake {project.path}")[1]()
+    until(lambda: worker.is_idle)
+    assert closed(observer) == 1
 
 
 def closed(observer: Observer) -> int:

@@ -61,7 +61,7 @@ def answering(project: Project) -> int:
     """The process of the daemon that answers; 0 while none does, as when it is not done with its beginning."""
     try:
         with Client(socket_of(project)) as client:
-            return int(client.call("ping")["pid"])
+            return client.hello.pid
     except Unreachable:
         return 0
 

@@ -11,26 +11,23 @@ import signal
 import sys
 import threading
 import time
-from concurrent.futures import Future
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from msgspec import to_builtins
+from typing import TYPE_CHECKING
 
 from runplan.daemon import protocol, singleton
-from runplan.daemon.observer import Follower
-from runplan.daemon.protocol import Hello
+from runplan.daemon.protocol import Done, Followed, Hello, MetricsText, Reply
 from runplan.daemon.server import ControlServer
-from runplan.errors import NotFound
+from runplan.errors import NotFound, RefusedEarly
 from runplan.settings.places import socket_path, state_directory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
-    from runplan.daemon.protocol import Request
-    from runplan.daemon.server import Caller
-    from runplan.run.requests import Answer
+    from msgspec import Struct
+
+    from runplan.daemon.protocol import AnyRequest
+    from runplan.daemon.server import Connection
 
 #: Where a child finds this package.
 ROOT = Path(__file__).parents[2]
@@ -38,66 +35,52 @@ SINCE = "2026-01-01T00:00:00Z"
 
 
 class Echo:
-    """Says what it was asked; some plans make it behave otherwise."""
+    """Counts what it was asked; some plans make it behave otherwise."""
 
-    def __init__(self, version: str = "0.1.0", *, speaks: int = protocol.PROTOCOL) -> None:
-        self.hello = Hello(version=version, pid=os.getpid(), since=SINCE, speaks=(speaks,))
-        self.asked: list[str] = []
-        self.left: list[str] = []  #: requests whose caller did not wait for the answer
-        self.failed: list[str] = []
-        self.later: Future[Answer] = Future()
+    def __init__(self, version: str = "0.1.0") -> None:
+        self.hello = Hello(version=version, pid=os.getpid(), since=SINCE)
+        self.asked: list[AnyRequest] = []
+        self.left: list[AnyRequest] = []  #: requests whose caller did not wait for the answer
+        self.failed: list[Exception] = []
+        self.may_answer = threading.Event()
         self.drained = False
 
-    def request_failed(self, verb: str, error: Exception) -> None:
-        self.failed.append(f"{verb}: {error}")
-
-    def answer(self, request: Request, caller: Caller) -> Mapping[str, Any]:
-        if request.verb == "ping":
-            return protocol.hello_fields(self.hello)
-        self.asked.append(request.verb)
-        self.drained |= request.verb == "drain"
+    def answer(self, request: AnyRequest, connection: Connection) -> Struct:
+        if isinstance(request, protocol.Ping):
+            return self.hello
+        self.asked.append(request)
+        self.drained |= isinstance(request, protocol.Drain)
+        if isinstance(request, protocol.Metrics):
+            return MetricsText("runplan_daemon_threads 3\n")
+        if not isinstance(request, protocol.Follow):
+            return Done()
         try:
-            return self._answer(request, caller)
+            return self._follow(request.plan, connection)
         except OSError:
-            self.left.append(request.verb)
+            self.left.append(request)
             raise
 
-    def _answer(self, request: Request, caller: Caller) -> Mapping[str, Any]:
-        match request.fields.get("plan"):
+    def _follow(self, plan: str, connection: Connection) -> Struct:
+        match plan:
             case "missing":
                 raise NotFound("there is no plan missing")
             case "broken":
                 raise ZeroDivisionError("by zero")
             case "later":
-                answered: dict[str, Any] = to_builtins(caller.wait_for(self.later))
-                return answered
-            case "silent":
-                return caller.tell(Follower("", "", ""))
-            case "endless":
-                return caller.tell(follower(*({"seq": number, "text": "x" * 1000} for number in range(20_000))))
-            case "huge":
-                return caller.tell(follower({"seq": 0, "text": "x" * 2_000_000}))
-            case "three":
-                return caller.tell(follower(*({"seq": number} for number in range(3))))
-            case "long":
-                return {"text": "x" * 2_000_000}
-        return {"verb": request.verb, **request.fields}
-
-
-def follower(*events: Mapping[str, Any]) -> Follower:
-    """One for whom these events have come, and then the end."""
-    made = Follower("", "", "")
-    for event in events:
-        made.events.put((False, event))
-    made.events.put((True, {"outcome": "done"}))
-    return made
+                while not self.may_answer.wait(connection.server.idle_s):
+                    connection.require_open()
+            case _:
+                count = 20_000 if plan == "endless" else 3
+                for number in range(count):
+                    connection.send(Reply(event={"seq": number, "text": "x" * 1000}))
+        return Followed(outcome="done")
 
 
 @contextmanager
 def a_door(path: Path, *, idle_s: float = 60.0) -> Iterator[tuple[ControlServer, Echo]]:
     """A server that is driven by a loop of its own, as a daemon would."""
     echo = Echo()
-    with closing(ControlServer(echo, path, idle_s=idle_s)) as server, serving(server):
+    with closing(ControlServer(path, echo.answer, echo.failed.append, idle_s=idle_s)) as server, serving(server):
         yield server, echo
 
 
@@ -131,18 +114,20 @@ def main(version: str, *words: str) -> int:
     if "mute" in words:
         sys.stderr.write("thinking\n")
         time.sleep(60)
-    echo = Echo(version, speaks=7 if "foreign" in words else protocol.PROTOCOL)
+    echo = Echo(version)
     stopped: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _: stopped.append(number))
     signal.signal(signal.SIGHUP, lambda _number, _frame: None)
-    held = singleton.take(state_directory(env), version=version, since=SINCE, socket=socket_path(env), wait_s=0.5)
-    if isinstance(held, singleton.Occupied):
-        sys.stderr.write(f"{held}\n")
-        return 0
-    with held, closing(ControlServer(echo, socket_path(env))) as server:
-        told = f"{Path.cwd()} {os.getsid(0) == os.getpid()} {sorted(env)}"
-        (state_directory(env) / "told").write_text(told, encoding="utf-8")
-        serve(server, lambda: stopped or (echo.drained and "stays" not in words))
+    try:
+        with (
+            singleton.take(state_directory(env), version=version, since=SINCE, wait_s=0.5),
+            closing(ControlServer(socket_path(env), echo.answer, echo.failed.append)) as server,
+        ):
+            told = f"{Path.cwd()} {os.getsid(0) == os.getpid()} {sorted(env)}"
+            (state_directory(env) / "told").write_text(told, encoding="utf-8")
+            serve(server, lambda: stopped or (echo.drained and "stays" not in words))
+    except RefusedEarly as error:
+        sys.stderr.write(f"{error}\n")
     return 0
 
 

@@ -1,17 +1,13 @@
-"""Turns the words of a command into a run request, runs it in the foreground, and maps outcomes to exit codes."""
+"""Turns the words of a command into a run request, after all checks."""
 
 from __future__ import annotations
 
 import contextlib
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
-from runplan.cli.control.asking import ask_here
 from runplan.cli.show import progress
-from runplan.cli.show.summary import summary
-from runplan.engine import admission, context as places
-from runplan.engine.acquire import Declined, interrupted
+from runplan.engine import admission, context as contexts
+from runplan.engine.acquire import interrupted
 from runplan.engine.preflight import (
     infrastructure,
     require_landable,
@@ -19,9 +15,7 @@ from runplan.engine.preflight import (
     require_same_history,
     settle_lost_landings,
 )
-from runplan.engine.worker import ForegroundWorker, Outcome
 from runplan.errors import (
-    Exit,
     Fenced,
     Interrupted,
     JournalDamaged,
@@ -33,7 +27,6 @@ from runplan.errors import (
 )
 from runplan.landing import modes
 from runplan.plan.model import parse
-from runplan.run.decide import decide
 from runplan.run.events import RunStarted
 from runplan.run.requests import RunRequest
 from runplan.run.state import fold
@@ -51,25 +44,76 @@ if TYPE_CHECKING:
     from runplan.settings.options import Resolved
     from runplan.store.sqlite import Store
 
-
 MOST_TARGETS = 3  #: branches whose settings may name another target, in a row
 
 
-def towards_landing(at: RepositoryContext, words: Sequence[str]) -> RepositoryContext:
+def prepared(
+    at: RepositoryContext, plan_word: str, words: Sequence[str], *, like: RunStarted | None = None
+) -> tuple[RepositoryContext, RunRequest] | str:
+    """The request of the words after all checks; a sentence when there is nothing to do.
+
+    `like` is the run that is retried: the new one lands in the same place.
+    """
+    at = with_landing(at, words)
+    complete_landings(at, plan_word)
+    at = with_target_settings(at, words, like=like)
+    request = request_for(at, plan_word, words)
+    if isinstance(request, str):
+        return request
+    if (found := unfinished(at, request.started.plan)) is not None:  # a resumed run keeps its settings
+        _, state = found
+        assert state.started is not None
+        return at.for_run(state.started), request
+    if note := contexts.settings_note(at):
+        progress.say(f"runplan: {note}")
+    return at, request
+
+
+def with_landing(at: RepositoryContext, words: Sequence[str]) -> RepositoryContext:
     """The context with the landing mode of the words, which decides the tip that the plan is read from."""
     options = words_of.resolve(words_of.parse_words(words, phases=None), at.settings)
     modes.require_allowed(options.landing, at.settings.run)
     return at.towards(options.landing)
 
 
+def complete_landings(at: RepositoryContext, plan_word: str) -> None:
+    """Complete interrupted landings, and refuse a target that cannot be landed on."""
+    try:
+        for note in settle_lost_landings(at):
+            progress.warn(note)
+        require_landable(at)
+    except JournalDamaged:
+        raise
+    except Unreachable:
+        path = None
+        with contextlib.suppress(NotFound, UsageError):
+            path = contexts.plan_path(at, plan_word)
+        with retry_hint(path) if path and interrupted_run(at, path) else contextlib.nullcontext():
+            raise
+
+
+def with_target_settings(
+    at: RepositoryContext, words: Sequence[str], *, like: RunStarted | None = None
+) -> RepositoryContext:
+    """The context with the settings of the target's tip, which a new run uses."""
+    for _ in range(MOST_TARGETS):
+        there = with_landing(at.with_committed_settings(), words)
+        if like is not None:
+            return there.towards(there.settings.run.landing, target=like.target, remote=like.remote)
+        if there.target == at.target:
+            return there
+        require_landable(there)
+        at = there
+    raise SettingsError(f"run.target: the settings on each branch name another one; the last is {at.target_name}")
+
+
 def request_for(at: RepositoryContext, plan_word: str, words: Sequence[str]) -> RunRequest | str:
-    """The request with resolved options, after all checks; a sentence when there is nothing to do."""
+    """The request with resolved options; a sentence when there is nothing to do."""
     tip = at.tip()
-    path = places.plan_path(at, plan_word)
+    path = contexts.plan_path(at, plan_word)
     blob = at.repository.git.blob(tip, path)
-    store = at.store()
-    resuming = store is not None and interrupted(store, path) is not None
-    standing = "same" if resuming and blob is not None else places.in_checkout(at, path, blob)
+    resuming = interrupted_run(at, path) is not None
+    standing = "same" if resuming and blob is not None else contexts.in_checkout(at, path, blob)
     text = admission.committed_plan(path, tip, blob, standing, target=at.target_name)
     plan = parse(text, path=path)
     parsed = words_of.parse_words(words, phases=[phase.id for phase in plan.phases])
@@ -78,7 +122,7 @@ def request_for(at: RepositoryContext, plan_word: str, words: Sequence[str]) -> 
     if isinstance(admitted, admission.NothingToDo):
         return admitted.told
     admission.require_test_command(at.settings, infrastructure(at.repository.git, tip))
-    asked = started(at, path, plan, options)
+    asked = run_started(at, path, plan, options)
     require_same_history(at, path)
     if not resuming:
         require_own_branches(at, plan=path, slug=asked.slug, phases=admission.due(admitted, options), tip=tip)
@@ -87,7 +131,7 @@ def request_for(at: RepositoryContext, plan_word: str, words: Sequence[str]) -> 
     return RunRequest(started=asked)
 
 
-def started(at: RepositoryContext, path: str, plan: Plan, options: Resolved) -> RunStarted:
+def run_started(at: RepositoryContext, path: str, plan: Plan, options: Resolved) -> RunStarted:
     return RunStarted(
         plan=path,
         title=plan.title,
@@ -96,7 +140,7 @@ def started(at: RepositoryContext, path: str, plan: Plan, options: Resolved) -> 
         auto=options.auto,
         landing=options.landing,
         target=options.target,
-        slug=places.slug_of(at, path),
+        slug=contexts.slug_of(at, path),
         max_fix_cycles=at.settings.run.max_fix_cycles,
         test_command=at.settings.tests.command,
         setup=at.settings.run.setup,
@@ -110,87 +154,33 @@ def started(at: RepositoryContext, path: str, plan: Plan, options: Resolved) -> 
     )
 
 
-def admit_agents(at: RepositoryContext) -> None:
-    """Refuse agents that cannot run, and warn when they run without a sandbox."""
-    from runplan.engine.preflight import require_agents
-
-    if warning := require_agents(at):
-        progress.warn(warning)
-
-
-def run_here(at: RepositoryContext, request: RunRequest) -> Exit:
-    """Run it in this process."""
-    from runplan.engine.interrupting import Interruption
-    from runplan.engine.repository import open_repository
-    from runplan.settings.load import load_user
-
-    if request.started.mode != "undo":
-        admit_agents(at)
-    plan = request.started.plan
-    with (
-        Interruption(load_user(at.env).daemon.grace_s) as interruption,
-        open_repository(at, wakeup=interruption.wakeup) as repository,
-        _with_retry_hint(plan),
-    ):
-        worker = ForegroundWorker(
-            interruption, person=lambda state: ask_here(at, state), tell=progress.tell, warn=progress.warn
-        )
-        outcome = worker.run(request, repository)
-    match outcome:
-        case Declined(owner=""):
-            return over(request, outcome.why)
-        case Declined():
-            return declined(plan, outcome)
-        case Outcome():
-            return _print_summary(at, plan, outcome)
-
-
-def over(request: RunRequest, why: str) -> Exit:
-    """The run has ended meanwhile: a retry is not needed, and an answer is refused."""
-    if request.answer is not None:
-        raise NotFound(why)
-    progress.say(f"runplan: {why}")
-    return Exit.DONE
-
-
-def declined(plan: str, answer: Declined) -> Exit:
-    """Print which process owns the plan."""
-    number = answer.owner.partition(":")[0]
-    process = number if number.isdigit() else answer.owner
-    progress.say(f"runplan: {plan} is already running in another process ({process}); nothing was changed")
-    progress.say(f"runplan: follow it: {command('runplan', 'logs', plan, '-f')}")
-    return Exit.DONE
-
-
 @contextlib.contextmanager
-def _with_retry_hint(plan: str) -> Iterator[None]:
+def retry_hint(plan: str) -> Iterator[None]:
     """Add the command that continues the run to errors from outside."""
+    retry = command("runplan", "retry", plan)
     try:
         yield
     except KeyboardInterrupt:
-        raise Interrupted(
-            f"interrupted; all agents are stopped. Continue with: {command('runplan', 'retry', plan)}"
-        ) from None
+        raise Interrupted(f"interrupted; all agents are stopped. Continue with: {retry}") from None
     except (Fenced, JournalDamaged):
         raise  # this journal cannot be continued
     except Unreachable as error:
-        raise Unreachable(f"{error}; the work is kept. Continue with: {command('runplan', 'retry', plan)}") from error
+        raise Unreachable(f"{error}; the work is kept. Continue with: {retry}") from error
 
 
-def outcome(at: RepositoryContext, plan: str, run: str) -> Exit:
-    """Print the summary of the run from its journal; the exit code."""
+# --- runs on record ---------------------------------------------------------------------------------------
+
+
+def interrupted_run(at: RepositoryContext, plan: str) -> RunRow | None:
     store = at.store()
-    row = next((one for one in store.runs(plan) if one.id == run), None) if store is not None else None
-    if store is None or row is None:
-        raise NotFound(f"no run of {plan} is recorded here")
-    state = state_of(store, row)
-    return _print_summary(at, plan, Outcome(run=row.id, decision=decide(state), state=state))
+    return interrupted(store, plan) if store is not None else None
 
 
-def _print_summary(at: RepositoryContext, plan: str, outcome: Outcome) -> Exit:
-    code, lines = summary(plan, outcome, logs=at.state / "dispatch")
-    progress.say("\n".join(["", *(f"runplan: {line}" for line in lines)]))
-    return code
+def unfinished(at: RepositoryContext, plan: str) -> tuple[RunRow, RunState] | None:
+    """The plan's unfinished run with its state."""
+    store = at.store()
+    row = interrupted(store, plan) if store is not None else None
+    return (row, state_of(store, row)) if store is not None and row is not None else None
 
 
 def state_of(store: Store, row: RunRow) -> RunState:
@@ -201,83 +191,3 @@ def state_of(store: Store, row: RunRow) -> RunState:
     if state.started is None:
         raise RefusedEarly(f"{row.plan}: the run {row.id} cannot be read; see: {command('runplan', 'logs', row.plan)}")
     return state
-
-
-def prepared(
-    at: RepositoryContext, plan_word: str, words: Sequence[str], *, like: RunStarted | None = None
-) -> tuple[RepositoryContext, RunRequest] | str:
-    """The request of the words after all checks; a sentence when there is nothing to do.
-
-    `like` is the run that is retried: the new one lands in the same place.
-    """
-    at = towards_landing(at, words)
-    enter(at, plan_word)
-    at = fixed(at, words, like=like)
-    request = request_for(at, plan_word, words)
-    if isinstance(request, str):
-        return request
-    store = at.store()
-    row = interrupted(store, request.started.plan) if store is not None else None
-    begun = state_of(store, row).started if store is not None and row is not None else None
-    if begun is not None:  # a resumed run keeps its settings
-        return at.for_run(begun), request
-    if note := places.settings_note(at):
-        progress.say(f"runplan: {note}")
-    return at, request
-
-
-def fixed(at: RepositoryContext, words: Sequence[str], *, like: RunStarted | None = None) -> RepositoryContext:
-    """The context with the settings of the target's tip, which a new run uses."""
-    for _ in range(MOST_TARGETS):
-        there = towards_landing(at.with_committed_settings(), words)
-        if like is not None:
-            return there.towards(there.settings.run.landing, target=like.target, remote=like.remote)
-        if there.target == at.target:
-            return there
-        require_landable(there)
-        at = there
-    raise SettingsError(f"run.target: the settings on each branch name another one; the last is {at.target_name}")
-
-
-def enter(at: RepositoryContext, plan_word: str) -> None:
-    """Complete interrupted landings, and refuse a target that cannot be landed on."""
-    try:
-        for note in settle_lost_landings(at):
-            progress.warn(note)
-        require_landable(at)
-    except JournalDamaged:
-        raise
-    except Unreachable:
-        path = _interrupted_plan(at, plan_word)
-        with _with_retry_hint(path) if path else contextlib.nullcontext():
-            raise
-
-
-def _interrupted_plan(at: RepositoryContext, plan_word: str) -> str | None:
-    """The plan, if it has an unfinished run; None also when the plan cannot be found."""
-    try:
-        path, store = places.plan_path(at, plan_word), at.store()
-    except (NotFound, UsageError):
-        return None
-    return path if store is not None and interrupted(store, path) else None
-
-
-def start(
-    at: RepositoryContext, plan_word: str, words: Sequence[str], *, again: bool = False, like: RunStarted | None = None
-) -> Exit:
-    """Run in this process; `again`: as a retry of the plan's last run."""
-    if words_of.parse_words(words, phases=None).every is not None:
-        raise RefusedEarly("schedules need the daemon; leave out --foreground")
-    found = prepared(at, plan_word, words, like=like)
-    if isinstance(found, str):
-        progress.say(f"runplan: {found}")
-        return Exit.DONE
-    at, request = found
-    return run_here(at, replace(request, again=again))
-
-
-def dry_run(at: RepositoryContext, request: RunRequest) -> str:
-    """What a start would do; nothing is written."""
-    from runplan.cli.control.dryrun import account
-
-    return account(at, request.started)

@@ -1,15 +1,44 @@
-"""runplan start: run a plan, in the daemon or in this process."""
+"""runplan start, retry, undo: begin or resume runs, in the daemon or in this process."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from runplan.errors import Exit
+from msgspec.structs import replace
+
+from runplan import names
+from runplan.agents import prompts
+from runplan.cli.control import execute, prepare
+from runplan.cli.show import progress
+from runplan.cli.verb import Verb, plan_argument
+from runplan.engine import admission
+from runplan.engine.acquire import ended_well
+from runplan.engine.context import open_context, plan_path, refuse_under_agent
+from runplan.engine.preflight import living_owner, require_undoable
+from runplan.engine.repository import prompt_template
+from runplan.errors import Exit, NotFound, RefusedEarly
+from runplan.landing import modes
+from runplan.plan import tracker
+from runplan.plan.model import Status, parse
+from runplan.run.events import RunStarted
+from runplan.run.requests import RunRequest, Timing
+from runplan.run.state import words as words_of
+from runplan.settings import options, schedule
+from runplan.settings.load import variables
+from runplan.text import command
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
 
-EXAMPLES = """\
+    from runplan.engine.context import RepositoryContext
+    from runplan.plan.model import Phase, Plan
+    from runplan.store.sqlite import Store
+
+#: The settings of a schedule that a caller may override, and their variables.
+TIMED = {"zone": "RUNPLAN_RUN_TIMEZONE", "misfire": "RUNPLAN_RUN_MISFIRE"}
+
+START_EXAMPLES = """\
   runplan start plans/X.md finish auto                everything, phase after phase, by the daemon
   runplan start plans/X.md auto every 4h              the next phase every 4 hours; with `now` also at once
   runplan start X every "weekday at 9:30"             in run.timezone
@@ -19,35 +48,193 @@ EXAMPLES = """\
   runplan start X finish --dry-run                    what would be done; changes nothing"""
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("plan", metavar="PLAN", help="a path, a base name, or a unique part of one under plans/")
-    parser.add_argument(
-        "words",
-        nargs="*",
-        default=[],
-        metavar="WORD",
-        help="a phase id or `finish`; `auto`; cherry-pick or direct; every SCHEDULE; now",
-    )
+# --- start ------------------------------------------------------------------------------------------------
+
+
+def _start_arguments(parser: argparse.ArgumentParser) -> None:
+    plan_argument(parser)
+    words = "a phase id or `finish`; `auto`; cherry-pick or direct; every SCHEDULE; now"
+    parser.add_argument("words", nargs="*", default=[], metavar="WORD", help=words)
     mode = parser.add_mutually_exclusive_group()
     mode.add_argument("--foreground", action="store_true", help="run here and exit with the outcome")
     mode.add_argument("--wait", action="store_true", help="follow the daemon's run and exit with its outcome")
     mode.add_argument("--dry-run", action="store_true", help="show what would be done and change nothing")
 
 
-def run(args: argparse.Namespace) -> Exit:
-    from runplan.engine.context import open_context, refuse_under_agent
-
+def _run_start(args: argparse.Namespace) -> Exit:
     refuse_under_agent("start")
     with open_context() as at:
-        from runplan.cli.control import prepare
-
         if args.dry_run:
-            at = prepare.fixed(prepare.towards_landing(at, args.words), args.words)
-            request = prepare.request_for(at, args.plan, args.words)
-            print(request if isinstance(request, str) else prepare.dry_run(at, request))
+            print(_dry_run(at, args.plan, args.words))
             return Exit.DONE
-        if args.foreground:
-            return prepare.start(at, args.plan, args.words)
-        from runplan.cli.control import submit
+        return _start(at, args.plan, args.words, foreground=args.foreground, wait=args.wait)
 
-        return submit.start(at, args.plan, args.words, wait=args.wait)
+
+def _start(
+    at: RepositoryContext,
+    plan_word: str,
+    words: Sequence[str],
+    *,
+    foreground: bool,
+    wait: bool = False,
+    again: bool = False,
+    like: RunStarted | None = None,
+) -> Exit:
+    """Begin the run that the words ask for; `again`: as a retry of the plan's last run, which was `like`."""
+    asked = options.parse_words(words, phases=None)
+    if foreground and asked.every is not None:
+        raise RefusedEarly("schedules need the daemon; leave out --foreground")
+    found = prepare.prepared(at, plan_word, words, like=like)
+    if isinstance(found, str):
+        progress.say(f"runplan: {found}")
+        return Exit.DONE
+    at, request = found
+    request = replace(request, again=again)
+    if foreground:
+        return execute.run_here(at, request)
+    execute.admit_agents(at)
+    timing = _timing(at, asked.every, now=asked.now) if asked.every is not None else None
+    return execute.submit_run(at, request, timing, wait=wait)
+
+
+def _timing(at: RepositoryContext, every: str, *, now: bool) -> Timing:
+    run, set_by = at.settings.run, variables(at.env)
+    given = ",".join(name for name, variable in TIMED.items() if variable in set_by)
+    spec = schedule.spell(schedule.parse(every)).removeprefix("every ")
+    return Timing(every=spec, now=now, zone=run.timezone, misfire=run.misfire, given=given)
+
+
+def _dry_run(at: RepositoryContext, plan_word: str, words: Sequence[str]) -> str:
+    """What a start would do; nothing is written."""
+    at = prepare.with_target_settings(prepare.with_landing(at, words), words)
+    request = prepare.request_for(at, plan_word, words)
+    if isinstance(request, str):
+        return request
+    started, agents = request.started, at.settings.agents
+    plan = parse(at.repository.git.blob(at.tip(), started.plan) or b"", path=started.plan)
+    lines = [
+        f"plan        {started.plan} ({plan.title})",
+        f"target      {started.target}, landing by {started.landing}",
+        f"pauses      {'none' if started.auto else 'before each landing'}",
+        f"agents      {agents.implementer} implements, {agents.verifier} verifies",
+        f"tests       {started.test_command or 'none'}",
+        "",
+        *(_describe(at, started, phase) for phase in _due(plan, started)),
+        "",
+        "Nothing was changed.",
+    ]
+    return "\n".join(lines)
+
+
+def _due(plan: Plan, started: RunStarted) -> list[Phase]:
+    if started.mode == "finish":
+        return [phase for phase in plan.phases if phase.status is not Status.DONE]
+    choice = tracker.choose(plan, wanted=started.wanted or None)
+    return [choice.phase] if isinstance(choice, tracker.Next) else []
+
+
+def _describe(at: RepositoryContext, started: RunStarted, phase: Phase) -> str:
+    branch = names.branch(at.settings.run.branch_prefix, started.slug, phase.id)
+    brief = prompts.Brief(
+        plan=started.plan,
+        phase=phase.id,
+        title=phase.title,
+        text=phase.text,
+        items=tuple((item.id, item.text) for item in phase.items),
+        touches=phase.touches,
+        worktree="",
+        branch=branch,
+        test_command=started.test_command,
+    )
+    size = len(prompts.implement_prompt(prompt_template("implement", at), brief).encode())
+    items = "1 item" if len(phase.items) == 1 else f"{len(phase.items)} items"
+    return f"phase {phase.id:<6}{phase.title}\n  branch {branch}; prompt of {size} bytes with {items}"
+
+
+# --- retry ------------------------------------------------------------------------------------------------
+
+
+def _retry_arguments(parser: argparse.ArgumentParser) -> None:
+    plan_argument(parser)
+    parser.add_argument("phase", metavar="PHASE", nargs="?", help="a phase id; default: as the last run")
+
+
+def _run_retry(args: argparse.Namespace) -> Exit:
+    refuse_under_agent("retry")
+    with open_context() as at:
+        path = plan_path(at, args.plan)
+        store = at.store()
+        row = store.newest(path) if store is not None else None
+        if store is None or row is None:
+            raise NotFound(f"no run of {path} is recorded here; start one: {command('runplan', 'start', path)}")
+        state = prepare.state_of(store, row)
+        assert state.started is not None
+        if row.state == "done" and not args.phase:
+            progress.say(f"runplan: {ended_well(path)}")
+            return Exit.DONE
+        at = at.for_run(state.started)
+        if state.started.mode == "undo" and not args.phase:
+            return _undo(at, path, state.started.wanted)
+        asked = replace(state.started, auto=state.auto)
+        if args.phase:
+            asked = replace(_last_but_undo(store, asked), mode="phase", wanted=args.phase, landing=asked.landing)
+        return _start(at, path, words_of(asked), foreground=not asked.daemon, again=not args.phase, like=asked)
+
+
+def _last_but_undo(store: Store, newest: RunStarted) -> RunStarted:
+    """The newest run that was not an undo."""
+    if newest.mode != "undo":
+        return newest
+    earlier = (one.event for one in reversed(store.facts(RunStarted, plan=newest.plan)))
+    return next((started for started in earlier if started.mode != "undo"), replace(newest, auto=False))
+
+
+# --- undo -------------------------------------------------------------------------------------------------
+
+
+def _undo_arguments(parser: argparse.ArgumentParser) -> None:
+    plan_argument(parser)
+    parser.add_argument("phase", metavar="PHASE", help="the id of a phase that is done")
+
+
+def _run_undo(args: argparse.Namespace) -> Exit:
+    refuse_under_agent("undo")
+    with open_context() as at:
+        return _undo(at, plan_path(at, args.plan), args.phase)
+
+
+def _undo(at: RepositoryContext, path: str, phase: str) -> Exit:
+    """Revert the phase in this process, with the landing mode of the plan."""
+    at = at.for_plan(path)
+    prepare.complete_landings(at, path)
+    blob = at.repository.git.blob(at.tip(), path)
+    plan = parse(admission.committed_plan(path, at.tip(), blob, "absent", target=at.target_name), path=path)
+    found, store = prepare.unfinished(at, path), at.store()
+    if found is not None and store is not None and (owner := living_owner(store, path)):
+        return execute.print_declined(path, owner)
+    undone = admission.phase_to_undo(plan, phase, under_way=found[1].started if found else None)
+    if found is None:
+        require_undoable(at, plan, undone)
+    at = at.with_committed_settings().for_plan(path)
+    resolved = options.resolve(options.parse_words([], phases=None), at.settings)
+    modes.require_allowed(resolved.landing, at.settings.run)
+    asked = prepare.run_started(at, path, plan, resolved)
+    asked = replace(asked, mode="undo", wanted=undone.id, auto=True, issues=())
+    return execute.run_here(at, RunRequest(started=asked))
+
+
+VERBS = {
+    "start": Verb(run=_run_start, arguments=_start_arguments, EXAMPLES=START_EXAMPLES),
+    "retry": Verb(
+        run=_run_retry,
+        arguments=_retry_arguments,
+        EXAMPLES="""\
+  runplan retry plans/X.md        again, with the options of the last run
+  runplan retry plans/X.md 4b     only this phase, landing the same way""",
+    ),
+    "undo": Verb(
+        run=_run_undo,
+        arguments=_undo_arguments,
+        EXAMPLES="  runplan undo plans/X.md 3       revert what phase 3 landed; the phase can be worked again",
+    ),
+}

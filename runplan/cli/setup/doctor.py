@@ -76,7 +76,7 @@ def _settled(at: RepositoryContext) -> tuple[RepositoryContext, str, str]:
 
     try:
         at = at.with_settings()
-        return prepare.fixed(at, []), "", ""
+        return prepare.with_target_settings(at, []), "", ""
     except SettingsError as error:
         return at, str(error), ""
     except RunplanError as error:

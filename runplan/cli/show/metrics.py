@@ -29,12 +29,13 @@ def run(_args: argparse.Namespace) -> Exit:
 
 def _from_daemon() -> str | None:
     """All repositories and the daemon itself; None when no daemon runs."""
-    from runplan.daemon.client import NotRunning, reached
+    from runplan.daemon.client import NotRunning, connect
+    from runplan.daemon.protocol import Metrics, MetricsText
     from runplan.settings.load import environment
 
     try:
-        with reached(environment()) as client:
-            return str(client.call("metrics")["text"])
+        with connect(environment()) as client:
+            return client.call(Metrics(), MetricsText).text
     except NotRunning:
         return None
 

@@ -110,10 +110,8 @@ def _draining(env: Mapping[str, str]) -> dict[str, Any] | None:
     from runplan.settings.places import state_directory
 
     state = state_directory(env)
-    if not singleton.may_drain(state):
-        return None
-    found = singleton.holder(state)
-    if found is None or not found.draining:
+    found = singleton.record(state)
+    if found is None or not found.draining or singleton.holder(state) is None:
         return None
     return {"pid": found.pid, "version": found.version, "state": "draining", "until": found.draining}
 
@@ -141,18 +139,20 @@ def _stands(view: dict[str, Any]) -> bool:
 
 def _closed(at: RepositoryContext) -> dict[str, Any] | None:
     """What the daemon says when it can do nothing in this repository; else None."""
-    from runplan.daemon.client import Client, find_socket
+    from runplan.daemon.client import Client
+    from runplan.daemon.protocol import DaemonStatus, Status
     from runplan.errors import RunplanError
+    from runplan.settings.places import socket_path
 
     try:
-        with Client(find_socket(at.env), answer_s=ANSWER_S) as client:
-            told = client.call("status", within_s=ANSWER_S).get("closed", ())
+        with Client(socket_path(at.env), answer_s=ANSWER_S) as client:
+            told = client.call(Status(), DaemonStatus, within_s=ANSWER_S).closed
             about = {"pid": client.hello.pid, "version": client.hello.version, "state": "closed"}
     except RunplanError:  # nobody is there, or it has no time
         return None
     for one in told:
-        if one.get("root") == str(at.repository.root):
-            return {**about, "until": one.get("again"), "since": one.get("since"), "error": one.get("error")}
+        if one.root == str(at.repository.root):
+            return {**about, "until": one.again, "since": one.since, "error": one.error}
     return None
 
 

@@ -1,4 +1,4 @@
-"""runplan diff: the change that waits for a person, with what proves it."""
+"""runplan diff, approve, reject: the change that waits for a person, and the answer to it."""
 
 from __future__ import annotations
 
@@ -6,31 +6,32 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
+from runplan.cli.verb import Verb, plan_argument
 from runplan.errors import Exit, NotFound
 from runplan.text import command, escaped, plain
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable, Sequence
 
     from runplan.engine.context import RepositoryContext
-    from runplan.run.state import PhaseRun
-
-EXAMPLES = """\
-  runplan diff plans/X.md         checks, verdict, findings and diff; in a pager on a terminal
-  runplan diff X 2                one of several phases that wait
-  runplan diff X --json           the same for a script"""
+    from runplan.run.events import Approved, Rejected
+    from runplan.run.state import PhaseRun, RunState
 
 SHORT = 12  #: digits of an id
 _COMMAND_NOT_FOUND = 127
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("plan", metavar="PLAN", help="a path, a base name, or a unique part of one under plans/")
+# --- diff -------------------------------------------------------------------------------------------------
+
+
+def _diff_arguments(parser: argparse.ArgumentParser) -> None:
+    plan_argument(parser)
     parser.add_argument("phase", metavar="PHASE", nargs="?", help="a phase id; without it, the first that waits")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
-def run(args: argparse.Namespace) -> Exit:
+def _run_diff(args: argparse.Namespace) -> Exit:
     from runplan.cli.show.aside import Aside
     from runplan.engine.context import open_context, plan_path
 
@@ -45,7 +46,7 @@ def run(args: argparse.Namespace) -> Exit:
 
 
 def _view(at: RepositoryContext, plan: str, wanted: str | None) -> dict[str, Any]:
-    """What waits, as data (docs/reference.md)."""
+    """The change that waits, as data (docs/reference.md)."""
     from runplan.engine.acquire import interrupted
     from runplan.run.state import fold
     from runplan.store.journal import recorded
@@ -60,7 +61,6 @@ def _view(at: RepositoryContext, plan: str, wanted: str | None) -> dict[str, Any
     phase, waiting = found
     assert phase.candidate is not None
     candidate = phase.candidate
-    diff = at.diff(candidate.onto, candidate.commits[-1])
     return {
         "plan": plan,
         "phase": phase.read.phase,
@@ -72,11 +72,11 @@ def _view(at: RepositoryContext, plan: str, wanted: str | None) -> dict[str, Any
         "onto": candidate.onto,
         "target": state.started.target,
         **_evidence(phase, state.started.test_command),
-        "diff": diff.decode("utf-8", "backslashreplace"),
+        "diff": at.diff(candidate.onto, candidate.commits[-1]).decode("utf-8", "backslashreplace"),
     }
 
 
-def _waiting(state: Any, wanted: str | None) -> tuple[PhaseRun, str] | None:
+def _waiting(state: RunState, wanted: str | None) -> tuple[PhaseRun, str] | None:
     """The first phase whose candidate waits for a person, and for what."""
     from runplan.run.decide import decide
     from runplan.run.state import open_states
@@ -166,3 +166,76 @@ def _paged(pager: str, text: str, env: dict[str, str]) -> bool:
     finally:
         signal.signal(signal.SIGINT, before)
     return ran.returncode != _COMMAND_NOT_FOUND
+
+
+# --- approve, reject --------------------------------------------------------------------------------------
+
+
+def _run_approve(args: argparse.Namespace) -> Exit:
+    from runplan.run.events import Approved
+
+    return _answer("approve", args.plan, lambda tree: Approved(tree=tree), waits=("approval",))
+
+
+def _reject_arguments(parser: argparse.ArgumentParser) -> None:
+    plan_argument(parser)
+    parser.add_argument("-m", dest="why", default="", metavar="REASON", help="why, for the report and the next agent")
+
+
+def _run_reject(args: argparse.Namespace) -> Exit:
+    from runplan.run.events import Rejected
+
+    waits = ("approval", "checkout")
+    return _answer("reject", args.plan, lambda tree: Rejected(tree=tree, why=args.why), waits=waits)
+
+
+def _answer(verb: str, plan_word: str, answer: Callable[[str], Approved | Rejected], *, waits: Sequence[str]) -> Exit:
+    """Record the answer to the change that waits for one of `waits`, and continue the run as it was started."""
+    from msgspec.structs import replace
+
+    from runplan.cli.control import execute, prepare
+    from runplan.cli.show import progress
+    from runplan.engine.context import open_context, plan_path, refuse_under_agent
+    from runplan.run.requests import RunRequest
+    from runplan.run.state import awaiting
+
+    refuse_under_agent(verb)
+    with open_context() as at:
+        path = plan_path(at, plan_word)
+        found = prepare.unfinished(at, path)
+        if found is None or found[0].waiting_for not in waits:
+            status = command("runplan", "status", path)
+            raise NotFound(f"no change of {path} waits for {' or '.join(waits)}; see: {status}")
+        _, state = found
+        assert state.started is not None
+        phase, tree = awaiting(state), ""
+        if phase is not None and phase.candidate is not None:
+            tree, commit = phase.candidate.tree, phase.candidate.commits[-1]
+            named = f"commit {commit[:SHORT]}, tree {tree[:SHORT]}"
+            word = "approving" if verb == "approve" else "rejecting"
+            progress.say(f"runplan: {word} phase {phase.read.phase} of {path}: {named}")
+        at = at.for_run(state.started)
+        request = RunRequest(started=replace(state.started, auto=state.auto), answer=answer(tree))
+        return execute.submit_run(at, request) if state.started.daemon else execute.run_here(at, request)
+
+
+VERBS = {
+    "diff": Verb(
+        run=_run_diff,
+        arguments=_diff_arguments,
+        EXAMPLES="""\
+  runplan diff plans/X.md         checks, verdict, findings and diff; in a pager on a terminal
+  runplan diff X 2                one of several phases that wait
+  runplan diff X --json           the same for a script""",
+    ),
+    "approve": Verb(
+        run=_run_approve,
+        EXAMPLES="  runplan approve plans/X.md      land the change that was shown, then continue the run",
+    ),
+    "reject": Verb(
+        run=_run_reject,
+        arguments=_reject_arguments,
+        EXAMPLES="""\
+  runplan reject plans/X.md -m "the flag must be optional"    the reason goes into the report and to the next agent""",
+    ),
+}

@@ -1,0 +1,170 @@
+"""runplan stop, pause, resume, now: commands for plans that have a run or a schedule."""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from runplan import processes
+from runplan.cli.control import execute
+from runplan.cli.show import progress
+from runplan.cli.verb import Verb
+from runplan.daemon import singleton, submit
+from runplan.engine.context import is_kept, kept_plans, open_context, plan_path, refuse_under_agent, scheduled
+from runplan.engine.runs import end_recorded_agents
+from runplan.errors import Exit, NotFound, Unreachable, UsageError, error_with
+from runplan.run.rows import Command
+from runplan.settings.places import state_directory
+from runplan.store.sqlite import Store
+from runplan.text import command
+
+if TYPE_CHECKING:
+    import argparse
+
+    from runplan.engine.context import RepositoryContext
+
+ENDING_S = 20.0  #: for a foreground run to end its agents
+
+
+def _optional_plan(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("plan", metavar="PLAN", nargs="?", help="a plan that has a schedule")
+
+
+def _run_pause(args: argparse.Namespace) -> Exit:
+    refuse_under_agent("pause")
+    with open_context(warn=progress.warn) as at:
+        plan = plan_path(at, args.plan)
+        kept = is_kept(at, plan)
+        answer = execute.submit(at, plan, "pause", wait=False) if kept else None
+    if not kept or (answer is not None and not answer.lines):
+        raise NotFound(f"{plan} has no daemon run and no schedule; see: {command('runplan', 'status', plan)}")
+    message = answer.lines[0] if answer is not None else execute.BUSY
+    progress.say(f"runplan: {message}. Resume with: {command('runplan', 'resume', plan)}")
+    return Exit.DONE
+
+
+def _run_resume(args: argparse.Namespace) -> Exit:
+    refuse_under_agent("resume")
+    with open_context() as at:
+        plan = plan_path(at, args.plan)
+        answer = execute.submit(at, plan, "resume") if is_kept(at, plan) else None
+    if answer is None or not answer.lines:
+        raise NotFound(f"{plan} has no daemon run and no schedule; start it: {command('runplan', 'start', plan)}")
+    progress.say(f"runplan: {answer.lines[0]}; see: {command('runplan', 'status', plan)}")
+    return Exit.DONE
+
+
+def _run_now(args: argparse.Namespace) -> Exit:
+    refuse_under_agent("now")
+    with open_context() as at:
+        plans = scheduled(at)
+        if not plans:
+            raise NotFound("no schedule here; make one: runplan start PLAN auto every 4h")
+        if args.plan is None and len(plans) > 1:
+            raise UsageError(f"now: there is more than one schedule; name one of {', '.join(plans)}")
+        plan = plan_path(at, args.plan) if args.plan else plans[0]
+        if plan not in plans:
+            make = command("runplan", "start", plan, "auto", "every", "4h")
+            raise NotFound(f"{plan} has no schedule; make one: {make}")
+        answer = execute.submit(at, plan, "now")
+    assert answer is not None
+    if answer.declined and not answer.owner:
+        return execute.print_not_started(answer)
+    execute.print_accepted(plan, answer)
+    return Exit.DONE
+
+
+# --- stop -------------------------------------------------------------------------------------------------
+
+
+def _stop_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("plan", metavar="PLAN", nargs="?", help="a plan; without it, all of this repository")
+    force = "do not wait for a run of another terminal to end by itself"
+    parser.add_argument("--force", action="store_true", help=force)
+
+
+def _run_stop(args: argparse.Namespace) -> Exit:
+    refuse_under_agent("stop")
+    with open_context(warn=progress.warn) as at:
+        plan = plan_path(at, args.plan) if args.plan else ""
+        lines, error = _stop(at, plan, force=args.force)
+    if not lines and error is None:
+        lines = [f"Nothing to stop {f'for {plan}' if plan else 'here'}"]
+    for line in lines:
+        progress.say(f"runplan: {line}")
+    if error is not None:
+        raise error
+    return Exit.DONE
+
+
+def _stop(at: RepositoryContext, plan: str, *, force: bool) -> tuple[list[str], Exception | None]:
+    """Cancel schedules and end runs, of one plan or of all; messages, and the error to end with."""
+    if not Store.exists(at.state):
+        return [], None
+    lines, still_ending = _end_foreground(at, plan, force=force)
+    plans = [one for one in kept_plans(at) if plan in ("", one) and one not in still_ending]
+    commands = [Command(plan=one, verb="stop", arguments={}, by="runplan stop", at="") for one in plans]
+    if not commands:
+        return lines, None
+    try:
+        answers = submit.submit(at, commands, messages=execute.MESSAGES)
+    except Unreachable as error:
+        # The daemon does not answer, or nothing can be recorded: agents are ended all the same.
+        lines += [f"Ended the agent of {one}; its work is kept" for one in end_recorded_agents(at.state, plan)]
+        is_queued = isinstance(error, submit.Queued | submit.Unstored)  # the daemon executes it when it can
+        return lines, error if is_queued else Unreachable(f"{error}; then stop it again")
+    answered = [answer for answer in answers if answer is not None]
+    lines += [line for answer in answered for line in answer.lines]
+    if None in answers:
+        lines.append(execute.BUSY)
+    refused = next((answer for answer in answered if answer.error), None)
+    return lines, error_with(refused.error, refused.exit) if refused is not None else None
+
+
+def _end_foreground(at: RepositoryContext, plan: str, *, force: bool) -> tuple[list[str], list[str]]:
+    """End foreground runs in other terminals as Ctrl-C twice does; messages, and the plans that are still ending."""
+    store = at.store()
+    if store is None:
+        return [], []
+    with closing(store):
+        claims = {key: owner for key, (_, owner, _) in store.claims("plan").items() if plan in ("", key)}
+    daemon = singleton.holder(state_directory(at.env))
+    others = (processes.identity(os.getpid()), daemon.identity if daemon else None)
+    lines, still_ending = [], []
+    for key, owner in claims.items():
+        process = processes.living(owner) if owner not in others else None
+        if process is None:
+            continue
+        # The second signal ends the agents; the same signal twice could be delivered once.
+        for number in (signal.SIGKILL,) if force else (signal.SIGTERM, signal.SIGINT):
+            processes.send(process, number)
+        if processes.await_gone([process], timeout_s=ENDING_S):
+            still_ending.append(key)
+            lines.append(f"The run of {key} in process {process.pid} is still ending; run stop again")
+        else:
+            lines.append(f"Stopped the run of {key} in process {process.pid}")
+    return lines, still_ending
+
+
+VERBS = {
+    "stop": Verb(
+        run=_run_stop,
+        arguments=_stop_arguments,
+        EXAMPLES="""\
+  runplan stop                  everything in this repository
+  runplan stop plans/X.md       the plan's schedule and its run""",
+    ),
+    "pause": Verb(run=_run_pause, EXAMPLES="  runplan pause plans/X.md      until: runplan resume plans/X.md"),
+    "resume": Verb(
+        run=_run_resume, EXAMPLES="  runplan resume plans/X.md     after a pause, a failed phase, or a lost key"
+    ),
+    "now": Verb(
+        run=_run_now,
+        arguments=_optional_plan,
+        EXAMPLES="""\
+  runplan now                   the one schedule of this repository
+  runplan now plans/X.md        the schedule of this plan""",
+    ),
+}

@@ -1,0 +1,145 @@
+"""The caller's side of the queue: stores commands, has the daemon execute them, and waits for their answers."""
+
+from __future__ import annotations
+
+import os
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, to_builtins
+from msgspec.structs import replace
+
+from runplan.agents.environment import for_a_run
+from runplan.clock import SystemClock
+from runplan.daemon.client import HungUp, NotRunning, Silent, connect, reach, wake
+from runplan.daemon.protocol import Answers, Done, Follow, Lend, Submit
+from runplan.daemon.repositories import Repositories
+from runplan.engine.commands import BEGINNING
+from runplan.engine.environments import NAME
+from runplan.errors import Unreachable
+from runplan.run.events import recorded_as
+from runplan.settings.places import state_directory
+from runplan.store.commands import Commands
+from runplan.store.sqlite import Store
+from runplan.times import iso
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from runplan.daemon.client import Client
+    from runplan.engine.context import RepositoryContext
+    from runplan.run.events import Fact
+    from runplan.run.requests import Answer
+    from runplan.run.rows import Command
+
+
+class Queued(Unreachable):
+    """The command is stored; the daemon executes it when it responds."""
+
+
+class Unstored(Unreachable):
+    """The command could not be stored, as on a full disk."""
+
+
+class Messages(Struct, frozen=True, kw_only=True):
+    """Callbacks for messages while the caller waits."""
+
+    busy: Callable[[], None]  #: the daemon is busy
+    say: Callable[[str], None]  #: the daemon itself cannot be used yet
+
+
+def submit(
+    at: RepositoryContext, commands: Sequence[Command], *, messages: Messages, wait: bool = False
+) -> list[Answer | None]:
+    """Have the daemon execute the commands; it is started for those that begin something.
+
+    Without a daemon the others are executed here. An answer is None while the daemon is busy, unless `wait`.
+    """
+    begins = any(command.verb in BEGINNING for command in commands)
+    try:
+        client = reach(at.env, say=messages.say) if begins else connect(at.env)
+    except NotRunning:
+        if begins:
+            raise
+        return _execute_here(at, _stored(at, commands))
+    except Silent as silent:
+        _stored(at, commands)
+        Repositories(state_directory(at.env)).add(common=at.repository.common_dir, root=at.repository.root)
+        wake(at.env)
+        raise Queued(f"the request is queued and takes effect when the daemon responds; {silent}") from silent
+    with client:
+        if begins and client.hello.draining:
+            raise Unreachable(client.hello.draining)
+        return _submitted(client, at, commands, messages, wait=wait)
+
+
+def _submitted(
+    client: Client, at: RepositoryContext, commands: Sequence[Command], messages: Messages, *, wait: bool
+) -> list[Answer | None]:
+    # Sent before the commands are stored, since a running worker executes them at once.
+    commands = [_with_environment(client, at, command) for command in commands]
+    try:
+        stored = _stored(at, commands)
+    except Unreachable as error:
+        unstored = [replace(one, at=iso(SystemClock().now())) for one in commands if one.verb not in BEGINNING]
+        if not unstored:
+            raise
+        client.call(Submit(**_where(at), unstored=tuple(to_builtins(one) for one in unstored)), Answers)
+        raise Unstored(f"{error}; the daemon keeps the request and executes it when it can") from error
+    request = Submit(**_where(at), commands=tuple(command.seq for command in stored), wait=wait)
+    try:
+        reply = client.wait_for(request, Answers, messages.busy) if wait else client.call(request, Answers)
+    except HungUp as gone:
+        if any(command.verb in BEGINNING for command in stored):
+            raise Queued(f"{gone}; the request is queued, and the next daemon executes it") from gone
+        return _execute_here(at, stored)
+    return list(reply.answers)
+
+
+def _where(at: RepositoryContext) -> dict[str, Any]:
+    return {"root": str(at.repository.root), "common": str(at.repository.common_dir)}
+
+
+def _with_environment(client: Client, at: RepositoryContext, command: Command) -> Command:
+    """Send the environment of this caller; the command with the name of it."""
+    if command.verb not in BEGINNING:
+        return command
+    name = os.urandom(8).hex()
+    env = for_a_run(at.env, at.settings.agents, checks=at.settings.tests.env)
+    client.call(Lend(**_where(at), name=name, env=env), Done)
+    return replace(command, arguments={**command.arguments, NAME: name})
+
+
+def _stored(at: RepositoryContext, commands: Sequence[Command]) -> list[Command]:
+    now = iso(SystemClock().now())
+    with closing(Store(at.state)) as store:
+        table = Commands(store)
+        numbers = [table.add(one.plan, one.verb, one.arguments, by=one.by, at=one.at or now) for one in commands]
+    return [replace(one, seq=number) for one, number in zip(commands, numbers, strict=True)]
+
+
+def _execute_here(at: RepositoryContext, commands: list[Command]) -> list[Answer | None]:
+    """Execute commands in this process; stopped runs are worked to their end."""
+    from runplan.engine.commands import Executor
+    from runplan.engine.environments import Environments
+    from runplan.engine.interrupting import Interruption
+    from runplan.engine.repository import open_repository
+    from runplan.engine.runs import ActiveRuns
+    from runplan.engine.worker import LocalWorker
+
+    with Interruption(0.0) as interruption, open_repository(at, wakeup=interruption.wakeup) as repository:
+        worker = LocalWorker()
+        runs = ActiveRuns(repository, worker)
+        answers = worker.run(commands, Executor(repository, runs, Environments(at.env)), repository, runs)
+    if None in answers:  # a daemon has come up meanwhile, and owns the run
+        wake(at.env)
+    return answers
+
+
+def follow(at: RepositoryContext, plan: str, run: str) -> Iterator[Fact]:
+    """The events of that run of the plan, until it ends or waits for a person."""
+    with reach(at.env) as client:
+        for event in client.stream(Follow(**_where(at), plan=plan, run=run)):
+            fact = recorded_as(str(event.get("type")), str(event.get("body")))
+            if fact is not None:
+                yield fact
