@@ -157,6 +157,9 @@ def _without(keys: tuple[Key, ...], key: Key) -> tuple[Key, ...]:
     return tuple(one for one in keys if one != key)
 
 
+QUEUE: Key = ("queue", "")  #: the cause of a retry, as "claim" and "schedule" with a plan
+
+
 class Services(Struct, frozen=True, kw_only=True):
     """What the workers of one daemon share."""
 
@@ -340,17 +343,21 @@ class DaemonWorker(RepositoryWorker):
         if self._settings_changed:
             self._settings_changed = False
             self._update_schedules(repository)
+        if now >= self._retries.get(QUEUE, (0, now))[1]:
+            self._execute_queued(repository, runs)
+        self._fire_schedules(repository, runs)
+
+    def _execute_queued(self, repository: OpenRepository, runs: ActiveRuns) -> None:
+        failures, _ = self._retries.pop(QUEUE, (0, None))
         executor = Executor(repository, runs, self.environments)
         try:
             for command, answer in executor.execute_queued(self._unstored, begins=self.may_begin()):
                 self._due = None
                 self._observer.answered(self.root, command, answer)
-            self._retries.pop(("commands", ""), None)
-        except CommandsLocked as error:
-            failures, again = self._retry_later(("commands", ""))
-            if is_announced(failures):
-                self._observer.happened(self.root, "trouble", error=str(error), again=iso(again))
-        self._fire_schedules(repository, runs)
+        except CommandsLocked as error:  # steps are taken nevertheless
+            self._retries[QUEUE] = (failures + 1, self._services.clock.now() + timedelta(seconds=FIRST_RETRY_S))
+            if is_announced(failures + 1):
+                self._observer.happened(self.root, "trouble", error=str(error))
 
     def wait(self, turn: Turn) -> bool:
         self._failures, self.trouble = 0, None  # a step was taken

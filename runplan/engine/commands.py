@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from runplan.run.requests import RunRequest, Timing
     from runplan.run.rows import Command
 
-LOCK_S = 2.0  #: for another process that executes commands
+LOCK_S = 0.5  #: for another process that executes commands
 
 
 class CommandsLocked(Unreachable):
@@ -194,8 +194,12 @@ class Executor:
     def _resume(self, command: Command) -> Answer:
         """Resume the plan and its schedule; a run that lost its keys needs them from this caller."""
         plan = command.plan
-        self._environments.lend(plan, command, anew=False)
-        self._require_keys(plan)
+        before = self._environments.lend(plan, command, anew=False)
+        try:
+            self._require_keys(plan)
+        except RunplanError:
+            self._environments.restore(plan, before)
+            raise
         scheduled = self._schedules.pause(plan, None)
         return Answer(lines=(f"Resumed {plan}",) if self._runs.record(plan, e.Continued()) or scheduled else ())
 
@@ -232,9 +236,11 @@ class Executor:
         row = self._schedules.get(plan)
         if row is None:
             raise NotFound(f"{plan} has no schedule; make one: runplan start PLAN auto every 4h")
-        self._environments.lend(plan, command, anew=False)
+        before = self._environments.lend(plan, command, anew=False)
         fired = schedules.fire_early(row, self._runs, self._schedules, self._repository.clock.now())
-        if isinstance(fired, Accepted):
+        if not isinstance(fired, Accepted):
+            self._environments.restore(plan, before)
+        else:
             self._bring_keys(plan, command)
             self.halt_without_keys(schedules.request_of(row).started)
         return _answer(fired)

@@ -16,12 +16,15 @@ from tests.support.daemons import (
     firings,
     in_foreground,
     kill_daemon,
+    log_of,
     none_left,
     run_of,
     schedules,
     shell_agent,
     states,
     until_runs_are,
+    user_settings,
+    waits,
 )
 from tests.support.scripts import Meanwhile, set_up, steps, work
 
@@ -71,6 +74,25 @@ def test_a_schedule_with_now_runs_one_phase_and_stays(project: Project) -> None:
     until_runs_are(project, "done")
     assert project.landed() == ["1"]
     assert [row.spec for row in schedules(project)] == ["4h"]
+
+
+def test_a_scheduled_run_claims_its_issues_and_its_end_names_the_next_time(
+    project: Project, meanwhile: Meanwhile, tmp_path: Path
+) -> None:
+    project.plan(a_plan("1", "2", front="status: active\nissue: 7"))
+    shell_agent(project, tmp_path, waits(tmp_path, "agent"))
+    user_settings(project, f'[notify]\ncommand = "echo $RUNPLAN_TEXT >>{tmp_path}/noticed"\n')
+    scheduled(project, "now")
+    meanwhile.reached("agent")
+    assert project.rows("SELECT key FROM claims WHERE kind='issue'") == [("7",)]
+    meanwhile.let_on("agent")
+    until_runs_are(project, "done")
+    (row,) = schedules(project)
+    until(lambda: [line["next"] for line in log_of(project, "ended")] == [row.next])
+    until((tmp_path / "noticed").exists)
+    assert row.next is not None
+    assert f"Next run: {parse_iso(row.next):%Y-%m-%d %H:%M} UTC." in (tmp_path / "noticed").read_text()
+    assert f"next {parse_iso(row.next):%H:%M} UTC" in project.runplan("status", "X").out
 
 
 def test_now_without_a_schedule_says_how_to_make_one(project: Project) -> None:

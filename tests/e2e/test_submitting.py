@@ -9,6 +9,8 @@ import sqlite3
 from contextlib import closing
 from typing import TYPE_CHECKING
 
+from filelock import FileLock
+
 from runplan.daemon.client import Client
 from runplan.daemon.protocol import DaemonStatus, Status
 from runplan.store.commands import Commands
@@ -17,9 +19,11 @@ from tests.support.cli import until
 from tests.support.daemons import (
     in_foreground,
     schedules,
+    shell_agent,
     socket_of,
     states,
     until_runs_are,
+    waits,
 )
 
 if TYPE_CHECKING:
@@ -81,6 +85,21 @@ def test_the_first_answer_to_a_candidate_counts_and_the_later_ones_are_declined(
         (True, ""),
         (False, "no change of plans/X.md waits for an answer"),
     ]
+
+
+def test_a_process_that_is_stopped_while_it_executes_commands_does_not_block_the_worker(
+    project: Project, tmp_path: Path
+) -> None:
+    """As with Ctrl-Z: it holds the lock of the queue until it is continued."""
+    shell_agent(project, tmp_path, waits(tmp_path, "agent"))
+    assert project.runplan("start", "X", "1", "auto").code == 0
+    until((tmp_path / "agent.here").exists)
+    with FileLock(project.path / ".git/runplan/locks/commands.lock"):
+        paused = project.runplan("pause", "X")
+        assert (paused.code, "request queued" in paused.err) == (0, True), paused.err
+        (tmp_path / "agent.on").touch()
+        until_runs_are(project, "done")
+    until(lambda: project.rows("SELECT 1 FROM commands WHERE answer IS NULL") == [])
 
 
 def test_a_start_whose_answer_was_not_recorded_is_not_executed_again(project: Project) -> None:

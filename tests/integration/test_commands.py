@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from runplan.engine.commands import Executor
+from runplan.engine.commands import CommandsLocked, Executor
 from runplan.engine.environments import NAME, Environments
 from runplan.engine.runs import Accepted, Deferred
 from runplan.engine.worker import LocalWorker
 from runplan.errors import Fenced, RefusedEarly, RunplanError, Unreachable
 from runplan.run.events import RunStarted, to_json
-from runplan.run.requests import Answer
+from runplan.run.requests import Answer, read_request
 from runplan.run.rows import Command
 from runplan.run.state import RunState
 from runplan.store.claims import Claims
@@ -48,6 +48,7 @@ class Runs:
         self.trouble: RunplanError | None = None
 
     plans: tuple[str, ...] = ()
+    latest = RunState()
 
     def begin(self, request: RunRequest) -> Accepted | Declined | Deferred:
         plan = request.started.plan
@@ -70,7 +71,7 @@ class Runs:
     def state(self, _plan: str) -> None: ...
 
     def newest(self, _plan: str) -> RunState:
-        return RunState()
+        return self.latest
 
 
 class Repository:
@@ -219,6 +220,21 @@ def test_the_keys_of_a_start_that_a_stop_refuses_are_forgotten(bench: Bench) -> 
     bench.execute()
     bench.environments.lend(B, start, anew=True)
     assert bench.environments.of(B) == {}
+
+
+def test_a_refused_resume_does_not_keep_the_environment_of_its_caller(bench: Bench) -> None:
+    bench.environments.receive("mine", KEYS)
+    bench.runs.latest = RunState(started=read_request(arguments("start", A, needs=("LOST",))).started)
+    resume = bench.commands.add(A, "resume", {NAME: "mine"}, by="a person", at=NOW)
+    assert [seq for seq, error in bench.execute() if "LOST" in error] == [resume]
+    assert (bench.environments.of(A), bench.runs.done) == ({}, [])
+
+
+def test_commands_stay_queued_while_another_process_holds_their_lock(bench: Bench) -> None:
+    pause = bench.queue("pause")
+    with bench.repository.claims.command_lock(), pytest.raises(CommandsLocked, match="the request stays queued"):
+        bench.execute()
+    assert bench.execute() == [(pause, "")]
 
 
 def test_where_nothing_new_is_begun_starts_are_left_to_the_next_worker(bench: Bench) -> None:
