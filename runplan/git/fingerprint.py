@@ -1,9 +1,8 @@
-"""Fingerprints of the user's repository, and what differs between two of them."""
+"""Fingerprints of the user's repository, and the differences between two of them."""
 
 from __future__ import annotations
 
 import json
-import os
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,81 +17,19 @@ if TYPE_CHECKING:
 
     from runplan.git.command import Git
 
-
 MOST_LINES = 8
 _SHORT = 12
-
-
-class Fingerprint(Struct, frozen=True, kw_only=True):
-    """One look: refs and HEADs by what they hold, files by a hash of their content."""
-
-    refs: Mapping[str, str]
-    heads: Mapping[str, str]
-    files: Mapping[str, str]
-
-    def dump(self) -> str:
-        return json.dumps({"refs": dict(self.refs), "heads": dict(self.heads), "files": dict(self.files)})
-
-
-def load(text: str) -> Fingerprint:
-    """The inverse of `dump`."""
-    stored = json.loads(text)
-    return Fingerprint(refs=stored["refs"], heads=stored["heads"], files=stored["files"])
+_FILES = ("config", "config.worktree", "info/attributes", "info/exclude", "objects/info/alternates", "shallow")
+_TAIL = 4096  #: bytes at the end of a reflog that hold its newest entry
 
 
 class Difference(Struct, frozen=True, kw_only=True):
-    """One thing that changed."""
+    """A ref, a HEAD or a file that changed."""
 
-    kind: str  #: ref, head, file
-    name: str
-    old: str  #: empty when it is new
+    name: str  #: of a file its absolute path
+    old: str  #: a commit, the content of HEAD, or the hash of a file; empty when it is new
     new: str  #: empty when it is gone
-    by_agent: bool = False  #: its newest reflog entry carries the agent's identity
-
-
-def differences(before: Fingerprint, now: Fingerprint) -> tuple[Difference, ...]:
-    """What is new, gone or changed, by kind and name."""
-    looks = (("ref", before.refs, now.refs), ("head", before.heads, now.heads), ("file", before.files, now.files))
-    return tuple(one for kind, old, new in looks for one in _changed(kind, old, new))
-
-
-def _changed(kind: str, old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[Difference]:
-    for name in sorted({*old, *new}):
-        was, now = old.get(name, ""), new.get(name, "")
-        if was != now:
-            yield Difference(kind=kind, name=name, old=was, new=now)
-
-
-def foreign(found: Collection[Difference], landed: Collection[str]) -> tuple[Difference, ...]:
-    """Without the refs that landings of ours moved meanwhile."""
-    return tuple(one for one in found if not (one.kind == "ref" and one.new in landed))
-
-
-def lines(found: Collection[Difference], process: str) -> tuple[str, ...]:
-    """One sentence for the report each, the first few of them."""
-    told = [_line(one, process) for one in found]
-    more = [f"and {len(told) - MOST_LINES} more"] if len(told) > MOST_LINES else []
-    return tuple(told[:MOST_LINES] + more)
-
-
-def _line(one: Difference, process: str) -> str:
-    if one.by_agent:
-        return f"{process} changed {one.name} in your repository: {_values(one)}"
-    return f"{one.name} changed while {process} ran: {_values(one)}"
-
-
-def _values(one: Difference) -> str:
-    if one.kind == "file":
-        return "it is new" if not one.old else "it is gone" if not one.new else "it has other content"
-    return f"{_short(one.old) or 'nothing'} → {_short(one.new) or 'nothing'}"
-
-
-def _short(value: str) -> str:
-    return value if value.startswith("ref: ") else value[:_SHORT]
-
-
-_FILES = ("config", "config.worktree", "info/attributes", "info/exclude", "objects/info/alternates", "shallow")
-_TAIL = 4096  #: bytes at the end of a reflog that hold its newest entry
+    by_agent: bool = False  #: its newest reflog entry has the agent's identity
 
 
 class Fingerprints:
@@ -103,44 +40,66 @@ class Fingerprints:
         self._common_dir = common_dir
         self._own = ("refs/runplan/", *([f"refs/heads/{prefix}"] if prefix else []))
 
-    def take(self) -> Fingerprint:
-        """How everything looks now; runs no process where refs are files."""
-        refs = refs_snapshot(self._common_dir, self._git)
-        return Fingerprint(
-            refs={name: oid for name, oid in refs.items() if not name.startswith(self._own)},
-            heads=dict(self._heads()),
-            files=dict(self._files()),
-        )
+    def take(self) -> str:
+        """The fingerprint of now; runs no process where refs are files."""
+        return json.dumps(dict(self._values()))
 
-    def compare(self, before: Fingerprint, *, agent: str) -> tuple[Difference, ...]:
-        """What changed since; `agent` is the address that the process signs with."""
+    def compare(self, before: str, *, agent: str) -> tuple[Difference, ...]:
+        """The differences since; `agent` is the address that the process commits with."""
+        old, new = json.loads(before), dict(self._values())
         return tuple(
-            Difference(kind=one.kind, name=one.name, old=one.old, new=one.new, by_agent=self._moved_by(one, agent))
-            for one in differences(before, self.take())
+            Difference(
+                name=name, old=old.get(name, ""), new=new.get(name, ""), by_agent=self._was_moved_by(name, agent)
+            )
+            for name in sorted({*old, *new})
+            if old.get(name) != new.get(name)
         )
 
-    def _moved_by(self, one: Difference, agent: str) -> bool:
-        if one.kind != "ref":
-            return False
-        log = read_file(self._common_dir / "logs" / one.name) or b""
+    def _was_moved_by(self, name: str, agent: str) -> bool:
+        log = read_file(self._common_dir / "logs" / name) or b"" if name.startswith("refs/") else b""
         newest = log[-_TAIL:].rstrip(b"\n").rpartition(b"\n")[2].partition(b"\t")[0]
         return f"<{agent}>".encode() in newest
 
-    def _heads(self) -> Iterator[tuple[str, str]]:
+    def _values(self) -> Iterator[tuple[str, str]]:
+        refs = refs_snapshot(self._common_dir, self._git)
+        yield from ((name, oid) for name, oid in refs.items() if not name.startswith(self._own))
         for place in (self._common_dir, *sorted(self._common_dir.glob("worktrees/*"))):
-            name = "HEAD" if place == self._common_dir else f"worktrees/{place.name}/HEAD"
-            yield name, first_line(place / "HEAD") or ""
-
-    def _files(self) -> Iterator[tuple[str, str]]:
+            head = place / "HEAD"
+            yield str(head.relative_to(self._common_dir)), first_line(head) or ""
         hooks = sorted(path for path in (self._common_dir / "hooks").glob("*") if path.suffix != ".sample")
         for path in (*(self._common_dir / name for name in _FILES), *hooks, *_global_files(self._git.env)):
             content = read_file(path)
             if content is not None:
-                yield os.fspath(path), sha256(content).hexdigest()
+                yield str(path), sha256(content).hexdigest()
 
 
 def _global_files(env: Mapping[str, str]) -> Iterator[Path]:
-    """The user's own configuration of git, which holds for every repository."""
+    """The user's own configuration of git, which applies to every repository."""
     home = Path(env.get("HOME") or "/")
     yield Path(env["GIT_CONFIG_GLOBAL"]) if env.get("GIT_CONFIG_GLOBAL") else home / ".gitconfig"
     yield Path(env.get("XDG_CONFIG_HOME") or home / ".config") / "git" / "config"
+
+
+def foreign(found: Collection[Difference], landed: Collection[str]) -> tuple[Difference, ...]:
+    """The differences without the refs that landings of ours moved meanwhile."""
+    return tuple(one for one in found if not (one.name.startswith("refs/") and one.new in landed))
+
+
+def lines(found: Collection[Difference], process: str) -> tuple[str, ...]:
+    """One sentence for the report each, the first few of them."""
+    sentences = [_line(one, process) for one in found]
+    more = [f"and {len(sentences) - MOST_LINES} more"] if len(sentences) > MOST_LINES else []
+    return tuple(sentences[:MOST_LINES] + more)
+
+
+def _line(one: Difference, process: str) -> str:
+    if one.by_agent:
+        return f"{process} changed {one.name} in your repository: {_values(one)}"
+    return f"{one.name} changed while {process} ran: {_values(one)}"
+
+
+def _values(one: Difference) -> str:
+    if one.name.startswith("/"):
+        return "it is new" if not one.old else "it is gone" if not one.new else "it has other content"
+    old, new = (value if value.startswith("ref: ") else value[:_SHORT] for value in (one.old, one.new))
+    return f"{old or 'nothing'} → {new or 'nothing'}"

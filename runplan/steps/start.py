@@ -191,7 +191,7 @@ def _agent(action: Start, phase: PhaseRun, context: RunContext, id: str, path: P
         usd_in=price.sent,
         usd_out=price.answered,
         usd_guessed=price.guessed,
-        files=((FINGERPRINT, context.fingerprints.take().dump()),),
+        files=((FINGERPRINT, context.fingerprints.take()),),
     )
 
 
@@ -214,7 +214,7 @@ def _command(action: Start, phase: PhaseRun, context: RunContext, id: str, path:
         reader="",
         wall_s=settings.tests.timeout_s,
         silence_s=0,
-        files=((FINGERPRINT, context.fingerprints.take().dump()),),
+        files=((FINGERPRINT, context.fingerprints.take()),),
     )
 
 
