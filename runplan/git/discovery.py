@@ -1,4 +1,4 @@
-"""Finds the repository a command is about and says early why it cannot be worked in."""
+"""Finds the repository of a command, and refuses early one that no run could succeed in."""
 
 from __future__ import annotations
 
@@ -22,35 +22,34 @@ if TYPE_CHECKING:
     from runplan.gitfacts import Identity
 
 OLDEST_GIT = (2, 38)
-PROBE_S = 20.0  #: a signature that takes longer waits for somebody
+PROBE_S = 20.0  #: a signature that takes longer waits for a passphrase
+ODD_PATH = "runplan cannot work in a path with control characters or with bytes that are not UTF-8"
+_ASKED = ("rev-parse", "--path-format=absolute", "--is-bare-repository", "--git-common-dir", "--git-dir")
+_MOST_NAMED = 8  #: branches in one message
 
 
 class Repository(Struct, frozen=True, kw_only=True):
     """A repository that has a checkout."""
 
     root: Path  #: the main checkout; the checkout at hand when the repository behind it is bare
-    common_dir: Path  #: shared by all worktrees; refs, objects and our journal live here
+    common_dir: Path  #: shared by all worktrees; refs, objects and our journal are there
     git: Git
 
 
-ODD_PATH = "runplan cannot work in a path with control characters or with bytes that are not UTF-8"
-
-
 def open_repository(start: Path, *, env: Mapping[str, str]) -> Repository:
-    """The repository around `start`, seen from any directory of any of its worktrees; costs one process."""
+    """The repository around `start`, from any directory of any of its worktrees; costs one process."""
     here = start if start.is_dir() else start.parent
     if not here.is_dir():
         raise RefusedEarly(f"{start} does not exist")
     _require_plain(here.absolute())
-    asked = ("rev-parse", "--path-format=absolute", "--is-bare-repository", "--git-common-dir", "--git-dir")
     git = Git(here, env=env)
     # --show-toplevel comes last: outside of a checkout git answers the others and then fails.
-    ran = git.run(*asked, "--show-toplevel", ok=(0, 128))
+    ran = git.run(*_ASKED, "--show-toplevel", ok=(0, 128))
     answers = [os.fsdecode(line) for line in ran.out.splitlines()]
     if len(answers) < 3:
         if "not a git repository" in ran.err:
             raise RefusedEarly(f"{here} is not in a git repository; run git init, or go to one")
-        raise GitFailed(failure(asked, ran, here))
+        raise GitFailed(failure(_ASKED, ran, here))
     if answers[0] == "true":
         raise RefusedEarly(
             f"{answers[1]} is a bare repository, without a checkout; go to a clone or to a worktree of it"
@@ -83,51 +82,55 @@ def _main_checkout(git: Git, common: Path, top: Path | None) -> Path:
 
 
 def require_workable(repository: Repository, *, target: str, prefix: str) -> Identity:
-    """Refuse, with the remedy, what no run could end well in; the identity that landed commits will carry."""
+    """Refuse a repository that cannot be worked in, with the remedy; else the identity of landed commits."""
     require_git(repository.git)
-    refs = require_target(repository, target)
-    branches = [ref.removeprefix(HEADS) for ref in refs if ref.startswith(HEADS)]
+    branches = _branches(require_target(repository, target))
     if blocking := blocking_branch(branches, prefix):
         from runplan.text import command  # only a refusal needs it
 
         rename = command("git", "branch", "-m", blocking, f"{blocking}-old")
         raise RefusedEarly(
-            f"the branch {blocking} leaves no room for branches under {prefix}; "
+            f"the branch {blocking} blocks branches under {prefix}; "
             f"set run.branch_prefix to another prefix, or rename it: {rename}"
         )
     return identity(repository.git)
 
 
 def require_target(repository: Repository, target: str) -> list[str]:
-    """Refuse a repository without a commit or without the target, a full ref name; every ref there is."""
+    """Refuse a repository without a commit or without the target, a full ref name; else every ref."""
     refs = sorted(refs_snapshot(repository.common_dir, repository.git))
     if target in refs:
         return refs
-    branches = [ref.removeprefix(HEADS) for ref in refs if ref.startswith(HEADS)]
+    branches = _branches(refs)
     if not branches:
         raise RefusedEarly(f"{repository.root} has no commit yet; make one: git commit --allow-empty -m Start")
     name = target.removeprefix(HEADS).removeprefix("refs/remotes/")
-    raise RefusedEarly(f"the target branch {name} does not exist; set run.target to one of: {_some(branches)}")
+    more = f" and {len(branches) - _MOST_NAMED} more" if len(branches) > _MOST_NAMED else ""
+    some = ", ".join(branches[:_MOST_NAMED]) + more
+    raise RefusedEarly(f"the target branch {name} does not exist; set run.target to one of: {some}")
+
+
+def _branches(refs: Collection[str]) -> list[str]:
+    return [ref.removeprefix(HEADS) for ref in refs if ref.startswith(HEADS)]
 
 
 def require_git(git: Git) -> None:
-    """Refuse a git that lacks `merge-tree --write-tree`."""
-    told = git.text("--version")
-    found = re.search(r"(\d+)\.(\d+)", told)
+    """Refuse a git without `merge-tree --write-tree`."""
+    version = git.text("--version")
+    found = re.search(r"(\d+)\.(\d+)", version)
     if found is None or (int(found[1]), int(found[2])) < OLDEST_GIT:
-        oldest = ".".join(map(str, OLDEST_GIT))
-        raise RefusedEarly(f"{told} is too old; install git {oldest} or newer")
+        raise RefusedEarly(f"{version} is too old; install git {'.'.join(map(str, OLDEST_GIT))} or newer")
 
 
 def blocking_branch(branches: Collection[str], prefix: str) -> str | None:
-    """The branch that stands where the prefix needs a directory (git keeps refs as files)."""
+    """The branch that is a file where the prefix needs a directory."""
     parts = prefix.split("/")[:-1]
     needed = ("/".join(parts[:count]) for count in range(1, len(parts) + 1))
     return next((name for name in needed if name in branches), None)
 
 
 def identity(git: Git) -> Identity:
-    """Who the user is, as configured; git's guess from the host name does not count."""
+    """The configured identity of the user; git's guess from the host name does not count."""
     ran = git.run("-c", "user.useConfigOnly=true", "var", "GIT_COMMITTER_IDENT", ok=(0, 1, 128))
     person, when = read_person(ran.text)
     if ran.code or not when:
@@ -139,7 +142,7 @@ def identity(git: Git) -> Identity:
 
 
 def signing(git: Git) -> bool:
-    """Whether landed commits are to be signed; probed, because nobody is there to type a passphrase later."""
+    """Whether landed commits are signed; tried now, because later no person can type a passphrase."""
     if git.run("config", "--type=bool", "commit.gpgsign", ok=(0, 1)).text != "true":
         return False
     try:
@@ -150,8 +153,3 @@ def signing(git: Git) -> bool:
             "or turn it off here: git config commit.gpgsign false"
         ) from None
     return True
-
-
-def _some(names: list[str], most: int = 8) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more

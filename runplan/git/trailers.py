@@ -28,7 +28,7 @@ _OURS = re.compile(r"^runplan-[a-z0-9-]*[ \t]*:", re.IGNORECASE)
 
 
 class Mark(Struct, frozen=True):
-    """What one landing wrote into a message; "" for what is missing."""
+    """The trailers of one landing in a message; a missing one is empty."""
 
     plan: str = ""  #: as it is written: runs of blanks are one
     phase: str = ""
@@ -40,10 +40,7 @@ _FIELDS = {PLAN.lower(): "plan", PHASE.lower(): "phase", LANDING.lower(): "landi
 
 
 def add_trailers(message: str, trailers: Sequence[tuple[str, str]]) -> str:
-    """The message with the trailers at its end; Runplan-* lines somebody else wrote are taken out first.
-
-    They join the block of trailers that is there, or become a paragraph of their own.
-    """
+    """Add trailers to the block at the end of the message, or as a paragraph; other Runplan-* lines are removed."""
     paragraphs = _paragraphs(_without_ours(message)) or [["(no message)"]]
     added = [f"{key}: {squeezed(value)}" for key, value in trailers]
     if not added:
@@ -54,7 +51,7 @@ def add_trailers(message: str, trailers: Sequence[tuple[str, str]]) -> str:
 
 
 def read_trailers(message: str) -> dict[str, str]:
-    """The trailers of the message by their keys as written; of two with one key the last counts."""
+    """The trailers of the message by key; the last one of a key counts."""
     paragraphs = _paragraphs(message)
     if len(paragraphs) < 2 or not _is_block(paragraphs[-1]):
         return {}
@@ -68,7 +65,7 @@ def squeezed(value: str) -> str:
 
 
 def marks(message: str) -> tuple[Mark, ...]:
-    """Every landing the message tells of, wherever in it: a squashed commit keeps the words of all its parts."""
+    """Every landing in the message; the message of a squashed commit has several."""
     found: list[dict[str, str]] = []
     for line in (line for paragraph in _paragraphs(message) for line in _unfolded(paragraph)):
         trailer = _TRAILER.match(line)
@@ -82,7 +79,7 @@ def marks(message: str) -> tuple[Mark, ...]:
 
 
 def _without_ours(message: str) -> str:
-    """The message without Runplan-* lines, wherever they stand, and without their continuation lines."""
+    """The message without Runplan-* lines and their continuation lines."""
     kept: list[str] = []
     dropping = False
     for line in message.split("\n"):
@@ -93,7 +90,7 @@ def _without_ours(message: str) -> str:
 
 
 def _paragraphs(message: str) -> list[list[str]]:
-    """The message cut at blank lines; runs of them count once at the cut, as git's own clean-up does."""
+    """The message split at blank lines."""
     paragraphs: list[list[str]] = [[]]
     for line in message.split("\n"):
         if line.strip():
@@ -108,7 +105,7 @@ def _joined(paragraphs: list[list[str]]) -> str:
 
 
 def _is_block(paragraph: list[str]) -> bool:
-    """Whether every line is a trailer or goes on with one."""
+    """Whether every line is a trailer or continues one."""
     if paragraph[0].startswith((" ", "\t")):
         return False
     return all(_TRAILER.match(line) or line.startswith(_PICKED) for line in _unfolded(paragraph))
@@ -132,25 +129,25 @@ class Undoable(Struct, frozen=True, kw_only=True):
 
 
 class Unclear(Struct, frozen=True, kw_only=True):
-    """A commit of the landing that was changed since, so that it cannot be told what it holds."""
+    """A commit of the landing was changed since, so its content is unknown."""
 
     commit: Oid
     why: str
 
 
 def newest_landing(marked: Iterable[tuple[Oid, str]], *, plan: str, phase: str) -> Undoable | Unclear | None:
-    """The phase's newest landing among commits (id, message) that are given newest first; None when none stands."""
-    told = [(oid, message, marks(message)) for oid, message in marked]
-    undone = {mark.undoes for _, _, found in told for mark in found}
+    """The phase's newest landing among commits (id, message), newest first; None when there is none to undo."""
+    read = [(oid, message, marks(message)) for oid, message in marked]
+    undone = {mark.undoes for _, _, found in read for mark in found}
     sought = (squeezed(plan), squeezed(phase))
-    all_marks = (mark for _, _, found in told for mark in found if not mark.undoes)
+    all_marks = (mark for _, _, found in read for mark in found if not mark.undoes)
     landings = (mark.landing for mark in all_marks if (mark.plan, mark.phase) == sought)
     landing = next((one for one in landings if one and one not in undone), "")
     if not landing:
         return None
     whole = Mark(plan=sought[0], phase=sought[1], landing=landing)
     commits = []
-    for oid, message, found in told:
+    for oid, message, found in read:
         if all(mark.landing != landing for mark in found):
             continue
         if why := _unclear(message, found, whole):
@@ -160,20 +157,20 @@ def newest_landing(marked: Iterable[tuple[Oid, str]], *, plan: str, phase: str) 
 
 
 def _unclear(message: str, found: tuple[Mark, ...], whole: Mark) -> str:
-    """What keeps the commit from being one of this landing, and of no other."""
+    """Why the commit is not one of this landing alone; empty when it is."""
     others = [
         f"phase {mark.phase} of {mark.plan}" for mark in found if (mark.plan, mark.phase) != (whole.plan, whole.phase)
     ]
     if others:
-        return f"says that it holds {', '.join(others)}, too"
+        return f"also has trailers of {', '.join(others)}"
     if found != (whole,):
-        return "tells of more than one landing"
+        return "belongs to more than one landing"
     if squeezed(read_trailers(message).get(LANDING, "")) != whole.landing:
-        return "has other words below its Runplan trailers, which have to be its last paragraph"
+        return "has text below its Runplan trailers, which have to be its last paragraph"
     return ""
 
 
 def built_upon(plan: Plan, phase: str) -> tuple[str, ...]:
-    """The phases that are done and depend on this one, the last one first."""
+    """The done phases that depend on this one, the last one first."""
     done = (other for other in plan.phases if other.status is Status.DONE and phase in other.depends)
     return tuple(other.id for other in done)[::-1]

@@ -228,7 +228,7 @@ REPOSITORIES = {
     ),
     "prefix taken": Bad(
         make=lambda project: project.repo.git("branch", "runplan"),
-        told="the branch runplan leaves no room for branches under runplan/; set run.branch_prefix",
+        told="the branch runplan blocks branches under runplan/; set run.branch_prefix",
     ),
     "foreign branch": Bad(
         make=ahead,

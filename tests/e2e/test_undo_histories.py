@@ -50,7 +50,7 @@ def test_phases_squashed_into_one_commit_are_not_taken_back_together(landed: Pro
     landed.repo.git("commit", "-qm", words)
     other = "2" if phase == "1" else "1"
     told = refused(landed, phase).last
-    assert f"the commit {short(landed, 'HEAD')} says that it holds phase {other} of plans/X.md, too" in told
+    assert f"the commit {short(landed, 'HEAD')} also has trailers of phase {other} of plans/X.md" in told
     assert f"git show {short(landed, 'HEAD')}" in told
 
 
@@ -67,7 +67,7 @@ def test_half_a_phase_is_not_taken_back(tmp_path: Path) -> None:
     buried = short(project, "HEAD")
     project.repo.git("cherry-pick", *upper)
     told = refused(project, "1").last
-    assert f"the commit {buried} has other words below its Runplan trailers" in told
+    assert f"the commit {buried} has text below its Runplan trailers" in told
 
 
 def test_a_rebased_phase_is_taken_back(landed: Project) -> None:

@@ -57,11 +57,11 @@ def test_blanks_in_a_path_are_compared_as_a_trailer_holds_them() -> None:
 @pytest.mark.parametrize(
     ("message", "why"),
     [
-        (said("1", "r.1") + "\n" + said("2", "r.2"), "phase 2 of plans/X.md, too"),
-        (said("2", "r.2") + "\n" + said("1", "r.1"), "phase 2 of plans/X.md, too"),
+        (said("1", "r.1") + "\n" + said("2", "r.2"), "also has trailers of phase 2 of plans/X.md"),
+        (said("2", "r.2") + "\n" + said("1", "r.1"), "also has trailers of phase 2 of plans/X.md"),
         (said("1", "r.1") + "\n" + said("1", "q.1"), "more than one landing"),
         (said("1", "r.1") + "\nReviewed.\n", "last paragraph"),
-        (f"Work\n\n{LANDING}: r.1\n", "says that it holds"),
+        (f"Work\n\n{LANDING}: r.1\n", "also has trailers of"),
     ],
 )
 def test_a_commit_that_cannot_be_read_as_ours_is_named_and_never_passed_over(message: str, why: str) -> None:
