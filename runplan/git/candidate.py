@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from runplan.git.command import Git
     from runplan.gitfacts import Change, Commit, Oid
 
-    Dress: TypeAlias = Callable[[Commit], tuple[str, Identity, str]]
+    Rewrite: TypeAlias = Callable[[Commit], tuple[str, Signature]]
 
 #: A phase has fewer commits; a base that is no ancestor is found out after so many steps.
 LONGEST = 10_000
@@ -125,19 +125,11 @@ class Candidates:
 
     # --- replaying --------------------------------------------------------------------------------------
 
-    def replay(
-        self,
-        *,
-        base: Oid,
-        head: Oid,
-        onto: Oid,
-        dress: Dress,
-        committer: Identity,
-        when: str,
-        sign: bool,
-        whole: bool = False,
-    ) -> Replayed:
-        """Replay base..head on `onto`; as one commit when `whole`, or when they are not one line."""
+    def replay(self, *, base: Oid, head: Oid, onto: Oid, rewrite: Rewrite, whole: bool = False) -> Replayed:
+        """Replay base..head on `onto`; as one commit when `whole`, or when they are not one line.
+
+        `rewrite` gives the message and the signature of the new commit.
+        """
         line = None if whole else self.commits(base, head)
         tree, tip = self._tree(onto), onto
         made: list[Oid] = []
@@ -148,22 +140,13 @@ class Candidates:
                 return merged
             if merged == tree:
                 continue
-            message, author, authored = dress(source)
-            by = Signature(author=author, authored=authored, committer=committer, when=when)
-            tree, tip = merged, self._commit_tree(merged, tip, by, message, sign=sign)
+            message, by = rewrite(source)
+            tree, tip = merged, self._commit_tree(merged, tip, by, message)
             made.append(tip)
         return self._built(made, tree, onto)
 
     def revert(
-        self,
-        commits: Sequence[Oid],
-        *,
-        without: Sequence[str],
-        onto: Oid,
-        message: str,
-        author: Identity,
-        when: str,
-        sign: bool,
+        self, commits: Sequence[Oid], *, without: Sequence[str], onto: Oid, message: str, by: Signature
     ) -> Replayed:
         """One commit on `onto` that reverts `commits`, newest first, except in the paths `without`."""
         tree = self._tree(onto)
@@ -174,8 +157,7 @@ class Candidates:
             if isinstance(merged, Conflicted):
                 return merged
             tree = merged
-        by = Signature(author=author, committer=author, when=when)
-        made = [] if tree == self._tree(onto) else [self._commit_tree(tree, onto, by, message, sign=sign)]
+        made = [] if tree == self._tree(onto) else [self._commit_tree(tree, onto, by, message)]
         return self._built(made, tree, onto)
 
     def _built(self, commits: Sequence[Oid], tree: Oid, onto: Oid) -> Replayed:
@@ -207,8 +189,8 @@ class Candidates:
         tree, *paths = os.fsdecode(ran.out).rstrip("\0").split("\0")
         return Conflicted(paths=tuple(sorted(set(paths)))) if ran.code else tree
 
-    def _commit_tree(self, tree: Oid, parent: Oid, by: Signature, message: str, *, sign: bool) -> Oid:
-        if not sign:
+    def _commit_tree(self, tree: Oid, parent: Oid, by: Signature, message: str) -> Oid:
+        if not by.sign:
             return self._writer.commit(tree, parent, by, message)
         text = message.encode("utf-8", "surrogateescape")
         return self._git.run("commit-tree", tree, "-p", parent, "-S", stdin=text, env=identity_env(by)).text
@@ -223,18 +205,7 @@ class Candidates:
         """Delete the candidate's ref, if it is there."""
         self._git.run("update-ref", "--no-deref", "-d", candidate_ref(run))
 
-    def bookkeep(
-        self,
-        *,
-        code: Oid,
-        files: Mapping[str, bytes],
-        message: str,
-        author: Identity,
-        committer: Identity,
-        when: str,
-        sign: bool,
-        run: str,
-    ) -> Oid:
+    def bookkeep(self, *, code: Oid, files: Mapping[str, bytes], message: str, by: Signature, run: str) -> Oid:
         """One commit on `code` that changes `files` and nothing else; anchored."""
         tree = self._tree(code)
         written = {
@@ -242,8 +213,7 @@ class Candidates:
             for path, content in files.items()
         }
         text = message if message.endswith("\n") else f"{message}\n"
-        by = Signature(author=author, committer=committer, when=when)
-        made = self._commit_tree(self._writer.tree_with(tree, written), code, by, text, sign=sign)
+        made = self._commit_tree(self._writer.tree_with(tree, written), code, by, text)
         self.anchor(run, made)
         return made
 

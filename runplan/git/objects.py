@@ -42,6 +42,7 @@ class Signature(Struct, frozen=True, kw_only=True):
     committer: Identity
     when: str
     authored: str = ""  #: `when`, if empty
+    sign: bool = False  #: with the key of the committer, as git is configured
 
 
 def identity_env(by: Signature) -> dict[str, str]:

@@ -13,7 +13,6 @@ from msgspec import Struct
 from runplan.errors import GitFailed, ObjectsRefused, RefusedEarly, SettingsError
 from runplan.git.checkout import refs_snapshot
 from runplan.git.lane import KEEPER, Lane, Unstored
-from runplan.git.objects import Signature
 from runplan.gitfacts import Identity, is_agent
 from runplan.names import HEADS, base_ref, parked_under
 from runplan.store.files import file_lock, first_line, make_below, read_file
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from filelock import FileLock
 
     from runplan.git.command import Git
+    from runplan.git.objects import Signature
     from runplan.git.workspace import Workspace
     from runplan.gitfacts import Oid, WorktreeState
 
@@ -212,19 +212,10 @@ class Worktrees:
         return found
 
     def commit_leftovers(
-        self,
-        path: Path,
-        paths: Sequence[str],
-        *,
-        branch: str,
-        message: str,
-        author: Identity,
-        committer: Identity,
-        when: str,
+        self, path: Path, paths: Sequence[str], *, branch: str, message: str, by: Signature
     ) -> Oid | Unstored:
         """Commit exactly the named files, as they are in the worktree (also their deletion)."""
-        lane = self.lane(path.name)
-        made = lane.commit(paths, Signature(author=author, committer=committer, when=when), message=message)
+        made = self.lane(path.name).commit(paths, by, message=message)
         if isinstance(made, str):
             self._workspace.git.update_refs(f"update {branch} {made}")
         return made

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias, assert_never
 
+from msgspec.structs import replace
+
 from runplan.errors import PlanUnreadable
 from runplan.git.candidate import Built, Conflicted, NothingLeft
 from runplan.git.trailers import LANDING, PHASE, PLAN, RUN, UNDOES, add_trailers
@@ -19,7 +21,8 @@ from runplan.text import command
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from runplan.gitfacts import Commit, Identity
+    from runplan.git.objects import Signature
+    from runplan.gitfacts import Commit
     from runplan.plan.model import Phase, Plan
     from runplan.run.actions import BuildCandidate
     from runplan.run.events import Event
@@ -36,21 +39,18 @@ def build_candidate(action: BuildCandidate, state: RunState, context: RunContext
         yield WorkRefused(reason=Reason.NO_COMMITS, detail=f"the commits of {phase.work.head[:12]} are gone from git")
         return
     onto = context.tip()
-    trailers = trailers_of(context, state)
+    trailers, by = trailers_of(context, state), context.signature()
 
-    def dress(commit: Commit) -> tuple[str, Identity, str]:
+    def rewrite(commit: Commit) -> tuple[str, Signature]:
         author = commit.author if context.settings.run.author == "agent" else context.user
         message = (phase.read.title or f"Phase {phase.read.phase}") if phase.handovers else commit.message
-        return add_trailers(message, trailers), author, commit.authored
+        return add_trailers(message, trailers), replace(by, author=author, authored=commit.authored)
 
     replayed = context.candidates.replay(
         base=phase.base,
         head=phase.work.head,
         onto=onto,
-        dress=dress,
-        committer=context.user,
-        when=context.git_date(),
-        sign=context.sign,
+        rewrite=rewrite,
         whole=bool(phase.handovers),
     )
     match replayed:

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from runplan import names
 from runplan.errors import Unreachable
+from runplan.git.objects import Signature
 from runplan.text import command
 from runplan.times import git_date, iso
 
@@ -88,6 +89,10 @@ class RunContext(Struct, frozen=True, kw_only=True):
 
     def iso(self) -> str:
         return iso(self.clock.now())
+
+    def signature(self) -> Signature:
+        """The user's signature, as of now."""
+        return Signature(author=self.user, committer=self.user, when=self.git_date(), sign=self.sign)
 
     def git_date(self) -> str:
         return git_date(self.clock.now())

@@ -91,10 +91,7 @@ def _intend(state: RunState, context: RunContext, onto: str, files: dict[str, by
         code=code,
         files=files,
         message=add_trailers(_subject(phase, context), trailers_of(context, state)),
-        author=context.user,
-        committer=context.user,
-        when=context.git_date(),
-        sign=context.sign,
+        by=context.signature(),
         run=context.mark,
     )
     landing = context.lander.prepare(id=landing_id(context, state), old=onto, new=new)

@@ -103,9 +103,7 @@ def build_undo(action: BuildUndo, state: RunState, context: RunContext) -> Itera
         without=(*found.bookkeeping, context.report),
         onto=onto,
         message=add_trailers(message, (*trailers_of(context, state), (UNDOES, found.landing))),
-        author=context.user,
-        when=context.git_date(),
-        sign=context.sign,
+        by=context.signature(),
     )
     match reverted:
         case Built(commits=commits, tree=tree, patch=patch):

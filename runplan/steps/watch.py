@@ -125,7 +125,7 @@ def _examine(id: str, role: str, state: RunState, context: RunContext) -> Iterat
     if (before := context.dispatches.read(id, FINGERPRINT)) is not None:
         since = phase.dispatch.at if phase.dispatch else ""
         tips = [one.event.tip for one in context.store.facts(Landed, since=since)]
-        differences = context.fingerprints.compare(fingerprint.load(before), agent=signing(id).email)
+        differences = context.fingerprints.compare(before, agent=signing(id).email)
         found = fingerprint.foreign(differences, tips)
         lines = fingerprint.lines(found, "the agent" if role in AGENT_ROLES else f"the {role} command")
         if set(lines) - set(phase.warnings):  # else recorded before a crash

@@ -13,6 +13,7 @@ from runplan.checks.secrets import redacted
 from runplan.checks.tamper import Written, leaks
 from runplan.errors import ObjectsRefused
 from runplan.git.lane import Unstored
+from runplan.git.objects import Signature
 from runplan.gitfacts import AGENT, signing
 from runplan.run.events import WorkRefused, WorkTaken
 from runplan.run.reasons import Reason, unsolved
@@ -93,9 +94,7 @@ def commit_leftovers(phase: PhaseRun, context: RunContext, *, message: str) -> s
         rest,
         branch=phase.lease.branch,
         message=message,
-        author=AGENT,
-        committer=signing(phase.ended.id),
-        when=context.git_date(),
+        by=Signature(author=AGENT, committer=signing(phase.ended.id), when=context.git_date()),
     )
     if isinstance(made, Unstored):
         reason = Reason.BLOCKED if made.filtered else Reason.TAMPERED

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
 from runplan.checks.lineage import Lineage
 from runplan.errors import RefusedEarly
 from runplan.git.candidate import Built, Candidates, Conflicted, NothingLeft
+from runplan.git.objects import Signature
 from runplan.gitfacts import Identity
 from runplan.names import candidate_ref
 from tests.support.repos import Repo, make_repo
@@ -36,12 +38,15 @@ def candidates(repo: Repo) -> Iterator[Candidates]:
         yield Candidates(git, common_dir=repo.path / ".git")
 
 
-def dressed(commit: Commit) -> tuple[str, Identity, str]:
-    return f"{commit.message}\nRunplan-Run: r1\n", commit.author, commit.authored
+BY = Signature(author=USER, committer=USER, when=WHEN)
+
+
+def rewritten(commit: Commit) -> tuple[str, Signature]:
+    return f"{commit.message}\nRunplan-Run: r1\n", replace(BY, author=commit.author, authored=commit.authored)
 
 
 def replay(candidates: Candidates, base: str, head: str, onto: str) -> Replayed:
-    return candidates.replay(base=base, head=head, onto=onto, dress=dressed, committer=USER, when=WHEN, sign=False)
+    return candidates.replay(base=base, head=head, onto=onto, rewrite=rewritten)
 
 
 def built(answer: Replayed) -> Built:
@@ -287,9 +292,7 @@ def test_odd_authors_dates_and_bytes_come_through(repo: Repo, candidates: Candid
 
 
 def bookkeep(candidates: Candidates, code: str, files: dict[str, bytes]) -> str:
-    return candidates.bookkeep(
-        code=code, files=files, message="Mark", author=USER, committer=USER, when=WHEN, sign=False, run="r1"
-    )
+    return candidates.bookkeep(code=code, files=files, message="Mark", by=BY, run="r1")
 
 
 def test_bookkeeping_changes_its_files_keeps_their_modes_and_is_anchored(repo: Repo, candidates: Candidates) -> None:
@@ -345,19 +348,9 @@ def test_signed_commits_are_signed_all_of_them(repo: Repo, candidates: Candidate
     signer.chmod(0o755)
     repo.git("config", "gpg.program", str(signer))
     base, head = on_branch(repo, {"a.txt": "mine\n"})
-    answer = built(
-        candidates.replay(base=base, head=head, onto=base, dress=dressed, committer=USER, when=WHEN, sign=True)
-    )
-    made = candidates.bookkeep(
-        code=answer.commits[0],
-        files={"b.txt": b"x"},
-        message="Mark",
-        author=USER,
-        committer=USER,
-        when=WHEN,
-        sign=True,
-        run="r1",
-    )
+    by = replace(BY, sign=True)
+    answer = built(candidates.replay(base=base, head=head, onto=base, rewrite=lambda one: (one.message, by)))
+    made = candidates.bookkeep(code=answer.commits[0], files={"b.txt": b"x"}, message="Mark", by=by, run="r1")
     assert repo.refs()[candidate_ref("r1")] == made
     for oid in (answer.commits[0], made):
         assert "gpgsig -----BEGIN" in repo.git("cat-file", "commit", oid)

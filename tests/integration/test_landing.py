@@ -12,6 +12,7 @@ import pytest
 from runplan.errors import GitFailed
 from runplan.git.candidate import Built, Candidates
 from runplan.git.command import Git
+from runplan.git.objects import Signature
 from runplan.gitfacts import Identity
 from runplan.landing.cherry_pick import CherryPick
 from runplan.landing.lander import Landed, Pending, Refused, TargetMoved
@@ -224,24 +225,19 @@ def test_a_phase_of_one_commit_costs_six_git_processes(repo: Repo, tmp_path: Pat
     env = repo.env | {"PATH": f"{wrapper.parent}{os.pathsep}{repo.env['PATH']}", "REAL_GIT": real}
     with Git(repo.path, env=env) as git:
         candidates = Candidates(git, common_dir=repo.path / ".git")
+        by = Signature(author=USER, committer=USER, when=WHEN)
         answer = candidates.replay(
             base=base,
             head=head,
             onto=base,
-            dress=lambda commit: (commit.message, commit.author, commit.authored),
-            committer=USER,
-            when=WHEN,
-            sign=False,
+            rewrite=lambda commit: (commit.message, by),
         )
         assert isinstance(answer, Built)
         new = candidates.bookkeep(
             code=answer.commits[-1],
             files={"reports/plan-p.md": b"done\n"},
             message="Record",
-            author=USER,
-            committer=USER,
-            when=WHEN,
-            sign=False,
+            by=by,
             run="r1",
         )
         cherry_pick = CherryPick(git, ref=MAIN, root=repo.path, common_dir=repo.path / ".git")

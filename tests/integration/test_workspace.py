@@ -10,6 +10,7 @@ import pytest
 
 from runplan.errors import GitFailed, RefusedEarly, SettingsError
 from runplan.git.lane import Unstored
+from runplan.git.objects import Signature
 from runplan.git.removal import Kept, Removed
 from runplan.git.workspace import MOST_PACKS
 from runplan.git.worktrees import BranchStanding
@@ -33,7 +34,11 @@ def place(tmp_path: Path) -> Iterator[Place]:
 
 def leftovers(place: Place, tree: Repo, *paths: str) -> str | Unstored:
     return place.trees.commit_leftovers(
-        tree.path, paths, branch=BRANCH, message="left\n", author=AGENT, committer=AGENT, when=WHEN
+        tree.path,
+        paths,
+        branch=BRANCH,
+        message="left\n",
+        by=Signature(author=AGENT, committer=AGENT, when=WHEN),
     )
 
 
