@@ -6,6 +6,8 @@ import contextlib
 import time
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from runplan.errors import GitFailed
 from runplan.git import objects
 from runplan.git.checkout import Checkouts, read_line
@@ -130,8 +132,9 @@ class CherryPick:
 
     def _swap(self, landing: Landing, checkout: TargetCheckout, *, behind: bool = False) -> str:
         swap = Swap(self._git, self._checkouts, checkout, self._box, self._point)
+        to_do = replace(landing, old=landing.new) if behind else landing
         try:
-            return swap.land(landing, self._changes(landing), behind=behind)
+            return swap.land(to_do, self._changes(landing), base=landing.old)
         except OSError as error:  # a full disk, a read-only directory, a file system without hard links
             raise Hold(f"git cannot update {checkout.root}: {error.strerror}: {error.filename}") from error
 
@@ -143,7 +146,7 @@ class CherryPick:
                 self._box.lock_index(one)
             if self._checkouts.having(landing.ref):
                 raise IndexChanged  # a checkout has switched to it: begin again
-            with RefTransaction(self._git, landing, name=landing.ref, old=landing.old, fd=self._box.fd) as ref:
+            with RefTransaction(self._git, landing, name=landing.ref, fd=self._box.fd) as ref:
                 ref.prepare()
                 self._point("land.swapped")
                 ref.commit()

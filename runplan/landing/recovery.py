@@ -42,19 +42,25 @@ class Hold(Exception):
 
 
 class Plan(Struct, frozen=True, kw_only=True):
-    """A landing under way and its files before and after. Without a root it moves a ref alone."""
+    """A landing under way and its files before and after.
+
+    Without a root it moves a ref alone. With `old` equal to `new` the ref has moved, and only the checkout follows.
+    """
 
     landing: Landing
     root: str = ""
     git_dir: str = ""
-    files: str = ""  #: the directory of the new files and of the files set aside
+    files: str = ""  #: the directory of the new and the old files
     was: Mapping[str, Signature] = {}
     staged: Mapping[str, Signature] = {}
-    behind: bool = False  #: the ref is at `new` already, and only the checkout follows
 
     @property
     def checkout(self) -> TargetCheckout:
         return TargetCheckout(root=Path(self.root), git_dir=Path(self.git_dir))
+
+    @property
+    def old_files(self) -> Path:
+        return Path(self.files) / "old"
 
 
 class Ended(Struct, frozen=True):
@@ -144,44 +150,41 @@ class Box:
         return Ended(landing.id, landed, note)
 
     def _has_landed(self, plan: Plan) -> bool:
-        tip = self._git.tip(plan.landing.ref)
-        if tip is None or find(self._git, plan.landing, tip) != plan.landing.new:
-            return False
-        return not plan.behind or is_same(self.installed, plan.checkout.git_dir / "index")
+        landing = plan.landing
+        if landing.old == landing.new:
+            return is_same(self.installed, plan.checkout.git_dir / "index")
+        tip = self._git.tip(landing.ref)
+        return tip is not None and find(self._git, landing, tip) == landing.new
 
     def _complete(self, plan: Plan) -> str:
-        aside = Path(plan.files) / "aside"
-        late = [path for path in plan.was if signature(aside / path) != plan.was[path]]
+        late = [path for path in plan.was if signature(plan.old_files / path) != plan.was[path]]
         return self._keep(plan, late, "was written to while the landing replaced it")
 
     def _roll_back(self, plan: Plan) -> str:
         checkout, landing = plan.checkout, plan.landing
-        before = landing.new if plan.behind else landing.old
         is_there = checkout.root.is_dir() and self._checkouts.branch(checkout) == landing.ref
-        if not is_there or self._git.tip(landing.ref) != before:
+        if not is_there or self._git.tip(landing.ref) != landing.old:
             return self._keep(plan, plan.was, "was replaced by a landing that was killed")
-        aside = Path(plan.files) / "aside"
-        if not (aside.exists() or self.old_index.exists() or is_same(self._mark, checkout.lock)):
+        if not (plan.old_files.exists() or self.old_index.exists() or is_same(self._mark, checkout.lock)):
             return ""
         self.lock_index(checkout)
         if self.old_index.exists() and is_same(self.installed, checkout.git_dir / "index"):
             self.old_index.rename(checkout.git_dir / "index")
-        return self._keep(plan, _unswap(plan, aside), "could not be put back after a landing was killed")
+        return self._keep(plan, _unswap(plan), "could not be put back after a landing was killed")
 
     def _keep(self, plan: Plan, paths: Iterable[str], why: str) -> str:
         """Move files from the box to `KEPT`; a note that names the place."""
-        aside = Path(plan.files) / "aside"
-        kept = [path for path in paths if signature(aside / path) is not None]
+        kept = [path for path in paths if signature(plan.old_files / path) is not None]
         if not kept:
             return ""
         place = self._checkouts.common_dir / KEPT / f"{plan.landing.id}.{self._plan.stat().st_mtime_ns}"
         for path in kept:
             (place / path).parent.mkdir(parents=True, exist_ok=True)
-            shutil.move(aside / path, place / path)
+            shutil.move(plan.old_files / path, place / path)
         return f"{', '.join(kept)} {why}; the former content is in {place}"
 
 
-def _unswap(plan: Plan, aside: Path) -> list[str]:
+def _unswap(plan: Plan) -> list[str]:
     """Put the old files back; the paths that hold a file of the user's."""
     root = Path(plan.root)
     for path, ours in plan.staged.items():
@@ -190,9 +193,9 @@ def _unswap(plan: Plan, aside: Path) -> list[str]:
     remove_empty_parents(root, plan.staged)
     foreign = []
     for path in plan.was:
-        if signature(aside / path) is not None:
+        if signature(plan.old_files / path) is not None:
             try:
-                put(aside / path, root / path)
+                put(plan.old_files / path, root / path)
             except (FileExistsError, NotADirectoryError):
                 foreign.append(path)
     return foreign

@@ -46,10 +46,10 @@ class IndexChanged(Exception):
 class RefTransaction(AbstractContextManager["RefTransaction"]):
     """One `update-ref --stdin`. Without `commit`, or when this process dies, it changes nothing."""
 
-    def __init__(self, git: Git, landing: Landing, *, name: str, old: Oid, fd: int) -> None:
+    def __init__(self, git: Git, landing: Landing, *, name: str, fd: int) -> None:
         words = ("update-ref", "-m", f"runplan: land {landing.id}", "--stdin")
         self._process = git.start(*_SETTINGS, *words, fds=(fd,))
-        self._name, self._order = name, f"start\nupdate {name} {landing.new} {old}\nprepare\n"
+        self._name, self._order = name, f"start\nupdate {name} {landing.new} {landing.old}\nprepare\n"
 
     def prepare(self) -> None:
         """Lock the ref; refused when it is locked, or has another value than the old one."""
@@ -85,22 +85,21 @@ class Swap:
         self._is_sparse = (checkout.git_dir / "info/sparse-checkout").exists()
         self._point = point
 
-    def land(self, landing: Landing, changes: Sequence[Change], *, behind: bool = False) -> str:
-        """Move files, index and ref; a note when a file was kept. `behind`: the ref is at `new` already."""
+    def land(self, landing: Landing, changes: Sequence[Change], *, base: Oid) -> str:
+        """Move files, index and ref; a note when a file was kept. The files are those of `base` before."""
         seen = signature(self._index)
         # Before git is asked about them: a file that has another signature later was edited since.
         found = {one.path: signature(self._root / one.path) for one in changes}
         was = {path: one for path, one in found.items() if one is not None and not stat.S_ISDIR(one[3])}
         try:
-            staged = self._stage(landing, changes, was, behind=behind)
+            staged = self._stage(landing, base, changes, was)
         except BaseException:
             self._discard()
             raise
         place = {"root": str(self._root), "git_dir": str(self._checkout.git_dir), "files": str(self._files)}
-        self._box.write(plan := Plan(landing=landing, was=was, staged=staged, behind=behind, **place))
+        self._box.write(plan := Plan(landing=landing, was=was, staged=staged, **place))
         self._point("land.staged")
-        old = landing.new if behind else landing.old
-        with RefTransaction(self._git, landing, name="HEAD", old=old, fd=self._box.fd) as ref:
+        with RefTransaction(self._git, landing, name="HEAD", fd=self._box.fd) as ref:
             try:
                 self._lock(ref, landing, seen)
                 self._point("land.prepared")
@@ -128,7 +127,7 @@ class Swap:
     # --- staging ---------------------------------------------------------------------------------------
 
     def _stage(
-        self, landing: Landing, changes: Sequence[Change], was: Mapping[str, Signature], *, behind: bool
+        self, landing: Landing, base: Oid, changes: Sequence[Change], was: Mapping[str, Signature]
     ) -> dict[str, Signature]:
         self._discard()  # of a landing that was killed while it staged
         self._box.path.mkdir()
@@ -136,9 +135,9 @@ class Swap:
         if self._index.exists():
             # With its times: git checks the content of a file that is as young as the index.
             shutil.copy2(self._index, self._box.index)
-        if self._needs_status(changes, was) or self._read_tree(landing):
-            self._require_unedited(changes, staged=not behind)
-            if said := self._read_tree(landing):
+        if self._needs_status(changes, was) or self._read_tree(base, landing.new):
+            self._require_unedited(changes, staged=base == landing.old)
+            if said := self._read_tree(base, landing.new):
                 raise self._cannot(said)
         require_free_paths(self._root, changes)
         files = [one.path for one in changes if one.kind != "D" and SUBMODULE not in (one.old_mode, one.new_mode)]
@@ -154,7 +153,7 @@ class Swap:
     def _needs_status(self, changes: Sequence[Change], was: Mapping[str, Signature]) -> bool:
         """Whether `read-tree` alone could overlook an edit.
 
-        It refuses an edited path, also one that git was told to ignore. It does not look at a file that is deleted,
+        It refuses an edited path, also an assume-unchanged one. It does not look at a file that is deleted,
         that lies behind a link, or whose index entry is as in `new` already: removed, or staged with that content.
         """
         if self._is_sparse or len(changes) > _MOST_LOOKED_FOR or any(self._index.parent.glob("sharedindex.*")):
@@ -186,15 +185,15 @@ class Swap:
     def _env(self) -> dict[str, str]:
         return {"GIT_INDEX_FILE": str(self._box.index)}
 
-    def _read_tree(self, landing: Landing) -> str:
+    def _read_tree(self, old: Oid, new: Oid) -> str:
         """Put `new` into the staged index; git's error when it refuses."""
-        said = self._try("read-tree", "-m", landing.old, landing.new)
+        said = self._try("read-tree", "-m", old, new)
         if self._is_sparse and not said:
             # Git decides what a sparse checkout leaves out only where it may write files: in an empty directory.
             empty = self._box.path / "empty"
             empty.mkdir(exist_ok=True)
             env = {"GIT_WORK_TREE": str(empty), "GIT_DIR": str(self._checkout.git_dir)}
-            said = self._try("read-tree", "-m", "-u", landing.new, landing.new, env=env)  # staged changes stay
+            said = self._try("read-tree", "-m", "-u", new, new, env=env)  # staged changes stay
         return said
 
     def _write_out(self, paths: Sequence[str]) -> Sequence[str]:
@@ -222,7 +221,7 @@ class Swap:
     def _swap(self, changes: Sequence[Change], plan: Plan) -> None:
         leaving = [one.path for one in changes if one.kind == "D"]
         for name in leaving:
-            self._set_aside(name, plan)
+            self._take_out(name, plan)
         remove_empty_parents(self._root, leaving)
         for one in changes:
             path = self._root / one.path
@@ -230,22 +229,22 @@ class Swap:
                 with suppress(OSError):  # a submodule with files stays, as with git
                     path.rmdir()
             if one.new_mode == SUBMODULE and one.old_mode != SUBMODULE:
-                self._set_aside(one.path, plan)
+                self._take_out(one.path, plan)
                 path.mkdir(parents=True, exist_ok=True)
             elif one.path in plan.staged:
-                self._set_aside(one.path, plan)
+                self._take_out(one.path, plan)
                 try:
                     put(self._files / "new" / one.path, path)
                 except (FileExistsError, NotADirectoryError):
                     raise self._edited(one.path) from None
 
-    def _set_aside(self, name: str, plan: Plan) -> None:
+    def _take_out(self, name: str, plan: Plan) -> None:
         if name in plan.was:
-            aside = self._files / "aside" / name
-            aside.parent.mkdir(parents=True, exist_ok=True)
+            old = plan.old_files / name
+            old.parent.mkdir(parents=True, exist_ok=True)
             with suppress(FileNotFoundError):
-                (self._root / name).rename(aside)
-            if signature(aside) != plan.was[name]:
+                (self._root / name).rename(old)
+            if signature(old) != plan.was[name]:
                 raise self._edited(name)
 
     def _edited(self, name: str) -> Hold:

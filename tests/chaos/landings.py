@@ -229,7 +229,7 @@ SHARED = tuple(f"s{number}.txt" for number in range(6))  #: changed by landings,
 OWN = tuple(f"u{number}.txt" for number in range(3))  #: the user's
 LONGEST_S = 0.08
 #: When to kill: at most so long after this has appeared in the git directory; half of them while files are swapped.
-MOMENTS = (("HEAD", LONGEST_S), (BOX, LONGEST_S), (f"{BOX}/plan", 0.02), (f"{BOX}/aside", 0.004))
+MOMENTS = (("HEAD", LONGEST_S), (BOX, LONGEST_S), (f"{BOX}/plan", 0.02), (f"{BOX}/old", 0.004))
 SETTLE_S = 60.0
 
 
@@ -279,7 +279,7 @@ def soak(place: Path, *, kills: int, seed: int) -> Account:
             os.kill(worker, signal.SIGKILL)  # the next one begins anew
         os.waitpid(worker, 0)
         account.planned += (repo.path / ".git" / BOX / "plan").exists()
-        account.touched += (repo.path / ".git" / BOX / "aside").exists()
+        account.touched += (repo.path / ".git" / BOX / "old").exists()
     (place / "stop").touch()
     os.waitpid(user, 0)
     _settle(repo, place, account)
