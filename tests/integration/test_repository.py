@@ -88,7 +88,7 @@ def _blocked(repo: Repo) -> None:
         pytest.param(_empty, "has no commit yet; make one: git commit --allow-empty", id="empty"),
         pytest.param(_anonymous, 'git config user.name "Your Name" && git config user.email', id="no identity"),
         pytest.param(_renamed, "target branch main does not exist; set run.target to one of: old, trunk", id="target"),
-        pytest.param(_blocked, "the branch runplan leaves no room .* run.branch_prefix", id="prefix"),
+        pytest.param(_blocked, "the branch runplan blocks .* run.branch_prefix", id="prefix"),
     ],
 )
 def test_what_no_run_could_end_well_in_is_refused_with_the_remedy(
