@@ -1,4 +1,4 @@
-"""Looks around for `init` and `doctor`: the repository (GitPython), programs of agents, worktree places."""
+"""The facts that `init` and `doctor` need: the repository (GitPython), programs of agents, worktree directory."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Facts(Struct, frozen=True, kw_only=True):
 
 
 class Place(Struct, frozen=True, kw_only=True):
-    """The directory worktrees are made in."""
+    """The directory of the worktrees."""
 
     path: str
     writable: bool
@@ -69,7 +69,7 @@ class RoleAgent(Struct, frozen=True, kw_only=True):
 
 
 def worktree_place(path: Path) -> Place:
-    """Whether worktrees could be made in `path`; it need not exist, and nothing is made."""
+    """Whether `path` could be created and written; it need not exist."""
     nearest = next(each for each in (path, *path.parents) if each.exists())
     return Place(path=str(path), writable=nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK))
 

@@ -1,4 +1,4 @@
-"""Writes the files by which a service manager keeps the daemon: a systemd user unit, a launchd property list."""
+"""The files of a service manager for the daemon: a systemd user unit, a launchd property list."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ if TYPE_CHECKING:
 UNIT = "runplan.service"
 LABEL = "runplan.daemon"
 
-#: The daemon says that it lives once a minute; twice unheard is stuck.
+#: The daemon sends a sign of life once a minute; after two missing ones it counts as stuck.
 WATCHDOG_S = 180
 
-#: What the end may take: `daemon.grace`, and the step that is being taken. A longer grace asks for its time itself.
+#: Time to stop: `daemon.grace` and the current step. With a longer grace the daemon asks for more time itself.
 STOP_S = 120
 
-#: What the daemon has to know of a login that the service manager does not.
+#: Variables of the login that the daemon needs and the service manager does not set.
 VARIABLES = ("PATH", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME")
 
 
 class Service(Struct, frozen=True, kw_only=True):
-    """How the daemon is started."""
+    """How to start the daemon."""
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
     umask: int
-    output: str  #: where launchd puts what it says
+    output: str  #: file for its output under launchd
 
 
 _UNIT = """\
-# Written by `runplan service install`, which writes it anew each time.
+# Written by `runplan service install`, which overwrites it each time.
 [Unit]
 Description=runplan works through plans
 
@@ -46,11 +46,11 @@ WatchdogSec={watchdog}
 TimeoutStopSec={stop}
 Restart=on-failure
 RestartSec=5
-# Another daemon runs, or the settings are wrong: to try again would not help.
+# Another daemon runs, or the settings are invalid: a restart would not help.
 RestartPreventExitStatus=2
-# Agents outlive the daemon: the next one takes them up.
+# Agents outlive the daemon; the next one adopts them.
 KillMode=process
-# Each agent gets a control group below the daemon's, by which everything it leaves behind is found and ended.
+# Each agent gets a control group below the daemon's, so that all its processes are found and ended.
 Delegate=yes
 OOMPolicy=continue
 UMask={umask:04o}
@@ -67,20 +67,20 @@ def systemd_unit(service: Service) -> str:
         watchdog=WATCHDOG_S,
         stop=STOP_S,
         umask=service.umask,
-        environment="".join(f"Environment={_quoted(f'{name}={value}')}\n" for name, value in _told(service)),
+        environment="".join(f"Environment={_quoted(f'{name}={value}')}\n" for name, value in _variables(service)),
     )
 
 
 def launchd_list(service: Service) -> str:
-    import plistlib  # dear, and for one platform
+    import plistlib  # slow to import, and for one platform
 
     entries = {
         "Label": LABEL,
         "ProgramArguments": list(service.argv),
-        "EnvironmentVariables": dict(_told(service)),
+        "EnvironmentVariables": dict(_variables(service)),
         "RunAtLoad": True,
         "KeepAlive": {"SuccessfulExit": False},
-        # Agents outlive the daemon: the next one takes them up.
+        # Agents outlive the daemon; the next one adopts them.
         "AbandonProcessGroup": True,
         "ExitTimeOut": STOP_S,
         "Umask": service.umask,
@@ -91,17 +91,17 @@ def launchd_list(service: Service) -> str:
     return plistlib.dumps(entries, sort_keys=False).decode()
 
 
-def _told(service: Service) -> list[tuple[str, str]]:
+def _variables(service: Service) -> list[tuple[str, str]]:
     return [(name, service.env[name]) for name in VARIABLES if service.env.get(name)]
 
 
 def _word(word: str) -> str:
-    """One argument on a command line of systemd, in which variables are expanded (systemd.service(5))."""
+    """One argument of a systemd command line, in which variables are expanded (systemd.service(5))."""
     return _literal(word.replace("$", "$$"))
 
 
 def _literal(word: str) -> str:
-    """The same for its program, in which they are not."""
+    """The program of a systemd command line, in which variables are not expanded."""
     return word.replace("%", "%%") if re.fullmatch(r"[\w./+:@=%$-]+", word) else _quoted(word)
 
 

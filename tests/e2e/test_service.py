@@ -71,7 +71,7 @@ def test_a_dry_run_shows_the_file_and_changes_nothing(desk: Desk) -> None:
 def test_install_writes_the_file_and_starts_the_daemon(desk: Desk) -> None:
     ran = desk.runplan("service", "install")
 
-    assert (ran.code, ran.out) == (0, f"wrote {desk.unit}\nthe daemon runs, and will at each login\n")
+    assert (ran.code, ran.out) == (0, f"wrote {desk.unit}\nthe daemon runs, and starts at each login\n")
     assert "Type=notify" in desk.unit.read_text()
     assert desk.told == ["systemctl --user daemon-reload", "systemctl --user enable --now runplan.service"]
 
@@ -82,7 +82,7 @@ def test_where_the_manager_does_not_answer_the_command_is_told(desk: Desk) -> No
     ran = desk.runplan("service", "install")
 
     assert ran.code == 0
-    assert "it is not started yet; systemctl does not answer this user here; where it does: systemctl --user" in ran.out
+    assert "Not started: no systemctl user session here. Once you have one, run: systemctl --user" in ran.out
     assert desk.unit.exists()
     assert desk.told == []
 
@@ -102,7 +102,7 @@ def test_status_tells_how_it_is(desk: Desk) -> None:
     (desk.home / "active").unlink()
     assert desk.runplan("service", "status").out == f"installed as {desk.unit}, not running\n"
     desk.unit.write_text("by another version")
-    assert "write it anew: runplan service install" in desk.runplan("service", "status").out
+    assert "write it again: runplan service install" in desk.runplan("service", "status").out
     assert json.loads(desk.runplan("service", "status", "--json").out) == {
         "file": str(desk.unit),
         "installed": True,

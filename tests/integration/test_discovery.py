@@ -15,7 +15,7 @@ import pytest
 from runplan.errors import GitFailed, RefusedEarly
 from runplan.git.discovery import OLDEST_GIT
 from runplan.gitfacts import Identity
-from runplan.ops import discovery as repository, doctor
+from runplan.ops import discovery as repository
 from runplan.ops.discovery import look_around, role_agents, worktree_place
 from runplan.settings.load import Layer
 from tests.support.repos import USER_EMAIL, USER_NAME, Repo, init_repo, isolated_env, make_repo
@@ -189,10 +189,6 @@ def test_nothing_else_uses_gitpython() -> None:
     package = Path(repository.__file__).parents[1]
     users = [path for path in package.rglob("*.py") if imports.search(path.read_text(encoding="utf-8"))]
     assert users == [Path(repository.__file__)]
-
-
-def test_the_doctor_asks_for_the_git_a_run_asks_for() -> None:
-    assert doctor.OLDEST_GIT == OLDEST_GIT
 
 
 # --- places and agents ---------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""runplan config: every setting with its value and where it comes from."""
+"""runplan config: print every setting with its value and its origin."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from runplan.settings.text import toml
 if TYPE_CHECKING:
     import argparse
 
-HELP = "print every setting, its value and where it comes from"
 EXAMPLES = """\
   runplan config                              every key, value and origin
   RUNPLAN_RUN_LANDING=pr runplan config       what a variable changes

@@ -1,4 +1,4 @@
-"""runplan daemon: be the user's daemon, in this process, until somebody ends it."""
+"""runplan daemon: run the user's daemon in the foreground."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import argparse
 
 EXAMPLES = """\
-  runplan daemon        in the foreground; Ctrl-C lets agents end, a second one ends them"""
+  runplan daemon        in the foreground; Ctrl-C lets agents finish, a second one stops them"""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

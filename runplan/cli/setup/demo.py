@@ -1,9 +1,10 @@
-"""runplan demo: a whole plan, worked to its end by the real command in a repository that is thrown away."""
+"""runplan demo: work a whole plan in a temporary repository, with the real command and a scripted agent."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -11,15 +12,15 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runplan.cli.setup.demoproject import PLAN, files
 from runplan.errors import Exit, Unreachable
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Mapping
 
+PLAN = "plans/DISCOUNT.md"
 EXAMPLES = """\
-  runplan demo             three phases, one of them mended on the way; leaves nothing behind
+  runplan demo             three phases, one of them fixed on the way; leaves no files
   runplan demo --keep      keep the repository, to look around in it"""
 
 INTRODUCTION = """\
@@ -35,9 +36,12 @@ def run(args: argparse.Namespace) -> Exit:
     from runplan.engine.context import refuse_under_agent
 
     refuse_under_agent("demo")
-    with _place(keep=args.keep) as place:
-        env = _environment(place)
-        repository = place / "shop"
+    with _directory(keep=args.keep) as directory:
+        # The user's settings of runplan and of git have no effect on the demo.
+        env = {name: value for name, value in os.environ.items() if not name.startswith(("RUNPLAN_", "GIT_"))}
+        env |= {"XDG_CONFIG_HOME": str(directory / "config"), "GIT_CONFIG_GLOBAL": os.devnull}
+        env |= {"GIT_CONFIG_NOSYSTEM": "1"}
+        repository = directory / "shop"
         _make(repository, env)
         _say(INTRODUCTION.format(plan=PLAN))
         code = _runplan(repository, env, "start", PLAN, "finish", "auto", "--foreground")
@@ -46,36 +50,28 @@ def run(args: argparse.Namespace) -> Exit:
         if args.keep:
             _say(f"\nThe repository is kept: {repository}")
     if code is Exit.DONE and not args.keep:
-        _say("\nThe repository is gone again; runplan demo --keep leaves it. In one of your own: runplan init")
+        _say("\nThe repository was removed; runplan demo --keep keeps it. In one of your own: runplan init")
     return code
 
 
 @contextlib.contextmanager
-def _place(*, keep: bool) -> Iterator[Path]:
-    place = Path(tempfile.mkdtemp(prefix="runplan-demo-")).resolve()
+def _directory(*, keep: bool) -> Iterator[Path]:
+    made = Path(tempfile.mkdtemp(prefix="runplan-demo-")).resolve()
     try:
-        yield place
+        yield made
     finally:
         if not keep:
-            shutil.rmtree(place, ignore_errors=True)
-
-
-def _environment(place: Path) -> dict[str, str]:
-    """Neither the user's settings of runplan nor those of git reach the demo, and it reaches none of theirs."""
-    own = {name: value for name, value in os.environ.items() if not name.startswith(("RUNPLAN_", "GIT_"))}
-    isolated = {
-        "XDG_CONFIG_HOME": str(place / "config"),
-        "GIT_CONFIG_GLOBAL": os.devnull,
-        "GIT_CONFIG_NOSYSTEM": "1",
-    }
-    return own | isolated
+            shutil.rmtree(made, ignore_errors=True)
 
 
 def _make(repository: Path, env: Mapping[str, str]) -> None:
-    for name, text in files(sys.executable).items():
-        file = repository / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text, encoding="utf-8")
+    package = Path(__file__).parents[2]
+    # Installed, the project is inside the package; in a checkout, next to it.
+    project = next(found for base in (package, package.parent) if (found := base / "config/demo").is_dir())
+    shutil.copytree(project, repository)
+    check = f"exec {shlex.quote(sys.executable)} -m unittest discover -s tests\n"
+    (repository / "check").write_text(check, encoding="utf-8")
+    (repository / ".gitignore").write_text("__pycache__/\n", encoding="utf-8")
     _git(repository, env, "-c", "init.defaultBranch=main", "init", "-q", "--template=")
     for key, value in (("user.name", "You"), ("user.email", "you@example.org"), ("commit.gpgsign", "false")):
         _git(repository, env, "config", key, value)
@@ -84,7 +80,6 @@ def _make(repository: Path, env: Mapping[str, str]) -> None:
 
 
 def _show(repository: Path, env: Mapping[str, str]) -> None:
-    """The account first, then what it is about; what a person sees last is short."""
     _runplan(repository, env, "report", PLAN)
     _say(f"\n$ git show main:{PLAN}      (its tracker)")
     text = _git(repository, env, "show", f"main:{PLAN}")
@@ -94,7 +89,7 @@ def _show(repository: Path, env: Mapping[str, str]) -> None:
 
 
 def _runplan(repository: Path, env: Mapping[str, str], *words: str) -> Exit:
-    """The real command, its output as it comes; interrupted, it is given the time to end its agents."""
+    """Run the real command. After an interrupt it has time to end its agents."""
     _say(f"\n$ runplan {' '.join(words)}")
     with subprocess.Popen([sys.executable, "-m", "runplan", *words], cwd=repository, env=env) as command:
         try:
@@ -116,5 +111,4 @@ def _git(repository: Path, env: Mapping[str, str], *words: str) -> str:
 
 
 def _say(text: str) -> None:
-    """At once, so that it stands in order with what the command says."""
-    print(text, flush=True)
+    print(text, flush=True)  # in order with the output of the command

@@ -1,4 +1,4 @@
-"""runplan doctor: what stands in the way of a run, each with its remedy."""
+"""runplan doctor: check the setup. Every problem has its remedy."""
 
 from __future__ import annotations
 
@@ -6,19 +6,24 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec import to_builtins
+from msgspec import Struct, to_builtins
 
+from runplan.agents.budgets import unwatched_remedy
+from runplan.agents.invocation import model_remedy
+from runplan.checks.testcommand import Prerequisites
 from runplan.errors import Exit, RunplanError, SettingsError
-from runplan.ops.doctor import Findings, check
+from runplan.git.discovery import OLDEST_GIT
+from runplan.text import command
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from runplan.agents.sandbox import Obstacle
     from runplan.engine.context import RepositoryContext
-    from runplan.ops.doctor import Check
+    from runplan.ops.discovery import Facts, Place, RoleAgent
+    from runplan.settings.schema import Settings
 
-HELP = "check git, settings, agents and tests; say what to mend"
 EXAMPLES = """\
   runplan doctor             exit 0 when a run could start, 2 otherwise
   runplan doctor --json      the same for a script"""
@@ -29,17 +34,24 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Exit:
-    checks = _examine(Path.cwd())
+    checks = check(_examine(Path.cwd()))
     if args.json:
-        print(json.dumps([to_builtins(each) for each in checks], indent=2, ensure_ascii=False))
+        print(json.dumps(to_builtins(checks), indent=2, ensure_ascii=False))
     else:
-        print("\n".join(_told(each) for each in checks))
+        print("\n".join(_line(each) for each in checks))
     return Exit.DONE if all(each.ok for each in checks) else Exit.USAGE
 
 
-def _examine(here: Path) -> tuple[Check, ...]:
+def _line(each: Check) -> str:
+    line = f"{'ok  ' if each.ok else 'FAIL'}  {each.name:<12}{each.detail}"
+    return line if each.ok else f"{line}\n      {'':<12}-> {each.remedy}"
+
+
+# --- examination -------------------------------------------------------------------------------------------
+
+
+def _examine(here: Path) -> Findings:
     from runplan.agents.sandbox import obstacle
-    from runplan.checks.testcommand import Prerequisites
     from runplan.engine.context import context_at, settings_note
     from runplan.engine.preflight import test_prerequisites
     from runplan.ops.discovery import look_around, role_agents, worktree_place
@@ -50,28 +62,27 @@ def _examine(here: Path) -> tuple[Check, ...]:
     env = environment()
     facts = look_around(here, env=env)
     with context_at(here, env, lambda _root, _env: Settings()) as at:
-        # What makes the settings unusable is one finding among others: the rest is judged by the defaults.
-        at, unusable, refused = _settled(at)
+        # With unusable settings, the rest is judged by the defaults.
+        at, error, refusal = _with_settings(at)
         settings, root = at.settings, Path(facts.root)
-        reads = not unusable and settings.run.target in facts.branches
-        found = Findings(
+        is_readable = not error and settings.run.target in facts.branches
+        return Findings(
             facts=facts,
             settings=settings,
             place=worktree_place(worktree_root(root, settings, env)),
             agents=role_agents(root, settings.agents, env=env),
-            tests=test_prerequisites(at.towards("cherry-pick")) if reads else Prerequisites(),
-            settings_error=unusable,
-            settings_note=settings_note(at) if reads else "",
-            leftovers=[] if unusable or facts.empty else _leftovers(),
+            tests=test_prerequisites(at.towards("cherry-pick")) if is_readable else Prerequisites(),
+            settings_error=error,
+            settings_note=settings_note(at) if is_readable else "",
+            leftovers=[] if error or facts.empty else _removable(),
             cgroup=_cgroup(env),
             obstacle=obstacle(env),
-            refusal=refused or (_refusal(at) if reads else ""),
+            refusal=refusal or (_refusal(at) if is_readable else ""),
         )
-    return check(found)
 
 
-def _settled(at: RepositoryContext) -> tuple[RepositoryContext, str, str]:
-    """The place with the settings that a start would use; why they cannot be used, and what it would refuse in them."""
+def _with_settings(at: RepositoryContext) -> tuple[RepositoryContext, str, str]:
+    """The context with the settings that `start` would use, why they are invalid, and why it would refuse them."""
     from runplan.cli.control import prepare
 
     try:
@@ -84,7 +95,7 @@ def _settled(at: RepositoryContext) -> tuple[RepositoryContext, str, str]:
 
 
 def _refusal(at: RepositoryContext) -> str:
-    """What `start` would say before it looks at a plan; "" for nothing."""
+    """Why `start` would refuse every plan; "" for no reason."""
     from runplan.engine.admission import require_test_command
     from runplan.engine.preflight import infrastructure, require_agents, require_landable
     from runplan.git.discovery import require_workable
@@ -101,7 +112,7 @@ def _refusal(at: RepositoryContext) -> str:
 
 
 def _cgroup(env: Mapping[str, str]) -> str:
-    """Where the daemon divides its control group for dispatches, or a run in this terminal would; "" for nowhere."""
+    """The parent of the control groups of dispatches, in the daemon or in this terminal; "" for none."""
     from runplan.daemon.singleton import holder
     from runplan.settings.places import state_directory
     from runplan.supervise.cgroups import parent_of
@@ -110,17 +121,177 @@ def _cgroup(env: Mapping[str, str]) -> str:
     return parent_of(daemon.pid if daemon else "self")
 
 
-def _leftovers() -> list[str]:
-    """What `runplan gc` would take away; what is kept aside on purpose is no fault."""
+def _removable() -> list[str]:
+    """What `runplan gc` would remove."""
     from runplan.engine.context import open_context
     from runplan.engine.leftovers import collect
     from runplan.git.removal import Removed
 
     with open_context() as at:
-        found, _ = collect(at, dry_run=True)  # logs are history, and no fault
+        found, _ = collect(at, dry_run=True)
         return [one.what for one in found if isinstance(one, Removed)]
 
 
-def _told(each: Check) -> str:
-    line = f"{'ok  ' if each.ok else 'FAIL'}  {each.name:<12}{each.detail}"
-    return line if each.ok else f"{line}\n      {'':<12}-> {each.remedy}"
+# --- judgement ---------------------------------------------------------------------------------------------
+
+
+class Check(Struct, frozen=True):
+    """The result of one check."""
+
+    name: str
+    ok: bool
+    detail: str
+    remedy: str = ""  #: what to do; empty when ok
+
+
+class Findings(Struct, frozen=True, kw_only=True):
+    """Everything that the doctor looked at."""
+
+    facts: Facts
+    settings: Settings
+    place: Place
+    agents: Sequence[RoleAgent]
+    tests: Prerequisites = Prerequisites()
+    settings_error: str = ""
+    settings_note: str = ""  #: which version of the settings file is used
+    leftovers: Sequence[str] = ()
+    cgroup: str = ""  #: parent of the dispatches' control groups; "" for none
+    obstacle: Obstacle | None = None  #: why the sandbox does not work
+    refusal: str = ""  #: why `start` would refuse
+
+
+def check(found: Findings) -> tuple[Check, ...]:
+    """Every check, in the order in which a run would fail."""
+    checks = (
+        _git(found.facts),
+        _settings(found),
+        _identity(found.facts),
+        _target(found.facts, found.settings.run.target),
+        _worktrees(found.place),
+        *(_agent(each, in_dollars=found.settings.limits.in_dollars) for each in found.agents),
+        _processes(found.cgroup),
+        _sandbox(found.settings.agents.sandbox, found.obstacle),
+        _tests(found),
+        _setup(found),
+        _leftovers(found.leftovers),
+    )
+    return (*checks, _start(found.refusal)) if all(each.ok for each in checks) else checks
+
+
+def _ok(name: str, detail: str) -> Check:
+    return Check(name, True, detail)
+
+
+def _fail(name: str, detail: str, remedy: str) -> Check:
+    return Check(name, False, detail, remedy)
+
+
+def _git(facts: Facts) -> Check:
+    version = f"version {'.'.join(map(str, facts.git_version))}"
+    if facts.git_version >= OLDEST_GIT:
+        return _ok("git", version)
+    return _fail("git", version, f"install git {'.'.join(map(str, OLDEST_GIT))} or newer")
+
+
+def _settings(found: Findings) -> Check:
+    if found.settings_error:
+        return _fail("settings", found.settings_error, "correct it; see runplan config")
+    return _ok("settings", found.settings_note or "every key is valid")
+
+
+def _identity(facts: Facts) -> Check:
+    if facts.identity is None:
+        remedy = 'git config user.name "Your Name" && git config user.email you@example.org'
+        return _fail("identity", "git has no user.name and user.email", remedy)
+    signed = ", commits are signed" if facts.signs else ""
+    return _ok("identity", f"{facts.identity.name} <{facts.identity.email}>{signed}")
+
+
+def _target(facts: Facts, target: str) -> Check:
+    if facts.empty:
+        return _fail("target", "the repository has no commit yet", "git commit --allow-empty -m Start")
+    if target in facts.branches:
+        return _ok("target", f"branch {target}")
+    remedy = f'set run.target = "{facts.default_branch}" in runplan.toml, or create it: '
+    return _fail("target", f"there is no branch {target}", remedy + command("git", "branch", target))
+
+
+def _worktrees(place: Place) -> Check:
+    if place.writable:
+        return _ok("worktrees", place.path)
+    return _fail("worktrees", f"{place.path} is not writable", "set run.worktrees to a writable directory")
+
+
+def _agent(found: RoleAgent, *, in_dollars: bool) -> Check:
+    role, agent, program, account = found.role, found.agent, found.program, found.account
+    another = f"or name another agent: agents.{role}"
+    if in_dollars and found.unwatched:
+        return _fail(role, f"{agent} reports no costs, and [limits] are in dollars", unwatched_remedy(agent))
+    if not found.found and found.file:
+        return _fail(role, f"{agent}: there is no file {program}", f"write it, {another}")
+    if not found.found:
+        return _fail(role, f"{agent}: {program} was not found", f"install {program}, {another}")
+    if account and account.lacks:
+        return _fail(role, f"{agent} {account.lacks}", account.remedy or model_remedy(agent))
+    if found.lacks:
+        remedy = f"run {program} once and sign in, or set its key in this terminal"
+        return _fail(role, f"{agent}: {found.lacks}", remedy)
+    version = f" {found.version}" if found.version else ""
+    return _ok(role, f"{agent} ({program}{version})" + (f"; {account.words}" if account else ""))
+
+
+def _tests(found: Findings) -> Check:
+    command, target, infrastructure = found.settings.tests.command, found.settings.run.target, found.facts.tests
+    if command and (file := found.tests.missing_file):
+        remedy = f"commit {file} on {target}, or set tests.command to another command"
+        return _fail("tests", f"`{command}` needs {file}, which {target} does not have", remedy)
+    if command and (program := found.tests.missing_program):
+        remedy = f"install {program}, or set tests.command to another command"
+        return _fail("tests", f"`{command}`: {program} was not found", remedy)
+    if command:
+        return _ok("tests", command)
+    if infrastructure.present:
+        remedy = f'add to runplan.toml, under [tests]: command = "{infrastructure.command}"'
+        return _fail("tests", f"there are tests ({infrastructure.found}) but no test command", remedy)
+    return _ok("tests", "none found: gates are skipped, and every report says so")
+
+
+def _setup(found: Findings) -> Check:
+    if found.settings.run.setup:
+        return _ok("setup", found.settings.run.setup)
+    if found.tests.setup is None:
+        return _ok("setup", "none, and none seems to be needed")
+    what, line = found.tests.setup
+    detail = f"a fresh worktree has no {what.removeprefix('a ')}, and run.setup is empty"
+    return _fail("setup", detail, f'add to runplan.toml, under [run]: setup = "{line}"')
+
+
+def _start(refusal: str) -> Check:
+    if not refusal:
+        return _ok("start", "no further obstacle")
+    what, _, remedy = refusal.partition("; ")
+    return _fail("start", what, remedy or "runplan start prints the same")
+
+
+def _sandbox(mode: str, obstacle: Obstacle | None) -> Check:
+    if obstacle is None:
+        return _ok("sandbox", "bubblewrap works" + (', but agents.sandbox = "none"' if mode == "none" else ""))
+    detail = f"bubblewrap does not work: {obstacle.why}"
+    if mode == "bwrap":
+        return _fail("sandbox", detail, f'{obstacle.remedy}, or set agents.sandbox = "auto"')
+    return _ok("sandbox", f"{detail}; agents run without it. To get it: {obstacle.remedy}")
+
+
+def _processes(cgroup: str) -> Check:
+    """Both are fine: without a control group only a process that hides is not found."""
+    if cgroup:
+        return _ok("processes", f"each dispatch has a control group below {cgroup}")
+    return _ok("processes", "no control groups: an agent's processes are found by parent and environment")
+
+
+def _leftovers(leftovers: Sequence[str]) -> Check:
+    """Leftovers keep no run from starting."""
+    if not leftovers:
+        return _ok("leftovers", "none")
+    shown = ", ".join(leftovers[:5]) + (f" and {len(leftovers) - 5} more" if len(leftovers) > 5 else "")
+    return _ok("leftovers", f"{shown}; remove them: runplan gc")

@@ -1,4 +1,4 @@
-"""runplan gc: what ended runs left behind is removed when its content is on the target, and listed when not."""
+"""runplan gc: remove the leftovers of ended runs whose content is on the target; list the others."""
 
 from __future__ import annotations
 

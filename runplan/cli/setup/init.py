@@ -1,4 +1,4 @@
-"""runplan init: look around a repository and write the runplan.toml that fits it."""
+"""runplan init: write a runplan.toml that fits the repository."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from runplan.ops.discovery import Facts
 
-HELP = "write a commented runplan.toml that fits this repository"
 EXAMPLES = """\
   runplan init        finds the default branch, the test command and the agents; never overwrites"""
 
@@ -26,7 +25,7 @@ _NO_AGENT = """\
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """It takes none: what can be found is found, the rest is edited in the file."""
+    del parser  # it takes none
 
 
 def run(_args: argparse.Namespace) -> Exit:
@@ -48,12 +47,12 @@ def run(_args: argparse.Namespace) -> Exit:
         raise _already(path) from None
     except OSError as error:
         raise RefusedEarly(f"{path}: cannot be written: {error.strerror}") from None
-    print(_account(facts, path))
+    print(_summary(facts, path))
     return Exit.DONE
 
 
 def _already(path: Path) -> RefusedEarly:
-    return RefusedEarly(f"{path} exists and is left as it is; see runplan config")
+    return RefusedEarly(f"{path} exists and was not changed; see runplan config")
 
 
 def settings_text(facts: Facts) -> str:
@@ -76,17 +75,17 @@ def _roles(installed: tuple[str, ...]) -> dict[str, str]:
     return {"agents.implementer": first, "agents.verifier": second, "agents.planner": first}
 
 
-def _account(facts: Facts, path: Path) -> str:
+def _summary(facts: Facts, path: Path) -> str:
     roles = _roles(facts.installed)
     agents = f"{roles['agents.implementer']} implements, {roles['agents.verifier']} verifies" if roles else ""
     identity = facts.identity and f"{facts.identity.name} <{facts.identity.email}>"
     rows = (
         ("repository", facts.root),
         ("target", facts.default_branch or "no branch yet"),
-        ("identity", identity or "git does not know who you are"),
+        ("identity", identity or "git has no user.name and user.email"),
         ("tests", facts.tests.command or "no test command found; set tests.command"),
         ("agents", agents or "none of the known agents is installed; see [agents] in the file for any command"),
         ("wrote", str(path)),
     )
-    told = "\n".join(f"{name:<12}{value}" for name, value in rows)
-    return f"{told}\n\nNext: runplan doctor; then commit it: {committing(path.name, 'Settings of runplan')}"
+    table = "\n".join(f"{name:<12}{value}" for name, value in rows)
+    return f"{table}\n\nNext: runplan doctor; then commit it: {committing(path.name, 'Settings of runplan')}"

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 EXAMPLES = """\
   runplan service install --dry-run      show the file that would be written
   runplan service install                write it, start the daemon, and start it at each login
-  runplan service status                 whether it is there, and whether it runs
-  runplan service uninstall              end the daemon and take the file away"""
+  runplan service status                 whether it is installed, and whether it runs
+  runplan service uninstall              stop the daemon and remove the file"""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> Exit:
     manager = service.manager(env)
     if args.what == "status":
         standing = service.standing(manager, env)
-        print(_view(standing) if args.json else _told(standing))
+        print(_view(standing) if args.json else _lines(standing))
         return Exit.DONE
     refuse_under_agent(f"service {args.what}")
     if args.dry_run:
@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> Exit:
     elif args.what == "install":
         enabled = service.install(manager, env)
         print(f"wrote {manager.file}")
-        print("the daemon runs, and will at each login" if enabled else f"it is not started yet; {_by_hand(manager)}")
+        print("the daemon runs, and starts at each login" if enabled else f"Not started: {_by_hand(manager)}")
     elif service.uninstall(manager, env):
         print(f"removed {manager.file}")
     else:
@@ -60,18 +60,18 @@ def _show(manager: Manager, what: str) -> None:
 
 def _by_hand(manager: Manager) -> str:
     commands = " && ".join(" ".join(command) for command in manager.enables)
-    return f"{manager.asks[0]} does not answer this user here; where it does: {commands}"
+    return f"no {manager.asks[0]} user session here. Once you have one, run: {commands}"
 
 
-def _told(standing: Standing) -> str:
+def _lines(standing: Standing) -> str:
     if not standing.installed:
         return f"not installed; there is no {standing.file}\ninstall it: runplan service install"
     running = "running" if standing.active else "not running"
     lines = [f"installed as {standing.file}, {running}"]
     if not standing.answers:
-        lines.append("the service manager does not answer this user here")
+        lines.append("no user session of the service manager here")
     if not standing.current:
-        lines.append("written by another version or for another PATH; write it anew: runplan service install")
+        lines.append("written by another version or for another PATH; write it again: runplan service install")
     return "\n".join(lines)
 
 
