@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import posixpath
 import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runplan import names
 from runplan.agents import invocation
+from runplan.agents.prompts import PLACEHOLDERS, Template
 from runplan.checks import testcommand
 from runplan.errors import RefusedEarly
 from runplan.git import objects as trees
@@ -18,7 +20,7 @@ from runplan.landing import modes
 from runplan.landing.recovery import BOX
 from runplan.processes import alive
 from runplan.run.reasons import Reason
-from runplan.settings.places import worktree_root
+from runplan.settings.places import user_file, worktree_root
 from runplan.settings.schema import DISPATCHED_ROLES
 from runplan.steps.lease import refused
 from runplan.steps.undo import NotUndoable, landing_to_undo
@@ -142,7 +144,7 @@ def infrastructure(git: Git, tip: str) -> testcommand.Infrastructure:
 
 
 def require_agents(at: RepositoryContext) -> str:
-    """Refuse agents that cannot run, also those whose files a worktree would lack; a warning, or ""."""
+    """Refuse agents that cannot run, files that a worktree would lack, and broken prompts; a warning, or ""."""
     agents, run = at.settings.agents, at.settings.run
     in_dollars = at.settings.limits.in_dollars
     warning = invocation.require_agents(agents, root=at.repository.root, caller=at.env, in_dollars=in_dollars)
@@ -155,7 +157,33 @@ def require_agents(at: RepositoryContext) -> str:
                     f"{Reason.AGENT_MISSING}: agents.{role}: {file} is not on {at.target_name}, so no worktree has it; "
                     f"commit it on {at.target_name}, or add it to run.copy"
                 )
+    require_prompts(at)
     return warning
+
+
+def prompts_in_force(at: RepositoryContext) -> dict[str, Template]:
+    return {role: _prompt(role, at) for role in PLACEHOLDERS}
+
+
+def require_prompts(at: RepositoryContext) -> dict[str, Template]:
+    """The prompts in force; one with unknown or missing placeholders is refused."""
+    found = prompts_in_force(at)
+    for template in found.values():
+        template.check()
+    return found
+
+
+def _prompt(role: str, at: RepositoryContext) -> Template:
+    """The prompt of a role: the repository's, as committed on the target, else the user's, else the package's."""
+    git, name = at.repository.git, f"config/prompts/{role}.md"
+    tip = git.tip(at.target)
+    if tip is not None and (committed := git.blob(tip, name)) is not None:
+        return Template(role=role, text=committed.decode(errors="replace"), origin=f"{name} on {at.target_name}")
+    package = Path(__file__).parent.parent
+    # Installed, the templates are inside the package; in a checkout, next to it.
+    folders = (user_file(at.env).parent, package / "config", package.parent / "config")
+    path = next(path for folder in folders if (path := folder / "prompts" / f"{role}.md").exists())
+    return Template(role=role, text=path.read_text(encoding="utf-8", errors="replace"), origin=str(path))
 
 
 def _is_on(at: RepositoryContext, path: str) -> bool:

@@ -14,7 +14,7 @@ from runplan.agents.environment import missing
 from runplan.agents.invocation import Agents
 from runplan.agents.sandbox import Sandbox
 from runplan.clock import SystemClock
-from runplan.engine.preflight import landing_place, settle_lost_landings
+from runplan.engine.preflight import landing_place, require_prompts, settle_lost_landings
 from runplan.errors import PlanUnreadable, Unreachable
 from runplan.git import discovery as repositories
 from runplan.git.candidate import Candidates
@@ -28,7 +28,7 @@ from runplan.plan.model import parse
 from runplan.run.events import RunResumed, RunStarted, from_json
 from runplan.run.state import handed_over
 from runplan.settings.load import file_hash, record
-from runplan.settings.places import user_file, worktree_root
+from runplan.settings.places import worktree_root
 from runplan.steps.context import RunContext
 from runplan.store.claims import Claims
 from runplan.store.commands import Commands
@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from runplan.gitfacts import Identity
     from runplan.run.rows import RunRow
     from runplan.settings.schema import Settings
-
-PROMPTS = ("implement", "fix", "verify")
 
 
 class OpenRepository(Struct, frozen=True, kw_only=True):
@@ -130,7 +128,7 @@ class OpenRepository(Struct, frozen=True, kw_only=True):
             slug=started.slug,
             root=root,
             settings=at.settings,
-            prompts={role: prompt_template(role, at) for role in PROMPTS},
+            prompts={role: template.text for role, template in require_prompts(at).items()},
             user=self.user,
             sign=self.sign,
             clock=self.clock,
@@ -215,16 +213,3 @@ def _make(directory: Path, *, below: Path, remedy: str) -> None:
         make_below(below, directory)
     except OSError as error:
         raise Unreachable(f"{directory} cannot be made: {error.strerror}; {remedy}") from error
-
-
-def prompt_template(role: str, at: RepositoryContext) -> str:
-    """The prompt of a role: the repository's, as committed on the target, else the user's, else the package's."""
-    name = f"{role}.md"
-    git = at.repository.git
-    tip = git.tip(at.target)
-    if tip is not None and (committed := git.blob(tip, f"config/prompts/{name}")) is not None:
-        return committed.decode(errors="replace")
-    package = Path(__file__).parent.parent
-    # Installed, the templates are inside the package; in a checkout, next to it.
-    folders = (user_file(at.env).parent, package / "config", package.parent / "config")
-    return next(path for folder in folders if (path := folder / "prompts" / name).exists()).read_text(encoding="utf-8")

@@ -256,6 +256,19 @@ def test_a_prompt_of_the_repository_and_one_of_the_user_replace_the_shipped_ones
         for path in project.path.glob(".git/runplan/dispatch/*/prompt.md")
     }
     assert asked == {"House rules.", "From my settings."}
+    used = (
+        f"implement: config/prompts/implement.md on main; fix: {documents.ROOT}/config/prompts/fix.md; verify: {mine}"
+    )
+    assert used in project.runplan("doctor", XDG_CONFIG_HOME=str(tmp_path / "config")).out
+
+
+def test_a_prompt_with_an_unknown_placeholder_is_refused_before_any_work(tmp_path: Path) -> None:
+    project = a_project(tmp_path, "1")
+    project.commit_file("config/prompts/fix.md", read("config/prompts/fix.md").replace("{{why}}", "{{reason}}"))
+    ran = project.start("auto")
+    assert ran.code == 2
+    assert "config/prompts/fix.md on main: unknown placeholder {{reason}}; known are branch, evidence, " in ran.err
+    assert project.events() == []
 
 
 def test_the_page_on_prompts_names_the_words_of_each_prompt() -> None:

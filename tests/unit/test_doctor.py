@@ -64,7 +64,7 @@ def test_a_healthy_repository_has_no_fault() -> None:
     assert faults(HEALTHY) == []
     names = [each.name for each in check(HEALTHY)]
     assert names[:5] == ["git", "settings", "identity", "target", "worktrees"]
-    assert names[5:] == ["implementer", "processes", "sandbox", "tests", "setup", "leftovers", "start"]
+    assert names[5:] == ["implementer", "prompts", "processes", "sandbox", "tests", "setup", "leftovers", "start"]
 
 
 @pytest.mark.parametrize(

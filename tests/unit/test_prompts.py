@@ -7,7 +7,17 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from runplan.agents.prompts import Brief, GateEvidence, fix_prompt, implement_prompt, quoted, render, verify_prompt
+from runplan.agents.prompts import (
+    PLACEHOLDERS,
+    Brief,
+    GateEvidence,
+    Template,
+    fix_prompt,
+    implement_prompt,
+    quoted,
+    render,
+    verify_prompt,
+)
 from runplan.checks.returns import Unusable, blockers, parse_return
 from runplan.errors import SettingsError
 from runplan.run.dispatch import ItemResult
@@ -143,31 +153,37 @@ def test_a_phase_that_holds_the_marker_itself_gets_another_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "values", "message"),
+    ("text", "message"),
     [
-        ("{{nmae}}", {"name": "x"}, r"\{\{nmae\}\} is not known; there are: name"),
-        ("{{ name }}", {"name": "x"}, r"'\{\{ name \}\}' is no place"),
-        ("{{name", {"name": "x"}, "is no place"),
-        ("{{}}", {"name": "x"}, "is no place"),
-        ("nothing", {"name": "x"}, r"\{\{name\}\} is missing"),
+        ("{{itmes}}", r"p\.md: unknown placeholder \{\{itmes\}\}; known are branch, "),
+        ("{{ items }}", r"p\.md: '\{\{ items \}\}.*' is no placeholder; write \{\{name\}\}"),
+        ("{{items", "is no placeholder"),
+        ("{{}}", "is no placeholder"),
+        ("nothing", r"p\.md: \{\{items\}\} is missing"),
     ],
 )
-def test_a_template_that_does_not_fit_its_values_is_refused(text: str, values: dict[str, str], message: str) -> None:
+def test_a_template_with_other_placeholders_is_refused(text: str, message: str) -> None:
+    changed = template("verify").replace("{{items}}", text)
     with pytest.raises(SettingsError, match=message):
-        render(text, **values)
+        Template(role="verify", text=changed, origin="p.md").check()
+
+
+@pytest.mark.parametrize("role", PLACEHOLDERS)
+def test_the_shipped_templates_have_their_placeholders(role: str) -> None:
+    Template(role=role, text=template(role), origin="p.md").check()
 
 
 @settings(deadline=None, database=None)
 @given(st.text(), st.text())
 def test_values_stand_in_the_prompt_as_they_are_and_are_not_expanded_again(first: str, second: str) -> None:
-    assert render("<{{a}}|{{b}}|{{a}}>", a=first, b=second) == f"<{first}|{second}|{first}>"
+    assert render("<{{a}}|{{b}}|{{a}}>", {"a": first, "b": second}) == f"<{first}|{second}|{first}>"
 
 
 @settings(deadline=None, database=None)
 @given(st.text())
 def test_a_template_without_places_stays_as_it_is(text: str) -> None:
     if "{{" not in text:
-        assert render(text) == text
+        assert render(text, {}) == text
 
 
 @settings(deadline=None, database=None)

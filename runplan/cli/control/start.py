@@ -14,8 +14,7 @@ from runplan.cli.verb import Verb, plan_argument
 from runplan.engine import admission
 from runplan.engine.acquire import ended_well
 from runplan.engine.context import open_context, plan_path, refuse_under_agent
-from runplan.engine.preflight import living_owner, require_undoable
-from runplan.engine.repository import prompt_template
+from runplan.engine.preflight import living_owner, require_prompts, require_undoable
 from runplan.errors import Exit, NotFound, RefusedEarly
 from runplan.landing import modes
 from runplan.plan import tracker
@@ -146,7 +145,7 @@ def _describe(at: RepositoryContext, started: RunStarted, phase: Phase) -> str:
         branch=branch,
         test_command=started.test_command,
     )
-    size = len(prompts.implement_prompt(prompt_template("implement", at), brief).encode())
+    size = len(prompts.implement_prompt(require_prompts(at)["implement"].text, brief).encode())
     items = "1 item" if len(phase.items) == 1 else f"{len(phase.items)} items"
     return f"phase {phase.id:<6}{phase.title}\n  branch {branch}; prompt of {size} bytes with {items}"
 

@@ -53,7 +53,7 @@ def _line(each: Check) -> str:
 def _examine(here: Path) -> Findings:
     from runplan.agents.sandbox import obstacle
     from runplan.engine.context import context_at, settings_note
-    from runplan.engine.preflight import test_prerequisites
+    from runplan.engine.preflight import prompts_in_force, test_prerequisites
     from runplan.ops.discovery import look_around, role_agents, worktree_place
     from runplan.settings.load import environment
     from runplan.settings.places import worktree_root
@@ -78,6 +78,7 @@ def _examine(here: Path) -> Findings:
             cgroup=_cgroup(env),
             obstacle=obstacle(env),
             refusal=refusal or (_refusal(at) if is_readable else ""),
+            prompts={role: each.origin for role, each in prompts_in_force(at).items()} if is_readable else {},
         )
 
 
@@ -158,6 +159,7 @@ class Findings(Struct, frozen=True, kw_only=True):
     cgroup: str = ""  #: parent of the dispatches' control groups; "" for none
     obstacle: Obstacle | None = None  #: why the sandbox does not work
     refusal: str = ""  #: why `start` would refuse
+    prompts: Mapping[str, str] = {}  #: the file of each prompt in force
 
 
 def check(found: Findings) -> tuple[Check, ...]:
@@ -169,6 +171,7 @@ def check(found: Findings) -> tuple[Check, ...]:
         _target(found.facts, found.settings.run.target),
         _worktrees(found.place),
         *(_agent(each, in_dollars=found.settings.limits.in_dollars) for each in found.agents),
+        _ok("prompts", "; ".join(f"{role}: {file}" for role, file in found.prompts.items()) or "not read"),
         _processes(found.cgroup),
         _sandbox(found.settings.agents.sandbox, found.obstacle),
         _tests(found),
