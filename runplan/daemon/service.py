@@ -9,18 +9,20 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
 
 from runplan.errors import RefusedEarly, Unreachable
 from runplan.ops.servicefiles import LABEL, STOP_S, UNIT, Service, launchd_list, systemd_unit
-from runplan.settings.places import OUTPUT, state_directory
+from runplan.settings.places import OUTPUT, home, state_directory
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-#: -P: what lies in the current directory must not be taken for a library.
+Words: TypeAlias = tuple[str, ...]
+
+#: -P: modules in the current directory must not be imported.
 DAEMON = (sys.executable, "-P", "-m", "runplan", "daemon")
 
 ANSWER_S = 30.0
@@ -28,100 +30,80 @@ ENDING_S = STOP_S + ANSWER_S  #: the daemon lets its agents end first
 
 
 class Manager(Struct, frozen=True, kw_only=True):
-    """A service manager: where its file goes, and what it is told."""
+    """A service manager: its file for the daemon, and its commands."""
 
     file: Path
     text: str
-    asks: tuple[str, ...]  #: whether it answers this user at all
-    enables: tuple[tuple[str, ...], ...]
-    disables: tuple[tuple[str, ...], ...]
-    starts: tuple[str, ...]
-    is_active: tuple[str, ...]
+    asks: Words  #: fails when it does not serve this user
+    enables: tuple[Words, ...]
+    disables: tuple[Words, ...]
+    starts: Words
+    is_active: Words
 
 
 class Standing(Struct, frozen=True, kw_only=True):
-    """How the service is."""
+    """The state of the service."""
 
     file: str
     installed: bool
     current: bool  #: the file is what this version would write
-    active: bool  #: as the service manager says
-    answers: bool  #: whether the service manager answers at all
+    active: bool
+    answers: bool  #: whether the service manager serves this user
 
 
 def manager(env: Mapping[str, str]) -> Manager:
-    """The service manager of this machine; refused where there is none that is known."""
-    path = env.get("PATH")
-    if shutil.which("systemctl", path=path):
-        return _systemd(env)
-    if shutil.which("launchctl", path=path):
-        return _launchd(env)
-    raise RefusedEarly("there is neither systemd nor launchd here; start it by what there is: runplan daemon")
-
-
-def _systemd(env: Mapping[str, str]) -> Manager:
-    user = ("systemctl", "--user")
-    base = Path(env.get("XDG_CONFIG_HOME") or _home(env) / ".config")
-    return Manager(
-        file=base / "systemd" / "user" / UNIT,
-        text=systemd_unit(_service(env)),
-        asks=(*user, "show-environment"),
-        enables=((*user, "daemon-reload"), (*user, "enable", "--now", UNIT)),
-        disables=((*user, "disable", "--now", UNIT), (*user, "daemon-reload")),
-        starts=(*user, "start", UNIT),
-        is_active=(*user, "is-active", "--quiet", UNIT),
-    )
-
-
-def _launchd(env: Mapping[str, str]) -> Manager:
-    domain = f"gui/{os.getuid()}"
-    file = _home(env) / "Library" / "LaunchAgents" / f"{LABEL}.plist"
-    return Manager(
-        file=file,
-        text=launchd_list(_service(env)),
-        asks=("launchctl", "print", domain),
-        enables=(("launchctl", "bootstrap", domain, str(file)),),
-        disables=(("launchctl", "bootout", f"{domain}/{LABEL}"),),
-        starts=("launchctl", "kickstart", f"{domain}/{LABEL}"),
-        is_active=("launchctl", "print", f"{domain}/{LABEL}"),
-    )
-
-
-def _service(env: Mapping[str, str]) -> Service:
+    """The service manager of this machine; refused where no known one is."""
     umask = os.umask(0o077)
     os.umask(umask)
-    return Service(argv=DAEMON, env=env, umask=umask, output=str(state_directory(env) / OUTPUT))
-
-
-def _home(env: Mapping[str, str]) -> Path:
-    return Path(env["HOME"]) if env.get("HOME") else Path.home()
-
-
-# --- deeds --------------------------------------------------------------------------------------------
+    daemon = Service(argv=DAEMON, env=env, umask=umask, output=str(state_directory(env) / OUTPUT))
+    if shutil.which("systemctl", path=env.get("PATH")):
+        user = ("systemctl", "--user")
+        return Manager(
+            file=Path(env.get("XDG_CONFIG_HOME") or home(env) / ".config") / "systemd" / "user" / UNIT,
+            text=systemd_unit(daemon),
+            asks=(*user, "show-environment"),
+            enables=((*user, "daemon-reload"), (*user, "enable", "--now", UNIT)),
+            disables=((*user, "disable", "--now", UNIT), (*user, "daemon-reload")),
+            starts=(*user, "start", UNIT),
+            is_active=(*user, "is-active", "--quiet", UNIT),
+        )
+    if shutil.which("launchctl", path=env.get("PATH")):
+        domain = f"gui/{os.getuid()}"
+        file = home(env) / "Library" / "LaunchAgents" / f"{LABEL}.plist"
+        return Manager(
+            file=file,
+            text=launchd_list(daemon),
+            asks=("launchctl", "print", domain),
+            enables=(("launchctl", "bootstrap", domain, str(file)),),
+            disables=(("launchctl", "bootout", f"{domain}/{LABEL}"),),
+            starts=("launchctl", "kickstart", f"{domain}/{LABEL}"),
+            is_active=("launchctl", "print", f"{domain}/{LABEL}"),
+        )
+    raise RefusedEarly("neither systemd nor launchd is here; start the daemon another way: runplan daemon")
 
 
 def install(manager: Manager, env: Mapping[str, str]) -> bool:
-    """Write the file and have the daemon started, now and at each login; False when its manager does not answer."""
+    """Write the file and enable the service; False when the manager does not serve this user."""
     try:
         manager.file.parent.mkdir(parents=True, exist_ok=True)
         manager.file.write_text(manager.text, encoding="utf-8")
     except OSError as error:
         raise Unreachable(f"{manager.file} cannot be written: {error.strerror}") from error
-    return _told(manager, manager.enables, env)
+    return _run_all(manager, manager.enables, env)
 
 
 def uninstall(manager: Manager, env: Mapping[str, str]) -> bool:
-    """Take the file away and have the daemon ended; False when there was none."""
+    """Disable the service and remove the file; False when there was none."""
     if not manager.file.exists():
         return False
-    _told(manager, manager.disables[:1], env, within_s=ENDING_S)
+    _run_all(manager, manager.disables[:1], env, within_s=ENDING_S)
     manager.file.unlink(missing_ok=True)
-    _told(manager, manager.disables[1:], env)
+    _run_all(manager, manager.disables[1:], env)
     return True
 
 
 def start(env: Mapping[str, str]) -> bool:
-    """Have the daemon started by its manager, so that it stays in its care; False where it was not put into it."""
+    """Have an installed service start the daemon; False when none is installed."""
     try:
         found = manager(env)
     except RefusedEarly:
@@ -140,35 +122,28 @@ def standing(manager: Manager, env: Mapping[str, str]) -> Standing:
     )
 
 
-def _told(
-    manager: Manager, commands: tuple[tuple[str, ...], ...], env: Mapping[str, str], within_s: float = ANSWER_S
-) -> bool:
+def _run_all(manager: Manager, commands: Sequence[Words], env: Mapping[str, str], within_s: float = ANSWER_S) -> bool:
     if _run(manager.asks, env).returncode:
         return False
     for command in commands:
         done = _run(command, env, within_s)
         if done.returncode:
-            said = " ".join(done.stderr.decode("utf-8", "replace").split()) or f"it ended with code {done.returncode}"
-            raise Unreachable(f"{' '.join(command)}: {said[:300]}")
+            output = " ".join(done.stderr.decode("utf-8", "replace").split()) or f"exit code {done.returncode}"
+            raise Unreachable(f"{' '.join(command)}: {output[:300]}")
     return True
 
 
-def _run(
-    command: tuple[str, ...], env: Mapping[str, str], within_s: float = ANSWER_S
-) -> subprocess.CompletedProcess[bytes]:
-    program = shutil.which(command[0], path=env.get("PATH")) or command[0]
+def _run(command: Words, env: Mapping[str, str], within_s: float = ANSWER_S) -> subprocess.CompletedProcess[bytes]:
+    argv = [shutil.which(command[0], path=env.get("PATH")) or command[0], *command[1:]]
     try:
         return subprocess.run(
-            [program, *command[1:]],
-            env=env,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=within_s,
-            check=False,
+            argv, env=env, stdin=subprocess.DEVNULL, capture_output=True, timeout=within_s, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return subprocess.CompletedProcess(command, returncode=1, stdout=b"", stderr=str(error).encode())
 
+
+# --- messages to the service manager (sd_notify) ----------------------------------------------------------
 
 READY = "READY=1"
 STOPPING = "STOPPING=1"
@@ -176,26 +151,26 @@ WATCHDOG = "WATCHDOG=1"
 
 
 def extended(seconds: float) -> str:
-    """What asks for so much time until the next word, however short the time that is set for it."""
+    """Asks for more time until the next message."""
     return f"EXTEND_TIMEOUT_USEC={round(seconds * 1_000_000)}"
 
 
-def notify(env: Mapping[str, str], *words: str) -> bool:
-    """Send the states to the service manager without blocking; False when there is none."""
+def notify(env: Mapping[str, str], *messages: str) -> bool:
+    """Send the messages without blocking; False when no manager listens."""
     address = env.get("NOTIFY_SOCKET", "")
     if not address.startswith(("/", "@")):
         return False
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as stream, contextlib.suppress(OSError):
         stream.setblocking(False)
         stream.connect(f"\0{address[1:]}" if address.startswith("@") else address)
-        stream.send("\n".join(words).encode())
+        stream.send("\n".join(messages).encode())
         return True
     return False
 
 
 def watchdog_s(env: Mapping[str, str]) -> float:
-    """How long it waits for WATCHDOG before it calls us stuck; 0.0 when it does not watch us."""
-    limit, of = env.get("WATCHDOG_USEC", ""), env.get("WATCHDOG_PID", "")
-    if not limit.isascii() or not limit.isdigit() or of not in ("", str(os.getpid())):
+    """The interval in which the manager expects WATCHDOG; 0.0 when it does not."""
+    limit, pid = env.get("WATCHDOG_USEC", ""), env.get("WATCHDOG_PID", "")
+    if not limit.isascii() or not limit.isdigit() or pid not in ("", str(os.getpid())):
         return 0.0
     return int(limit) / 1_000_000

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.settings.places import state_directory
 from tests.support.cli import a_plan, a_project, ended, until
 from tests.support.daemons import (
     approve,
@@ -85,13 +84,11 @@ def claimed_by(project: Project) -> str:
     return f"issue #7 is claimed by the run {run_of(project)['id']} of plans/X.md; both runs continue"
 
 
-def test_who_starts_a_plan_whose_issue_another_run_has_claimed_is_warned(
-    project: Project, words: tuple[str, ...]
-) -> None:
+def test_who_starts_a_plan_whose_issue_another_run_has_claimed_is_warned(project: Project) -> None:
     plans_of_one_issue(project)
     assert project.runplan("start", "X", "1").code == 0
     until_runs_are(project, "waiting")
-    second = project.runplan("start", "Y", *words)
+    second = project.runplan("start", "Y", "auto")
     assert (second.code, f"runplan: warning: {claimed_by(project)}" in second.err.splitlines()) == (0, True), second.err
     until_runs_are(project, "done", plan="plans/Y.md")
     assert f"- Warning: {claimed_by(project)}" in project.runplan("report", "Y").out.replace("\\", "")
@@ -124,7 +121,7 @@ def test_a_person_is_called_once_to_what_waits_for_them_however_often_the_daemon
     told = tmp_path / "told"
     user_settings(project, f'[notify]\ncommand = "echo $RUNPLAN_NOTICE $RUNPLAN_PHASE >>{told}"\n')
     assert project.runplan("start", "X", "finish").code == 0
-    until(lambda: told.exists() and (state_directory(project.env) / "noticed.json").exists())
+    until(lambda: told.exists() and project.rows("SELECT 1 FROM notices"))
     kill_daemon(project)
     with in_foreground(project):
         until(lambda: len(log_of(project, "waits")) == 2)

@@ -138,7 +138,7 @@ def test_without_a_manager_it_is_refused_plainly(tmp_path: Path) -> None:
 
     assert (ran.code, ran.last) == (
         2,
-        "runplan: there is neither systemd nor launchd here; start it by what there is: runplan daemon",
+        "runplan: neither systemd nor launchd is here; start the daemon another way: runplan daemon",
     )
 
 
