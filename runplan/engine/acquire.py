@@ -200,7 +200,7 @@ def _unlock_refs(world: RunContext, journal: Journal) -> None:
         leased = state.phase.lease if state.phase else None
         strand = replace(world, lane=lane)
         refs = (strand.candidate, base_ref(strand.mark), *([leased.branch] if leased else []))
-        world.removal.free(refs)
+        world.removal.remove_stale_locks(refs)
 
 
 def does_other_work(state: RunState, asked: e.RunStarted) -> bool:

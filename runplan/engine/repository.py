@@ -61,7 +61,6 @@ class OpenRepository(Struct, frozen=True, kw_only=True):
     dispatches: Dispatches
     workspace: Workspace
     worktrees: Worktrees
-    removal: Removal
     environment: Callable[[str], Mapping[str, str]]  #: by plan: the environment that its run was asked for in
     settings: Callable[[], Settings]  #: those of the checkout, as they are now
     seen: dict[str, Mapping[str, str]]  #: by run: the environment its context was made with
@@ -135,7 +134,7 @@ class OpenRepository(Struct, frozen=True, kw_only=True):
             store=self.store,
             objects=self.workspace.git,
             worktrees=self.worktrees,
-            removal=self.removal.towards(at.targets),
+            removal=Removal(self.workspace, self.worktrees, targets=at.targets),
             candidates=Candidates(self.workspace.git, common_dir=self.workspace.path, user=git),
             lander=modes.open_lander(landing_place(at), at.settings.run),
             fingerprints=Fingerprints(git, common_dir=common, prefix=at.settings.run.branch_prefix),
@@ -186,7 +185,6 @@ def open_repository(
         closing.callback(store.close)
         closing.callback(workspace.close)
         worktrees = Worktrees(workspace, lock_dir=at.state / "locks", mirror=at.mirrored)
-        removal = Removal(workspace, worktrees, targets=at.targets)
         claims = Claims(store, at.state / "locks")
         closing.callback(claims.close)
         yield OpenRepository(
@@ -199,7 +197,6 @@ def open_repository(
             dispatches=dispatches,
             workspace=workspace,
             worktrees=worktrees,
-            removal=removal,
             schedules=Schedules(store),
             commands=Commands(store),
             environment=environment or (lambda _plan: at.env),

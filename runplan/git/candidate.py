@@ -112,7 +112,7 @@ class Candidates:
         """A hash that two trees share when they differ in the paths `without` only."""
         return objects.key_without(self._git, tree, without)
 
-    def marked(self, tip: Oid) -> tuple[tuple[Oid, str], ...]:
+    def landed_commits(self, tip: Oid) -> tuple[tuple[Oid, str], ...]:
         """(id, message) of every commit below `tip` with a landing trailer, newest first."""
         # The user's settings for patterns, signatures, colours and encodings do not apply here.
         alike = ("--basic-regexp", "--regexp-ignore-case", "--no-show-signature", "--no-color", "--encoding=UTF-8")

@@ -61,13 +61,10 @@ class Checkouts:
         """The full name of the branch that is out, or None."""
         if (self.common_dir / "reftable").is_dir():
             return self._git.at(checkout.root).run("symbolic-ref", "-q", "HEAD", ok=(0, 1)).text or None
-        head = checkout.git_dir / "HEAD"
-        if head.is_symlink():
-            return str(head.readlink())
-        text = read_line(head)
+        text = read_line(checkout.git_dir / "HEAD")
         return text.removeprefix("ref: ") if text.startswith("ref: ") else None
 
-    def having(self, ref: str) -> tuple[TargetCheckout, ...]:
+    def with_branch(self, ref: str) -> tuple[TargetCheckout, ...]:
         """Those that have `ref` out; one whose directory is gone counts only while it is locked."""
         return tuple(
             one
@@ -80,7 +77,7 @@ class Checkouts:
         from runplan.text import command  # only a message needs it
 
         branch = ref.removeprefix(HEADS)
-        place = next((one.root for one in self.having(ref) if one.root.is_dir()), None)
+        place = next((one.root for one in self.with_branch(ref) if one.root.is_dir()), None)
         if place is not None:
             return command("git", "-C", str(place), "pull", how, remote, branch)
         if how == "--ff-only":
@@ -139,9 +136,6 @@ def _loose_refs(top: str) -> Iterator[tuple[str, str]]:
             if file.endswith(".lock"):
                 continue
             path = os.path.join(directory, file)
-            if os.path.islink(path) and os.readlink(path).startswith("refs/"):  # noqa: PTH114, PTH115 - many of them
-                yield path[len(top) + 1 :], f"ref: {os.readlink(path)}"  # noqa: PTH115 - git's oldest symbolic refs
-                continue
             # None when it is deleted or packed while we look, or no file at all.
             content = (read_file(path) or b"").strip()
             if content.startswith(b"ref: ") or re.fullmatch(_OID, content):

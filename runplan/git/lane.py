@@ -17,7 +17,7 @@ from msgspec import Struct
 from runplan.errors import GitFailed
 from runplan.git.checkout import refs_snapshot
 from runplan.git.command import Git, configured, failure
-from runplan.git.objects import Signature, identity_env
+from runplan.git.objects import SYMLINK, Entry, ObjectWriter, Signature, identity_env
 from runplan.git.workspace import delete_tree, make_writable, write_whole
 from runplan.gitfacts import Identity, Untracked, WorktreeState
 from runplan.store.files import first_line
@@ -67,7 +67,7 @@ class Lane:
     @property
     def exists(self) -> bool:
         """Whether its files are there. Under the sandbox `git worktree remove` leaves an empty mount point."""
-        return self.path.is_dir() and any(self.path.iterdir()) and bool(self.standing)
+        return self.path.is_dir() and any(self.path.iterdir()) and bool(self.base)
 
     @property
     def intact(self) -> bool:
@@ -99,7 +99,7 @@ class Lane:
     def adopt(self, commit: Oid) -> None:
         """Compare files whose repository is gone with `commit`."""
         self._link(commit)
-        self.stand_on(commit)
+        self.compare_with(commit)
 
     def _link(self, commit: Oid) -> None:
         self._ours.mkdir(parents=True, exist_ok=True)
@@ -114,7 +114,7 @@ class Lane:
         git = Git(self.repository.parent, env=self._workspace.env, options=(f"--git-dir={self.repository}",))
         git.run("worktree", "add", "-q", "--lock", "--detach", "--no-checkout", str(self.path), base)
         self._ours.mkdir(parents=True)
-        self.note_shown()  # it has no files yet, and that is not an agent's work
+        self.mark_disposable()  # it has no files yet, and that is not an agent's work
         self._link(base)
 
     def remove(self) -> None:
@@ -134,14 +134,14 @@ class Lane:
         self._git.run("reset", "-q", "--hard", commit)
         if clean:
             self._clean(clean, keep)
-        self.show_agent(commit, branch=branch)
+        self.sync_agent(commit, branch=branch)
 
     def move_to(self, commit: Oid) -> None:
         """Stand on another commit with the same files, detached."""
         write_whole(self._ours / "HEAD", f"{commit}\n".encode())
-        self.show_agent(commit)
+        self.sync_agent(commit)
 
-    def show_agent(self, commit: Oid, *, branch: str = "") -> None:
+    def sync_agent(self, commit: Oid, *, branch: str = "") -> None:
         """Set the agent's HEAD, branch and index to runplan's, and remove locks of a killed git."""
         for lock in (*self.repository.glob("*.lock"), *self.repository.glob("refs/**/*.lock")):
             lock.unlink()
@@ -179,15 +179,15 @@ class Lane:
     # --- whose files are there ----------------------------------------------------------------------------
 
     @property
-    def is_shown(self) -> bool:
+    def is_disposable(self) -> bool:
         """Whether the files were put there for a check or a verifier, so that other files are not an agent's work."""
         return (self._ours / _SHOWN).exists()
 
-    def note_shown(self) -> None:
+    def mark_disposable(self) -> None:
         self.pristine = False
         (self._ours / _SHOWN).touch()
 
-    def note_work(self) -> None:
+    def mark_work(self) -> None:
         self.pristine = False
         (self._ours / _SHOWN).unlink(missing_ok=True)
 
@@ -201,7 +201,7 @@ class Lane:
             write_whole(self._ours / _TAKEN, f"{refs}\n".encode())
 
     @property
-    def standing(self) -> Oid:
+    def base(self) -> Oid:
         """The commit that the files are compared with; empty when there is none."""
         return first_line(self._ours / "HEAD") or ""
 
@@ -221,7 +221,7 @@ class Lane:
         self._workspace.take(self.repository / "objects", [tip], without=without)
         return tip
 
-    def stand_on(self, commit: Oid) -> None:
+    def compare_with(self, commit: Oid) -> None:
         """Compare the files with `commit` from now on; the files stay as they are."""
         self._unlock()
         self._git.run("reset", "-q", "--mixed", commit)
@@ -235,7 +235,7 @@ class Lane:
             ran = self._git.run(*_STATUS, env=locks | configured(*self._workspace.without_filters()))
         elif ran.code:
             raise GitFailed(failure(_STATUS, ran, self.path))
-        state = read_status(ran.out, self.path, head=self.standing)
+        state = read_status(ran.out, self.path, head=self.base)
         self.pristine = state.clean and not state.ignored
         return state
 
@@ -253,25 +253,24 @@ class Lane:
         return self._commit_index(message, by)
 
     def commit_verbatim(self, paths: Sequence[str], by: Signature, *, message: str) -> Oid:
-        """The same byte for byte, for files that git cannot convert as their attributes say."""
-        self._unlock()
-        entries = b"".join(self._verbatim(name) for name in paths)
-        self._git.run("update-index", "-z", "--index-info", stdin=entries)
-        return self._commit_index(message, by)
+        """A commit of the named files byte for byte, when git cannot convert them as their attributes say."""
+        tool = self._workspace.git
+        writer = ObjectWriter(tool, self._workspace.path)
+        files = {name: self._verbatim(writer, name) for name in paths}
+        return writer.commit(writer.tree_with(tool.commit(self.base).tree, files), self.base, by, message)
 
-    def _verbatim(self, name: str) -> bytes:
+    def _verbatim(self, writer: ObjectWriter, name: str) -> Entry | None:
         place = self.path / name
         if not os.path.lexists(place):
-            return b"0 " + b"0" * len(self.standing) + b"\t" + os.fsencode(name) + b"\0"
+            return None
         linked = place.is_symlink()
         content = os.fsencode(os.readlink(place)) if linked else place.read_bytes()  # noqa: PTH115
-        oid = self._git.run("hash-object", "-w", "--stdin", "--no-filters", stdin=content).text
-        mode = "120000" if linked else "100755" if os.access(place, os.X_OK) else "100644"
-        return f"{mode} {oid}\t".encode() + os.fsencode(name) + b"\0"
+        mode = SYMLINK if linked else "100755" if os.access(place, os.X_OK) else "100644"
+        return Entry(mode, writer.write("blob", content, like=self.base))
 
     def _commit_index(self, message: str, by: Signature) -> Oid:
         tree, text = self._git.text("write-tree"), message.encode("utf-8", "surrogateescape")
-        new = self._git.run("commit-tree", tree, "-p", self.standing, stdin=text, env=identity_env(by)).text
+        new = self._git.run("commit-tree", tree, "-p", self.base, stdin=text, env=identity_env(by)).text
         write_whole(self._ours / "HEAD", f"{new}\n".encode())
         return new
 

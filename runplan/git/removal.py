@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from copy import copy
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -57,12 +56,6 @@ class Removal:
         self._user = workspace.user
         self.targets = targets  #: full names of the refs on which work lands; the first is the local branch
 
-    def towards(self, targets: tuple[str, ...]) -> Removal:
-        """The same, for work that lands on other refs."""
-        other = copy(self)
-        other.targets = targets
-        return other
-
     # --- worktrees -----------------------------------------------------------------------------------
 
     def worktree(self, name: str, *, dry_run: bool = False) -> Removed | Kept:
@@ -73,7 +66,7 @@ class Removal:
             if inside := processes_inside(lane.path):
                 return Kept(what=what, why=f"process {inside[0]} works in it")
             if dry_run:
-                uncommitted = lane.is_orphan or (lane.exists and not lane.is_shown and not lane.state().clean)
+                uncommitted = lane.is_orphan or (lane.exists and not lane.is_disposable and not lane.state().clean)
                 return Removed(what=what, parked=PARKED if uncommitted else "")
             try:
                 parked = self._worktrees.rescue(lane, under=f"worktree/{name}", base=self._user.tip(self.targets[0]))
@@ -98,7 +91,7 @@ class Removal:
                 return Kept(what=ref, why="it moved meanwhile")
         return Removed(what=ref, parked=parked)
 
-    def free(self, refs: Collection[str]) -> None:
+    def remove_stale_locks(self, refs: Collection[str]) -> None:
         """Delete locks on our refs that killed git processes left; a lock that a process has open stays.
 
         Other runs lock packed refs and parked refs as well, each time for some milliseconds.
@@ -116,14 +109,14 @@ class Removal:
         self._tool.update_refs(*(f"delete {ref} {tip}" for ref, tip in refs.items()))
         lane = self._worktrees.lane(worktree.name)
         if lane.exists:
-            lane.note_shown()
+            lane.mark_disposable()
 
     def _used_by(self, ref: str) -> str:
         """A checkout of the user's that has the branch out."""
         if not ref.startswith(HEADS) or self._user.tip(ref) is None:
             return ""
         checkouts = Checkouts(self._user, root=self._user.cwd, common_dir=self._workspace.common_dir)
-        return next((str(one.root) for one in checkouts.having(ref)), "")
+        return next((str(one.root) for one in checkouts.with_branch(ref)), "")
 
     def _is_on_target(self, ref: str, tip: Oid) -> bool:
         """Whether a target holds the commit's content; asked in `tool.git`, which sees the objects of both."""
@@ -214,7 +207,7 @@ class Removal:
         if self._is_on_target(ref, tip):
             return Removed(what=ref) if dry_run else self.ref(ref)
         if not dry_run:  # the user finds it only in their own repository
-            self._worktrees.hand_over(ref)
+            self._worktrees.give_to_user(ref)
         about = self._tool.text("log", "-1", "--no-show-signature", "--format=%cs %s", tip, "--")
         return Kept(what=ref, why=f"{self.targets[0].removeprefix(HEADS)} does not hold it: {about}")
 

@@ -42,7 +42,7 @@ _FIELDS = {PLAN.lower(): "plan", PHASE.lower(): "phase", LANDING.lower(): "landi
 def add_trailers(message: str, trailers: Sequence[tuple[str, str]]) -> str:
     """Add trailers to the block at the end of the message, or as a paragraph; other Runplan-* lines are removed."""
     paragraphs = _paragraphs(_without_ours(message)) or [["(no message)"]]
-    added = [f"{key}: {squeezed(value)}" for key, value in trailers]
+    added = [f"{key}: {single_spaced(value)}" for key, value in trailers]
     if not added:
         return _joined(paragraphs)
     if len(paragraphs) > 1 and _is_block(paragraphs[-1]):
@@ -59,7 +59,7 @@ def read_trailers(message: str) -> dict[str, str]:
     return {match.group(1): match.group(2).strip() for match in found if match}
 
 
-def squeezed(value: str) -> str:
+def single_spaced(value: str) -> str:
     """A value as a trailer holds it: in one line, with single blanks."""
     return " ".join(value.split())
 
@@ -74,7 +74,7 @@ def marks(message: str) -> tuple[Mark, ...]:
             continue
         if not found or field in found[-1]:
             found.append({})
-        found[-1][field] = squeezed(trailer.group(2))
+        found[-1][field] = single_spaced(trailer.group(2))
     return tuple(dict.fromkeys(Mark(**fields) for fields in found))
 
 
@@ -139,7 +139,7 @@ def newest_landing(marked: Iterable[tuple[Oid, str]], *, plan: str, phase: str) 
     """The phase's newest landing among commits (id, message), newest first; None when there is none to undo."""
     read = [(oid, message, marks(message)) for oid, message in marked]
     undone = {mark.undoes for _, _, found in read for mark in found}
-    sought = (squeezed(plan), squeezed(phase))
+    sought = (single_spaced(plan), single_spaced(phase))
     all_marks = (mark for _, _, found in read for mark in found if not mark.undoes)
     landings = (mark.landing for mark in all_marks if (mark.plan, mark.phase) == sought)
     landing = next((one for one in landings if one and one not in undone), "")
@@ -165,7 +165,7 @@ def _unclear(message: str, found: tuple[Mark, ...], whole: Mark) -> str:
         return f"also has trailers of {', '.join(others)}"
     if found != (whole,):
         return "belongs to more than one landing"
-    if squeezed(read_trailers(message).get(LANDING, "")) != whole.landing:
+    if single_spaced(read_trailers(message).get(LANDING, "")) != whole.landing:
         return "has text below its Runplan trailers, which have to be its last paragraph"
     return ""
 

@@ -97,11 +97,11 @@ class Worktrees:
         with self.lock():
             self.rescue(lane, under=branch, base=base)
             if lane.exists:
-                lane.note_shown()  # until the files are those of the base
+                lane.mark_disposable()  # until the files are those of the base
             lane.renew(base, mirror=self._mirror)
         self._workspace.git.update_refs(f"update {branch} {base}")
         lane.put(base, branch=branch, clean=clean, keep=keep)
-        lane.note_work()
+        lane.mark_work()
         return lane.path
 
     def attach(self, name: str, *, branch: str, clean: str = "ignored", keep: Sequence[str] = ()) -> Path:
@@ -110,13 +110,13 @@ class Worktrees:
         tip = self.tip(branch)
         if tip is None:
             raise RefusedEarly(f"the branch {branch.removeprefix(HEADS)} is gone; start the phase again")
-        if self._require_whole(lane, tip) or lane.is_shown:
+        if self._require_whole(lane, tip) or lane.is_disposable:
             lane.put(tip, branch=branch, clean=clean, keep=keep)
         else:
-            if lane.standing != tip:
-                lane.stand_on(tip)
-            lane.show_agent(tip, branch=branch)
-        lane.note_work()
+            if lane.base != tip:
+                lane.compare_with(tip)
+            lane.sync_agent(tip, branch=branch)
+        lane.mark_work()
         return lane.path
 
     def show(self, path: Path, commit: Oid, *, clean: str, keep: Sequence[str] = ()) -> None:
@@ -124,8 +124,8 @@ class Worktrees:
         lane = self.lane(path.name)
         self._require_whole(lane, commit)
         trees = self._workspace.git
-        same_files = lane.pristine and trees.commit(commit).tree == trees.commit(lane.standing).tree
-        lane.note_shown()
+        same_files = lane.pristine and trees.commit(commit).tree == trees.commit(lane.base).tree
+        lane.mark_disposable()
         if same_files:
             lane.move_to(commit)
         else:
@@ -176,7 +176,7 @@ class Worktrees:
         if tip != before:
             self._workspace.git.update_refs(f"update {branch} {tip}")
         if lane.exists:
-            self._stand_on(lane, tip, at_head, branch=branch)
+            self._check_out(lane, tip, at_head, branch=branch)
         lane.note_taken(f"{own} {at_head}")
         self._workspace.merge_packs()
         return tip
@@ -191,14 +191,14 @@ class Worktrees:
         except GitFailed:  # reported when the agent ends
             return before
 
-    def _stand_on(self, lane: Lane, tip: Oid, at_head: str, *, branch: str) -> None:
+    def _check_out(self, lane: Lane, tip: Oid, at_head: str, *, branch: str) -> None:
         """Compare the files with `tip`; where the agent left another commit checked out, check out `tip`."""
         if _is_oid(at_head) and at_head != tip and self._workspace.git.object(at_head) is not None:
-            lane.stand_on(at_head)
+            lane.compare_with(at_head)
             self._park_uncommitted(lane, under=branch)
             lane.put(tip, branch=branch, clean="")
-        elif lane.standing != tip:
-            lane.stand_on(tip)
+        elif lane.base != tip:
+            lane.compare_with(tip)
 
     def state(self, path: Path) -> WorktreeState:
         """The status of a worktree against the commit it stands on; costs one scan of its files."""
@@ -206,7 +206,7 @@ class Worktrees:
 
     def head(self, path: Path) -> Oid:
         """The commit a worktree stands on."""
-        found = self.lane(path.name).standing
+        found = self.lane(path.name).base
         if not found:
             raise GitFailed(f"the worktree {path} stands on no commit")
         return found
@@ -245,7 +245,7 @@ class Worktrees:
                 keep.unlink(missing_ok=True)
         return name
 
-    def hand_over(self, branch: str, *, base: Oid = "") -> None:
+    def give_to_user(self, branch: str, *, base: Oid = "") -> None:
         """Publish the branch, then delete runplan's own."""
         self.publish(branch, base=base)
         if tip := self.tip(branch):
@@ -268,7 +268,7 @@ class Worktrees:
         """Copy the candidate into the user's repository, checked by git's own fsck."""
         self._workspace.copy_to_user([new], without=[without], keep=LANDING_KEEP)
 
-    def delivered(self) -> None:
+    def end_delivery(self) -> None:
         """Remove the protection from `git gc`: a ref holds the delivered commits now."""
         packs = self._workspace.common_dir / "objects" / "pack"
         for file in packs.glob("*.keep"):
@@ -302,7 +302,7 @@ class Worktrees:
         Files whose repository is gone are compared with `base`.
         """
         parked = ""
-        for ref, oid in self._strays(lane).items():
+        for ref, oid in self._unsaved_commits(lane).items():
             with suppress(ObjectsRefused):  # git cannot keep objects that it cannot read
                 lane.take(oid)
                 parked = self.park(oid, under=under if ref.startswith(HEADS) else f"{under}-{ref.rpartition('/')[2]}")
@@ -310,7 +310,7 @@ class Worktrees:
         if base and lane.is_orphan:
             lane.adopt(base)
             history = self._workspace.git.text("log", "--format=%T", base).split()
-        if not lane.exists or lane.is_shown:
+        if not lane.exists or lane.is_disposable:
             return parked
         return self._park_uncommitted(lane, under=under, known=frozenset(history)) or parked
 
@@ -331,7 +331,7 @@ class Worktrees:
             made = lane.commit_verbatim(paths, KEEPER, message=message)
         return "" if known and self._workspace.git.commit(made).tree in known else self.park(made, under=under)
 
-    def _strays(self, lane: Lane) -> dict[str, Oid]:
+    def _unsaved_commits(self, lane: Lane) -> dict[str, Oid]:
         """Commits that only the agent's repository names, by ref."""
         refs = lane.refs() if lane.has_repository else {}
         if lane.has_repository and _is_oid(lane.head):

@@ -107,7 +107,7 @@ class CherryPick:
         if moved := self._moved(landing):
             return moved
         self._require_idle(landing.ref)
-        having = self._checkouts.having(landing.ref)
+        having = self._checkouts.with_branch(landing.ref)
         if not having:
             return self._move_ref(landing)
         branch = landing.ref.removeprefix(HEADS)
@@ -144,7 +144,7 @@ class CherryPick:
         try:
             for one in self._checkouts.reachable():
                 self._box.lock_index(one)
-            if self._checkouts.having(landing.ref):
+            if self._checkouts.with_branch(landing.ref):
                 raise IndexChanged  # a checkout has switched to it: begin again
             with RefTransaction(self._git, landing, name=landing.ref, fd=self._box.fd) as ref:
                 ref.prepare()
@@ -159,7 +159,7 @@ class CherryPick:
         """Update a checkout that switched to the branch while it moved: such a `git switch` writes the old files."""
         time.sleep(_LOOK_S)
         until(lambda: not any(one.lock.exists() for one in self._checkouts.reachable()), within_s=SWITCHED_S)
-        for one in self._checkouts.having(landing.ref):
+        for one in self._checkouts.with_branch(landing.ref):
             if one.root.is_dir() and self._shows_old(one, landing):
                 try:
                     self._swap(landing, one, behind=True)

@@ -129,7 +129,7 @@ def clean_up(action: CleanUp, state: RunState, context: RunContext) -> Iterator[
     else:
         context.candidates.drop(context.mark)
         if branch:
-            context.worktrees.hand_over(branch, base=phase.base)
+            context.worktrees.give_to_user(branch, base=phase.base)
     yield CleanedUp(phase=phase.read.phase)
 
 

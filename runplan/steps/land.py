@@ -64,7 +64,7 @@ def land(action: Land, state: RunState, context: RunContext) -> Iterator[e.Event
         answer = context.lander.land(_landing(started), deliver)
         match answer:
             case Landed() as seen:
-                context.worktrees.delivered()
+                context.worktrees.end_delivery()
                 yield _landed(phase, started, seen)
             case Pending(why=why):
                 yield e.LandingHeld(id=name, why=why)

@@ -29,7 +29,7 @@ def lease(action: Lease, state: RunState, context: RunContext) -> Iterator[Event
     if refusal:
         yield WorkRefused(reason=Reason.BLOCKED, detail=refusal)
         return
-    context.removal.free([branch])  # a killed git may have left a lock
+    context.removal.remove_stale_locks([branch])  # a killed git may have left a lock
     parked = _park(context, branch, base)
     run = context.settings.run
     # A run that died while it leased has left a worktree in which run.setup has not run.

@@ -52,7 +52,7 @@ def landing_to_undo(
     def changed(oid: Oid) -> tuple[str, ...]:
         return tuple(change.path for change in candidates.changes(objects.commit(oid).parents[0], oid))
 
-    found = newest_landing(candidates.marked(tip), plan=plan.path, phase=row.id)
+    found = newest_landing(candidates.landed_commits(tip), plan=plan.path, phase=row.id)
     if found is None:
         revert = command("git", "revert", row.commit) if row.commit else "by hand"
         return NotUndoable(

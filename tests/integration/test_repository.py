@@ -168,5 +168,5 @@ def test_checkouts_name_branch_detachment_and_missing_directories(tmp_path: Path
         (detached, None),
         (tmp_path / "other", "refs/heads/other"),
     }
-    assert [one.root for one in checkouts.having("refs/heads/other")] == [tmp_path / "other"]
-    assert checkouts.having("refs/heads/side") == ()
+    assert [one.root for one in checkouts.with_branch("refs/heads/other")] == [tmp_path / "other"]
+    assert checkouts.with_branch("refs/heads/side") == ()

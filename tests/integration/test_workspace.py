@@ -564,7 +564,7 @@ def test_a_branch_that_is_handed_over_is_the_users_alone(place: Place) -> None:
     tip = place.lease().commit("work", **{"c.txt": "c"})
     place.take()
     for _ in range(2):
-        place.trees.hand_over(BRANCH, base=place.base)
+        place.trees.give_to_user(BRANCH, base=place.base)
         assert place.repo.head(BRANCH) == tip
         assert place.trees.tip(BRANCH) is None
     place.repo.git("branch", "-D", "runplan/plan/1")
