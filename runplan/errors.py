@@ -1,19 +1,4 @@
-"""The error tree and the exit codes: the one table of how a command can end.
-
-RunplanError            one line for people: what happened, where, what helps
-├── UsageError          2  words, options or settings that mean nothing
-│   └── SettingsError   2  a configuration file that cannot be used
-├── PlanUnreadable      2  a plan file that cannot be understood
-├── RefusedEarly        2  understood, but refused before any work
-├── NotFound            3  no such plan, phase or run; or more than one
-├── Crashed             1  a fault of runplan's own ended the run
-├── Unreachable         5  git, disk, daemon or forge does not answer
-│   ├── Fenced          5  another process has taken the plan over
-│   ├── JournalDamaged  5  the journal cannot be read; git knows what is done
-│   └── GitFailed       5  git ended in a way nobody expected
-│       └── ObjectsRefused  git does not take an agent's commits
-└── Interrupted       130  the person pressed Ctrl-C
-"""
+"""The error tree and the exit codes."""
 
 from __future__ import annotations
 
@@ -21,7 +6,7 @@ from enum import IntEnum
 
 
 class Exit(IntEnum):
-    """What a script may rely on (docs/reference.md)."""
+    """The exit codes (docs/reference.md)."""
 
     DONE = 0
     FAILED = 1
@@ -32,7 +17,7 @@ class Exit(IntEnum):
     INTERRUPTED = 130
 
 
-#: How the outcome of a run becomes an exit code.
+#: The exit code of each outcome of a run.
 OUTCOMES = {
     "done": Exit.DONE,
     "nothing-to-do": Exit.DONE,
@@ -43,60 +28,60 @@ OUTCOMES = {
 
 
 class RunplanError(Exception):
-    """Anything a person is told in one line."""
+    """An error that a person reads as one line: what happened, what it means, what to type."""
 
     exit = Exit.USAGE
-    lane = ""  #: which of several phases side by side it came up in
+    lane = ""  #: the lane in which it was raised
 
 
 class UsageError(RunplanError):
-    """The words of the command mean nothing."""
+    """Unknown words, options or settings."""
 
 
 class SettingsError(UsageError):
-    """A configuration file cannot be used."""
+    """An unusable configuration file."""
 
 
 class PlanUnreadable(RunplanError):
-    """The plan file cannot be understood."""
+    """A plan file that cannot be parsed."""
 
 
 class RefusedEarly(RunplanError):
-    """Understood, but refused before any work was done."""
+    """Understood, but refused before any work."""
 
 
 class NotFound(RunplanError):
-    """There is no such plan, phase or run, or there is more than one."""
+    """No such plan, phase or run, or more than one."""
 
     exit = Exit.NOT_FOUND
 
 
 class Crashed(RunplanError):
-    """A fault of runplan's own ended the run."""
+    """A fault of runplan itself ended the run."""
 
     exit = Exit.FAILED
 
 
 class Unreachable(RunplanError):
-    """Something outside that must answer does not."""
+    """Git, disk, daemon or forge does not answer."""
 
     exit = Exit.UNREACHABLE
 
 
 class Fenced(Unreachable):
-    """Another process has taken the plan over; this one must not touch anything any more."""
+    """Another process has taken over the plan; this one must change nothing more."""
 
 
 class JournalDamaged(Unreachable):
-    """The journal cannot be read any more; what is done stands in the plans and in git."""
+    """The journal cannot be read; plans and git still show what is done."""
 
 
 class GitFailed(Unreachable):
-    """Git ended in a way nobody expected."""
+    """An unexpected failure of git."""
 
 
 class ObjectsRefused(GitFailed):
-    """Git cannot read the commits of an agent, or does not accept them."""
+    """Git rejects the commits of an agent."""
 
 
 class Interrupted(RunplanError):

@@ -1,4 +1,4 @@
-"""Text for people and terminals: safe output, commands to copy, spans and times, colour."""
+"""Text for people and terminals: safe output, commands to copy, spans and times."""
 
 from __future__ import annotations
 
@@ -122,42 +122,3 @@ def localized(text: str, *, now: datetime) -> str:
         return clock(moment.fromisoformat(found[0]), None, now=now)
 
     return re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", local, text)
-
-
-# --- terminal -----------------------------------------------------------------------------------------
-
-BOLD, DIM, RED, GREEN, YELLOW, CYAN = "1", "2", "31", "32", "33", "36"
-
-
-class Style:
-    """Colours and width of an output stream; a pipe gets neither."""
-
-    def __init__(self, *, colour: bool = False, width: int = 0) -> None:
-        self._colour = colour
-        self.width = width  #: 0: unlimited
-
-    @staticmethod
-    def of(stream: object) -> Style:
-        import os
-
-        if not (hasattr(stream, "isatty") and stream.isatty()):
-            return Style()
-        colour = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-        try:
-            width = os.get_terminal_size(stream.fileno()).columns  # type: ignore[attr-defined]
-        except OSError:
-            width = 0
-        return Style(colour=colour, width=width)
-
-    def paint(self, text: str, *codes: str) -> str:
-        return f"\x1b[{';'.join(codes)}m{text}\x1b[0m" if self._colour and text else text
-
-    def wrap(self, text: str, indent: str) -> str:
-        """The line, broken at the width; later lines start with the indent."""
-        if not self.width or len(text) <= self.width:
-            return text
-        import textwrap
-
-        return "\n".join(
-            textwrap.wrap(text, self.width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
-        )

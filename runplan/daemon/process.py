@@ -28,7 +28,7 @@ from runplan.engine.context import context_at
 from runplan.engine.repository import open_repository
 from runplan.errors import NotFound
 from runplan.git import remote
-from runplan.report.figures import metrics_text, this_process
+from runplan.report.metrics import metrics_text, this_process
 from runplan.report.notices import of_settings
 from runplan.run.rows import UNFINISHED, Command
 from runplan.settings.load import variables

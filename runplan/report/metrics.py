@@ -1,82 +1,153 @@
-"""What can be measured of runs and the daemon, in the text format of Prometheus."""
+"""Prometheus metrics of the journals and the daemon, in its text format."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
+import resource
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from runplan.errors import RunplanError
+from runplan.store.sqlite import Store
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
+    from datetime import datetime
+    from pathlib import Path
 
-GAUGE, COUNTER = "gauge", "counter"
+#: Metrics of a journal: name, help, labels, and a query for the labels and the value; `?` is the time.
+_QUERIES = (
+    ("runs", "Runs by state", ("plan", "state"), "SELECT plan, state, count(*) FROM runs GROUP BY 1, 2"),
+    # The landing of a completed plan has no phase, and an undo lands as well: both are no landed phases.
+    (
+        "phases_landed_total",
+        "Landed phases",
+        ("plan",),
+        """SELECT plan, count(*) FROM events WHERE type = 'Landed' AND json_extract(body, '$.phase') <> ''
+           AND run NOT IN (SELECT run FROM events WHERE type = 'RunStarted' AND json_extract(body, '$.mode') = 'undo')
+           GROUP BY 1""",
+    ),
+    (
+        "phases_failed_total",
+        "Failed attempts at phases",
+        ("plan", "reason"),
+        "SELECT plan, json_extract(body, '$.reason'), count(*) FROM events WHERE type = 'PhaseFailed' GROUP BY 1, 2",
+    ),
+    (
+        "waiting_seconds",
+        "Waiting time of waiting runs",
+        ("plan", "for"),
+        """SELECT plan, waiting_for, max(0, max(? - strftime('%s', since))) FROM runs
+           WHERE state IN ('queued', 'waiting') AND waiting_for IS NOT NULL GROUP BY 1, 2""",
+    ),
+    (
+        "schedules",
+        "Schedules by state",
+        ("plan", "state"),
+        "SELECT plan, CASE WHEN paused IS NULL THEN 'active' ELSE 'paused' END, 1 FROM schedules",
+    ),
+    (
+        "schedule_slots_total",
+        "Slots of schedules by answer",
+        ("plan", "answer"),
+        "SELECT plan, answer, count(*) FROM firings GROUP BY 1, 2",
+    ),
+)
+_DISPATCHES = """
+SELECT json_extract(body, '$.role'), coalesce(json_extract(body, '$.agent'), ''), json_extract(body, '$.ending'),
+       count(*), total(json_extract(body, '$.seconds')), total(json_extract(body, '$.usd')),
+       total(json_extract(body, '$.input_tokens')), total(json_extract(body, '$.output_tokens')),
+       total(json_extract(body, '$.cached_tokens'))
+FROM events WHERE type = 'DispatchEnded' GROUP BY 1, 2, 3
+"""
 
 
 class Sample(Struct, frozen=True):
-    """One number with its name and what it is of."""
+    """One value; a name that ends in `_total` is a counter, all others are gauges."""
 
     name: str
-    kind: str  #: gauge, counter
     help: str
     labels: tuple[tuple[str, str], ...]
     value: float
 
 
-class Used(Struct, frozen=True, kw_only=True):
-    """What dispatches that ended alike have used together."""
-
-    role: str
-    agent: str  #: "" for the project's own commands
-    ending: str
-    count: int
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cached_tokens: int = 0
-    usd: float = 0.0
-    seconds: float = 0.0
-
-
-class Figures(Struct, frozen=True, kw_only=True):
-    """What is known of one repository."""
-
-    repository: str
-    runs: Mapping[tuple[str, str], int]  #: by plan and state
-    landed: Mapping[str, int]  #: phases by plan
-    failed: Mapping[tuple[str, str], int]  #: phases by plan and reason
-    used: tuple[Used, ...] = ()
-    waiting: Mapping[tuple[str, str], float]  #: seconds by plan and what is waited for
-    schedules: Mapping[str, bool]  #: by plan, whether it is paused
-    firings: Mapping[tuple[str, str], int]  #: slots by plan and what came of them
+def samples(store: Store, *, repository: str, now: datetime) -> Iterator[Sample]:
+    """The metrics of one repository."""
+    where = ("repository", repository)
+    for name, help_, labels, sql in _QUERIES:
+        rows: Any = store.query(sql, *((now.timestamp(),) if "?" in sql else ()))
+        for *values, value in rows:
+            yield Sample(f"runplan_{name}", help_, (where, *zip(labels, values, strict=True)), value)
+    dispatches: Any = store.query(_DISPATCHES)
+    for role, agent, ending, count, seconds, usd, *tokens in dispatches:
+        who = (where, ("role", role), ("agent", agent), ("ending", ending))
+        yield Sample("runplan_dispatches_total", "Ended agents and commands", who, count)
+        yield Sample("runplan_dispatch_seconds_total", "Total run time", who, seconds)
+        if agent:
+            yield Sample("runplan_usd_total", "Cost that agents report", who, usd)
+            for kind, value in zip(("input", "output", "cached"), tokens, strict=True):
+                help_ = "Tokens that agents report; cached ones are part of the input"
+                yield Sample("runplan_tokens_total", help_, (*who, ("kind", kind)), value)
 
 
-class Process(Struct, frozen=True, kw_only=True):
-    """What is known of the daemon itself."""
-
-    version: str
-    uptime_s: float
-    rss_bytes: int
-    cpu_s: float
-    threads: int
-    repositories: int
-    working: int = 0  #: runs at work
-    queued: int = 0  #: runs that wait for their turn
+def metrics_text(states: Mapping[str, Path], *, now: datetime, process: Iterable[Sample] = ()) -> str:
+    """The metrics of the repositories with these journals; an unreadable one is left out."""
+    return render([*(sample for root, state in states.items() for sample in _readable(root, state, now)), *process])
 
 
-def samples(figures: Iterable[Figures], process: Process | None = None) -> list[Sample]:
-    """Everything, of all repositories and of the daemon if there is one."""
-    found = [sample for one in figures for sample in _of_repository(one)]
-    return found + (list(_of_process(process)) if process else [])
+def _readable(repository: str, state: Path, now: datetime) -> list[Sample]:
+    try:
+        if not Store.exists(state):
+            return []
+        store = Store(state, writable=False)
+        try:
+            return list(samples(store, repository=repository, now=now))
+        finally:
+            store.close()
+    except (RunplanError, OSError):
+        return []  # moved away, damaged or of a newer version: `status` there says which
+
+
+def this_process(
+    *, version: str, uptime_s: float, repositories: int, working: int = 0, queued: int = 0
+) -> list[Sample]:
+    """The metrics of the daemon."""
+    about = (
+        ("uptime_seconds", "Time since the start", uptime_s),
+        ("resident_memory_bytes", "Resident memory", resident_bytes()),
+        ("cpu_seconds_total", "Processor time", time.process_time()),
+        ("threads", "Thread count", threading.active_count()),
+        ("repositories", "Known repositories", repositories),
+        ("runs_working", "Running runs", working),
+        ("runs_queued", "Queued runs", queued),
+    )
+    info = Sample("runplan_daemon_info", "The daemon that answers", (("version", version),), 1)
+    return [info, *(Sample(f"runplan_daemon_{name}", help_, (), value) for name, help_, value in about)]
+
+
+def resident_bytes() -> int:
+    """Resident memory; the peak where the kernel reports only that."""
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return most if sys.platform == "darwin" else most * 1024
 
 
 def render(samples: Iterable[Sample]) -> str:
-    """The text: each name once with its help and kind, everything in an order that does not change."""
+    """The text, in a fixed order, with help and type once per name."""
     lines: list[str] = []
     last = ""
     for sample in sorted(samples, key=lambda one: (one.name, one.labels)):
         if sample.name != last:
             last = sample.name
-            lines.append(f"# HELP {sample.name} {_escaped(sample.help)}")
-            lines.append(f"# TYPE {sample.name} {sample.kind}")
+            kind = "counter" if sample.name.endswith("_total") else "gauge"
+            lines += [f"# HELP {sample.name} {_escaped(sample.help)}", f"# TYPE {sample.name} {kind}"]
         labels = ",".join(f'{name}="{_quoted(value)}"' for name, value in sample.labels)
         lines.append(f"{sample.name}{f'{{{labels}}}' if labels else ''} {_number(sample.value)}")
     return "".join(f"{line}\n" for line in lines)
@@ -87,71 +158,10 @@ def _escaped(text: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    # A file name need not be text; what is none of it becomes a mark, since the format is UTF-8.
-    plain = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-    return _escaped(plain).replace('"', '\\"')
+    # The format is UTF-8; other bytes of a file name become U+FFFD.
+    readable = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    return _escaped(readable).replace('"', '\\"')
 
 
 def _number(value: float) -> str:
-    if value != value:
-        return "NaN"
-    if abs(value) == float("inf"):
-        return "+Inf" if value > 0 else "-Inf"
-    return str(int(value)) if value == int(value) and abs(value) < 2**53 else repr(value)
-
-
-# --- the list -----------------------------------------------------------------------------------------
-
-
-def _of_repository(one: Figures) -> Iterator[Sample]:
-    where = ("repository", one.repository)
-    for (plan, state), count in one.runs.items():
-        yield _gauge("runs", "Runs by the state they are in", count, where, ("plan", plan), ("state", state))
-    for plan, count in one.landed.items():
-        yield _counter("phases_landed_total", "Phases that have landed", count, where, ("plan", plan))
-    for (plan, reason), count in one.failed.items():
-        labels = (where, ("plan", plan), ("reason", reason))
-        yield _counter("phases_failed_total", "Attempts at phases that have failed", count, *labels)
-    for used in one.used:
-        yield from _of_used(where, used)
-    for (plan, what), seconds in one.waiting.items():
-        labels = (where, ("plan", plan), ("for", what))
-        yield _gauge("waiting_seconds", "How long runs that wait have been waiting", seconds, *labels)
-    for plan, paused in one.schedules.items():
-        labels = (where, ("plan", plan), ("state", "paused" if paused else "active"))
-        yield _gauge("schedules", "Schedules by the state they are in", 1, *labels)
-    for (plan, answer), count in one.firings.items():
-        labels = (where, ("plan", plan), ("answer", answer))
-        yield _counter("schedule_slots_total", "Slots of schedules by what came of them", count, *labels)
-
-
-def _of_used(where: tuple[str, str], used: Used) -> Iterator[Sample]:
-    who = (where, ("role", used.role), ("agent", used.agent))
-    ending = ("ending", used.ending)
-    yield _counter("dispatches_total", "Agents and commands that have ended", used.count, *who, ending)
-    yield _counter("dispatch_seconds_total", "Time that they ran", used.seconds, *who, ending)
-    if not used.agent:
-        return
-    for kind, tokens in (("input", used.input_tokens), ("output", used.output_tokens), ("cached", used.cached_tokens)):
-        told = "Tokens that agents have used; cached ones are part of the input"
-        yield _counter("tokens_total", told, tokens, *who, ending, ("kind", kind))
-    yield _counter("usd_total", "Dollars that agents say they have used", used.usd, *who, ending)
-
-
-def _of_process(process: Process) -> Iterator[Sample]:
-    yield _gauge("daemon_info", "The daemon that answers", 1, ("version", process.version))
-    yield _gauge("daemon_uptime_seconds", "How long it has been running", process.uptime_s)
-    yield _gauge("daemon_resident_memory_bytes", "Memory that it holds", process.rss_bytes)
-    yield _counter("daemon_cpu_seconds_total", "Processor time that it has used", process.cpu_s)
-    yield _gauge("daemon_threads", "Threads that it has", process.threads)
-    yield _gauge("daemon_repositories", "Repositories that it looks after", process.repositories)
-    yield _gauge("daemon_runs_working", "Runs that have their turn", process.working)
-    yield _gauge("daemon_runs_queued", "Runs that wait for their turn", process.queued)
-
-
-def _gauge(name: str, help: str, value: float, *labels: tuple[str, str]) -> Sample:
-    return Sample(f"runplan_{name}", GAUGE, help, labels, value)
-
-
-def _counter(name: str, help: str, value: float, *labels: tuple[str, str]) -> Sample:
-    return Sample(f"runplan_{name}", COUNTER, help, labels, value)
+    return str(int(value)) if abs(value) < 2**53 and value == int(value) else repr(value)

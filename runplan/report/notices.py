@@ -1,11 +1,11 @@
-"""What a person is told without asking: a run is done, has failed, or waits for them."""
+"""Notices for a person who is away: a run is done, has failed, or waits for them."""
 
 from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 
 from runplan.agents.environment import describe_missing
 from runplan.run.reasons import Reason, next_action
@@ -18,37 +18,25 @@ if TYPE_CHECKING:
     from runplan.run.decide import Decision
     from runplan.run.state import RunState
 
-#: What only a person can give, and what to type then.
-_ASKS = {"approval": "diff", "checkout": "explain"}
 
-
-class Notice(Struct, frozen=True, kw_only=True):
-    """One message to a person; what does not apply is empty."""
+class Notice(Struct, frozen=True, kw_only=True, rename={"kind": "notice"}):
+    """One message to a person; fields that do not apply are empty."""
 
     kind: str  #: done, failed, waiting
-    plan: str
-    run: str
+    repository: str = ""  #: its root
+    plan: str = ""
+    run: str = ""
+    phase: str = ""
+    reason: str = ""  #: of a failure, or the kind of the wait
     title: str  #: one line
     text: str  #: a few sentences
-    phase: str = ""
-    reason: str = ""  #: of a failure, or what is waited for
     command: str = ""  #: what to type next
-    repository: str = ""  #: its root
 
 
 def facts(notice: Notice) -> dict[str, str]:
-    """The notice by the names under which programs are given it."""
-    return {
-        "notice": notice.kind,
-        "repository": notice.repository,
-        "plan": notice.plan,
-        "run": notice.run,
-        "phase": notice.phase,
-        "reason": notice.reason,
-        "title": notice.title,
-        "text": notice.text,
-        "command": notice.command,
-    }
+    """The fields by the names that notification programs get."""
+    found: dict[str, str] = to_builtins(notice)
+    return found
 
 
 def as_json(notice: Notice) -> bytes:
@@ -56,24 +44,19 @@ def as_json(notice: Notice) -> bytes:
 
 
 def of_ending(state: RunState, *, repository: str, plan: str, run: str) -> Notice | None:
-    """What is told of a run that has ended; None where a person ended it, or there was nothing to do."""
+    """The notice of an ended run; None when a person stopped it, or there was nothing to do."""
     if state.ended is None or state.ended.outcome in ("stopped", "nothing-to-do"):
         return None
-    phases = ", ".join(landed.phase for landed in state.landed if landed.phase)
+    report = command("runplan", "report", plan)
     if state.ended.outcome == "done":
-        return Notice(
-            kind="done",
-            repository=repository,
-            plan=plan,
-            run=run,
-            title=f"{plan}: done",
-            text=f"Landed: {phases}." if phases else "Nothing is left to do.",
-            command=command("runplan", "report", plan),
-        )
+        phases = ", ".join(landed.phase for landed in state.landed if landed.phase)
+        text = f"Landed: {phases}." if phases else "Nothing is left to do."
+        title = f"{plan}: done"
+        return Notice(kind="done", repository=repository, plan=plan, run=run, title=title, text=text, command=report)
     failure = failure_of(state)
     reason, detail = state.ended.reason, state.ended.detail
     where = f"phase {failure.phase} " if failure else ""
-    helps = next_action(Reason(reason), failure.step if failure else "") if reason else ""
+    advice = next_action(Reason(reason), failure.step if failure else "") if reason else ""
     return Notice(
         kind="failed",
         repository=repository,
@@ -82,27 +65,25 @@ def of_ending(state: RunState, *, repository: str, plan: str, run: str) -> Notic
         phase=failure.phase if failure else "",
         reason=reason,
         title=f"{plan}: {where}failed ({reason})" if reason else f"{plan}: failed",
-        text=" ".join(part for part in (f"{detail}." if detail else "", helps) if part),
-        command=command("runplan", "report", plan),
+        text=" ".join(part for part in (f"{detail}." if detail else "", advice) if part),
+        command=report,
     )
 
 
 def of_settings(words: str, *, repository: str) -> Notice:
-    """What is told of settings that cannot be used any more; `repository` is "" for those of the user."""
+    """The notice of unusable settings; `repository` is "" for those of the user."""
     return Notice(
         kind="waiting",
         repository=repository,
-        plan="",
-        run="",
         reason="settings",
         title="runplan: settings that cannot be used",
-        text=f"{words}; what was set before holds until that is mended.",
+        text=f"{words}; the previous settings hold until this is fixed.",
         command="runplan config",
     )
 
 
 def of_lost_keys(names: Sequence[str], *, repository: str, plan: str, run: str) -> Notice:
-    """What is told of a run that cannot go on after a restart without the variables of its caller."""
+    """The notice of a run that lost variables of its caller in a restart."""
     return Notice(
         kind="waiting",
         repository=repository,
@@ -115,18 +96,15 @@ def of_lost_keys(names: Sequence[str], *, repository: str, plan: str, run: str) 
     )
 
 
-def _answers(plan: str) -> str:
-    approve, reject = command("runplan", "approve", plan), command("runplan", "reject", plan)
-    return f" To land it: {approve}; to refuse it: {reject} -m REASON."
-
-
 def of_waiting(state: RunState, decision: Decision, *, repository: str, plan: str, run: str) -> Notice | None:
-    """What is told of a run that waits; None unless it is for a person."""
-    verb = _ASKS.get(decision.waiting)
+    """The notice of a run that waits for a person; None for other waits."""
+    verb = {"approval": "diff", "checkout": "explain"}.get(decision.waiting)
     if verb is None or (decision.waiting == "checkout" and state.waits > 1):
-        return None  # a checkout is looked at again and again; one call is enough
+        return None  # one notice is enough for a checkout that is looked at again and again
     waits = awaiting(state)
     phase = waits.read.phase if waits else ""
+    approve, reject = command("runplan", "approve", plan), command("runplan", "reject", plan)
+    answers = f" Land it: {approve}; reject it: {reject} -m REASON." if decision.waiting == "approval" else ""
     return Notice(
         kind="waiting",
         repository=repository,
@@ -135,6 +113,6 @@ def of_waiting(state: RunState, decision: Decision, *, repository: str, plan: st
         phase=phase,
         reason=decision.waiting,
         title=f"{plan}: phase {phase} waits for you ({decision.waiting})",
-        text=f"{decision.about or decision.why}.{_answers(plan) if decision.waiting == 'approval' else ''}",
+        text=f"{decision.about or decision.why}.{answers}",
         command=command("runplan", verb, plan),
     )

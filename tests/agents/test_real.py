@@ -276,7 +276,7 @@ def waits(project: Project) -> str:
     with contextlib.suppress(sqlite3.OperationalError):  # the journal is being made
         if any(kind in ("AgentLimited", "Paused") for kind, _ in project.events()):
             said = project.runplan("status").out
-            return said if "waiting until" in said else ""
+            return said if "Waiting: " in said else ""
     return ""
 
 

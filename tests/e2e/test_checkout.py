@@ -207,7 +207,7 @@ def test_the_landing_waits_for_the_user_and_lands_once_when_called_on(project: P
     ran = project.start("finish", "auto")
     assert ran.code == 4, ran.err
     assert obstacle.said.format(root=repo.path) in ran.err
-    assert ran.last == "runplan: when that is settled: runplan retry plans/X.md"
+    assert ran.last == "runplan: then continue with: runplan retry plans/X.md"
     waiting = theirs(repo)
     assert without_ours(waiting) == before
     assert repo.head("main") == tip

@@ -151,8 +151,9 @@ def test_a_plan_that_was_taken_away_while_it_is_worked_is_shown_and_stopped(
     assert (view["run"]["state"], view["schedule"]["spec"], view["claim"]["alive"]) == ("running", "every 4h", True)
     for shown in (project.runplan("status").out, project.runplan("status", "X").out):
         assert shown.splitlines()[0] == gone
-        assert f"run {view['run']['id']}: phase 1, implement by robot" in shown
-        assert "  every 4h  next " in shown
+        assert "  Running: phase 1, implement for " in shown
+        assert f"  Run {view['run']['id']}: robot" in shown
+        assert "  every 4h, next " in shown
     assert project.runplan("pause", "X").code == 0
     ran = project.runplan(*words)
     assert ran.code == 0, ran.err

@@ -47,7 +47,7 @@ def test_a_start_that_waits_does_not_hang_on_a_checkout_that_is_in_the_way(proje
     for _ in range(2):
         ran = project.runplan("start", "X", "1", "auto", "--wait")
         assert (ran.code, "runplan retry plans/X.md" in ran.last) == (4, True), ran.err
-        assert "goes on by itself" in ran.last
+        assert "continues by itself" in ran.last
     (project.path / "1.txt").unlink()
     assert project.runplan("retry", "X").code == 0
     until_runs_are(project, "done")

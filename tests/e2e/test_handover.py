@@ -53,7 +53,7 @@ def test_a_context_that_fills_arms_the_hand_over_and_the_agent_goes_on(project: 
         until(lambda: armed(project))
         view = project.runplan("status", "X", "--json").json["run"]
         assert (view["context"], view["handover"], view["step"]) == (52, "armed", "implement")
-        assert "; context 52 %, hand-over armed" in project.runplan("status", "X").out
+        assert "robot, context 52 %, hand-over prepared" in project.runplan("status", "X").out
         (fact,) = of(project, "HandoverArmed")
         note = kept(project, fact["id"], "handoff.md").read_text()
         assert fact["note"] == note
@@ -205,7 +205,7 @@ def test_a_run_that_nobody_asked_to_go_on_is_listed_and_left_alone(project: Proj
     before = project.events()
     assert project.runplan("start", "Y", "2", "auto", "--foreground").code == 0
     assert project.events() == before
-    assert "interrupted at phase 1, implement" in project.runplan("status", "X").out
+    assert "interrupted; no process is working on it" in project.runplan("status", "X").out
 
 
 def test_a_run_that_has_ended_is_never_gone_on_with(project: Project) -> None:

@@ -63,10 +63,10 @@ def test_next_tells_the_clock_of_the_zone_and_the_time_left(project: Project) ->
     told = project.runplan("next")
     assert told.code == 0
     first, second, empty, daemon = told.out.splitlines()
-    when = r"(?:\w{3} )?\d\d:\d\d CES?T in "
-    assert re.fullmatch(rf"plans/X\.md            every 4h  next {when}2h 1[45]m", first)
-    assert re.fullmatch(rf"plans/longer name\.md  every 2d  paused: phase 2 failed; else next {when}2d", second)
-    assert (empty, daemon) == ("", "No daemon is running, so nothing fires; start it: runplan daemon")
+    when = r"(?:\w{3} )?\d\d:\d\d CES?T \(in "
+    assert re.fullmatch(rf"plans/X\.md            every 4h, next {when}2h 1[45]m\)", first)
+    assert re.fullmatch(rf"plans/longer name\.md  every 2d, paused: phase 2 failed; otherwise next {when}2d\)", second)
+    assert (empty, daemon) == ("", "No daemon is running, so nothing fires. Start it with: runplan daemon")
     one, two = project.runplan("next", "--json").json
     assert one == {
         "plan": "plans/X.md",
@@ -79,7 +79,7 @@ def test_next_tells_the_clock_of_the_zone_and_the_time_left(project: Project) ->
     assert two["paused"] == "phase 2 failed"
     view = project.runplan("status", "X", "--json").json
     assert view["schedule"] == {name: one[name] for name in ("spec", "next", "paused", "due")}
-    assert "every 4h  next " in project.runplan("status", "X").out
+    assert "every 4h, next " in project.runplan("status", "X").out
 
 
 def test_what_was_missed_is_said_to_fire_as_soon_as_a_daemon_is_there(project: Project) -> None:
@@ -87,12 +87,12 @@ def test_what_was_missed_is_said_to_fire_as_soon_as_a_daemon_is_there(project: P
         plan_every(store, "4h", since=datetime.now(UTC) - timedelta(hours=5), misfire="run-once")
     told = project.runplan("next")
     first, _, daemon = told.out.splitlines()
-    assert re.search(r"  every 4h  due now, then next .* in 2h 59m|3h$", first)
+    assert re.search(r"  every 4h, due now, then next .* \(in (2h 59m|3h)\)$", first)
     assert daemon == (
-        "No daemon is running, so nothing fires; what is due does as soon as there is one: runplan daemon"
+        "No daemon is running, so nothing fires. Schedules that are due fire as soon as you start it: runplan daemon"
     )
     assert project.runplan("next", "--json").json[0]["due"] is True
-    assert "  every 4h  due now, then next " in project.runplan("status", "X").out
+    assert "  every 4h, due now, then next " in project.runplan("status", "X").out
 
 
 @pytest.mark.parametrize(("words", "spec"), [(("status",), "30 6 * * 1-5")])
@@ -103,7 +103,7 @@ def test_a_schedule_that_a_daemon_has_armed_is_told_without_the_scheduler(
     with journal(project) as store:
         plan_every(store, spec, since=datetime.now(UTC))
         Schedules(store).arm("plans/X.md", iso(datetime.now(UTC) + timedelta(hours=2, seconds=30)))
-    assert f"every {spec}  next " in project.runplan(*words).out
+    assert f"every {spec}, next " in project.runplan(*words).out
     assert not {name for name in imported(project, *words) if name.partition(".")[0] in ("apscheduler", "asyncio")}
 
 
@@ -118,7 +118,7 @@ def test_a_dead_dispatch_is_not_told_to_run(project: Project) -> None:
     (directory / "out.log").write_text("something\n")
     run = project.runplan("status", "X", "--json").json["run"]
     assert (run["agent"], run["dispatched"], run["output"], run["stuck"]["level"]) == (None, None, None, "look")
-    assert "interrupted: nobody carries it on" in run["stuck"]["sentence"]
+    assert "interrupted; no process is working on it" in run["stuck"]["sentence"]
     with (directory / "lock").open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         run = project.runplan("status", "X", "--json").json["run"]
@@ -134,7 +134,7 @@ def test_watching_goes_on_until_ctrl_c_and_ends_well(project: Project) -> None:
         stderr=subprocess.PIPE,
     )
     assert watching.stdout is not None
-    assert watching.stdout.readline() == b"X  (plans/X.md, active)\n"
+    assert watching.stdout.readline() == b"X  (plans/X.md, active, 0 of 1 done)\n"
     watching.send_signal(signal.SIGINT)
     out, err = watching.communicate(timeout=100)
     assert (watching.returncode, err) == (0, b"")

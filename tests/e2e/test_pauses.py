@@ -33,8 +33,8 @@ def test_without_auto_and_terminal_each_candidate_is_kept_until_it_is_approved(p
     waits = project.start("finish")
     assert waits.code == 4, waits.err
     assert "+++ b/1.txt\n@@ -0,0 +1 @@\n+1\n" in waits.err
-    assert "runplan: to see it: runplan diff plans/X.md\n" in waits.err
-    assert waits.last == "runplan: to land it: runplan approve plans/X.md; to refuse it: runplan reject plans/X.md"
+    assert "runplan: see it: runplan diff plans/X.md\n" in waits.err
+    assert waits.last == "runplan: land it: runplan approve plans/X.md; reject it: runplan reject plans/X.md"
     assert project.repo.head("main") == before
     view = project.runplan("status", "X", "--json").json
     run = view["run"]
@@ -50,7 +50,7 @@ def test_without_auto_and_terminal_each_candidate_is_kept_until_it_is_approved(p
         )
         == "1.txt"
     )
-    assert "waiting for approval" in project.runplan("status", "X").out
+    assert "for approval" in project.runplan("status", "X").out
 
     onward = project.go_on(waits)
 
@@ -220,7 +220,7 @@ def test_a_plan_edited_in_the_checkout_holds_the_landing_until_it_is_settled(
     held = ended(running)
     assert held.code == 4, held.err
     assert "plans/X.md" in held.err
-    assert held.last == "runplan: when that is settled: runplan retry plans/X.md"
+    assert held.last == "runplan: then continue with: runplan retry plans/X.md"
     assert project.landed() == []
     assert (project.path / "plans/X.md").read_text() == edited
     assert project.go_on(held).code == 4  # nothing is settled yet
@@ -266,7 +266,7 @@ def test_a_second_interrupt_ends_the_agents_and_the_next_start_continues(
     endings = [body["ending"] for kind, body in project.events() if kind == "DispatchEnded"]
     assert endings == ["ended"], "recorded as nobody's fault"
     assert agents_of(project) == []
-    assert "interrupted at phase 1, implement" in project.runplan("status", "X").out
+    assert "interrupted; no process is working on it" in project.runplan("status", "X").out
     meanwhile.let_on("implement")
 
     again = project.go_on(stopped)

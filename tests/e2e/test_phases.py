@@ -41,7 +41,7 @@ def test_one_phase_lands_and_then_the_one_that_is_named(project: Project, tmp_pa
     first = project.start("auto")
 
     assert first.code == 0, first.err
-    assert first.last == "runplan: done: 1 phase landed (1); the account: runplan report plans/X.md"
+    assert first.last == "runplan: Done: 1 phase landed (1). Report: runplan report plans/X.md"
     assert subjects(project, before) == ["Write 1", "x: record phase 1 as done"]
     trailers = project.repo.git("log", "-1", "--format=%(trailers:only,unfold)", "main~1").splitlines()
     run = project.runplan("status", "X", "--json").json["run"]["id"]
@@ -83,7 +83,7 @@ def test_finish_mends_a_red_gate_and_knows_the_base_of_the_next_phase(project: P
     ran = project.start("finish", "auto")
 
     assert ran.code == 0, ran.err
-    assert ran.last == "runplan: done: 2 phases landed (1, 2); the account: runplan report plans/X.md"
+    assert ran.last == "runplan: Done: 2 phases landed (1, 2). Report: runplan report plans/X.md"
     assert "gate       failed: exit code 1" in ran.err
     assert project.show("main:1.txt") == "right"
     assert project.landed() == ["1", "1", "2"]  # the fixer's commit lands beside the implementer's
@@ -163,7 +163,7 @@ def test_a_plan_whose_rows_are_all_done_is_marked_complete_and_nothing_else(proj
     before = project.repo.head("main")
     ran = project.start("finish", "auto")
     assert ran.code == 0, ran.err
-    assert ran.last == "runplan: done: the plan is marked complete; the account: runplan report plans/X.md"
+    assert ran.last == "runplan: Done: the plan is marked complete. Report: runplan report plans/X.md"
     assert subjects(project, before) == ["x: mark the plan complete"]
     assert project.repo.git("diff", "--name-only", before, "main") == "plans/X.md"
     again = project.start("finish", "auto")

@@ -102,7 +102,7 @@ def test_status_json_has_exactly_the_promised_fields(told: Project) -> None:
         "lanes": [],
     }
     assert stuck["level"] == "look"
-    assert re.fullmatch(r"Have a look: phase 2, land, waiting \d+s for approval", stuck["sentence"])
+    assert re.fullmatch(r"Needs attention: phase 2, land, waiting \d+s for approval", stuck["sentence"])
     assert list(view["claim"]) == ["owner", "alive"]
     assert view["claim"]["alive"] is False
 
@@ -123,13 +123,11 @@ def test_status_without_a_plan_lists_all_and_without_runs_has_none(told: Project
 
 def test_status_for_people_says_where_things_are_and_what_helps(told: Project) -> None:
     lines = told.runplan("status", "X").out.splitlines()
-    assert lines[0] == "X  (plans/X.md, active)"
+    assert lines[0] == "X  (plans/X.md, active, 1 of 3 done)"
     assert [line.split()[:2] for line in lines[1:3]] == [["1", "Done"], ["2", "In"]]
-    assert "Blocked (needs 2)" in lines[3]
-    assert "waiting for approval (phase 2, land, since " in lines[4]
-    assert lines[4].endswith("; to see it: runplan diff plans/X.md; to land it: runplan approve plans/X.md")
-    assert lines[5].startswith("  Have a look: phase 2, land, waiting ")
-    assert len(lines) == 6
+    assert "After 2" in lines[3]
+    assert re.fullmatch(r"  Needs attention: phase 2, land, waiting \d+s for approval", lines[4])
+    assert lines[6:] == ["  See it: runplan diff plans/X.md. Land it: runplan approve plans/X.md"]
 
 
 def test_status_of_a_run_at_work_and_a_log_that_is_followed_to_its_end(tmp_path: Path) -> None:
@@ -143,10 +141,9 @@ def test_status_of_a_run_at_work_and_a_log_that_is_followed_to_its_end(tmp_path:
     assert view["claim"]["alive"] is True
     assert (view["run"]["agent"], view["run"]["retries"], view["run"]["stuck"]["level"]) == ("robot", 0, "fine")
     assert TIME.fullmatch(view["run"]["dispatched"])
-    table = project.runplan("status").out.splitlines()
-    assert re.fullmatch(r"  Going on: phase 1, implement for \d+s, agent running \d+s, .*output.*", table[3])
-    assert table[-2].split()[:5] == ["PLAN", "PHASE", "STEP", "AGENT", "SINCE"]
-    assert table[-1].split()[:4] == ["plans/X.md", "1", "implement", "robot"]
+    lines = project.runplan("status").out.splitlines()
+    assert re.fullmatch(r"  Running: phase 1, implement for \d+s, agent running \d+s, .*output.*", lines[2])
+    assert lines[3] == f"  Run {view['run']['id']}: robot"
     assert project.runplan("explain", "X").out.splitlines()[2] == "now: robot is running (implement)"
     following = subprocess.Popen(
         [RUNPLAN, "logs", "X", "-f", "--json"], cwd=project.path, env=project.env, stdout=subprocess.PIPE
@@ -185,7 +182,7 @@ def test_explain_gives_the_reason_of_the_very_function_that_decides(told: Projec
     assert all(list(step) == ["at", "event", "phase", "why"] for step in view["steps"])
     assert told.runplan("explain", "X", "2").out.splitlines()[2] == f"now: {decision.why}"
     missing = told.runplan("explain", "X", "9")
-    assert (missing.code, missing.err) == (3, f"runplan: the run {view['run']} has not come to a phase 9\n")
+    assert (missing.code, missing.err) == (3, f"runplan: the run {view['run']} has not reached a phase 9\n")
 
 
 def test_the_report_is_the_landed_one(told: Project) -> None:
@@ -303,7 +300,7 @@ def test_a_journal_that_may_only_be_read_is_read(told: Project, tmp_path: Path) 
             )
             # The last line tells for how long it has been waiting.
             seen, expected = (
-                [line for line in text.splitlines() if "Have a look" not in line]
+                [line for line in text.splitlines() if "Needs attention" not in line]
                 for text in (ran.stdout, told.runplan(*words).out)
             )
             assert (ran.returncode, seen, ran.stderr) == (0, expected, "")

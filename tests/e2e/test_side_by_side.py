@@ -159,7 +159,7 @@ def test_one_that_fails_lets_the_others_land_and_the_run_ends_with_its_reason(
 
     assert project.runplan("start", "X", "finish", "auto").code == 0
     meanwhile.reached("2")
-    failed = "    phase 1: failed (agent-failed), so nothing new begins"
+    failed = "    phase 1: failed (agent-failed), so no further phase starts"
     until(lambda: failed in project.runplan("status", "X").out)
     told = project.runplan("status", "X").out
     assert "side by side" not in told

@@ -157,7 +157,7 @@ def test_a_retry_does_not_wait_for_a_limit_that_was_met_before_it(project: Proje
     assert killed.code == -9, killed.err
     again = project.runplan("retry", "X")
     assert again.code == 0, again.err
-    assert "implement  robot … (called on despite its usage limit until" in again.err
+    assert "implement  robot … (started despite its usage limit until" in again.err
     assert len(of(project, "Paused")) == 1
 
 

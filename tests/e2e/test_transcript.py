@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.cli.show.transcript import _print
+from runplan.cli.show.logs import _print_log
 from runplan.supervise.files import DispatchFiles, ShimRecord
 from tests.support.cli import RUNPLAN, until
 from tests.support.daemons import shell_agent, waits
@@ -60,7 +60,7 @@ def test_the_stream_of_a_real_agent_becomes_readable(
     files = DispatchFiles(tmp_path)
     shutil.copy(sample, files.out)
     files.write_shim(ShimRecord(identity="1:1:x", reader=kind))
-    _print(files, follow=False)
+    _print_log(files, follow=False)
     shown = capsys.readouterr().out
     assert shown.strip()
     assert kind == "mini" or '{"' not in shown

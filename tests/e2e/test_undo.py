@@ -32,7 +32,7 @@ def test_an_undone_phase_is_gone_from_the_code_and_todo_in_the_plan(landed: Proj
     before = landed.repo.head("main")
     undone = landed.runplan("undo", "X", "1")
     assert undone.code == 0, undone.err
-    assert undone.last == "runplan: done: phase 1 was taken back; the account: runplan report plans/X.md"
+    assert undone.last == "runplan: Done: phase 1 was reverted. Report: runplan report plans/X.md"
     assert not (landed.path / "1.txt").exists()
     assert (landed.path / "2.txt").exists()
     assert tracker(landed)[0] == "| 1 — Step 1 | ⬚ | | |"

@@ -6,7 +6,7 @@ import os
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from runplan.report.figures import figures, metrics_text, resident_bytes, this_process
+from runplan.report.metrics import metrics_text, render, resident_bytes, samples, this_process
 from runplan.run.rows import FiringRow, ScheduleRow
 from runplan.store.schedules import Schedules
 from runplan.store.sqlite import Store
@@ -49,17 +49,28 @@ def a_journal(place: Path) -> Store:
 
 
 def test_the_journal_is_counted(tmp_path: Path) -> None:
-    told = figures(a_journal(tmp_path), repository="/app", now=NOW)
-    assert told.runs == {("plans/x.md", "done"): 2, ("plans/y.md", "failed"): 1, ("plans/y.md", "waiting"): 1}
-    assert told.landed == {"plans/x.md": 1}
-    assert told.failed == {("plans/y.md", "timeout"): 1}
-    assert told.waiting == {("plans/y.md", "approval"): 5400.0}, "whatever was recorded since"
-    assert told.schedules == {"plans/x.md": False, "plans/y.md": True}
-    assert told.firings == {("plans/x.md", "skipped"): 1}
-    gate, implement = told.used
-    assert (gate.role, gate.agent, gate.count, gate.seconds) == ("gate", "", 1, 0)
-    assert (implement.count, implement.input_tokens, implement.output_tokens, implement.cached_tokens) == (2, 11, 7, 4)
-    assert (implement.usd, implement.seconds) == (0.75, 3.0)
+    text = render(samples(a_journal(tmp_path), repository="/app", now=NOW))
+    found = {(name.removeprefix("runplan_"), *list(labels.values())[1:]): value for name, labels, value in read(text)}
+    who, gate = ("implement", "claude", "exited"), ("gate", "", "exited")
+    assert found == {
+        ("runs", "plans/x.md", "done"): 2,
+        ("runs", "plans/y.md", "failed"): 1,
+        ("runs", "plans/y.md", "waiting"): 1,
+        ("phases_landed_total", "plans/x.md"): 1,
+        ("phases_failed_total", "plans/y.md", "timeout"): 1,
+        ("waiting_seconds", "plans/y.md", "approval"): 5400,
+        ("schedules", "plans/x.md", "active"): 1,
+        ("schedules", "plans/y.md", "paused"): 1,
+        ("schedule_slots_total", "plans/x.md", "skipped"): 1,
+        ("dispatches_total", *gate): 1,
+        ("dispatch_seconds_total", *gate): 0,
+        ("dispatches_total", *who): 2,
+        ("dispatch_seconds_total", *who): 3,
+        ("usd_total", *who): 0.75,
+        ("tokens_total", *who, "input"): 11,
+        ("tokens_total", *who, "output"): 7,
+        ("tokens_total", *who, "cached"): 4,
+    }
 
 
 def test_repositories_that_cannot_be_read_are_left_out(tmp_path: Path) -> None:

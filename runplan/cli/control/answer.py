@@ -32,17 +32,17 @@ def _diff_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run_diff(args: argparse.Namespace) -> Exit:
-    from runplan.cli.show.aside import Aside
+    from runplan.cli.terminal import Warnings
     from runplan.engine.context import open_context, plan_path
 
-    aside = Aside()
-    with open_context(warn=aside.warn) as at:
+    warnings = Warnings()
+    with open_context(warn=warnings.warn) as at:
         view = _view(at, plan_path(at, args.plan), args.phase)
         if args.json:
             print(escaped(json.dumps(view, ensure_ascii=False)))
         else:
             _show(at, plain(_text(view)))
-    return aside.code
+    return warnings.exit
 
 
 def _view(at: RepositoryContext, plan: str, wanted: str | None) -> dict[str, Any]:

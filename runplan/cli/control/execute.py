@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from runplan.cli.control import prepare
 from runplan.cli.show import progress
-from runplan.cli.show.summary import summary
+from runplan.cli.show.progress import summary
 from runplan.daemon import submit as queue
 from runplan.engine.acquire import Declined
 from runplan.engine.worker import ForegroundWorker, Outcome

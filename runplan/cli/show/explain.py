@@ -1,12 +1,15 @@
-"""runplan explain: explains the current state, from the function that decides."""
+"""runplan explain: the current state and how the run got there, by the function that decides."""
 
 from __future__ import annotations
 
 import json
+import sys
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from runplan.cli.terminal import BOLD, DIM, Style, Warnings
 from runplan.errors import Exit, NotFound
-from runplan.text import escaped
+from runplan.text import clock, escaped, localized, plain
 
 if TYPE_CHECKING:
     import argparse
@@ -14,7 +17,7 @@ if TYPE_CHECKING:
     from runplan.run.events import Event, Recorded
 
 EXAMPLES = """\
-  runplan explain plans/X.md          what is due next, and why; then how it came there
+  runplan explain plans/X.md          the next action and its reason, then the steps so far
   runplan explain X 2                 the same for one phase of the newest run
   runplan explain X --json            for a script"""
 
@@ -26,41 +29,45 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Exit:
-    from runplan.cli.show.aside import Aside
     from runplan.engine.context import open_context, plan_path
     from runplan.store.journal import recorded
 
-    aside = Aside()
-    with open_context(warn=aside.warn) as at:
+    warnings = Warnings()
+    with open_context(warn=warnings.warn) as at:
         store = at.store()
         path = plan_path(at, args.plan) if args.plan is not None else None
         found = store.runs(path, limit=1) if store is not None else []
         if store is None or not found:
             raise NotFound(f"no run of {path or 'any plan'} is recorded here")
-        facts = recorded(store, found[0].id)
-    steps = _steps(facts, args.phase)
+        newest = found[0]
+        every = _steps(recorded(store, newest.id))
+    steps = [step for step in every if args.phase in (None, step["phase"])]
     if args.phase and not steps:
-        raise NotFound(f"the run {found[0].id} has not come to a phase {args.phase}")
-    now = steps[-1]["why"] if args.phase else _why(facts)
+        raise NotFound(f"the run {newest.id} has not reached a phase {args.phase}")
+    now = steps[-1]["why"] if steps else "nothing has been started"
     if args.json:
-        whole = {"run": found[0].id, "plan": found[0].plan, "now": now, "steps": steps}
+        whole = {"run": newest.id, "plan": newest.plan, "now": now, "steps": steps}
         print(escaped(json.dumps(whole, ensure_ascii=False)))
-        return aside.code
-    print(f"{found[0].plan}, run {found[0].id}\n\nnow: {now}\n")
+    else:
+        _print(f"{newest.plan}, run {newest.id}", now, steps)
+    return warnings.exit
+
+
+def _print(head: str, why: str, steps: list[dict[str, str]]) -> None:
+    style, now = Style.of(sys.stdout), datetime.now(UTC)
+    print(style.paint(head, BOLD))
+    print()
+    print(style.wrap(plain(f"now: {localized(why, now=now)}"), "     "))
+    print()
     for step in steps:
-        print(f"{step['at']}  {step['event']:<18}  then: {step['why']}")
-    return aside.code
+        at = clock(datetime.fromisoformat(step["at"]), None, now=now)
+        text = plain(f"{at:<9}  {step['event']:<18}  then: {localized(step['why'], now=now)}")
+        wrapped = style.wrap(text, " " * 31)
+        print(style.paint(wrapped[: len(at)], DIM) + wrapped[len(at) :])
 
 
-def _why(facts: list[Recorded[Event]]) -> str:
-    from runplan.run.decide import decide
-    from runplan.run.state import fold
-
-    return decide(fold(one.fact for one in facts)).why
-
-
-def _steps(facts: list[Recorded[Event]], phase: str | None) -> list[dict[str, str]]:
-    """After each recorded fact, what the machine decided because of it."""
+def _steps(facts: list[Recorded[Event]]) -> list[dict[str, str]]:
+    """After each recorded fact, the decision that followed."""
     from runplan.run.decide import decide
     from runplan.run.events import name_of
     from runplan.run.state import RunState, apply
@@ -70,7 +77,6 @@ def _steps(facts: list[Recorded[Event]], phase: str | None) -> list[dict[str, st
     for one in facts:
         state = apply(state, one.fact)
         lanes = {lane.name: lane.phase for lane in state.lanes}
-        at_phase = lanes.get(one.lane, "") or (state.phase.read.phase if state.phase else "")
-        if phase is None or at_phase == phase:
-            steps.append({"at": one.at, "event": name_of(one.event), "phase": at_phase, "why": decide(state).why})
+        phase = lanes.get(one.lane, "") or (state.phase.read.phase if state.phase else "")
+        steps.append({"at": one.at, "event": name_of(one.event), "phase": phase, "why": decide(state).why})
     return steps

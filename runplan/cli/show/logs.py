@@ -1,4 +1,4 @@
-"""runplan logs: the journal, one event a line."""
+"""runplan logs: the events of a run, one per line, or the transcript of its agent."""
 
 from __future__ import annotations
 
@@ -6,85 +6,91 @@ import json
 import time
 from typing import TYPE_CHECKING
 
+from runplan.cli.terminal import Warnings
 from runplan.errors import Exit, NotFound
 from runplan.text import escaped, plain
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterator
+    from pathlib import Path
 
     from runplan.run.rows import EventRow, RunRow
+    from runplan.run.usage import AgentEvent
     from runplan.store.sqlite import Store
+    from runplan.supervise.files import DispatchFiles
 
 EXAMPLES = """\
   runplan logs                   the newest run of all plans
   runplan logs X -f              follow the newest run of a plan until it ends
-  runplan logs X --agent -f      what its agent says and does, in readable form
-  runplan logs X --json          one JSON object a line: seq, at, run, type, and the event's own fields"""
+  runplan logs X --agent -f      the messages and tool calls of its agent
+  runplan logs X --json          one JSON object per line: seq, at, run, type, and the event's own fields"""
 
-FOLLOW_S = 0.5  #: how often a followed journal is looked at; nothing else in runplan polls
+FOLLOW_S = 0.5  #: between two looks at a followed journal or log
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("plan", nargs="?", metavar="PLAN", help="a path, a base name, or a unique part of one")
-    parser.add_argument("-f", "--follow", action="store_true", help="go on until the run ends")
+    parser.add_argument("-f", "--follow", action="store_true", help="continue until the run ends")
     how = parser.add_mutually_exclusive_group()
-    how.add_argument("--agent", action="store_true", help="the transcript of the agent at work, or of the last one")
-    how.add_argument("--json", action="store_true", help="one JSON object a line")
+    how.add_argument("--agent", action="store_true", help="the transcript of the running agent, or of the last one")
+    how.add_argument("--json", action="store_true", help="one JSON object per line")
 
 
 def run(args: argparse.Namespace) -> Exit:
-    from runplan.cli.show.aside import Aside
     from runplan.engine.context import open_context, plan_path
 
-    aside = Aside()
-    with open_context(warn=aside.warn) as at:
+    warnings = Warnings()
+    with open_context(warn=warnings.warn) as at:
         store = at.store()
         path = plan_path(at, args.plan) if args.plan is not None else None
         found = store.runs(path, limit=1) if store is not None else []
         if store is None or not found:
             raise NotFound(f"no run of {path or 'any plan'} is recorded here")
         if args.agent:
-            from runplan.cli.show import transcript
-
-            transcript.show(store, found[0], at.state / "dispatch", follow=args.follow)
+            _print_transcripts(store, found[0], at.state / "dispatch", follow=args.follow)
         else:
-            _print_all(store, found[0], follow=args.follow, as_json=args.json)
-    return aside.code
+            _print_events(store, found[0], follow=args.follow, as_json=args.json)
+    return warnings.exit
 
 
-def _print_all(store: Store, run: RunRow, *, follow: bool, as_json: bool) -> None:
+def _print_events(store: Store, run: RunRow, *, follow: bool, as_json: bool) -> None:
     seen = 0
     while True:
-        goes_on = follow and _goes_on(store, run)
+        continues = follow and _is_running(store, run) and _has_owner(store, run)
         for row in store.events(run.id, after=seen):
             print(_json(row) if as_json else _text(row), flush=follow)
             seen = row.seq
-        if not goes_on:
+        if not continues:
             return
         time.sleep(FOLLOW_S)
 
 
-def _goes_on(store: Store, run: RunRow) -> bool:
-    """Whether somebody is at work on it: a run that waits for a person, or whose process is gone, stands still."""
+def _is_running(store: Store, run: RunRow) -> bool:
+    newest = store.newest(run.plan)
+    return newest is not None and newest.id == run.id and newest.state == "running"
+
+
+def _has_owner(store: Store, run: RunRow) -> bool:
     from runplan.processes import alive
 
-    newest = store.newest(run.plan)
     claim = store.claim("plan", run.plan)
-    return newest is not None and newest.id == run.id and newest.state == "running" and bool(claim and alive(claim[1]))
+    return bool(claim and alive(claim[1]))
 
 
 def _json(row: EventRow) -> str:
-    own = json.loads(row.body)
-    whole = {"seq": row.seq, "at": row.at, "run": row.run, "type": row.type, **own}
+    whole = {"seq": row.seq, "at": row.at, "run": row.run, "type": row.type, **json.loads(row.body)}
     return escaped(json.dumps(whole, ensure_ascii=False))
 
 
 def _text(row: EventRow) -> str:
-    told = json.loads(row.body)
-    own = {"lane": told.pop("lane", ""), **told}  # whose it is comes first
-    shown = (
-        f"{name}={_short(value)}" for name, value in own.items() if value is not False and value not in ("", None, [])
-    )
+    body = json.loads(row.body)
+    fields = {"lane": body.pop("lane", ""), **body}
+    shown = [
+        f"{name}={_short(value)}"
+        for name, value in fields.items()
+        if value not in ("", None, []) and value is not False
+    ]
     return f"{row.at}  {row.type:<18}  {'  '.join(shown)}"
 
 
@@ -92,3 +98,87 @@ def _short(value: object) -> str:
     text = plain(value) if isinstance(value, str) else escaped(json.dumps(value, ensure_ascii=False))
     flat = " ".join(text.split())
     return flat if len(flat) <= 60 else f"{flat[:59]}…"
+
+
+# --- the transcript of an agent -----------------------------------------------------------------------
+
+
+def _print_transcripts(store: Store, run: RunRow, dispatches: Path, *, follow: bool) -> None:
+    """Print the transcript of the newest agent of the run; with `follow`, also of those after it."""
+    from runplan.supervise.files import DispatchFiles, directory_name
+
+    shown: set[str] = set()
+    while True:
+        continues = follow and _is_running(store, run)
+        started = [one for one in _agents(store, run.id) if one["id"] not in shown]
+        if not started and not shown:
+            raise NotFound(f"no agent has worked on {run.plan} in the run {run.id} yet")
+        for one in started if shown else started[-1:]:
+            print(f"== {one['role']} by {one['agent']}, phase {one['phase']}", flush=True)
+            _print_log(DispatchFiles(dispatches / directory_name(str(one["id"]))), follow=follow)
+        shown |= {str(one["id"]) for one in started}
+        if not continues:
+            return
+        time.sleep(FOLLOW_S)
+
+
+def _agents(store: Store, run: str) -> list[dict[str, object]]:
+    """The dispatches of agents, oldest first."""
+    facts = (json.loads(row.body) for row in store.events(run) if row.type == "DispatchStarted")
+    return [fact for fact in facts if fact["agent"]]
+
+
+def _print_log(files: DispatchFiles, *, follow: bool) -> None:
+    """Print the log; with `follow`, until the dispatch has ended."""
+    reader, rest, read = files.reader(), b"", 0
+    while True:
+        runs = follow and files.locked()
+        content = files.out.read_bytes()[read:] if files.out.exists() else b""
+        read += len(content)
+        *lines, rest = (rest + content).split(b"\n")
+        for line in lines if runs else [*lines, rest]:
+            for text in _texts(line, reader):
+                print(plain(text), flush=follow)
+        if not runs:
+            return
+        time.sleep(FOLLOW_S)
+
+
+def _texts(line: bytes, reader: str) -> Iterator[str]:
+    """One line of output for people."""
+    from runplan.settings.load import kinds
+    from runplan.supervise.output import MISREAD, reader_of
+
+    if not line.strip():
+        return
+    if reader not in kinds():
+        yield line.decode("utf-8", "replace")
+        return
+    try:
+        events = reader_of(reader)(line)
+    except MISREAD:  # of an unknown form
+        return
+    texts = [text for event in events if (text := _event_text(event))]
+    if not texts and not line.startswith(b"{"):  # a CLI that prints plain text
+        texts = [line.decode("utf-8", "replace")]
+    yield from texts
+
+
+def _event_text(event: AgentEvent) -> str:
+    from runplan.run import usage as u
+
+    match event:
+        case u.Started(model=model, version=version) if model or version:
+            return f"-- {' '.join(part for part in (model, version) if part)}"
+        case u.Message(text=text, final=False):
+            return text.rstrip("\n")
+        case u.ToolUsed(tool=tool, path=path, denied=denied):
+            return f"> {tool} {path}".rstrip() + (" (denied)" if denied else "")
+        case u.Trouble(kind=kind, words=words):
+            return f"! {kind.value}: {words}"
+        case u.Retrying(words=words):
+            return f"! waiting for the provider: {words}"
+        case u.Finished(ok=ok, words=words):
+            return f"-- {'finished' if ok else 'failed'}{f': {words}' if words else ''}"
+        case _:
+            return ""

@@ -1,8 +1,10 @@
-"""runplan metrics: what can be measured, for Prometheus; from the daemon, else from the journal of this repository."""
+"""runplan metrics: Prometheus metrics, from the daemon, else from the journal of this repository."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+from runplan.cli.terminal import Warnings
 
 if TYPE_CHECKING:
     import argparse
@@ -11,24 +13,22 @@ if TYPE_CHECKING:
     from runplan.errors import Exit
 
 EXAMPLES = """\
-  runplan metrics        runs, phases, agents, tokens, schedules and the daemon, in the text format of Prometheus"""
+  runplan metrics        runs, phases, agents, tokens, schedules and the daemon"""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Nothing can be chosen."""
+    pass
 
 
 def run(_args: argparse.Namespace) -> Exit:
-    from runplan.cli.show.aside import Aside
-
-    aside = Aside()
+    warnings = Warnings()
     text = _from_daemon()
-    print(_from_journal(aside.warn) if text is None else text, end="")
-    return aside.code
+    print(_from_journal(warnings.warn) if text is None else text, end="")
+    return warnings.exit
 
 
 def _from_daemon() -> str | None:
-    """All repositories and the daemon itself; None when no daemon runs."""
+    """The metrics of all repositories and of the daemon; None when no daemon runs."""
     from runplan.daemon.client import NotRunning, connect
     from runplan.daemon.protocol import Metrics, MetricsText
     from runplan.settings.load import environment
@@ -44,11 +44,10 @@ def _from_journal(warn: Callable[[str], None]) -> str:
     from datetime import UTC, datetime
 
     from runplan.engine.context import open_context
-    from runplan.report.figures import figures
     from runplan.report.metrics import render, samples
 
     with open_context(warn=warn) as at:
         store = at.store()
         if store is None:
             return ""
-        return render(samples([figures(store, repository=str(at.repository.root), now=datetime.now(UTC))]))
+        return render(samples(store, repository=str(at.repository.root), now=datetime.now(UTC)))

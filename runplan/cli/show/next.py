@@ -1,4 +1,4 @@
-"""runplan next: every schedule of this repository, when it fires next, and how long that is."""
+"""runplan next: the schedules of this repository and when they fire next."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from runplan.cli.terminal import Warnings
+
 if TYPE_CHECKING:
     import argparse
 
     from runplan.errors import Exit
-    from runplan.run.rows import ScheduleRow
 
 EXAMPLES = """\
-  runplan next             each schedule with its next time on the clock, and the time left until then
-  runplan next --json      the same for a script"""
+  runplan next             each schedule with its next time
+  runplan next --json      for a script"""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,49 +23,42 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Exit:
-    from runplan.cli.show.aside import Aside
     from runplan.engine.context import open_context
     from runplan.report.views import schedule_view
+    from runplan.store.schedules import Schedules
 
     now = datetime.now(UTC)
-    aside = Aside()
-    with open_context(warn=aside.warn) as at:
-        rows = _schedules(at.store())
+    warnings = Warnings()
+    with open_context(warn=warnings.warn) as at:
+        store = at.store()
+        rows = Schedules(store).all() if store is not None else []
         views: list[dict[str, Any]] = [{"plan": row.plan, **schedule_view(row, now), "zone": row.zone} for row in rows]
         unattended = _unattended(at.env, due=any(view["due"] for view in views)) if rows else ""
     if args.json:
         print(json.dumps(views, ensure_ascii=False, indent=2))
-        return aside.code
+        return warnings.exit
     print("\n".join(_lines(views, now)) or "No schedules.")
     if unattended:
         print(f"\n{unattended}")
-    return aside.code
-
-
-def _schedules(store: Any) -> list[ScheduleRow]:
-    if store is None:
-        return []
-    from runplan.store.schedules import Schedules
-
-    return Schedules(store).all()
+    return warnings.exit
 
 
 def _unattended(env: Any, *, due: bool) -> str:
-    """Why nobody fires them; "" when somebody does."""
+    """Why no schedule fires; "" when the daemon runs."""
     from runplan.daemon import singleton
     from runplan.settings.places import state_directory
 
     state = state_directory(env)
     if singleton.holder(state) is None:
-        then = "what is due does as soon as there is one" if due else "start it"
-        return f"No daemon is running, so nothing fires; {then}: runplan daemon"
+        then = "Schedules that are due fire as soon as you start it" if due else "Start it with"
+        return f"No daemon is running, so nothing fires. {then}: runplan daemon"
     if (found := singleton.stopped(state)) is not None:
-        return f"The daemon (process {found.pid}) is stopped, so nothing fires; continue it: kill -CONT {found.pid}"
+        return f"The daemon (process {found.pid}) is stopped, so nothing fires. Continue it: kill -CONT {found.pid}"
     return ""
 
 
 def _lines(views: list[dict[str, Any]], now: datetime) -> list[str]:
-    from runplan.cli.show.statustext import scheduled
+    from runplan.cli.show.status import scheduled
     from runplan.times import zone
 
     width = max((len(view["plan"]) for view in views), default=0)

@@ -1,47 +1,124 @@
-"""Tells what happens while it happens: one line per fact, on standard error."""
+"""Shows a run while it works and when it ends: one line per fact, and a live line on a terminal. On standard error."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
+import threading
+import time
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from runplan.cli.terminal import BOLD, DIM, GREEN, RED, YELLOW, Style
+from runplan.errors import OUTCOMES, Exit
 from runplan.run import events as e
-from runplan.run.reasons import describe_pause, percent_full
-from runplan.text import plain
+from runplan.run.reasons import Reason, describe_pause, next_action, percent_full
+from runplan.run.state import failed_lane, failure as failure_of
+from runplan.text import clock, command, elapsed, plain
 
 if TYPE_CHECKING:
-    from runplan.run.events import Event, Fact
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from runplan.engine.worker import Outcome
+    from runplan.run.state import RunState
+
+_COLOURS = {"landed": GREEN, "failed": RED, "verdict": BOLD, "waiting": YELLOW, "approval": YELLOW, "guard": RED}
 
 
-def tell(fact: Fact) -> None:
-    told = told_of(fact)
-    if told:
-        say(told)
+def tell(fact: e.Fact) -> None:
+    """Print a fact of the run."""
+    lane, event = (f"[{fact.lane}] ", fact.event) if isinstance(fact, e.LaneFact) else ("", fact)
+    text = _LIVE.note(lane, event) or sentence(event)
+    is_live = isinstance(event, e.DispatchStarted) and sys.stderr.isatty() and not (event.again or event.despite)
+    if text and not is_live:
+        say("\n".join(f"{lane}{line}" for line in text.split("\n") if line or not lane))
 
 
-def warn(told: str) -> None:
-    say(f"runplan: warning: {told}")
+def warn(text: str) -> None:
+    say(f"runplan: warning: {text}")
 
 
-def say(told: str) -> None:
-    """Print it, if anybody listens: a run does not end because a pipe was closed."""
-    with contextlib.suppress(OSError, ValueError):
-        print(plain(told), file=sys.stderr, flush=True)
+def say(text: str) -> None:
+    """Print the text; a closed pipe does not end a run."""
+    with contextlib.suppress(OSError, ValueError), _LIVE.hidden():
+        print(_coloured(plain(text)), file=sys.stderr, flush=True)
 
 
-def told_of(fact: Fact) -> str:
-    """The same for a fact of a lane, every line with the lane's name."""
-    if not isinstance(fact, e.LaneFact):
-        return sentence(fact)
-    return "\n".join(f"[{fact.lane}] {line}" for line in sentence(fact.event).splitlines() if line)
+def _coloured(text: str) -> str:
+    style = Style.of(sys.stderr)
+    lines = []
+    for line in text.split("\n"):
+        word = line.strip().partition(" ")[0]
+        colour = BOLD if line.startswith(("phase ", "undo phase ")) else _COLOURS.get(word, "")
+        lines.append(line.replace(word, style.paint(word, colour), 1) if colour else line)
+    return "\n".join(lines)
 
 
-def sentence(event: Event) -> str:
-    """What a person is told of an event; "" for what only the journal needs."""
+class LiveLine:
+    """The last line of a terminal: the running processes and their elapsed time, refreshed each second."""
+
+    def __init__(self) -> None:
+        self._running: dict[str, tuple[str, str, float]] = {}  #: by lane and dispatch: role, agent, start
+        self._lock = threading.RLock()
+        self._style = Style()
+        self._is_shown = False
+
+    def note(self, lane: str, event: e.Event) -> str:
+        """Follow the processes; the line for one that has ended."""
+        match event:
+            case e.DispatchStarted(id=id_, role=role, agent=agent) if sys.stderr.isatty():
+                with self._lock:
+                    self._running[lane + id_] = (f"{lane}{role}", agent or "command", time.monotonic())
+                    if len(self._running) == 1:
+                        self._style = Style.of(sys.stderr)
+                        threading.Thread(target=self._refresh, daemon=True).start()
+            case e.DispatchEnded(id=id_):
+                with self._lock:
+                    found = self._running.pop(lane + id_, None)
+                if found is not None and event.ending == "exited":
+                    return f"  {event.role:<10} {found[1]}, {elapsed(time.monotonic() - found[2])}"
+            case _:
+                pass
+        return ""
+
+    @contextlib.contextmanager
+    def hidden(self) -> Iterator[None]:
+        with self._lock:
+            self._clear()
+            yield
+
+    def _refresh(self) -> None:
+        while self._running:
+            time.sleep(1.0)
+            with self._lock, contextlib.suppress(OSError, ValueError):
+                if self._running:
+                    self._draw()
+                else:
+                    self._clear()
+
+    def _draw(self) -> None:
+        now = time.monotonic()
+        parts = [f"{role} {agent} {elapsed(now - began)}" for role, agent, began in self._running.values()]
+        text = f"  {' · '.join(parts)}"[: (self._style.width or 80) - 1]
+        sys.stderr.write(f"\r{self._style.paint(text, DIM)}\x1b[K")
+        sys.stderr.flush()
+        self._is_shown = True
+
+    def _clear(self) -> None:
+        if self._is_shown:
+            sys.stderr.write("\r\x1b[K")
+            self._is_shown = False
+
+
+_LIVE = LiveLine()
+
+
+def sentence(event: e.Event) -> str:
+    """The line for an event; "" for those that only the journal needs."""
     match event:
         case e.ClaimTaken(took_over=dead) if dead:
-            return f"runplan: took the plan over from process {dead.partition(':')[0]}, which has ended"
+            return f"runplan: took over the plan from process {dead.partition(':')[0]}, which has ended"
         case e.PlanRead(choice="next", phase=phase, title=title):
             return f"\nphase {phase}  {title}"
         case e.PlanRead(choice="undo", phase=phase, title=title):
@@ -49,41 +126,39 @@ def sentence(event: Event) -> str:
         case e.PlanRead(choice="all-done"):
             return "\nevery phase is done; the plan is marked complete"
         case e.LanesChosen(lanes=lanes) if lanes:
-            told = ", ".join(f"phase {phase} as [{name}]" for name, phase, _ in lanes)
-            return f"\nside by side: {told}"
+            return "\nside by side: " + ", ".join(f"phase {phase} as [{name}]" for name, phase, _ in lanes)
         case e.Leased(branch=branch, parked=parked):
             kept = f"; the earlier attempt is kept at {parked}" if parked else ""
             return f"  worktree   on branch {branch.removeprefix('refs/heads/')}{kept}"
         case e.DispatchStarted(role=role, agent=agent, despite=despite, again=again):
-            told = f" (called on despite its {despite})" if despite else ""
-            told += f" (tried once more: {again})" if again else ""
-            return f"  {role:<10} {agent or 'runs'} …{told}"
+            notes = f" (started despite its {despite})" if despite else ""
+            notes += f" (tried once more: {again})" if again else ""
+            return f"  {role:<10} {agent or 'runs'} …{notes}"
         case e.DispatchEnded(ending="lost", role=role):
             return f"  {role:<10} vanished without a trace"
-        case e.Paused(until=until) as pause:
-            return f"  waiting    until {until} ({describe_pause(pause)})"
+        case e.Paused(until=until):
+            moment = clock(datetime.fromisoformat(until), None, now=datetime.now(UTC))
+            return f"  waiting    until {moment} ({describe_pause(event)})"
         case e.HandoverArmed(percent=percent, estimated=estimated):
             return f"  context    {percent_full(percent, estimated=estimated)}; a hand-over is prepared"
         case e.HandedOver(number=number, why=why):
-            return f"  hand-over  {number}: {why}; a fresh agent goes on"
+            return f"  hand-over  {number}: {why}; a fresh agent continues"
         case e.WorkTaken(commits=commits, files=files):
             return f"  work       {_count(commits, 'commit')}, {_count(len(files), 'file')}"
         case _:
             return _proof(event) or _ending(event)
 
 
-def _proof(event: Event) -> str:
+def _proof(event: e.Event) -> str:
     match event:
         case e.BaselineKnown():
             return "  baseline   known"
-        case e.GateJudged(answer="skipped", line=line):
-            return f"  gate       {line}"
         case e.GateJudged(answer=answer, line=line):
-            return f"  gate       {answer}: {line}"
+            return f"  gate       {line}" if answer == "skipped" else f"  gate       {answer}: {line}"
         case e.VerdictGiven(passed=passed, items=items):
             good = sum(1 for _, ok, _ in items if ok)
-            told = f"  verdict    {'passed' if passed else 'failed'}: {good} of {_count(len(items), 'item')} proven"
-            return "\n".join([told, *(f"             {item}: {why}" for item, ok, why in items if not ok)])
+            head = f"  verdict    {'passed' if passed else 'failed'}: {good} of {_count(len(items), 'item')} proven"
+            return "\n".join([head, *(f"             {item}: {why}" for item, ok, why in items if not ok)])
         case e.GuardFound(lines=lines):
             return "\n".join(f"  guard      {line}" for line in lines)
         case e.CandidateBuilt(tree=tree, onto=onto):
@@ -94,7 +169,7 @@ def _proof(event: Event) -> str:
             return ""
 
 
-def _ending(event: Event) -> str:
+def _ending(event: e.Event) -> str:
     match event:
         case e.ApprovalAsked():
             return "  approval   needed before it lands"
@@ -114,3 +189,57 @@ def _ending(event: Event) -> str:
 
 def _count(number: int, word: str) -> str:
     return f"{number} {word}" if number == 1 else f"{number} {word}s"
+
+
+# --- the end ------------------------------------------------------------------------------------------
+
+
+def summary(plan: str, outcome: Outcome, *, logs: Path) -> tuple[Exit, list[str]]:
+    """The exit code and the last lines of a run; `logs` is the directory of the dispatches."""
+    state, ended = outcome.state, outcome.state.ended
+    report = f"Report: {command('runplan', 'report', plan)}"
+    if ended is None:
+        return Exit.WAITING, [outcome.decision.why, *_answers(plan, outcome)]
+    landed = _landed(state)
+    match OUTCOMES[ended.outcome]:
+        case Exit.DONE if ended.outcome == "nothing-to-do" and not state.landed:
+            return Exit.DONE, [f"Nothing to do: {ended.detail}"]
+        case Exit.DONE:
+            return Exit.DONE, [f"Done: {landed}. {report}"]
+        case code:
+            reason, failure = Reason(ended.reason), failure_of(state)
+            lane = failed_lane(state)
+            over = lane.state.ended if lane is not None and lane.state.ended is not None else ended
+            lines = _failure(failure, over, logs) if failure else [ended.detail]
+            advice = f"next: {next_action(reason, failure.step if failure else '')}"
+            lines += [landed, advice, *([report] if failure or state.landed else [])]
+            return code, [*lines, f"{'refused' if code is Exit.USAGE else 'failed'}: {reason}"]
+
+
+def _landed(state: RunState) -> str:
+    phases = [one.phase for one in state.landed if one.phase]
+    if state.started is not None and state.started.mode == "undo":
+        return f"phase {phases[0]} was reverted" if phases else "nothing was changed"
+    if not phases:
+        return "the plan is marked complete" if state.landed else "nothing landed"
+    return f"{_count(len(phases), 'phase')} landed ({', '.join(phases)})"
+
+
+def _failure(failure: e.PhaseFailed, ended: e.RunEnded, logs: Path) -> list[str]:
+    phase = f"phase {failure.phase}" if failure.phase else "the plan"
+    kept = (
+        (failure.branch, f"its work is kept on the branch {failure.branch}"),
+        (failure.parked, f"its work before the conflict is kept at {failure.parked}"),
+        (ended.parked, f"work that is on no branch is kept at {ended.parked}"),
+        (failure.dispatch, f"the log of its last process: {logs / failure.dispatch / 'out.log'}"),
+    )
+    return [f"{phase} failed at {failure.step}: {failure.detail}", *(line for found, line in kept if found)]
+
+
+def _answers(plan: str, outcome: Outcome) -> list[str]:
+    diff, approve, reject, retry = (command("runplan", verb, plan) for verb in ("diff", "approve", "reject", "retry"))
+    if outcome.decision.waiting == "approval":
+        return [f"see it: {diff}", f"land it: {approve}; reject it: {reject}"]
+    if outcome.decision.wake:
+        return [f"it continues by itself; to continue at once: {retry}"]
+    return [f"then continue with: {retry}"]

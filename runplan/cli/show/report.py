@@ -1,9 +1,10 @@
-"""runplan report: the plan's account, as it landed, with the failures that have not landed yet on top."""
+"""runplan report: the report of a plan as it landed, with the failures since then on top."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from runplan.cli.terminal import Warnings
 from runplan.errors import Exit, NotFound, PlanUnreadable
 from runplan.text import command, escaped, plain
 
@@ -22,13 +23,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Exit:
     from runplan import names
-    from runplan.cli.show.aside import Aside
     from runplan.engine.context import open_context, plan_path, slug_of
     from runplan.report import text as report
     from runplan.steps.account import failure_sections
 
-    aside = Aside()
-    with open_context(warn=aside.warn) as at:
+    warnings = Warnings()
+    with open_context(warn=warnings.warn) as at:
         path = plan_path(at, args.plan)
         tip = at.for_plan(path).tip()
         landed = at.repository.git.blob(tip, names.report_path(at.settings.paths.reports, slug_of(at, path)))
@@ -45,11 +45,10 @@ def run(args: argparse.Namespace) -> Exit:
         print(escaped(json.dumps({"plan": path, "report": whole}, ensure_ascii=False)))
     else:
         print(plain(whole), end="")
-    return aside.code
+    return warnings.exit
 
 
 def _title(text: bytes | None, path: str) -> str:
-    """The plan's title; its account can be read also when the plan itself cannot."""
     from runplan.plan.model import parse
 
     try:

@@ -1,20 +1,21 @@
-"""runplan status: every plan with its phases, and what is being done about them."""
+"""runplan status: every plan with its phases, its run and its schedule."""
 
 from __future__ import annotations
 
+import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from runplan.cli.terminal import BOLD, CYAN, DIM, GREEN, RED, YELLOW, Style, Warnings
 from runplan.errors import Exit, PlanUnreadable
-from runplan.text import escaped, plain
-from runplan.times import zone as named_zone
+from runplan.run.rows import UNFINISHED
+from runplan.text import clock, command, escaped, in_words, plain
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
     from datetime import tzinfo
 
-    from runplan.cli.show.aside import Aside
     from runplan.engine.context import RepositoryContext
     from runplan.report.views import Seen
     from runplan.run.progress import Work
@@ -22,90 +23,100 @@ if TYPE_CHECKING:
     from runplan.store.sqlite import Store
 
 EXAMPLES = """\
-  runplan status                every plan that has ever been run, and the open ones under plans/
+  runplan status                open plans, and finished ones in one line
+  runplan status --all          finished plans as well
   runplan status X --watch      one plan, refreshed until Ctrl-C
   runplan status X --json       one plan, for a script"""
 
 WATCH_S = 2.0
-ANSWER_S = 1.0  #: for what is worth knowing only if it is known at once
-ACTIVE = ("queued", "running")
-STILL = {
-    "closed": "Stands still: the daemon can do nothing in this repository for now.",
+FEW = 3  #: finished plans that are shown when no other plan is
+ANSWER_S = 1.0  #: to ask the daemon
+STANDS_STILL = {
+    "closed": "Stands still: the daemon cannot work in this repository for now.",
     "stopped": "Stands still: the daemon is stopped.",
 }
-CLEAR = "\x1b[H\x1b[J"  #: from the top to the end of the screen; what was there before it stays
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("plan", nargs="?", metavar="PLAN", help="a path, a base name, or a unique part of one")
-    parser.add_argument("--watch", action="store_true", help="refresh it every 2 seconds, until Ctrl-C")
+    parser.add_argument("--all", action="store_true", help="show finished plans as well")
+    parser.add_argument("--watch", action="store_true", help="refresh every 2 seconds, until Ctrl-C")
     parser.add_argument("--json", action="store_true", help="print JSON; with --watch, one line each time")
 
 
 def run(args: argparse.Namespace) -> Exit:
-    from runplan.cli.show.aside import Aside
-
-    aside = Aside()
+    warnings = Warnings()
     if not args.watch:
-        print(_told(args, aside))
-        return aside.code
-    import sys
+        print(_output(args, warnings))
+        return warnings.exit
     from time import sleep
 
-    return watch(lambda: _told(args, aside), sleep, terminal=sys.stdout.isatty() and not args.json, json=args.json)
+    return watch(lambda: _output(args, warnings), sleep, terminal=sys.stdout.isatty() and not args.json, json=args.json)
 
 
-def watch(told: Callable[[], str], wait: Callable[[float], None], *, terminal: bool, json: bool = False) -> Exit:
-    """Tell it again and again: in place on a terminal, else block after block; Ctrl-C is the way to end it."""
+def watch(output: Callable[[], str], wait: Callable[[float], None], *, terminal: bool, json: bool = False) -> Exit:
+    """Print it again and again: in place on a terminal, else block after block; Ctrl-C ends it."""
     try:
         while True:
-            text = told()
-            print(f"{CLEAR}{text}" if terminal else text if json else f"{text}\n", flush=True)
+            text = output()
+            print(_in_place(text) if terminal else text if json else f"{text}\n", flush=True)
             wait(WATCH_S)
     except KeyboardInterrupt:
         return Exit.DONE
 
 
-def _told(args: argparse.Namespace, aside: Aside) -> str:
+def _in_place(text: str) -> str:
+    """The text over the last one, without a cleared screen in between, and at most one screen of it."""
+    import shutil
+
+    lines = text.splitlines()[: shutil.get_terminal_size().lines - 2]
+    return "\x1b[H" + "".join(f"{line}\x1b[K\n" for line in lines) + "\x1b[J"
+
+
+def _output(args: argparse.Namespace, warnings: Warnings) -> str:
     from runplan.engine.context import open_context, plan_path
 
     now = datetime.now(UTC)
-    with open_context(warn=aside.warn) as at:
-        at.repository.git.prepare()  # it starts while the journal is opened
-        zone = named_zone(at.settings.run.timezone)
-        look = Looking(at, now=now, zone=zone)
-        views: Any = look.all() if args.plan is None else look.one(plan_path(at, args.plan), aside.warn)
-        daemon = _daemon(at, [views] if args.plan else views)
+    with open_context(warn=warnings.warn) as at:
+        at.repository.git.prepare()  # starts while the journal is opened
+        reader = Reader(at, now=now, fold=not (args.all or args.json))
+        views = reader.all() if args.plan is None else [reader.one(plan_path(at, args.plan), warnings.warn)]
+        if not views and len(reader.folded) <= FEW:
+            reader = Reader(at, now=now)
+            views = reader.all()
+        daemon = _daemon(at, views)
     if args.json:
         import json
 
-        for view in views if args.plan is None else [views]:
+        for view in views:
             view["daemon"] = daemon
-        return escaped(json.dumps(views, ensure_ascii=False, indent=None if args.watch else 2))
-    from runplan.cli.show.statustext import block, overview
+        printed: Any = views if args.plan is None else views[0]
+        return escaped(json.dumps(printed, ensure_ascii=False, indent=None if args.watch else 2))
+    page = Page(Style.of(sys.stdout), now=now, unpriced=reader.unpriced)
+    blocks = [page.block(view) for view in views]
+    if reader.folded:
+        blocks.append(page.folded(reader.folded))
+    if not blocks:
+        blocks.append("No plans yet. Write one under plans/ and commit it.")
+    return "\n\n".join([*blocks, *([_daemon_sentence(daemon, now)] if daemon else [])])
 
-    told = [_sentence(daemon)] if daemon else []
-    if args.plan is not None:
-        return plain("\n\n".join([block(views, now=now, zone=zone), *told]))
-    blocks = [block(view, now=now, zone=zone) for view in views]
-    nothing = [] if blocks else ["No plans yet; write one under plans/ and commit it."]
-    return plain("\n\n".join([*blocks, *overview(views, now=now), *nothing, *told]))
+
+# --- the daemon ---------------------------------------------------------------------------------------
 
 
 def _daemon(at: RepositoryContext, views: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """What keeps the daemon from going on as one would expect; None when nothing does, or nobody would expect it."""
-    standing = [view["run"] for view in views if _stands(view)]
-    told = _draining(at.env) or (_stopped(at.env) if any(_goes_on(view) for view in views) else None)
-    if told is None and standing:
-        told = _closed(at)
-    if told is not None and told["state"] != "draining":
-        for run in standing:
-            run["stuck"] = {"level": "look", "sentence": STILL[told["state"]]}
-    return told
+    """Why the daemon does not work as expected; None when it does, or is not needed."""
+    idle = [view["run"] for view in views if _is_idle(view)]
+    found = _draining(at.env) or (_stopped(at.env) if any(_needs_daemon(view) for view in views) else None)
+    if found is None and idle:
+        found = _closed(at)
+    if found is not None and found["state"] != "draining":
+        for run in idle:
+            run["stuck"] = {"level": "look", "sentence": STANDS_STILL[found["state"]]}
+    return found
 
 
 def _draining(env: Mapping[str, str]) -> dict[str, Any] | None:
-    """The daemon, if it drains; else None."""
     from runplan.daemon import singleton
     from runplan.settings.places import state_directory
 
@@ -117,7 +128,6 @@ def _draining(env: Mapping[str, str]) -> dict[str, Any] | None:
 
 
 def _stopped(env: Mapping[str, str]) -> dict[str, Any] | None:
-    """That the daemon does nothing until it is told to go on; else None."""
     from runplan.daemon import singleton
     from runplan.settings.places import state_directory
 
@@ -125,20 +135,20 @@ def _stopped(env: Mapping[str, str]) -> dict[str, Any] | None:
     return {"pid": found.pid, "version": found.version, "state": "stopped", "until": None} if found else None
 
 
-def _goes_on(view: dict[str, Any]) -> bool:
-    """Whether somebody has to be there for it; a run that waits for a person, or without an end, needs nobody."""
+def _needs_daemon(view: dict[str, Any]) -> bool:
     run = view["run"]
-    return view["schedule"] is not None or (run is not None and (run["state"] in ACTIVE or run["wake"] is not None))
+    is_active = run is not None and (run["state"] in ("queued", "running") or run["wake"] is not None)
+    return is_active or view["schedule"] is not None
 
 
-def _stands(view: dict[str, Any]) -> bool:
-    """Whether a run is to go on and no process of it is there: mostly for a moment, between two of them."""
+def _is_idle(view: dict[str, Any]) -> bool:
+    """Whether a run should continue but has no process; mostly for a moment between two processes."""
     run = view["run"]
     return run is not None and run["state"] == "running" and not any(one["dispatched"] for one in (run, *run["lanes"]))
 
 
 def _closed(at: RepositoryContext) -> dict[str, Any] | None:
-    """What the daemon says when it can do nothing in this repository; else None."""
+    """The daemon's answer when it cannot work in this repository."""
     from runplan.daemon.client import Client
     from runplan.daemon.protocol import DaemonStatus, Status
     from runplan.errors import RunplanError
@@ -146,48 +156,54 @@ def _closed(at: RepositoryContext) -> dict[str, Any] | None:
 
     try:
         with Client(socket_path(at.env), answer_s=ANSWER_S) as client:
-            told = client.call(Status(), DaemonStatus, within_s=ANSWER_S).closed
+            closed = client.call(Status(), DaemonStatus, within_s=ANSWER_S).closed
             about = {"pid": client.hello.pid, "version": client.hello.version, "state": "closed"}
-    except RunplanError:  # nobody is there, or it has no time
+    except RunplanError:  # no daemon, or a busy one
         return None
-    for one in told:
+    for one in closed:
         if one.root == str(at.repository.root):
             return {**about, "until": one.again, "since": one.since, "error": one.error}
     return None
 
 
-def _sentence(daemon: dict[str, Any]) -> str:
+def _daemon_sentence(daemon: dict[str, Any], now: datetime) -> str:
+    pid, until = daemon["pid"], _local(daemon["until"], now)
     if daemon["state"] == "closed":
-        return (
-            f"The daemon (process {daemon['pid']}) can do nothing here since {daemon['since']}: {daemon['error']}; "
-            f"it tries again at {daemon['until']}."
-        )
+        since, error = _local(daemon["since"], now), plain(str(daemon["error"]))
+        return f"The daemon (process {pid}) cannot work here since {since}: {error}; it tries again at {until}."
     if daemon["state"] == "stopped":
-        pid = daemon["pid"]
-        return f"The daemon (process {pid}) is stopped and does nothing; continue it: kill -CONT {pid}"
-    return (
-        f"The daemon (process {daemon['pid']}) is draining: it begins nothing new and has let go "
-        f"by {daemon['until']}; the next one goes on where it stood."
-    )
+        return f"The daemon (process {pid}) is stopped and does nothing. Continue it with: kill -CONT {pid}"
+    return f"The daemon (process {pid}) is draining: it starts nothing new and ends by {until}. The next one continues."
 
 
-class Looking:
-    """One look at the repository, with the journal open once for all plans."""
+def _local(text: str | None, now: datetime) -> str:
+    return clock(datetime.fromisoformat(text), None, now=now) if text else "-"
 
-    def __init__(self, at: RepositoryContext, *, now: datetime, zone: tzinfo) -> None:
+
+# --- reading ------------------------------------------------------------------------------------------
+
+
+class Reader:
+    """Reads the plans of a repository, with the journal open once for all of them."""
+
+    def __init__(self, at: RepositoryContext, *, now: datetime, fold: bool = False) -> None:
         self._at = at
         self._now = now
-        self._zone = zone
+        self._fold = fold
         self._store = at.store()
         self._tips: dict[str, str] = {}  #: by target
         self._schedules: dict[str, ScheduleRow] = {}
-        self._queued: dict[str, str] = {}  #: by plan: the verb of the newest command that waits
+        self._queued: dict[str, str] = {}  #: by plan: the verb of its newest queued command
+        self._active: set[str] = set()  #: plans with an unfinished run, or a schedule
+        self.folded: list[str] = []  #: finished plans without a view
+        self.unpriced: set[str] = set()  #: plans whose sum of costs leaves an agent out
         if self._store is not None:
             from runplan.store.schedules import Schedules
 
             self._schedules = {row.plan: row for row in Schedules(self._store).all()}
             queued = self._store.query("SELECT plan, verb FROM commands WHERE answer IS NULL ORDER BY seq")
             self._queued = {str(plan): str(verb) for plan, verb in queued}
+            self._active = {*self._schedules, *self._queued, *(row.plan for row in self._store.unfinished())}
 
     def all(self) -> list[dict[str, Any]]:
         from runplan.engine.context import shown_plans
@@ -195,48 +211,57 @@ class Looking:
         views = []
         for path in shown_plans(self._at, self._store):
             try:
-                views.append(self.view(path))
+                view = self._view(path, fold=self._fold and path not in self._active)
             except PlanUnreadable as error:
-                views.append(self._unreadable(path, str(error)))
+                view = self._unreadable(path, str(error))
+            if view is not None:
+                views.append(view)
+            else:
+                self.folded.append(path)
         return views
 
     def one(self, path: str, warn: Callable[[str], None]) -> dict[str, Any]:
-        """What is wrong with a plan that somebody asks for is an error, and hides nothing of what is done about it."""
         try:
-            return self.view(path)
+            view = self._view(path)
+            assert view is not None
         except PlanUnreadable as error:
             warn(str(error))
             return self._unreadable(path, str(error))
+        return view
 
-    def view(self, path: str) -> dict[str, Any]:
-        from runplan.plan.model import parse
-        from runplan.report.views import status_view
-
+    def _view(self, path: str, *, fold: bool = False) -> dict[str, Any] | None:
+        """The plan as data; None for a finished one that is folded."""
         at = self._at
-        seen = self._seen(path)
-        # The plan is seen where its newest run lands.
-        text = at.repository.git.blob(self._tip(at.for_plan(path, self._store) if seen.run else at), path)
+        newest = self._store.newest(path) if self._store else None
+        # The plan is read where its newest run lands.
+        text = at.repository.git.blob(self._tip(at.for_plan(path, self._store) if newest else at), path)
         if text is None:
             try:
                 text = (at.repository.root / path).read_bytes()
             except FileNotFoundError:
                 return self._unreadable(path, f"{path}: the plan is gone, from {at.target_name} and from the checkout")
+        if fold and _says_complete(text, path):
+            return None
+        from runplan.plan.model import parse
+        from runplan.report.views import status_view
+
         plan = parse(text, path=path)
-        return status_view(plan, seen, landing=at.settings.run.landing, now=self._now, zone=self._zone)
+        if fold and plan.complete:
+            return None
+        return status_view(plan, self._seen(path, newest), landing=at.settings.run.landing, now=self._now)
 
     def _tip(self, at: RepositoryContext) -> str:
-        """Where the target stands, the same for all plans that land there."""
         if at.target not in self._tips:
             self._tips[at.target] = at.tip()
         return self._tips[at.target]
 
     def _unreadable(self, path: str, error: str) -> dict[str, Any]:
-        """Whatever its file is like, what is done about it is told."""
         from runplan.report.views import unreadable_view
 
-        return unreadable_view(path, error, self._seen(path), now=self._now, zone=self._zone)
+        newest = self._store.newest(path) if self._store else None
+        return unreadable_view(path, error, self._seen(path, newest), now=self._now)
 
-    def _seen(self, path: str) -> Seen:
+    def _seen(self, path: str, newest: RunRow | None) -> Seen:
         from runplan.report.views import Seen
 
         store = self._store
@@ -244,35 +269,32 @@ class Looking:
             return Seen()
         claim = store.claim("plan", path)
         owner = claim[1] if claim else ""
-        newest = store.newest(path)
         work, outputs = self._work(store, newest) if newest else (None, {})
+        if work is not None and work.unpriced:
+            self.unpriced.add(path)
+        queued = self._queued.get(path, "")
         return Seen(
             run=newest,
             work=work,
             outputs=outputs,
             owner=owner,
-            alive=bool(owner) and _lives(owner),
-            wished=self._wished(path),
+            alive=bool(owner) and _is_alive(owner),
+            requested=queued if queued in ("stop", "pause") else "",
             schedule=self._schedules.get(path),
         )
 
-    def _wished(self, path: str) -> str:
-        """The stop or pause that waits for the worker of the plan."""
-        queued = self._queued.get(path, "")
-        return queued if queued in ("stop", "pause") else ""
-
     def _work(self, store: Store, run: RunRow) -> tuple[Work, dict[str, datetime]]:
-        """What the run is at, and when its processes last said something."""
+        """The current work of the run, and the last output of its processes."""
         work = store.work(run.id)
         outputs: dict[str, datetime] = {}
         if work.lanes:
             from msgspec.structs import replace
 
-            work = replace(work, lanes=tuple(self._standing(lane, outputs) for lane in work.lanes))
-        return self._standing(work, outputs), outputs
+            work = replace(work, lanes=tuple(self._checked(lane, outputs) for lane in work.lanes))
+        return self._checked(work, outputs), outputs
 
-    def _standing(self, work: Work, outputs: dict[str, datetime]) -> Work:
-        """A process that is recorded as running, but does not, is none."""
+    def _checked(self, work: Work, outputs: dict[str, datetime]) -> Work:
+        """The same, at rest when its process does not run any more."""
         if work.dispatch is None:
             return work
         from runplan.store.files import look_at
@@ -285,7 +307,158 @@ class Looking:
         return work
 
 
-def _lives(owner: str) -> bool:
-    from runplan.processes import alive  # dear, and most plans are nobody's at the moment
+def _says_complete(text: bytes, path: str) -> bool:
+    """Whether the front matter says that the plan is complete; the rest is not parsed."""
+    from runplan.plan import frontmatter
+    from runplan.plan.formats import says_complete
+    from runplan.plan.scan import scan
+
+    end = text.find(b"\n---", 3)
+    front = frontmatter.read(scan(text[: end + 5], path=path)) if text.startswith(b"---") and end > 0 else None
+    return front is not None and says_complete((front.get("status") or "").strip().lower())
+
+
+def _is_alive(owner: str) -> bool:
+    from runplan.processes import alive  # slow to import, and most plans have no owner
 
     return alive(owner)
+
+
+# --- text ---------------------------------------------------------------------------------------------
+
+_COLOURS = {"Done": (GREEN,), "In progress": (CYAN, BOLD), "Next": (YELLOW,), "Blocked": (RED,), "After": (DIM,)}
+_LEVELS = {"fine": (GREEN,), "slow": (YELLOW,), "look": (RED,)}
+
+
+class Page:
+    """Lays out the blocks of plans for a terminal or a pipe."""
+
+    def __init__(self, style: Style, *, now: datetime, unpriced: Collection[str] = ()) -> None:
+        self._style = style
+        self._now = now
+        self._unpriced = unpriced
+
+    def block(self, view: dict[str, Any]) -> str:
+        """One plan: its phases, its run, its schedule."""
+        paint = self._style.paint
+        done = sum(phase["status"] == "done" for phase in view["phases"])
+        counted = f"{view['plan']}, {view['status']}, {done} of {len(view['phases'])} done"
+        head = f"{paint(plain(view['title']), BOLD)}  {paint(f'({counted})', DIM)}"
+        lines = [head if view["phases"] else paint(plain(str(view["error"])), RED)]
+        lines += self._phases(view)
+        about = [self._style.wrap(f"  {plain(line)}", "    ") for line in self._run(view)]
+        if about and view["run"]["stuck"]:
+            verdict, colon, rest = about[0].partition(":")
+            about[0] = f"{paint(verdict, *_LEVELS[view['run']['stuck']['level']])}{colon}{rest}"
+        lines += about
+        if view["schedule"] is not None:
+            lines.append(f"  {plain(scheduled(view['schedule'], now=self._now, zone=None))}")
+        return "\n".join(lines)
+
+    def folded(self, plans: list[str]) -> str:
+        """The finished plans in one line."""
+        names = ", ".join(plans[:3]) + (", …" if len(plans) > 3 else "")
+        count = f"{len(plans)} finished plan{'' if len(plans) == 1 else 's'}"
+        return self._style.paint(plain(f"{count}: {names}  (runplan status --all)"), DIM)
+
+    def _phases(self, view: dict[str, Any]) -> list[str]:
+        states = [_state(phase, view["next"]) for phase in view["phases"]]
+        wide = max((len(phase["id"]) for phase in view["phases"]), default=0)
+        state_wide = max((len(state) for state in states), default=0)
+        lines = []
+        for phase, state in zip(view["phases"], states, strict=True):
+            colours = next((codes for word, codes in _COLOURS.items() if state.startswith(word)), ())
+            before = f"  {phase['id']:<{wide}}  "
+            line = f"{before}{state:<{state_wide}}  {plain(phase['title'])}".rstrip()
+            after = self._style.wrap(line, " " * (wide + state_wide + 6))[len(before) + len(state) :]
+            lines.append(f"{before}{self._style.paint(state, *colours)}{after}")
+        return lines
+
+    def _run(self, view: dict[str, Any]) -> list[str]:
+        run = view["run"]
+        if run is None:
+            return []
+        if run["state"] not in UNFINISHED:
+            why = f" ({run['reason']})" if run["reason"] not in (None, run["state"]) else ""
+            more = f". Report: {command('runplan', 'report', view['plan'])}" if run["state"] != "done" else ""
+            ago = f"{self._age(run['since'])} ago"
+            return [f"Last run {run['id']}: {run['state']}{why} {', '.join([ago, *self._used(view)])}{more}"]
+        used = ", ".join([*_agent(run), *self._used(view)])
+        lines = [run["stuck"]["sentence"]]
+        lines += [f"  phase {lane['phase']}: {self._lane(lane)}" for lane in run["lanes"]]
+        lines.append(f"Run {run['id']}" + (f": {used}" if used else ""))
+        return [*lines, *_help(view)]
+
+    def _lane(self, lane: dict[str, Any]) -> str:
+        if lane["failed"]:
+            return f"failed ({lane['failed']}), so no further phase starts"
+        if lane["wake"] and lane["waiting_for"]:
+            return f"waiting until {_local(lane['wake'], self._now)} ({lane['about']})"
+        by = "".join(f" by {agent}" for agent in _agent(lane))
+        return f"{lane['step'] or 'between steps'}{by} for {self._age(lane['since'])}"
+
+    def _used(self, view: dict[str, Any]) -> list[str]:
+        run = view["run"]
+        least = "≥ " if view["plan"] in self._unpriced else ""
+        parts = (
+            f"context {run['context']} %, hand-over prepared" if run["handover"] else "",
+            f"attempt {run['attempt']}" if run["attempt"] > 1 else "",
+            f"{short(run['tokens'])} tokens" if run["tokens"] else "",
+            f"{least}${run['usd']:.2f}" if run["usd"] else "cost -" if run["tokens"] else "",
+        )
+        return [part for part in parts if part]
+
+    def _age(self, since: str) -> str:
+        return in_words((self._now - datetime.fromisoformat(since)).total_seconds())
+
+
+def _state(phase: dict[str, Any], following: str | None) -> str:
+    if phase["status"] == "done":
+        return f"Done ({phase['commit']})" if phase["commit"] else "Done"
+    if phase["status"] == "todo" and phase["blocked_by"]:
+        return f"After {', '.join(phase['blocked_by'])}"
+    if phase["status"] == "todo":
+        return "Next" if phase["id"] == following else "Todo"
+    return {"in-progress": "In progress", "blocked": "Blocked"}[phase["status"]]
+
+
+def _help(view: dict[str, Any]) -> list[str]:
+    """The command that a waiting or interrupted run needs."""
+    run, plan = view["run"], view["plan"]
+    match run["waiting_for"]:
+        case "approval":
+            return [f"See it: {command('runplan', 'diff', plan)}. Land it: {command('runplan', 'approve', plan)}"]
+        case "key":
+            return [f"{run['about']}. From a shell that has it: {command('runplan', 'resume', plan)}"]
+        case "paused":
+            return [f"Resume it: {command('runplan', 'resume', plan)}"]
+        case "checkout":
+            return [f"Details: {command('runplan', 'explain', plan)}"]
+        case None if not (view["claim"] and view["claim"]["alive"]):
+            return [f"Continue it: {command('runplan', 'retry', plan)}"]
+        case _:
+            return []
+
+
+def _agent(run: dict[str, Any]) -> list[str]:
+    return [f"{run['agent']} {run['version'] or ''}".rstrip()] if run["agent"] else []
+
+
+def short(count: int) -> str:
+    """A large number in few characters: 950, 12.3k, 4.6M."""
+    if count < 1000:
+        return str(count)
+    size, unit = (1e3, "k") if count < 999_950 else (1e6, "M")
+    return f"{count / size:.1f}".removesuffix(".0") + unit
+
+
+def scheduled(schedule: dict[str, Any], *, now: datetime, zone: tzinfo | None) -> str:
+    """`every 4h, next 20:30 (in 2h 15m)`, or why not."""
+    if schedule["next"] is None:
+        when = "next time unknown on this machine"
+    else:
+        moment = datetime.fromisoformat(schedule["next"])
+        when = f"next {clock(moment, zone, now=now)} (in {in_words((moment - now).total_seconds())})"
+    if schedule["paused"]:
+        return f"{schedule['spec']}, paused: {schedule['paused']}; otherwise {when}"
+    return f"{schedule['spec']}, {'due now, then ' if schedule['due'] else ''}{when}"

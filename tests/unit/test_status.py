@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from runplan.cli.show.status import WATCH_S, watch
-from runplan.cli.show.statustext import block, overview, short
+from runplan.cli.show.status import WATCH_S, Page, scheduled, short, watch
+from runplan.cli.terminal import Style
 from runplan.plan.model import parse
 from runplan.report.views import Seen, status_view
 from runplan.run.progress import Work
@@ -48,11 +48,11 @@ def some_work(minutes: float = 12, retries: int = 1) -> Work:
 
 def view(seen: Seen) -> dict[str, Any]:
     plan = parse(a_plan("1", "2").encode(), path="plans/x.md")
-    return status_view(plan, seen, landing="cherry-pick", now=NOW, zone=zone("Europe/Berlin"))
+    return status_view(plan, seen, landing="cherry-pick", now=NOW)
 
 
-def lines(seen: Seen) -> list[str]:
-    return block(view(seen), now=NOW, zone=zone("Europe/Berlin")).splitlines()
+def lines(seen: Seen, style: Style | None = None, unpriced: tuple[str, ...] = ()) -> list[str]:
+    return Page(style or Style(), now=NOW, unpriced=unpriced).block(view(seen)).splitlines()
 
 
 def at_work(**more: Any) -> Seen:
@@ -62,43 +62,53 @@ def at_work(**more: Any) -> Seen:
 
 
 def test_a_run_at_work_says_who_does_what_since_when_and_at_what_cost() -> None:
-    assert lines(at_work(schedule=SCHEDULE))[3:] == [
-        "  run r1a2b3c4: phase 1, implement by claude 2.1.0, since 2026-01-01T11:48:00Z",
-        "  so far: 1 retry, 120.3k tokens, $0.42",
-        "  every 4h  next 15:15 CET in 2h 15m",
-        "  Going on: phase 1, implement for 12m, agent running 12m, last output 30s ago, 1 retry",
+    assert lines(at_work()) == [
+        "X  (plans/x.md, active, 0 of 2 done)",
+        "  1  In progress  Step 1",
+        "  2  Todo         Step 2",
+        "  Running: phase 1, implement for 12m, agent running 12m, last output 30s ago, 1 retry",
+        "  Run r1a2b3c4: claude 2.1.0, 120.3k tokens, $0.42",
     ]
 
 
-def test_phases_side_by_side_have_a_line_and_a_row_each_and_the_worst_of_them_is_told() -> None:
+@pytest.mark.parametrize(
+    ("usd", "unpriced", "shown"),
+    [(0.421, False, "$0.42"), (0.421, True, "≥ $0.42"), (0.0, True, "cost -")],
+    ids=["all reported", "one left out", "none reported"],
+)
+def test_a_sum_of_costs_says_that_it_leaves_one_out(usd: float, unpriced: bool, shown: str) -> None:
+    seen = at_work(work=replace(some_work(), usd=usd))
+    assert lines(seen, unpriced=("plans/x.md",) if unpriced else ())[-1].endswith(f"tokens, {shown}")
+
+
+def test_colours_and_width_are_those_of_the_terminal() -> None:
+    shown = lines(at_work(), Style(colour=True, width=60))
+    assert shown[1] == "  1  \x1b[36;1mIn progress\x1b[0m  Step 1"
+    assert shown[3:5] == [
+        "\x1b[32m  Running\x1b[0m: phase 1, implement for 12m, agent running 12m,",
+        "    last output 30s ago, 1 retry",
+    ]
+
+
+def test_phases_side_by_side_have_a_line_each_and_the_worst_of_them_is_told() -> None:
     one = replace(some_work(12), phase="1", step="implement", since=iso(ago(12)))
     two = Work(dispatch="r.2", dispatched=iso(ago(40)), phase="2", step="gate", since=iso(ago(40)))
     lost = Work(phase="3", failed="agent-failed", since=iso(ago(5)))
     seen = at_work(run=a_run(phase="1"), work=replace(one, lanes=(one, two, lost)))
 
     assert [phase["status"] for phase in view(seen)["phases"]] == ["in-progress", "in-progress"]
-    assert lines(seen)[3:7] == [
-        "  run r1a2b3c4: phases 1, 2 side by side",
-        "    phase 1: implement by claude 2.1.0, since 2026-01-01T11:48:00Z",
-        "    phase 2: gate, since 2026-01-01T11:20:00Z",
-        "    phase 3: failed (agent-failed), so nothing new begins",
-    ]
-    assert view(seen)["run"]["stuck"]["sentence"].startswith("Have a look: phase 2, gate for 40m")
-    (table,) = overview([view(seen)], now=NOW)
-    assert [row.split()[1:3] for row in table.splitlines()] == [
-        ["PHASE", "STEP"],
-        ["1", "implement"],
-        ["2", "gate"],
-        ["3", "failed"],
+    assert lines(seen)[3].startswith("  Needs attention: phase 2, gate for 40m")
+    assert lines(seen)[4:7] == [
+        "    phase 1: implement by claude 2.1.0 for 12m",
+        "    phase 2: gate for 40m",
+        "    phase 3: failed (agent-failed), so no further phase starts",
     ]
 
 
 def test_a_run_whose_agent_may_have_to_hand_over_says_so() -> None:
     """S8"""
     seen = at_work(work=replace(some_work(), context=52))
-    assert lines(seen)[3].endswith(
-        "implement by claude 2.1.0, since 2026-01-01T11:48:00Z; context 52 %, hand-over armed"
-    )
+    assert "claude 2.1.0, context 52 %, hand-over prepared" in lines(seen)[-1]
     assert (view(seen)["run"]["context"], view(seen)["run"]["handover"]) == (52, "armed")
     assert (view(at_work())["run"]["context"], view(at_work())["run"]["handover"]) == (None, None)
 
@@ -120,41 +130,45 @@ def test_a_run_whose_agent_may_have_to_hand_over_says_so() -> None:
 def test_whether_it_is_stuck_is_answered_from_what_is_known(seen: Seen, level: str) -> None:
     told = view(seen)["run"]["stuck"]
     assert told["level"] == level
-    assert lines(seen)[-1] == f"  {told['sentence']}"
-    assert told["sentence"].startswith({"fine": "Going on", "slow": "Slow", "look": "Have a look"}[level])
+    assert f"  {told['sentence']}" in lines(seen)
+    assert told["sentence"].startswith({"fine": ("Running", "Waiting"), "slow": "Slow", "look": "Needs"}[level])
 
 
 def test_a_run_that_waits_for_a_person_is_not_called_interrupted() -> None:
     seen = at_work(run=a_run(state="waiting", waiting_for="paused", about="paused by uma"), work=Work(), alive=False)
-    told = "\n".join(lines(seen))
-    assert "interrupted" not in told
-    assert "run r1a2b3c4: paused by uma (phase 1, implement, since " in told
-    assert told.endswith("  Have a look: phase 1, implement, paused for 12m by uma")
-    assert "to let it go on: runplan resume plans/x.md" in told
+    assert lines(seen)[3:] == [
+        "  Needs attention: phase 1, implement, paused for 12m by uma",
+        "  Run r1a2b3c4",
+        "  Resume it: runplan resume plans/x.md",
+    ]
+
+
+def test_an_interrupted_run_says_how_to_continue() -> None:
+    shown = lines(at_work(alive=False, work=Work()))
+    assert "interrupted; no process is working on it" in shown[3]
+    assert shown[-1] == "  Continue it: runplan retry plans/x.md"
 
 
 def test_what_a_person_asked_for_is_told_before_it_has_come_to_that() -> None:
     stops, pauses = (at_work(work=replace(some_work(), asked=what)) for what in ("stop", "pause"))
-    noted = at_work(wished="stop")
-    for seen in (stops, noted):
-        assert lines(seen)[3] == "  run r1a2b3c4: stopping (phase 1, implement, since 2026-01-01T11:48:00Z)"
-        assert lines(seen)[-1].startswith("  Stopping: phase 1, implement for 12m, agent running 12m")
+    for seen in (stops, at_work(requested="stop")):
+        assert lines(seen)[3].startswith("  Stopping: phase 1, implement for 12m, agent running 12m")
         assert view(seen)["run"]["asked"] == "stop"
-        (table,) = overview([view(seen)], now=NOW)
-        assert table.splitlines()[1].split()[:3] == ["plans/x.md", "1", "stopping"]
-    assert lines(pauses)[3].endswith("claude 2.1.0, since 2026-01-01T11:48:00Z; pauses after that")
-    assert lines(pauses)[-1].startswith("  Pausing: phase 1")
+    assert lines(pauses)[3].startswith("  Pausing: phase 1")
     assert view(replace(pauses, run=a_run(state="waiting", waiting_for="paused")))["run"]["asked"] is None
     assert view(replace(stops, run=a_run(state="stopped", outcome="stopped")))["run"]["asked"] is None
 
 
-def test_nobody_is_asked_about_a_run_that_has_ended() -> None:
-    told = view(Seen(run=a_run(state="done", outcome="done"), work=Work(tokens=5)))
+def test_a_run_that_has_ended_is_one_line() -> None:
+    seen = Seen(run=a_run(state="failed", outcome="failed", reason="timeout"), work=Work(tokens=5))
+    told = view(seen)
     assert (told["run"]["stuck"], told["run"]["tokens"], told["claim"]) == (None, 5, None)
-    assert overview([told], now=NOW) == []
+    assert lines(seen)[3:] == [
+        "  Last run r1a2b3c4: failed (timeout) 12m ago, 5 tokens, cost -. Report: runplan report plans/x.md"
+    ]
 
 
-def test_a_schedule_that_rests_says_why() -> None:
+def test_a_schedule_says_when_it_fires_or_why_not() -> None:
     paused = replace(SCHEDULE, paused="phase 1 failed (timeout)")
     assert view(Seen(schedule=paused))["schedule"] == {
         "spec": "every 4h",
@@ -162,31 +176,15 @@ def test_a_schedule_that_rests_says_why() -> None:
         "paused": "phase 1 failed (timeout)",
         "due": False,
     }
-    assert lines(Seen(schedule=paused))[-1] == (
-        "  every 4h  paused: phase 1 failed (timeout); else next 15:15 CET in 2h 15m"
-    )
     unknown = replace(SCHEDULE, spec="full moon")
-    assert lines(Seen(schedule=unknown))[-1] == "  every full moon  next when, cannot be told here"
-
-
-def test_the_table_has_a_line_for_every_run_in_flight() -> None:
-    limited = a_run(state="waiting", waiting_for="limit", wake=iso(NOW + timedelta(hours=1)))
-    views = [
-        view(at_work(schedule=SCHEDULE)),
-        view(Seen()),
-        view(at_work(schedule=replace(SCHEDULE, paused="phase 1 failed"))),
-        view(Seen(run=limited, work=Work(), owner="1:2:3", alive=True)),
-        view(Seen(run=a_run(state="queued", phase=None, step=None, waiting_for="slot"), owner="1:2:3", alive=True)),
+    berlin = zone("Europe/Berlin")
+    shown = [
+        scheduled(view(Seen(schedule=one))["schedule"], now=NOW, zone=berlin) for one in (SCHEDULE, paused, unknown)
     ]
-    views.append(view(at_work(alive=False)))
-    (table,) = overview(views, now=NOW)
-    assert [" ".join(line.split()) for line in table.splitlines()] == [
-        "PLAN PHASE STEP AGENT SINCE RUNNING OUTPUT RETRIES TOKENS COST NEXT",
-        "plans/x.md 1 implement claude 2.1.0 12m 12m 30s 1 120.3k $0.42 in 2h 15m",
-        "plans/x.md 1 implement claude 2.1.0 12m 12m 30s 1 120.3k $0.42 -",
-        "plans/x.md 1 limit - 12m - - 0 0 $0.00 in 1h",
-        "plans/x.md - slot - 12m - - 0 0 $0.00 -",
-        "plans/x.md 1 interrupted claude 2.1.0 12m 12m 30s 1 120.3k $0.42 -",
+    assert shown == [
+        "every 4h, next 15:15 CET (in 2h 15m)",
+        "every 4h, paused: phase 1 failed (timeout); otherwise next 15:15 CET (in 2h 15m)",
+        "every full moon, next time unknown on this machine",
     ]
 
 
@@ -209,7 +207,7 @@ def test_large_numbers_are_short(count: int, said: str) -> None:
 @pytest.mark.parametrize(
     ("terminal", "as_json", "shown"),
     [
-        (True, False, "\x1b[H\x1b[Jfirst\n\x1b[H\x1b[Jsecond\n"),  # and nothing that was there before is erased
+        (True, False, "\x1b[Hfirst\x1b[K\n\x1b[J\n\x1b[Hsecond\x1b[K\n\x1b[J\n"),
         (False, False, "first\n\nsecond\n\n"),
         (False, True, "first\nsecond\n"),
     ],

@@ -1,0 +1,62 @@
+"""Colours and width of the terminal, and warnings of the reading verbs. Cheap to import."""
+
+from __future__ import annotations
+
+import sys
+
+from runplan.errors import Exit
+from runplan.text import plain
+
+TYPE_CHECKING = False  # typing is slow to import
+if TYPE_CHECKING:
+    from typing import TextIO
+
+BOLD, DIM, RED, GREEN, YELLOW, CYAN = "1", "2", "31", "32", "33", "36"
+
+
+class Style:
+    """Colours and width of an output stream; a pipe gets neither."""
+
+    def __init__(self, *, colour: bool = False, width: int = 0) -> None:
+        self._colour = colour
+        self.width = width  #: 0 for unlimited
+
+    @staticmethod
+    def of(stream: TextIO) -> Style:
+        if not stream.isatty():
+            return Style()
+        from os import get_terminal_size
+
+        from runplan.settings.load import environment
+
+        env = environment()
+        try:
+            width = get_terminal_size(stream.fileno()).columns
+        except OSError:
+            width = 0
+        return Style(colour=not env.get("NO_COLOR") and env.get("TERM") != "dumb", width=width)
+
+    def paint(self, text: str, *codes: str) -> str:
+        return f"\x1b[{';'.join(codes)}m{text}\x1b[0m" if self._colour and text and codes else text
+
+    def wrap(self, text: str, indent: str) -> str:
+        """The line, broken at the width; its further lines start with the indent."""
+        if not self.width or len(text) <= self.width:
+            return text
+        import textwrap
+
+        broken = textwrap.wrap(
+            text, self.width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+        )
+        return "\n".join(broken)
+
+
+class Warnings:
+    """Prints warnings on standard error; a reading verb that had one exits with USAGE."""
+
+    def __init__(self) -> None:
+        self.exit = Exit.DONE
+
+    def warn(self, text: str) -> None:
+        self.exit = Exit.USAGE
+        print(f"runplan: warning: {plain(text)}", file=sys.stderr)
