@@ -1,4 +1,4 @@
-"""Tells the commits that an attempt made from those that a reset, merge or pull brought onto its branch."""
+"""Distinguishes the commits of an attempt from those that a reset, merge or pull brought onto its branch."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Foreign(Struct, frozen=True):
 
     oid: Oid
     subject: str
-    ref: str  #: another ref that holds it, by its full name
+    ref: str  #: another ref that contains it, by its full name
 
 
 class Lineage(Struct, frozen=True, kw_only=True):
@@ -34,38 +34,31 @@ class Lineage(Struct, frozen=True, kw_only=True):
 
 
 def is_own(committer: Identity, run: str) -> bool:
-    """Whether a dispatch of the run made the commit; `run` is the mark of a lane where there are several."""
+    """Whether a dispatch of the run made the commit; with several lanes, `run` identifies the lane."""
     return is_agent(committer) and committer.email.startswith(f"agent+{run}.")
 
 
 def own_refs(branch: str, run: str) -> tuple[str, ...]:
-    """The refs that hold an attempt's own commits, as patterns: its branch, its candidate, its parked work."""
+    """The refs of an attempt's own commits, as patterns: its branch, its candidate, its parked work."""
     slug, phase = branch.split("/")[-2:]
     return branch, candidate_ref(run), f"{parked_under(slug, phase)}*"
 
 
 def off_base(found: Lineage, *, branch: str, base: Oid) -> str:
-    """Why the commits of a branch cannot be landed, a sentence for people; "" when they can."""
+    """Why the commits of a branch cannot be landed, for people; "" when they can."""
     name = branch.removeprefix("refs/heads/")
+    kept = f"nothing landed, and the work is kept on {name}"
     if not found.on_base:
-        return (
-            f"the branch {name} no longer stands on {base[:12]}, where the phase began: "
-            f"it was reset, rebased or amended; nothing landed, and the work is kept on {name}"
-        )
+        return f"the branch {name} no longer contains its base {base[:12]}: it was reset, rebased or amended; {kept}"
     if not found.foreign:
         return ""
     number = len(found.foreign)
-    told = ", ".join(
-        f"{one.oid[:12]} {redacted(one.subject[:_SUBJECT])}{_on(one.ref)}" for one in found.foreign[:NAMED]
-    )
+    shown = ", ".join(_line(one) for one in found.foreign[:NAMED])
     more = f" and {number - NAMED} more" if number > NAMED else ""
     commits = "a commit" if number == 1 else f"{number} commits"
-    return (
-        f"the branch {name} carries {commits} that this attempt did not make: {told}{more}; "
-        f"nothing landed, and the work is kept on {name}"
-    )
+    return f"the branch {name} contains {commits} that this attempt did not make: {shown}{more}; {kept}"
 
 
-def _on(ref: str) -> str:
-    short = next((ref.removeprefix(prefix) for prefix in _SHORT if ref.startswith(prefix)), ref)
-    return f" (on {short})" if short else ""
+def _line(one: Foreign) -> str:
+    ref = next((one.ref.removeprefix(prefix) for prefix in _SHORT if one.ref.startswith(prefix)), one.ref)
+    return f"{one.oid[:12]} {redacted(one.subject[:_SUBJECT])}" + (f" (on {ref})" if ref else "")

@@ -38,7 +38,7 @@ _KEY_END = rf"(?:{_GAP}(?:[A-Za-z0-9+/=]{{1,15}}{_GAP})?-----END [A-Z ]{{0,60}}-
 _WORD = rf"[A-Za-z0-9_-]{{%d,{LONGEST_TOKEN}}}"
 _LONG_WORD = rf"[A-Za-z0-9_-]{{10,{LONGEST_CLAIMS}}}"
 
-#: What it is called, how a secret begins, and how it goes on. `(?<!…)` looks back over the beginning: inside of a word
+#: The name of a secret's kind, its beginning, and the rest. `(?<!…)` looks back over the beginning: inside of a word
 #: it is no secret.
 _FORMS = (
     ("a private key", "-----BEGIN ", rf"(?:[A-Z]{{1,20}} ){{0,3}}PRIVATE KEY-----{_KEY_LINES}{_KEY_END}"),

@@ -87,7 +87,7 @@ class FileChange(Struct, frozen=True, kw_only=True):
 
 
 class Permit(Struct, frozen=True, kw_only=True):
-    """What the plan permits a phase to change."""
+    """The changes that the plan permits a phase."""
 
     text: str  #: the phase's section
     touches: tuple[str, ...] = ()  #: patterns; empty permits every path
@@ -231,7 +231,7 @@ def _tests(change: FileChange, names_now: frozenset[str]) -> Iterator[Tampering]
 
 
 def _weakened(path: str, before: str, after: str) -> Iterator[Tampering]:
-    if emptied := sorted(testfiles.gutted(before, after)):
+    if emptied := sorted(testfiles.emptied(before, after)):
         yield _found(TamperKind.WEAKENED_TEST, path, f"no longer assert anything: {_listed(emptied)}")
         return
     kept = testfiles.test_names(before) <= testfiles.test_names(after)
@@ -246,7 +246,7 @@ def _settings(change: FileChange) -> Iterator[Tampering]:
     after = change.after or ""
     if keys := testfiles.lowered(change.before, after):
         yield _found(TamperKind.LOWERED_THRESHOLD, change.path, f"thresholds changed: {', '.join(keys)}")
-    if testfiles.left_out(after) > testfiles.left_out(change.before):
+    if testfiles.exclusions(after) > testfiles.exclusions(change.before):
         yield _found(TamperKind.NEW_SKIP, change.path, "the settings exclude tests that ran before")
 
 

@@ -93,11 +93,11 @@ class Infrastructure(Struct, frozen=True, kw_only=True):
 
 
 class Prerequisites(Struct, frozen=True, kw_only=True):
-    """What the test command lacks in a fresh worktree; "" and None for nothing."""
+    """The needs of the test command that a fresh worktree lacks; "" and None for none."""
 
     missing_file: str = ""
     missing_program: str = ""
-    setup: tuple[str, str] | None = None  #: what only run.setup makes, and a command for it
+    setup: tuple[str, str] | None = None  #: something that only run.setup makes, and a command for it
 
 
 def find(files: Sequence[str], *, package_json: str = "", makefile: str = "") -> Infrastructure:
@@ -119,7 +119,7 @@ def find(files: Sequence[str], *, package_json: str = "", makefile: str = "") ->
 
 
 def program_of(command: str) -> str:
-    """The program that a command begins with; "" if only a shell could tell."""
+    """The program that a command begins with; "" if only a shell knows it."""
     words = _words(command)
     return words[0] if words and words[0] not in _SHELL_WORDS and not re.search(r"[$`*?~]", words[0]) else ""
 
@@ -146,7 +146,7 @@ def _words(command: str) -> list[str]:
 def needed_setup(
     files: Collection[str], texts: Mapping[str, str], *, command: str, present: Collection[str]
 ) -> tuple[str, str] | None:
-    """What a fresh worktree lacks, and the command that usually makes it.
+    """A need that a fresh worktree lacks, and the command that usually provides it.
 
     `files` are at the top of the target, `texts` are those of package.json and Makefile, and `present` are the
     directories of the checkout that git does not track.

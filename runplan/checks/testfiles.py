@@ -1,4 +1,4 @@
-"""Knows what weakens a project's own checks: test files, their tests, skips, thresholds, and the CI's files."""
+"""Recognises test files, their tests, assertions, skips and thresholds, and the files of the CI."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _CHECK_SETTINGS = (
     *("**/codecov.yml", "**/.codecov.yml", "**/Makefile", "**/build.gradle*", "**/.mocharc*"),
 )
 
-# Test files are foreign text: what repeats is bounded or possessive, so that a search takes time in proportion to it.
+# Test files are foreign text: repetitions are bounded or possessive, so that a search takes linear time.
 _ATTRIBUTES = r"(?:#\[[^\]]{0,300}\]\s*+){0,8}"
 _NAME = re.compile(
     r"^[ \t]*+(?:async\s++)?def\s++(test\w*)"  # Python
@@ -57,7 +57,7 @@ _SKIP = (
     *(r"skip:\s*+(?:true|[\"'])", r"t\.Skip(?:f|Now)?\(", r"@(?:Ignore|Disabled)\b", r"#\[ignore\b"),
     r"\n[ \t]*+skip(?:[ \t]++[\"']|(?=\n))",
 )
-_LEFT_OUT = re.compile(
+_EXCLUSIONS = re.compile(
     r"--deselect\b|--ignore(?:-glob)?[= ]|-k\s++\\?[\"']?not\b|testPathIgnorePatterns|\bnorecursedirs\b"
 )
 _IS = r"[\"']?(?:\s*+[:=]\s*+|\s++)[\"']?"
@@ -74,31 +74,29 @@ def is_test(path: str) -> bool:
 
 
 def is_ci(path: str) -> bool:
-    """Whether the path steers the project's CI."""
     return covers(_CI, path)
 
 
 def sets_checks(path: str) -> bool:
-    """Whether the path may hold thresholds of the project's checks."""
+    """Whether the file may set thresholds of the project's checks."""
     return covers(_CHECK_SETTINGS, path)
 
 
 def may_hold_tests(path: str) -> bool:
-    """Whether the path may hold tests: test files, and Rust's sources, which carry their own."""
+    """Whether the file may contain tests: a test file, or a source of Rust."""
     return is_test(path) or path.endswith(".rs")
 
 
 def test_names(text: str) -> frozenset[str]:
-    """The names of the tests in the text."""
     return frozenset(next(name for name in found if name) for found in _NAME.findall(text))
 
 
 def assertions(text: str) -> int:
-    """How many assertions the text makes that can fail."""
+    """The number of assertions in the text that can fail."""
     return _count(_ASSERTION, text) - _count(_EMPTY_ASSERTION, text)
 
 
-def gutted(before: str, after: str) -> frozenset[str]:
+def emptied(before: str, after: str) -> frozenset[str]:
     """The tests that asserted something before and assert nothing now."""
     now = _bodies(after)
     return frozenset(
@@ -107,22 +105,22 @@ def gutted(before: str, after: str) -> frozenset[str]:
 
 
 def skips(text: str) -> int:
-    """How many times the text leaves a test out."""
+    """The number of skips in the text."""
     return _count(_SKIP, text)
 
 
-def left_out(text: str) -> int:
-    """How many times settings leave tests out."""
-    return len(_LEFT_OUT.findall(text))
+def exclusions(text: str) -> int:
+    """The number of exclusions of tests in settings."""
+    return len(_EXCLUSIONS.findall(text))
 
 
 def lowered(before: str, after: str) -> tuple[str, ...]:
-    """The thresholds of coverage that sank or went, and the time limits of tests that changed."""
+    """The coverage thresholds that were lowered or removed, and the time limits of tests that changed."""
     was, now = _values(_COVERAGE, before), _values(_COVERAGE, after)
-    sunk = {key for key, values in was.items() if _sank(values, now.get(key, []))}
+    lower = {key for key, values in was.items() if _is_lower(values, now.get(key, []))}
     limits, limits_now = _values(_TIMEOUT, before), _values(_TIMEOUT, after)
     changed = {key for key, values in limits.items() if values != limits_now.get(key, [])}
-    return tuple(sorted(sunk | changed))
+    return tuple(sorted(lower | changed))
 
 
 def _count(patterns: tuple[str, ...], text: str) -> int:
@@ -136,7 +134,7 @@ def _values(pattern: re.Pattern[str], text: str) -> dict[str, list[float]]:
     return {key: sorted(numbers) for key, numbers in values.items()}
 
 
-def _sank(before: list[float], after: list[float]) -> bool:
+def _is_lower(before: list[float], after: list[float]) -> bool:
     if len(after) < len(before):
         return True
     return any(new < old for old, new in zip(before, after[-len(before) :], strict=True))

@@ -109,7 +109,7 @@ def judge(ret: ReadReturn, message: str, items: Sequence[str], *, gates_red: boo
 def unfit_reply(message: str, *, structured: bool) -> str:
     """Why the message cannot belong to a finished verification; empty when it can."""
     if not structured and len(message.strip().encode("utf-8", "replace")) < SHORTEST_REPLY:
-        return f"the reply is shorter than {SHORTEST_REPLY} bytes and holds no return"
+        return f"the reply is shorter than {SHORTEST_REPLY} bytes and contains no return"
     tail = "\n".join(message.splitlines()[-_TAIL_LINES:]).casefold().replace("\u2019", "'")
     stalled = next((phrase for phrase in STALLED if phrase in tail), "")
     return f"the reply ends while still waiting: {stalled!r}" if stalled else ""

@@ -1,1 +1,1 @@
-"""What looks after an installation."""
+"""Set-up and maintenance of an installation."""

@@ -86,7 +86,7 @@ def _role_agent(root: Path, agents: AgentsSettings, role: str, env: Mapping[str,
     if agent.kind == "script" or (file and not (root / file).is_file()):
         return RoleAgent(role=role, agent=name, program=file, found=(root / file).is_file(), file=True)
     program = agent_of(agent.kind).command(agent)[0]
-    # A path with a slash is taken from the worktree, which holds what the checkout holds.
+    # A path with a slash is relative to the worktree, which has the files of the checkout.
     where = str(root / program) if "/" in program else program
     return RoleAgent(
         role=role,
@@ -114,13 +114,13 @@ _FIRST_CHOICES = ("main", "master")
 
 
 def look_around(start: Path, *, env: Mapping[str, str]) -> Facts:
-    """The facts of the repository around `start`; refuses where there is none, or none with a checkout."""
+    """The facts of the repository around `start`; refused without a repository or without a checkout."""
     try:
         import git
     except ImportError as error:  # GitPython looks for git when it is imported
         raise Unreachable("git was not found on PATH; install git 2.38 or newer") from error
     try:
-        # Variables in a path are ours to mean literally; GitPython would expand them.
+        # GitPython would expand variables in a path.
         repo = git.Repo(start, search_parent_directories=True, expand_vars=False)
     except (git.InvalidGitRepositoryError, git.NoSuchPathError):
         raise RefusedEarly(f"{start} is not in a git repository; run git init, or go to one") from None
@@ -131,12 +131,12 @@ def look_around(start: Path, *, env: Mapping[str, str]) -> Facts:
         try:
             return _facts(repo, env)
         except git.GitCommandError as error:
-            said = str(error.stderr).strip().removeprefix("stderr: ").strip("'\n ")
-            raise GitFailed(f"{repo.working_dir}: git {error.command[1]} failed: {said}") from error
+            message = str(error.stderr).strip().removeprefix("stderr: ").strip("'\n ")
+            raise GitFailed(f"{repo.working_dir}: git {error.command[1]} failed: {message}") from error
 
 
 def _git_environment(repo: Repo, env: Mapping[str, str]) -> dict[str, str]:
-    """GitPython adds to this process's environment and cannot take away: what misleads git is set right."""
+    """Variables for git. GitPython only adds to the environment, so variables that mislead git are overwritten."""
     right = {
         "GIT_DIR": str(repo.git_dir),
         "GIT_WORK_TREE": str(repo.working_dir),
@@ -178,7 +178,7 @@ def _default_branch(git: Git, branches: tuple[str, ...]) -> str:
 
 
 def _identity(git: Git) -> Identity | None:
-    # What git would guess from the host name is nobody.
+    # Without useConfigOnly git guesses an identity from the host name.
     person, when = read_person(_ask(git, "-c", "user.useConfigOnly=true", "var", "GIT_COMMITTER_IDENT"))
     return person if when else None
 
@@ -198,7 +198,7 @@ def _read(path: Path) -> str:
 
 
 def _ask(git: Git, *args: str) -> str:
-    """The answer of a question git may have none to."""
+    """The output of a git command that may fail."""
     return str(git.execute(["git", *args], with_exceptions=False))
 
 

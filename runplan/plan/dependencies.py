@@ -27,7 +27,7 @@ class Quote(Struct, frozen=True):
 
 
 class Depends(Struct, frozen=True):
-    """What a phase waits for."""
+    """The dependencies of a phase."""
 
     hard: tuple[str, ...] = ()
     soft: tuple[str, ...] = ()
@@ -37,7 +37,7 @@ class Depends(Struct, frozen=True):
 
 
 def read_depends(body: Body, *, own: str, known: Mapping[str, str]) -> Depends:
-    """What the phase `own` waits for, in a plan with the phases `known` (key to id, in tracker order)."""
+    """The dependencies of the phase `own`, in a plan with the phases `known` (key to id, in tracker order)."""
     for label in ("depends", "depends on"):
         if label in body.labels:
             index, value = body.labels[label]

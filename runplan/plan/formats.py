@@ -1,4 +1,4 @@
-"""The parts of a plan that hold statuses: tracker tables, phase sections and checklists."""
+"""The parts of a plan with statuses: tracker tables, phase sections and checklists."""
 
 from __future__ import annotations
 

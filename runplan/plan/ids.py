@@ -29,8 +29,8 @@ class Named(Struct, frozen=True):
 
     id: str
     title: str
-    strong: bool  #: the id stands alone or a separator follows it; else a title follows after a blank only
-    phase: bool  #: the word Phase stands before it
+    strong: bool  #: a separator or nothing follows the id; else a title follows after a blank only
+    phase: bool  #: it begins with the word Phase
 
 
 def read_name(text: str) -> Named | None:
@@ -55,14 +55,14 @@ def _without_link(text: str) -> str:
 
 
 def key(id_: str) -> str:
-    """What two spellings of one id have in common: branches of some file systems know no case."""
+    """The same for all spellings of an id: some file systems ignore case in branch names."""
     return id_.casefold()
 
 
 def find_plan(word: str, plans: Sequence[str], *, place: str, gone: Sequence[str] = ()) -> str:
-    """The one plan of `plans` (repository-relative paths) that is meant; `place` is where they are looked for.
+    """The plan of `plans` (repository-relative paths) that `word` names; `place` is their directory.
 
-    Those that are `gone`, and were worked once, go by their paths, and by less where no other is called so.
+    Plans that are `gone`, but have runs, are found by path, or by part of it if no other plan matches.
     """
     for tries, among in (
         (_same_path, (*plans, *gone)),

@@ -1,4 +1,4 @@
-"""The words after PLAN, and the options they mean together with the settings."""
+"""The words after PLAN, and the options of a run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _VERBS = ("stop", "next", "status")
 
 
 class Mode(StrEnum):
-    """How much of the plan a start is about."""
+    """How much of the plan a start works on."""
 
     NEXT = "next"  #: the first phase that is not done
     PHASE = "phase"  #: the one named
@@ -29,7 +29,7 @@ class Mode(StrEnum):
 
 
 class Words(Struct, frozen=True, kw_only=True):
-    """What the words say, before settings are asked."""
+    """The words after PLAN, parsed."""
 
     phase: str | None = None  #: set exactly when mode is PHASE
     mode: Mode = Mode.NEXT
@@ -40,7 +40,7 @@ class Words(Struct, frozen=True, kw_only=True):
 
 
 class Resolved(Struct, frozen=True, kw_only=True):
-    """The options of a run, settled once and stored with it."""
+    """The options of a run, resolved once and stored with it."""
 
     mode: Mode
     phase: str | None
@@ -66,10 +66,7 @@ def parse_words(words: Sequence[str], *, phases: Sequence[str] | None) -> Words:
             case landing if landing in LANDINGS:
                 landings[landing] = None
             case "every" if every is None:
-                from runplan.settings.schedule import (
-                    spell,
-                    take,  # few starts need it
-                )
+                from runplan.settings.schedule import spell, take  # few starts need it
 
                 every = spell(take(left)).removeprefix("every ")
             case "every":
@@ -89,7 +86,6 @@ def parse_words(words: Sequence[str], *, phases: Sequence[str] | None) -> Words:
 
 
 def resolve(words: Words, settings: Settings) -> Resolved:
-    """Words, else settings."""
     return Resolved(
         mode=words.mode,
         phase=words.phase,
@@ -113,7 +109,7 @@ def _refuse_contradictions(flags: set[str], landings: tuple[str, ...], named: li
 
 
 def _phase(token: str, phases: Sequence[str] | None) -> str:
-    """The phase `token` means: exactly, else but for upper and lower case."""
+    """The phase with the id `token`; case matters only if two ids differ by nothing else."""
     if token.lower() in _VERBS and token not in (phases or ()):
         raise UsageError(f"{token}: a command of its own; say runplan {token.lower()}")
     if phases is None or token in phases:

@@ -118,40 +118,26 @@ def known_zone(value: str) -> str:
 
 
 def about(why: str, rule: Rule | None = None) -> Meta:
-    """What a setting is for, and its rule."""
+    """The reason of a setting, and its rule."""
     return Meta(description=why, extra={"rule": rule})
 
 
 class RunSettings(Struct, frozen=True, kw_only=True):
     """How phases are worked on and landed."""
 
-    landing: Annotated[
-        str, about("how a verified phase reaches the target: cherry-pick, pr or direct", one_of(*LANDINGS))
-    ] = "cherry-pick"
+    landing: Annotated[str, about("how phases land: cherry-pick, pr or direct", one_of(*LANDINGS))] = "cherry-pick"
     target: Annotated[str, about("branch that receives landings", branch)] = "main"
     remote: Annotated[str, about("remote that pr and direct push to", not_empty)] = "origin"
     main_protected: Annotated[bool, about("the target takes no pushes: direct is refused before any work")] = False
     branch_prefix: Annotated[str, about("work branches are <prefix><plan>/<phase>", ref_prefix)] = "runplan/"
-    author: Annotated[
-        str, about("author of landed commits: user or agent; the committer is always the user", one_of("user", "agent"))
-    ] = "user"
+    author: Annotated[str, about("author of landed commits: user or agent", one_of("user", "agent"))] = "user"
     worktrees: Annotated[str, about("directory in which agents work, outside of your checkout", plain_path)] = (
         "~/.cache/runplan/worktrees"
     )
-    max_fix_cycles: Annotated[
-        int, about("how often a fresh agent may fix a phase that failed its checks", at_least(0))
-    ] = 2
-    parallel: Annotated[
-        int,
-        about(
-            "phases of one plan that `finish auto` works at the same time, where their `Touches:` do not overlap",
-            at_least(1),
-        ),
-    ] = 1
+    max_fix_cycles: Annotated[int, about("how often a phase that failed its checks may be fixed", at_least(0))] = 2
+    parallel: Annotated[int, about("phases worked at once, if their `Touches:` do not overlap", at_least(1))] = 1
     setup: Annotated[str, about("command that prepares a fresh worktree, e.g. npm ci")] = ""
-    copy: Annotated[
-        tuple[str, ...], about('files copied from your checkout into a fresh worktree, e.g. [".env"]', paths_inside)
-    ] = ()
+    copy: Annotated[tuple[str, ...], about('files copied to a fresh worktree, e.g. [".env"]', paths_inside)] = ()
     clean: Annotated[
         str,
         about(
@@ -161,8 +147,7 @@ class RunSettings(Struct, frozen=True, kw_only=True):
     ] = "ignored"
     timezone: Annotated[str, about("time zone of schedules, e.g. Europe/Berlin", known_zone)] = "UTC"
     misfire: Annotated[
-        str,
-        about("after downtime: run missed schedules once (run-once), or skip them (skip)", one_of("run-once", "skip")),
+        str, about("after downtime: run missed schedules once (run-once) or skip them", one_of("run-once", "skip"))
     ] = "run-once"
 
 
@@ -176,39 +161,24 @@ class AgentTable(Struct, frozen=True, kw_only=True):
     env: Annotated[tuple[str, ...], about("names of further environment variables for it", forwardable)] = ()
     model: Annotated[str, about("model to use; unset: the program's default", not_empty)] = ""
     args: Annotated[tuple[str, ...], about("further arguments for its program")] = ()
-    context: Annotated[
-        int, about("size of its context in tokens; 0: as it reports, or by the model's name", at_least(0))
-    ] = 0
-    usd_per_mtok_in: Annotated[
-        float, about("dollars per million tokens sent, if it reports no costs; 0: unknown", at_least(0))
-    ] = 0.0
-    usd_per_mtok_out: Annotated[
-        float, about("dollars per million tokens received, if it reports no costs; 0: unknown", at_least(0))
-    ] = 0.0
+    context: Annotated[int, about("size of its context in tokens; 0: as reported, or by model", at_least(0))] = 0
+    usd_per_mtok_in: Annotated[float, about("dollars per million tokens sent; 0: as reported", at_least(0))] = 0.0
+    usd_per_mtok_out: Annotated[float, about("dollars per million tokens received; 0: as reported", at_least(0))] = 0.0
     private: Annotated[
-        bool | None,
-        about("a separate configuration for each dispatch; unset: when there is a key and no configuration of yours"),
+        bool | None, about("a configuration for each dispatch; unset: if it has a key, and you no configuration")
     ] = None
-    sandbox: Annotated[
-        str, about("whether this agent runs under bubblewrap; unset: agents.sandbox", one_of(*SANDBOXES))
-    ] = ""
+    sandbox: Annotated[str, about("sandbox of this agent; unset: agents.sandbox", one_of(*SANDBOXES))] = ""
 
 
 class AgentsSettings(Struct, frozen=True, kw_only=True):
     """The agent of each role."""
 
-    implementer: Annotated[
-        str, about("does the work: a built-in kind or the name of an [agents.<name>] table", not_empty)
-    ] = "claude"
+    implementer: Annotated[str, about("does the work: a built-in kind or an [agents.<name>]", not_empty)] = "claude"
     verifier: Annotated[str, about("judges the work, preferably another agent", not_empty)] = "codex"
     planner: Annotated[str, about("writes plans", not_empty)] = "claude"
     fallback: Annotated[str, about("replaces an agent during its usage limit; empty: wait for the reset")] = ""
     sandbox: Annotated[
-        str,
-        about(
-            "run agents and checks under bubblewrap: auto (where it works), bwrap (refuse where not), none",
-            one_of(*SANDBOXES),
-        ),
+        str, about("bubblewrap for agents and checks: auto (if it works), bwrap (required), none", one_of(*SANDBOXES))
     ] = "auto"
     tables: dict[str, AgentTable] = {}
 
@@ -226,27 +196,20 @@ class CheckSettings(Struct, frozen=True, kw_only=True):
     command: Annotated[str, about("command that proves a phase, e.g. make test; run verbatim, never guessed")] = ""
     timeout_s: Annotated[float, about("a test command that runs longer has failed", not_zero)] = 1800.0
     allow_red_baseline: Annotated[bool, about("start although the tests already fail before any work")] = False
-    summary: Annotated[
-        str, about("regular expression that the output of a finished run contains; empty for none", pattern)
-    ] = ""
-    env: Annotated[
-        tuple[str, ...], about("names of your variables that tests and run.setup may see, e.g. JAVA_HOME")
-    ] = ()
+    summary: Annotated[str, about("regular expression in the output of a finished run; empty: none", pattern)] = ""
+    env: Annotated[tuple[str, ...], about("your variables that tests and run.setup see, e.g. JAVA_HOME")] = ()
 
 
-_NO_LIMIT = "0 for no limit"
+def _tokens(scope: str) -> Meta:
+    return about(f"tokens {scope}, sent and received; 0 for no limit", at_least(0))
 
 
-def _tokens(of: str) -> Meta:
-    return about(f"tokens {of}, sent and received; {_NO_LIMIT}", at_least(0))
+def _usd(scope: str) -> Meta:
+    return about(f"dollars {scope}, as the agent reports them or by its price; 0 for no limit", at_least(0))
 
 
-def _usd(of: str) -> Meta:
-    return about(f"dollars {of}, as the agent reports them or by its price; {_NO_LIMIT}", at_least(0))
-
-
-def _wall(of: str) -> Meta:
-    return about(f"time {of}; 0s for no limit")
+def _wall(scope: str) -> Meta:
+    return about(f"time {scope}; 0s for no limit")
 
 
 _DISPATCH = "an agent may use per dispatch"
@@ -260,12 +223,10 @@ class LimitSettings(Struct, frozen=True, kw_only=True):
 
     wall_s: Annotated[float, about("longest run of an agent per dispatch", not_zero)] = 7200.0
     silence_s: Annotated[float, about("longest time without output or activity; 0s for no limit")] = 900.0
-    context_warn: Annotated[
-        int, about("percentage of its context at which an agent's hand-over is prepared; 0 for never", percentage)
-    ] = 50
-    context_critical: Annotated[
-        int, about("percentage at which it is stopped and a fresh agent continues; 0 for never", percentage)
-    ] = 60
+    context_warn: Annotated[int, about("percentage of its context to prepare a hand-over at; 0: never", percentage)] = (
+        50
+    )
+    context_critical: Annotated[int, about("percentage at which a fresh agent takes over; 0: never", percentage)] = 60
     tokens: Annotated[int, _tokens(_DISPATCH)] = 0
     usd: Annotated[float, _usd(_DISPATCH)] = 0.0
     phase_tokens: Annotated[int, _tokens(_PHASE)] = 0
@@ -289,7 +250,7 @@ class DaemonSettings(Struct, frozen=True, kw_only=True):
 
     max_parallel: Annotated[int, about("runs at the same time on this host", at_least(1))] = 4
     max_parallel_repository: Annotated[int, about("runs at the same time in one repository", at_least(1))] = 3
-    grace_s: Annotated[float, about("time that running agents get to finish after the first SIGTERM or Ctrl-C")] = 30.0
+    grace_s: Annotated[float, about("time for running agents to finish after the first SIGTERM or Ctrl-C")] = 30.0
 
 
 class PathSettings(Struct, frozen=True, kw_only=True):
@@ -305,9 +266,9 @@ class NotifySettings(Struct, frozen=True, kw_only=True):
     command: Annotated[str, about("notification command; details in $RUNPLAN_* and as JSON on its input")] = ""
     webhook: Annotated[str, about("address to which the same JSON is posted", web_address)] = ""
     desktop: Annotated[bool, about("show notifications on the desktop of this machine")] = False
-    on: Annotated[
-        tuple[str, ...], about("notify about runs that are done, have failed, or wait for you", each_of(*NOTICES))
-    ] = NOTICES
+    on: Annotated[tuple[str, ...], about("notify about runs that are done, failed or waiting", each_of(*NOTICES))] = (
+        NOTICES
+    )
 
 
 class Settings(Struct, frozen=True, kw_only=True):
@@ -332,7 +293,7 @@ class Unfit(Struct, frozen=True):
 
 
 class Key(Struct, frozen=True):
-    """One setting, as its field declares it. A field that ends in `_s` holds a duration in seconds."""
+    """One setting, as its field declares it. A field that ends in `_s` is a duration in seconds."""
 
     section: str
     field: str
@@ -368,7 +329,7 @@ class Key(Struct, frozen=True):
         return duration(self.default) if self.is_duration else self.default
 
     def read(self, value: object) -> Any:
-        """The value as its field holds it, or Unfit."""
+        """The value for its field, or Unfit."""
         typed = seconds(value) if self.is_duration else self._typed(value)
         if typed is None:
             expected = 'a duration like "90s", "15m" or "1h30m"' if self.is_duration else self.TYPES[self.type]

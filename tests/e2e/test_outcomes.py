@@ -55,7 +55,7 @@ CASES = {
         reason="off-base",
         agent=steps('git = ["commit", "-q", "--amend", "-m", "Mine"]') + work(),
         step="implement",
-        says="no longer stands on",
+        says="no longer contains its base",
     ),
     "two fix cycles are not enough": Case(
         reason="verification-failed",

@@ -67,11 +67,11 @@ READERS: dict[str, tuple[Callable[[str], object], tuple[Text, ...]]] = {
         (("", "assert"), ("", "EXPECT_"), ("", "ASSERT_"), ("assert", " "), ("", "assert\n"), ("assert 1", " ")),
     ),
     "emptied tests": (
-        lambda text: testfiles.gutted(text, text),
+        lambda text: testfiles.emptied(text, text),
         (("", "it('a')\n"), ("", "#[test]\n"), ("", "def test_a\nassert a\n")),
     ),
     "skips": (testfiles.skips, (("", "raise "), ("raise ", "a."), ("skip:", " "), ("\n", "\t"), ("", "\nskip"))),
-    "left out tests": (testfiles.left_out, (("-k", " "), ("", "-k "))),
+    "left out tests": (testfiles.exclusions, (("-k", " "), ("", "-k "))),
     "thresholds": (
         lambda text: testfiles.lowered(text, text),
         (("target", " "), ("", "target "), ("timeout", " "), ("target=", "1"), ("", "timeout\n")),

@@ -25,11 +25,13 @@ def test_a_line_of_its_own_commits_may_land() -> None:
 
 
 def test_a_branch_that_left_its_base_may_not() -> None:
-    assert told(Lineage(on_base=False)).startswith(f"the branch runplan/x/1 no longer stands on {BASE[:12]}, where")
+    assert told(Lineage(on_base=False)).startswith(
+        f"the branch runplan/x/1 no longer contains its base {BASE[:12]}: it"
+    )
 
 
 def test_what_came_from_elsewhere_is_named_with_the_ref_that_holds_it() -> None:
-    assert f"carries a commit that this attempt did not make: {'0' * 12} Theirs 0 (on origin/main);" in told(brought(1))
+    assert f"a commit that this attempt did not make: {'0' * 12} Theirs 0 (on origin/main);" in told(brought(1))
     assert "Theirs 2 (on origin/main) and 2 more; nothing landed, and the work is kept on runplan/x/1" in told(
         brought(5)
     )

@@ -123,7 +123,7 @@ def _cgroup(env: Mapping[str, str]) -> str:
 
 
 def _removable() -> list[str]:
-    """What `runplan gc` would remove."""
+    """The leftovers that `runplan gc` would remove."""
     from runplan.engine.context import open_context
     from runplan.engine.leftovers import collect
     from runplan.git.removal import Removed
@@ -142,7 +142,7 @@ class Check(Struct, frozen=True):
     name: str
     ok: bool
     detail: str
-    remedy: str = ""  #: what to do; empty when ok
+    remedy: str = ""  #: empty when ok
 
 
 class Findings(Struct, frozen=True, kw_only=True):

@@ -58,8 +58,8 @@ def _log_lines(logs: Sequence[Removed | Kept], *, dry_run: bool) -> Iterator[str
         alike.setdefault(one.why if isinstance(one, Kept) else "", []).append(one.what)
     for why, what in sorted(alike.items()):
         home = what[0].rpartition("/")[0]
-        told = f"{len(what)} log{'' if len(what) == 1 else 's'} of agents and checks in {home}"
-        yield f"kept  {told}: {why}" if why else f"{_verb(dry_run)}  {told}: their phases have landed"
+        logs_of = f"{len(what)} log{'' if len(what) == 1 else 's'} of agents and checks in {home}"
+        yield f"kept  {logs_of}: {why}" if why else f"{_verb(dry_run)}  {logs_of}: their phases have landed"
 
 
 def _verb(dry_run: bool) -> str:
