@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from runplan.daemon.protocol import AnyRequest, DaemonStatus, Follow, RepositoryRequest, Submit
     from runplan.daemon.server import Connection
     from runplan.daemon.singleton import Held
-    from runplan.engine.environments import Environments
+    from runplan.engine.commands import Environments
     from runplan.engine.repository import OpenRepository
     from runplan.run.requests import Answer
 

@@ -14,8 +14,7 @@ from runplan.clock import SystemClock
 from runplan.daemon.client import HungUp, NotRunning, Silent, connect, reach, wake
 from runplan.daemon.protocol import Answers, Done, Follow, Lend, Submit
 from runplan.daemon.repositories import Repositories
-from runplan.engine.commands import BEGINNING
-from runplan.engine.environments import NAME
+from runplan.engine.commands import BEGINNING, ENVIRONMENT
 from runplan.errors import Unreachable
 from runplan.run.events import recorded_as
 from runplan.settings.places import state_directory
@@ -107,7 +106,7 @@ def _with_environment(client: Client, at: RepositoryContext, command: Command) -
     name = os.urandom(8).hex()
     env = for_a_run(at.env, at.settings.agents, checks=at.settings.tests.env)
     client.call(Lend(**_where(at), name=name, env=env), Done)
-    return replace(command, arguments={**command.arguments, NAME: name})
+    return replace(command, arguments={**command.arguments, ENVIRONMENT: name})
 
 
 def _stored(at: RepositoryContext, commands: Sequence[Command]) -> list[Command]:
@@ -120,12 +119,10 @@ def _stored(at: RepositoryContext, commands: Sequence[Command]) -> list[Command]
 
 def _execute_here(at: RepositoryContext, commands: list[Command]) -> list[Answer | None]:
     """Execute commands in this process; stopped runs are worked to their end."""
-    from runplan.engine.commands import Executor
-    from runplan.engine.environments import Environments
-    from runplan.engine.interrupting import Interruption
+    from runplan.engine.commands import Environments, Executor
     from runplan.engine.repository import open_repository
     from runplan.engine.runs import ActiveRuns
-    from runplan.engine.worker import LocalWorker
+    from runplan.engine.worker import Interruption, LocalWorker
 
     with Interruption(0.0) as interruption, open_repository(at, wakeup=interruption.wakeup) as repository:
         worker = LocalWorker()

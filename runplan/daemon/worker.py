@@ -16,9 +16,7 @@ from msgspec import Struct
 
 from runplan.daemon.protocol import Closed
 from runplan.engine import schedules
-from runplan.engine.acquire import interrupted
-from runplan.engine.commands import BEGINNING, CommandsLocked, Executor
-from runplan.engine.environments import Environments
+from runplan.engine.commands import BEGINNING, CommandsLocked, Environments, Executor
 from runplan.engine.runs import ActiveRuns, end_recorded_agents
 from runplan.engine.worker import RepositoryWorker, Turn
 from runplan.errors import RunplanError, Unreachable
@@ -313,7 +311,7 @@ class DaemonWorker(RepositoryWorker):
     def _adopt(self, plan: str, repository: OpenRepository, runs: ActiveRuns) -> None:
         """Own the unfinished run of a plan; one of another owner is checked again, with growing delays."""
         checks, _ = self._retries.pop(("claim", plan), (0, None))
-        row = interrupted(repository.store, plan)
+        row = repository.store.interrupted(plan)
         started = repository.started(row) if row is not None else None
         if started is None or not started.daemon:
             return

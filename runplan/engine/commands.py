@@ -8,8 +8,7 @@ from msgspec.structs import replace
 
 from runplan.agents.environment import describe_missing
 from runplan.engine import schedules
-from runplan.engine.acquire import Declined
-from runplan.engine.runs import Accepted, Deferred
+from runplan.engine.runs import Deferred
 from runplan.errors import Fenced, NotFound, RefusedEarly, RunplanError, Unreachable, UsageError
 from runplan.run import events as e
 from runplan.run.events import to_json
@@ -19,9 +18,8 @@ from runplan.settings.slots import what_is_due
 from runplan.times import iso
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
-    from runplan.engine.environments import Environments
     from runplan.engine.repository import OpenRepository
     from runplan.engine.runs import ActiveRuns
     from runplan.run.requests import RunRequest, Timing
@@ -36,6 +34,43 @@ class CommandsLocked(Unreachable):
 
 #: Verbs that begin something; a later stop of the plan refuses them while they wait.
 BEGINNING = ("start", "now", "resume")
+ENVIRONMENT = "environment"  #: the argument of a command that names the environment of its caller
+KEPT = 100  #: environments whose command is not executed yet
+
+
+class Environments:
+    """The environments of callers. They contain the keys of agents, so they are kept in memory only."""
+
+    def __init__(self, own: Mapping[str, str]) -> None:
+        self._own = own  #: of this process, for runs whose caller sent none
+        self._plans: dict[str, Mapping[str, str]] = {}
+        self._sent: dict[str, Mapping[str, str]] = {}  #: by the name in the command
+
+    def receive(self, name: str, sent: Mapping[str, str]) -> None:
+        """Keep an environment until its command, which is stored afterwards, is executed."""
+        while len(self._sent) >= KEPT:
+            self._sent.pop(next(iter(self._sent)))
+        self._sent[name] = sent
+
+    def forget(self, command: Command) -> None:
+        self._sent.pop(str(command.arguments.get(ENVIRONMENT)), None)
+
+    def of(self, plan: str) -> Mapping[str, str]:
+        return self._plans.get(plan, self._own)
+
+    def lend(self, plan: str, command: Command, *, anew: bool) -> Mapping[str, str] | None:
+        """Use the environment sent with the command, on top of the plan's own unless `anew`; the one before."""
+        before, sent = self._plans.get(plan), self._sent.get(str(command.arguments.get(ENVIRONMENT)))
+        if sent:
+            self._plans[plan] = dict(sent) if anew or before is None else {**before, **sent}
+        return before
+
+    def restore(self, plan: str, before: Mapping[str, str] | None) -> None:
+        """Undo `lend`."""
+        if before is None:
+            self._plans.pop(plan, None)
+        else:
+            self._plans[plan] = before
 
 
 class Executor:
@@ -48,12 +83,11 @@ class Executor:
         self._environments = environments
 
     def execute_queued(self, unstored: list[Command], *, begins: bool = True) -> Iterator[tuple[Command, Answer]]:
-        """Execute what is queued, in order; those that were executed, each with its answer as soon as there is one.
+        """Execute the queued commands in order; each with its answer.
 
-        Unless `begins`, commands that begin something stay queued for the next worker.
-
-        Commands that could not be stored come first, and are removed from `unstored` when they are executed. A command
-        whose plan has to wait for the end of a run stays queued, and so do the later ones of that plan but a stop.
+        Unless `begins`, commands that begin something stay queued for the next worker. Commands that could not be
+        stored come first, and are removed from `unstored`. A command that has to wait for the end of a run stays
+        queued, and so do later commands of its plan except a stop.
         """
         if not unstored and not self._repository.commands.queued():
             return
@@ -128,7 +162,7 @@ class Executor:
             case "resume":
                 return self._resume(command)
             case verb:
-                raise UsageError(f"{verb}: no such command")
+                raise UsageError(f"{verb}: unknown command")
 
     # --- runs -------------------------------------------------------------------------------------------
 
@@ -157,16 +191,17 @@ class Executor:
         except RunplanError:
             self._environments.restore(plan, before)
             raise
-        if not (isinstance(begun, Accepted) and begun.fresh):
+        if isinstance(begun, Deferred) or begun.declined:
             self._environments.restore(plan, before)
-        if isinstance(begun, Accepted):
-            if begun.fresh:
-                self.halt_without_keys(request.started)
-            else:
-                self._bring_keys(plan, command)
-            if request.answer is None:
-                self._schedules.pause(plan, None)
-        return _answer(begun)
+            return begun
+        if begun.fresh:
+            self.halt_without_keys(request.started)
+        else:
+            self._environments.restore(plan, before)
+            self._bring_keys(plan, command)
+        if request.answer is None:
+            self._schedules.pause(plan, None)
+        return begun
 
     def _stop(self, command: Command, *, begins: bool) -> Answer | Deferred:
         """Cancel the schedule and end the run."""
@@ -238,12 +273,12 @@ class Executor:
             raise NotFound(f"{plan} has no schedule; make one: runplan start PLAN auto every 4h")
         before = self._environments.lend(plan, command, anew=False)
         fired = schedules.fire_early(row, self._runs, self._schedules, self._repository.clock.now())
-        if not isinstance(fired, Accepted):
+        if isinstance(fired, Deferred) or fired.declined:
             self._environments.restore(plan, before)
         else:
             self._bring_keys(plan, command)
             self.halt_without_keys(schedules.request_of(row).started)
-        return _answer(fired)
+        return fired
 
     # --- keys -------------------------------------------------------------------------------------------
 
@@ -268,13 +303,3 @@ class Executor:
             self._environments.restore(plan, before)
         else:
             self._runs.record(plan, e.Continued())
-
-
-def _answer(begun: Accepted | Declined | Deferred) -> Answer | Deferred:
-    match begun:
-        case Accepted():
-            return Answer(run=begun.run, fresh=begun.fresh, warnings=begun.warnings)
-        case Declined():
-            return Answer(declined=True, owner=begun.owner, why=begun.why)
-        case Deferred():
-            return begun

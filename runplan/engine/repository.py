@@ -1,9 +1,8 @@
-"""Opens everything that the runs of one repository need, and closes it again; agents outlive it."""
+"""Opens a repository for work: journal, claims, workspace and processes. Agents outlive it."""
 
 from __future__ import annotations
 
 import contextlib
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,7 @@ from runplan.agents.invocation import Agents
 from runplan.agents.sandbox import Sandbox
 from runplan.clock import SystemClock
 from runplan.engine.preflight import landing_place, require_prompts, settle_lost_landings
-from runplan.errors import PlanUnreadable, Unreachable
+from runplan.errors import PlanUnreadable, RefusedEarly, Unreachable
 from runplan.git import discovery as repositories
 from runplan.git.candidate import Candidates
 from runplan.git.checkout import Checkouts
@@ -25,7 +24,7 @@ from runplan.git.workspace import Workspace
 from runplan.git.worktrees import Worktrees
 from runplan.landing import modes
 from runplan.plan.model import parse
-from runplan.run.events import RunResumed, RunStarted, from_json
+from runplan.run.events import RunResumed, RunStarted
 from runplan.run.state import handed_over
 from runplan.settings.load import file_hash, record
 from runplan.settings.places import worktree_root
@@ -33,9 +32,11 @@ from runplan.steps.context import RunContext
 from runplan.store.claims import Claims
 from runplan.store.commands import Commands
 from runplan.store.files import make_below
+from runplan.store.journal import recorded
 from runplan.store.schedules import Schedules
 from runplan.store.sqlite import Store
 from runplan.supervise.dispatches import Dispatches
+from runplan.text import command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -61,15 +62,12 @@ class OpenRepository(Struct, frozen=True, kw_only=True):
     dispatches: Dispatches
     workspace: Workspace
     worktrees: Worktrees
-    environment: Callable[[str], Mapping[str, str]]  #: by plan: the environment that its run was asked for in
-    settings: Callable[[], Settings]  #: those of the checkout, as they are now
-    seen: dict[str, Mapping[str, str]]  #: by run: the environment its context was made with
+    environment: Callable[[str], Mapping[str, str]]  #: by plan, of the caller that started its run
+    settings: Callable[[], Settings]  #: the current ones of the checkout
+    seen: dict[str, Mapping[str, str]]  #: by run, the environment of its context
 
-    def new_run_id(self) -> str:
-        return f"r{os.urandom(4).hex()}"
-
-    def fixed(self, asked: RunStarted) -> RunStarted:
-        """The request with the settings of now, unless it has some: each run of a schedule takes those of its start."""
+    def with_settings(self, asked: RunStarted) -> RunStarted:
+        """The request with the current settings, unless it has its own: each run of a schedule reads them again."""
         if asked.settings:
             return asked
         env = {**self.environment(asked.plan), **dict(asked.given)}
@@ -87,23 +85,25 @@ class OpenRepository(Struct, frozen=True, kw_only=True):
             settings_file=file_hash(file.content if file is not None else None),
         )
 
-    def started(self, row: RunRow) -> RunStarted | None:
-        """How the run began, and whose it is since; None when that cannot be read."""
-        facts = (fact for fact in self.store.events(row.id) if fact.type in ("RunStarted", "RunResumed"))
+    def started(self, row: RunRow) -> RunStarted:
+        """The options of a run; the daemon may have resumed a run that began in the foreground."""
         started: RunStarted | None = None
-        for event in (from_json(fact.type, fact.body) for fact in facts):
-            if isinstance(event, RunStarted):
-                started = event
-            elif isinstance(event, RunResumed) and started is not None:
-                started = handed_over(started, event)
+        for one in recorded(self.store, row.id):
+            if isinstance(one.event, RunStarted):
+                started = one.event
+            elif isinstance(one.event, RunResumed) and started is not None:
+                started = handed_over(started, one.event)
+        if started is None:
+            logs = command("runplan", "logs", row.plan)
+            raise RefusedEarly(f"{row.plan}: the run {row.id} cannot be read; see: {logs}")
         return started
 
     def missing(self, started: RunStarted) -> tuple[str, ...]:
-        """The variables that the run needs and that are lost."""
+        """The variables that the run needs and that a restart has lost."""
         return missing(started.needs, at_hand=self.environment(started.plan))
 
     def is_complete(self, plan: str) -> bool:
-        """Whether nothing is left to do in the plan, as its target has it."""
+        """Whether the plan on its target has no work left."""
         at = self.context.for_plan(plan)
         text = at.repository.git.blob(at.tip(), plan)
         try:
@@ -111,13 +111,12 @@ class OpenRepository(Struct, frozen=True, kw_only=True):
         except PlanUnreadable:
             return False
 
-    def renewed(self, world: RunContext, started: RunStarted) -> RunContext:
-        """The context with the environment of now; itself where that is the same."""
-        same = self.seen.get(world.run) == self.environment(started.plan)
-        return world if same else self.world(run=world.run, started=started)
+    def refreshed(self, context: RunContext, started: RunStarted) -> RunContext:
+        """The context with the current environment; the same object if that has not changed."""
+        same = self.seen.get(context.run) == self.environment(started.plan)
+        return context if same else self.run_context(run=context.run, started=started)
 
-    def world(self, *, run: str, started: RunStarted) -> RunContext:
-        """Everything the actions of one run may reach, where that run was asked to land."""
+    def run_context(self, *, run: str, started: RunStarted) -> RunContext:
         env = self.seen[run] = self.environment(started.plan)
         at = replace(self.context, env=env).for_run(started)
         git, root, common = at.repository.git, at.repository.root, at.repository.common_dir
@@ -165,17 +164,17 @@ def open_repository(
     environment: Callable[[str], Mapping[str, str]] | None = None,
     settings: Callable[[], Settings] | None = None,
 ) -> Iterator[OpenRepository]:
-    """Refuse what cannot be worked in. The spawner is started early, so that it is ready when it is needed.
+    """Open a repository, or refuse one that cannot be worked in. The spawner starts early, to be ready in time.
 
-    `wakeup` is a descriptor that interrupts a wait for dispatches. Without `environment` and `settings` every run has
-    those of this process.
+    `wakeup` is a descriptor that interrupts a wait for dispatches. The default of `environment` and `settings` is that
+    of this process.
     """
     own = at.settings
     user = repositories.require_workable(at.repository, target=at.target, prefix=own.run.branch_prefix)
     git, common = at.repository.git, at.repository.common_dir
     sign = repositories.signing(git)
     root = worktree_root(at.repository.root, own, at.env)
-    _make(root, below=Path(root.anchor), remedy="set run.worktrees to a directory that can be made")
+    _make(root, below=Path(root.anchor), remedy="set run.worktrees to a directory that can be created")
     _make(at.state, below=common, remedy="the journal is kept there")
     settle_lost_landings(at)
     workspace = Workspace(git, common_dir=common, state=at.state, root=root)
@@ -209,4 +208,4 @@ def _make(directory: Path, *, below: Path, remedy: str) -> None:
     try:
         make_below(below, directory)
     except OSError as error:
-        raise Unreachable(f"{directory} cannot be made: {error.strerror}; {remedy}") from error
+        raise Unreachable(f"{directory} cannot be created: {error.strerror}; {remedy}") from error

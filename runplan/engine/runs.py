@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import os
 from contextlib import closing
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -9,46 +11,41 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from runplan.engine.acquire import (
-    Declined,
-    acquire,
-    adopt,
-    does_other_work,
-    interrupted,
-    is_current,
-    nothing_waits,
-    resumed,
-)
 from runplan.errors import Crashed, Fenced, RunplanError, Unreachable
+from runplan.names import base_ref
 from runplan.resources import refused_by_system
 from runplan.run import events as e
 from runplan.run.decide import decide, pending_answer
 from runplan.run.dispatch import GRACE_S
 from runplan.run.reasons import Reason, step_of
+from runplan.run.requests import Answer
+from runplan.run.rows import Acquired, HeldByOther
 from runplan.run.state import RunState, fold, open_lanes, open_states, running
-from runplan.store.journal import recorded
+from runplan.store.journal import Journal, recorded
 from runplan.store.sqlite import Store
 from runplan.supervise.dispatches import Dispatches
+from runplan.text import command
 from runplan.times import delay_s, iso, look_s, parse_iso
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
     from pathlib import Path
 
-    from runplan.engine.acquire import ActiveRun
     from runplan.engine.repository import OpenRepository
     from runplan.engine.worker import RepositoryWorker
     from runplan.run.decide import Decision
     from runplan.run.requests import RunRequest
+    from runplan.run.rows import RunRow
+    from runplan.steps.context import RunContext
 
 
-class Accepted(Struct, frozen=True, kw_only=True):
-    """This worker owns the run of the plan."""
+class ActiveRun(Struct, frozen=True, kw_only=True):
+    """A run that this process owns."""
 
-    run: str
-    fresh: bool  #: False when it was running already, and nothing was changed
-    warnings: tuple[str, ...] = ()
+    context: RunContext
+    journal: Journal
+    warnings: tuple[str, ...] = ()  #: about issues that other runs claim
 
 
 class Deferred(Struct, frozen=True, kw_only=True):
@@ -60,6 +57,7 @@ class ActiveRuns:
 
     def __init__(self, repository: OpenRepository, worker: RepositoryWorker) -> None:
         self._repository = repository
+        self._store = repository.store
         self._worker = worker
         self._runs: dict[str, ActiveRun] = {}
 
@@ -74,71 +72,132 @@ class ActiveRuns:
 
     def newest(self, plan: str) -> RunState:
         """The state of the plan's newest run, also of another owner; an empty one for none."""
-        store = self._repository.store
-        row = store.newest(plan)
-        return fold(one.fact for one in recorded(store, row.id)) if row is not None else RunState()
+        row = self._store.newest(plan)
+        return fold(one.fact for one in recorded(self._store, row.id)) if row is not None else RunState()
 
     # --- requests --------------------------------------------------------------------------------------
 
-    def begin(self, request: RunRequest) -> Accepted | Declined | Deferred:
-        """Begin the run, or resume one that waits; a running one is left alone."""
+    def begin(self, request: RunRequest) -> Answer | Deferred:
+        """Begin a run, or resume one that waits; a running one is left alone.
+
+        A run that does other work is stopped first.
+        """
         plan = request.started.plan
         active = self._runs.get(plan)
-        if request.fired and not self._is_at_work(active) and (why := pending_answer(self.newest(plan), plan)):
-            return Declined(owner="", why=why)
+        at_work = active is not None and not decide(active.journal.state).waiting
+        if request.fired and not at_work and (why := pending_answer(self.newest(plan), plan)):
+            return Answer(declined=True, why=why)
         if active is None:
-            taken = acquire(request, self._repository, self._worker)
-            if isinstance(taken, Declined):
-                return taken
-            self._own(plan, taken)
-            return Deferred() if taken.ends else Accepted(run=taken.world.run, fresh=True, warnings=taken.warnings)
-        state = active.journal.state
+            return self._acquire(request)
+        state, journal = active.journal.state, active.journal
         if request.answer is not None:
             if not is_current(state, request.answer):
-                return Declined(owner="", why=nothing_waits(plan))
-            active.journal.append(request.answer)
-            return Accepted(run=active.world.run, fresh=True)
+                return Answer(declined=True, why=nothing_waits(plan))
+            journal.append(request.answer)
+            return Answer(run=active.context.run, fresh=True)
         if state.stop:
             return Deferred()
-        if self._is_at_work(active):
-            return Accepted(run=active.world.run, fresh=False)
+        if at_work:
+            return Answer(run=active.context.run)
+        return self._resume(active, request) or Answer(run=active.context.run, fresh=True)
+
+    def _resume(self, active: ActiveRun, request: RunRequest) -> Deferred | None:
+        state = active.journal.state
         if does_other_work(state, request.started):
             active.journal.append(e.StopRequested(by="a new start"))
             return Deferred()
         assert state.started is not None
         active.journal.append(resumed(request.started, state.started))
-        return Accepted(run=active.world.run, fresh=True)
+        return None
+
+    def _acquire(self, request: RunRequest) -> Answer | Deferred:
+        """Claim the plan, then resume its unfinished run or begin one."""
+        while (active := self._claim(row := self._store.interrupted(request.started.plan), request)) is None:
+            pass  # another process was faster; look again
+        if isinstance(active, Answer):
+            return active
+        if row is not None and (deferred := self._resume(active, request)):
+            return deferred
+        if request.answer is not None:
+            active.journal.append(request.answer)
+        return Answer(run=active.context.run, fresh=True, warnings=active.warnings)
+
+    def adopt(self, plan: str) -> Answer | None:
+        """Own the plan's unfinished run and continue it unchanged; an answer when another process owns it."""
+        if plan in self._runs or (row := self._store.interrupted(plan)) is None:
+            return None
+        claimed = self._claim(row, None)
+        return claimed if isinstance(claimed, Answer) else None
+
+    def _claim(self, row: RunRow | None, request: RunRequest | None) -> ActiveRun | Answer | None:
+        """Claim the plan for its unfinished run, or for a new one; None when another process was faster."""
+        repository, claims = self._repository, self._repository.claims
+        if row is not None:
+            started = repository.started(row)
+            run = row.id
+        else:
+            assert request is not None
+            started = repository.with_settings(request.started)
+            run = f"r{os.urandom(4).hex()}"
+        plan = started.plan
+        context = repository.run_context(run=run, started=started)  # a run keeps the target it began with
+        claim = claims.take_plan(plan, run=run, at=context.iso())
+        if isinstance(claim, HeldByOther):
+            return Answer(declined=True, owner=claim.owner, why=claim.why)
+        now = self._store.interrupted(plan)
+        too_late = self._too_late(request) if row is None and request is not None else ""
+        if (now and now.id) != (row and row.id) or too_late:
+            # Before we had the claim, another process ended its run, or began one and died.
+            claims.release(plan, run=run)
+            return Answer(declined=True, why=too_late) if too_late else None
+        on_event = functools.partial(self._worker.recorded, plan, run)
+        journal = Journal(self._store, repository.clock, run=run, plan=plan, fence=claim.fence, on_event=on_event)
+        if row is None or isinstance(claim, Acquired):
+            # A process that left its run waiting for a person did not die.
+            waited = row is not None and row.state == "waiting"
+            dead = claim.took_over if isinstance(claim, Acquired) and not waited else ""
+            taken = e.ClaimTaken(owner=claims.me, fence=claim.fence, took_over=dead)
+            journal.append(*([started] if row is None else []), taken)
+        active = ActiveRun(context=context, journal=journal)
+        if row is not None:
+            _unlock_refs(active)
+        self._runs[plan] = active = replace(active, warnings=self._claim_issues(active, started.issues))
+        if running(journal.state):  # its agent survived the last process and keeps its slot
+            self._worker.enter_slot(plan)
+        return active
+
+    def _too_late(self, request: RunRequest) -> str:
+        """Why a retry or an answer begins no run: the run it is about has ended."""
+        plan = request.started.plan
+        if request.answer is not None:
+            return nothing_waits(plan)
+        row = self._store.newest(plan) if request.again else None
+        return succeeded(plan) if row is not None and row.state == "done" else ""
+
+    def _claim_issues(self, active: ActiveRun, issues: Sequence[int]) -> tuple[str, ...]:
+        """Claim the issues for the run; warn about those of another unfinished run, and record that once."""
+        warnings = []
+        for number in issues:
+            claim = self._repository.claims.take_issue(number, run=active.context.run, at=active.context.iso())
+            if not isinstance(claim, HeldByOther):
+                continue
+            plan = next((row.plan for row in self._store.unfinished() if row.id == claim.owner), "")
+            shared = e.IssueShared(number=number, run=claim.owner, plan=plan)
+            if shared.words not in active.journal.state.warnings:
+                active.journal.append(shared)
+            warnings.append(shared.words)
+            self._worker.warned(shared.words)
+        return tuple(warnings)
 
     def resumes(self, request: RunRequest) -> bool:
         """Whether `begin` would resume a run that waits, instead of beginning a new one."""
         plan = request.started.plan
         active = self._runs.get(plan)
-        if active is not None and (request.answer is not None or self._is_at_work(active)):
+        if active is not None and (request.answer is not None or not decide(active.journal.state).waiting):
             return False
         state = active.journal.state if active is not None else self.newest(plan)
         unfinished = state.started is not None and state.ended is None and not state.stop
         return unfinished and not does_other_work(state, request.started)
-
-    def _is_at_work(self, active: ActiveRun | None) -> bool:
-        return active is not None and not decide(active.journal.state).waiting
-
-    def adopt(self, plan: str) -> Declined | None:
-        """Own the plan's unfinished run, if there is one and its process is gone."""
-        if plan in self._runs or (row := interrupted(self._repository.store, plan)) is None:
-            return None
-        started = self._repository.started(row)
-        if started is None:
-            return None
-        taken = adopt(row, started, self._repository, self._worker)
-        if isinstance(taken, Declined):
-            return taken
-        self._own(plan, taken)
-        return None
-
-    def _own(self, plan: str, active: ActiveRun) -> None:
-        self._runs[plan] = active
-        if running(active.journal.state):  # its agent survived the last process and keeps its slot
-            self._worker.enter_slot(plan)
 
     def record(self, plan: str, event: e.StopRequested | e.Halted | e.Continued | e.Approved | e.Rejected) -> bool:
         """Record a person's request for the plan's run; False when this worker owns none."""
@@ -151,14 +210,13 @@ class ActiveRuns:
 
     def end_agents(self) -> None:
         """End the agents of all runs at the same time; the next worker starts them again."""
-        found = list(self._runs.values())
-        if ids := [dispatch for active in found for dispatch in running(active.journal.state)]:
-            self._repository.dispatches.end(ids, grace_s=GRACE_S)
         from runplan.engine.advance import record_ends
 
+        if ids := [id_ for active in self._runs.values() for id_ in running(active.journal.state)]:
+            self._repository.dispatches.end(ids, grace_s=GRACE_S)
         for plan, active in self._runs.items():
             try:
-                record_ends(active.journal, active.world)
+                record_ends(active.journal, active.context)
             except RunplanError as error:  # the next worker sees that they have ended
                 self._worker.failed(plan, error)
 
@@ -166,9 +224,9 @@ class ActiveRuns:
         """Leave the run to the next process that asks for it."""
         active = self._runs[plan]
         self._forget(plan)
-        self._repository.claims.release(plan, run=active.world.run)
+        self._repository.claims.release(plan, run=active.context.run)
 
-    # --- the work -----------------------------------------------------------------------------------------
+    # --- steps ------------------------------------------------------------------------------------------
 
     def step_all(self, between: Callable[[], None]) -> tuple[list[str], datetime | None]:
         """Take every step that is due; the running dispatches, and when the next step is due.
@@ -183,7 +241,9 @@ class ActiveRuns:
                 stepped[plan] = active.journal.state
             wakes[plan] = decision.wake if decision else ""
             between()
-        ids = [one for active in self._runs.values() for one in _watched(active.journal.state)]
+        # The worker does not wait for dispatches of lanes that wait for a time.
+        states = [one for active in self._runs.values() for _, one in open_states(active.journal.state)]
+        ids = [id_ for one in states if not decide(one).waiting for id_ in running(one)]
         return ids, min((parse_iso(wakes[plan]) for plan in self._runs if wakes[plan]), default=None)
 
     def _unstepped(self, stepped: Mapping[str, RunState]) -> str | None:
@@ -208,7 +268,7 @@ class ActiveRuns:
                 raise
             decision = self._put_off(plan, active, error)
             # The other lanes continue at once.
-            return self._step(plan) if error.lane and decide(_strand(active, error.lane)).waiting else decision
+            return self._step(plan) if error.lane and decide(_state_of(active, error.lane)).waiting else decision
         if active.journal.state.ended is not None:
             self._over(plan, active)
             return None
@@ -220,32 +280,28 @@ class ActiveRuns:
         journal = active.journal
         if not self._has_slot(plan, active, decide(journal.state)):
             return decide(journal.state)
-        active = self._renewed(plan, active)
+        assert journal.state.started is not None
+        context = self._repository.refreshed(active.context, journal.state.started)
+        self._runs[plan] = active = active if context is active.context else replace(active, context=context)
         try:
-            decision = advance(journal, active.world, self._worker.may_begin)
+            decision = advance(journal, context, self._worker.may_begin)
         except RunplanError:
             raise
         except Exception as error:
             raise crash(error, active) from error
         if journal.state.ended is None and self._worker.unattended:
-            self._look_again_at_checkouts(active)
-            decision = self._waits(plan, active)
+            self._schedule_checkout_checks(active)
+            decision = self._report_waits(plan, active)
         return decision
-
-    def _renewed(self, plan: str, active: ActiveRun) -> ActiveRun:
-        """Use the environment of now for the next steps."""
-        assert active.journal.state.started is not None
-        world = self._repository.renewed(active.world, active.journal.state.started)
-        self._runs[plan] = active if world is active.world else replace(active, world=world)
-        return self._runs[plan]
 
     def _has_slot(self, plan: str, active: ActiveRun, decision: Decision) -> bool:
         """Whether the run has a slot; one that waits for something else needs none."""
         journal = active.journal
-        waits = decision.waiting and decision.waiting != "slot" and not decision.wake
-        if waits or journal.state.stop or running(journal.state) or not self._worker.may_begin():
+        if journal.state.stop or running(journal.state) or not self._worker.may_begin():
             return True
-        if decision.waiting and decision.wake and parse_iso(decision.wake) > active.world.clock.now():
+        if decision.waiting and decision.wake and parse_iso(decision.wake) > active.context.clock.now():
+            return True
+        if decision.waiting not in ("", "slot") and not decision.wake:
             return True
         if not self._worker.ask_slot(plan):
             if not journal.state.queued:
@@ -255,18 +311,18 @@ class ActiveRuns:
             journal.append(e.Admitted())
         return True
 
-    def _look_again_at_checkouts(self, active: ActiveRun) -> None:
+    def _schedule_checkout_checks(self, active: ActiveRun) -> None:
         """Check again later whether a checkout in use is free."""
         for lane, state in open_states(active.journal.state):
             decision = decide(state)
             if decision.waiting == "checkout" and not decision.wake:
-                until = active.world.clock.now() + timedelta(seconds=look_s(state.waits + 1))
+                until = active.context.clock.now() + timedelta(seconds=look_s(state.waits + 1))
                 words = state.phase.held if state.phase else ""
                 active.journal.append(e.Paused(kind="checkout", until=iso(until), words=words), lane=lane)
 
-    def _waits(self, plan: str, active: ActiveRun) -> Decision:
+    def _report_waits(self, plan: str, active: ActiveRun) -> Decision:
         """Report every wait, lane by lane; a run in which every lane waits gives up its slot."""
-        state, run = active.journal.state, active.world.run
+        state, run = active.journal.state, active.context.run
         decision = decide(state)
         for lane in open_lanes(state):
             if (alone := decide(lane.state)).waiting:
@@ -280,27 +336,99 @@ class ActiveRuns:
 
     def _put_off(self, plan: str, active: ActiveRun, error: RunplanError) -> Decision:
         """Try again later, with growing delays: git, disk or network failed."""
-        wait_s = delay_s(_strand(active, error.lane).waits + 1)
-        until = active.world.clock.now() + timedelta(seconds=wait_s)
+        wait_s = delay_s(_state_of(active, error.lane).waits + 1)
+        until = active.context.clock.now() + timedelta(seconds=wait_s)
         active.journal.append(e.Paused(kind="unreachable", until=iso(until), words=str(error)), lane=error.lane)
         self._worker.failed(plan, error)
-        return self._waits(plan, active)
+        return self._report_waits(plan, active)
 
     def _over(self, plan: str, active: ActiveRun) -> None:
         """Release a run that has ended."""
         self.disown(plan)
-        self._worker.ended(plan, active.world.run, active.journal.state)
+        self._worker.ended(plan, active.context.run, active.journal.state)
 
     def _forget(self, plan: str) -> None:
         self._runs.pop(plan, None)
         self._worker.leave_slot(plan)
 
 
+# --- decisions ------------------------------------------------------------------------------------------
+
+
+def is_current(state: RunState, answer: e.Approved | e.Rejected) -> bool:
+    """Whether the answer is about a candidate that waits now: the trees are the same."""
+    for _, one in open_states(state):
+        phase = one.phase
+        if phase is None or phase.refusal or phase.landed:
+            continue
+        tree = phase.candidate.tree if phase.candidate else ""
+        is_approved = phase.candidate is not None and phase.approved == tree and not phase.held
+        if answer.tree == tree and not is_approved:
+            return True
+    return False
+
+
+def does_other_work(state: RunState, asked: e.RunStarted) -> bool:
+    """Whether the request cannot be met by resuming this run."""
+    was = state.started
+    if was is None:
+        return False
+    if "undo" in (asked.mode, was.mode):
+        return (asked.mode, asked.wanted) != (was.mode, was.wanted)
+    at = state.phase.read.phase if state.phase is not None else None
+    elsewhere = (asked.landing, asked.target, asked.remote) != (was.landing, was.target, was.remote)
+    other = (at is not None and asked.wanted != at) or bool(open_lanes(state))
+    return elsewhere or (asked.mode == "phase" and other)
+
+
+def resumed(asked: e.RunStarted, started: e.RunStarted) -> e.RunResumed:
+    """The event that resumes a run, with the options of now and the settings it began with."""
+    return e.RunResumed(
+        mode=asked.mode,
+        wanted=asked.wanted,
+        auto=asked.auto,
+        max_fix_cycles=started.max_fix_cycles,
+        test_command=started.test_command,
+        setup=started.setup,
+        clean=started.clean,
+        parallel=started.parallel,
+        daemon=asked.daemon,
+        needs=asked.needs,
+    )
+
+
+def nothing_waits(plan: str) -> str:
+    """The message for an answer that comes too late."""
+    return f"no change of {plan} waits for an answer; see: {command('runplan', 'status', plan)}"
+
+
+def succeeded(plan: str) -> str:
+    """The message for a retry after success."""
+    return f"the last run of {plan} succeeded; nothing to retry"
+
+
+def _state_of(active: ActiveRun, lane: str) -> RunState:
+    return active.journal.lane(lane).state if lane else active.journal.state
+
+
+def _unlock_refs(active: ActiveRun) -> None:
+    """Remove locks on the run's own refs that a killed git left; no other process uses these refs."""
+    for lane, state in open_states(active.journal.state):
+        leased = state.phase.lease if state.phase else None
+        context = replace(active.context, lane=lane)
+        context.removal.remove_stale_locks(
+            (context.candidate, base_ref(context.mark), *([leased.branch] if leased else []))
+        )
+
+
+# --- crashes --------------------------------------------------------------------------------------------
+
+
 def crash(error: Exception, active: ActiveRun) -> RunplanError:
-    """The error to raise: a system that is out of resources leaves the run as it is, any other fault ends it."""
+    """The error to raise: a system without resources leaves the run as it is, any other error ends it."""
     if refused := refused_by_system(error):
         return Unreachable(refused)
-    active.world.store.require_there()
+    active.context.store.require_there()
     detail = f"{type(error).__name__}: {error}"
     _record_crash(active, detail)
     return Crashed(f"unexpected {detail}; the work is kept. --debug shows the traceback")
@@ -308,8 +436,8 @@ def crash(error: Exception, active: ActiveRun) -> RunplanError:
 
 def _record_crash(active: ActiveRun, detail: str) -> None:
     """End the run as failed: its agents end, the report names the error, and the claim is free."""
-    journal, world = active.journal, active.world
-    world.dispatches.end(running(journal.state), grace_s=GRACE_S)
+    journal = active.journal
+    active.context.dispatches.end(running(journal.state), grace_s=GRACE_S)
     over = e.RunEnded(outcome="failed", reason=Reason.CRASHED, detail=detail)
     for lane, state in open_states(journal.state):
         phase = state.phase
@@ -327,7 +455,7 @@ def _record_crash(active: ActiveRun, detail: str) -> None:
 
 
 def end_recorded_agents(state: Path, plan: str = "") -> list[str]:
-    """End the agents of all runs, or of one plan, by what the journal says; the plans that had any.
+    """End the agents of all runs, or of one plan, by the journal; the plans that had any.
 
     For a worker that does not answer. The next owner of the run records their ends.
     """
@@ -338,13 +466,3 @@ def end_recorded_agents(state: Path, plan: str = "") -> list[str]:
     if found:
         Dispatches(state / "dispatch").end([id_ for ids in found.values() for id_ in ids], grace_s=GRACE_S)
     return list(found)
-
-
-def _strand(active: ActiveRun, lane: str) -> RunState:
-    """The state of one lane, or of the run itself."""
-    return active.journal.lane(lane).state if lane else active.journal.state
-
-
-def _watched(state: RunState) -> list[str]:
-    """The dispatches whose end the worker waits for; lanes that wait for a time are left out."""
-    return [id_ for _, one in open_states(state) if not decide(one).waiting for id_ in running(one)]

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from runplan.engine.acquire import Declined
-from runplan.engine.runs import Accepted, Deferred
+from runplan.engine.runs import Deferred
 from runplan.run.decide import describe_rejection, pending_answer, rejected_phase
-from runplan.run.requests import RunRequest, read_request
+from runplan.run.requests import Answer, read_request
 from runplan.run.rows import FiringRow
 from runplan.settings.schedule import Interval, parse
 from runplan.settings.slots import what_is_due
@@ -20,37 +19,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
+    from runplan.engine.runs import ActiveRuns
+    from runplan.run.requests import RunRequest
     from runplan.run.rows import ScheduleRow
-    from runplan.run.state import RunState
     from runplan.settings.slots import Slot
+    from runplan.store.schedules import Schedules
 
 
 IN_FLIGHT = "the plan is in flight"
-
-
-class Schedules(Protocol):
-    """The schedules of one repository."""
-
-    def get(self, plan: str) -> ScheduleRow | None: ...
-
-    def put(self, row: ScheduleRow) -> None: ...
-
-    def answer(self, firing: FiringRow) -> bool: ...
-
-    def is_answered(self, plan: str, slot: str, *, before: str) -> bool: ...
-
-    def note(self, firing: FiringRow) -> None: ...
-
-
-class Runs(Protocol):
-    """What firing needs of the runs of a worker."""
-
-    @property
-    def plans(self) -> tuple[str, ...]: ...
-
-    def begin(self, request: RunRequest) -> Accepted | Declined | Deferred: ...
-
-    def newest(self, plan: str) -> RunState: ...
 
 
 def timed(row: ScheduleRow, *, zone: str, misfire: str) -> ScheduleRow:
@@ -61,19 +37,19 @@ def timed(row: ScheduleRow, *, zone: str, misfire: str) -> ScheduleRow:
     )
 
 
-def fire(row: ScheduleRow, runs: Runs, schedules: Schedules, now: datetime) -> list[FiringRow]:
-    """Answer every slot that is due: the newest by a run, unless the plan is in flight; the others were missed."""
+def fire(row: ScheduleRow, runs: ActiveRuns, schedules: Schedules, now: datetime) -> list[FiringRow]:
+    """Answer every due slot: the newest by a run, unless the plan is running; the others were missed."""
     return _settle(row, schedules, now, lambda: ("skipped", row.paused) if row.paused else _begin(row, runs))
 
 
-def fire_early(row: ScheduleRow, runs: Runs, schedules: Schedules, now: datetime) -> Accepted | Declined | Deferred:
-    """Fire on request, and count intervals from now; this answers a slot that is due."""
+def fire_early(row: ScheduleRow, runs: ActiveRuns, schedules: Schedules, now: datetime) -> Answer | Deferred:
+    """Fire on request, and count intervals from now; this also answers a due slot."""
     answer = _rejected(row, runs) or runs.begin(request_of(row))
     if isinstance(answer, Deferred):
         return answer
     what, why = _firing_answer(answer)
     settled = _settle(row, schedules, now, lambda: (what, why))
-    if isinstance(answer, Accepted):
+    if not answer.declined:
         schedules.put(after_firing_early(schedules.get(row.plan) or row, now))
     elif all(one.answer == "missed" for one in settled):  # no slot was due that could record it
         slot = json.dumps([iso(now), "now"])
@@ -81,10 +57,10 @@ def fire_early(row: ScheduleRow, runs: Runs, schedules: Schedules, now: datetime
     return answer
 
 
-def _rejected(row: ScheduleRow, runs: Runs) -> Declined | None:
+def _rejected(row: ScheduleRow, runs: ActiveRuns) -> Answer | None:
     """The answer while the schedule is paused after a rejection."""
     phase = rejected_phase(runs.newest(row.plan)) if row.paused else ""
-    return Declined(owner="", why=describe_rejection(phase, row.plan)) if phase else None
+    return Answer(declined=True, why=describe_rejection(phase, row.plan)) if phase else None
 
 
 def give_up(row: ScheduleRow, schedules: Schedules, now: datetime, why: str) -> None:
@@ -115,16 +91,16 @@ def _settle(
     return recorded
 
 
-def _begin(row: ScheduleRow, runs: Runs) -> tuple[str, str]:
+def _begin(row: ScheduleRow, runs: ActiveRuns) -> tuple[str, str]:
     if row.plan in runs.plans:
         return "skipped", pending_answer(runs.newest(row.plan), row.plan) or IN_FLIGHT
     return _firing_answer(runs.begin(request_of(row)))
 
 
-def _firing_answer(answer: Accepted | Declined | Deferred) -> tuple[str, str]:
+def _firing_answer(answer: Answer | Deferred) -> tuple[str, str]:
     if isinstance(answer, Deferred):
         return "skipped", IN_FLIGHT
-    if isinstance(answer, Accepted):
+    if not answer.declined:
         return ("fired", answer.run) if answer.fresh else ("skipped", IN_FLIGHT)
     if not answer.owner:
         return "skipped", answer.why
@@ -137,7 +113,7 @@ def request_of(row: ScheduleRow) -> RunRequest:
 
 
 def after_firing_early(row: ScheduleRow, now: datetime) -> ScheduleRow:
-    """An interval is counted from the last firing; a time of day stays what it is."""
+    """Count an interval from now; a time of day does not change."""
     return replace(row, anchor=iso(now)) if isinstance(parse(row.spec), Interval) else row
 
 

@@ -2,31 +2,37 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+import os
+import signal
+import time
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from runplan.engine.acquire import Declined
 from runplan.engine.runs import ActiveRuns
 from runplan.errors import Fenced, RunplanError
 from runplan.run.decide import decide
-from runplan.run.dispatch import GRACE_S
+from runplan.run.requests import Answer
 from runplan.run.state import running
+from runplan.text import in_words
 from runplan.times import parse_iso
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from datetime import datetime
+    from types import FrameType
 
     from runplan.engine.commands import Executor
-    from runplan.engine.interrupting import Interruption
     from runplan.engine.repository import OpenRepository
     from runplan.run.decide import Decision
     from runplan.run.events import Approved, Fact, Rejected
-    from runplan.run.requests import Answer, RunRequest
+    from runplan.run.requests import RunRequest
     from runplan.run.rows import Command
     from runplan.run.state import RunState
+
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Turn(Struct, frozen=True, kw_only=True):
@@ -92,6 +98,69 @@ class RepositoryWorker:
 # --- a run in the foreground ---------------------------------------------------------------------------
 
 
+class Interruption:
+    """Ctrl-C, SIGTERM and SIGHUP: the first lets the agents finish, the second ends them."""
+
+    def __init__(self, grace_s: float) -> None:
+        self._grace_s = grace_s
+        self._until = 0.0
+        self.asked = False  #: begin nothing new
+        self._at_once = False
+        self.wakeup, self._wake_w = os.pipe()  #: readable after a signal
+        os.set_blocking(self.wakeup, False)
+        os.set_blocking(self._wake_w, False)
+
+    def __enter__(self) -> Interruption:
+        self._before = {number: signal.getsignal(number) for number in SIGNALS}
+        if self._before[signal.SIGHUP] is signal.SIG_IGN:  # nohup
+            del self._before[signal.SIGHUP]
+        for number in self._before:
+            signal.signal(number, self._on_signal)
+        # Also for a signal that another thread receives, or that comes just before the wait.
+        signal.set_wakeup_fd(self._wake_w, warn_on_full_buffer=False)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        signal.set_wakeup_fd(-1)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        os.close(self.wakeup)
+        os.close(self._wake_w)
+
+    @property
+    def left_s(self) -> float:
+        """The time that agents still have to finish."""
+        return max(0.0, self._until - time.monotonic())
+
+    def clear(self) -> None:
+        """Drain the pipe, so that the next wait blocks again."""
+        with suppress(BlockingIOError):
+            while os.read(self.wakeup, 64):
+                pass
+
+    @contextmanager
+    def at_once(self) -> Iterator[None]:
+        """While no agent runs, the first signal interrupts."""
+        self._at_once = True
+        try:
+            if self.asked:
+                raise KeyboardInterrupt
+            yield
+        finally:
+            self._at_once = False
+
+    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
+        if self.asked or self._at_once or not self._grace_s:
+            self.asked = True
+            raise KeyboardInterrupt
+        self.asked = True
+        self._until = time.monotonic() + self._grace_s
+        with suppress(OSError):
+            os.write(self._wake_w, b".")
+            message = f"runplan: agents have {in_words(self._grace_s)} to finish; press Ctrl-C again to end them now\n"
+            os.write(2, message.encode())  # not through a stream, whose buffer may be in use
+
+
 class Outcome(Struct, frozen=True, kw_only=True):
     """The end of a run, or its wait for a person."""
 
@@ -109,29 +178,27 @@ class ForegroundWorker(RepositoryWorker):
         self,
         interruption: Interruption,
         *,
-        person: Callable[[RunState], Approved | Rejected | None],
-        tell: Callable[[Fact], None],
+        ask: Callable[[RunState], Approved | Rejected | None],
+        show: Callable[[Fact], None],
         warn: Callable[[str], None],
     ) -> None:
         self._interruption = interruption
-        self._person = person
-        self._tell = tell
+        self._ask = ask
+        self._show = show
         self._warn = warn
         self._plan = ""
         self._last: tuple[str, RunState] | None = None  #: run and state, when it has ended
 
-    def run(self, request: RunRequest, repository: OpenRepository) -> Outcome | Declined:
+    def run(self, request: RunRequest, repository: OpenRepository) -> Outcome | Answer:
         """Work the run to its end, or to a wait that only a person can end."""
-        from runplan.engine.runs import Deferred
-
         self._plan = request.started.plan
         runs = ActiveRuns(repository, self)
         while True:
             begun = runs.begin(request)
-            if isinstance(begun, Declined):
+            if isinstance(begun, Answer) and begun.declined:
                 return begun
             self._work_to_end(repository, runs)
-            if not isinstance(begun, Deferred):  # else another run had to end first
+            if isinstance(begun, Answer):  # else another run had to end first
                 break
         if self._last is not None:
             run, state = self._last
@@ -148,19 +215,16 @@ class ForegroundWorker(RepositoryWorker):
         except RunplanError as error:
             if not self._interruption.asked:
                 raise
-            self._end_agents(repository, runs)
+            self._end_agents(runs)
             raise KeyboardInterrupt from error  # Ctrl-C reaches git too, which ends at once
         except KeyboardInterrupt:
-            self._end_agents(repository, runs)
+            self._end_agents(runs)
             raise
 
-    def _end_agents(self, repository: OpenRepository, runs: ActiveRuns) -> None:
+    def _end_agents(self, runs: ActiveRuns) -> None:
         """End the agents now; the next start runs them again."""
-        state = runs.state(self._plan)
-        if state is not None:
-            repository.dispatches.end(running(state), grace_s=GRACE_S)
-            with suppress(RunplanError):  # the next start sees that they have ended
-                runs.end_agents()
+        with suppress(RunplanError):  # the next start sees that they have ended
+            runs.end_agents()
 
     def wait(self, turn: Turn) -> bool:
         repository, runs = turn.repository, turn.runs
@@ -178,7 +242,7 @@ class ForegroundWorker(RepositoryWorker):
             stop.clear()
             return True
         with stop.at_once():
-            if decision.waiting == "approval" and (answer := self._person(state)) is not None:
+            if decision.waiting == "approval" and (answer := self._ask(state)) is not None:
                 return runs.record(self._plan, answer)
             if not decision.wake:
                 return False
@@ -189,7 +253,7 @@ class ForegroundWorker(RepositoryWorker):
         return not self._interruption.asked
 
     def recorded(self, _plan: str, _run: str, fact: Fact) -> None:
-        self._tell(fact)
+        self._show(fact)
 
     def warned(self, text: str) -> None:
         self._warn(text)

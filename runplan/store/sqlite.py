@@ -287,6 +287,11 @@ class Store:
     def newest(self, plan: str) -> RunRow | None:
         return next(iter(self.runs(plan, limit=1)), None)
 
+    def interrupted(self, plan: str) -> RunRow | None:
+        """The newest run of the plan, if it has not ended."""
+        row = self.newest(plan)
+        return row if row is not None and row.state in UNFINISHED else None
+
     def unfinished(self) -> list[RunRow]:
         marks = ",".join("?" for _ in UNFINISHED)
         return [_run(found) for found in self.query(f"{_RUNS} WHERE state IN ({marks}) ORDER BY number", *UNFINISHED)]

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from runplan.engine.commands import CommandsLocked, Executor
-from runplan.engine.environments import NAME, Environments
-from runplan.engine.runs import Accepted, Deferred
+from runplan.engine.commands import ENVIRONMENT, CommandsLocked, Environments, Executor
+from runplan.engine.runs import Deferred
 from runplan.engine.worker import LocalWorker
 from runplan.errors import Fenced, RefusedEarly, RunplanError, Unreachable
 from runplan.run.events import RunStarted, to_json
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-    from runplan.engine.acquire import Declined
     from runplan.engine.repository import OpenRepository
     from runplan.engine.runs import ActiveRuns
     from runplan.run.events import Fact
@@ -50,12 +48,12 @@ class Runs:
     plans: tuple[str, ...] = ()
     latest = RunState()
 
-    def begin(self, request: RunRequest) -> Accepted | Declined | Deferred:
+    def begin(self, request: RunRequest) -> Answer | Deferred:
         plan = request.started.plan
         if plan in self.ending:
             return Deferred()
         self.done.append(f"begin {plan}")
-        return Accepted(run=f"run of {plan}", fresh=True)
+        return Answer(run=f"run of {plan}", fresh=True)
 
     def record(self, plan: str, event: Fact) -> bool:
         if self.trouble is not None:
@@ -154,8 +152,8 @@ def test_commands_that_could_not_be_stored_come_first_and_are_executed_once(benc
 
 def test_a_command_that_is_refused_is_answered_and_the_next_one_is_executed(bench: Bench) -> None:
     dance, pause = bench.queue("dance"), bench.queue("pause")
-    assert bench.execute() == [(dance, "dance: no such command"), (pause, "")]
-    assert bench.commands.answer(dance) == Answer(error="dance: no such command", exit=2)
+    assert bench.execute() == [(dance, "dance: unknown command"), (pause, "")]
+    assert bench.commands.answer(dance) == Answer(error="dance: unknown command", exit=2)
 
 
 # --- a run that has to end first ------------------------------------------------------------------------
@@ -195,7 +193,9 @@ def test_a_stop_that_could_not_be_stored_refuses_the_starts_before_it_too(bench:
 
 def test_a_run_has_the_keys_that_its_command_names_and_they_are_kept_no_longer(bench: Bench) -> None:
     bench.environments.receive("mine", KEYS)
-    start = Command(plan=A, verb="start", arguments={**arguments("start", A), NAME: "mine"}, by="a person", at=NOW)
+    start = Command(
+        plan=A, verb="start", arguments={**arguments("start", A), ENVIRONMENT: "mine"}, by="a person", at=NOW
+    )
     for _ in range(2):
         bench.commands.add(start.plan, start.verb, start.arguments, by=start.by, at=start.at)
         bench.execute()
@@ -214,7 +214,9 @@ def test_a_start_whose_keys_are_gone_is_begun_and_waits_for_them(bench: Bench) -
 def test_the_keys_of_a_start_that_a_stop_refuses_are_forgotten(bench: Bench) -> None:
     bench.runs.ending.add(A)
     bench.environments.receive("mine", KEYS)
-    start = Command(plan=A, verb="start", arguments={**arguments("start", A), NAME: "mine"}, by="a person", at=NOW)
+    start = Command(
+        plan=A, verb="start", arguments={**arguments("start", A), ENVIRONMENT: "mine"}, by="a person", at=NOW
+    )
     bench.commands.add(start.plan, start.verb, start.arguments, by=start.by, at=start.at)
     bench.queue("stop")
     bench.execute()
@@ -225,7 +227,7 @@ def test_the_keys_of_a_start_that_a_stop_refuses_are_forgotten(bench: Bench) -> 
 def test_a_refused_resume_does_not_keep_the_environment_of_its_caller(bench: Bench) -> None:
     bench.environments.receive("mine", KEYS)
     bench.runs.latest = RunState(started=read_request(arguments("start", A, needs=("LOST",))).started)
-    resume = bench.commands.add(A, "resume", {NAME: "mine"}, by="a person", at=NOW)
+    resume = bench.commands.add(A, "resume", {ENVIRONMENT: "mine"}, by="a person", at=NOW)
     assert [seq for seq, error in bench.execute() if "LOST" in error] == [resume]
     assert (bench.environments.of(A), bench.runs.done) == ({}, [])
 

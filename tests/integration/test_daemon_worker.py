@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from datetime import datetime
 
-    from runplan.engine.environments import Environments
+    from runplan.engine.commands import Environments
     from runplan.engine.repository import OpenRepository
     from tests.support.cli import Project
 

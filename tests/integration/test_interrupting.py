@@ -6,11 +6,11 @@ import signal
 import subprocess
 import sys
 
-from runplan.engine.interrupting import Interruption
+from runplan.engine.worker import Interruption
 
 WAITS = """
 import select, signal, threading, time
-from runplan.engine.interrupting import Interruption
+from runplan.engine.worker import Interruption
 over = threading.Event()
 other = threading.Thread(target=over.wait)
 other.start()

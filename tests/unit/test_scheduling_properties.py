@@ -5,15 +5,14 @@ from __future__ import annotations
 import contextlib
 import json
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from hypothesis import example, given, settings, strategies as st
 from msgspec.structs import replace
 
-from runplan.engine.acquire import Declined
-from runplan.engine.runs import Accepted
 from runplan.engine.schedules import fire, fire_early, give_up
 from runplan.run.events import RunStarted, to_json
+from runplan.run.requests import Answer
 from runplan.run.rows import FiringRow, ScheduleRow
 from runplan.run.state import RunState
 from runplan.settings.schedule import parse
@@ -21,7 +20,9 @@ from runplan.settings.slots import slots_after
 from runplan.times import iso, parse_iso, zone
 
 if TYPE_CHECKING:
+    from runplan.engine.runs import ActiveRuns
     from runplan.run.requests import RunRequest
+    from runplan.store.schedules import Schedules
 
 PLANS = ("plans/A.md", "plans/B.md")
 ZONE = "Europe/Berlin"
@@ -92,17 +93,17 @@ class Runs:
     def plans(self) -> tuple[str, ...]:
         return tuple(self.held)
 
-    def begin(self, request: RunRequest) -> Accepted | Declined:
+    def begin(self, request: RunRequest) -> Answer:
         plan = request.started.plan
         if plan in self.foreign:
-            return Declined(owner="1:1:somebody", why="it lives")
+            return Answer(declined=True, owner="1:1:somebody", why="it lives")
         if plan in self.held:
-            return Accepted(run=self.held[plan], fresh=False)
+            return Answer(run=self.held[plan])
         assert plan not in self.disk.unfinished, "two live runs of one plan"
         run = f"r{len(self.disk.begun)}"
         self.disk.begun.append((plan, run))
         self.disk.unfinished[plan] = self.held[plan] = run
-        return Accepted(run=run, fresh=True)
+        return Answer(run=run, fresh=True)
 
     def newest(self, _plan: str) -> RunState:
         return RunState()
@@ -127,7 +128,7 @@ class History:
         started = RunStarted(plan=plan, title="", mode="next", wanted="", auto=True, landing="cherry-pick",
                              target="main", slug="a", max_fix_cycles=2, test_command="", daemon=True)  # fmt: skip
         if (before := self._row(plan)) is not None:
-            give_up(before, self.disk, self.now, "changed")
+            give_up(before, cast("Schedules", self.disk), self.now, "changed")
         self.disk.put(
             ScheduleRow(
                 plan=plan, spec=spec, zone=ZONE, misfire=misfire, request=to_json(started),
@@ -138,7 +139,7 @@ class History:
 
     def stop(self, plan: str) -> None:
         if (row := self._row(plan)) is not None:
-            give_up(row, self.disk, self.now, "cancelled")
+            give_up(row, cast("Schedules", self.disk), self.now, "cancelled")
         self.disk.drop(plan)
         self.runs.end(plan)
 
@@ -173,11 +174,11 @@ class History:
 
     def early(self, plan: str) -> None:
         if (row := self._row(plan)) is not None:
-            fire_early(row, self.runs, self.disk, self.now)
+            fire_early(row, cast("ActiveRuns", self.runs), cast("Schedules", self.disk), self.now)
 
     def look(self) -> None:
         for row in filter(None, map(self._row, list(self.disk.rows))):
-            fire(row, self.runs, self.disk, self.now)
+            fire(row, cast("ActiveRuns", self.runs), cast("Schedules", self.disk), self.now)
 
     def _row(self, plan: str) -> ScheduleRow | None:
         """The schedule, for somebody who deals with it now: the slots due since the last time are owed an answer."""

@@ -47,12 +47,11 @@ def _run_diff(args: argparse.Namespace) -> Exit:
 
 def _view(at: RepositoryContext, plan: str, wanted: str | None) -> dict[str, Any]:
     """The change that waits, as data (docs/reference.md)."""
-    from runplan.engine.acquire import interrupted
     from runplan.run.state import fold
     from runplan.store.journal import recorded
 
     store = at.store()
-    row = interrupted(store, plan) if store is not None else None
+    row = store.interrupted(plan) if store is not None else None
     state = fold(one.fact for one in recorded(store, row.id)) if store is not None and row is not None else None
     found = _waiting(state, wanted) if state is not None else None
     if found is None or row is None or state is None or state.started is None:

@@ -11,13 +11,12 @@ from runplan.cli.control import prepare
 from runplan.cli.show import progress
 from runplan.cli.show.progress import summary
 from runplan.daemon import submit as queue
-from runplan.engine.acquire import Declined
-from runplan.engine.worker import ForegroundWorker, Outcome
+from runplan.engine.worker import ForegroundWorker, Interruption, Outcome
 from runplan.errors import Exit, Interrupted, NotFound, error_with
 from runplan.landing import modes
 from runplan.run.decide import decide
 from runplan.run.events import Approved, Rejected
-from runplan.run.requests import BY_PERSON, start_arguments
+from runplan.run.requests import BY_PERSON, Answer, start_arguments
 from runplan.run.rows import Command
 from runplan.run.state import awaiting
 from runplan.text import command
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 
     from runplan.engine.context import RepositoryContext
     from runplan.run.events import RunStarted
-    from runplan.run.requests import Answer, RunRequest, Timing
+    from runplan.run.requests import RunRequest, Timing
     from runplan.run.state import RunState
 
 BUSY = "daemon busy (git or network); request queued, you can quit now"
@@ -111,7 +110,6 @@ def admit_agents(at: RepositoryContext) -> None:
 
 
 def run_here(at: RepositoryContext, request: RunRequest) -> Exit:
-    from runplan.engine.interrupting import Interruption
     from runplan.engine.repository import open_repository
     from runplan.settings.load import load_user
 
@@ -124,13 +122,13 @@ def run_here(at: RepositoryContext, request: RunRequest) -> Exit:
         prepare.retry_hint(plan),
     ):
         worker = ForegroundWorker(
-            interruption, person=lambda state: _ask(at, state), tell=progress.tell, warn=progress.warn
+            interruption, ask=lambda state: _ask(at, state), show=progress.tell, warn=progress.warn
         )
         outcome = worker.run(request, repository)
     match outcome:
-        case Declined(owner=""):
+        case Answer(owner=""):
             return _nothing_left(request, outcome.why)
-        case Declined():
+        case Answer():
             return print_declined(plan, outcome.owner)
         case Outcome():
             return _print_summary(at, plan, outcome)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from runplan.cli.show import progress
 from runplan.engine import admission, context as contexts
-from runplan.engine.acquire import interrupted
 from runplan.engine.preflight import (
     infrastructure,
     require_landable,
@@ -173,13 +172,13 @@ def retry_hint(plan: str) -> Iterator[None]:
 
 def interrupted_run(at: RepositoryContext, plan: str) -> RunRow | None:
     store = at.store()
-    return interrupted(store, plan) if store is not None else None
+    return store.interrupted(plan) if store is not None else None
 
 
 def unfinished(at: RepositoryContext, plan: str) -> tuple[RunRow, RunState] | None:
     """The plan's unfinished run with its state."""
     store = at.store()
-    row = interrupted(store, plan) if store is not None else None
+    row = store.interrupted(plan) if store is not None else None
     return (row, state_of(store, row)) if store is not None and row is not None else None
 
 

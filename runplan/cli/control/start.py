@@ -12,9 +12,9 @@ from runplan.cli.control import execute, prepare
 from runplan.cli.show import progress
 from runplan.cli.verb import Verb, plan_argument
 from runplan.engine import admission
-from runplan.engine.acquire import ended_well
 from runplan.engine.context import open_context, plan_path, refuse_under_agent
 from runplan.engine.preflight import living_owner, require_prompts, require_undoable
+from runplan.engine.runs import succeeded
 from runplan.errors import Exit, NotFound, RefusedEarly
 from runplan.landing import modes
 from runplan.plan import tracker
@@ -169,7 +169,7 @@ def _run_retry(args: argparse.Namespace) -> Exit:
         state = prepare.state_of(store, row)
         assert state.started is not None
         if row.state == "done" and not args.phase:
-            progress.say(f"runplan: {ended_well(path)}")
+            progress.say(f"runplan: {succeeded(path)}")
             return Exit.DONE
         at = at.for_run(state.started)
         if state.started.mode == "undo" and not args.phase:
