@@ -6,6 +6,8 @@ import ast
 import re
 from typing import TYPE_CHECKING
 
+import pytest
+
 from runplan.agents.environment import ALLOWED, ALLOWED_PREFIXES, task_environment
 from runplan.checks.returns import blockers
 from runplan.errors import Exit
@@ -92,3 +94,21 @@ def test_every_term_of_the_glossary_is_a_word_of_the_code() -> None:
         words |= {part.lower() for part in re.findall(r"[A-Z]?[a-z]+", name or "")}
     assert terms
     assert [term for term in terms if not {(plain := term.replace("-", "")), f"{plain}s"} & words] == []
+
+
+#: Pages about the code, and the modules that their examples add.
+ABOUT_CODE = (
+    "CONTRIBUTING.md",
+    "docs/architecture.md",
+    "docs/crash-safety.md",
+    "docs/dependencies.md",
+    "docs/reference.md",
+)
+ADDED = {"runplan/landing/ref_only.py", "runplan/agents/clis/acme.py"}
+
+
+@pytest.mark.parametrize("name", [*ABOUT_CODE, *(name for name in documents.DOCUMENTS if "/adr/" in name)])
+def test_every_module_that_a_page_names_exists(name: str) -> None:
+    named = set(re.findall(r"`((?:\w+/)*\w+\.py)`", read(name))) - ADDED
+    folders = [documents.ROOT / folder for folder in (".", "runplan", "tests/agents")]
+    assert {path for path in named if not any((folder / path).exists() for folder in folders)} == set()
