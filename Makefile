@@ -5,15 +5,16 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-# The tests start hundreds of short processes; without compiled files each would compile the whole package again.
+# The tests start hundreds of short processes. Without compiled files each would compile the package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-# Real git and real files, in memory where there are 2 GB of it: the tests make and remove many thousand files.
+# The tests write many thousand files: use memory where 2 GB are free.
 SCRATCH := $(shell test -w /dev/shm && test "$$(df -Pk /dev/shm | awk 'NR==2 {print $$4}')" -gt 2000000 && echo TMPDIR=/dev/shm)
 
 CHAOS := $(if $(SOAK),--soak $(SOAK)) $(if $(SEED),--seed $(SEED)) $(if $(SAMPLE),--sample $(SAMPLE))
 
-.PHONY: demo test test-fast check format docs bench chaos install-agents test-agents clean
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-fast check format docs bench chaos install-agents test-agents clean
 
 $(READY): pyproject.toml requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit("runplan needs Python 3.11 or newer; this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'
@@ -21,42 +22,42 @@ $(READY): pyproject.toml requirements.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.lock -e '.[dev]'
 	@touch $@
 
-demo: $(READY)  ## work a three-phase plan to its end in a throw-away repository
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: $(READY)  ## work on a three-phase plan in a temporary repository
 	@$(BIN)/runplan demo
 
-test: $(READY)  ## every test, on all cores
+test: $(READY)  ## run every test, on all cores
 	@$(SCRATCH) $(BIN)/python -m pytest -q -n auto --dist worksteal
 
-test-fast: $(READY)  ## unit and contract tests
+test-fast: $(READY)  ## run unit and contract tests
 	@$(SCRATCH) $(BIN)/python -m pytest -q -n auto tests/unit tests/contract
 
-test-fast: $(READY)  ## unit and contract tests
-	@$(SCRATCH) $(BIN)/python -m pytest -q -n auto tests/unit tests/contract
-
-check: $(READY)  ## formatter, linter, types, import directions
+check: $(READY)  ## check format, lint, types and import directions
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/python -m pytest -q tests/unit/test_house.py
 
-format: $(READY)
+format: $(READY)  ## format the code and fix what the linter can
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-docs: $(READY)  ## capture the output shown in README and tutorial again
+docs: $(READY)  ## capture the output in README and tutorial again
 	@$(SCRATCH) $(BIN)/python -m tests.support.transcripts
 
-bench: $(READY)  ## ratios against a plain shell script and a bare interpreter
+bench: $(READY)  ## measure our own costs against a shell script and a bare interpreter
 	@$(BIN)/python -m bench
 
-chaos: $(READY)  ## kill at every point of the matrix and at random moments; SAMPLE=20, SOAK=200, SEED=7
+chaos: $(READY)  ## kill runplan at every point of the matrix and at random moments; SAMPLE=20, SOAK=200, SEED=7
 	@$(SCRATCH) $(BIN)/python -m tests.chaos $(CHAOS)
 
-install-agents:  ## the agents that test-agents drives, into .agents; ONLY="claude codex" for some of them
+install-agents:  ## install the agents of test-agents into .agents; ONLY="claude codex"
 	@PYTHON=$(PYTHON) tests/agents/install.sh $(ONLY)
 
-test-agents: $(READY)  ## real agents against a scripted model, one after the other; ONLY="claude or codex-limit"
+test-agents: $(READY)  ## run real agents against a scripted model; ONLY="claude and limit"
 	@$(SCRATCH) $(BIN)/python -m pytest -q tests/agents $(if $(ONLY),-k "$(ONLY)")
 
-clean:
+clean:  ## remove the environment and caches
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis dist build
