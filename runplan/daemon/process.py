@@ -5,12 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import queue
-import selectors
 import signal
 import threading
 import time
 import traceback
-from collections import deque
 from concurrent.futures import wait
 from datetime import timedelta
 from pathlib import Path
@@ -53,6 +51,7 @@ if TYPE_CHECKING:
     from runplan.run.requests import Answer
 
 LOG = "daemon.log"
+FOREVER_S = 86400.0  #: between two checks whether the socket is to be closed, which is not needed
 CHECK_S = 60.0  #: interval of the periodic check
 JUMP_S = 1.0  #: smaller changes of the clock are ignored
 ENDING_S = 30.0  #: time to end all agents, in parallel
@@ -79,10 +78,7 @@ class DaemonProcess:
         self._held = held
         self._log = log
         self._began = time.monotonic()
-        self._tasks: deque[Callable[[], None]] = deque()
-        self._wake_r, self._wake_w = os.pipe()
-        os.set_blocking(self._wake_r, False)
-        os.set_blocking(self._wake_w, False)
+        self._tasks: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()  #: for the main thread
         self._end_requests = 0  #: 1 drains, 2 ends agents, 3 ends at once
         self._deadline = 0.0  #: of the shutdown
 
@@ -104,7 +100,7 @@ class DaemonProcess:
             ),
             observer=self._observer,
             may_begin=lambda: not self._end_requests,
-            idle=lambda: self._post(lambda: None),  # wakes the loop, which checks whether it may end
+            idle=lambda: self._tasks.put(lambda: None),  # wakes the loop, which checks whether it may end
         )
 
     def run(self) -> None:
@@ -112,8 +108,9 @@ class DaemonProcess:
         with contextlib.closing(ControlServer(socket_path(self._env), self._answer, self._request_failed)) as server:
             self._log.info("started", version=__version__, pid=os.getpid(), socket=str(server.path))
             self._recall()
+            threading.Thread(target=server.serve_forever, args=(FOREVER_S,), name="socket", daemon=True).start()
             service.notify(self._env, service.READY)
-            self._loop(server)
+            self._loop()
             self._log.info("stopping")
             service.notify(self._env, service.STOPPING, service.extended(CLOSING_S))
         self._services.timers.close()
@@ -136,41 +133,24 @@ class DaemonProcess:
 
     # --- the loop -------------------------------------------------------------------------------------------
 
-    def _post(self, task: Callable[[], None]) -> None:
-        """Run a task in the main thread; may be called from any thread."""
-        self._tasks.append(task)
-        with contextlib.suppress(BlockingIOError):
-            os.write(self._wake_w, b".")
-
-    def _loop(self, server: ControlServer) -> None:
-        """Serve until it is time to end."""
+    def _loop(self) -> None:
+        """Do tasks and periodic checks until it is time to end."""
         watchdog_s = service.watchdog_s(self._env)
         every_s = min(CHECK_S, watchdog_s / 2) if watchdog_s else CHECK_S
         next_check, ahead_s = time.monotonic() + every_s, _wall_ahead_s()
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._wake_r, selectors.EVENT_READ)
-            selector.register(server, selectors.EVENT_READ)
-            while not self._is_over:
-                until = min(next_check, self._deadline) if self._end_requests else next_check
-                selector.select(max(0.0, until - time.monotonic()))
-                self._clear_wakeup()
-                self._attempt(server.handle_request)
-                self._do_tasks()
-                if abs(_wall_ahead_s() - ahead_s) >= JUMP_S:
-                    next_check, ahead_s = 0.0, _wall_ahead_s()
-                    self._attempt(self._clock_jumped)
-                if time.monotonic() >= next_check:
-                    next_check = time.monotonic() + every_s
-                    self._attempt(self._check)
+        while not self._is_over:
+            self._do_task(min(next_check, self._deadline) if self._end_requests else next_check)
+            if abs(_wall_ahead_s() - ahead_s) >= JUMP_S:
+                next_check, ahead_s = 0.0, _wall_ahead_s()
+                self._attempt(self._clock_jumped)
+            if time.monotonic() >= next_check:
+                next_check = time.monotonic() + every_s
+                self._attempt(self._check)
 
-    def _clear_wakeup(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            while os.read(self._wake_r, 4096):
-                pass
-
-    def _do_tasks(self) -> None:
-        while self._tasks:
-            self._attempt(self._tasks.popleft())
+    def _do_task(self, until: float) -> None:
+        """Wait for a task and do it. A signal handler runs while the main thread waits here."""
+        with contextlib.suppress(queue.Empty):
+            self._attempt(self._tasks.get(timeout=max(0.0, until - time.monotonic())))
 
     def _attempt(self, task: Callable[[], None]) -> None:
         try:
@@ -255,7 +235,7 @@ class DaemonProcess:
             case protocol.Lend():
                 self._worker(request).environments.receive(request.name, request.env)
             case protocol.Drain():
-                self._post(self._hand_over)
+                self._tasks.put(self._hand_over)
         return Done()
 
     def _request_failed(self, error: Exception) -> None:
@@ -330,14 +310,12 @@ class DaemonProcess:
 
     def _set_signal_handlers(self) -> None:
         def on_end(number: int, _: object) -> None:
-            self._post(lambda: self._log.info("signal", number=number))
-            self._post(self._end)
+            self._tasks.put(lambda: self._log.info("signal", number=number))
+            self._tasks.put(self._end)
 
         signal.signal(signal.SIGTERM, on_end)
         signal.signal(signal.SIGINT, on_end)
-        signal.signal(signal.SIGHUP, lambda _number, _frame: self._post(lambda: self._reload(anew=True)))
-        # A signal may reach any thread; the descriptor wakes the main one.
-        signal.set_wakeup_fd(self._wake_w, warn_on_full_buffer=False)
+        signal.signal(signal.SIGHUP, lambda _number, _frame: self._tasks.put(lambda: self._reload(anew=True)))
 
     def _hand_over(self) -> None:
         """End for a newer daemon: like the first signal, however often it is asked for."""
@@ -384,8 +362,7 @@ class DaemonProcess:
         for _ in range(2):
             deadline = time.monotonic() + STEP_S
             while not _are_idle(workers) and time.monotonic() < deadline and self._end_requests <= 2:
-                time.sleep(0.02)
-                self._do_tasks()  # another signal ends the process at once
+                self._do_task(deadline)  # another signal ends the process at once
             remote.CALLS.end()
         if not _are_idle(workers):
             self._log.warning("unfinished", why="a step did not end in time; the next daemon repeats it")

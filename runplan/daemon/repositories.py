@@ -93,7 +93,7 @@ class _Entry:
 
     stamp: tuple[object, ...] = ()  #: of the files, when they were read
     settings: Settings | None = None  #: the last valid ones
-    reported: Settings | None = None  #: as of the last check for changes
+    reported: Settings | None = None  #: at the last check for changes
     error: str = ""  #: in the files
 
 

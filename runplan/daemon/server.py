@@ -84,12 +84,11 @@ class Connection(socketserver.StreamRequestHandler):
 
 
 class ControlServer(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
-    """Fits into the loop of the main thread: when `fileno` is readable, `handle_request` accepts one caller."""
+    """`serve_forever` accepts callers, each in a thread of its own."""
 
     daemon_threads = True
     block_on_close = False
     request_queue_size = 128
-    timeout = 0
 
     def __init__(
         self,
@@ -130,7 +129,7 @@ class ControlServer(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
             return self.socket.accept()
         except OSError as error:
             if error.errno in (errno.EMFILE, errno.ENFILE):
-                time.sleep(NO_DESCRIPTOR_S)  # else the loop of the main thread would spin
+                time.sleep(NO_DESCRIPTOR_S)  # else the loop would spin
             raise
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 - called so by socketserver

@@ -49,7 +49,7 @@ def wakes_in_a_minute(pid: int) -> list[bool]:
     return [timeout <= MINUTE_MS for timeout in timeouts(pid)]
 
 
-def test_with_a_silent_agent_and_a_run_that_waits_only_the_one_timer_wakes(
+def test_with_a_silent_agent_and_a_run_that_waits_no_thread_polls(
     project: Project, meanwhile: Meanwhile
 ) -> None:
     resets = int((datetime.now(UTC) + timedelta(hours=2)).timestamp())
@@ -62,7 +62,7 @@ def test_with_a_silent_agent_and_a_run_that_waits_only_the_one_timer_wakes(
         meanwhile.reached("silent")
         assert project.runplan("start", "X", "1", "auto").code == 0
         until(lambda: run_of(project, "X")["state"] == "waiting")
-        # The main thread, and the desk: that one sleeps until the limit has reset or an agent ends.
-        until(lambda: wakes_in_a_minute(daemon.pid) == [True, False])
+        # The worker sleeps until the limit has reset or an agent ends.
+        until(lambda: wakes_in_a_minute(daemon.pid) == [False])
         until(lambda: [wakes_in_a_minute(shim) for shim in shims(project)] == [[False]])
         meanwhile.let_on("silent")

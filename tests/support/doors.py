@@ -6,7 +6,6 @@ Run as a program it is a whole daemon: VERSION, then words of how it behaves.
 from __future__ import annotations
 
 import os
-import selectors
 import signal
 import sys
 import threading
@@ -22,7 +21,7 @@ from runplan.errors import NotFound, RefusedEarly
 from runplan.settings.places import socket_path, state_directory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from msgspec import Struct
 
@@ -78,7 +77,7 @@ class Echo:
 
 @contextmanager
 def a_door(path: Path, *, idle_s: float = 60.0) -> Iterator[tuple[ControlServer, Echo]]:
-    """A server that is driven by a loop of its own, as a daemon would."""
+    """A server that accepts callers."""
     echo = Echo()
     with closing(ControlServer(path, echo.answer, echo.failed.append, idle_s=idle_s)) as server, serving(server):
         yield server, echo
@@ -86,23 +85,13 @@ def a_door(path: Path, *, idle_s: float = 60.0) -> Iterator[tuple[ControlServer,
 
 @contextmanager
 def serving(server: ControlServer) -> Iterator[None]:
-    ended = threading.Event()
-    loop = threading.Thread(target=serve, args=(server, ended.is_set))
+    loop = threading.Thread(target=server.serve_forever, args=(0.02,))
     loop.start()
     try:
         yield
     finally:
-        ended.set()
+        server.shutdown()
         loop.join()
-
-
-def serve(server: ControlServer, ended: Callable[[], object]) -> None:
-    """Someone else's loop, in which the server is one descriptor among others."""
-    with selectors.DefaultSelector() as selector:
-        selector.register(server, selectors.EVENT_READ)
-        while not ended():
-            if selector.select(0.02):
-                server.handle_request()
 
 
 def main(version: str, *words: str) -> int:
@@ -125,7 +114,9 @@ def main(version: str, *words: str) -> int:
         ):
             told = f"{Path.cwd()} {os.getsid(0) == os.getpid()} {sorted(env)}"
             (state_directory(env) / "told").write_text(told, encoding="utf-8")
-            serve(server, lambda: stopped or (echo.drained and "stays" not in words))
+            with serving(server):
+                while not stopped and (not echo.drained or "stays" in words):
+                    time.sleep(0.02)
     except RefusedEarly as error:
         sys.stderr.write(f"{error}\n")
     return 0
