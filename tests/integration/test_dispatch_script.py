@@ -13,7 +13,7 @@ import pytest
 
 from runplan.agents.adapter import Task
 from runplan.agents.clis import _script_player as script_player, agent_of
-from runplan.agents.clis.script import steps_for
+from runplan.agents.clis.script import STEPS, steps_for
 from runplan.agents.environment import agent_environment, task_environment
 from runplan.errors import SettingsError
 from runplan.run.dispatch import Ending, Outcome, Role, ToolUsed
@@ -103,21 +103,18 @@ def test_files_are_written_appended_deleted_and_told_as_tool_events(theatre: The
         'append = "src/a.txt"\ntext = "two\\n"',
         'write = "b.txt"',
         'delete = "b.txt"',
-        'mkdir = "deep/down"',
     )
 
     root = theatre.worktree
     assert outcome.code == 0
     assert (root / "src/a.txt").read_text() == "one\ntwo\n"
     assert not (root / "b.txt").exists()
-    assert (root / "deep/down").is_dir()
     assert outcome.message == ""
     assert outcome.tools == (
         ToolUsed(tool="write", path=str(root / "src/a.txt")),
         ToolUsed(tool="append", path=str(root / "src/a.txt")),
         ToolUsed(tool="write", path=str(root / "b.txt")),
         ToolUsed(tool="delete", path=str(root / "b.txt")),
-        ToolUsed(tool="mkdir", path=str(root / "deep/down")),
     )
 
 
@@ -198,13 +195,10 @@ def test_a_git_command_that_fails_ends_the_play(theatre: Theatre) -> None:
 # --- words ------------------------------------------------------------------------------------------------
 
 
-def test_it_prints_says_and_complains(theatre: Theatre) -> None:
-    dispatch, outcome = theatre.play('print = "no end"', 'say = ", é"', 'stderr = "oh\\n"', "print_megabytes = 3")
+def test_it_prints_and_says(theatre: Theatre) -> None:
+    _, outcome = theatre.play('print = "no end"', 'say = ", é"')
 
-    assert outcome.message.endswith("x" * 1023 + "\n")
-    assert theatre.on.out(dispatch).startswith("no end, é\nxxx".encode())
-    assert theatre.on.err(dispatch) == b"oh\n"
-    assert outcome.output_bytes == 3 * 1024 * 1024 + len("no end, é\noh\n".encode())
+    assert outcome.message == "no end, é\n"
 
 
 def test_it_tells_of_itself_what_a_program_tells_in_its_stream(theatre: Theatre, tmp_path: Path) -> None:
@@ -222,7 +216,7 @@ def test_it_tells_of_itself_what_a_program_tells_in_its_stream(theatre: Theatre,
     assert outcome.message == "once\n"
 
 
-def test_a_return_goes_into_the_file_or_into_the_message(theatre: Theatre) -> None:
+def test_a_return_goes_into_its_file(theatre: Theatre) -> None:
     value = (
         'return = {status = "done", summary = "said \\"é\\"\\n\\\\", '
         'items = [{item = "W1", result = "pass", evidence = "x"}], usage = {input_tokens = 1, usd = 0.5}, odd = true}'
@@ -235,14 +229,10 @@ def test_a_return_goes_into_the_file_or_into_the_message(theatre: Theatre) -> No
         "odd": True,
     }
 
-    in_file, silent = theatre.play(value)
-    by_message, spoken = theatre.play(f'{value}\nreturn_by = "message"')
+    dispatch, outcome = theatre.play(value)
 
-    assert theatre.returned(in_file) == expected
-    assert silent.message == ""
-    assert spoken.message.startswith("```json\n")
-    assert json.loads(spoken.message.removeprefix("```json\n").removesuffix("\n```\n")) == expected
-    assert not (theatre.on.dispatches.directory(by_message) / "return.json").exists()
+    assert theatre.returned(dispatch) == expected
+    assert outcome.message == ""
 
 
 def test_a_return_can_be_rubbish(theatre: Theatre) -> None:
@@ -289,12 +279,6 @@ def test_it_ends_in_every_way(
     _, outcome = theatre.play(step, silence_s=0.6)
 
     assert (outcome.ending, outcome.code, outcome.signal) == (ending, code, number)
-
-
-def test_a_stubborn_one_has_to_be_killed(theatre: Theatre) -> None:
-    _, outcome = theatre.play("stubborn = true", 'say = "no"', "sleep = 30", wall_s=1.5, grace_s=0.1)
-
-    assert (outcome.ending, outcome.signal) == (Ending.TIMEOUT, signal.SIGKILL)
 
 
 def test_it_waits_for_a_file(theatre: Theatre) -> None:
@@ -389,7 +373,7 @@ def test_every_step_is_documented_and_played_here() -> None:
     document = (Path(__file__).parents[2] / "docs/agents.md").read_text()
     here = Path(__file__).read_text()
 
-    for step in script_player.STEPS:
+    for step in STEPS:
         assert f"{step} = " in document, step
         assert f"{step} = " in here or f'"{step}"' in here, step
     for modifier in script_player.MODIFIERS:

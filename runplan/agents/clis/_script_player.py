@@ -26,9 +26,7 @@ BOUND_S = 60.0
 LOOK_S = 0.01
 
 #: Keys that a step may have besides the one that names it.
-MODIFIERS = frozenset(
-    ("text", "megabytes", "date", "all", "bound", "in_main", "return_by", "summary", "evidence", "once")
-)
+MODIFIERS = frozenset(("text", "megabytes", "date", "all", "bound", "in_main", "summary", "evidence", "once"))
 
 MEGABYTE = 1024 * 1024
 
@@ -103,16 +101,6 @@ def _git(arguments: list[str], step: dict[str, Any]) -> None:
     _run_git(arguments, step)
 
 
-def _move_ref(move: dict[str, str], step: dict[str, Any]) -> None:
-    _report("move_ref", move["ref"])
-    _run_git(["update-ref", move["ref"], move["to"]] if move["to"] else ["update-ref", "-d", move["ref"]], step)
-
-
-def _config(entry: dict[str, str], step: dict[str, Any]) -> None:
-    _report("config", entry["key"])
-    _run_git(["config", entry["key"], entry["value"]], step)
-
-
 def _hook(hook: dict[str, str], _: dict[str, Any]) -> None:
     import subprocess
 
@@ -142,17 +130,8 @@ def _run_git(
 # --- output ---------------------------------------------------------------------------------------------
 
 
-def _print_megabytes(count: int, _: dict[str, Any]) -> None:
-    line = "x" * 1023 + "\n"
-    for _i in range(count):
-        _put(1, line * 1024)
-
-
-def _return(text: str, step: dict[str, Any]) -> None:
-    if step.get("return_by") == "message":
-        _put(1, f"```json\n{text}\n```\n")
-    else:
-        _save(os.environ["RUNPLAN_RETURN"], {"text": text})
+def _return(text: str, _: dict[str, Any]) -> None:
+    _save(os.environ["RUNPLAN_RETURN"], {"text": text})
 
 
 def _verdict(failed: list[str], step: dict[str, Any]) -> None:
@@ -205,13 +184,6 @@ def _signal(name: str, _: dict[str, Any]) -> None:
     os.kill(os.getpid(), signal.Signals[f"SIG{name}"])
 
 
-def _stubborn(_: bool, __: dict[str, Any]) -> None:
-    """Ignore SIGTERM from now on, also in children."""
-    import signal
-
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-
-
 def _orphan(seconds: float, _: dict[str, Any], *, own_session: bool = False) -> None:
     """Leave a child behind that keeps the pipes open."""
     if os.fork() == 0:
@@ -237,27 +209,17 @@ STEPS: dict[str, Callable[[Any, dict[str, Any]], None]] = {
     "write": _file("write", _save),
     "append": _file("append", lambda path, step: _save(path, step, os.O_APPEND)),
     "delete": _file("delete", lambda path, _: os.unlink(path)),
-    "mkdir": _file("mkdir", lambda path, _: os.makedirs(path, exist_ok=True)),
     "commit": _commit,
     "git": _git,
-    "move_ref": _move_ref,
-    "config": _config,
     "hook": _hook,
     "print": lambda text, _: _put(1, text),
-    "print_megabytes": _print_megabytes,
-    "stderr": lambda text, _: _put(2, text),
-    "say": lambda text, _: _put(1, text + "\n"),
-    "tell": lambda event, _: _put(1, f"runplan:tell {event}\n"),
-    "return": _return,
     "return_text": _return,
-    "pass_all": lambda _, step: _verdict([], step),
     "fail": _verdict,
     "sleep": lambda seconds, _: time.sleep(seconds),
     "busy": _busy,
     "wait_for": _wait_for,
     "exit": lambda code, _: sys.exit(code),
     "signal": _signal,
-    "stubborn": _stubborn,
     "orphan": _orphan,
     "orphan_setsid": lambda seconds, step: _orphan(seconds, step, own_session=True),
     "orphan_daemon": _orphan_daemon,

@@ -74,8 +74,6 @@ class Gemini(Agent):
                 return _result(event)
             case "error":  # a warning, or an error that the result repeats
                 return ()
-            case "" if isinstance(at(event, "response"), str):
-                return _whole(event)
             case _:
                 return (Unread(),)
 
@@ -105,21 +103,3 @@ def _result(event: dict[str, Any]) -> tuple[AgentEvent, ...]:
         return (Spent(usage=used, total=True), Finished(ok=True))
     words = text(event, "error", "message")
     return (Spent(usage=used, total=True), trouble(words), Finished(ok=False, words=words))
-
-
-def _whole(event: dict[str, Any]) -> tuple[AgentEvent, ...]:
-    """The single object that `-o json` prints."""
-    used = Usage()
-    models = at(event, "stats", "models")
-    for model in models.values() if isinstance(models, dict) else ():
-        sent, answered = count(model, "tokens", "prompt"), count(model, "tokens", "candidates")
-        cached = count(model, "tokens", "cached")
-        used = used.plus(Usage(input_tokens=sent, output_tokens=answered, cached_tokens=cached))
-    words = text(event, "error", "message")
-    return (
-        Started(session=text(event, "session_id")),
-        Spent(usage=used, total=True),
-        Message(text=text(event, "response"), final=True),
-        *((trouble(words),) if words else ()),
-        Finished(ok=not words, words=words),
-    )

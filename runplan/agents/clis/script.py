@@ -22,7 +22,7 @@ from runplan.run.usage import Context, Message, Spent, ToolUsed, Trouble, Troubl
 from runplan.store.files import publish
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from runplan.agents.adapter import Task
     from runplan.run.usage import AgentEvent
@@ -30,7 +30,22 @@ if TYPE_CHECKING:
 Step: TypeAlias = dict[str, object]
 
 #: Keys whose value is a path; "main:" before it means the main checkout.
-PATHS = ("write", "append", "delete", "mkdir", "wait_for", "once")
+PATHS = ("write", "append", "delete", "wait_for", "once")
+
+#: Steps that the player takes in another form.
+_TRANSLATED: dict[str, Callable[[Any], tuple[str, object]]] = {
+    "say": lambda text: ("print", f"{text}\n"),
+    "tell": lambda event: ("print", f"runplan:tell {json.dumps(event)}\n"),
+    "return": lambda value: ("return_text", json.dumps(value)),
+    "pass_all": lambda _: ("fail", []),
+    "config": lambda entry: ("git", ["config", entry["key"], entry["value"]]),
+    "move_ref": lambda move: (
+        "git",
+        ["update-ref", move["ref"], move["to"]] if move["to"] else ["update-ref", "-d", move["ref"]],
+    ),
+}
+
+STEPS = frozenset((*player.STEPS, *_TRANSLATED))
 
 #: Played for a role that the script does not mention.
 DEFAULTS: dict[Role, list[Step]] = {Role.VERIFY: [{"pass_all": True}]}
@@ -104,10 +119,10 @@ def _checked(steps: object, origin: str) -> list[Step]:
     if not isinstance(steps, list) or not all(isinstance(step, dict) for step in steps):
         raise SettingsError(f"{origin}: steps are written as [[double brackets]]")
     for number, step in enumerate(steps, 1):
-        if len(set(step) & set(player.STEPS)) != 1:
-            known = ", ".join(sorted(player.STEPS))
+        if len(set(step) & STEPS) != 1:
+            known = ", ".join(sorted(STEPS))
             raise SettingsError(f"{origin}: step {number} ({', '.join(step)}): needs exactly one of {known}")
-        if unknown := set(step) - set(player.STEPS) - player.MODIFIERS:
+        if unknown := set(step) - STEPS - player.MODIFIERS:
             known = ", ".join(sorted(player.MODIFIERS))
             raise SettingsError(f"{origin}: step {number}: unknown {', '.join(sorted(unknown))}; known are {known}")
     return steps
@@ -115,8 +130,8 @@ def _checked(steps: object, origin: str) -> list[Step]:
 
 def _resolved(step: Step, root: Path) -> Step:
     """The step as the player takes it: with absolute paths, and with JSON as text."""
-    resolved = {key: _in_main(value, root) if key in PATHS else value for key, value in step.items()}
-    resolved |= {key: json.dumps(step[key]) for key in ("return", "tell") if key in step}
+    translated = (_TRANSLATED[key](value) if key in _TRANSLATED else (key, value) for key, value in step.items())
+    resolved = {key: _in_main(value, root) if key in PATHS else value for key, value in translated}
     resolved["evidence"] = json.dumps(step.get("evidence", "played by the script"))
     resolved["summary"] = json.dumps(step.get("summary", "Looked at every item."))
     return {**resolved, "in_main": str(root)} if step.get("in_main") else resolved
