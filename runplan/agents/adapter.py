@@ -163,9 +163,9 @@ class Agent:
         """Whether the user chose a login or provider in the agent's own configuration."""
         return False
 
-    def logins(self, caller: Mapping[str, str]) -> tuple[Path, ...]:  # noqa: ARG002
-        """Files of which one exists when the user is logged in; (): unknown."""
-        return ()
+    def has_login(self, caller: Mapping[str, str]) -> bool:
+        """Whether it may be able to work without a key in the environment."""
+        return self.is_configured(caller)
 
     def account(self, table: AgentTable, caller: Mapping[str, str], *, own: bool) -> Account:
         """The account it will use; `own`: with the user's configuration of the agent."""

@@ -173,14 +173,14 @@ def account_of(table: AgentTable, caller: Mapping[str, str]) -> Account | None:
 
 
 def lacks_login(table: AgentTable, caller: Mapping[str, str]) -> str:
-    """Why the agent cannot reach its provider: no key and no login; "" when it can, or that is unknown."""
-    keys, files = keys_of(table), agent_of(table.kind).logins(caller)
-    if not keys or not files or first_set(caller, *keys, *table.env):
+    """Why the agent cannot reach its provider: no key and no login; "" when it can."""
+    keys = keys_of(table)
+    if not keys or first_set(caller, *keys, *table.env):
         return ""
     unset = f"neither {' nor '.join(keys)} is set"
     if table.private:  # the user's own configuration is not used
         return f"{unset}, which a private configuration needs"
-    return "" if any(file.exists() for file in files) else f"{unset}, and there is no login ({files[0]})"
+    return "" if agent_of(table.kind).has_login(caller) else f"{unset}, and there is no login"
 
 
 def unwatched(table: AgentTable) -> bool:

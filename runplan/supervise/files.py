@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from runplan.run.dispatch import RETURN, Ending, NeverStarted, Outcome, Running
 from runplan.run.usage import Tally
@@ -87,14 +88,7 @@ class DispatchFiles:
 
         reader, log = self.shim().reader, read_bounded(self.out, largest=LARGEST)
         seen = tally_of(log, reader) if log and reader in kinds() else Tally()
-        tally = Tally(
-            session=seen.session,
-            model=seen.model,
-            version=seen.version,
-            usage=seen.usage,
-            context=seen.context,
-            estimated=seen.estimated,
-        )
+        tally = replace(seen, troubles=(), finished=None, denied=(), retries=0, waiting="", unread=0)
         return Outcome(ending=Ending.LOST, code=None, signal=None, message="", tally=tally)
 
     def locked(self) -> bool:

@@ -1,6 +1,6 @@
-"""Forks shims ahead of their use. It starts early and lives as long as its runner.
+"""Forks shims on request. It starts early and lives as long as its runner.
 
-One fork always waits for the next request: a new interpreter for every shim would take fifty milliseconds.
+A new interpreter for every shim would take fifty milliseconds; a fork takes two.
 """
 
 from __future__ import annotations
@@ -40,46 +40,37 @@ def main(descriptor: int) -> None:
     cgroups.own_place()
     gc.freeze()  # the forks share these pages
     with socket.socket(fileno=descriptor) as runner:
-        while (reader := _next_shim(runner)) is not None:
-            with contextlib.suppress(ImportError):  # the shim reports it
-                reader_of(reader)  # imported here once, not in every shim
-    os._exit(0)
+        while True:
+            header, locks, _, _ = socket.recv_fds(runner, HEADER.size, 1)
+            text = runner.recv(HEADER.unpack(header)[0], socket.MSG_WAITALL) if locks else b""
+            if not text:
+                os._exit(0)
+            _fork_shim(runner, locks[0], text)
 
 
-def _next_shim(runner: socket.socket) -> str | None:
-    """Fork a shim that waits for a request; the reader of that request, or None when the runner has gone."""
-    ours, theirs = os.pipe()
-    if os.fork() == 0:
-        os.close(ours)
-        _wait_for_request(runner, theirs)
-    os.close(theirs)
-    with open(ours, "rb") as taken:
-        line = taken.readline()
-    return line.decode().rstrip("\n") if line else None
-
-
-def _wait_for_request(runner: socket.socket, taken: int) -> None:
-    """Take one request, answer the runner and the spawner, and become the shim of that request."""
-    os.setsid()
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    me, subreaper = processes.identity(os.getpid()), _become_subreaper()
-    header, locks, _, _ = socket.recv_fds(runner, HEADER.size, 1)
-    text = runner.recv(HEADER.unpack(header)[0], socket.MSG_WAITALL) if locks else b""
-    if not text or me is None:
-        os._exit(0)
-    os.set_inheritable(locks[0], False)
+def _fork_shim(runner: socket.socket, lock: int, text: bytes) -> None:
+    directory, launch = msgspec.convert(json.loads(text), tuple[str, Launch])
+    with contextlib.suppress(ImportError):  # the shim reports it
+        reader_of(launch.reader)  # imported here once, not in every shim
     # From the answer on the shim can be asked to end; the request is delivered when it is ready.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    if (shim := os.fork()) == 0:
+        runner.close()
+        _become_shim(launch, Path(directory), lock)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+    os.close(lock)
     with contextlib.suppress(OSError):  # the runner may have died
-        runner.sendall(HEADER.pack(os.getpid()))
-    runner.close()
-    directory, launch = msgspec.convert(json.loads(text), tuple[str, Launch])
-    with contextlib.suppress(OSError):  # and so may the spawner
-        os.write(taken, f"{launch.reader}\n".encode())
-    os.close(taken)
+        runner.sendall(HEADER.pack(shim))
+
+
+def _become_shim(launch: Launch, directory: Path, lock: int) -> None:
     code = 1
     try:
-        supervise(launch, DispatchFiles(Path(directory)), me=me, subreaper=subreaper)
+        os.setsid()
+        os.set_inheritable(lock, False)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        me = processes.identity(os.getpid()) or ""
+        supervise(launch, DispatchFiles(directory), me=me, subreaper=_become_subreaper())
         code = 0
     finally:
         if code:

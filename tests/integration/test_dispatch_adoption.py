@@ -10,7 +10,6 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import psutil
 import pytest
 
 from runplan import processes
@@ -164,27 +163,6 @@ def test_no_shim_stays_behind_as_a_zombie(on: Stage) -> None:
 
     until(lambda: not Path(f"/proc/{shim}").exists())
     assert processes.marked(dispatch) == []
-
-
-def test_a_shim_forked_ahead_serves_also_when_its_spawner_is_dead_and_goes_with_the_runner(tmp_path: Path) -> None:
-    with stage(tmp_path) as on:
-        spawner = on.dispatches._spawner
-        assert spawner
-        until(lambda: children(spawner.pid))
-        spawner.kill()
-        spawner.wait()
-
-        assert on.outcome(on.sh("exit 4")).code == 4  # by the fork that was ready
-        assert on.outcome(on.sh("exit 5")).code == 5  # by the next spawner
-        assert on.dispatches._spawner
-        assert on.dispatches._spawner.pid != spawner.pid
-        until(lambda: children(on.dispatches._spawner.pid if on.dispatches._spawner else 0))
-        ready = children(on.dispatches._spawner.pid)
-    until(lambda: all(map(gone, ready)))
-
-
-def children(pid: int) -> list[int]:
-    return [child.pid for child in psutil.Process(pid).children()]
 
 
 def switches(thread: int | None) -> int:

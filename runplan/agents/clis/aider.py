@@ -65,8 +65,9 @@ class Aider(ProviderAgent):
     def is_configured(self, caller: Mapping[str, str]) -> bool:
         return under_home(caller, ".aider.conf.yml").is_file()
 
-    def logins(self, caller: Mapping[str, str]) -> tuple[Path, ...]:
-        return tuple(under_home(caller, name) for name in (".aider.conf.yml", ".env", ".aider/oauth-keys.env"))
+    def has_login(self, caller: Mapping[str, str]) -> bool:
+        names = (".aider.conf.yml", ".env", ".aider/oauth-keys.env")
+        return any(under_home(caller, name).exists() for name in names)
 
     def read(self, line: bytes) -> tuple[AgentEvent, ...]:
         """Its own lines are known by their beginning; every other line is a part of the message."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -97,11 +96,6 @@ class Claude(Agent):
         state = (_folder(caller) if caller.get("CLAUDE_CONFIG_DIR") else under_home(caller)) / ".claude.json"
         files = (_folder(caller) / "settings.json", _folder(caller) / ".credentials.json")
         return any(file.is_file() for file in files) or "oauthAccount" in read_json(state)
-
-    def logins(self, caller: Mapping[str, str]) -> tuple[Path, ...]:
-        # On macOS the login is in the keychain; a configuration suggests that there is one.
-        state = () if caller.get("CLAUDE_CONFIG_DIR") else (under_home(caller, ".claude.json"),)
-        return (_folder(caller), *state) if sys.platform == "darwin" else (_folder(caller) / ".credentials.json",)
 
     def account(self, table: AgentTable, caller: Mapping[str, str], *, own: bool) -> Account:
         """Variables in its settings override those of the caller."""

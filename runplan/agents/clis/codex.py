@@ -15,7 +15,7 @@ from runplan.agents.endings import trouble
 from runplan.run.usage import Finished, Message, Retrying, Spent, Started, ToolUsed, Unread, Usage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
     from runplan.agents.adapter import Task
     from runplan.run.usage import AgentEvent
@@ -65,33 +65,22 @@ class Codex(Agent):
         """A login or a provider; a model alone is neither."""
         return (_folder(caller) / "auth.json").is_file() or any(name in _config(caller) for name in _CHOICES)
 
-    def logins(self, caller: Mapping[str, str]) -> tuple[Path, ...]:
-        own = _folder(caller) / "config.toml"
-        has_provider = own.is_file() and "model_provider" in own.read_text(encoding="utf-8", errors="replace")
-        return (_folder(caller) / "auth.json", *((own,) if has_provider else ()))
-
     def account(self, table: AgentTable, caller: Mapping[str, str], *, own: bool) -> Account:
         """In the order in which the program looks: its provider, CODEX_API_KEY, its login."""
         config = _config(caller) if table.private is not True else {}
         model = table.model or str(config.get("model") or "its default")
-        address = str(config.get("openai_base_url") or _OPENAI)
-        unusable = Account(login="", address="", model=model, bill="")
-        if table.private is not True and (broken := _broken(_folder(caller) / "config.toml", tomllib.loads)):
-            return replace(unusable, lacks=broken, remedy="correct that file")
         if not own:
             return _by_key(self._key(caller), caller.get("OPENAI_BASE_URL") or _OPENAI, model)
         if provider := _provider(config):
             return _at_provider(provider, str(config["model_provider"]), model, caller)
+        address = str(config.get("openai_base_url") or _OPENAI)
         if caller.get("CODEX_API_KEY"):
             return _by_key("CODEX_API_KEY", address, model)
-        if broken := _broken(_folder(caller) / "auth.json", json.loads):
-            return replace(unusable, lacks=broken, remedy="correct that file, or run codex login")
         stored = read_json(_folder(caller) / "auth.json")
         if stored.get("OPENAI_API_KEY") and not stored.get("tokens"):
-            bill = "the account of that key, by use"
-            return Account(login="the key in auth.json", address=address, model=model, bill=bill)
-        bill = "the ChatGPT plan of that login"
-        return Account(login="of its own (codex login)", address="that of the login", model=model, bill=bill)
+            return replace(_by_key("that key", address, model), login="the key in auth.json")
+        plan = "the ChatGPT plan of that login"
+        return Account(login="of its own (codex login)", address="that of the login", model=model, bill=plan)
 
     def _key(self, caller: Mapping[str, str]) -> str:
         return first_set(caller, *self.keys) or self.keys[0]
@@ -159,16 +148,6 @@ def _config(caller: Mapping[str, str]) -> dict[str, Any]:
         return {}
     profile = at(config, "profiles", str(config.get("profile", "")))
     return {**config, **profile} if isinstance(profile, dict) else config
-
-
-def _broken(path: Path, parse: Callable[[str], object]) -> str:
-    """The problem with a configuration file; "" when it is readable or missing."""
-    try:
-        return "" if isinstance(parse(path.read_text(encoding="utf-8")), dict) else f"cannot read {path}"
-    except FileNotFoundError:
-        return ""
-    except (OSError, ValueError):
-        return f"cannot read {path}"
 
 
 def _provider(config: dict[str, Any]) -> dict[str, Any]:

@@ -54,9 +54,6 @@ class Gemini(Agent):
     def is_configured(self, caller: Mapping[str, str]) -> bool:
         return bool(text(read_json(_folder(caller) / "settings.json"), "security", "auth", "selectedType"))
 
-    def logins(self, caller: Mapping[str, str]) -> tuple[Path, ...]:
-        return tuple(_folder(caller) / name for name in ("oauth_creds.json", "google_accounts.json", ".env"))
-
     def read_event(self, event: dict[str, Any]) -> Iterable[AgentEvent]:
         match text(event, "type"):
             case "init":

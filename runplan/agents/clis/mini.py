@@ -65,9 +65,6 @@ class Mini(ProviderAgent):
     def is_configured(self, caller: Mapping[str, str]) -> bool:
         return bool(_settings(caller).get("MSWEA_MODEL_NAME"))
 
-    def logins(self, caller: Mapping[str, str]) -> tuple[Path, ...]:
-        return (_settings_file(caller),)
-
     def account(self, table: AgentTable, caller: Mapping[str, str], *, own: bool) -> Account:
         """Its configuration holds variables; the caller's override them. It does not work without a model."""
         seen = {**_settings(caller), **caller} if own else caller

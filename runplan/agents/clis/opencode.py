@@ -76,12 +76,10 @@ class OpenCode(ProviderAgent):
 
     def is_configured(self, caller: Mapping[str, str]) -> bool:
         """Whether the user has logged in, or has a configuration, which may name providers."""
-        return any(file.is_file() for file in self.logins(caller))
-
-    def logins(self, caller: Mapping[str, str]) -> tuple[Path, ...]:
         data = Path(caller.get("XDG_DATA_HOME") or under_home(caller, ".local", "share")) / "opencode"
         config = Path(caller.get("XDG_CONFIG_HOME") or under_home(caller, ".config")) / "opencode"
-        return (data / "auth.json", *(config / name for name in ("opencode.json", "opencode.jsonc", "config.json")))
+        names = ("opencode.json", "opencode.jsonc", "config.json")
+        return any(file.is_file() for file in (data / "auth.json", *(config / name for name in names)))
 
     def read_event(self, event: dict[str, Any]) -> Iterable[AgentEvent]:
         started = Started(session=text(event, "sessionID"))

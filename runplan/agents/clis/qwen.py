@@ -56,9 +56,6 @@ class Qwen(Agent):
         settings = read_json(under_home(caller, ".qwen", "settings.json"))
         return bool(text(settings, "security", "auth", "selectedType"))
 
-    def logins(self, caller: Mapping[str, str]) -> tuple[Path, ...]:
-        return tuple(under_home(caller, ".qwen", name) for name in ("oauth_creds.json", "settings.json", ".env"))
-
     def read(self, line: bytes) -> tuple[AgentEvent, ...]:
         """As Claude's, but an answer that is an error counts as one."""
         events = claude.AGENT.read(line)
