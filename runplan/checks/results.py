@@ -205,11 +205,16 @@ class Summary(Struct, frozen=True):
 
 
 class Runner(Struct, frozen=True):
-    """One test runner: how to find its summary, and how its output begins if that can be recognised."""
+    """One test runner: the line of its summary, how to read it, and the first line if that can be recognised."""
 
     name: str
-    summary: Callable[[list[str]], Summary | None]
+    closing: re.Pattern[str]
+    read: Callable[[list[str], int, re.Match[str]], Summary | None]
     begins: re.Pattern[str] | None = None
+
+    def summary(self, lines: list[str]) -> Summary | None:
+        found = _last(lines, self.closing)
+        return self.read(lines, *found) if found else None
 
 
 def _last(lines: list[str], pattern: re.Pattern[str]) -> tuple[int, re.Match[str]] | None:
@@ -241,14 +246,11 @@ _PYTEST_NAMES = re.compile(r"^=+ short test summary info =+$")
 _PYTEST_NAME = re.compile(r"^(?:FAILED |ERROR |(?=SUBFAILED))([^\[]+?\[.*?\]|.+?)(?: - .*)?$")
 
 
-def _pytest(lines: list[str]) -> Summary | None:
-    found = _last(lines, _PYTEST)
-    if found is None:
-        return None
-    line, counts = found[0], _counts(found[1][1])
-    block = _last(lines[:line], _PYTEST_NAMES)
-    names = _named(lines[block[0] : line] if block else (), _PYTEST_NAME)
-    return Summary(line, counts.get("passed", 0), _sum(counts, "failed", "error", "errors"), names)
+def _pytest(lines: list[str], at: int, closing: re.Match[str]) -> Summary:
+    counts = _counts(closing[1])
+    block = _last(lines[:at], _PYTEST_NAMES)
+    names = _named(lines[block[0] : at] if block else (), _PYTEST_NAME)
+    return Summary(at, _sum(counts, "passed"), _sum(counts, "failed", "error", "errors"), names)
 
 
 _UNITTEST = re.compile(r"^(?:OK|FAILED|NO TESTS RAN)(?: \((.*)\))?$")
@@ -256,14 +258,13 @@ _UNITTEST_RAN = re.compile(r"^Ran (\d{1,9}) tests? in [\d.]+s$")
 _UNITTEST_NAME = re.compile(r"^(?:FAIL|ERROR): (\S+ \(.+)$")
 
 
-def _unittest(lines: list[str]) -> Summary | None:
-    ran = _last(lines, _UNITTEST_RAN)
-    found = _last(lines[: ran[0] + 3], _UNITTEST) if ran else None
-    if ran is None or found is None or found[0] < ran[0]:
+def _unittest(lines: list[str], at: int, ran: re.Match[str]) -> Summary | None:
+    found = _last(lines[: at + 3], _UNITTEST)
+    if found is None or found[0] < at:
         return None
     counts = {key.strip(): int(n) for key, n in re.findall(r"([a-z ]{1,30})=(\d{1,9})", found[1][1] or "")}
     failed = _sum(counts, "failures", "errors", "unexpected successes")
-    passed = max(int(ran[1][1]) - failed - _sum(counts, "skipped", "expected failures"), 0)
+    passed = max(int(ran[1]) - failed - _sum(counts, "skipped", "expected failures"), 0)
     return Summary(found[0], passed, failed, _named(lines[: found[0]], _UNITTEST_NAME))
 
 
@@ -271,38 +272,31 @@ _GO = re.compile(r"^(ok|FAIL)\s+(\S+)\s+(?:[\d.]+s|\(cached\)|\[.*\])")
 _GO_NAME = re.compile(r"^\s*--- FAIL: (\S+)")
 
 
-def _go(lines: list[str]) -> Summary | None:
-    found = _last(lines, _GO)
-    if found is None:
-        return None
+def _go(lines: list[str], at: int, _closing: re.Match[str]) -> Summary:
     failures: set[str] = set()
     tests: list[str] = []
-    for line in lines[: found[0] + 1]:
+    for line in lines[: at + 1]:
         if test := _GO_NAME.match(line):
             tests.append(test[1])
         elif package := _GO.match(line):
             if package[1] == "FAIL":
                 failures.update([f"{package[2]}.{name}" for name in tests] or [package[2]])
             tests = []
-    return Summary(found[0], None, len(failures), frozenset(failures))
+    return Summary(at, None, len(failures), frozenset(failures))
 
 
 _CARGO = re.compile(r"^test result: (?:ok|FAILED)\. (\d{1,9}) passed; (\d{1,9}) failed;")
-_CARGO_BEGINS = re.compile(r"^running \d+ tests?$")
 _CARGO_NAME = re.compile(r"^test (.+?) \.\.\. FAILED$")
 _CARGO_LIST = re.compile(r"^failures:$")
 _CARGO_LISTED = re.compile(r"^    (\S+)$")
 
 
-def _cargo(lines: list[str]) -> Summary | None:
+def _cargo(lines: list[str], at: int, _closing: re.Match[str]) -> Summary:
     """Each test binary has a result; the summary is their sum."""
-    found = _last(lines, _CARGO)
-    if found is None:
-        return None
     results = [match for line in lines if (match := _CARGO.match(line))]
-    listed = _last(lines[: found[0]], _CARGO_LIST)
-    names = _named(lines, _CARGO_NAME) | _named(lines[listed[0] : found[0]] if listed else (), _CARGO_LISTED)
-    return Summary(found[0], sum(int(one[1]) for one in results), sum(int(one[2]) for one in results), names)
+    listed = _last(lines[:at], _CARGO_LIST)
+    names = _named(lines, _CARGO_NAME) | _named(lines[listed[0] : at] if listed else (), _CARGO_LISTED)
+    return Summary(at, sum(int(one[1]) for one in results), sum(int(one[2]) for one in results), names)
 
 
 _JEST = re.compile(r"^Tests: +(.*\b\d{1,9} total)$")
@@ -311,17 +305,13 @@ _JEST_NAME = re.compile(r"^ +● (?!Console$|Test suite failed to run$)(.+)$")
 _JEST_FILE = re.compile(r"^ ?FAIL +(\S+)")
 
 
-def _jest(lines: list[str]) -> Summary | None:
-    found = _last(lines, _JEST)
-    if found is None:
-        return None
-    counts = _counts(found[1][1])
-    suites = _last(lines[: found[0]], _JEST_SUITES)
-    failed = counts.get("failed", 0)
-    lost = _counts(suites[1][1]).get("failed", 0) if suites else 0  # a suite that cannot be loaded counts no test
-    return Summary(
-        found[0], counts.get("passed", 0), failed or lost, _named(lines, _JEST_NAME if failed else _JEST_FILE)
-    )
+def _jest(lines: list[str], at: int, closing: re.Match[str]) -> Summary:
+    counts = _counts(closing[1])
+    suites = _last(lines[:at], _JEST_SUITES)
+    failed = _sum(counts, "failed")
+    lost = _sum(_counts(suites[1][1]), "failed") if suites else 0  # a suite that cannot be loaded counts no test
+    names = _named(lines, _JEST_NAME if failed else _JEST_FILE)
+    return Summary(at, _sum(counts, "passed"), failed or lost, names)
 
 
 _VITEST = re.compile(r"^ +Tests {2}(.+?)(?: \(\d+\))?$")
@@ -329,14 +319,13 @@ _VITEST_FILES = re.compile(r"^ Test Files {2}(.+?)(?: \(\d+\))?$")
 _VITEST_NAME = re.compile(r"^ *FAIL +(.+)$")
 
 
-def _vitest(lines: list[str]) -> Summary | None:
-    found = _last(lines, _VITEST)
-    files = _last(lines[: found[0]], _VITEST_FILES) if found else None
-    if found is None or files is None:
+def _vitest(lines: list[str], at: int, closing: re.Match[str]) -> Summary | None:
+    files = _last(lines[:at], _VITEST_FILES)
+    if files is None:
         return None
-    counts = _counts(found[1][1])
-    failed = counts.get("failed", 0) or _counts(files[1][1]).get("failed", 0)
-    return Summary(found[0], counts.get("passed", 0), failed, _named(lines, _VITEST_NAME))
+    counts = _counts(closing[1])
+    failed = _sum(counts, "failed") or _sum(_counts(files[1][1]), "failed")
+    return Summary(at, _sum(counts, "passed"), failed, _named(lines, _VITEST_NAME))
 
 
 _NODE = re.compile(r"^[#ℹ] fail (\d{1,9})$")
@@ -347,82 +336,73 @@ _NODE_NAME = re.compile(r"^ *✖ (?!failing tests:)(.+?)(?: \([\d.]+ms\))?$")
 _TAP_NAME = re.compile(r"^ *not ok (?!.*# (?:TODO|SKIP)\b)(?:\d+ (?:- )?)?(\S.*)$", re.IGNORECASE)
 
 
-def _node(lines: list[str]) -> Summary | None:
-    found = _last(lines, _NODE)
-    passes = _last(lines[: found[0]], _NODE_PASS) if found else None
-    if found is None or passes is None:
+def _node(lines: list[str], at: int, closing: re.Match[str]) -> Summary | None:
+    passes = _last(lines[:at], _NODE_PASS)
+    if passes is None:
         return None
     cancelled = _last(lines, _NODE_CANCELLED)
-    failed = int(found[1][1]) + (int(cancelled[1][1]) if cancelled else 0)
-    names = _named(lines, _TAP_NAME) | _named(lines[: found[0]], _NODE_NAME)
-    has_details = _last(lines[found[0] :], _NODE_DETAILS)  # every failure again, with its trace
-    return Summary(len(lines) - 1 if has_details else found[0], int(passes[1][1]), failed, names)
+    failed = int(closing[1]) + (int(cancelled[1][1]) if cancelled else 0)
+    names = _named(lines, _TAP_NAME) | _named(lines[:at], _NODE_NAME)
+    has_details = _last(lines[at:], _NODE_DETAILS)  # every failure again, with its trace
+    return Summary(len(lines) - 1 if has_details else at, int(passes[1][1]), failed, names)
 
 
 _TAP_PLAN = re.compile(r"^1\.\.(\d{1,9})(?:\s|$)")
 _TAP_POINT = re.compile(r"^(?:not )?ok (\d{1,9})\b")
 
 
-def _tap(lines: list[str]) -> Summary | None:
+def _tap(lines: list[str], at: int, plan: re.Match[str]) -> Summary | None:
     """TAP is complete when the last point has the number that the plan announced."""
-    plan, point = _last(lines, _TAP_PLAN), _last(lines, _TAP_POINT)
-    if plan is None or point is None or int(plan[1][1]) != int(point[1][1]):
+    point = _last(lines, _TAP_POINT)
+    if point is None or int(plan[1]) != int(point[1][1]):
         return None
     failures = _named((line for line in lines if line.startswith("not ok")), _TAP_NAME)
-    return Summary(max(plan[0], point[0]), max(int(plan[1][1]) - len(failures), 0), len(failures), failures)
+    return Summary(max(at, point[0]), max(int(plan[1]) - len(failures), 0), len(failures), failures)
 
 
 _CTEST = re.compile(r"^\d+% tests passed, (\d{1,9}) tests? failed out of (\d{1,9})$")
 _CTEST_NAME = re.compile(r"^\s+\d+ - (.+?) \([A-Za-z][A-Za-z ]*\)")
 
 
-def _ctest(lines: list[str]) -> Summary | None:
-    found = _last(lines, _CTEST)
-    if found is None:
-        return None
-    failed, total = int(found[1][1]), int(found[1][2])
-    listed = _last(lines[found[0] :], _CTEST_NAME)
-    names = _named(lines[found[0] :], _CTEST_NAME)
-    return Summary(found[0] + (listed[0] if listed else 0), total - failed, failed, names)
+def _ctest(lines: list[str], at: int, closing: re.Match[str]) -> Summary:
+    failed, total = int(closing[1]), int(closing[2])
+    listed = _last(lines[at:], _CTEST_NAME)
+    return Summary(at + (listed[0] if listed else 0), total - failed, failed, _named(lines[at:], _CTEST_NAME))
 
 
-_PLAIN_PAIR = re.compile(
+#: Summaries such as `3311 passed, 2 failed`, `passed: 3311 failed: 2` and `3311/3313 passed`.
+_PAIR = re.compile(
     r"^.*?\b(\d{1,9}) (?:tests? )?pass(?:ed|ing)?\b\W{1,5}(\d{1,9}) (?:tests? )?fail(?:ed|ing|ures?)?\b"
+    r"|^(?i:.*?\bpass(?:ed)?\s*[:=]\s*(\d{1,9})\b.{0,200}?\bfail(?:ed|ures)?\s*[:=]\s*(\d{1,9})\b)"
 )
-_PLAIN_TURNED = re.compile(
-    r"^.*?\bpass(?:ed)?\s*[:=]\s*(\d{1,9})\b.{0,200}?\bfail(?:ed|ures)?\s*[:=]\s*(\d{1,9})\b", re.IGNORECASE
-)
-_PLAIN_OUT_OF = re.compile(
+_OUT_OF = re.compile(
     r"^(?:.*\b(?:pass(?:ed)?|results?|ok|tests?:)\W*)?(\d{1,9}) ?/ ?(\d{1,9})(?: (?:tests? )?pass\w*)?\W*$",
     re.IGNORECASE,
 )
 _PLAIN_NAME = re.compile(r"^\s*(?:FAIL|FAILED|✗|✘|✖)(?:: ?| +)(\S.*)$")
 
 
-def _plain(lines: list[str]) -> Summary | None:
-    """A last line such as `3311 passed, 2 failed`, `passed: 3311 failed: 2` or `3311/3313 passed`."""
-    for number in range(len(lines) - 1, -1, -1):
-        text = lines[number]
-        if match := _PLAIN_PAIR.match(text) or _PLAIN_TURNED.match(text):
-            passed, failed = int(match[1]), int(match[2])
-        elif (match := _PLAIN_OUT_OF.match(text)) and int(match[1]) <= int(match[2]):
-            passed, failed = int(match[1]), int(match[2]) - int(match[1])
-        else:
-            continue
-        return Summary(number, passed, failed, _named(lines[:number], _PLAIN_NAME))
-    return None
+def _pair(lines: list[str], at: int, closing: re.Match[str]) -> Summary:
+    passed, failed = (int(number) for number in closing.groups() if number is not None)
+    return Summary(at, passed, failed, _named(lines[:at], _PLAIN_NAME))
+
+
+def _out_of(lines: list[str], at: int, closing: re.Match[str]) -> Summary | None:
+    passed, total = int(closing[1]), int(closing[2])
+    return Summary(at, passed, total - passed, _named(lines[:at], _PLAIN_NAME)) if passed <= total else None
 
 
 #: The more specific first: if two runners recognise the same line, the first wins.
 RUNNERS = (
-    Runner("pytest", _pytest, re.compile(r"^=+ test session starts =+$")),
-    Runner("unittest", _unittest),
-    Runner("cargo", _cargo, _CARGO_BEGINS),
-    Runner("go", _go),
-    Runner("jest", _jest),
-    Runner("vitest", _vitest, re.compile(r"^ *RUN +v\d")),
-    Runner("node", _node),
-    Runner("ctest", _ctest, re.compile(r"^Test project /")),
-    Runner("tap", _tap, re.compile(r"^TAP version \d+$")),
-    Runner("plain", _plain),
+    Runner("pytest", _PYTEST, _pytest, re.compile(r"^=+ test session starts =+$")),
+    Runner("unittest", _UNITTEST_RAN, _unittest),
+    Runner("cargo", _CARGO, _cargo, re.compile(r"^running \d+ tests?$")),
+    Runner("go", _GO, _go),
+    Runner("jest", _JEST, _jest),
+    Runner("vitest", _VITEST, _vitest, re.compile(r"^ *RUN +v\d")),
+    Runner("node", _NODE, _node),
+    Runner("ctest", _CTEST, _ctest, re.compile(r"^Test project /")),
+    Runner("tap", _TAP_PLAN, _tap, re.compile(r"^TAP version \d+$")),
+    Runner("plain", _PAIR, _pair),
+    Runner("plain", _OUT_OF, _out_of),
 )
