@@ -60,6 +60,8 @@ SHARED = {
     **dict.fromkeys(("start", "retry", "undo"), "start"),
     **dict.fromkeys(("stop", "pause", "resume", "now"), "commands"),
     **dict.fromkeys(("diff", "approve", "reject"), "answer"),
+    **dict.fromkeys(("init", "config"), "settings"),
+    **dict.fromkeys(("service", "daemon"), "service"),
 }
 
 USAGE = """\

@@ -17,6 +17,14 @@ def plan_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("plan", metavar="PLAN", help="a path, a base name, or a unique part of one under plans/")
 
 
+def json_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def no_arguments(_parser: argparse.ArgumentParser) -> None:
+    pass
+
+
 class Verb(Struct, frozen=True, kw_only=True):
     """A module with several verbs has a table of these, VERBS; one with a single verb has the same names."""
 

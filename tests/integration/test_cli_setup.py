@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runplan.cli.setup import config, doctor, init
+from runplan.cli.main import module_of
 from runplan.errors import Exit, RefusedEarly, SettingsError
 from runplan.settings.schema import KEYS
 from tests.support.repos import init_repo, make_repo
 
 if TYPE_CHECKING:
     from pathlib import Path
-    from types import ModuleType
 
 
 @pytest.fixture(autouse=True)
@@ -46,10 +45,10 @@ def install(tmp_path: Path, *names: str) -> None:
         path.chmod(0o755)
 
 
-def call(verb: ModuleType, *words: str) -> Exit:
+def call(verb: str, *words: str) -> Exit:
     parser = ArgumentParser()
-    verb.arguments(parser)
-    outcome: Exit = verb.run(parser.parse_args(words))
+    module_of(verb).arguments(parser)
+    outcome: Exit = module_of(verb).run(parser.parse_args(words))
     return outcome
 
 
@@ -62,7 +61,7 @@ def test_init_writes_what_it_found_and_names_the_next_command(
     install(tmp_path, "claude", "codex")
     repo = make_repo(tmp_path / "app", **{"Makefile": "test:\n\ttrue\n", "src/x.py": ""})
     monkeypatch.chdir(repo.path / "src")
-    assert call(init) is Exit.DONE
+    assert call("init") is Exit.DONE
     values = tomllib.loads((repo.path / "runplan.toml").read_text(encoding="utf-8"))
     assert values["run"] == {"target": "main"}
     assert values["tests"] == {"command": "make test"}
@@ -79,9 +78,9 @@ def test_after_init_the_doctor_is_content(tmp_path: Path, monkeypatch: pytest.Mo
     install(tmp_path, "claude", "python3")
     repo = make_repo(tmp_path / "app", **{"tests/x.py": ""})
     monkeypatch.chdir(repo.path)
-    assert call(doctor) is Exit.USAGE
-    call(init)
-    assert call(doctor) is Exit.DONE
+    assert call("doctor") is Exit.USAGE
+    call("init")
+    assert call("doctor") is Exit.DONE
 
 
 @pytest.mark.parametrize("name", ["runplan.toml", "config/runplan.toml"])
@@ -90,7 +89,7 @@ def test_init_never_overwrites(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
     mine = repo.write(name, "mine")
     monkeypatch.chdir(repo.path)
     with pytest.raises(RefusedEarly, match=f"{name} exists and was not changed"):
-        call(init)
+        call("init")
     assert mine.read_text(encoding="utf-8") == "mine"
     assert repo.status().splitlines() == [f"?? {name}"]
 
@@ -100,7 +99,7 @@ def test_init_does_not_write_through_a_dangling_link(tmp_path: Path, monkeypatch
     (repo.path / "runplan.toml").symlink_to(tmp_path / "elsewhere")
     monkeypatch.chdir(repo.path)
     with pytest.raises(RefusedEarly, match="exists"):
-        call(init)
+        call("init")
     assert not (tmp_path / "elsewhere").exists()
 
 
@@ -109,7 +108,7 @@ def test_init_without_agents_says_so_and_keeps_the_roles_as_hints(
 ) -> None:
     repo = make_repo(tmp_path / "app")
     monkeypatch.chdir(repo.path)
-    call(init)
+    call("init")
     assert "none of the known agents is installed" in capsys.readouterr().out
     text = (repo.path / "runplan.toml").read_text(encoding="utf-8")
     assert '# verifier = "codex"' in text
@@ -119,13 +118,13 @@ def test_init_without_agents_says_so_and_keeps_the_roles_as_hints(
 def test_init_works_in_an_empty_repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     repo = init_repo(tmp_path / "app")
     monkeypatch.chdir(repo.path)
-    assert call(init) is Exit.DONE
+    assert call("init") is Exit.DONE
     assert tomllib.loads((repo.path / "runplan.toml").read_text(encoding="utf-8"))["run"] == {"target": "main"}
 
 
-@pytest.mark.parametrize("verb", [init, doctor, config])
+@pytest.mark.parametrize("verb", ["init", "doctor", "config"])
 def test_outside_of_a_repository_every_verb_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: ModuleType
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str
 ) -> None:
     (tmp_path / "new").mkdir()
     monkeypatch.chdir(tmp_path / "new")
@@ -134,10 +133,8 @@ def test_outside_of_a_repository_every_verb_is_refused(
     assert list((tmp_path / "new").iterdir()) == []
 
 
-@pytest.mark.parametrize("verb", [init, doctor, config])
-def test_in_a_bare_repository_every_verb_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: ModuleType
-) -> None:
+@pytest.mark.parametrize("verb", ["init", "doctor", "config"])
+def test_in_a_bare_repository_every_verb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
     monkeypatch.chdir(init_repo(tmp_path / "bare", "--bare").path)
     with pytest.raises(RefusedEarly, match="bare repository"):
         call(verb)
@@ -155,7 +152,7 @@ def test_the_doctor_names_every_fault_at_once(
     repo.write("blocked", "a file")
     repo.write("runplan.toml", '[run]\nworktrees = "blocked/wt"\n')
     monkeypatch.chdir(repo.path)
-    assert call(doctor, "--json") is Exit.USAGE
+    assert call("doctor", "--json") is Exit.USAGE
     checks = {each["name"]: each for each in json.loads(capsys.readouterr().out)}
     assert [name for name, each in checks.items() if not each["ok"]] == [
         *("identity", "target", "worktrees", "implementer", "verifier", "tests")
@@ -170,7 +167,7 @@ def test_the_doctor_goes_on_when_the_settings_cannot_be_read(
     install(tmp_path, "claude", "codex")
     repo = make_repo(tmp_path / "app", **{"runplan.toml": "[run\n"})
     monkeypatch.chdir(repo.path)
-    assert call(doctor) is Exit.USAGE
+    assert call("doctor") is Exit.USAGE
     told = capsys.readouterr().out.splitlines()
     faults = [line for line in told if line.startswith("FAIL")]
     assert faults[0] == "FAIL  settings    runplan.toml:1: invalid TOML: Expected ']' at the end of a table declaration"
@@ -185,7 +182,7 @@ def test_the_doctor_tells_the_version_of_an_agent(
     (tmp_path / "bin/codex").write_text("#!/bin/sh\necho codex-cli 0.166.0\n", encoding="utf-8")
     repo = make_repo(tmp_path / "app")
     monkeypatch.chdir(repo.path)
-    call(doctor)
+    call("doctor")
     told = capsys.readouterr().out
     assert "codex (codex 0.166.0)" in told
     assert "claude (claude)" in told
@@ -197,10 +194,10 @@ def test_the_doctor_tells_of_leftovers(
     install(tmp_path, "claude", "codex")
     repo = make_repo(tmp_path / "app")
     monkeypatch.chdir(repo.path)
-    call(init)
-    assert call(doctor) is Exit.DONE
+    call("init")
+    assert call("doctor") is Exit.DONE
     repo.git("update-ref", "refs/runplan/candidate/r1", "HEAD")
-    assert call(doctor) is Exit.DONE
+    assert call("doctor") is Exit.DONE
     assert "refs/runplan/candidate/r1; remove them: runplan gc" in capsys.readouterr().out
 
 
@@ -238,7 +235,7 @@ def test_the_doctor_finds_what_a_start_or_its_first_step_would_fail_at(
     install(tmp_path, "claude", "make", "sh")
     repo = make_repo(tmp_path / "app", **files)
     monkeypatch.chdir(repo.path)
-    assert call(doctor, "--json") is Exit.USAGE
+    assert call("doctor", "--json") is Exit.USAGE
     faults = [each for each in json.loads(capsys.readouterr().out) if not each["ok"]]
     assert [each["name"] for each in faults] == [name]
     assert detail in faults[0]["detail"]
@@ -253,15 +250,15 @@ def test_the_doctor_looks_for_a_command_where_the_agent_will_run(
     repo = make_repo(tmp_path / "app", **{"runplan.toml": settings, ".gitignore": "tools/\n"})
     repo.write("tools/verify.sh", "#!/bin/sh\n").chmod(0o755)
     monkeypatch.chdir(repo.path)
-    assert call(doctor, "--json") is Exit.USAGE
+    assert call("doctor", "--json") is Exit.USAGE
     (fault,) = [each for each in json.loads(capsys.readouterr().out) if not each["ok"]]
     assert fault["detail"] == "agent-missing: agents.verifier: tools/verify.sh is not on main, so no worktree has it"
     assert fault["remedy"] == "commit it on main, or add it to run.copy"
 
     repo.commit("Copy it", **{"runplan.toml": f'{settings}[run]\ncopy = ["tools/verify.sh"]\n'})
-    assert call(doctor) is Exit.DONE
+    assert call("doctor") is Exit.DONE
     repo.commit("Have it", **{"runplan.toml": settings, ".gitignore": ""})
-    assert call(doctor) is Exit.DONE
+    assert call("doctor") is Exit.DONE
 
 
 def test_the_doctor_finds_an_agent_without_key_and_login(
@@ -271,13 +268,13 @@ def test_the_doctor_finds_an_agent_without_key_and_login(
     monkeypatch.chdir(make_repo(tmp_path / "app").path)
     for name in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY"):
         monkeypatch.delenv(name)
-    assert call(doctor) is Exit.USAGE
+    assert call("doctor") is Exit.USAGE
     told = capsys.readouterr().out
     assert "claude: neither ANTHROPIC_API_KEY" in told
     for login in (".claude/.credentials.json", ".codex/auth.json"):
         (tmp_path / "home" / login).parent.mkdir(parents=True)
         (tmp_path / "home" / login).write_text("{}", encoding="utf-8")
-    assert call(doctor) is Exit.DONE
+    assert call("doctor") is Exit.DONE
 
 
 def test_the_doctor_judges_by_the_committed_settings(
@@ -287,7 +284,7 @@ def test_the_doctor_judges_by_the_committed_settings(
     repo = make_repo(tmp_path / "app", **{"runplan.toml": CHECKED})
     repo.write("runplan.toml", CHECKED.replace('verifier = "claude"', 'verifier = "codex"'))
     monkeypatch.chdir(repo.path)
-    assert call(doctor) is Exit.DONE
+    assert call("doctor") is Exit.DONE
     assert "runplan.toml in the checkout is not committed on main; the version of main" in capsys.readouterr().out
 
 
@@ -303,7 +300,7 @@ def test_config_prints_every_key_with_value_and_origin(
     )
     monkeypatch.chdir(repo.path)
     monkeypatch.setenv("RUNPLAN_LIMITS_WALL", "3h")
-    assert call(config) is Exit.DONE
+    assert call("config") is Exit.DONE
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     assert 'run.target "trunk" runplan.toml' in lines
     assert 'limits.wall "3h" RUNPLAN_LIMITS_WALL' in lines
@@ -316,7 +313,7 @@ def test_config_as_json_holds_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(make_repo(tmp_path / "app").path)
-    call(config, "--json")
+    call("config", "--json")
     rows = json.loads(capsys.readouterr().out)
     assert {"key": "limits.wall", "value": "2h", "origin": "default"} in rows
     assert [row["key"] for row in rows] == [key.path for key in KEYS]
@@ -325,4 +322,4 @@ def test_config_as_json_holds_the_same(
 def test_config_refuses_what_it_cannot_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(make_repo(tmp_path / "app", **{"runplan.toml": "[rum]\n"}).path)
     with pytest.raises(SettingsError, match=r"runplan.toml:1: \[rum\]: unknown section; did you mean \[run\]\?"):
-        call(config)
+        call("config")

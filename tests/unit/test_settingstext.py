@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from runplan.checks.testcommand import Infrastructure
-from runplan.cli.setup.init import settings_text
+from runplan.cli.setup.settings import settings_text
 from runplan.gitfacts import Identity
 from runplan.ops.discovery import Facts
 from runplan.settings.load import Layer, record, recorded

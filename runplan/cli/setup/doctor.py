@@ -11,6 +11,7 @@ from msgspec import Struct, to_builtins
 from runplan.agents.budgets import unwatched_remedy
 from runplan.agents.invocation import model_remedy
 from runplan.checks.testcommand import Prerequisites
+from runplan.cli.verb import json_argument as arguments  # noqa: F401 - main calls it
 from runplan.errors import Exit, RunplanError, SettingsError
 from runplan.git.discovery import OLDEST_GIT
 from runplan.text import command
@@ -27,10 +28,6 @@ if TYPE_CHECKING:
 EXAMPLES = """\
   runplan doctor             exit 0 when a run could start, 2 otherwise
   runplan doctor --json      the same for a script"""
-
-
-def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run(args: argparse.Namespace) -> Exit:

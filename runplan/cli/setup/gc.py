@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from runplan.git.removal import Kept, Removed
 
 EXAMPLES = """\
-  runplan gc --dry-run       list what would go and what is kept, and why
-  runplan gc                 remove what is provably on the target"""
+  runplan gc --dry-run       list what would be removed and what is kept, and why
+  runplan gc                 remove leftovers that are provably on the target"""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,6 +25,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Exit:
+    from msgspec import to_builtins
+
     from runplan.engine.context import open_context, refuse_under_agent
     from runplan.engine.leftovers import collect
 
@@ -33,43 +35,25 @@ def run(args: argparse.Namespace) -> Exit:
     with open_context() as at:
         found, logs = collect(at, dry_run=args.dry_run)
     if args.json:
-        print(escaped(json.dumps([_view(one) for one in (*found, *logs)], ensure_ascii=False, indent=2)))
+        rows = [{"answer": type(one).__name__.lower(), **to_builtins(one)} for one in (*found, *logs)]
+        print(escaped(json.dumps(rows, ensure_ascii=False, indent=2)))
         return Exit.DONE
-    for line in (*_lines(found, dry_run=args.dry_run), *_log_lines(logs, dry_run=args.dry_run)):
+    for line in _lines(found, logs, "would remove" if args.dry_run else "removed"):
         print(plain(line))
-    if not found and not logs:
-        print("Nothing is left over.")
     return Exit.DONE
 
 
-def _lines(found: Sequence[Removed | Kept], *, dry_run: bool) -> Iterator[str]:
-    from runplan.git.removal import Removed
-
-    for one in found:
-        yield f"{_verb(dry_run)}  {one.what}" if isinstance(one, Removed) else f"kept  {one.what}: {one.why}"
-
-
-def _log_lines(logs: Sequence[Removed | Kept], *, dry_run: bool) -> Iterator[str]:
-    """Logs are many: a line for all that share an answer, with the directory they are in."""
+def _lines(found: Sequence[Removed | Kept], logs: Sequence[Removed | Kept], verb: str) -> Iterator[str]:
+    """One line for each leftover; logs are many, so those with the same answer share a line."""
     from runplan.git.removal import Kept
 
-    alike: dict[str, list[str]] = {}
+    for one in found:
+        yield f"kept  {one.what}: {one.why}" if isinstance(one, Kept) else f"{verb}  {one.what}"
+    by_reason: dict[str, list[str]] = {}
     for one in logs:
-        alike.setdefault(one.why if isinstance(one, Kept) else "", []).append(one.what)
-    for why, what in sorted(alike.items()):
-        home = what[0].rpartition("/")[0]
-        logs_of = f"{len(what)} log{'' if len(what) == 1 else 's'} of agents and checks in {home}"
-        yield f"kept  {logs_of}: {why}" if why else f"{_verb(dry_run)}  {logs_of}: their phases have landed"
-
-
-def _verb(dry_run: bool) -> str:
-    return "would remove" if dry_run else "removed"
-
-
-def _view(one: object) -> dict[str, str]:
-    from msgspec import to_builtins
-
-    from runplan.git.removal import Kept, Removed
-
-    assert isinstance(one, Removed | Kept)
-    return {"answer": type(one).__name__.lower(), **to_builtins(one)}
+        by_reason.setdefault(one.why if isinstance(one, Kept) else "", []).append(one.what)
+    for why, names in sorted(by_reason.items()):
+        many = f"{len(names)} log{'' if len(names) == 1 else 's'} of agents and checks in {names[0].rpartition('/')[0]}"
+        yield f"kept  {many}: {why}" if why else f"{verb}  {many}: their phases have landed"
+    if not found and not logs:
+        yield "Nothing is left over."

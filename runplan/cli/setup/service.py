@@ -1,10 +1,11 @@
-"""runplan service: manage the login service (systemd or launchd)."""
+"""runplan service and daemon: manage the login service (systemd or launchd), and run the daemon."""
 
 from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING
 
+from runplan.cli.verb import Verb, no_arguments
 from runplan.errors import Exit
 
 if TYPE_CHECKING:
@@ -12,20 +13,24 @@ if TYPE_CHECKING:
 
     from runplan.daemon.service import Manager, Standing
 
-EXAMPLES = """\
-  runplan service install --dry-run      show the file that would be written
-  runplan service install                write it, start the daemon, and start it at each login
-  runplan service status                 whether it is installed, and whether it runs
-  runplan service uninstall              stop the daemon and remove the file"""
 
-
-def arguments(parser: argparse.ArgumentParser) -> None:
+def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("what", choices=("install", "uninstall", "status"))
-    parser.add_argument("--dry-run", action="store_true", help="only show what would be written and run")
+    parser.add_argument("--dry-run", action="store_true", help="only show the file and the commands")
     parser.add_argument("--json", action="store_true", help="print JSON (status)")
 
 
-def run(args: argparse.Namespace) -> Exit:
+def _daemon(_args: argparse.Namespace) -> Exit:
+    from runplan.daemon.process import serve
+    from runplan.engine.context import refuse_under_agent
+    from runplan.settings.load import environment
+
+    refuse_under_agent("daemon")
+    serve(environment())
+    return Exit.DONE
+
+
+def _service(args: argparse.Namespace) -> Exit:
     from runplan.daemon import service
     from runplan.engine.context import refuse_under_agent
     from runplan.settings.load import environment
@@ -34,7 +39,7 @@ def run(args: argparse.Namespace) -> Exit:
     manager = service.manager(env)
     if args.what == "status":
         standing = service.standing(manager, env)
-        print(_view(standing) if args.json else _lines(standing))
+        print(_json(standing) if args.json else _lines(standing))
         return Exit.DONE
     refuse_under_agent(f"service {args.what}")
     if args.dry_run:
@@ -75,7 +80,25 @@ def _lines(standing: Standing) -> str:
     return "\n".join(lines)
 
 
-def _view(standing: Standing) -> str:
+def _json(standing: Standing) -> str:
     from msgspec import to_builtins
 
     return json.dumps(to_builtins(standing), indent=2, ensure_ascii=False)
+
+
+VERBS = {
+    "daemon": Verb(
+        run=_daemon,
+        arguments=no_arguments,
+        EXAMPLES="  runplan daemon        in the foreground; Ctrl-C lets agents finish, a second one stops them",
+    ),
+    "service": Verb(
+        run=_service,
+        arguments=_arguments,
+        EXAMPLES="""\
+  runplan service install --dry-run      show the file that would be written
+  runplan service install                write it, start the daemon, and start it at each login
+  runplan service status                 whether it is installed, and whether it runs
+  runplan service uninstall              stop the daemon and remove the file""",
+    ),
+}

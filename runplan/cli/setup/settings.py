@@ -1,12 +1,15 @@
-"""runplan init: write a runplan.toml that fits the repository."""
+"""runplan init and config: write a runplan.toml that fits the repository, and print the settings."""
 
 from __future__ import annotations
 
+import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from runplan.cli.verb import Verb, json_argument, no_arguments
 from runplan.errors import Exit, RefusedEarly
-from runplan.settings.text import init_text
+from runplan.settings.text import init_text, toml
 from runplan.text import committing
 
 if TYPE_CHECKING:
@@ -14,21 +17,31 @@ if TYPE_CHECKING:
 
     from runplan.ops.discovery import Facts
 
-EXAMPLES = """\
-  runplan init        finds the default branch, the test command and the agents; never overwrites"""
-
-
 _NO_AGENT = """\
 # None of the known agents ({known}) was found on PATH.
 # Install one, or use any command as an agent: see [agents.local] below.
 """
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    del parser  # it takes none
+def _config(args: argparse.Namespace) -> Exit:
+    from runplan.engine.context import open_context, settings_note
+
+    with open_context() as at:
+        loaded = at.settled()
+        if note := settings_note(at):
+            print(f"runplan: {note}", file=sys.stderr)
+    if args.json:
+        rows = [{"key": key, "value": value, "origin": loaded.origins[key]} for key, value in loaded.values.items()]
+        print(json.dumps(rows, indent=2, ensure_ascii=False))
+        return Exit.DONE
+    shown = {key: toml(value) for key, value in loaded.values.items()}
+    keys, values = max(map(len, shown)), max(map(len, shown.values()))
+    for key, value in shown.items():
+        print(f"{key:<{keys}}  {value:<{values}}  {loaded.origins[key]}")
+    return Exit.DONE
 
 
-def run(_args: argparse.Namespace) -> Exit:
+def _init(_args: argparse.Namespace) -> Exit:
     from runplan.engine.context import refuse_under_agent
     from runplan.ops.discovery import look_around
     from runplan.settings.load import environment
@@ -37,22 +50,16 @@ def run(_args: argparse.Namespace) -> Exit:
     refuse_under_agent("init")
     facts = look_around(Path.cwd(), env=environment())
     root = Path(facts.root)
-    if (there := repository_file(root)) is not None:
-        raise _already(there)
-    path = root / "runplan.toml"
+    path = repository_file(root) or root / "runplan.toml"
     try:
         with path.open("x", encoding="utf-8") as file:
             file.write(settings_text(facts))
     except FileExistsError:
-        raise _already(path) from None
+        raise RefusedEarly(f"{path} exists and was not changed; see runplan config") from None
     except OSError as error:
         raise RefusedEarly(f"{path}: cannot be written: {error.strerror}") from None
     print(_summary(facts, path))
     return Exit.DONE
-
-
-def _already(path: Path) -> RefusedEarly:
-    return RefusedEarly(f"{path} exists and was not changed; see runplan config")
 
 
 def settings_text(facts: Facts) -> str:
@@ -89,3 +96,20 @@ def _summary(facts: Facts, path: Path) -> str:
     )
     table = "\n".join(f"{name:<12}{value}" for name, value in rows)
     return f"{table}\n\nNext: runplan doctor; then commit it: {committing(path.name, 'Settings of runplan')}"
+
+
+VERBS = {
+    "init": Verb(
+        run=_init,
+        arguments=no_arguments,
+        EXAMPLES="  runplan init        finds the default branch, the test command and the agents; never overwrites",
+    ),
+    "config": Verb(
+        run=_config,
+        arguments=json_argument,
+        EXAMPLES="""\
+  runplan config                              every key, value and origin
+  RUNPLAN_RUN_LANDING=pr runplan config       the effect of a variable
+  runplan config --json                       the same for a script""",
+    ),
+}
