@@ -62,7 +62,7 @@ class Task(Struct, frozen=True, kw_only=True):
     keyed: bool = False  #: whether one of its keys is in the caller's environment
     home: Path | None = None  #: directory for a private configuration; None: the user's own is used
     sandboxed: bool = False
-    hears: bool = False  #: whether it takes messages while it works; the prompt is then the first one
+    takes_messages: bool = False  #: whether it takes messages while it works; the prompt is then the first one
     usd: float = 0.0  #: dollars it may use, for a program that enforces the limit itself; 0: no limit
 
     @property

@@ -94,7 +94,7 @@ class Agents:
             keyed=keyed,
             home=None if is_own else directory / OWN / "home",
             sandboxed=self._sandbox is not None and self._is_sandboxed(self._settings.sandbox_of(name)),
-            hears=self.profile(name, role).hears,
+            takes_messages=self.profile(name, role).takes_messages,
             usd=usd,
         )
         agent.prepare(task)
@@ -135,7 +135,7 @@ class Agents:
             closes=agent.closes,
             answers=agent.is_known,
             writes=role in WRITERS,
-            hears=role in WRITERS and agent.takes_messages,
+            takes_messages=role in WRITERS and agent.takes_messages,
             codes=agent.codes,
             zone=datetime.now(UTC).astimezone().tzinfo,
         )

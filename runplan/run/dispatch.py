@@ -72,9 +72,9 @@ class Launch(Struct, frozen=True, kw_only=True):
     silence_s: float  #: 0 = no silence limit
     log_cap: int = 16 * 1024 * 1024  #: bytes of output kept; the rest is counted and dropped
     grace_s: float = 5.0  #: between asking the process to end and killing it
-    hears: bool = False  #: its standard input stays open, and the file given there is its first message
-    wrap_up_s: float = 120.0  #: for one that hears to end by itself after it was told that its context is full
-    rung_s: float = 10.0  #: after that, or for one that does not hear: after an interrupt, and after a SIGTERM
+    takes_messages: bool = False  #: its standard input stays open, and the file given there is its first message
+    wrap_up_s: float = 120.0  #: time to finish after an agent was asked to wrap up
+    escalate_s: float = 10.0  #: between the steps that end an agent with a full context: SIGINT, SIGTERM, SIGKILL
     tokens: int = 0  #: limit, sent and received; 0 = none
     usd: float = 0.0  #: likewise
     prompt: int = 0  #: characters of the prompt, for an estimate of the context

@@ -180,7 +180,7 @@ def _agent(action: Start, phase: PhaseRun, context: RunContext, id: str, path: P
         reader=reader,
         wall_s=may.seconds,
         silence_s=limits.silence_s,
-        hears=context.agents.profile(chosen.agent, role).hears,
+        takes_messages=context.agents.profile(chosen.agent, role).takes_messages,
         tokens=may.tokens,
         usd=may.usd,
         prompt=len(text),

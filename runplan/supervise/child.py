@@ -35,7 +35,7 @@ class Child(Struct, frozen=True, kw_only=True):
 def start(launch: Launch, group: Cgroup | None) -> Child:
     """Start the process in a session of its own and, where possible, in its control group."""
     with contextlib.ExitStack() as stack:
-        if launch.hears:
+        if launch.takes_messages:
             stdin, to_it = os.pipe()
             os.set_blocking(to_it, False)
         else:

@@ -344,7 +344,7 @@ def escalation(ending: Ending, launch: Launch, stop_signal: signal.Signals) -> I
     A full context is not urgent, and an interrupt preserves the most work, so every kind gets one first.
     """
     if ending is Ending.CONTEXT:
-        asked = [Step(signal.SIGINT, launch.rung_s), Step(signal.SIGTERM, launch.rung_s)]
+        asked = [Step(signal.SIGINT, launch.escalate_s), Step(signal.SIGTERM, launch.escalate_s)]
     else:
         asked = [Step(stop_signal, launch.grace_s)]
     return itertools.chain(asked, itertools.repeat(Step(signal.SIGKILL, processes.KILLED_S)))

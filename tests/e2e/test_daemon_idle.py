@@ -49,9 +49,7 @@ def wakes_in_a_minute(pid: int) -> list[bool]:
     return [timeout <= MINUTE_MS for timeout in timeouts(pid)]
 
 
-def test_with_a_silent_agent_and_a_run_that_waits_no_thread_polls(
-    project: Project, meanwhile: Meanwhile
-) -> None:
+def test_with_a_silent_agent_and_a_run_that_waits_no_thread_polls(project: Project, meanwhile: Meanwhile) -> None:
     resets = int((datetime.now(UTC) + timedelta(hours=2)).timestamp())
     limit = f'tell = {{trouble = "limit", words = "You have hit your limit", resets = {resets}}}'
     project.repo.write("plans/Y.md", a_plan("2"))

@@ -115,7 +115,7 @@ def test_an_agent_is_called_supervised_and_judged(on: Stage, tmp_path: Path) -> 
             env=env,
             stdin=str(directory / "prompt.md"),
             reader=reader,
-            hears=agents.profile("deep", Role.IMPLEMENT).hears,
+            takes_messages=agents.profile("deep", Role.IMPLEMENT).takes_messages,
             wall_s=30,
             silence_s=0,
         )

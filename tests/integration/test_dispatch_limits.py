@@ -48,7 +48,7 @@ def test_an_aider_that_goes_on_after_its_limit_is_ended(
     on: Stage, limit: dict[str, object], ending: Ending, sent: str
 ) -> None:
     """It says after each answer that it is whole, and never that it was the last."""
-    outcome = on.outcome(on.sh(ENDLESS % sent, reader="aider", grace_s=20.0, rung_s=0.1, **limit))
+    outcome = on.outcome(on.sh(ENDLESS % sent, reader="aider", grace_s=20.0, escalate_s=0.1, **limit))
 
     assert outcome.ending is ending
 

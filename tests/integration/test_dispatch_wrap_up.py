@@ -1,4 +1,4 @@
-"""An agent without room is told to wrap up where it hears, then interrupted, asked and killed; a limit asks once."""
+"""An agent with a full context is asked to wrap up if it takes messages, then interrupted, terminated and killed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-#: An agent that hears like claude: its messages are lines of JSON, and it goes on reading until there are no more.
+#: An agent that takes messages as claude does: lines of JSON, read until there are no more.
 HEARS = """
 import json, signal, sys, time
 def line(**told): print(json.dumps(told), flush=True)
@@ -52,8 +52,8 @@ def on(tmp_path: Path) -> Iterator[Stage]:
         yield made
 
 
-def hears(on: Stage, text: str, **changes: object) -> str:
-    more = {**WATCHED, "hears": True, "stdin": str(on.path / "prompt.md"), **changes}
+def takes_messages(on: Stage, text: str, **changes: object) -> str:
+    more = {**WATCHED, "takes_messages": True, "stdin": str(on.path / "prompt.md"), **changes}
     return on.python(HEARS + text, **more)
 
 
@@ -66,7 +66,7 @@ def signals(on: Stage) -> list[str]:
 
 def test_one_whose_context_is_full_is_told_to_wrap_up_and_ends_by_itself(on: Stage) -> None:
     told = "fill(130_000); word = heard(); open('word', 'w').write(word); result('Half of it.' + left())"
-    outcome = on.outcome(hears(on, told))
+    outcome = on.outcome(takes_messages(on, told))
 
     assert (outcome.ending, outcome.code, outcome.signal) == (Ending.CONTEXT, 0, None), outcome.error
     assert (on.path / "word").read_text() == WRAP_UP
@@ -83,20 +83,20 @@ def test_one_whose_context_is_full_is_told_to_wrap_up_and_ends_by_itself(on: Sta
 )
 def test_what_is_finished_hears_no_more_and_ends(on: Stage, end: str, code: int) -> None:
     """A program that is spoken to waits for more when its turn is over: its standard input has to be closed."""
-    outcome = on.outcome(hears(on, f"fill(1_000); {end}; assert left() == ''; sys.exit({code})"))
+    outcome = on.outcome(takes_messages(on, f"fill(1_000); {end}; assert left() == ''; sys.exit({code})"))
 
     assert (outcome.ending, outcome.code) == (Ending.EXITED, code), outcome.error
 
 
 def test_its_prompt_is_the_first_message(on: Stage) -> None:
-    assert on.outcome(hears(on, "result(prompt)")).message == "Do ä."
+    assert on.outcome(takes_messages(on, "result(prompt)")).message == "Do ä."
 
 
 def test_a_prompt_that_fits_into_no_pipe_reaches_who_first_says_more_than_fits_into_one(on: Stage) -> None:
     (on.path / "prompt.md").write_text("x" * 3_000_000, encoding="utf-8")
     late = HEARS.replace("prompt = heard()", "print('x' * 3_000_000, flush=True); prompt = heard()")
     dispatch = on.python(
-        f"{late}\nresult(str(len(prompt)))", **WATCHED, hears=True, stdin=str(on.path / "prompt.md"), wall_s=20
+        f"{late}\nresult(str(len(prompt)))", **WATCHED, takes_messages=True, stdin=str(on.path / "prompt.md"), wall_s=20
     )
 
     assert on.outcome(dispatch).message == "3000000"
@@ -106,7 +106,7 @@ def test_a_prompt_that_fits_into_no_pipe_reaches_who_first_says_more_than_fits_i
 def test_one_that_does_not_listen_holds_nobody_up(on: Stage, then: str) -> None:
     (on.path / "prompt.md").write_text("x" * 3_000_000, encoding="utf-8")
     deaf = HEARS.replace("prompt = heard()", then)
-    outcome = on.outcome(on.python(deaf, **WATCHED, hears=True, stdin=str(on.path / "prompt.md"), wall_s=20))
+    outcome = on.outcome(on.python(deaf, **WATCHED, takes_messages=True, stdin=str(on.path / "prompt.md"), wall_s=20))
 
     assert outcome.ending is not Ending.TIMEOUT
     assert outcome.code == 0, outcome.error
@@ -115,11 +115,11 @@ def test_one_that_does_not_listen_holds_nobody_up(on: Stage, then: str) -> None:
 def test_it_is_told_once_however_full_it_gets(on: Stage) -> None:
     more = "fill(130_000); heard(); fill(140_000, 'n'); fill(150_000, 'o'); result('More: ' + left())"
 
-    assert on.outcome(hears(on, more)).message == "More: "
+    assert on.outcome(takes_messages(on, more)).message == "More: "
 
 
 def test_one_that_does_not_wrap_up_in_time_is_interrupted_asked_and_killed(on: Stage) -> None:
-    dispatch = hears(on, f"{DEAF}fill(130_000); heard(){STAYS}", wrap_up_s=0.1, rung_s=0.2)
+    dispatch = takes_messages(on, f"{DEAF}fill(130_000); heard(){STAYS}", wrap_up_s=0.1, escalate_s=0.2)
     outcome = on.outcome(dispatch)
 
     assert (outcome.ending, outcome.signal) == (Ending.CONTEXT, signal.SIGKILL)
@@ -130,25 +130,25 @@ def test_who_wraps_up_may_be_silent_also_when_it_has_made_room(on: Stage) -> Non
     """A model may think for longer than the silence that is allowed; what it is given to wrap up is the limit."""
     orphans = "import os; os.system('(sleep 0.8 &) ; (sleep 1.6 &)')"  # whose ends wake the shim
     thinks = f"fill(130_000); heard(); fill(1_000, 'n'); {orphans}; time.sleep(2.2); result('Noted.')"
-    outcome = on.outcome(hears(on, thinks, silence_s=1.0))
+    outcome = on.outcome(takes_messages(on, thinks, silence_s=1.0))
 
     assert (outcome.ending, outcome.code, outcome.message) == (Ending.CONTEXT, 0, "Noted.")
 
 
 def test_a_budget_bites_also_while_it_wraps_up(on: Stage) -> None:
-    dispatch = hears(on, f"fill(130_000); heard(); fill(130_000, 'n'){STAYS}", tokens=200_000)
+    dispatch = takes_messages(on, f"fill(130_000); heard(); fill(130_000, 'n'){STAYS}", tokens=200_000)
 
     assert on.outcome(dispatch).ending is Ending.BUDGET
 
 
 def test_the_time_to_wrap_up_ends_with_its_wall_limit_and_it_is_handed_over(on: Stage) -> None:
-    outcome = on.outcome(hears(on, f"fill(130_000); heard(){STAYS}", wall_s=1.5))
+    outcome = on.outcome(takes_messages(on, f"fill(130_000); heard(){STAYS}", wall_s=1.5))
 
     assert (outcome.ending, outcome.signal) == (Ending.CONTEXT, signal.SIGINT)
 
 
 def test_a_stop_does_not_wait_until_it_has_wrapped_up(on: Stage) -> None:
-    dispatch = hears(on, f"fill(130_000); heard(); open('told', 'w'){STAYS}", grace_s=5.0)
+    dispatch = takes_messages(on, f"fill(130_000); heard(); open('told', 'w'){STAYS}", grace_s=5.0)
     until((on.path / "told").exists)
     began = time.monotonic()
     on.dispatches.end([dispatch], grace_s=10)
@@ -175,7 +175,9 @@ time.sleep(30)
 def test_it_is_told_by_its_shim_when_nobody_else_is_alive(on: Stage) -> None:
     waits = "import os\nwhile not os.path.exists('go'): time.sleep(0.005)\n"
     text = f"{HEARS}{waits}fill(130_000); result(heard())"
-    launch = on.launch(sys.executable, "-I", "-S", "-c", text, **WATCHED, hears=True, stdin=str(on.path / "prompt.md"))
+    launch = on.launch(
+        sys.executable, "-I", "-S", "-c", text, **WATCHED, takes_messages=True, stdin=str(on.path / "prompt.md")
+    )
     asked = to_builtins(launch)
     with subprocess.Popen(
         [sys.executable, "-c", RUNNER, str(on.path), json.dumps(asked)], stdout=subprocess.PIPE
@@ -202,7 +204,7 @@ def test_one_that_cannot_hear_is_interrupted_at_once(on: Stage) -> None:
 
 
 def test_after_an_interrupt_it_is_asked_and_then_killed(on: Stage) -> None:
-    dispatch = on.python(f"{DEAF}{TOLD}{STAYS}", reader="script", hand_over_at=60, rung_s=0.2)
+    dispatch = on.python(f"{DEAF}{TOLD}{STAYS}", reader="script", hand_over_at=60, escalate_s=0.2)
     outcome = on.outcome(dispatch)
 
     assert (outcome.ending, outcome.signal) == (Ending.CONTEXT, signal.SIGKILL)
@@ -211,7 +213,7 @@ def test_after_an_interrupt_it_is_asked_and_then_killed(on: Stage) -> None:
 
 def test_a_stop_shortens_the_way_down(on: Stage) -> None:
     """Each request is one step; otherwise a run that is stopped would be waited for twice ten seconds."""
-    dispatch = on.python(f"{DEAF}{TOLD}{STAYS}", reader="script", hand_over_at=60, rung_s=60)
+    dispatch = on.python(f"{DEAF}{TOLD}{STAYS}", reader="script", hand_over_at=60, escalate_s=60)
     until(lambda: (on.path / "signals").exists())
     began = time.monotonic()
     on.dispatches.end([dispatch], grace_s=0.3)
@@ -275,7 +277,7 @@ def last(*_):
 signal.signal(signal.SIGINT, last)
 {retry}{STAYS}
 """
-    outcome = on.outcome(hears(on, text, silence_s=1.0))
+    outcome = on.outcome(takes_messages(on, text, silence_s=1.0))
 
     assert (outcome.ending, outcome.code) == (Ending.SILENT, 1)
     assert outcome.tally.waiting == "error 529 overloaded"

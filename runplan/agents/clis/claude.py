@@ -76,7 +76,7 @@ class Claude(Agent):
 
     def argv(self, task: Task) -> tuple[str, ...]:
         base = ("-p", "--output-format", "stream-json", "--verbose")
-        hearing = ("--input-format", "stream-json") if task.hears else ()
+        hearing = ("--input-format", "stream-json") if task.takes_messages else ()
         role = _WRITING if task.writes else _READING
         limit = ("--max-budget-usd", f"{task.usd:.4f}") if task.usd else ()
         return (*self.command(task.table), *base, *hearing, *role, *_ISOLATED, *limit, *task.options("--model"))
