@@ -26,7 +26,8 @@ class Seen(Struct, frozen=True, kw_only=True):
     outputs: Mapping[str, datetime] | None = None  #: last output by dispatch
     owner: str = ""  #: of the plan's claim
     alive: bool = False
-    requested: str = ""  #: stop or pause, queued and not yet executed
+    queued: str = ""  #: the verb of the newest command that is not executed yet
+    refused: str = ""  #: why the newest start was refused
     schedule: ScheduleRow | None = None
 
     @property
@@ -68,6 +69,8 @@ def _activity(seen: Seen, now: datetime) -> dict[str, Any]:
         "run": None if seen.run is None else _run(seen.run, seen, now),
         "claim": {"owner": seen.owner, "alive": seen.alive} if seen.owner else None,
         "schedule": None if seen.schedule is None else schedule_view(seen.schedule, now),
+        "queued": seen.queued or None,
+        "refused": seen.refused or None,
     }
 
 
@@ -111,7 +114,8 @@ def _run(run: RunRow, seen: Seen, now: datetime) -> dict[str, Any]:
 
 def _asked(run: RunRow, seen: Seen) -> str | None:
     """The stop or pause that was requested and is not done yet."""
-    asked = "stop" if seen.requested == "stop" else (seen.work.asked if seen.work else None) or seen.requested or None
+    queued = seen.queued if seen.queued in ("stop", "pause") else ""
+    asked = "stop" if queued == "stop" else (seen.work.asked if seen.work else None) or queued or None
     over = not seen.is_active or (asked == "pause" and run.waiting_for == "paused")
     return None if over else asked
 

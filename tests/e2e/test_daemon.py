@@ -77,7 +77,7 @@ def test_a_start_that_waits_ends_as_the_run_does(project: Project) -> None:
     ran = project.runplan("start", "X", "1", "auto", "--wait")
     assert ran.code == 0, ran.err
     assert "  landed     " in ran.err
-    assert ran.last.startswith("runplan: done"), ran.err
+    assert ran.last.startswith("runplan: Done"), ran.err
     assert project.landed() == ["1"]
 
 

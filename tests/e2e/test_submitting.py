@@ -87,6 +87,21 @@ def test_the_first_answer_to_a_candidate_counts_and_the_later_ones_are_declined(
     ]
 
 
+def test_status_shows_a_queued_start_and_why_it_was_refused(project: Project) -> None:
+    """The daemon died before it executed the start, and a stop came first."""
+    with in_foreground(project) as daemon:
+        daemon.send_signal(signal.SIGSTOP)
+        assert project.runplan("start", "X", "auto").code == 5
+        daemon.kill()
+    assert "Queued: start; the daemon executes it when it responds" in project.runplan("status").out
+    assert project.runplan("status", "X", "--json").json["queued"] == "start"
+    stopped = project.runplan("stop", "X")
+    assert (stopped.code, "plans/X.md was about to begin and does not" in stopped.err) == (0, True), stopped.err
+    seen = project.runplan("status", "X", "--json").json
+    assert (seen["queued"], seen["refused"]) == (None, "plans/X.md was stopped before it began")
+    assert "The last start was refused: plans/X.md was stopped before it began" in project.runplan("status").out
+
+
 def test_a_process_that_is_stopped_while_it_executes_commands_does_not_block_the_worker(
     project: Project, tmp_path: Path
 ) -> None:

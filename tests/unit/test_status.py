@@ -151,7 +151,7 @@ def test_an_interrupted_run_says_how_to_continue() -> None:
 
 def test_what_a_person_asked_for_is_told_before_it_has_come_to_that() -> None:
     stops, pauses = (at_work(work=replace(some_work(), asked=what)) for what in ("stop", "pause"))
-    for seen in (stops, at_work(requested="stop")):
+    for seen in (stops, at_work(queued="stop")):
         assert lines(seen)[3].startswith("  Stopping: phase 1, implement for 12m, agent running 12m")
         assert view(seen)["run"]["asked"] == "stop"
     assert lines(pauses)[3].startswith("  Pausing: phase 1")

@@ -194,6 +194,7 @@ class Reader:
         self._tips: dict[str, str] = {}  #: by target
         self._schedules: dict[str, ScheduleRow] = {}
         self._queued: dict[str, str] = {}  #: by plan: the verb of its newest queued command
+        self._refused: dict[str, tuple[str, str]] = {}  #: by plan: time and error, if its newest start was refused
         self._active: set[str] = set()  #: plans with an unfinished run, or a schedule
         self.folded: list[str] = []  #: finished plans without a view
         self.unpriced: set[str] = set()  #: plans whose sum of costs leaves an agent out
@@ -203,6 +204,11 @@ class Reader:
             self._schedules = {row.plan: row for row in Schedules(self._store).all()}
             queued = self._store.query("SELECT plan, verb FROM commands WHERE answer IS NULL ORDER BY seq")
             self._queued = {str(plan): str(verb) for plan, verb in queued}
+            answered = self._store.query(
+                "SELECT plan, at, json_extract(answer, '$.error') FROM commands WHERE seq IN"
+                " (SELECT max(seq) FROM commands WHERE verb IN ('start', 'now', 'resume') GROUP BY plan)"
+            )
+            self._refused = {str(plan): (str(at), str(error)) for plan, at, error in answered if error}
             self._active = {*self._schedules, *self._queued, *(row.plan for row in self._store.unfinished())}
 
     def all(self) -> list[dict[str, Any]]:
@@ -272,14 +278,15 @@ class Reader:
         work, outputs = self._work(store, newest) if newest else (None, {})
         if work is not None and work.unpriced:
             self.unpriced.add(path)
-        queued = self._queued.get(path, "")
+        refused_at, refused = self._refused.get(path, ("", ""))
         return Seen(
             run=newest,
             work=work,
             outputs=outputs,
             owner=owner,
             alive=bool(owner) and _is_alive(owner),
-            requested=queued if queued in ("stop", "pause") else "",
+            queued=self._queued.get(path, ""),
+            refused=refused if newest is None or refused_at > newest.started else "",
             schedule=self._schedules.get(path),
         )
 
@@ -351,6 +358,10 @@ class Page:
             verdict, colon, rest = about[0].partition(":")
             about[0] = f"{paint(verdict, *_LEVELS[view['run']['stuck']['level']])}{colon}{rest}"
         lines += about
+        if view["queued"] not in (None, "stop", "pause"):
+            lines.append(f"  Queued: {view['queued']}; the daemon executes it when it responds")
+        if view["refused"]:
+            lines.append(self._style.wrap(f"  The last start was refused: {plain(view['refused'])}", "    "))
         if view["schedule"] is not None:
             lines.append(f"  {plain(scheduled(view['schedule'], now=self._now, zone=None))}")
         return "\n".join(lines)
