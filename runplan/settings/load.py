@@ -23,7 +23,6 @@ from runplan.settings.schema import (
     USER_SECTIONS,
     AgentTable,
     Settings,
-    Unfit,
     nearest,
 )
 
@@ -317,9 +316,10 @@ class _Merge:
             self._put(layer, section, _AGENT_KEYS[name], value)
 
     def _put(self, layer: Layer, section: str, key: Key, value: object) -> None:
-        typed = key.read(value)
-        if isinstance(typed, Unfit):
-            raise layer.error(section, key.name, typed.why)
+        try:
+            typed = key.read(value)
+        except ValueError as error:
+            raise layer.error(section, key.name, str(error)) from None
         path = f"{section}.{key.name}"
         self._values[path], self._sources[path] = value, layer
         self._typed.setdefault(section, {})[key.field] = typed

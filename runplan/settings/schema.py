@@ -34,44 +34,21 @@ USER_SECTIONS = ("daemon", "notify")
 # --- rules -------------------------------------------------------------------------------------------------
 
 
+def must(holds: Callable[[Any], object], why: str) -> Rule:
+    """The rule that a value passes a test; `why` may contain {value}."""
+    return lambda value: "" if holds(value) else why.format(value=value)
+
+
 def one_of(*words: str) -> Rule:
-    return lambda value: "" if value in words else f"must be one of {', '.join(words)}, not {value!r}"
-
-
-def each_of(*words: str) -> Rule:
-    def rule(values: tuple[str, ...]) -> str:
-        wrong = [value for value in values if value not in words]
-        return f"may contain {', '.join(words)}, not {wrong[0]!r}" if wrong else ""
-
-    return rule
+    return must(words.__contains__, f"must be one of {', '.join(words)}, not {{value!r}}")
 
 
 def at_least(least: int) -> Rule:
-    return lambda value: "" if least <= value < float("inf") else f"must be {least} or more, not {value}"
+    return must(lambda value: least <= value < float("inf"), f"must be {least} or more, not {{value}}")
 
 
-def percentage(value: int) -> str:
-    return "" if 0 <= value <= 100 else f"must be 0 to 100, not {value}"
-
-
-def not_zero(value: float) -> str:
-    return "" if value > 0 else "must be longer than 0s"
-
-
-def not_empty(value: str) -> str:
-    return "" if value.strip() else "must not be empty"
-
-
-def branch(value: str) -> str:
-    return "" if names.valid_ref(value) else f"{value!r} is not a valid branch name"
-
-
-def ref_prefix(value: str) -> str:
-    return "" if names.valid_ref(f"{value}x") else f"{value!r} is not a valid beginning of a branch name"
-
-
-def plain_path(value: str) -> str:
-    return not_empty(value) or ("" if names.is_plain(value) else f"must not contain control characters: {value!r}")
+def each(rule: Rule) -> Rule:
+    return lambda values: next((wrong for value in values if (wrong := rule(value))), "")
 
 
 def path_inside(value: str) -> str:
@@ -80,18 +57,8 @@ def path_inside(value: str) -> str:
     return plain_path(value)
 
 
-def paths_inside(values: tuple[str, ...]) -> str:
-    return next((wrong for value in values if (wrong := path_inside(value))), "")
-
-
-def forwardable(values: tuple[str, ...]) -> str:
-    own = [value for value in values if value.startswith(("GIT_", "RUNPLAN_"))]
-    return f"{own[0]} cannot be passed on: runplan sets GIT_* and RUNPLAN_* itself" if own else ""
-
-
-def web_address(value: str) -> str:
-    is_valid = not value or re.fullmatch(r"https?://[^\s/]+(?:/\S*)?", value)
-    return "" if is_valid else "must begin with https:// or http:// and a host"
+def plain_path(value: str) -> str:
+    return not_empty(value) or ("" if names.is_plain(value) else f"must not contain control characters: {value!r}")
 
 
 def pattern(value: str) -> str:
@@ -112,6 +79,21 @@ def known_zone(value: str) -> str:
     except (ZoneInfoNotFoundError, ValueError, OSError):
         return f"unknown time zone {value!r} on this machine; use UTC, or a name like Europe/Berlin"
     return ""
+
+
+not_empty = must(str.strip, "must not be empty")
+percentage = must(lambda value: 0 <= value <= 100, "must be 0 to 100, not {value}")
+not_zero = must(lambda value: value > 0, "must be longer than 0s")
+branch = must(names.valid_ref, "{value!r} is not a valid branch name")
+ref_prefix = must(lambda value: names.valid_ref(f"{value}x"), "{value!r} is not a valid beginning of a branch name")
+forwardable = must(
+    lambda name: not name.startswith(("GIT_", "RUNPLAN_")),
+    "{value} cannot be passed on: runplan sets GIT_* and RUNPLAN_* itself",
+)
+web_address = must(
+    lambda value: not value or re.fullmatch(r"https?://[^\s/]+(?:/\S*)?", value),
+    "must begin with https:// or http:// and a host",
+)
 
 
 # --- sections ----------------------------------------------------------------------------------------------
@@ -137,7 +119,7 @@ class RunSettings(Struct, frozen=True, kw_only=True):
     max_fix_cycles: Annotated[int, about("how often a phase that failed its checks may be fixed", at_least(0))] = 2
     parallel: Annotated[int, about("phases worked at once, if their `Touches:` do not overlap", at_least(1))] = 1
     setup: Annotated[str, about("command that prepares a fresh worktree, e.g. npm ci")] = ""
-    copy: Annotated[tuple[str, ...], about('files copied to a fresh worktree, e.g. [".env"]', paths_inside)] = ()
+    copy: Annotated[tuple[str, ...], about('files copied to a fresh worktree, e.g. [".env"]', each(path_inside))] = ()
     clean: Annotated[
         str,
         about(
@@ -158,7 +140,7 @@ class AgentTable(Struct, frozen=True, kw_only=True):
     kind: Annotated[str, about("built-in kind of agent")]
     argv: Annotated[tuple[str, ...], about("program and its arguments")] = ()
     script: Annotated[str, about("file that a script agent plays", not_empty)] = ""
-    env: Annotated[tuple[str, ...], about("names of further environment variables for it", forwardable)] = ()
+    env: Annotated[tuple[str, ...], about("names of further environment variables for it", each(forwardable))] = ()
     model: Annotated[str, about("model to use; unset: the program's default", not_empty)] = ""
     args: Annotated[tuple[str, ...], about("further arguments for its program")] = ()
     context: Annotated[int, about("size of its context in tokens; 0: as reported, or by model", at_least(0))] = 0
@@ -266,9 +248,7 @@ class NotifySettings(Struct, frozen=True, kw_only=True):
     command: Annotated[str, about("notification command; details in $RUNPLAN_* and as JSON on its input")] = ""
     webhook: Annotated[str, about("address to which the same JSON is posted", web_address)] = ""
     desktop: Annotated[bool, about("show notifications on the desktop of this machine")] = False
-    on: Annotated[tuple[str, ...], about("notify about runs that are done, failed or waiting", each_of(*NOTICES))] = (
-        NOTICES
-    )
+    on: Annotated[tuple[str, ...], about("notify about these runs", each(one_of(*NOTICES)))] = NOTICES
 
 
 class Settings(Struct, frozen=True, kw_only=True):
@@ -284,12 +264,6 @@ class Settings(Struct, frozen=True, kw_only=True):
 
 
 # --- keys --------------------------------------------------------------------------------------------------
-
-
-class Unfit(Struct, frozen=True):
-    """A value that cannot be used, and why."""
-
-    why: str
 
 
 class Key(Struct, frozen=True):
@@ -329,12 +303,14 @@ class Key(Struct, frozen=True):
         return duration(self.default) if self.is_duration else self.default
 
     def read(self, value: object) -> Any:
-        """The value for its field, or Unfit."""
+        """The value for its field. Raises ValueError with the reason if it cannot be used."""
         typed = seconds(value) if self.is_duration else self._typed(value)
         if typed is None:
             expected = 'a duration like "90s", "15m" or "1h30m"' if self.is_duration else self.TYPES[self.type]
-            return Unfit(f"must be {expected}, not {value!r}")
-        return Unfit(wrong) if self.rule is not None and (wrong := self.rule(typed)) else typed
+            raise ValueError(f"must be {expected}, not {value!r}")
+        if self.rule is not None and (wrong := self.rule(typed)):
+            raise ValueError(wrong)
+        return typed
 
     def _typed(self, value: object) -> Any:
         try:
