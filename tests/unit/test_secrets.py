@@ -222,3 +222,19 @@ def test_the_password_in_an_address_is_a_secret_whatever_the_variable_is_called(
     address: str, text: str, told: str
 ) -> None:
     assert redacted(text, secret_values({"HTTPS_PROXY": address})) == told
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("-----BEGIN RSA PRIVATE KEY-----", "a private key"),
+        (":_authToken=abcdef", "an npm token"),
+        ("ASIA" + "A1" * 8, "an AWS key"),
+        ("ghr_" + 36 * "a", "a GitHub token"),
+        ("github_pat_" + 40 * "a", "a GitHub token"),
+        ("xoxb-" + 20 * "1", "a Slack token"),
+        ("sk-" + 32 * "a", "an API key"),
+    ],
+)
+def test_each_form_has_a_name(text: str, kind: str) -> None:
+    assert secrets_in(f"so: {text}\n") == {text: kind}

@@ -8,9 +8,11 @@ from hypothesis import given, settings, strategies as st
 from runplan.checks.tamper import (
     FileChange,
     Permit,
+    Written,
     examine,
     examine_command,
     is_lifecycle,
+    leaks,
     remedy,
     unwanted,
     wants_text,
@@ -316,3 +318,55 @@ def test_a_finding_lists_some_of_the_tests_and_counts_the_others() -> None:
     many = "".join(f"def test_{number:02}(): assert f()\n" for number in range(25))
     (finding,) = examine([changed("tests/test_x.py", before=many, after="pass\n")], a_permit())
     assert finding.detail.endswith("test_18, test_19 and 5 more")
+
+
+# --- secrets -----------------------------------------------------------------------------------------------
+
+TOKEN = "ghp_" + 36 * "a"
+OTHER = "ghp_" + 36 * "b"
+PLAIN = Permit(text="Write the thing.")
+
+
+def found(*files: Written, messages: tuple[str, ...] = (), permit: Permit = PLAIN) -> list[str]:
+    return [str(one) for one in leaks(files, messages, permit)]
+
+
+def wrote(after: str, before: str = "", path: str = "a.txt", *, added: bool = False) -> Written:
+    return Written(path=path, before=before, after=after, added=added)
+
+
+def test_added_text_is_looked_at() -> None:
+    assert found(wrote(f"x\ntoken = {TOKEN}\n", "x\n")) == ["a.txt: seems to contain a GitHub token"]
+    assert found(wrote("x\n", f"{TOKEN}\n")) == []
+
+
+def test_a_secret_that_was_there_before_is_not_the_agents() -> None:
+    """Also when its file was moved; another one beside it is."""
+    assert found(wrote(f"{TOKEN}\nmore\n", f"{TOKEN}\n")) == []
+    assert found(wrote("", TOKEN, "old.txt"), wrote(TOKEN, path="new.txt", added=True)) == []
+    assert found(wrote(f"{TOKEN} {OTHER}", TOKEN)) == ["a.txt: seems to contain a GitHub token"]
+
+
+def test_each_place_and_kind_is_told_once() -> None:
+    twice = wrote(f"{TOKEN} {OTHER} AKIA{'A1' * 8}")
+    assert found(twice, twice) == [
+        "a.txt: seems to contain an AWS key",
+        "a.txt: seems to contain a GitHub token",
+    ]
+
+
+def test_messages_and_new_names_are_looked_at_and_the_secret_is_not_told() -> None:
+    told = found(
+        wrote("x", path=f"{TOKEN}.txt", added=True),
+        wrote("y", path=f"{OTHER}.txt"),
+        messages=(f"Use {TOKEN}\n", "Fine\n"),
+    )
+    assert told == [
+        "[redacted].txt: its name contains a GitHub token",
+        "a commit message: seems to contain a GitHub token",
+    ]
+
+
+def test_a_file_the_phase_names_may_hold_one() -> None:
+    permit = Permit(text="Add the example key to docs/example.md.")
+    assert found(wrote(TOKEN, path="docs/example.md", added=True), permit=permit) == []
