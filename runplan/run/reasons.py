@@ -38,7 +38,7 @@ class Reason(StrEnum):
     GUARD_VIOLATED = "guard-violated", "An agent moved one of your refs; the report shows both values. Set it back."
     READONLY_VIOLATED = "readonly-violated", "The verifier changed files. Use another verifier, then retry."
     CONFLICT = "conflict", "Bring the kept work onto the target by hand; the report names its ref. Or retry."
-    TARGET_MOVING = "target-moving", "The target kept moving. Retry when nobody pushes to it."
+    TARGET_MOVING = "target-moving", "The target kept moving. Retry when it is quiet."
     PROTECTED = "protected", "The target rejects pushes. Land by cherry-pick and push later, or have the rule lifted."
     DRIFT = "drift", "The numbers in the plan do not fit the code. Correct the plan, then retry."
     TIMEOUT = "timeout", "The agent ran longer than limits.wall. Raise it, or make the phase smaller."
@@ -70,7 +70,7 @@ _ADVICE_FOR_UNDO = {
     Reason.PROTECTED: "The target rejects pushes. Undo the phase again when the rule is lifted.",
     Reason.ALREADY_ON_TARGET: "Another run has reverted the phase. Nothing is left to do.",
     Reason.BLOCKED: "Revert the phase by hand, and set its row in the plan to todo.",
-    Reason.TARGET_MOVING: "The target kept moving. Undo the phase again when nobody pushes to it.",
+    Reason.TARGET_MOVING: "The target kept moving. Undo the phase again when it is quiet.",
     Reason.STOPPED: "Undo the phase again.",
 }
 

@@ -15,8 +15,8 @@ from tests.support.cli import RUNPLAN
 
 
 @dataclass(frozen=True)
-class Desk:
-    """A user's machine: a home with settings that must not matter, and a directory for temporary files."""
+class Machine:
+    """A home with settings that must not matter, and a directory for temporary files."""
 
     home: Path
     tmp: Path
@@ -42,7 +42,7 @@ class Desk:
 
 HOSTILE = """\
 [user]
-    name = Somebody
+    name = Uma
 [commit]
     gpgsign = true
 [gpg]
@@ -54,7 +54,7 @@ HOSTILE = """\
 """
 
 
-def a_desk(place: Path) -> Desk:
+def a_machine(place: Path) -> Machine:
     home, tmp = place / "home", place / "tmp"
     home.mkdir()
     tmp.mkdir()
@@ -67,16 +67,16 @@ def a_desk(place: Path) -> Desk:
         "RUNPLAN_RUN_LANDING": "pr",
         "GIT_DIR": str(home / "nowhere"),
     }
-    return Desk(home=home, tmp=tmp, env=env)
+    return Machine(home=home, tmp=tmp, env=env)
 
 
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, list[str]]:
-    """What the demo prints, and what is left afterwards, at the desk of a user with settings of their own."""
-    desk = a_desk(tmp_path_factory.mktemp("desk"))
-    ran = desk.demo()
+    """The output of the demo and the files that it leaves, on a machine with hostile settings."""
+    machine = a_machine(tmp_path_factory.mktemp("machine"))
+    ran = machine.demo()
     assert ran.returncode == 0, ran.stdout
-    return ran.stdout, desk.left()
+    return ran.stdout, machine.left()
 
 
 def test_each_step_is_shown_between_the_command_and_its_account(shown: tuple[str, list[str]]) -> None:
@@ -110,24 +110,24 @@ def test_it_fits_a_terminal(shown: tuple[str, list[str]]) -> None:
 
 
 def test_a_kept_repository_is_named_and_can_be_looked_at(tmp_path: Path) -> None:
-    desk = a_desk(tmp_path)
-    ran = desk.demo("--keep")
+    machine = a_machine(tmp_path)
+    ran = machine.demo("--keep")
     assert ran.returncode == 0, ran.stdout
     found = re.search(r"The repository is kept: (.*)\n", ran.stdout)
     assert found is not None
     kept = Path(found[1])
-    plain = {name: value for name, value in desk.env.items() if not name.startswith(("RUNPLAN_", "GIT_"))}
-    told = subprocess.run([RUNPLAN, "status"], cwd=kept, env=plain, capture_output=True, text=True, check=True)
-    assert "plans/DISCOUNT.md, complete" in told.stdout
+    plain = {name: value for name, value in machine.env.items() if not name.startswith(("RUNPLAN_", "GIT_"))}
+    status = subprocess.run([RUNPLAN, "status"], cwd=kept, env=plain, capture_output=True, text=True, check=True)
+    assert "plans/DISCOUNT.md, complete" in status.stdout
     tests = subprocess.run(["sh", "check"], cwd=kept, env=plain, capture_output=True, text=True, check=True)
     assert "Ran 5 tests" in tests.stderr
 
 
 def test_interrupted_it_leaves_nothing_behind_either(tmp_path: Path) -> None:
-    desk = a_desk(tmp_path)
+    machine = a_machine(tmp_path)
     demo = subprocess.Popen(
         [RUNPLAN, "demo"],
-        env=desk.env,
+        env=machine.env,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -142,12 +142,12 @@ def test_interrupted_it_leaves_nothing_behind_either(tmp_path: Path) -> None:
     demo.stdout.read()
     demo.stdout.close()
     assert demo.wait(timeout=60) == 130
-    assert desk.left() == []
+    assert machine.left() == []
 
 
 def test_an_agent_does_not_run_it(tmp_path: Path) -> None:
-    desk = a_desk(tmp_path)
-    desk.env["RUNPLAN_AGENT"] = "1"
-    ran = desk.demo()
+    machine = a_machine(tmp_path)
+    machine.env["RUNPLAN_AGENT"] = "1"
+    ran = machine.demo()
     assert ran.returncode == 2
     assert ran.stdout.startswith("runplan: demo does not run inside an agent")

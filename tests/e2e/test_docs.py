@@ -248,14 +248,14 @@ def test_a_prompt_of_the_repository_and_one_of_the_user_replace_the_shipped_ones
     mine = tmp_path / "config/runplan/prompts/verify.md"
     mine.parent.mkdir(parents=True)
     mine.write_text("From my settings.\n" + read("config/prompts/verify.md"), encoding="utf-8")
-    project.commit_file("config/prompts/implement.md", "House rules.\n" + read("config/prompts/implement.md"))
+    project.commit_file("config/prompts/implement.md", "Rules of this project.\n" + read("config/prompts/implement.md"))
     ran = project.start("auto", XDG_CONFIG_HOME=str(tmp_path / "config"))
     assert ran.code == 0, ran.err
     asked = {
         path.read_text(encoding="utf-8").splitlines()[0]
         for path in project.path.glob(".git/runplan/dispatch/*/prompt.md")
     }
-    assert asked == {"House rules.", "From my settings."}
+    assert asked == {"Rules of this project.", "From my settings."}
     used = (
         f"implement: config/prompts/implement.md on main; fix: {documents.ROOT}/config/prompts/fix.md; verify: {mine}"
     )

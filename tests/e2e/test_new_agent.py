@@ -1,4 +1,4 @@
-"""An agent that nobody has heard of is one module and one folder of samples: those of the page, and not a file more."""
+"""A new agent is one module and one folder of samples: those of CONTRIBUTING.md and no other file."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(ROOT / name, made / name, ignore=without)
     shutil.copy(ROOT / "pyproject.toml", made)
     (made / "runplan/agents/clis/acme.py").write_text(block("py"), encoding="utf-8")
-    for stray in (".#acme.py", "_draft.py", "acme-old.py", "notes.txt"):  # what lies about there is no agent
+    for stray in (".#acme.py", "_draft.py", "acme-old.py", "notes.txt"):  # other files are no agents
         (made / "runplan/agents/clis" / stray).write_text("", encoding="utf-8")
     samples = made / "tests/samples/acme"
     samples.mkdir()
@@ -117,5 +117,5 @@ def asked(tree: Path, place: Path, names: str) -> tuple[set[str], set[str]]:
         text=True,
         check=False,
     )
-    told = re.findall(r"^(PASSED|FAILED|ERROR) \S+::(\S+)", ran.stdout, re.MULTILINE)
-    return {name for how, name in told if how == "PASSED"}, {name for how, name in told if how != "PASSED"}
+    ended = re.findall(r"^(PASSED|FAILED|ERROR) \S+::(\S+)", ran.stdout, re.MULTILINE)
+    return {name for how, name in ended if how == "PASSED"}, {name for how, name in ended if how != "PASSED"}

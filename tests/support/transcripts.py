@@ -1,7 +1,7 @@
 """Plays a page of the documentation: writes the files it shows, runs its commands, and compares the output.
 
 A page shows a file as a block after a line that ends with its path and a colon. It shows a command as a line of a
-`console` block that begins with `$ `; the lines below it are the output. A line `…` stands for any lines,
+`console` block that begins with `$ `; the lines below it are the output. A line `…` means any lines,
 and `…` in a line for any text.
 
 `python -m tests.support.transcripts` (`make docs`) writes the output of this version into the pages.

@@ -25,7 +25,7 @@ KEYS = {cells[0].strip("`"): cells for cells in rows(PAGE, "### Keys and configu
 
 
 def task(name: str, role: Role, *, home: Path | None = None, args: tuple[str, ...] = ()) -> Task:
-    # The page itself stands in for the prompt file that mini reads.
+    # mini reads a prompt file; the page serves as one.
     docs = Path(__file__).parents[2] / "docs"
     table = AgentTable(name=name, kind=name, args=args)
     where = {"root": docs, "directory": docs / "none", "home": home}

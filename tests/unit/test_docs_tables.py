@@ -15,6 +15,7 @@ from runplan.run.dispatch import Role
 from runplan.run.reasons import Reason
 from tests.support import documents
 from tests.support.documents import links, read, rows
+from tests.unit.test_house import ORDER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,6 +61,11 @@ def waited_for(module: ast.Module) -> Iterator[str]:
         for word in call.keywords:
             if word.arg == WAITS.get(made) and isinstance(word.value, ast.Constant):
                 yield str(word.value.value)
+
+
+def test_the_packages_are_listed_in_the_order_of_imports() -> None:
+    listed = [cells[0].strip("`/") for cells in rows(read("docs/architecture.md"), "## Packages")]
+    assert listed == list(ORDER)
 
 
 def test_the_decisions_are_listed_in_their_order() -> None:
