@@ -450,13 +450,13 @@ class DaemonWorker(RepositoryWorker):
     def may_begin(self) -> bool:
         return self._services.may_begin() and not self._closing
 
-    def ask_slot(self, plan: str) -> bool:
+    def request_permit(self, plan: str) -> bool:
         return self._services.limit.request((self.root, plan))
 
-    def enter_slot(self, plan: str) -> None:
+    def count_permit(self, plan: str) -> None:
         self._services.limit.count((self.root, plan))
 
-    def leave_slot(self, plan: str) -> None:
+    def release_permit(self, plan: str) -> None:
         self._services.limit.release((self.root, plan))
 
     def recorded(self, plan: str, run: str, fact: Fact) -> None:

@@ -162,8 +162,8 @@ class ActiveRuns:
         if row is not None:
             _unlock_refs(active)
         self._runs[plan] = active = replace(active, warnings=self._claim_issues(active, started.issues))
-        if running(journal.state):  # its agent survived the last process and keeps its slot
-            self._worker.enter_slot(plan)
+        if running(journal.state):  # its agent survived the last process and keeps its permit
+            self._worker.count_permit(plan)
         return active
 
     def _too_late(self, request: RunRequest) -> str:
@@ -278,7 +278,7 @@ class ActiveRuns:
         from runplan.engine.advance import advance  # slow to import; by now the spawner is starting
 
         journal = active.journal
-        if not self._has_slot(plan, active, decide(journal.state)):
+        if not self._has_permit(plan, active, decide(journal.state)):
             return decide(journal.state)
         assert journal.state.started is not None
         context = self._repository.refreshed(active.context, journal.state.started)
@@ -294,8 +294,8 @@ class ActiveRuns:
             decision = self._report_waits(plan, active)
         return decision
 
-    def _has_slot(self, plan: str, active: ActiveRun, decision: Decision) -> bool:
-        """Whether the run has a slot; one that waits for something else needs none."""
+    def _has_permit(self, plan: str, active: ActiveRun, decision: Decision) -> bool:
+        """Whether the run has a permit; one that waits for something else needs none."""
         journal = active.journal
         if journal.state.stop or running(journal.state) or not self._worker.may_begin():
             return True
@@ -303,7 +303,7 @@ class ActiveRuns:
             return True
         if decision.waiting not in ("", "slot") and not decision.wake:
             return True
-        if not self._worker.ask_slot(plan):
+        if not self._worker.request_permit(plan):
             if not journal.state.queued:
                 journal.append(e.Queued())
             return False
@@ -321,7 +321,7 @@ class ActiveRuns:
                 active.journal.append(e.Paused(kind="checkout", until=iso(until), words=words), lane=lane)
 
     def _report_waits(self, plan: str, active: ActiveRun) -> Decision:
-        """Report every wait, lane by lane; a run in which every lane waits gives up its slot."""
+        """Report every wait, lane by lane; a run in which every lane waits gives up its permit."""
         state, run = active.journal.state, active.context.run
         decision = decide(state)
         for lane in open_lanes(state):
@@ -329,7 +329,7 @@ class ActiveRuns:
                 self._worker.waits(plan, run, lane.state, alone)
         if decision.waiting and not running(state):
             if decision.waiting != "slot":
-                self._worker.leave_slot(plan)
+                self._worker.release_permit(plan)
             if not open_lanes(state):
                 self._worker.waits(plan, run, state, decision)
         return decision
@@ -349,7 +349,7 @@ class ActiveRuns:
 
     def _forget(self, plan: str) -> None:
         self._runs.pop(plan, None)
-        self._worker.leave_slot(plan)
+        self._worker.release_permit(plan)
 
 
 # --- decisions ------------------------------------------------------------------------------------------

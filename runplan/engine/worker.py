@@ -74,14 +74,14 @@ class RepositoryWorker:
         """False as soon as no new step may begin."""
         return True
 
-    def ask_slot(self, _plan: str) -> bool:
-        """Whether the run may work now; if not, it is queued for a slot."""
+    def request_permit(self, _plan: str) -> bool:
+        """Whether the run may work now; if not, it is queued."""
         return True
 
-    def enter_slot(self, _plan: str) -> None:
+    def count_permit(self, _plan: str) -> None:
         """Count a run whose agent is running already."""
 
-    def leave_slot(self, _plan: str) -> None: ...
+    def release_permit(self, _plan: str) -> None: ...
 
     def recorded(self, _plan: str, _run: str, _fact: Fact) -> None: ...
 
