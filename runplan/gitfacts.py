@@ -10,7 +10,7 @@ Oid: TypeAlias = str  #: a full object id, 40 or 64 hex digits
 
 
 class Identity(Struct, frozen=True, kw_only=True):
-    """Who a commit is by."""
+    """Name and address of a person or an agent."""
 
     name: str
     email: str
@@ -20,18 +20,18 @@ AGENT = Identity(name="runplan agent", email="agent@runplan.invalid")
 
 
 def signing(dispatch: str) -> Identity:
-    """The identity with which the processes of one dispatch move refs."""
+    """The committer of one dispatch."""
     return Identity(name=AGENT.name, email=f"agent+{dispatch}@runplan.invalid")
 
 
 def committing_as(dispatch: str) -> dict[str, str]:
-    """The variables by which reflogs name a dispatch."""
+    """The variables that make git commit as this dispatch, so that reflogs name it."""
     who = signing(dispatch)
     return {"GIT_COMMITTER_NAME": who.name, "GIT_COMMITTER_EMAIL": who.email}
 
 
 def is_agent(who: Identity) -> bool:
-    """Whether it is the identity of an agent, whichever dispatch it was."""
+    """Whether it is the identity of an agent, in any dispatch."""
     user, _, host = who.email.partition("@")
     own, _, place = AGENT.email.partition("@")
     return who.name == AGENT.name and host == place and user.partition("+")[0] == own
@@ -86,7 +86,7 @@ class Change(Struct, frozen=True, kw_only=True):
 
 
 class Untracked(Struct, frozen=True, kw_only=True):
-    """A file in a worktree that git does not know."""
+    """An untracked file of a worktree."""
 
     path: str
     size: int  #: bytes
@@ -98,7 +98,7 @@ class WorktreeState(Struct, frozen=True, kw_only=True):
     head: Oid
     changed: tuple[str, ...]  #: tracked paths that differ from HEAD, staged or not
     untracked: tuple[Untracked, ...]
-    ignored: bool  #: whether ignored files lie about
+    ignored: bool  #: whether there are ignored files
 
     @property
     def clean(self) -> bool:

@@ -14,12 +14,11 @@ _PIECES = re.compile(r"(?:\*\*/)+|\*\*|\*|\?|\[!?\]?[^\]/]*\]|.", re.DOTALL)
 
 
 def covers(patterns: Iterable[str], path: str) -> bool:
-    """Whether any pattern covers the path."""
     return any(matches(pattern, path) for pattern in patterns)
 
 
 def matches(pattern: str, path: str) -> bool:
-    """Whether the pattern covers the path; one that names a directory covers all that is in it."""
+    """Whether the pattern covers the path; the name of a directory covers everything in it."""
     return _compiled(pattern).fullmatch(path) is not None
 
 
@@ -43,7 +42,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def _below(plain: str) -> str:
-    """What may follow: a name without wildcards may be a folder's; `src/*` means its files alone."""
+    """The end of the expression: a name without wildcards may be a directory; `src/*` covers only its files."""
     if plain.endswith("/"):
         return "/.*"
     return "" if _WILD.search(plain.rpartition("/")[2]) else "(?:/.*)?"

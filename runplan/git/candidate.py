@@ -98,14 +98,12 @@ class Candidates:
         return Lineage(on_base=True, foreign=tuple(islice(foreign, NAMED)))
 
     def _held_by(self, oid: Oid, own: Sequence[str]) -> str:
-        """A ref of the user's that contains the commit and matches none of the patterns."""
         if self._user.object(oid) is None:
             return ""
         refs = self._user.text("for-each-ref", "--format=%(refname)", "--contains", oid).splitlines()
         return next((ref for ref in refs if not any(fnmatchcase(ref, pattern) for pattern in own)), "")
 
     def changes(self, base: Oid, head: Oid) -> tuple[Change, ...]:
-        """The net diff of two commits, without renames."""
         return objects.changes(self._git, self._tree(base), self._tree(head))
 
     def code_key(self, tree: Oid, without: Sequence[str]) -> str:
@@ -218,7 +216,6 @@ class Candidates:
         return made
 
     def _mode(self, tree: Oid, path: str) -> str:
-        """The mode of the file; a new file is a plain one."""
         where, entry = objects.find(self._git, tree, path)
         if entry is None:
             return "100644"

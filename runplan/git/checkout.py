@@ -54,7 +54,6 @@ class Checkouts:
                 yield TargetCheckout(root=Path(os.path.normpath(link.parent / named)).parent, git_dir=link.parent)
 
     def reachable(self) -> Iterator[TargetCheckout]:
-        """Those whose directory is there."""
         return (one for one in self.all() if one.root.is_dir())
 
     def branch(self, checkout: TargetCheckout) -> str | None:

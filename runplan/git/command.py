@@ -95,7 +95,6 @@ class LongCalls:
             end_session(process)
 
     def end(self) -> None:
-        """Kill all of them now."""
         with self._lock:
             for process in self._running:
                 end_session(process)
@@ -267,12 +266,10 @@ class Git:
         return found
 
     def tip(self, ref: str) -> Oid | None:
-        """The commit that a full ref name stands for now."""
         found = self.object(ref)
         return found.oid if found is not None and found.kind == "commit" else None
 
     def blob(self, commit: Oid, path: str) -> bytes | None:
-        """The content of a file in a commit."""
         found = self.known(f"{commit}:{path}")
         return found.content if found is not None and found.kind == "blob" else None
 
@@ -394,7 +391,6 @@ def _is_fixed(name: str) -> bool:
 
 
 def failure(args: Sequence[str], ran: Ran, cwd: Path) -> str:
-    """One line about a command that failed."""
     return f"git {args[0]} failed in {cwd}: {one_line(ran.err) or f'exit code {ran.code}'}"
 
 

@@ -213,11 +213,9 @@ class Lane:
         return (first_line(self._theirs / "HEAD") or "").removeprefix("ref: ")
 
     def refs(self) -> dict[str, Oid]:
-        """Every ref of the agent's repository."""
         return refs_snapshot(self.repository, self._git)
 
     def take(self, tip: Oid, *, without: Sequence[Oid] = ()) -> Oid:
-        """Copy commits of the agent's into `tool.git`."""
         self._workspace.take(self.repository / "objects", [tip], without=without)
         return tip
 

@@ -72,7 +72,7 @@ def entries(git: Git, tree: Oid) -> dict[str, Entry]:
 
 
 def find(git: Git, tree: Oid, path: str) -> tuple[str, Entry | None]:
-    """How far `path` leads into the tree, and what stands there; None when the way or the name is free."""
+    """The longest part of `path` that is in the tree, and its entry; None when it is missing."""
     here = ""
     entry: Entry | None = Entry(TREE, tree)
     for name in path.split("/"):
@@ -84,7 +84,7 @@ def find(git: Git, tree: Oid, path: str) -> tuple[str, Entry | None]:
 
 
 def changes(git: Git, old: Oid, new: Oid) -> tuple[Change, ...]:
-    """What differs between two trees, sorted by path, without looking for renames."""
+    """The differences between two trees, sorted by path, without renames."""
     return tuple(sorted(_differences(git, old, new, ""), key=lambda change: change.path))
 
 
@@ -150,9 +150,9 @@ class ObjectWriter:
         self._place = common_dir / "objects"
 
     def write(self, kind: str, content: bytes, *, like: Oid) -> Oid:
-        """Store an object and return its id; `like` is any id of the repository and tells which hash it uses.
+        """Store an object and return its id; `like` is any id of the repository, and shows which hash it uses.
 
-        An object that exists is written again: that takes as long as a check, and mends a damaged file.
+        An existing object is written again: that takes as long as a check, and repairs a damaged file.
         """
         header = f"{kind} {len(content)}\0".encode()
         digest = hashlib.sha1(usedforsecurity=False) if len(like) == 40 else hashlib.sha256()
@@ -216,6 +216,6 @@ class ObjectWriter:
 
 
 def _person(identity: Identity) -> str:
-    """Name and address without the characters that end them; git's own commands drop those as well."""
+    """Name and address without the characters that end them, which git's own commands drop as well."""
     clean = str.maketrans("", "", "<>\n\0")
     return f"{identity.name.translate(clean)} <{identity.email.translate(clean)}>"

@@ -112,7 +112,6 @@ class Removal:
             lane.mark_disposable()
 
     def _used_by(self, ref: str) -> str:
-        """A checkout of the user's that has the branch out."""
         if not ref.startswith(HEADS) or self._user.tip(ref) is None:
             return ""
         checkouts = Checkouts(self._user, root=self._user.cwd, common_dir=self._workspace.common_dir)
@@ -233,7 +232,6 @@ def _is_open(path: Path) -> bool:
 
 
 def processes_inside(path: Path) -> tuple[int, ...]:
-    """The processes whose working directory is `path` or below."""
     import psutil
 
     found = psutil.process_iter(["cwd"])
@@ -259,6 +257,5 @@ def is_on_target(git: Git, tip: Oid, target: str) -> bool:
 
 
 def _is_picked(git: Git, target: str, tip: Oid) -> bool:
-    """Whether the target has a commit with the same patch for every commit."""
     marks = git.text("cherry", target, tip).splitlines()
     return bool(marks) and all(mark.startswith("-") for mark in marks)

@@ -79,7 +79,6 @@ def marks(message: str) -> tuple[Mark, ...]:
 
 
 def _without_ours(message: str) -> str:
-    """The message without Runplan-* lines and their continuation lines."""
     kept: list[str] = []
     dropping = False
     for line in message.split("\n"):
@@ -105,7 +104,6 @@ def _joined(paragraphs: list[list[str]]) -> str:
 
 
 def _is_block(paragraph: list[str]) -> bool:
-    """Whether every line is a trailer or continues one."""
     if paragraph[0].startswith((" ", "\t")):
         return False
     return all(_TRAILER.match(line) or line.startswith(_PICKED) for line in _unfolded(paragraph))

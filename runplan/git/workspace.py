@@ -139,7 +139,6 @@ class Workspace:
                 goal.unlink(missing_ok=True)
 
     def without_filters(self) -> list[str]:
-        """Settings that turn off every filter."""
         drivers = {key.split(".", 1)[1].rpartition(".")[0] for key, _ in self._config if key.startswith("filter.")}
         off = ("required=false", "clean=", "smudge=", "process=")
         return [f"filter.{driver}.{setting}" for driver in sorted(drivers) for setting in off]
@@ -279,7 +278,6 @@ def is_partial_clone(pairs: Iterable[tuple[str, str | None]]) -> bool:
 
 
 def config_text(pairs: Sequence[tuple[str, str | None]]) -> str:
-    """A git configuration file with these pairs."""
     return "".join(f"{_header(key)}\n\t{key.rpartition('.')[2]}{_assigned(value)}\n" for key, value in pairs)
 
 

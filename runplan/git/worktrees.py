@@ -63,7 +63,6 @@ class Worktrees:
         return self._lanes[name]
 
     def path(self, name: str) -> Path:
-        """Where the worktree `name` is or would be."""
         return self.lane(name).path
 
     def tip(self, branch: str) -> Oid | None:
@@ -71,7 +70,6 @@ class Worktrees:
         return self._workspace.git.tip(branch)
 
     def standing(self, branch: str, base: Oid) -> BranchStanding:
-        """A branch of the user's repository compared with `base`."""
         return standing(self._workspace.user, branch, base)
 
     # --- lending ------------------------------------------------------------------------------------------
@@ -140,7 +138,6 @@ class Worktrees:
         return True
 
     def copy(self, path: Path, names: Sequence[str], from_root: Path) -> None:
-        """Copy the files of run.copy from the main checkout."""
         for name in names:
             source, goal, parts = from_root / name, path / name, Path(name).parts
             if Path(name).is_absolute() or ".." in parts or ".git" in parts[:1]:
@@ -201,11 +198,9 @@ class Worktrees:
             lane.compare_with(tip)
 
     def state(self, path: Path) -> WorktreeState:
-        """The status of a worktree against the commit it stands on; costs one scan of its files."""
         return self.lane(path.name).state()
 
     def head(self, path: Path) -> Oid:
-        """The commit a worktree stands on."""
         found = self.lane(path.name).base
         if not found:
             raise GitFailed(f"the worktree {path} stands on no commit")
@@ -223,7 +218,6 @@ class Worktrees:
     # --- giving commits to the user -----------------------------------------------------------------------
 
     def published(self, branch: str) -> bool:
-        """Whether the user's repository has the branch."""
         return self._workspace.user.tip(branch) is not None
 
     def publish(self, branch: str, *, base: Oid = "") -> str:
@@ -246,7 +240,6 @@ class Worktrees:
         return name
 
     def give_to_user(self, branch: str, *, base: Oid = "") -> None:
-        """Publish the branch, then delete runplan's own."""
         self.publish(branch, base=base)
         if tip := self.tip(branch):
             self._workspace.git.update_refs(f"delete {branch} {tip}")
@@ -340,7 +333,6 @@ class Worktrees:
 
 
 def standing(git: Git, branch: str, base: Oid) -> BranchStanding:
-    """A branch compared with `base`; one that does not exist has nothing of its own."""
     tip = git.tip(branch)
     if tip in (None, base):
         return BranchStanding()

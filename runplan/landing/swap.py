@@ -167,7 +167,6 @@ class Swap:
         )
 
     def _is_direct(self, path: str) -> bool:
-        """Whether no parent of the path is a link."""
         parent = (self._root / path).parent
         return parent.resolve() == self._root.resolve() / parent.relative_to(self._root)
 

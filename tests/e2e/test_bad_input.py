@@ -146,17 +146,17 @@ PLANS = {
     "a line break in the name": Bad(
         words=start("plans/a\nb.md"),
         make=lambda project: project.repo.commit("Set up", **{"plans/a\nb.md": a_plan("1")}),
-        told="plans/a\\nb.md: the name holds control characters or bytes that are not UTF-8, so the plan cannot be",
+        told="plans/a\\nb.md: the name has control characters or bytes that are not UTF-8; rename the file",
     ),
     "a byte in the name": Bad(
         words=start("plans/\udcff.md"),
         make=lambda project: project.repo.commit("Set up", **{"plans/\udcff.md": a_plan("1")}),
-        told="plans/\\xff.md: the name holds control characters or bytes that are not UTF-8, so the plan cannot be",
+        told="plans/\\xff.md: the name has control characters or bytes that are not UTF-8; rename the file",
     ),
     "check of such a name": Bad(
         words=("check", "plans/\udcff.md"),
         make=lambda project: project.repo.write("plans/\udcff.md", a_plan("1")),
-        told="plans/\\xff.md: the name holds control characters",
+        told="plans/\\xff.md: the name has control characters",
     ),
     "edited": Bad(
         make=lambda project: project.repo.write("plans/X.md", a_plan("1", "2")),
