@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from runplan.git.checkout import Checkouts
+    from runplan.git.repository import Checkouts
 
 
 #: With a pid namespace, programs can signal no process outside. The network stays.

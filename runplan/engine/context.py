@@ -15,7 +15,7 @@ from msgspec import Struct
 from runplan import names
 from runplan.errors import RefusedEarly, SettingsError, Unreachable, UsageError
 from runplan.git.command import borrowing
-from runplan.git.discovery import open_repository, require_target
+from runplan.git.repository import open_repository, require_target
 from runplan.landing import modes
 from runplan.settings.load import environment, load, load_committed, load_lenient, recorded
 from runplan.settings.places import repository_file
@@ -24,7 +24,7 @@ from runplan.settings.schema import FILES
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from runplan.git.discovery import Repository
+    from runplan.git.repository import Repository
     from runplan.run.events import RunStarted
     from runplan.settings.load import LoadedSettings
     from runplan.settings.schema import Settings

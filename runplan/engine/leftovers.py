@@ -6,8 +6,8 @@ import json
 from typing import TYPE_CHECKING
 
 from runplan import names
-from runplan.git.checkout import refs_snapshot
 from runplan.git.removal import Removal
+from runplan.git.repository import refs_snapshot
 from runplan.git.workspace import Workspace
 from runplan.git.worktrees import Worktrees
 from runplan.settings.places import worktree_root

@@ -118,7 +118,7 @@ def require_same_history(at: RepositoryContext, plan: str) -> None:
         return
     if git.run("merge-base", "--is-ancestor", tip, at.target, ok=(0, 1)).code:
         run = at.settings.run
-        from runplan.git.checkout import Checkouts
+        from runplan.git.repository import Checkouts
 
         checkouts = Checkouts(git, root=at.repository.root, common_dir=at.repository.common_dir)
         pull = checkouts.pull(at.local_target, run.remote)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from runplan.git.checkout import refs_snapshot
+from runplan.git.repository import refs_snapshot
 from runplan.store.files import first_line, read_file
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from runplan.errors import GitFailed
-from runplan.git.checkout import refs_snapshot
 from runplan.git.command import Git, configured, failure
 from runplan.git.objects import SYMLINK, Entry, ObjectWriter, Signature, identity_env
+from runplan.git.repository import refs_snapshot
 from runplan.git.workspace import delete_tree, make_writable, write_whole
 from runplan.gitfacts import Identity, Untracked, WorktreeState
 from runplan.store.files import first_line

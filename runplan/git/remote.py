@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, TypeAlias
 from msgspec import Struct
 
 from runplan.errors import GitFailed, RefusedEarly, Unreachable
-from runplan.git.checkout import Checkouts, remove_stale_lock
 from runplan.git.command import ANY, LongCalls, configured
+from runplan.git.repository import Checkouts, remove_stale_lock
 from runplan.names import HEADS
 from runplan.store.files import lock_descriptor
 from runplan.text import command

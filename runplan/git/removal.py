@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from runplan.errors import GitFailed, RefusedEarly
-from runplan.git.checkout import Checkouts, refs_snapshot
 from runplan.git.lane import KEEPER
 from runplan.git.objects import changes, identity_env
+from runplan.git.repository import Checkouts, refs_snapshot
 from runplan.git.trailers import PLAN, read_trailers
 from runplan.git.workspace import KEEP, delete_tree
 from runplan.gitfacts import is_agent

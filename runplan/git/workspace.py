@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runplan.errors import GitFailed, ObjectsRefused, RefusedEarly
-from runplan.git.checkout import refs_snapshot
 from runplan.git.command import Git, borrowing, one_line, remedy_for
+from runplan.git.repository import refs_snapshot
 from runplan.store.files import file_lock, make_below
 
 if TYPE_CHECKING:

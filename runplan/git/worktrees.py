@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from runplan.errors import GitFailed, ObjectsRefused, RefusedEarly, SettingsError
-from runplan.git.checkout import refs_snapshot
 from runplan.git.lane import KEEPER, Lane, Unstored
+from runplan.git.repository import refs_snapshot
 from runplan.gitfacts import Identity, is_agent
 from runplan.names import HEADS, base_ref, parked_under
 from runplan.store.files import file_lock, first_line, make_below, read_file

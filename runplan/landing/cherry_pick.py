@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from runplan.errors import GitFailed
 from runplan.git import objects
-from runplan.git.checkout import Checkouts, read_line
+from runplan.git.repository import Checkouts, read_line
 from runplan.landing.lander import Landed, Landing, Pending, Refused, TargetMoved, do_nothing, find
 from runplan.landing.recovery import Box, Ended, Hold, Plan
 from runplan.landing.swap import IndexChanged, RefTransaction, Swap
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from runplan.git.checkout import TargetCheckout
     from runplan.git.command import Git
+    from runplan.git.repository import TargetCheckout
     from runplan.gitfacts import Change, Oid
     from runplan.landing.lander import LandingAnswer
 

@@ -16,8 +16,8 @@ from msgspec.structs import replace
 
 from runplan.errors import GitFailed, Unreachable
 from runplan.git import remote as push
-from runplan.git.checkout import Checkouts
 from runplan.git.remote import NETWORK_S, Remote
+from runplan.git.repository import Checkouts
 from runplan.landing.cherry_pick import CherryPick
 from runplan.landing.lander import Declined, Landed, Landing, Pending, Refused, TargetMoved, do_nothing, find
 from runplan.names import HEADS

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, convert, to_builtins
 
-from runplan.git.checkout import TargetCheckout, remove_stale_lock
+from runplan.git.repository import TargetCheckout, remove_stale_lock
 from runplan.landing.lander import Landing, find
 from runplan.polling import until
 from runplan.store.files import lock_descriptor, publish, read_file
@@ -25,8 +25,8 @@ from runplan.store.files import lock_descriptor, publish, read_file
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from runplan.git.checkout import Checkouts
     from runplan.git.command import Git
+    from runplan.git.repository import Checkouts
 
 BOX = "runplan-swap"  #: in the common git directory
 LOCK = "runplan/landing.flock"

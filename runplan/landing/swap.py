@@ -27,8 +27,8 @@ from runplan.landing.recovery import Hold, Plan, put, remove_empty_parents, sign
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from runplan.git.checkout import Checkouts, TargetCheckout
     from runplan.git.command import Git
+    from runplan.git.repository import Checkouts, TargetCheckout
     from runplan.gitfacts import Change, Oid
     from runplan.landing.lander import Landing
     from runplan.landing.recovery import Box, Signature

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from runplan.errors import GitFailed, RefusedEarly
-from runplan.git.discovery import OLDEST_GIT
+from runplan.git.repository import OLDEST_GIT
 from runplan.gitfacts import Identity
 from runplan.ops import discovery as repository
 from runplan.ops.discovery import look_around, role_agents, worktree_place

@@ -9,9 +9,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runplan.errors import Exit, RefusedEarly
-from runplan.git.checkout import Checkouts, refs_snapshot
 from runplan.git.command import Git
-from runplan.git.discovery import identity, open_repository, require_git, require_workable, signing
+from runplan.git.repository import (
+    Checkouts,
+    identity,
+    open_repository,
+    refs_snapshot,
+    require_git,
+    require_workable,
+    signing,
+)
 from runplan.gitfacts import Identity
 from tests.support.repos import USER_EMAIL, USER_NAME, Repo, init_repo, isolated_env, make_repo
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runplan.agents.sandbox import Sandbox, sandboxed
-from runplan.git.checkout import Checkouts
 from runplan.git.command import Git
+from runplan.git.repository import Checkouts
 from runplan.run.dispatch import Ending, Role
 from tests.support.dispatching import PATIENCE_S, Stage, gone, stage, until
 from tests.support.repos import init_repo

@@ -11,7 +11,7 @@ from runplan.cli import main
 from runplan.errors import RunplanError
 from runplan.git import remote
 from runplan.git.command import Git
-from runplan.git.discovery import open_repository, require_workable
+from runplan.git.repository import open_repository, require_workable
 from runplan.landing.cherry_pick import CherryPick
 from runplan.landing.direct import Direct
 from runplan.landing.lander import Landing

@@ -13,7 +13,7 @@ from runplan.agents.invocation import model_remedy
 from runplan.checks.testcommand import Prerequisites
 from runplan.cli.verb import json_argument as arguments  # noqa: F401 - main calls it
 from runplan.errors import Exit, RunplanError, SettingsError
-from runplan.git.discovery import OLDEST_GIT
+from runplan.git.repository import OLDEST_GIT
 from runplan.text import command
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def _refusal(at: RepositoryContext) -> str:
     """Why `start` would refuse every plan; "" for no reason."""
     from runplan.engine.admission import require_test_command
     from runplan.engine.preflight import infrastructure, require_agents, require_landable
-    from runplan.git.discovery import require_workable
+    from runplan.git.repository import require_workable
 
     settings = at.settings
     try:
