@@ -304,7 +304,7 @@ def test_bad_input_gets_one_line_and_changes_nothing(project: Project, bad: Bad)
     assert everything(project) == before
 
 
-def test_a_file_with_an_odd_name_under_plans_is_no_plan_and_breaks_nothing(project: Project) -> None:
+def test_a_file_with_an_unprintable_name_under_plans_is_ignored(project: Project) -> None:
     odd = {"plans/\udcff.md": a_plan("1"), "plans/a\nb.md": a_plan("1")}
     project.repo.commit("Set up", **odd)
     assert project.start("auto").code == 0
@@ -321,7 +321,7 @@ def everything(project: Project) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("words", [("finish", "auto"), ("2",)])
-def test_a_dry_run_tells_what_would_be_done_and_changes_nothing(project: Project, words: tuple[str, ...]) -> None:
+def test_a_dry_run_lists_the_phases_and_changes_nothing(project: Project, words: tuple[str, ...]) -> None:
     set_up(project, plan=a_plan("1", "2"))
     before = everything(project)
     ran = project.runplan("start", "X", *words, "--dry-run")

@@ -103,13 +103,6 @@ def landed_once(project: Project) -> None:
 # --- it lands, and the checkout follows ---------------------------------------------------------------
 
 
-def edited_elsewhere(repo: Repo) -> None:
-    repo.write("a.txt", "in the stash\n")
-    repo.git("stash", "-q")
-    repo.write("b.txt", "edited\n")
-    repo.write("untracked.txt", "mine\n")
-
-
 def staged_elsewhere(repo: Repo) -> None:
     repo.write("b.txt", "staged\n")
     repo.write("staged.txt", "new and staged\n")
@@ -119,12 +112,10 @@ def staged_elsewhere(repo: Repo) -> None:
 
 @pytest.mark.parametrize(
     "arrange",
-    [edited_elsewhere, staged_elsewhere],
+    [staged_elsewhere],
     ids=lambda state: state.__name__,
 )
-def test_the_phase_lands_and_the_checkout_follows_without_losing_anything(
-    project: Project, arrange: Callable[[Repo], None]
-) -> None:
+def test_a_landing_updates_the_checkout_and_keeps_every_edit(project: Project, arrange: Callable[[Repo], None]) -> None:
     arrange(project.repo)
     before = theirs(project.repo)
     ran = project.start("finish", "auto")
@@ -174,33 +165,16 @@ def moves_it_away(repo: Repo) -> None:
     (repo.path / "new.txt").rename(repo.path / "kept.txt")
 
 
-def diverged(repo: Repo) -> None:
-    repo.git("switch", "-qc", "side")
-    repo.commit("Side", **{"b.txt": "side\n"})
-    repo.git("switch", "-q", "main")
-    repo.commit("Main", **{"b.txt": "main\n"})
-
-
-def rebases(repo: Repo) -> None:
-    diverged(repo)
-    repo.git("rebase", "-q", "side", ok=False)
-
-
 OBSTACLES = {
     "edited": Obstacle(
         arrange=edits, said="a.txt is edited in {root}; commit that change or undo it", settle=puts_away
     ),
     "ignored": Obstacle(arrange=has_a_file_ignored, said="new.txt is in the way in {root}", settle=moves_it_away),
-    "rebase": Obstacle(
-        arrange=rebases,
-        said="a rebase of main is under way in {root}; finish or abort it",
-        settle=lambda repo: repo.git("rebase", "--abort"),
-    ),
 }
 
 
 @pytest.mark.parametrize("name", OBSTACLES)
-def test_the_landing_waits_for_the_user_and_lands_once_when_called_on(project: Project, name: str) -> None:
+def test_a_landing_waits_for_the_checkout_and_lands_once_on_retry(project: Project, name: str) -> None:
     obstacle, repo = OBSTACLES[name], project.repo
     obstacle.arrange(repo)
     before, tip = theirs(repo), repo.head("main")
@@ -227,25 +201,7 @@ def without_ours(found: Theirs) -> Theirs:
     return Theirs(**{**{slot: getattr(found, slot) for slot in found.__dataclass_fields__}, "branches": branches})
 
 
-def test_called_on_while_nothing_is_settled_it_waits_again(project: Project) -> None:
-    edits(project.repo)
-    assert project.start("finish", "auto").code == 4
-    before = theirs(project.repo)
-    again = project.start("finish", "auto")
-    assert again.code == 4, again.err
-    assert "a.txt is edited in" in again.err
-    assert theirs(project.repo) == before
-    status = project.runplan("status", "X", "--json").json
-    assert (status["run"]["state"], status["run"]["waiting_for"]) == ("waiting", "checkout")
-
-
 # --- the target is not what the main checkout shows -----------------------------------------------------
-
-
-def on_another_branch(repo: Repo) -> None:
-    repo.git("switch", "-qc", "topic")
-    repo.commit("Topic", **{"a.txt": "topic\n"})
-    repo.write("a.txt", "topic, edited\n")
 
 
 def detached(repo: Repo) -> None:
@@ -254,10 +210,8 @@ def detached(repo: Repo) -> None:
     repo.write("new.txt", "mine\n")
 
 
-@pytest.mark.parametrize("arrange", [on_another_branch, detached], ids=lambda state: state.__name__)
-def test_a_checkout_that_does_not_have_the_target_out_stays_as_it_is(
-    project: Project, arrange: Callable[[Repo], None]
-) -> None:
+@pytest.mark.parametrize("arrange", [detached], ids=lambda state: state.__name__)
+def test_a_checkout_of_another_branch_is_not_touched(project: Project, arrange: Callable[[Repo], None]) -> None:
     arrange(project.repo)
     before = theirs(project.repo)
     ran = project.start("finish", "auto")
@@ -269,7 +223,7 @@ def test_a_checkout_that_does_not_have_the_target_out_stays_as_it_is(
 
 
 @pytest.mark.parametrize("dirty", [False, True], ids=["clean", "edited"])
-def test_a_target_checked_out_in_another_worktree_is_followed_there(
+def test_a_landing_updates_the_worktree_that_has_the_target_checked_out(
     project: Project, tmp_path: Path, dirty: bool
 ) -> None:
     project.repo.git("switch", "-qc", "topic")

@@ -1,26 +1,38 @@
-"""Every command that changes something takes effect once, whatever the daemon does when it is given."""
+"""Every command takes effect once, whatever the state of the daemon, its socket and the disk."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
+import sqlite3
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from filelock import FileLock
 
 from runplan import processes
 from runplan.daemon.client import reach
 from runplan.settings.places import state_directory
-from tests.support.cli import RUNPLAN, a_plan, until, with_remote
+from tests.support.cli import RUNPLAN, a_plan, processes_of, until, with_remote
 from tests.support.daemons import (
     answering,
     daemon_of,
+    in_foreground,
     kill_daemon,
+    run_of,
+    schedules,
     shell_agent,
+    socket_of,
+    states,
+    until_runs_are,
+    user_settings,
     waits,
 )
 from tests.support.mounts import fill, inside, make_room, small_disk
+from tests.support.scripts import Meanwhile, work
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,6 +40,7 @@ if TYPE_CHECKING:
 
     from tests.support.cli import Project, Ran
     from tests.support.scripts import Meanwhile
+
 
 #: The remote lets the caller wait, and then takes nothing.
 HOOK = "#!/bin/sh\ntouch {place}/push.here\nuntil test -e {place}/push.on; do sleep 0.01; done\nexit 1\n"
@@ -204,3 +217,300 @@ def test_on_a_full_disk_a_command_changes_nothing_and_works_when_there_is_space(
         ran = there.runplan(verb, "X")
         assert ran.code == 0, ran.err
         until(lambda: holds(scene))
+
+
+# --- without a daemon ---------------------------------------------------------------------------------
+
+
+def orphaned_agent(project: Project, meanwhile: Meanwhile, *words: str) -> None:
+    """An agent is running, and its daemon is dead."""
+    project.agent(work(*meanwhile.pause("agent")) + work(phase="2"))
+    assert project.runplan("start", "X", *words).code == 0
+    meanwhile.reached("agent")
+    kill_daemon(project)
+    assert processes_of(project.home)
+
+
+def test_a_stop_without_a_daemon_ends_the_orphaned_agent_and_keeps_its_work(
+    project: Project, meanwhile: Meanwhile
+) -> None:
+    orphaned_agent(project, meanwhile, "1", "auto")
+    ran = project.runplan("stop", "X")
+    assert (ran.code, ran.err.splitlines()) == (0, ["runplan: Stopping plans/X.md; its work is kept"])
+    until(lambda: processes_of(project.home) == [])
+    assert states(project) == ["stopped"]
+    assert project.show("runplan/x/1:1.txt") == "1"
+    assert "Nothing to stop here" in project.runplan("stop").err
+
+
+def test_a_stop_after_the_daemon_has_ended_also_cancels_the_schedule(project: Project) -> None:
+    project.agent(work())
+    for words in (("auto", "every", "4h"), ("1",)):
+        assert project.runplan("start", "X", *words).code == 0
+    until(lambda: states(project) == ["waiting"])
+    kill_daemon(project, signal.SIGTERM)
+    ran = project.runplan("stop", "X")
+    assert (ran.code, ran.err.splitlines()) == (
+        0,
+        [
+            "runplan: Cancelled the schedule of plans/X.md (every 4h)",
+            "runplan: Stopping plans/X.md; its work is kept",
+        ],
+    )
+    assert (states(project), daemon_of(project)) == (["stopped"], 0)
+
+
+def test_a_stop_ends_the_agent_of_a_killed_foreground_run(project: Project, meanwhile: Meanwhile) -> None:
+    project.agent(work(*meanwhile.pause("agent")))
+    with project.running("start", "X", "1", "auto", "--foreground"):
+        meanwhile.reached("agent")
+    ran = project.runplan("stop")
+    assert (ran.code, ran.last) == (0, "runplan: Stopping plans/X.md; its work is kept")
+    until_runs_are(project, "stopped")
+    until(lambda: processes_of(project.home) == [])
+
+
+def test_a_pause_without_a_daemon_is_obeyed_by_the_next_one(project: Project, meanwhile: Meanwhile) -> None:
+    orphaned_agent(project, meanwhile, "1", "auto")
+    ran = project.runplan("pause", "X")
+    assert (ran.code, ran.last.endswith("runplan resume plans/X.md")) == (0, True), ran.err
+    meanwhile.let_on("agent")
+    until(lambda: processes_of(project.home) == [])
+    with in_foreground(project):
+        until(lambda: states(project) == ["waiting"])
+        assert project.dispatched() == ["implement"]
+        assert project.runplan("resume", "X").code == 0
+        until_runs_are(project, "done")
+    assert project.landed() == ["1"]
+
+
+def test_a_pause_of_a_plan_without_run_and_schedule_is_refused(project: Project) -> None:
+    ran = project.runplan("pause", "X")
+    assert (ran.code, "plans/X.md has no daemon run and no schedule" in ran.last) == (3, True), ran.err
+
+
+def test_a_start_whose_answer_was_not_recorded_is_not_executed_again(project: Project) -> None:
+    with in_foreground(project):
+        assert project.runplan("start", "X", "1", "auto", "--wait").code == 0
+    with closing(sqlite3.connect(project.path / ".git/runplan/journal.db")) as journal, journal:
+        journal.execute("UPDATE commands SET answer=NULL")
+    with in_foreground(project):
+        until(lambda: project.rows("SELECT 1 FROM commands WHERE answer IS NULL") == [])
+        assert (states(project), project.landed()) == (["done"], ["1"])
+
+
+# --- broken settings, a deleted plan ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("source", "daemon", "error"),
+    [
+        ("repository", True, "runplan.toml:1: invalid TOML: "),
+        ("user", False, "/.config/runplan/runplan.toml:1: invalid TOML: "),
+    ],
+)
+def test_with_broken_settings_status_and_stop_still_work(
+    project: Project, meanwhile: Meanwhile, source: str, error: str, *, daemon: bool
+) -> None:
+    project.agent(work(*meanwhile.pause("agent")))
+    assert project.runplan("start", "X", "1", "auto").code == 0
+    meanwhile.reached("agent")
+    if not daemon:
+        kill_daemon(project)
+    if source == "user":
+        user_settings(project, "[run\n")
+    else:
+        project.repo.write("runplan.toml", "[run\n")
+    for words in map(str.split, ("status", "next", "logs X", "explain X", "pause X", "stop X")):
+        ran = project.runplan(*words)
+        assert ran.code == (0 if words[0] in ("pause", "stop") else 2), (words, ran.err)
+        warning = ran.err.splitlines()[0]
+        assert (warning.startswith("runplan: warning: "), error in warning) == (True, True), (words, warning)
+        assert warning.endswith("; ignoring this source")
+    until_runs_are(project, "stopped")
+    assert project.runplan("start", "X", "1", "auto").code == 2
+
+
+def test_a_plan_that_is_deleted_during_its_run_is_shown_and_can_be_stopped(
+    project: Project, meanwhile: Meanwhile
+) -> None:
+    project.agent(work(*meanwhile.pause("agent")))
+    assert project.runplan("start", "X", "auto", "every", "4h", "now").code == 0
+    meanwhile.reached("agent")
+    (project.path / "plans/X.md").unlink()
+    project.repo.commit("No plan")
+    (view,) = project.runplan("status", "--json").json
+    gone = "plans/X.md: the plan is gone, from main and from the checkout"
+    assert (view["plan"], view["status"], view["error"]) == ("plans/X.md", "unreadable", gone)
+    assert (view["run"]["state"], view["schedule"]["spec"], view["claim"]["alive"]) == ("running", "every 4h", True)
+    shown = project.runplan("status", "X").out
+    assert (shown.splitlines()[0], view["run"]["id"] in shown, "  every 4h, next " in shown) == (gone, True, True)
+    assert project.runplan("stop", "X").code == 0
+    until_runs_are(project, "stopped")
+
+
+# --- a daemon that does not answer --------------------------------------------------------------------
+
+
+@pytest.fixture
+def frozen(project: Project, meanwhile: Meanwhile, tmp_path: Path) -> int:
+    """The daemon, stopped by SIGSTOP while its agent runs; the plan has a schedule, too."""
+    shell_agent(project, tmp_path, waits(tmp_path, "agent"))
+    assert project.runplan("start", "X", "auto", "every", "4h", "now").code == 0
+    meanwhile.reached("agent")
+    daemon = daemon_of(project)
+    os.kill(daemon, signal.SIGSTOP)
+    until(lambda: processes.stopped(daemon))
+    return daemon
+
+
+def silence(daemon: int) -> str:
+    return f"the daemon (process {daemon}) is stopped; continue it: kill -CONT {daemon}"
+
+
+def test_a_stop_ends_the_agents_of_a_frozen_daemon_and_is_queued(project: Project, tmp_path: Path, frozen: int) -> None:
+    ran = project.runplan("stop", "X")
+    assert (ran.code, ran.err.splitlines()) == (
+        5,
+        [
+            "runplan: Ended the agent of plans/X.md; its work is kept",
+            f"runplan: the request is queued and takes effect when the daemon responds; {silence(frozen)}",
+        ],
+    )
+    assert int((tmp_path / "agent.here").read_text()) not in processes_of(project.home)
+    os.kill(frozen, signal.SIGCONT)
+    until_runs_are(project, "stopped")
+    until(lambda: project.rows("SELECT 1 FROM commands WHERE answer IS NULL") == [])
+    assert (schedules(project), project.landed(), project.dispatched()) == ([], [], ["implement"])
+
+
+def test_status_and_next_say_that_the_daemon_is_frozen(project: Project, tmp_path: Path, frozen: int) -> None:
+    continue_it = f"kill -CONT {frozen}\n"
+    for verb, message in (("status", "is stopped and does nothing"), ("next", "is stopped, so nothing fires")):
+        shown = project.runplan(verb).out
+        assert (f"The daemon (process {frozen}) {message}" in shown, shown.endswith(continue_it)) == (True, True)
+    metrics = project.runplan("metrics")
+    assert (metrics.code, metrics.last) == (5, f"runplan: {silence(frozen)}")
+    (tmp_path / "agent.on").touch()
+    until(lambda: not run_of(project)["dispatched"])
+    seen = project.runplan("status", "X", "--json").json
+    assert (seen["daemon"]["state"], seen["daemon"]["pid"]) == ("stopped", frozen)
+    assert seen["run"]["stuck"]["level"] == "look"
+
+
+def test_the_first_answer_to_a_pending_change_counts_and_later_ones_are_declined(project: Project) -> None:
+    with in_foreground(project) as daemon:
+        assert project.runplan("start", "X", "1").code == 0
+        until_runs_are(project, "waiting")
+        daemon.send_signal(signal.SIGSTOP)
+        assert [project.runplan(*words).code for words in (("approve", "X"), ("reject", "X", "-m", "no"))] == [5, 5]
+        daemon.send_signal(signal.SIGCONT)
+        until_runs_are(project, "done")
+    assert project.landed() == ["1"]
+    answers = [json.loads(text) for (text,) in project.rows("SELECT answer FROM commands ORDER BY seq")][1:]
+    assert [(bool(one["run"]), one["why"].partition(";")[0]) for one in answers] == [
+        (True, ""),
+        (False, "no change of plans/X.md waits for an answer"),
+    ]
+
+
+def test_status_shows_a_queued_start_and_why_it_was_refused(project: Project) -> None:
+    """The daemon died before it executed the start, and a stop came first."""
+    with in_foreground(project) as daemon:
+        daemon.send_signal(signal.SIGSTOP)
+        assert project.runplan("start", "X", "auto").code == 5
+        daemon.kill()
+    assert "Queued: start; the daemon executes it when it responds" in project.runplan("status").out
+    assert project.runplan("status", "X", "--json").json["queued"] == "start"
+    stopped = project.runplan("stop", "X")
+    assert (stopped.code, "plans/X.md was about to begin and does not" in stopped.err) == (0, True), stopped.err
+    seen = project.runplan("status", "X", "--json").json
+    assert (seen["queued"], seen["refused"]) == (None, "plans/X.md was stopped before it began")
+
+
+# --- the socket ---------------------------------------------------------------------------------------
+
+
+def test_a_stop_without_a_socket_is_queued_and_executed(project: Project, meanwhile: Meanwhile, tmp_path: Path) -> None:
+    shell_agent(project, tmp_path, waits(tmp_path, "agent"))
+    assert project.runplan("start", "X", "auto", "every", "4h", "now").code == 0
+    meanwhile.reached("agent")
+    daemon, socket = daemon_of(project), socket_of(project)
+    socket.unlink()
+    ran = project.runplan("stop", "X")
+    assert (ran.code, ran.err.splitlines()) == (
+        5,
+        [
+            "runplan: Ended the agent of plans/X.md; its work is kept",
+            "runplan: the request is queued and takes effect when the daemon responds; "
+            f"the daemon (process {daemon}) does not listen at {socket}; see its log, or end it: kill {daemon}",
+        ],
+    )
+    until_runs_are(project, "stopped")
+    assert (schedules(project), project.landed(), daemon_of(project)) == ([], [], daemon)
+
+
+def test_a_process_that_is_stopped_while_it_executes_commands_does_not_block_the_worker(
+    project: Project, tmp_path: Path
+) -> None:
+    """As with Ctrl-Z: it holds the lock of the queue until it is continued."""
+    shell_agent(project, tmp_path, waits(tmp_path, "agent"))
+    assert project.runplan("start", "X", "1", "auto").code == 0
+    until((tmp_path / "agent.here").exists)
+    with FileLock(project.path / ".git/runplan/locks/commands.lock"):
+        paused = project.runplan("pause", "X")
+        assert (paused.code, "request queued" in paused.err) == (0, True), paused.err
+        (tmp_path / "agent.on").touch()
+        until_runs_are(project, "done")
+    until(lambda: project.rows("SELECT 1 FROM commands WHERE answer IS NULL") == [])
+
+
+def test_two_checkouts_of_one_bare_repository_share_a_worker(project: Project, tmp_path: Path) -> None:
+    bare, places = tmp_path / "bare.git", [tmp_path / "one", tmp_path / "two"]
+    project.repo.git("clone", "-q", "--bare", ".", str(bare))
+    for name in ("user.name", "user.email"):
+        project.repo.git("-C", str(bare), "config", name, project.repo.git("config", name).strip())
+    for place in places:
+        project.repo.git("-C", str(bare), "worktree", "add", "-q", "-b", place.name, str(place), "main")
+    with in_foreground(project):
+        assert project.runplan_in(places[0], "start", "X", "auto", "every", "4h").code == 0
+        assert project.runplan_in(places[1], "pause", "X").code == 0
+        assert project.runplan_in(places[1], "resume", "X").code == 0
+
+
+# --- a full disk --------------------------------------------------------------------------------------
+
+#: With a watchdog the daemon retries often, not once a minute.
+DAEMON = f"WATCHDOG_USEC=500000 setsid {RUNPLAN} daemon </dev/null >/dev/null 2>&1 &"
+
+
+@pytest.mark.parametrize("daemon", [True, False], ids=["daemon", "no-daemon"])
+def test_a_stop_on_a_full_disk_ends_the_agent_and_says_what_is_not_recorded(
+    project: Project, meanwhile: Meanwhile, tmp_path: Path, *, daemon: bool
+) -> None:
+    journal = project.path / ".git/runplan"
+    shell_agent(project, tmp_path, waits(tmp_path, "agent"))
+    with inside(project) as there:
+        small_disk(there, journal)
+        there.sh(DAEMON)
+        until(lambda: answering(project))
+        assert there.runplan("start", "X", "auto", "every", "4h", "now").code == 0
+        meanwhile.reached("agent")
+        if not daemon:
+            kill_daemon(project)
+        fill(there, journal)
+        ran = there.runplan("stop", "X")
+        full = f"{journal}/journal.db: database or disk is full; nothing was recorded; make room on the disk, then try"
+        rest = "the daemon keeps the request and executes it when it can" if daemon else "then stop it again"
+        assert ran.code == 5
+        assert ran.err.splitlines() == [
+            "runplan: Ended the agent of plans/X.md; its work is kept",
+            f"runplan: {full} again; {rest}",
+        ]
+        assert int((tmp_path / "agent.here").read_text()) not in processes_of(project.home)
+        make_room(there, journal)
+        if not daemon:
+            assert there.runplan("stop", "X").code == 0
+        until(lambda: there.runplan("status", "X", "--json").json["run"]["state"] == "stopped")
+        assert there.runplan("status", "X", "--json").json["schedule"] is None
+    assert project.landed() == []

@@ -30,7 +30,7 @@ def _none_left(tmp_path: Path) -> Iterator[None]:
     end_processes_of(tmp_path / "home")
 
 
-def test_of_two_starts_at_the_same_moment_one_works_and_the_other_declines(tmp_path: Path) -> None:
+def test_of_two_simultaneous_starts_one_runs_and_the_other_declines(tmp_path: Path) -> None:
     """Again and again; the agent does not end before both have answered."""
     phases = [str(number) for number in range(1, ROUNDS + 1)]
     project = a_project(tmp_path, *phases)
@@ -92,7 +92,7 @@ MOVES_FEATURE = (
 )
 
 
-def test_an_agent_is_not_accused_of_what_the_agent_of_another_run_does(tmp_path: Path) -> None:
+def test_a_guard_violation_fails_only_the_run_whose_agent_did_it(tmp_path: Path) -> None:
     """That one fails for what it did, its work is kept, and the innocent run lands and names what it saw."""
     project = a_project(tmp_path, "1")
     project.repo.git("branch", "feature")
@@ -146,7 +146,7 @@ def test_an_agent_that_outlives_its_runner_is_adopted_and_not_started_again(tmp_
     assert project.leftovers() == []
 
 
-def test_what_agents_leave_running_is_gone_when_the_run_ends(tmp_path: Path) -> None:
+def test_processes_left_by_agents_are_ended_with_the_run(tmp_path: Path) -> None:
     project = a_project(tmp_path, "1")
     project.agent(
         '[[phase."1".implement]]\norphan = 60\n[[phase."1".implement]]\norphan_setsid = 60\n'
@@ -168,7 +168,7 @@ def claim(project: Project, owner: str, *, kind: str = "plan", key: str = "plans
         store.set_claim(kind, key, run="r-theirs", owner=owner, at="2026-01-01T00:00:00Z")
 
 
-def test_a_phase_marked_in_progress_is_declined_under_a_living_claim_and_worked_without_one(tmp_path: Path) -> None:
+def test_a_phase_in_progress_is_declined_while_its_claim_is_alive(tmp_path: Path) -> None:
     """E2."""
     project = a_project(tmp_path, "1")
     project.plan(a_plan("1").replace("⬚", "🟡 In Progress"))
@@ -184,7 +184,7 @@ def test_a_phase_marked_in_progress_is_declined_under_a_living_claim_and_worked_
     assert project.landed() == ["1"]
 
 
-def test_an_issue_that_somebody_else_works_on_is_warned_of_and_left_to_them(tmp_path: Path) -> None:
+def test_a_claimed_issue_is_a_warning_and_its_claim_stays(tmp_path: Path) -> None:
     """M8."""
     project = a_project(tmp_path, "1")
     project.plan(a_plan("1", front="status: active\nissue: 7"))

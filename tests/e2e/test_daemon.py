@@ -1,35 +1,50 @@
-"""Runs in the hands of the daemon: handed over, followed, answered, paused and stopped from any terminal."""
+"""Runs of the daemon: started, followed, approved and stopped from any terminal."""
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+import contextlib
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.cli import a_plan, ended, processes_of, until
+from runplan.daemon.client import Client
+from runplan.daemon.protocol import Answers, Submit
+from runplan.errors import Unreachable
+from tests.support.cli import RUNPLAN, a_plan, ended, processes_of, until
 from tests.support.daemons import (
+    answering,
+    approve,
     daemon_of,
     in_foreground,
+    kill_daemon,
     log_of,
     run_of,
     several_plans,
+    shell_agent,
+    socket_of,
     states,
     until_runs_are,
     user_settings,
+    waits,
 )
+from tests.support.doors import ROOT
 from tests.support.scripts import Meanwhile, steps, work
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterator
 
     from tests.support.cli import Project
 
 
-# --- handing over ---------------------------------------------------------------------------------------------
-
-
-def test_a_start_is_accepted_at_once_and_lands_without_anybody(project: Project, meanwhile: Meanwhile) -> None:
+def test_a_start_returns_when_accepted_and_the_daemon_lands_the_phase(project: Project, meanwhile: Meanwhile) -> None:
     project.agent(steps(*meanwhile.pause("agent"), 'write = "1.txt"'))
     ran = project.runplan("start", "X", "1", "auto")
     assert ran.code == 0, ran.err
@@ -43,7 +58,7 @@ def test_a_start_is_accepted_at_once_and_lands_without_anybody(project: Project,
     assert project.leftovers() == []
 
 
-def test_starts_at_the_same_moment_give_one_daemon_and_one_run(project: Project, meanwhile: Meanwhile) -> None:
+def test_simultaneous_starts_make_one_daemon_and_one_run(project: Project, meanwhile: Meanwhile) -> None:
     project.agent(steps(*meanwhile.pause("agent"), 'write = "1.txt"'))
     answers = [ended(process) for process in [project.popen("start", "X", "1", "auto") for _ in range(4)]]
     meanwhile.let_on("agent")
@@ -55,7 +70,7 @@ def test_starts_at_the_same_moment_give_one_daemon_and_one_run(project: Project,
     assert len(log_of(project, "started")) == 1
 
 
-def test_a_second_daemon_is_refused_and_says_who_the_first_is(project: Project) -> None:
+def test_a_second_daemon_is_refused_and_names_the_first(project: Project) -> None:
     with in_foreground(project) as first:
         ran = project.runplan("daemon")
         assert ran.code == 2, ran.err
@@ -64,16 +79,13 @@ def test_a_second_daemon_is_refused_and_says_who_the_first_is(project: Project) 
         assert daemon_of(project) == first.pid
 
 
-def test_what_can_be_refused_is_refused_before_the_daemon_is_asked(project: Project) -> None:
+def test_a_bad_start_is_refused_before_a_daemon_is_started(project: Project) -> None:
     ran = project.runplan("start", "X", "9", "auto")
     assert (ran.code, ran.last) == (3, "runplan: 9: no such phase; the phases are 1, 2")
     assert not daemon_of(project)
 
 
-# --- following ------------------------------------------------------------------------------------------------
-
-
-def test_a_start_that_waits_ends_as_the_run_does(project: Project) -> None:
+def test_start_wait_exits_with_the_outcome_of_the_run(project: Project) -> None:
     ran = project.runplan("start", "X", "1", "auto", "--wait")
     assert ran.code == 0, ran.err
     assert "  landed     " in ran.err
@@ -81,13 +93,13 @@ def test_a_start_that_waits_ends_as_the_run_does(project: Project) -> None:
     assert project.landed() == ["1"]
 
 
-def test_a_start_that_waits_fails_with_the_reason_on_its_last_line(project: Project) -> None:
+def test_start_wait_prints_the_failure_reason_on_the_last_line(project: Project) -> None:
     project.agent(steps("exit = 3"))
     ran = project.runplan("start", "X", "1", "auto", "--wait")
     assert (ran.code, ran.last) == (1, "runplan: failed: agent-failed"), ran.err
 
 
-def test_a_start_that_waits_does_not_hang_on_a_person(project: Project) -> None:
+def test_start_wait_exits_4_when_the_run_needs_an_approval(project: Project) -> None:
     ran = project.runplan("start", "X", "1", "--wait")
     assert ran.code == 4, ran.err
     assert "runplan approve plans/X.md" in ran.last
@@ -96,7 +108,7 @@ def test_a_start_that_waits_does_not_hang_on_a_person(project: Project) -> None:
     assert project.landed() == ["1"]
 
 
-def test_a_start_that_waits_waits_for_its_own_run_when_another_has_to_end_first(project: Project) -> None:
+def test_start_wait_follows_its_own_run_when_another_is_stopped_first(project: Project) -> None:
     project.agent(work() + work(phase="2"))
     waits_for_approval(project)
     first = run_of(project)["id"]
@@ -109,9 +121,6 @@ def test_a_start_that_waits_waits_for_its_own_run_when_another_has_to_end_first(
     assert project.show("runplan/x/1:1.txt") == "1"
 
 
-# --- answering ------------------------------------------------------------------------------------------------
-
-
 def waits_for_approval(project: Project) -> None:
     assert project.runplan("start", "X", "1").code == 0
     until(lambda: states(project) == ["waiting"])
@@ -119,7 +128,7 @@ def waits_for_approval(project: Project) -> None:
     assert (view["waiting_for"], view["wake"]) == ("approval", None)
 
 
-def test_what_waits_for_a_person_holds_no_process_and_lands_when_approved(project: Project) -> None:
+def test_a_run_waiting_for_approval_holds_no_process(project: Project) -> None:
     waits_for_approval(project)
     until(lambda: processes_of(project.home) == [daemon_of(project)])
     ran = project.runplan("approve", "X")
@@ -131,10 +140,7 @@ def test_what_waits_for_a_person_holds_no_process_and_lands_when_approved(projec
     assert {int(owner.partition(":")[0]) for owner in owners} == {daemon_of(project)}
 
 
-# --- pausing and stopping -------------------------------------------------------------------------------------
-
-
-def test_a_stop_ends_the_agents_keeps_the_work_and_says_what_it_stopped(project: Project, meanwhile: Meanwhile) -> None:
+def test_a_stop_ends_agents_keeps_the_work_and_lists_what_it_stopped(project: Project, meanwhile: Meanwhile) -> None:
     project.agent(work(*meanwhile.pause("agent")))
     assert project.runplan("start", "X", "auto", "every", "4h", "now").code == 0
     meanwhile.reached("agent")
@@ -168,13 +174,7 @@ def test_a_stop_of_one_plan_leaves_the_claims_of_others(project: Project, meanwh
     assert project.landed() == ["2"]
 
 
-@pytest.mark.parametrize("daemon", [False], ids=["no-daemon"])
-def test_a_stop_reaches_a_run_in_another_terminal(project: Project, meanwhile: Meanwhile, *, daemon: bool) -> None:
-    with in_foreground(project) if daemon else nullcontext():
-        stop_of_another_terminal(project, meanwhile)
-
-
-def stop_of_another_terminal(project: Project, meanwhile: Meanwhile) -> None:
+def test_a_stop_reaches_a_foreground_run_in_another_terminal(project: Project, meanwhile: Meanwhile) -> None:
     project.agent(work(*meanwhile.pause("agent")))
     foreground = project.popen("start", "X", "1", "auto", "--foreground")
     meanwhile.reached("agent")
@@ -191,12 +191,7 @@ def stop_of_another_terminal(project: Project, meanwhile: Meanwhile) -> None:
     until(lambda: set(processes_of(project.home)) <= {daemon_of(project)})
 
 
-# --- turns ----------------------------------------------------------------------------------------------------
-
-
-def test_no_more_runs_than_may_be_are_at_work_and_the_others_have_their_turn_in_order(
-    project: Project, meanwhile: Meanwhile
-) -> None:
+def test_runs_beyond_max_parallel_are_queued_in_order(project: Project, meanwhile: Meanwhile) -> None:
     user_settings(project, "[daemon]\nmax_parallel = 1\n")
     plans = several_plans(project, 3)
     project.agent("".join(steps(*meanwhile.pause(n), f'write = "{n}.txt"', phase=n) for n in ("1", "2", "3")))
@@ -216,10 +211,7 @@ def test_no_more_runs_than_may_be_are_at_work_and_the_others_have_their_turn_in_
     assert project.landed() == ["1", "2", "3"]
 
 
-# --- waiting --------------------------------------------------------------------------------------------------
-
-
-def test_what_waits_is_told_once_however_busy_the_repository_is(project: Project, tmp_path: Path) -> None:
+def test_a_waiting_run_is_announced_once_while_others_run(project: Project, tmp_path: Path) -> None:
     """Neither is a person told again, nor is the wait for a checkout begun anew, because another plan is worked."""
     told = tmp_path / "told"
     user_settings(project, f'[notify]\ncommand = "echo $RUNPLAN_NOTICE $RUNPLAN_PLAN >>{told}"\n')
@@ -237,3 +229,205 @@ def test_what_waits_is_told_once_however_busy_the_repository_is(project: Project
     assert run_of(project)["wake"] == wake
     until(lambda: told.exists() and "plans/Z.md" in told.read_text())
     assert told.read_text().count("plans/Y.md") == 1, told.read_text()
+
+
+def test_start_wait_exits_4_when_an_edited_file_holds_the_landing(project: Project) -> None:
+    """Like an approval it waits for a person; unlike one it goes on by itself when that is settled."""
+    project.repo.write("1.txt", "mine\n")
+    for _ in range(2):
+        ran = project.runplan("start", "X", "1", "auto", "--wait")
+        assert (ran.code, "runplan retry plans/X.md" in ran.last) == (4, True), ran.err
+        assert "continues by itself" in ran.last
+    (project.path / "1.txt").unlink()
+    assert project.runplan("retry", "X").code == 0
+    until_runs_are(project, "done")
+
+
+def test_an_interrupted_start_wait_says_that_the_run_continues(project: Project, meanwhile: Meanwhile) -> None:
+    project.agent(work(*meanwhile.pause("agent")))
+    with project.running("start", "X", "1", "auto", "--wait") as waits:
+        meanwhile.reached("agent")
+        told = waits.stderr
+        assert told is not None
+        until(lambda: b"implement" in told.readline())
+        waits.send_signal(signal.SIGINT)
+        ran = ended(waits)
+    run = run_of(project)["id"]
+    assert (ran.code, ran.last) == (
+        130,
+        f"runplan: detached; {run} continues. Follow it: runplan logs plans/X.md -f; stop it: runplan stop plans/X.md",
+    )
+    meanwhile.let_on("agent")
+    until_runs_are(project, "done")
+
+
+def plans_of_one_issue(project: Project) -> None:
+    project.plan(a_plan("1", "2", front="status: active\nissue: 7"))
+    project.plan(a_plan("3", front="status: active\nissue: 7"), name="plans/Y.md")
+    project.agent(work() + work(phase="2") + work(phase="3"))
+
+
+def claimed_by(project: Project) -> str:
+    return f"issue #7 is claimed by the run {run_of(project)['id']} of plans/X.md; both runs continue"
+
+
+def test_a_start_warns_when_another_run_has_claimed_the_issue(project: Project) -> None:
+    plans_of_one_issue(project)
+    assert project.runplan("start", "X", "1").code == 0
+    until_runs_are(project, "waiting")
+    second = project.runplan("start", "Y", "auto")
+    assert (second.code, f"runplan: warning: {claimed_by(project)}" in second.err.splitlines()) == (0, True), second.err
+    until_runs_are(project, "done", plan="plans/Y.md")
+    assert f"- Warning: {claimed_by(project)}" in project.runplan("report", "Y").out.replace("\\", "")
+    approve(project)
+    assert "Warning" not in project.runplan("report", "X").out
+
+
+def test_a_waiting_run_is_announced_once_across_daemon_restarts(project: Project, tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    user_settings(project, f'[notify]\ncommand = "echo $RUNPLAN_NOTICE $RUNPLAN_PHASE >>{told}"\n')
+    assert project.runplan("start", "X", "finish").code == 0
+    until(lambda: told.exists() and project.rows("SELECT 1 FROM notices"))
+    kill_daemon(project)
+    with in_foreground(project):
+        until(lambda: len(log_of(project, "waits")) == 2)
+        approve(project)
+        until(lambda: "waiting 2" in told.read_text())
+    assert told.read_text().splitlines() == ["waiting 1", "waiting 2"]
+
+
+@contextlib.contextmanager
+def older_daemon(project: Project) -> Iterator[subprocess.Popen[bytes]]:
+    """One that does not let go before it is ended, as with an agent that takes its time."""
+    words = [sys.executable, "-m", "tests.support.doors", "0.0.1", "stays"]
+    with subprocess.Popen(words, env={**project.env, "PYTHONPATH": str(ROOT)}) as older:
+        try:
+            until(lambda: answering(project) == older.pid)
+            yield older
+        finally:
+            older.kill()
+
+
+def test_a_start_says_that_it_waits_for_an_older_daemon(project: Project) -> None:
+    with older_daemon(project) as older, project.running("start", "X", "1", "auto") as start:
+        assert start.stderr is not None
+        assert start.stderr.readline().decode() == (
+            f"runplan: the other daemon (runplan 0.0.1, process {older.pid}) waits for its agents to finish, "
+            "at most daemon.grace; then this version takes over\n"
+        )
+        older.terminate()
+        _, err = start.communicate(timeout=60)
+        assert start.returncode == 0, err
+    until_runs_are(project, "done")
+    assert daemon_of(project) != older.pid
+
+
+MINUTE_MS = 60_000
+
+
+FOR_EVER = 2**32 - 1  #: as the kernel shows a time-out of -1
+
+
+def timeouts(pid: int) -> list[int]:
+    """For how many milliseconds the threads of a process sleep, of those that wait for descriptors."""
+    found = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(OSError):  # it has ended
+            call = (task / "syscall").read_text().split()
+            if len(call) > 4 and "eventpoll" in str(Path(f"/proc/{pid}/fd/{int(call[1], 16)}").readlink()):
+                found.append(int(call[4], 16) & FOR_EVER)
+    return sorted(found)
+
+
+def shims(project: Project) -> list[int]:
+    """The processes that supervise agents: of those that came from a spawner, the ones that wait for descriptors."""
+    found = []
+    for pid in processes_of(project.home):
+        with contextlib.suppress(OSError):  # it has ended
+            if b".spawner" in Path(f"/proc/{pid}/cmdline").read_bytes() and timeouts(pid):
+                found.append(pid)
+    return found
+
+
+def wakes_in_a_minute(pid: int) -> list[bool]:
+    """By itself, for each thread that waits for descriptors."""
+    return [timeout <= MINUTE_MS for timeout in timeouts(pid)]
+
+
+@pytest.mark.skipif(not Path("/proc/self/syscall").exists(), reason="reads /proc")
+def test_no_thread_of_an_idle_daemon_polls(project: Project, meanwhile: Meanwhile) -> None:
+    resets = int((datetime.now(UTC) + timedelta(hours=2)).timestamp())
+    limit = f'tell = {{trouble = "limit", words = "You have hit your limit", resets = {resets}}}'
+    project.repo.write("plans/Y.md", a_plan("2"))
+    project.repo.write("agent.toml", steps(limit, "exit = 1") + steps(*meanwhile.pause("silent"), phase="2"))
+    project.repo.commit("Two plans")
+    with in_foreground(project) as daemon:
+        assert project.runplan("start", "Y", "auto").code == 0
+        meanwhile.reached("silent")
+        assert project.runplan("start", "X", "1", "auto").code == 0
+        until(lambda: run_of(project, "X")["state"] == "waiting")
+        # The worker sleeps until the limit has reset or an agent ends.
+        until(lambda: wakes_in_a_minute(daemon.pid) == [False])
+        until(lambda: [wakes_in_a_minute(shim) for shim in shims(project)] == [[False]])
+        meanwhile.let_on("silent")
+
+
+STILL = "Stands still: the daemon cannot work in this repository for now."
+
+
+def change_journal(project: Project, statement: str) -> None:
+    with closing(sqlite3.connect(project.path / ".git/runplan/journal.db")) as journal, journal:
+        journal.execute(statement)
+
+
+def test_status_says_why_the_daemon_cannot_record(project: Project, meanwhile: Meanwhile, tmp_path: Path) -> None:
+    shell_agent(project, tmp_path, waits(tmp_path, "agent"))
+    assert project.runplan("start", "X", "1", "auto").code == 0
+    meanwhile.reached("agent")
+    change_journal(project, "CREATE TRIGGER full BEFORE INSERT ON events BEGIN SELECT RAISE(ABORT, 'no room'); END")
+    assert STILL not in project.runplan("status").out
+    meanwhile.let_on("agent")
+    until(lambda: log_of(project, "closed"))
+    daemon = daemon_of(project)
+    for words in ((), ("X",)):
+        told = project.runplan("status", *words).out
+        assert f"\n  {STILL}\n" in told
+        last = told.splitlines()[-1]
+        assert last.startswith(f"The daemon (process {daemon}) cannot work here since ")
+        assert ": no room; nothing was recorded; " in last
+        assert "; it tries again at " in last
+    seen = project.runplan("status", "X", "--json").json
+    assert (seen["daemon"]["state"], seen["daemon"]["pid"]) == ("closed", daemon)
+    assert "no room" in seen["daemon"]["error"]
+    assert seen["run"]["stuck"] == {"level": "look", "sentence": STILL}
+
+    change_journal(project, "DROP TRIGGER full")
+    os.kill(daemon, signal.SIGHUP)
+    until_runs_are(project, "done")
+    assert project.runplan("status", "X", "--json").json["daemon"] is None
+
+
+def test_the_daemon_answers_and_logs_an_unexpected_error_and_goes_on(project: Project) -> None:
+    """No file name has 300 characters: the kernel refuses to look for one."""
+    with in_foreground(project) as daemon:
+        with Client(socket_of(project)) as client, pytest.raises(Unreachable, match="File name too long"):
+            client.call(Submit(root="/", common="/" + 300 * "x"), Answers)
+        (logged,) = log_of(project, "request-failed")
+        assert "File name too long" in logged["error"]
+        assert project.runplan("start", "X", "finish", "auto", "--wait").code == 0
+        assert answering(project) == daemon.pid
+
+
+def test_a_foreground_run_without_free_descriptors_is_exit_5(project: Project) -> None:
+    words = ["start", "X", "finish", "auto", "--foreground"]
+    project.agent(work() + work(phase="2"))
+    ran = subprocess.run(
+        ["sh", "-c", 'ulimit -Sn 20; exec "$@"', "sh", str(RUNPLAN), *words],
+        cwd=project.path,
+        env=project.env,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    assert (ran.returncode, "Too many open files; raise the limit" in ran.stderr) == (5, True), ran.stderr
+    assert project.runplan(*words).code == 0

@@ -79,13 +79,13 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, list[str]]:
     return ran.stdout, machine.left()
 
 
-def test_each_step_is_shown_between_the_command_and_its_account(shown: tuple[str, list[str]]) -> None:
+def test_the_demo_shows_command_steps_and_report_in_order(shown: tuple[str, list[str]]) -> None:
     marks = ["$ runplan start plans/", "phase 1  ", "phase 2  ", "phase 3  ", "3 phases landed", "$ runplan report"]
     assert [mark for mark in marks if mark not in shown[0]] == []
     assert sorted(marks, key=shown[0].index) == marks
 
 
-def test_a_failed_gate_is_mended_by_a_fixer(shown: tuple[str, list[str]]) -> None:
+def test_the_demo_shows_a_fixed_test_failure(shown: tuple[str, list[str]]) -> None:
     second = shown[0].partition("phase 2  ")[2].partition("phase 3  ")[0]
     assert re.search(r"gate +failed.*fix .*gate +passed.*landed", second, re.DOTALL)
 
@@ -100,11 +100,11 @@ def test_the_report_the_tracker_and_the_commits_are_shown(shown: tuple[str, list
     assert len(commits) == 8
 
 
-def test_nothing_is_left_behind(shown: tuple[str, list[str]]) -> None:
+def test_the_demo_leaves_nothing_behind(shown: tuple[str, list[str]]) -> None:
     assert shown[1] == []
 
 
-def test_it_fits_a_terminal(shown: tuple[str, list[str]]) -> None:
+def test_the_demo_fits_a_terminal(shown: tuple[str, list[str]]) -> None:
     """Only the report, which is Markdown, may have longer lines."""
     assert [line for line in shown[0].splitlines() if len(line) > 100 and "on tree `" not in line] == []
 
@@ -123,7 +123,7 @@ def test_a_kept_repository_is_named_and_can_be_looked_at(tmp_path: Path) -> None
     assert "Ran 5 tests" in tests.stderr
 
 
-def test_interrupted_it_leaves_nothing_behind_either(tmp_path: Path) -> None:
+def test_an_interrupted_demo_leaves_nothing_behind(tmp_path: Path) -> None:
     machine = a_machine(tmp_path)
     demo = subprocess.Popen(
         [RUNPLAN, "demo"],
@@ -145,7 +145,7 @@ def test_interrupted_it_leaves_nothing_behind_either(tmp_path: Path) -> None:
     assert machine.left() == []
 
 
-def test_an_agent_does_not_run_it(tmp_path: Path) -> None:
+def test_the_demo_is_refused_inside_an_agent(tmp_path: Path) -> None:
     machine = a_machine(tmp_path)
     machine.env["RUNPLAN_AGENT"] = "1"
     ran = machine.demo()

@@ -44,7 +44,7 @@ def test_a_plan_lands_on_the_remote_and_the_local_branch_follows(project: Projec
     assert project.leftovers() == []
 
 
-def test_work_stands_on_what_others_have_pushed(project: Project, remote: Repo, tmp_path: Path) -> None:
+def test_a_phase_is_built_on_the_tip_of_the_remote(project: Project, remote: Repo, tmp_path: Path) -> None:
     """The local branch is behind; the base is the remote's tip all the same, and nothing of it is lost."""
     pushed = push_elsewhere(remote, tmp_path, "theirs.txt")
     ran = project.start("1", "auto", "direct")
@@ -54,7 +54,7 @@ def test_work_stands_on_what_others_have_pushed(project: Project, remote: Repo, 
     assert project.repo.head("main") == remote.head("main")
 
 
-def test_somebody_who_pushes_while_a_phase_runs_is_built_upon(project: Project, remote: Repo, tmp_path: Path) -> None:
+def test_a_commit_pushed_during_a_phase_is_built_upon(project: Project, remote: Repo, tmp_path: Path) -> None:
     meanwhile = Meanwhile(tmp_path)
     set_up(project, agent=work(*meanwhile.pause("working")))
     project.repo.git("push", "-q", "origin", "main")
@@ -68,7 +68,7 @@ def test_somebody_who_pushes_while_a_phase_runs_is_built_upon(project: Project, 
     assert remote.git("show", "main:1.txt") == "1"
 
 
-def test_local_commits_are_never_carried_along(project: Project, remote: Repo) -> None:
+def test_local_commits_are_never_pushed(project: Project, remote: Repo) -> None:
     before = remote.head("main")
     project.commit_file("mine.txt", "not yet\n")
     ran = project.start("1", "auto", "direct")
@@ -77,7 +77,7 @@ def test_local_commits_are_never_carried_along(project: Project, remote: Repo) -
     assert remote.head("main") == before
 
 
-def test_an_edited_file_keeps_the_checkout_where_it_is_and_the_landing_happens(project: Project, remote: Repo) -> None:
+def test_a_push_lands_although_an_edited_file_keeps_the_checkout_behind(project: Project, remote: Repo) -> None:
     project.repo.write("plans/Y.md", "# Notes\n")
     project.repo.commit("Notes")
     project.repo.git("push", "-q", "origin", "main")
@@ -93,7 +93,7 @@ def test_an_edited_file_keeps_the_checkout_where_it_is_and_the_landing_happens(p
     assert [row["status"] for row in project.runplan("status", "X", "--json").json["phases"]] == ["done", "todo"]
 
 
-def test_a_server_that_refuses_is_protected_and_the_work_is_kept(project: Project, remote: Repo) -> None:
+def test_a_refused_push_fails_as_protected_and_keeps_the_work(project: Project, remote: Repo) -> None:
     before = remote.head("main")
     refusing(remote, "GH006: Protected branch update failed for refs/heads/main.")
     ran = project.start("1", "auto", "direct")
@@ -108,7 +108,7 @@ def test_a_server_that_refuses_is_protected_and_the_work_is_kept(project: Projec
     assert remote.git("show", "main:1.txt") == "1"
 
 
-def test_a_protected_target_is_refused_at_the_door(project: Project, remote: Repo) -> None:
+def test_main_protected_refuses_a_direct_landing_before_any_work(project: Project, remote: Repo) -> None:
     project.settings("[run]\nmain_protected = true\n")
     ran = project.start("1", "auto", "direct")
     assert ran.code == 2
@@ -117,9 +117,7 @@ def test_a_protected_target_is_refused_at_the_door(project: Project, remote: Rep
     assert project.dispatched() == [] if (project.path / ".git/runplan/journal.db").exists() else True
 
 
-def test_a_remote_that_cannot_be_reached_is_exit_5_and_retry_goes_on(
-    project: Project, remote: Repo, tmp_path: Path
-) -> None:
+def test_an_unreachable_remote_is_exit_5_and_retry_continues(project: Project, remote: Repo, tmp_path: Path) -> None:
     away = tmp_path / "away.git"
     meanwhile = Meanwhile(tmp_path)
     set_up(project, agent=work(*meanwhile.pause("working")))
@@ -141,7 +139,7 @@ def test_a_remote_that_cannot_be_reached_is_exit_5_and_retry_goes_on(
 
 
 @pytest.mark.parametrize(("landing", "answer"), [("cherry-pick", "kept"), ("direct", "removed")])
-def test_gc_believes_what_was_last_seen_of_the_remote_only_where_landings_are_pushed(
+def test_gc_trusts_the_remote_tracking_ref_only_for_direct_landing(
     project: Project, remote: Repo, landing: str, answer: str
 ) -> None:
     """The branch was pushed there, seen, and is gone there since: what is left here may be the last copy."""

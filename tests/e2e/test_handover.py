@@ -44,7 +44,7 @@ def armed(project: Project) -> bool:
     return bool(of(project, "HandoverArmed"))
 
 
-def test_a_context_that_fills_arms_the_hand_over_and_the_agent_goes_on(project: Project, meanwhile: Meanwhile) -> None:
+def test_a_filling_context_prepares_a_handover_and_the_agent_continues(project: Project, meanwhile: Meanwhile) -> None:
     """S8: the note is written, status tells, nobody is stopped, and the agent's own end is the end of it."""
     words = 'say = "a is done, b is not"'
     project.agent(work(words, HALF, *meanwhile.pause("half"), "tell = {context = 118000}", 'write = "2.txt"'))
@@ -76,7 +76,7 @@ def test_a_context_that_fills_arms_the_hand_over_and_the_agent_goes_on(project: 
     assert project.runplan("status", "X", "--json").json["run"]["handover"] is None
 
 
-def test_an_agent_that_fills_further_is_handed_over_with_the_note_of_its_end(project: Project, tmp_path: Path) -> None:
+def test_an_agent_with_a_full_context_is_replaced_and_passes_on_a_note(project: Project, tmp_path: Path) -> None:
     """S7"""
     first = once(tmp_path, "full", HALF, f'wait_for = "{tmp_path}/on"', 'write = "a.txt"', FULL, "sleep = 60")
     project.agent(steps(*first, 'write = "b.txt"'))
@@ -102,7 +102,7 @@ def test_an_agent_that_fills_further_is_handed_over_with_the_note_of_its_end(pro
         ("context_critical = 0", FULL, ["HandoverArmed"]),
     ],
 )
-def test_where_it_warns_and_where_it_hands_over_can_be_set(
+def test_the_context_limits_can_be_configured(
     project: Project, tmp_path: Path, settings: str, told: str, kinds: list[str]
 ) -> None:
     wait = [f'wait_for = "{tmp_path}/on"'] if kinds else []
@@ -116,13 +116,13 @@ def test_where_it_warns_and_where_it_hands_over_can_be_set(
     assert [kind for kind, _ in project.events() if kind in ("HandoverArmed", "HandedOver")] == kinds
 
 
-def test_a_verifier_whose_context_fills_is_nobodys_predecessor(project: Project, tmp_path: Path) -> None:
+def test_a_verifier_is_not_handed_over(project: Project, tmp_path: Path) -> None:
     project.agent(work() + verify(HALF, FULL, "pass_all = true"))
     assert project.start("1", "auto").code == 0
     assert [kind for kind, _ in project.events() if kind in ("HandoverArmed", "HandedOver")] == []
 
 
-def test_a_fixer_hands_over_as_well(project: Project, tmp_path: Path) -> None:
+def test_a_fixer_is_handed_over_too(project: Project, tmp_path: Path) -> None:
     first = once(tmp_path, "fix", 'append = "1.txt"\ntext = "more\\n"', FULL, "sleep = 60")
     project.agent(
         work() + verify('fail = ["W1"]') + fix(*first, 'write = "2.txt"') + verify("pass_all = true", cycle="2")
@@ -136,7 +136,7 @@ def test_a_fixer_hands_over_as_well(project: Project, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("told", [pytest.param(FULL, id="S9")])
-def test_an_agent_without_room_that_has_done_everything_has_no_successor(project: Project, told: str) -> None:
+def test_an_agent_that_has_returned_done_is_not_replaced(project: Project, told: str) -> None:
     ending = "sleep = 60" if told == FULL else "exit = 1"
     project.agent(steps('write = "1.txt"', DONE, told, ending))
     ran = project.start("1", "auto")
@@ -146,7 +146,7 @@ def test_an_agent_without_room_that_has_done_everything_has_no_successor(project
     assert project.landed() == ["1"]
 
 
-def test_words_that_everything_is_complete_prove_nothing(project: Project) -> None:
+def test_a_message_that_everything_is_complete_proves_nothing(project: Project) -> None:
     """S19"""
     complete = 'say = "PLAN COMPLETE: All tasks finished successfully."'
     project.settings("[run]\nmax_fix_cycles = 0\n")
@@ -158,7 +158,7 @@ def test_words_that_everything_is_complete_prove_nothing(project: Project) -> No
 # --- crashes ------------------------------------------------------------------------------------------
 
 
-def test_an_agent_that_is_sent_away_after_it_was_armed_leaves_its_note(project: Project, tmp_path: Path) -> None:
+def test_the_handover_note_of_an_overloaded_agent_reaches_its_successor(project: Project, tmp_path: Path) -> None:
     """An overload ends it without a hand-over; the next one, in the same worktree, reads what was noted in time."""
     busy = 'tell = {trouble = "overloaded", words = "529 overloaded"}'
     first = once(tmp_path, "busy", 'write = "a.txt"', 'say = "b comes next"', HALF, f'wait_for = "{tmp_path}/on"', busy)
@@ -177,7 +177,7 @@ def test_an_agent_that_is_sent_away_after_it_was_armed_leaves_its_note(project: 
 # --- many plans ---------------------------------------------------------------------------------------
 
 
-def test_two_plans_that_hand_over_get_their_own_notes_back(project: Project, tmp_path: Path) -> None:
+def test_handover_notes_of_two_plans_are_kept_apart(project: Project, tmp_path: Path) -> None:
     """S10"""
     project.plan(a_plan("2").replace("title: X", "title: Y"), "plans/Y.md")
     agent = ""
@@ -197,7 +197,7 @@ def test_two_plans_that_hand_over_get_their_own_notes_back(project: Project, tmp
         assert f"words of {other}" not in prompt
 
 
-def test_a_run_that_nobody_asked_to_go_on_is_listed_and_left_alone(project: Project) -> None:
+def test_an_interrupted_run_is_listed_and_not_resumed_by_another_start(project: Project) -> None:
     """S11: an interrupted run is information; only a person, or the daemon whose run it was, goes on with it."""
     project.plan(a_plan("2").replace("title: X", "title: Y"), "plans/Y.md")
     project.agent(work() + work(phase="2"))
@@ -208,7 +208,7 @@ def test_a_run_that_nobody_asked_to_go_on_is_listed_and_left_alone(project: Proj
     assert "interrupted; no process is working on it" in project.runplan("status", "X").out
 
 
-def test_a_run_that_has_ended_is_never_gone_on_with(project: Project) -> None:
+def test_retry_of_a_successful_run_does_nothing(project: Project) -> None:
     """S12: its journal still names the plan; that it has ended is what counts."""
     project.agent(work())
     assert project.start("finish", "auto").code == 0
@@ -219,7 +219,7 @@ def test_a_run_that_has_ended_is_never_gone_on_with(project: Project) -> None:
     assert project.landed() == ["1"]
 
 
-def test_an_interrupted_run_whose_plan_is_gone_is_refused_by_name(project: Project) -> None:
+def test_an_interrupted_run_whose_plan_was_deleted_is_refused(project: Project) -> None:
     """S13"""
     project.agent(work())
     assert project.start("1", "auto", TEST_KILL="after DispatchStarted").code == -9

@@ -1,4 +1,4 @@
-"""Usage limits are waited out, budgets bite, and a full context is handed over."""
+"""Usage limits are waited out, and budgets stop agents while they run."""
 
 from __future__ import annotations
 
@@ -9,24 +9,22 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runplan.times import iso
-from tests.support.cli import a_project
-from tests.support.scripts import set_up, steps, verify, work
+from tests.support.cli import a_project, end_processes_of, until
+from tests.support.scripts import Meanwhile, set_up, steps, verify, work
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.support.cli import Project
 
+
 #: The clock stands still until somebody sleeps, and then it is later. It is today's, since a limit that ended long
 #: before the agent did is none.
 HERE = datetime.now(UTC).replace(microsecond=0)
-NOW = iso(HERE)
+
+
 RESETS = int((HERE + timedelta(hours=2)).timestamp())
-
-
-@pytest.fixture
-def project(tmp_path: Path) -> Project:
-    return a_project(tmp_path, "1", TEST_NOW=NOW)
 
 
 def once(place: Path, name: str, *played: str) -> tuple[str, ...]:
@@ -34,12 +32,9 @@ def once(place: Path, name: str, *played: str) -> tuple[str, ...]:
     return tuple(f'{step}\nonce = "{place / name}.{number}"' for number, step in enumerate(played))
 
 
-def of(project: Project, kind: str) -> list[dict[str, object]]:
-    return [body for name, body in project.events() if name == kind]
-
-
 LIMIT = f'tell = {{trouble = "limit", words = "You have hit your limit", resets = {RESETS}}}'
-TOKEN = "ghp_" + 36 * "a"
+
+
 BUSY = 'tell = {trouble = "overloaded", words = "529 overloaded"}'
 
 
@@ -56,7 +51,7 @@ def test_a_usage_limit_is_waited_out_and_charges_no_attempt(project: Project, tm
     assert project.dispatched().count("implement") == 2
 
 
-def test_work_that_a_limit_interrupted_is_gone_on_with(project: Project, tmp_path: Path) -> None:
+def test_work_interrupted_by_a_limit_is_continued(project: Project, tmp_path: Path) -> None:
     """Half of it lies in the worktree, and the next agent finds it there."""
     half = 'write = "half.txt"\ntext = "half\\n"'
     project.agent(steps(*once(tmp_path, "limit", half, LIMIT, "exit = 1"), 'append = "half.txt"\ntext = "whole\\n"'))
@@ -64,7 +59,7 @@ def test_work_that_a_limit_interrupted_is_gone_on_with(project: Project, tmp_pat
     assert project.show("main:half.txt") == "half\nwhole"
 
 
-def test_status_tells_until_when_and_for_what_it_waits(project: Project) -> None:
+def test_status_shows_the_limit_and_when_it_resets(project: Project) -> None:
     """Killed while it waits, a run still tells; and an agent that is limited is not started."""
     project.agent(steps(LIMIT, "exit = 1"))
     killed = project.start("1", "auto", TEST_KILL="after Paused")
@@ -77,7 +72,7 @@ def test_status_tells_until_when_and_for_what_it_waits(project: Project) -> None
     assert project.dispatched() == ["implement"]
 
 
-def test_a_limited_agent_is_not_started_by_another_plan_either(project: Project, tmp_path: Path) -> None:
+def test_a_usage_limit_holds_for_other_plans_too(project: Project, tmp_path: Path) -> None:
     project.repo.write("plans/Y.md", (project.path / "plans/X.md").read_text())
     project.repo.commit("Another plan")
     project.agent(steps(*once(tmp_path, "limit", LIMIT, "exit = 1"), 'write = "1.txt"'))
@@ -88,7 +83,7 @@ def test_a_limited_agent_is_not_started_by_another_plan_either(project: Project,
     assert other.err.index("(robot usage limit)") < other.err.index("implement  robot")
 
 
-def test_another_agent_stands_in_while_the_limit_lasts(project: Project) -> None:
+def test_the_fallback_agent_is_used_during_a_limit(project: Project) -> None:
     project.repo.write("spare.toml", work())
     set_up(
         project,
@@ -123,17 +118,13 @@ def test_an_overloaded_provider_is_tried_again_a_bounded_number_of_times(project
         ("setup", "robot (implement) cannot run: Please run /login"),
     ],
 )
-def test_what_only_a_person_can_mend_ends_the_phase_with_the_agents_own_words(
-    project: Project, kind: str, says: str
-) -> None:
+def test_a_login_error_fails_the_phase_with_the_agents_message(project: Project, kind: str, says: str) -> None:
     project.agent(steps(f'tell = {{trouble = "{kind}", words = "Please run /login"}}', "exit = 1"))
     ran = project.start("1", "auto")
     assert (ran.code, ran.last) == (1, "runplan: failed: agent-failed")
     assert says in ran.err
     assert project.dispatched() == ["implement"]
 
-
-# --- budgets ------------------------------------------------------------------------------------------
 
 SPEND = "tell = {tokens = 600, usd = 0.6}"
 
@@ -154,7 +145,7 @@ def test_an_agent_that_uses_up_its_budget_is_ended_while_it_runs(project: Projec
         ("day_tokens = 700", "the day's budget is used up: 1200 of 700 tokens"),
     ],
 )
-def test_what_a_phase_a_plan_and_a_day_have_used_survives_a_restart(project: Project, limit: str, says: str) -> None:
+def test_used_budgets_survive_a_restart(project: Project, limit: str, says: str) -> None:
     """The implementer stays under it, the verifier goes over it, and nothing is started after that."""
     set_up(project, agent=work(SPEND) + verify(SPEND, "sleep = 60"), settings=f"[limits]\n{limit}\n")
     first = project.start("1", "auto")
@@ -165,7 +156,7 @@ def test_what_a_phase_a_plan_and_a_day_have_used_survives_a_restart(project: Pro
     assert project.dispatched() == ["implement", "verify"]
 
 
-def test_a_day_is_over_at_midnight(project: Project) -> None:
+def test_a_daily_budget_resets_at_midnight(project: Project) -> None:
     set_up(project, agent=steps(SPEND), settings="[limits]\nday_tokens = 500\n")
     assert project.start("1", "auto").last == "runplan: failed: budget"
     project.agent(work("tell = {tokens = 10}"))
@@ -174,12 +165,10 @@ def test_a_day_is_over_at_midnight(project: Project) -> None:
     assert project.start("1", "auto", TEST_NOW=tomorrow).code == 0
 
 
-# --- hand-over ----------------------------------------------------------------------------------------
-
 FULL = "tell = {context = 130000, window = 200000}"
 
 
-def test_hand_overs_that_change_nothing_are_no_progress(project: Project) -> None:
+def test_handovers_without_a_change_fail_as_no_progress(project: Project) -> None:
     project.agent(steps(FULL, "sleep = 60"))
     ran = project.start("1", "auto")
     assert (ran.code, ran.last) == (1, "runplan: failed: no-progress")
@@ -193,7 +182,7 @@ def test_hand_overs_that_change_nothing_are_no_progress(project: Project) -> Non
         pytest.param(('write = "big.bin"\nmegabytes = 6',), "tampered", "big.bin: 6", id="too large"),
     ],
 )
-def test_what_is_refused_at_the_end_is_refused_at_a_hand_over(
+def test_a_file_refused_at_the_end_is_refused_at_a_handover(
     project: Project, tmp_path: Path, left: tuple[str, ...], reason: str, told: str
 ) -> None:
     project.agent(steps(*once(tmp_path, "left", *left, FULL, "sleep = 60"), 'write = "1.txt"', 'commit = "Write 1"'))
@@ -207,22 +196,11 @@ def test_what_is_refused_at_the_end_is_refused_at_a_hand_over(
     assert "wip" not in project.repo.git("log", "--all", "--format=%s"), "nothing was committed for it"
 
 
-def test_a_phase_is_handed_over_at_most_three_times(project: Project) -> None:
-    project.agent(steps('append = "1.txt"\ntext = "more\\n"', FULL, "sleep = 60"))
-    ran = project.start("1", "auto")
-    assert (ran.code, ran.last) == (1, "runplan: failed: agent-failed")
-    assert len(of(project, "HandedOver")) == 3
-    assert project.repo.git("show", "runplan/x/1:1.txt").count("more") == 3, "the last one's is kept beside it"
-
-
-def test_an_agent_that_used_up_its_turns_hands_over_as_well(project: Project, tmp_path: Path) -> None:
+def test_an_agent_without_turns_is_handed_over(project: Project, tmp_path: Path) -> None:
     turns = 'tell = {trouble = "max-turns", words = "Reached the maximum number of turns"}'
     project.agent(steps(*once(tmp_path, "turns", 'write = "a.txt"', turns, "exit = 1"), 'write = "b.txt"'))
     assert project.start("1", "auto").code == 0
     assert len(of(project, "HandedOver")) == 1
-
-
-# --- the brake ----------------------------------------------------------------------------------------
 
 
 def test_the_same_tree_and_the_same_failure_twice_is_no_progress(project: Project) -> None:
@@ -237,7 +215,7 @@ def test_the_same_tree_and_the_same_failure_twice_is_no_progress(project: Projec
     assert project.runplan("retry", "X").code == 0
 
 
-def test_a_return_that_still_says_in_progress_is_no_return(project: Project) -> None:
+def test_a_return_that_was_not_written_is_an_invalid_verdict(project: Project) -> None:
     """It is written before the agent starts, so that one that was interrupted can be told from one that forgot."""
     project.agent(work() + verify('say = "I did not come to it"'))
     ran = project.start("1", "auto")
@@ -245,3 +223,165 @@ def test_a_return_that_still_says_in_progress_is_no_return(project: Project) -> 
     first = str(of(project, "DispatchStarted")[0]["id"])
     kept = project.path / ".git/runplan/dispatch" / first / "own/return.json"
     assert json.loads(kept.read_text()) == {"status": "in_progress"}
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Iterator[Project]:
+    project = a_project(tmp_path, "1", TEST_NOW=iso(HERE))
+    yield project
+    end_processes_of(project.home)
+
+
+def of(project: Project, kind: str, plan: str = "plans/X.md") -> list[dict[str, object]]:
+    return [body for name, body in project.events(plan) if name == kind]
+
+
+def sent(project: Project) -> list[tuple[object, object]]:
+    return [(body["role"], body["agent"]) for body in of(project, "DispatchStarted")]
+
+
+def agents(project: Project, *, verifier: str = "robot", fallback: str = "", more: str = "") -> None:
+    text = f'[agents]\nimplementer = "robot"\nverifier = "{verifier}"\nfallback = "{fallback}"\n'
+    for name, file in (("robot", "agent.toml"), ("spare", "spare.toml")):
+        text += f'[agents.{name}]\nkind = "script"\nscript = "{file}"\n'
+    project.commit_file("runplan.toml", text + more)
+
+
+def test_the_usage_of_a_stopped_agent_is_recorded(project: Project, tmp_path: Path) -> None:
+    meanwhile = Meanwhile(tmp_path)
+    project.agent(steps('write = "1.txt"', SPEND, *meanwhile.pause("agent")))
+    assert project.runplan("start", "X", "1", "auto").code == 0
+    meanwhile.reached("agent")
+    assert project.runplan("stop").code == 0
+    until(lambda: of(project, "RunEnded"))
+    (booked,) = of(project, "DispatchEnded")
+    assert (booked["ending"], booked["agent"], booked["phase"]) == ("ended", "robot", "1")
+    assert (booked["input_tokens"], booked["usd"]) == (600, 0.6)
+    assert isinstance(booked["seconds"], float)
+    assert booked["seconds"] > 0
+
+
+def test_a_budget_reserved_for_a_running_agent_is_not_given_to_another_run(project: Project) -> None:
+    """Its runner was killed, so nobody has seen it end; when its time is over by any clock, it is not counted."""
+    project.repo.write("plans/Y.md", (project.path / "plans/X.md").read_text())
+    set_up(project, agent=work("tell = {tokens = 10}"), settings="[limits]\nday_tokens = 500\nwall = '10m'\n")
+    killed = project.runplan("start", "Y", "1", "auto", "--foreground", TEST_KILL="after DispatchStarted")
+    assert killed.code == -9, killed.err
+    (given,) = of(project, "DispatchStarted", "plans/Y.md")
+    assert (given["tokens"], given["seconds"], given["phase"]) == (500, 600.0, "1")
+    ran = project.start("1", "auto")
+    assert ran.code == 0, ran.err
+    waits = of(project, "Paused")
+    assert {wait["kind"] for wait in waits} == {"budget"}
+    assert "the rest of the day's budget, which running agents may use: 500 of 500 tokens" in str(waits[0]["words"])
+    assert of(project, "DispatchStarted")[0]["tokens"] == 500
+
+
+LOST = r"""
+if test "$1" = --version; then echo "2.1.197 (Claude Code)"; exit 0; fi
+echo '{"type":"system","subtype":"init","session_id":"s","model":"claude-opus"}'
+echo '{"type":"assistant","message":{"id":"m","content":[],"usage":{"input_tokens":1000,"output_tokens":400000}}}'
+sleep 0.6
+kill -9 $PPID; sleep 60
+"""
+
+
+PRICE = "usd_per_mtok_in = 1.0\nusd_per_mtok_out = 10.0\n"
+
+
+def with_lost(project: Project, more: str) -> None:
+    """An agent that never comes to tell what it cost."""
+    (project.home / "lost.sh").write_text(LOST)
+    agents(project)
+    text = (project.path / "runplan.toml").read_text().replace('implementer = "robot"', 'implementer = "lost"')
+    told = f'[agents.lost]\nkind = "claude"\nargv = ["sh", "{project.home / "lost.sh"}"]\n'
+    project.commit_file("runplan.toml", text + told + more)
+
+
+@pytest.mark.parametrize(
+    ("limit", "price", "usd"),
+    [
+        ("plan_usd = 6.0", PRICE, 4.001),
+        ("phase_usd = 5.0", "", 5.0),
+    ],
+    ids=["plan", "by a guess, no more than it was allowed"],
+)
+def test_the_usage_of_a_lost_agent_is_recorded(project: Project, limit: str, price: str, usd: float) -> None:
+    with_lost(project, f"{price}[limits]\n{limit}\n")
+
+    ran = project.start("1", "auto", TEST_NOW="")
+
+    assert (ran.code, ran.last) == (1, "runplan: failed: budget"), ran.err
+    first = of(project, "DispatchEnded")[0]
+    assert (first["ending"], first["output_tokens"]) == ("lost", 400_000)
+    assert first["usd"] == pytest.approx(usd)
+    assert isinstance(first["seconds"], float)
+    assert 0.5 < first["seconds"] <= 7200
+    assert len(of(project, "DispatchStarted")) <= 2
+
+
+@pytest.mark.parametrize(
+    ("limit", "says"),
+    [
+        ("plan_usd = 0.5", "used up its budget and was ended: limits.plan_usd left $0.50"),
+    ],
+)
+def test_the_budget_that_ended_an_agent_is_named(project: Project, limit: str, says: str) -> None:
+    set_up(project, agent=steps(SPEND, "sleep = 60"), settings=f"[limits]\n{limit}\n")
+    ran = project.start("1", "auto")
+    assert (ran.code, ran.last) == (1, "runplan: failed: budget")
+    assert says in ran.err
+
+
+def test_the_cost_limit_of_an_agent_program_fails_as_budget(project: Project) -> None:
+    project.agent(steps('tell = {trouble = "budget", words = "Reached maximum budget"}', "exit = 1"))
+    ran = project.start("1", "auto")
+    assert (ran.code, ran.last) == (1, "runplan: failed: budget")
+    assert "used up its own budget: Reached maximum budget" in ran.err
+
+
+def test_retry_does_not_wait_for_an_earlier_limit(project: Project, tmp_path: Path) -> None:
+    project.agent(steps(*once(tmp_path, "once", LIMIT, "exit = 1"), 'write = "1.txt"'))
+    killed = project.start("1", "auto", TEST_KILL="after Paused")
+    assert killed.code == -9, killed.err
+    again = project.runplan("retry", "X")
+    assert again.code == 0, again.err
+    assert "implement  robot … (started despite its usage limit until" in again.err
+    assert len(of(project, "Paused")) == 1
+
+
+def test_the_fallback_agent_never_verifies_its_own_work(project: Project, tmp_path: Path) -> None:
+    """The implementer is the fallback, and the verifier is limited: its judge is waited for."""
+    project.repo.write("spare.toml", verify(*once(tmp_path, "once", LIMIT, "exit = 1"), "pass_all = true"))
+    project.repo.commit("Spare")
+    agents(project, verifier="spare", fallback="robot")
+    ran = project.start("1", "auto")
+    assert ran.code == 0, ran.err
+    assert sent(project) == [("implement", "robot"), ("verify", "spare"), ("verify", "spare")]
+    assert [wait["kind"] for wait in of(project, "Paused")] == ["limit"]
+
+
+def test_a_missing_fallback_agent_is_refused_before_any_work(project: Project) -> None:
+    agents(project, fallback="gone", more='[agents.gone]\nkind = "command"\nargv = ["no-such-program"]\n')
+    ran = project.start("1", "auto")
+    assert ran.code == 2, ran.err
+    assert "agent-missing: agents.fallback: no-such-program is not installed" in ran.err
+    seen = project.runplan("doctor")
+    assert seen.code == 2
+    assert "gone: no-such-program was not found" in seen.out
+
+
+def test_a_dollar_limit_for_an_agent_without_prices_is_refused(project: Project) -> None:
+    judge = '[agents.judge]\nkind = "codex"\nargv = ["true"]\n'
+    agents(project, verifier="judge", more=f"{judge}[limits]\nday_usd = 5\n")
+    told = "set usd_per_mtok_in and usd_per_mtok_out under [agents.judge], or limit tokens instead of dollars"
+    ran = project.start("1", "auto")
+    assert ran.code == 2, ran.err
+    assert f"agents.verifier: judge reports no dollars, and [limits] are in dollars; {told}" in ran.err
+    assert told in project.runplan("doctor").out
+    agents(
+        project,
+        verifier="judge",
+        more=f"{judge}usd_per_mtok_in = 1.25\nusd_per_mtok_out = 10\n[limits]\nday_usd = 5\n",
+    )
+    assert "reports no dollars" not in project.start("1", "auto").err

@@ -75,7 +75,7 @@ def project(tmp_path: Path, tree: Path) -> Project:
     return project
 
 
-def test_a_phase_is_worked_by_it(project: Project) -> None:
+def test_a_new_agent_module_implements_and_verifies_a_phase(project: Project) -> None:
     """Called, given its key, read, judged, booked, and asked for its version."""
     project.commit_file("runplan.toml", '[agents]\nimplementer = "acme"\nverifier = "acme"\n')
     ran = project.start("auto")
@@ -88,7 +88,7 @@ def test_a_phase_is_worked_by_it(project: Project) -> None:
     assert started == ["3.1.4"] * 2
 
 
-def test_it_is_suggested_named_and_checked_like_the_others(project: Project) -> None:
+def test_a_new_agent_module_is_known_to_init_doctor_and_config(project: Project) -> None:
     (project.path / "runplan.toml").unlink()
     only = f"{project.extra['PATH'].partition(':')[0]}:/usr/bin:/bin"
     assert project.runplan("init", PATH=only).code == 0

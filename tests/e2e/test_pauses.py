@@ -28,7 +28,7 @@ def project(model: Project, tmp_path: Path) -> Project:
 # --- approval -----------------------------------------------------------------------------------------
 
 
-def test_without_auto_and_terminal_each_candidate_is_kept_until_it_is_approved(project: Project) -> None:
+def test_without_auto_each_change_waits_for_approval(project: Project) -> None:
     before = project.repo.head("main")
     waits = project.start("finish")
     assert waits.code == 4, waits.err
@@ -65,7 +65,7 @@ def test_without_auto_and_terminal_each_candidate_is_kept_until_it_is_approved(p
     assert none.err == "runplan: no change of plans/X.md waits for approval; see: runplan status plans/X.md\n"
 
 
-def test_a_rejected_candidate_does_not_land_and_the_reason_stands_in_the_report(project: Project) -> None:
+def test_a_rejected_change_does_not_land_and_the_report_gives_the_reason(project: Project) -> None:
     before = project.repo.head("main")
     assert project.start("1").code == 4
     no = project.runplan("reject", "X", "-m", "the file needs a head")
@@ -77,7 +77,7 @@ def test_a_rejected_candidate_does_not_land_and_the_reason_stands_in_the_report(
     assert assert_nothing_runs(project)["run"]["reason"] == "stopped"
 
 
-def test_what_a_person_rejects_with_is_told_to_the_next_agent_until_the_phase_lands(project: Project) -> None:
+def test_rejection_messages_reach_the_next_agents_of_the_phase(project: Project) -> None:
     for why in ("the file needs a head", "and a foot"):
         assert project.start("1").code == 4
         assert project.runplan("reject", "X", "-m", why).code == 1
@@ -95,7 +95,7 @@ def prompt_of(project: Project, dispatch: str) -> str:
     return (project.path / ".git/runplan/dispatch" / dispatch / "prompt.md").read_text(encoding="utf-8")
 
 
-def test_the_waiting_change_is_shown_with_its_evidence_and_approve_names_it(project: Project) -> None:
+def test_diff_shows_the_pending_change_and_its_evidence(project: Project) -> None:
     project.settings('[tests]\ncommand = "echo checked"\n')
     none = project.runplan("diff", "X")
     assert (none.code, none.last) == (
@@ -127,7 +127,7 @@ def test_the_waiting_change_is_shown_with_its_evidence_and_approve_names_it(proj
     assert named in yes.err
 
 
-def test_at_a_terminal_the_change_is_shown_in_the_pager_that_git_would_use(project: Project) -> None:
+def test_diff_uses_the_pager_of_git_at_a_terminal(project: Project) -> None:
     assert project.start("1").code == 4
     project.repo.git("config", "core.pager", "sed s/^/paged:/")
     assert b"paged:+++ b/1.txt" in at_terminal(project)
@@ -146,7 +146,7 @@ def at_terminal(project: Project, **env: str) -> bytes:
     return seen
 
 
-def test_waiting_survives_a_start_and_auto_needs_no_answer_any_more(project: Project) -> None:
+def test_a_pending_change_survives_a_new_start_and_lands_with_auto(project: Project) -> None:
     assert project.start("1").code == 4
     again = project.start("1")
     assert again.code == 4, again.err
@@ -155,7 +155,7 @@ def test_waiting_survives_a_start_and_auto_needs_no_answer_any_more(project: Pro
     assert project.landed() == ["1"]
 
 
-def test_an_approval_is_for_one_tree_only(project: Project) -> None:
+def test_an_approval_holds_for_one_tree_only(project: Project) -> None:
     """The target moved since the person was asked: the new candidate is shown, and asked about again."""
     waits = project.start("1")
     project.repo.commit("Meanwhile", **{"other.txt": "other\n"})
@@ -168,7 +168,7 @@ def test_an_approval_is_for_one_tree_only(project: Project) -> None:
 
 
 @pytest.mark.parametrize(("answer", "code"), [("y", 0), ("n", 1)])
-def test_at_a_terminal_the_diff_is_shown_and_the_person_asked(project: Project, answer: str, code: int) -> None:
+def test_at_a_terminal_the_user_is_asked_to_approve(project: Project, answer: str, code: int) -> None:
     before = project.repo.head("main")
     ours, theirs = pty.openpty()
     running = subprocess.Popen(
@@ -208,9 +208,7 @@ def read_until(terminal: int, mark: bytes) -> bytes:
 # --- the checkout -------------------------------------------------------------------------------------
 
 
-def test_a_plan_edited_in_the_checkout_holds_the_landing_until_it_is_settled(
-    project: Project, meanwhile: Meanwhile
-) -> None:
+def test_a_plan_edited_in_the_checkout_holds_the_landing(project: Project, meanwhile: Meanwhile) -> None:
     set_up(project, agent=work() + verify(*meanwhile.pause("verify"), "pass_all = true"))
     running = project.popen("start", "X", "1", "auto", "--foreground")
     meanwhile.reached("verify")
@@ -276,7 +274,7 @@ def test_a_second_interrupt_ends_the_agents_and_the_next_start_continues(
     assert project.leftovers() == []
 
 
-def test_a_run_whose_terminal_is_closed_ends_and_the_next_start_goes_on(project: Project, meanwhile: Meanwhile) -> None:
+def test_a_run_ends_when_its_terminal_closes_and_retry_continues(project: Project, meanwhile: Meanwhile) -> None:
     set_up(project, agent=work(*meanwhile.pause("implement")))
     ours, theirs = pty.openpty()
     running = subprocess.Popen(
@@ -298,9 +296,7 @@ def test_a_run_whose_terminal_is_closed_ends_and_the_next_start_goes_on(project:
     assert project.landed() == ["1"]
 
 
-def test_who_interrupts_a_run_once_lets_what_runs_end_and_begins_nothing_new(
-    project: Project, meanwhile: Meanwhile
-) -> None:
+def test_a_first_interrupt_lets_the_agent_finish_and_starts_nothing_new(project: Project, meanwhile: Meanwhile) -> None:
     set_up(project, agent=work(*meanwhile.pause("implement")))
     running = project.popen("start", "X", "1", "auto", "--foreground")
     meanwhile.reached("implement")
@@ -330,7 +326,7 @@ def agents_of(project: Project) -> list[str]:
     return found
 
 
-def test_another_phase_can_be_asked_for_while_an_interrupted_one_waits(project: Project, meanwhile: Meanwhile) -> None:
+def test_another_phase_can_be_started_after_an_interrupted_one(project: Project, meanwhile: Meanwhile) -> None:
     """The interrupted run is ended by name and its work kept; the new one lands what was asked for."""
     set_up(project, agent=work(*meanwhile.pause("implement")) + work(phase="2"))
     running = project.popen("start", "X", "1", "auto", "--foreground", RUNPLAN_DAEMON_GRACE="0s")

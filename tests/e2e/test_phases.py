@@ -33,7 +33,7 @@ def subjects(project: Project, since: str) -> list[str]:
     return project.repo.git("log", "--reverse", "--format=%s", f"{since}..main").splitlines()
 
 
-def test_one_phase_lands_and_then_the_one_that_is_named(project: Project, tmp_path: Path) -> None:
+def test_a_phase_lands_with_trailers_tracker_row_and_report(project: Project, tmp_path: Path) -> None:
     """The second agent commits nothing: what it leaves is committed for it, by name."""
     set_up(project, agent=writes("1") + writes("2", commit=False) + steps('write = ".runplan/note"', phase="2"))
     before = project.repo.head("main")
@@ -71,7 +71,7 @@ def test_one_phase_lands_and_then_the_one_that_is_named(project: Project, tmp_pa
     assert assert_nothing_runs(project)["run"]["outcome"] == "done"
 
 
-def test_finish_mends_a_red_gate_and_knows_the_base_of_the_next_phase(project: Project, tmp_path: Path) -> None:
+def test_a_failed_gate_is_fixed_and_the_baseline_is_reused(project: Project, tmp_path: Path) -> None:
     """The checks run once on the base, twice while red, once when mended; phase 2 starts from a known base."""
     count = tmp_path / "count"
     set_up(
@@ -90,7 +90,7 @@ def test_finish_mends_a_red_gate_and_knows_the_base_of_the_next_phase(project: P
     assert len(count.read_text().splitlines()) == 1 + 2 + 1 + 1
 
 
-def test_a_failed_verdict_is_mended_by_a_fixer_who_is_told_why(project: Project) -> None:
+def test_a_fixer_gets_the_failed_items_of_the_verdict(project: Project) -> None:
     set_up(
         project,
         agent=work()
@@ -107,7 +107,7 @@ def test_a_failed_verdict_is_mended_by_a_fixer_who_is_told_why(project: Project)
     assert "1.txt is not signed" in prompt
 
 
-def test_a_check_that_fails_once_is_run_again_and_called_flaky(project: Project, tmp_path: Path) -> None:
+def test_a_flaky_test_is_run_again_and_reported(project: Project, tmp_path: Path) -> None:
     """And a failure that was there before the work is noted, not held against it."""
     mark = tmp_path / "mark"
     suite = tmp_path / "suite.sh"
@@ -127,7 +127,7 @@ def test_a_check_that_fails_once_is_run_again_and_called_flaky(project: Project,
     assert "- Baseline: " in report
 
 
-def test_setup_copy_author_and_a_branch_with_a_merge(project: Project) -> None:
+def test_a_branch_with_a_merge_lands_as_one_commit_of_its_author(project: Project) -> None:
     """A branch that is no line lands as one commit of its net change, by the agent where the settings say so."""
     set_up(
         project,
@@ -158,7 +158,7 @@ def test_setup_copy_author_and_a_branch_with_a_merge(project: Project) -> None:
     assert project.leftovers() == []
 
 
-def test_a_plan_whose_rows_are_all_done_is_marked_complete_and_nothing_else(project: Project) -> None:
+def test_a_plan_with_all_rows_done_is_marked_complete(project: Project) -> None:
     set_up(project, plan=a_plan("1").replace("⬚", "✅ Done"), agent="")
     before = project.repo.head("main")
     ran = project.start("finish", "auto")
@@ -179,7 +179,7 @@ def test_a_finished_plan_without_front_matter_is_complete_and_nothing_starts(pro
     assert (view["status"], view["run"], view["schedule"]) == ("complete", None, None)
 
 
-def test_a_target_that_moves_is_landed_on_top_of(project: Project, meanwhile: Meanwhile, tmp_path: Path) -> None:
+def test_a_moved_target_is_gated_again_and_landed_on(project: Project, meanwhile: Meanwhile, tmp_path: Path) -> None:
     """Checked again, judged once: the report names both trees. The plan's new text stays."""
     count = tmp_path / "count"
     set_up(
@@ -207,7 +207,7 @@ def test_a_target_that_moves_is_landed_on_top_of(project: Project, meanwhile: Me
     assert f"carried over to tree `{project.repo.tree('main~1')}` (the same patch)" in report
 
 
-def test_a_conflict_is_redone_once_on_the_new_tip(project: Project, meanwhile: Meanwhile) -> None:
+def test_a_conflict_gets_one_fix_on_the_new_tip(project: Project, meanwhile: Meanwhile) -> None:
     set_up(
         project,
         agent=work(*meanwhile.pause("implement")) + fix('append = "1.txt"\ntext = "and ours\\n"', 'commit = "Redo 1"'),
@@ -224,7 +224,7 @@ def test_a_conflict_is_redone_once_on_the_new_tip(project: Project, meanwhile: M
     assert project.show("refs/runplan/parked/x/1/1:1.txt") == "1"
 
 
-def test_a_second_conflict_is_a_failure_with_both_works_kept(project: Project, meanwhile: Meanwhile) -> None:
+def test_a_second_conflict_fails_and_keeps_both_versions(project: Project, meanwhile: Meanwhile) -> None:
     set_up(
         project,
         agent=work(*meanwhile.pause("implement"))
@@ -251,7 +251,7 @@ def test_a_second_conflict_is_a_failure_with_both_works_kept(project: Project, m
         pytest.param([TRIES, 'commit = "Redo 1"\nall = true'], id="commits the markers"),
     ],
 )
-def test_a_conflict_that_the_fixer_leaves_is_named_with_its_files_and_where_the_work_is(
+def test_an_unsolved_conflict_names_its_files_and_the_kept_work(
     project: Project, meanwhile: Meanwhile, fixer: list[str]
 ) -> None:
     set_up(project, agent=work(*meanwhile.pause("implement")) + fix(*fixer))
@@ -271,9 +271,7 @@ def test_a_conflict_that_the_fixer_leaves_is_named_with_its_files_and_where_the_
     assert_nothing_runs(project)
 
 
-def test_work_that_reached_the_target_by_another_way_is_not_landed_again(
-    project: Project, meanwhile: Meanwhile
-) -> None:
+def test_work_that_is_on_the_target_already_is_not_landed_again(project: Project, meanwhile: Meanwhile) -> None:
     set_up(project, agent=work(*meanwhile.pause("implement")))
     running = project.popen("start", "X", "1", "auto", "--foreground")
     meanwhile.reached("implement")

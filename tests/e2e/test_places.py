@@ -1,13 +1,16 @@
-"""Where a run lands is settled once: whoever goes on with it sees the place as the run did."""
+"""Where a run lands, and under which names: fixed when the run starts."""
 
 from __future__ import annotations
 
+import re
+import shlex
 import signal
+import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.cli import a_project, copied, with_remote
+from tests.support.cli import a_plan, a_project, copied, with_remote, writes
 from tests.support.repos import Repo
 
 if TYPE_CHECKING:
@@ -15,7 +18,10 @@ if TYPE_CHECKING:
 
     from tests.support.cli import Project
 
+
 DEV = {"RUNPLAN_RUN_TARGET": "dev"}
+
+
 TWO = {"RUNPLAN_RUN_LANDING": "direct", "RUNPLAN_RUN_REMOTE": "two"}
 
 
@@ -44,7 +50,7 @@ def two_remotes(project: Project, place: Path) -> tuple[Repo, Repo]:
     return one, Repo(path=place / "two.git", env=dict(project.repo.env))
 
 
-def test_what_is_approved_lands_where_the_run_was_asked_to(project: Project) -> None:
+def test_an_approved_change_lands_on_the_target_of_its_run(project: Project) -> None:
     assert project.start("1", **DEV).code == 4
     approved = project.runplan("approve", "X")
     assert approved.code == 0, approved.err
@@ -52,23 +58,22 @@ def test_what_is_approved_lands_where_the_run_was_asked_to(project: Project) -> 
     assert project.leftovers() == []
 
 
-def test_what_is_approved_is_pushed_to_the_remote_that_was_asked_for(project: Project, tmp_path: Path) -> None:
+def test_an_approved_change_is_pushed_to_the_remote_of_its_run(project: Project, tmp_path: Path) -> None:
     origin, two = two_remotes(project, tmp_path)
     assert project.start("1", **TWO).code == 4
     assert project.runplan("approve", "X").code == 0
     assert (on(origin, "main"), on(two, "main")) == (0, 1)
 
 
-@pytest.mark.parametrize("point", ["after LandingStarted"])
-def test_a_killed_run_goes_on_where_it_was_asked_to_land(project: Project, point: str) -> None:
-    assert project.start("1", "auto", TEST_KILL=point, **DEV).code == -signal.SIGKILL
+def test_a_killed_run_continues_on_its_own_target(project: Project) -> None:
+    assert project.start("1", "auto", TEST_KILL="after LandingStarted", **DEV).code == -signal.SIGKILL
     again = project.runplan("retry", "X")
     assert again.code == 0, again.err
     assert (on(project.repo, "main"), on(project.repo, "dev")) == (0, 1)
     assert project.leftovers() == []
 
 
-def test_a_plan_is_shown_and_taken_back_where_it_landed(project: Project) -> None:
+def test_status_report_and_undo_use_the_target_of_the_last_run(project: Project) -> None:
     assert project.start("1", "auto", **DEV).code == 0
     assert project.runplan("status", "X", "--json").json["phases"][0]["status"] == "done"
     assert "## Phase — 1 Step 1" in project.runplan("report", "X").out
@@ -77,10 +82,7 @@ def test_a_plan_is_shown_and_taken_back_where_it_landed(project: Project) -> Non
     assert "1.txt" not in project.repo.git("ls-tree", "--name-only", "dev")
 
 
-# --- the target is not what is checked out --------------------------------------------------------------
-
-
-def test_a_worktree_of_a_bare_repository_goes_on_after_the_first_phase(project: Project, tmp_path: Path) -> None:
+def test_two_phases_land_from_a_worktree_of_a_bare_repository(project: Project, tmp_path: Path) -> None:
     project.repo.git("clone", "-q", "--bare", ".", str(tmp_path / "hub.git"))
     hub = Repo(path=tmp_path / "hub.git", env=dict(project.repo.env))
     for key, value in (("user.name", "Uma"), ("user.email", "uma@example.org")):
@@ -91,12 +93,74 @@ def test_a_worktree_of_a_bare_repository_goes_on_after_the_first_phase(project: 
         assert ran.code == 0, ran.err
 
 
-# --- retry with a phase ---------------------------------------------------------------------------------
-
-
-def test_retry_with_a_phase_asks_before_it_lands_when_the_work_did(project: Project) -> None:
+def test_retry_of_an_undone_phase_asks_for_approval_as_before(project: Project) -> None:
     """An undo asks nobody, and says nothing about how the work is to be landed."""
     assert project.start("1").code == 4
     assert project.runplan("approve", "X").code == 0
     assert project.runplan("undo", "X", "1").code == 0
     assert project.runplan("retry", "X", "1").code == 4
+
+
+def test_two_plans_with_one_base_name_have_separate_reports(tmp_path: Path) -> None:
+    """B16: branch, worktree and report of both carry a hash of the path."""
+    project = a_project(tmp_path, "1")
+    project.plan(a_plan("7"), "plans/old/X.md")
+    project.agent(writes("1", "7"))
+    for path in ("plans/X.md", "plans/old/X.md"):
+        assert project.runplan("start", path, "auto", "--foreground").code == 0
+    reports = project.repo.git("ls-tree", "--name-only", "main", "reports/").split()
+    assert len(set(reports)) == 2
+    assert all(report.startswith("reports/plan-x-") for report in reports)
+
+
+def test_a_plan_keeps_its_report_when_a_namesake_appears(tmp_path: Path) -> None:
+    project = a_project(tmp_path, "1", "2")
+    assert project.start("1", "auto").code == 0
+    project.plan(a_plan("1"), "plans/other/X.md")
+    assert project.runplan("start", "plans/X.md", "2", "auto", "--foreground").code == 0
+    assert project.repo.git("ls-tree", "--name-only", "main", "reports/").split() == ["reports/plan-x.md"]
+    assert project.runplan("report", "plans/X.md").out.count("## Phase") == 2
+
+
+SPACED = "plans/My Plan.md"
+
+
+@pytest.fixture
+def spaced(tmp_path: Path) -> Project:
+    project = a_project(tmp_path, "1", "2")
+    project.plan(a_plan("1", "2", depends={"2": "Phase 1."}), SPACED)
+    return project
+
+
+def suggested(told: str) -> list[list[str]]:
+    """The commands in what was said, as a shell would take them apart."""
+    found = re.findall(r"(?:: |; )((?:runplan|git) [^;\n]*)", told)
+    return [shlex.split(one) for one in found]
+
+
+def test_suggested_commands_quote_a_path_with_a_blank(spaced: Project) -> None:
+    needs = spaced.runplan("start", SPACED, "2", "auto", "--foreground")
+    assert suggested(needs.err) == [["runplan", "start", SPACED, "1"]]
+    waits = spaced.runplan(*suggested(needs.err)[0][1:], "--foreground")
+    assert waits.code == 4, waits.err
+    approve, reject = suggested(waits.last)
+    assert (approve, reject) == (["runplan", "approve", SPACED], ["runplan", "reject", SPACED])
+    assert suggested(spaced.runplan("status", SPACED).out) == [["runplan", "diff", SPACED], approve]
+    landed = spaced.runplan(*approve[1:])
+    assert landed.code == 0, landed.err
+    assert suggested(landed.last) == [["runplan", "report", SPACED]]
+    assert spaced.runplan(*suggested(landed.last)[0][1:]).code == 0
+    assert spaced.runplan("start", SPACED, "2", "auto", "--foreground").code == 0
+    upon = spaced.runplan("undo", SPACED, "1")
+    assert suggested(upon.last) == [["runplan", "undo", SPACED, "2"]]
+    assert spaced.runplan(*suggested(upon.last)[0][1:]).code == 0
+
+
+def test_the_suggested_commit_command_quotes_a_path_with_a_blank(spaced: Project) -> None:
+    with (spaced.path / SPACED).open("a") as plan:
+        plan.write("\nMore.\n")
+    refused = spaced.runplan("start", SPACED, "--foreground")
+    assert refused.code == 2
+    commit = refused.last.partition("run: ")[2]
+    subprocess.run(commit, shell=True, check=True, cwd=spaced.path, env=spaced.env, capture_output=True)
+    assert spaced.repo.status() == ""

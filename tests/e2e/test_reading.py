@@ -1,27 +1,50 @@
-"""What is told of plans and runs: the same facts for people and for scripts, cheaply, and changing nothing."""
+"""Reading verbs show the same facts to users and scripts, quickly, and change nothing."""
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import fcntl
 import json
 import re
+import shutil
+import signal
 import subprocess
-import sys
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from runplan.cli.show.logs import _print_log
+from runplan.daemon import singleton
 from runplan.run.decide import decide
 from runplan.run.events import from_json
+from runplan.run.rows import ScheduleRow
 from runplan.run.state import fold
-from tests.support.cli import RUNPLAN, Project, a_plan, a_project, copied, ended, writes
+from runplan.settings.places import state_directory
+from runplan.store.schedules import Schedules
+from runplan.store.sqlite import Store
+from runplan.supervise.files import DispatchFiles, ShimRecord
+from runplan.times import iso
+from tests.support.cli import RUNPLAN, Project, a_plan, a_project, copied, ended, until, writes
+from tests.support.daemons import shell_agent, waits
+from tests.support.doors import a_door
 from tests.support.imports import imported
+from tests.support.journals import record
+from tests.support.prometheus import read
+from tests.support.samples import SAMPLES
 from tests.support.scripts import Meanwhile, set_up, work
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
+    from tests.support.cli import Project
+
+
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+
+
 #: What costs more to import than a reading verb may take.
 SLOW_TO_IMPORT = (
     "filelock",
@@ -52,9 +75,6 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Project:
     assert project.start("1", "auto").code == 0
     assert project.start("finish").code == 4
     return project
-
-
-# --- status -------------------------------------------------------------------------------------------
 
 
 def test_status_json_has_exactly_the_promised_fields(told: Project) -> None:
@@ -121,7 +141,7 @@ def test_status_without_a_plan_lists_all_and_without_runs_has_none(told: Project
     assert not (fresh.path / ".git/runplan").exists()
 
 
-def test_status_for_people_says_where_things_are_and_what_helps(told: Project) -> None:
+def test_status_text_shows_phases_wait_and_command(told: Project) -> None:
     lines = told.runplan("status", "X").out.splitlines()
     assert lines[0] == "X  (plans/X.md, active, 1 of 3 done)"
     assert [line.split()[:2] for line in lines[1:3]] == [["1", "Done"], ["2", "In"]]
@@ -130,7 +150,7 @@ def test_status_for_people_says_where_things_are_and_what_helps(told: Project) -
     assert lines[6:] == ["  See it: runplan diff plans/X.md. Land it: runplan approve plans/X.md"]
 
 
-def test_status_of_a_run_at_work_and_a_log_that_is_followed_to_its_end(tmp_path: Path) -> None:
+def test_status_and_logs_follow_a_running_run(tmp_path: Path) -> None:
     project = a_project(tmp_path, "1")
     meanwhile = Meanwhile(tmp_path)
     set_up(project, agent=work(*meanwhile.pause("implement")))
@@ -157,9 +177,6 @@ def test_status_of_a_run_at_work_and_a_log_that_is_followed_to_its_end(tmp_path:
     assert json.loads(rest[-1])["type"] == "RunEnded"
 
 
-# --- logs, explain, report ----------------------------------------------------------------------------
-
-
 def test_every_line_of_the_log_has_its_number_time_run_and_type(told: Project) -> None:
     run = told.runplan("status", "X", "--json").json["run"]["id"]
     lines = [json.loads(line) for line in told.runplan("logs", "X", "--json").out.splitlines()]
@@ -172,7 +189,7 @@ def test_every_line_of_the_log_has_its_number_time_run_and_type(told: Project) -
     assert any("DispatchEnded" in line and "  code=0" in line for line in people)
 
 
-def test_explain_gives_the_reason_of_the_very_function_that_decides(told: Project) -> None:
+def test_explain_prints_the_reason_of_decide(told: Project) -> None:
     lines = [json.loads(line) for line in told.runplan("logs", "X", "--json").out.splitlines()]
     events = [from_json(line["type"], json.dumps(line)) for line in lines]
     decision = decide(fold(event for event in events if event is not None))
@@ -185,7 +202,7 @@ def test_explain_gives_the_reason_of_the_very_function_that_decides(told: Projec
     assert (missing.code, missing.err) == (3, f"runplan: the run {view['run']} has not reached a phase 9\n")
 
 
-def test_the_report_is_the_landed_one(told: Project) -> None:
+def test_report_prints_the_landed_report(told: Project) -> None:
     report = told.runplan("report", "X")
     assert report.out.rstrip() == told.show("main:reports/plan-x.md")
     assert report.out.index("## Phase — 1 Step 1") < report.out.index("## Run Failed — ")
@@ -196,7 +213,7 @@ def test_the_report_is_the_landed_one(told: Project) -> None:
     assert f"- Gate: `true` on tree `{tree}`: exit 0" in report.out
 
 
-def test_gc_lists_what_is_kept_aside_and_a_dry_run_removes_nothing(told: Project) -> None:
+def test_gc_dry_run_lists_parked_refs_and_removes_nothing(told: Project) -> None:
     before = told.repo.refs()
     assert "refs/runplan/parked/x/1/1" in before
     listed = told.runplan("gc", "--dry-run")
@@ -206,7 +223,7 @@ def test_gc_lists_what_is_kept_aside_and_a_dry_run_removes_nothing(told: Project
     assert told.repo.refs() == before
 
 
-def test_gc_takes_the_logs_of_landed_phases_and_keeps_what_tells_of_the_others(told: Project) -> None:
+def test_gc_removes_logs_of_landed_phases_only(told: Project) -> None:
     logs = sorted((told.path / ".git/runplan/dispatch").glob("*.*/"))
     answers = {one["what"]: one for one in told.runplan("gc", "--dry-run", "--json").json}
     why = {answers[str(log)].get("why", "") for log in logs if log.is_dir()}
@@ -217,10 +234,7 @@ def test_gc_takes_the_logs_of_landed_phases_and_keeps_what_tells_of_the_others(t
     assert sorted((told.path / ".git/runplan/dispatch").glob("*.*/")) == logs
 
 
-# --- check --------------------------------------------------------------------------------------------
-
-
-def test_check_shows_what_was_understood(told: Project) -> None:
+def test_check_prints_the_parsed_plan(told: Project) -> None:
     view = told.runplan("check", "plans/X.md", "--json").json
     assert (view["format"], view["warnings"], len(view["phases"])) == ("tracker", [], 3)
     assert view["phases"][2]["depends"] == ["1", "2"]
@@ -230,7 +244,7 @@ def test_check_shows_what_was_understood(told: Project) -> None:
     assert table[5].split() == ["3", "todo", "1,", "2", "1W", "0C", "Step", "3"]
 
 
-def test_check_adds_a_tracker_and_calls_warnings_errors_when_told_to(tmp_path: Path) -> None:
+def test_check_fix_adds_a_tracker_and_strict_fails_on_warnings(tmp_path: Path) -> None:
     plan = tmp_path / "p.md"
     plan.write_text("# Plan: P\n\n## Phase 1 — One\n\n- [ ] Do it\n\n## Phase 2 — Two\n\n- [ ] Do that\n")
 
@@ -260,8 +274,6 @@ def test_check_adds_a_tracker_and_calls_warnings_errors_when_told_to(tmp_path: P
     assert re.search(r"^p\.md:\d+: warning: ", strict.stdout, re.MULTILINE)
 
 
-# --- cost and harmlessness ----------------------------------------------------------------------------
-
 READING = [
     ("--version",),
     ("status", "X", "--json"),
@@ -274,16 +286,7 @@ def test_reading_imports_nothing_slow(told: Project, words: tuple[str, ...]) -> 
     assert not imported(told, *words).intersection(SLOW_TO_IMPORT)
 
 
-def test_a_command_does_not_look_for_garbage_among_its_modules() -> None:
-    program = (
-        "import atexit, gc; from runplan.cli.main import entry;"
-        "atexit.register(lambda: print(gc.get_threshold()[0] > 10_000, gc.get_freeze_count() > 1_000)); entry()"
-    )
-    ran = subprocess.run([sys.executable, "-c", program, "--version"], capture_output=True, text=True, check=True)
-    assert ran.stdout.splitlines()[1:] == ["True True"]
-
-
-def test_a_journal_that_may_only_be_read_is_read(told: Project, tmp_path: Path) -> None:
+def test_a_read_only_journal_can_be_read(told: Project, tmp_path: Path) -> None:
     project = copied(told, tmp_path)
     journal = project.path / ".git/runplan"
     journal.chmod(0o555)
@@ -311,3 +314,228 @@ def test_a_journal_that_may_only_be_read_is_read(told: Project, tmp_path: Path) 
 def obey_permissions() -> Any:
     """Take from root what lets it write where nobody may (PR_CAPBSET_DROP, CAP_DAC_OVERRIDE); else it does nothing."""
     return ctypes.CDLL(None).prctl(24, 1, 0, 0, 0)
+
+
+@contextlib.contextmanager
+def journal(project: Project) -> Iterator[Store]:
+    store = Store(project.path / ".git/runplan")
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+def plan_every(store: Store, spec: str, plan: str = "plans/X.md", *, since: datetime, **more: str) -> None:
+    told = {"zone": "Europe/Berlin", "misfire": "skip", "request": "{}", "anchor": iso(since), "made": iso(since)}
+    Schedules(store).put(ScheduleRow(plan=plan, spec=spec, **{**told, **more}))
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return a_project(tmp_path, "1")
+
+
+def test_next_without_schedules_creates_no_files(project: Project) -> None:
+    told = project.runplan("next")
+    assert (told.code, told.out, told.err) == (0, "No schedules.\n", "")
+    assert project.runplan("next", "--json").json == []
+    assert not (project.path / ".git/runplan").exists()
+
+
+def test_next_prints_local_time_and_time_left(project: Project) -> None:
+    now = datetime.now(UTC)
+    with journal(project) as store:
+        plan_every(store, "4h", since=now - timedelta(minutes=105))
+        plan_every(store, "2d", "plans/longer name.md", since=now, paused="phase 2 failed")
+    told = project.runplan("next")
+    assert told.code == 0
+    first, second, empty, daemon = told.out.splitlines()
+    when = r"(?:\w{3} )?\d\d:\d\d CES?T \(in "
+    assert re.fullmatch(rf"plans/X\.md            every 4h, next {when}2h 1[45]m\)", first)
+    assert re.fullmatch(rf"plans/longer name\.md  every 2d, paused: phase 2 failed; otherwise next {when}2d\)", second)
+    assert (empty, daemon) == ("", "No daemon is running, so nothing fires. Start it with: runplan daemon")
+    one, two = project.runplan("next", "--json").json
+    assert one == {
+        "plan": "plans/X.md",
+        "spec": "every 4h",
+        "next": iso((now - timedelta(minutes=105)).replace(microsecond=0) + timedelta(hours=4)),
+        "paused": None,
+        "due": False,
+        "zone": "Europe/Berlin",
+    }
+    assert two["paused"] == "phase 2 failed"
+    view = project.runplan("status", "X", "--json").json
+    assert view["schedule"] == {name: one[name] for name in ("spec", "next", "paused", "due")}
+    assert "every 4h, next " in project.runplan("status", "X").out
+
+
+def test_next_shows_a_missed_slot_as_due(project: Project) -> None:
+    with journal(project) as store:
+        plan_every(store, "4h", since=datetime.now(UTC) - timedelta(hours=5), misfire="run-once")
+    told = project.runplan("next")
+    first, _, daemon = told.out.splitlines()
+    assert re.search(r"  every 4h, due now, then next .* \(in (2h 59m|3h)\)$", first)
+    assert daemon == (
+        "No daemon is running, so nothing fires. Schedules that are due fire as soon as you start it: runplan daemon"
+    )
+    assert project.runplan("next", "--json").json[0]["due"] is True
+    assert "  every 4h, due now, then next " in project.runplan("status", "X").out
+
+
+def test_status_of_an_armed_schedule_does_not_import_the_scheduler(project: Project) -> None:
+    words, spec = ("status",), "30 6 * * 1-5"
+    with journal(project) as store:
+        plan_every(store, spec, since=datetime.now(UTC))
+        Schedules(store).arm("plans/X.md", iso(datetime.now(UTC) + timedelta(hours=2, seconds=30)))
+    assert f"every {spec}, next " in project.runplan(*words).out
+    assert not {name for name in imported(project, *words) if name.partition(".")[0] in ("apscheduler", "asyncio")}
+
+
+def test_status_does_not_show_a_dead_dispatch_as_running(project: Project) -> None:
+    now = datetime.now(UTC)
+    with journal(project) as store:
+        started = {"id": "r1.1", "role": "implement", "agent": "robot", "cycle": 1}
+        record(store, "r1", "plans/X.md", ("PlanRead", {}), ("DispatchStarted", started), now=now, owner="1:2:3")
+    directory = project.path / ".git/runplan/dispatch/r1.1"
+    directory.mkdir(parents=True)
+    (directory / "lock").touch()
+    (directory / "out.log").write_text("something\n")
+    run = project.runplan("status", "X", "--json").json["run"]
+    assert (run["agent"], run["dispatched"], run["output"], run["stuck"]["level"]) == (None, None, None, "look")
+    assert "interrupted; no process is working on it" in run["stuck"]["sentence"]
+    with (directory / "lock").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        run = project.runplan("status", "X", "--json").json["run"]
+    assert (run["agent"], bool(run["dispatched"]), bool(run["output"])) == ("robot", True, True)
+
+
+def test_status_watch_ends_with_ctrl_c(project: Project) -> None:
+    watching = subprocess.Popen(
+        [RUNPLAN, "status", "--watch"],
+        cwd=project.path,
+        env=project.env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert watching.stdout is not None
+    assert watching.stdout.readline() == b"X  (plans/X.md, active, 0 of 1 done)\n"
+    watching.send_signal(signal.SIGINT)
+    out, err = watching.communicate(timeout=100)
+    assert (watching.returncode, err) == (0, b"")
+    assert b"\x1b" not in out
+
+
+def test_metrics_come_from_the_journal_when_no_daemon_runs(project: Project) -> None:
+    nothing = project.runplan("metrics")
+    assert (nothing.code, nothing.out, nothing.err) == (0, "", "")
+    with journal(project) as store:
+        record(store, "r1", "plans/X.md", ("Landed", {"phase": "1"}), state="done", outcome="done")
+    told = project.runplan("metrics")
+    assert (told.code, told.err) == (0, "")
+    where = {"repository": str(project.path), "plan": "plans/X.md"}
+    assert ("runplan_phases_landed_total", where, 1.0) in read(told.out)
+    assert not any(name.startswith("runplan_daemon") for name, _, _ in read(told.out))
+
+
+@contextlib.contextmanager
+def answering(state: Path) -> Iterator[None]:
+    with singleton.take(state, version="1", since=iso(datetime.now(UTC))), a_door(state / "daemon.sock"):
+        yield
+
+
+def test_metrics_come_from_a_running_daemon_also_outside_of_a_repository(project: Project, tmp_path: Path) -> None:
+    with answering(state_directory(project.env)):
+        told = project.runplan_in(tmp_path, "metrics")
+        with journal(project) as store:
+            plan_every(store, "4h", since=datetime.now(UTC))
+        attended = project.runplan("next")
+    assert (told.code, told.out, told.err) == (0, "runplan_daemon_threads 3\n", "")
+    assert "No daemon is running" not in attended.out
+
+
+def test_logs_agent_shows_the_messages_of_the_last_agent(project: Project, tmp_path: Path) -> None:
+    shell_agent(project, tmp_path, "echo I write a file", "echo I have looked at it")
+    assert project.start("auto").code == 0
+    ran = project.runplan("logs", "X", "--agent")
+    assert (ran.code, ran.out.splitlines()) == (0, ["== verify by robot, phase 1", "I have looked at it"])
+
+
+def test_logs_agent_follows_the_running_agent_and_its_successors(
+    project: Project, meanwhile: Meanwhile, tmp_path: Path
+) -> None:
+    shell_agent(project, tmp_path, f"echo begun; {waits(tmp_path, 'agent')}; echo written", "echo seen")
+    assert project.runplan("start", "X", "1", "auto").code == 0
+    meanwhile.reached("agent")
+    words = [str(RUNPLAN), "logs", "X", "--agent", "-f"]
+    with subprocess.Popen(words, cwd=project.path, env=project.env, stdout=subprocess.PIPE) as follows:
+        assert follows.stdout is not None
+        assert [follows.stdout.readline() for _ in range(2)] == [b"== implement by robot, phase 1\n", b"begun\n"]
+        meanwhile.let_on("agent")
+        rest = follows.stdout.read().decode().splitlines()
+    assert rest == ["written", "== verify by robot, phase 1", "seen"]
+    until(lambda: project.landed() == ["1"])
+
+
+def test_logs_agent_without_an_agent_is_exit_3(project: Project) -> None:
+    project.agent("")
+    project.commit_file("runplan.toml", (project.path / "runplan.toml").read_text() + '[run]\nsetup = "false"\n')
+    assert project.start("auto").code == 1
+    ran = project.runplan("logs", "X", "--agent")
+    assert (ran.code, "no agent has worked on plans/X.md" in ran.last) == (3, True)
+
+
+@pytest.mark.parametrize("kind", ["claude", "codex", "gemini", "opencode", "qwen", "mini", "aider"])
+def test_the_stream_of_a_real_agent_is_printed_as_text(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str
+) -> None:
+    sample = next(path for path in sorted((SAMPLES / kind).glob("success*")) if path.suffix in (".jsonl", ".txt"))
+    files = DispatchFiles(tmp_path)
+    shutil.copy(sample, files.out)
+    files.write_shim(ShimRecord(identity="1:1:x", reader=kind))
+    _print_log(files, follow=False)
+    shown = capsys.readouterr().out
+    assert shown.strip()
+    assert kind == "mini" or '{"' not in shown
+    assert kind in ("mini", "aider") or any(line.startswith(">") for line in shown.splitlines()), shown
+
+
+#: A control sequence in one character, a line that runs backwards, and the same for what it encloses.
+NAME = "f\u009b31m\u202etxt\u2066.exe"
+
+
+OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+
+AGENT = f"""
+[[phase.1.implement]]
+write = {json.dumps(NAME)}
+text = "x"
+[[phase.1.implement]]
+commit = "Write"
+"""
+
+
+@pytest.fixture(scope="module")
+def landed(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    place: Path = tmp_path_factory.mktemp("project")
+    project = a_project(place, "1")
+    project.agent(AGENT)
+    ran = project.start("1", "auto")
+    assert ran.code == 0, ran.err
+    assert OBEYED.search(ran.err) is None
+    return project
+
+
+@pytest.mark.parametrize("verb", ["logs", "status", "report", "explain"])
+@pytest.mark.parametrize("form", ["", "--json"])
+def test_no_verb_prints_terminal_control_characters(landed: Project, verb: str, form: str) -> None:
+    told = landed.runplan(verb, "X", *([form] if form else []))
+
+    assert told.code == 0, told.err
+    assert OBEYED.search(told.out + told.err) is None
+
+
+def test_json_keeps_control_characters_escaped(landed: Project) -> None:
+    lines = landed.runplan("logs", "X", "--json").out.splitlines()
+
+    assert [NAME] in [json.loads(line).get("files") for line in lines]

@@ -98,7 +98,7 @@ DENIED = {
 }
 
 
-def test_nobody_writes_the_checkout_the_repository_the_journal_or_another_worktree(boxed: Shut, tmp_path: Path) -> None:
+def test_a_sandboxed_process_cannot_write_outside_its_worktree(boxed: Shut, tmp_path: Path) -> None:
     project = boxed.project
     (project.home / ".config/runplan").mkdir(parents=True)
     (project.home / ".config/runplan/runplan.toml").write_text("")
@@ -130,7 +130,7 @@ def test_nobody_writes_the_checkout_the_repository_the_journal_or_another_worktr
     project.repo.git("fsck", "--strict")
 
 
-def test_work_and_caches_are_written_as_ever(boxed: Shut) -> None:
+def test_a_sandboxed_agent_can_write_its_worktree_and_caches(boxed: Shut) -> None:
     project = boxed.project
     boxed.scripts(
         setup=f"set -e; mkdir -p {project.home}/.npm; git config core.hooksPath .husky",
@@ -148,7 +148,7 @@ def test_work_and_caches_are_written_as_ever(boxed: Shut) -> None:
     assert names(project.home / ".npm") == ["agent", "check"]
 
 
-def test_commits_land_although_the_agent_removes_its_worktree(boxed: Shut) -> None:
+def test_commits_of_a_sandboxed_agent_land_although_it_removes_its_worktree(boxed: Shut) -> None:
     boxed.scripts(agent='echo 1 >1.txt; git add 1.txt; git commit -qm one; git worktree remove -f -f "$PWD"; true')
 
     ran = boxed.project.start("1", "auto")
@@ -171,7 +171,7 @@ def test_a_verifier_cannot_write_its_worktree(boxed: Shut) -> None:
     assert "WROTE" not in boxed.said()
 
 
-def test_the_table_of_an_agent_switches_it_off_for_that_agent_alone(boxed: Shut) -> None:
+def test_sandbox_none_in_an_agent_table_holds_for_that_agent(boxed: Shut) -> None:
     project = boxed.project
     text = (project.path / "runplan.toml").read_text()
     project.commit_file("runplan.toml", text.replace("[agents.sh]\n", '[agents.sh]\nsandbox = "none"\n'))
@@ -200,7 +200,7 @@ def forbid(env: dict[str, str]) -> None:
     bwrap.chmod(0o755)
 
 
-def test_auto_goes_on_where_it_does_not_work_and_says_so_once(shut: Shut, without: dict[str, str]) -> None:
+def test_sandbox_auto_warns_once_where_bwrap_does_not_work(shut: Shut, without: dict[str, str]) -> None:
     ran = shut.project.start("1", "auto", RUNPLAN_AGENTS_SANDBOX="auto", **without)
 
     assert ran.code == 0, ran.err
@@ -209,7 +209,7 @@ def test_auto_goes_on_where_it_does_not_work_and_says_so_once(shut: Shut, withou
     assert shut.project.landed() == ["1"]
 
 
-def test_bwrap_is_refused_where_it_does_not_work(shut: Shut, without: dict[str, str]) -> None:
+def test_sandbox_bwrap_is_refused_where_bwrap_does_not_work(shut: Shut, without: dict[str, str]) -> None:
     project = shut.project
     absent = project.start("1", "auto", RUNPLAN_AGENTS_SANDBOX="bwrap", **without)
     forbid(without)
@@ -221,7 +221,7 @@ def test_bwrap_is_refused_where_it_does_not_work(shut: Shut, without: dict[str, 
     assert not (project.path / ".git/runplan/journal.db").exists()
 
 
-def test_doctor_says_whether_it_works_and_how_to_get_it(shut: Shut, without: dict[str, str]) -> None:
+def test_doctor_says_whether_the_sandbox_works(shut: Shut, without: dict[str, str]) -> None:
     told = shut.project.runplan("doctor", RUNPLAN_AGENTS_SANDBOX="auto", **without).out
 
     (line,) = (line for line in told.splitlines() if " sandbox " in line)

@@ -59,7 +59,7 @@ def leaks(project: Project, *, but: tuple[str, ...]) -> list[str]:
     return [str(path) for path in files if any(word in path.read_bytes() for word in words)]
 
 
-def test_a_verifiers_evidence_reaches_journal_report_and_fixer_without_secrets(tmp_path: Path) -> None:
+def test_evidence_is_redacted_in_journal_report_and_prompts(tmp_path: Path) -> None:
     verdict = json.dumps(
         {
             "status": "done",
@@ -85,7 +85,7 @@ def test_a_verifiers_evidence_reaches_journal_report_and_fixer_without_secrets(t
     assert not any(word in ran.err + report.out for word in (SECRET, TOKEN))
 
 
-def test_a_blockers_words_are_told_without_secrets(tmp_path: Path) -> None:
+def test_a_blocker_message_is_redacted(tmp_path: Path) -> None:
     project = a_project_with_secrets(tmp_path, 'echo "BLOCKER: the key $SH_API_KEY is refused"; exit 0\n')
 
     ran = project.start("1", "auto")
@@ -94,7 +94,7 @@ def test_a_blockers_words_are_told_without_secrets(tmp_path: Path) -> None:
     assert leaks(project, but=()) == []
 
 
-def test_a_report_of_what_landed_names_commits_without_secrets(tmp_path: Path) -> None:
+def test_commit_subjects_in_the_report_are_redacted(tmp_path: Path) -> None:
     items = '{"item":"W1","result":"pass","evidence":"1.txt:1"}'
     project = a_project_with_secrets(
         tmp_path,
@@ -110,7 +110,7 @@ def test_a_report_of_what_landed_names_commits_without_secrets(tmp_path: Path) -
     assert SECRET not in report
 
 
-def test_the_password_of_a_proxy_reaches_no_log_no_journal_and_no_prompt(tmp_path: Path) -> None:
+def test_the_password_of_a_proxy_is_redacted(tmp_path: Path) -> None:
     """The tests have the variables that tests.env names, and what they print goes to the fixer."""
     project = a_project(tmp_path, "1", HTTPS_PROXY=f"http://uma:{SECRET}@proxy.invalid:3128")
     project.commit_file("runplan.toml", PROXY)

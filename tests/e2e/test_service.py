@@ -76,7 +76,7 @@ def test_install_writes_the_file_and_starts_the_daemon(desk: Desk) -> None:
     assert desk.told == ["systemctl --user daemon-reload", "systemctl --user enable --now runplan.service"]
 
 
-def test_where_the_manager_does_not_answer_the_command_is_told(desk: Desk) -> None:
+def test_install_prints_the_command_when_the_manager_does_not_answer(desk: Desk) -> None:
     (desk.home / "deaf").touch()
 
     ran = desk.runplan("service", "install")
@@ -87,7 +87,7 @@ def test_where_the_manager_does_not_answer_the_command_is_told(desk: Desk) -> No
     assert desk.told == []
 
 
-def test_a_manager_that_refuses_is_quoted(desk: Desk) -> None:
+def test_install_quotes_the_error_of_the_manager(desk: Desk) -> None:
     (desk.home / "broken").touch()
 
     ran = desk.runplan("service", "install")
@@ -95,7 +95,7 @@ def test_a_manager_that_refuses_is_quoted(desk: Desk) -> None:
     assert (ran.code, ran.last) == (5, "runplan: systemctl --user enable --now runplan.service: Unit is masked.")
 
 
-def test_status_tells_how_it_is(desk: Desk) -> None:
+def test_service_status_shows_installed_and_running(desk: Desk) -> None:
     assert desk.runplan("service", "status").out.startswith(f"not installed; there is no {desk.unit}\n")
     desk.runplan("service", "install")
     assert desk.runplan("service", "status").out == f"installed as {desk.unit}, running\n"
@@ -112,7 +112,7 @@ def test_status_tells_how_it_is(desk: Desk) -> None:
     }
 
 
-def test_uninstall_ends_the_daemon_and_takes_the_file_away(desk: Desk) -> None:
+def test_uninstall_stops_the_daemon_and_removes_the_file(desk: Desk) -> None:
     desk.runplan("service", "install")
 
     ran = desk.runplan("service", "uninstall")
@@ -123,7 +123,7 @@ def test_uninstall_ends_the_daemon_and_takes_the_file_away(desk: Desk) -> None:
     assert desk.runplan("service", "uninstall").out == f"there is no {desk.unit}\n"
 
 
-def test_on_a_mac_it_is_a_property_list(tmp_path: Path) -> None:
+def test_install_writes_a_property_list_for_launchd(tmp_path: Path) -> None:
     desk = a_desk(tmp_path, "launchctl")
     file = tmp_path / "Library/LaunchAgents/runplan.daemon.plist"
 
@@ -133,7 +133,7 @@ def test_on_a_mac_it_is_a_property_list(tmp_path: Path) -> None:
     assert desk.runplan("service", "uninstall").out == f"removed {file}\n"
 
 
-def test_without_a_manager_it_is_refused_plainly(tmp_path: Path) -> None:
+def test_install_without_a_service_manager_is_refused(tmp_path: Path) -> None:
     ran = a_desk(tmp_path).runplan("service", "install")
 
     assert (ran.code, ran.last) == (
@@ -142,7 +142,7 @@ def test_without_a_manager_it_is_refused_plainly(tmp_path: Path) -> None:
     )
 
 
-def test_an_agent_installs_nothing(desk: Desk) -> None:
+def test_install_is_refused_inside_an_agent(desk: Desk) -> None:
     assert desk.runplan("service", "install", RUNPLAN_AGENT="1").code == 2
     assert not desk.unit.exists()
     assert desk.runplan("service", "status", RUNPLAN_AGENT="1").code == 0

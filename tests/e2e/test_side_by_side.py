@@ -60,9 +60,7 @@ def at_once(project: Project, meanwhile: Meanwhile, *ids: str, **more: str) -> N
     set_up(project, plan=a_plan(**{id_: alone(id_) for id_ in ids}), settings=PARALLEL, agent=agent, **more)
 
 
-def test_phases_that_touch_different_files_are_worked_at_once_and_land_one_after_the_other(
-    project: Project, meanwhile: Meanwhile
-) -> None:
+def test_phases_with_different_touches_run_in_parallel_and_land_in_turn(project: Project, meanwhile: Meanwhile) -> None:
     at_once(project, meanwhile, "1", "2", "3")
     before = project.repo.head("main")
 
@@ -90,9 +88,7 @@ def test_phases_that_touch_different_files_are_worked_at_once_and_land_one_after
     assert_nothing_runs(project)
 
 
-def test_what_waits_for_another_or_touches_the_same_begins_when_that_has_landed(
-    project: Project, meanwhile: Meanwhile
-) -> None:
+def test_a_dependent_or_overlapping_phase_starts_after_the_landing(project: Project, meanwhile: Meanwhile) -> None:
     plan = a_plan(
         **{
             "1": alone("1"),
@@ -121,7 +117,7 @@ def test_what_waits_for_another_or_touches_the_same_begins_when_that_has_landed(
     assert project.leftovers() == []
 
 
-def test_a_phase_that_does_not_say_what_it_touches_is_worked_alone(project: Project) -> None:
+def test_a_phase_without_touches_runs_alone(project: Project) -> None:
     set_up(project, plan=a_plan(**{"1": "", "2": ""}), settings=PARALLEL, agent=work(phase="1") + work(phase="2"))
 
     ran = project.start("finish", "auto")
@@ -131,7 +127,7 @@ def test_a_phase_that_does_not_say_what_it_touches_is_worked_alone(project: Proj
     assert project.landed() == ["1", "2"]
 
 
-def test_in_the_foreground_they_go_side_by_side_too_and_every_line_tells_whose_it_is(project: Project) -> None:
+def test_parallel_phases_in_the_foreground_prefix_their_lines(project: Project) -> None:
     set_up(
         project,
         plan=a_plan(**{"1": alone("1"), "2": alone("2")}),
@@ -150,9 +146,7 @@ def test_in_the_foreground_they_go_side_by_side_too_and_every_line_tells_whose_i
     assert "phase 2" in told
 
 
-def test_one_that_fails_lets_the_others_land_and_the_run_ends_with_its_reason(
-    project: Project, meanwhile: Meanwhile
-) -> None:
+def test_a_failed_parallel_phase_lets_the_others_land(project: Project, meanwhile: Meanwhile) -> None:
     agent = steps('write = "1.txt"', "exit = 1", phase="1") + work(*meanwhile.pause("2"), phase="2") + work(phase="3")
     plan = a_plan(**{"1": alone("1"), "2": alone("2"), "3": alone("3", "### Dependencies\n\nPhase 2.")})
     set_up(project, plan=plan, settings=PARALLEL, agent=agent)
@@ -177,7 +171,7 @@ def test_one_that_fails_lets_the_others_land_and_the_run_ends_with_its_reason(
     assert "_1.2/out.log" in report  # of the lane's own dispatch, the one that tried it once more
 
 
-def test_our_own_landings_are_no_sign_of_a_target_that_never_rests(project: Project, meanwhile: Meanwhile) -> None:
+def test_landings_of_parallel_phases_do_not_count_as_a_moving_target(project: Project, meanwhile: Meanwhile) -> None:
     """All have a candidate on the same tip before the first lands, so all but that one find it moved."""
     ids = [str(n) for n in range(1, 5)]
     count = "[run]\nparallel = 4\n[tests]\ncommand = 'sleep 0.1'\nallow_red_baseline = true\n"

@@ -1,4 +1,4 @@
-"""A landed phase is taken back as a new commit, once, and can be worked again."""
+"""An undo reverts one landed phase with a new commit and nothing else."""
 
 from __future__ import annotations
 
@@ -7,28 +7,21 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.cli import a_plan, a_project, ended
+from tests.support.cli import a_plan, a_project, copied, ended
+from tests.support.repos import Repo
 from tests.support.scripts import Meanwhile, set_up, work
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.support.cli import Project
-
-
-@pytest.fixture
-def landed(tmp_path: Path) -> Project:
-    """Two phases, both landed."""
-    project = a_project(tmp_path, "1", "2")
-    assert project.start("finish", "auto").code == 0
-    return project
+    from tests.support.cli import Project, Ran
 
 
 def tracker(project: Project) -> list[str]:
     return [line for line in project.show("main:plans/X.md").splitlines() if line.startswith(("| 1", "| 2"))]
 
 
-def test_an_undone_phase_is_gone_from_the_code_and_todo_in_the_plan(landed: Project) -> None:
+def test_an_undo_reverts_the_code_and_resets_the_tracker_row(landed: Project) -> None:
     before = landed.repo.head("main")
     undone = landed.runplan("undo", "X", "1")
     assert undone.code == 0, undone.err
@@ -45,7 +38,7 @@ def test_an_undone_phase_is_gone_from_the_code_and_todo_in_the_plan(landed: Proj
     assert landed.repo.git("merge-base", "--is-ancestor", before, "main") == ""
 
 
-def test_an_undone_phase_lands_again_and_is_undone_again(landed: Project) -> None:
+def test_an_undone_phase_can_land_and_be_undone_again(landed: Project) -> None:
     """A trailer of the phase proves nothing after an undo: the landing's own id does."""
     assert landed.runplan("undo", "X", "1").code == 0
     again = landed.start("finish", "auto")
@@ -56,7 +49,7 @@ def test_an_undone_phase_lands_again_and_is_undone_again(landed: Project) -> Non
     assert landed.repo.git("log", "--format=%s", "main").count("Undo phase 1") == 2
 
 
-def test_what_cannot_be_undone_is_refused_and_nothing_changes(landed: Project) -> None:
+def test_an_undo_of_a_phase_that_is_not_done_is_refused(landed: Project) -> None:
     before = landed.repo.head("main")
     assert landed.runplan("undo", "X", "9").code == 3
     assert landed.runplan("undo", "X", "1", RUNPLAN_AGENT="1").code == 2
@@ -66,7 +59,7 @@ def test_what_cannot_be_undone_is_refused_and_nothing_changes(landed: Project) -
     assert (twice.code, twice.last) == (2, "runplan: phase 1 of plans/X.md is not done; there is nothing to undo")
 
 
-def test_a_phase_that_others_build_upon_is_undone_after_them(tmp_path: Path) -> None:
+def test_a_phase_with_landed_dependents_is_not_undone(tmp_path: Path) -> None:
     project = a_project(tmp_path, "1", "2")
     project.plan(a_plan("1", "2", depends={"2": "Phase 1."}))
     assert project.start("finish", "auto").code == 0
@@ -79,7 +72,7 @@ def test_a_phase_that_others_build_upon_is_undone_after_them(tmp_path: Path) -> 
     assert project.runplan("undo", "X", "1").code == 0
 
 
-def test_a_phase_that_a_person_marked_done_by_hand_is_left_to_that_person(tmp_path: Path) -> None:
+def test_a_phase_marked_done_by_hand_is_not_undone(tmp_path: Path) -> None:
     project = a_project(tmp_path, "1", "2")
     project.plan(a_plan("1", "2").replace("| 1 — Step 1 | ⬚ |", "| 1 — Step 1 | ✅ Done |"))
     refused = project.runplan("undo", "X", "1")
@@ -87,7 +80,7 @@ def test_a_phase_that_a_person_marked_done_by_hand_is_left_to_that_person(tmp_pa
     assert "no commit on main has the trailers of phase 1" in refused.err
 
 
-def test_later_work_on_the_same_lines_is_a_conflict_and_stays(tmp_path: Path) -> None:
+def test_an_undo_that_conflicts_with_later_work_fails(tmp_path: Path) -> None:
     project = a_project(tmp_path, "1", "2")
     set_up(project, agent=work(phase="1") + work(phase="2"))
     assert project.start("1", "auto").code == 0
@@ -101,14 +94,14 @@ def test_later_work_on_the_same_lines_is_a_conflict_and_stays(tmp_path: Path) ->
     assert project.leftovers() == []
 
 
-def test_a_phase_reverted_by_hand_has_only_its_row_set_back(landed: Project) -> None:
+def test_an_undo_of_a_phase_reverted_by_hand_resets_the_row(landed: Project) -> None:
     code = next(line.split("`")[1] for line in tracker(landed) if line.startswith("| 2"))
     landed.repo.git("revert", "--no-edit", code)
     assert landed.runplan("undo", "X", "2").code == 0
     assert tracker(landed)[1] == "| 2 — Step 2 | ⬚ | | |"
 
 
-def test_a_run_that_has_not_ended_is_ended_before_anything_is_undone(landed: Project) -> None:
+def test_an_undo_is_refused_while_a_run_is_unfinished(landed: Project) -> None:
     assert landed.runplan("undo", "X", "2").code == 0
     killed = landed.start("finish", "auto", TEST_KILL="after DispatchStarted")
     assert killed.code == -signal.SIGKILL
@@ -120,7 +113,7 @@ def test_a_run_that_has_not_ended_is_ended_before_anything_is_undone(landed: Pro
     assert landed.runplan("retry", "X").code == 0
 
 
-def test_an_undo_is_declined_while_somebody_works_on_the_plan(tmp_path: Path) -> None:
+def test_an_undo_is_declined_while_the_plan_runs(tmp_path: Path) -> None:
     project = a_project(tmp_path, "1", "2")
     meanwhile = Meanwhile(tmp_path)
     set_up(project, agent=work(phase="1") + work(*meanwhile.pause("two"), phase="2"))
@@ -135,3 +128,131 @@ def test_an_undo_is_declined_while_somebody_works_on_the_plan(tmp_path: Path) ->
     assert f"plans/X.md is already running in another process ({running.pid}); nothing was changed" in declined.err
     assert declined.last == "runplan: follow it: runplan logs plans/X.md -f"
     assert (project.path / "1.txt").exists()
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """Begin, Write 1, its record, Write 2, its record."""
+    project = a_project(tmp_path_factory.mktemp("model"), "1", "2")
+    assert project.start("finish", "auto").code == 0
+    return project
+
+
+@pytest.fixture
+def landed(model: Project, tmp_path: Path) -> Project:
+    return copied(model, tmp_path)
+
+
+def short(project: Project, revision: str) -> str:
+    return project.repo.git("rev-parse", revision)[:12]
+
+
+def refused(project: Project, phase: str) -> Ran:
+    """The undo, which must change nothing."""
+    before = project.repo.head("main")
+    ran = project.runplan("undo", "X", phase)
+    assert ran.code == 2, ran.err
+    assert project.repo.head("main") == before
+    assert project.repo.status() == ""
+    return ran
+
+
+def test_an_undo_of_a_squashed_phase_is_refused(landed: Project) -> None:
+    words = landed.repo.git("log", "--format=%B", "--reverse", "HEAD~4..HEAD")
+    landed.repo.git("reset", "-q", "--soft", "HEAD~4")
+    landed.repo.git("commit", "-qm", words)
+    told = refused(landed, "1").last
+    assert f"the commit {short(landed, 'HEAD')} also has trailers of phase 2 of plans/X.md" in told
+    assert f"git show {short(landed, 'HEAD')}" in told
+
+
+def test_an_undo_without_the_trailers_of_all_commits_is_refused(tmp_path: Path) -> None:
+    """A commit whose trailers were buried is named, never passed over."""
+    project = a_project(tmp_path, "1")
+    two = '[[phase."1".implement]]\nwrite = "1b.txt"\ntext = "b\\n"\n[[phase."1".implement]]\ncommit = "Write 1b"\n'
+    set_up(project, agent=work(phase="1") + two)
+    assert project.start("1", "auto").code == 0
+    upper = [short(project, "HEAD~1"), short(project, "HEAD")]
+    words = project.repo.git("log", "-1", "--format=%B", "HEAD~2")
+    project.repo.git("checkout", "-q", "-B", "main", "HEAD~2")
+    project.repo.git("commit", "-q", "--amend", "-m", f"{words}\n\nReviewed by somebody, and found good.\n")
+    buried = short(project, "HEAD")
+    project.repo.git("cherry-pick", *upper)
+    told = refused(project, "1").last
+    assert f"the commit {buried} has text below its Runplan trailers" in told
+
+
+def test_a_rebased_phase_is_undone(landed: Project) -> None:
+    """The commits have new names; the row still says what its landing wrote."""
+    base, tip = short(landed, "HEAD~4"), short(landed, "HEAD")
+    landed.repo.git("checkout", "-q", "-B", "main", base)
+    landed.commit_file("early.txt", "early\n")
+    landed.repo.git("cherry-pick", f"{base}..{tip}")
+    assert landed.runplan("undo", "X", "1").code == 0
+    assert not (landed.path / "1.txt").exists()
+    assert (landed.path / "2.txt").exists()
+    assert (landed.path / "early.txt").exists()
+
+
+def test_an_undo_leaves_a_moved_report_alone(landed: Project) -> None:
+    (landed.path / "docs").mkdir()
+    landed.repo.git("mv", "reports", "docs/reports")
+    landed.repo.git("commit", "-qm", "Move the reports")
+    landed.settings('[paths]\nreports = "docs/reports"\n')
+    before = landed.show("main:docs/reports/plan-x.md")
+    undone = landed.runplan("undo", "X", "2")
+    assert undone.code == 0, undone.err
+    after = landed.show("main:docs/reports/plan-x.md")
+    assert "## Phase Undone — 2 Step 2" in after
+    assert set(before.splitlines()) <= set(after.splitlines())
+    assert "plan-x.md" not in landed.repo.git("show", "--stat", "--format=", "HEAD~1")
+
+
+def test_an_undo_in_a_fresh_clone_keeps_the_report(landed: Project, tmp_path: Path) -> None:
+    landed.plan(a_plan("7"), "plans/old/X.md")
+    fresh = tmp_path / "fresh"
+    landed.repo.git("clone", "-q", str(landed.path), str(fresh))
+    for key, value in (("user.name", "Uma"), ("user.email", "uma@example.org")):
+        landed.repo.git("-C", str(fresh), "config", key, value)
+    before = landed.show("main:reports/plan-x.md")
+    undone = landed.runplan_in(fresh, "undo", "plans/X.md", "1")
+    assert undone.code == 0, undone.err
+    assert landed.repo.git("-C", str(fresh), "show", "main:reports/plan-x.md") == before
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("grep.patternType", "fixed"),
+        ("i18n.logOutputEncoding", "UTF-16"),
+        ("color.ui", "always"),
+    ],
+)
+def test_an_undo_finds_the_landing_under_any_git_configuration(landed: Project, key: str, value: str) -> None:
+    landed.repo.git("config", key, value)
+    assert landed.runplan("undo", "X", "2").code == 0
+
+
+def test_an_undo_works_for_a_plan_name_with_blanks(tmp_path: Path) -> None:
+    project = a_project(tmp_path, "1")
+    project.plan(a_plan("1"), "plans/Two  blanks.md")
+    assert project.runplan("start", "plans/Two  blanks.md", "1", "auto", "--foreground").code == 0
+    undone = project.runplan("undo", "plans/Two  blanks.md", "1")
+    assert undone.code == 0, undone.err
+    assert not (project.path / "1.txt").exists()
+
+
+@pytest.mark.parametrize(("depth", "phase"), [(2, "1")])
+def test_an_undo_in_a_shallow_clone_is_refused(landed: Project, tmp_path: Path, depth: int, phase: str) -> None:
+    fresh = Repo(path=tmp_path / "fresh", env=dict(landed.repo.env))
+    landed.repo.git("clone", "-q", f"--depth={depth}", f"file://{landed.path}", str(fresh.path))
+    before = fresh.head("main")
+    ran = landed.runplan_in(fresh.path, "undo", "X", phase)
+    assert ran.code == 2, ran.err
+    assert "this clone is shallow" in ran.last
+    assert "git fetch --deepen=100" in ran.last
+    assert fresh.head("main") == before
+    fresh.git("fetch", "-q", "--deepen=100")
+    for key, value in (("user.name", "Uma"), ("user.email", "uma@example.org")):
+        fresh.git("config", key, value)
+    assert landed.runplan_in(fresh.path, "undo", "X", phase).code == 0

@@ -1,4 +1,4 @@
-"""The journal is damaged or gone: what is done stands in the plans and in git, and that is enough to go on."""
+"""A damaged or deleted journal, and a landing that was killed, lose no work: plan and git are enough to continue."""
 
 from __future__ import annotations
 
@@ -14,14 +14,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.cli import Project, a_project, killed_at, processes_of, until, writes
+from tests.support.cli import Project, a_plan, a_project, killed_at, processes_of, until, writes
+from tests.support.landings import leftovers
 from tests.support.scripts import Meanwhile, work
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tests.support.cli import Ran
+    from tests.support.cli import Project, Ran
+
 
 PAGE = 4096
 
@@ -41,9 +43,6 @@ def landed_once(project: Project, ran: Ran, *phases: str) -> None:
 
 def journal(project: Project) -> Path:
     return project.path / ".git/runplan/journal.db"
-
-
-# --- a damaged journal --------------------------------------------------------------------------------
 
 
 def halve(file: Path) -> None:
@@ -69,11 +68,6 @@ def spoil_rows(file: Path) -> None:
         opened.execute("UPDATE events SET body = substr(body, 2) WHERE type = 'PlanRead'")
 
 
-def drop_tables(file: Path) -> None:
-    with closing(sqlite3.connect(file)) as opened, opened:
-        opened.execute("DROP TABLE runs")
-
-
 DAMAGES = {
     "truncated": halve,
     "garbage": scribble,
@@ -83,7 +77,7 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_journal_is_refused_and_doing_what_the_message_says_goes_on(tmp_path: Path, damage: str) -> None:
+def test_a_damaged_journal_is_refused_and_the_printed_command_helps(tmp_path: Path, damage: str) -> None:
     project = a_project(tmp_path, "1")
     stopped = project.start("finish")  # phase 1 waits for its approval
     assert stopped.code == 4, stopped.err
@@ -98,7 +92,7 @@ def test_a_damaged_journal_is_refused_and_doing_what_the_message_says_goes_on(tm
 
 
 @pytest.mark.parametrize("seed", range(1))
-def test_damage_that_nobody_notices_at_first_lands_nothing_twice_and_nothing_wrong(project: Project, seed: int) -> None:
+def test_unnoticed_damage_of_the_journal_lands_nothing_twice(project: Project, seed: int) -> None:
     """SQLite looks at pages when it needs them; whatever it read before, git is asked before anything lands."""
     assert project.start("1", "auto").code == 0
     pages = journal(project).stat().st_size // PAGE
@@ -123,13 +117,11 @@ def test_a_journal_of_a_newer_version_is_refused_and_left_alone(project: Project
     assert project.landed() == ["1"]
 
 
-# --- no journal at all --------------------------------------------------------------------------------
-
 POINTS = ["after LandingStarted", "before rename index", "after Landed"]
 
 
 @pytest.mark.parametrize("point", POINTS)
-def test_a_state_directory_deleted_at_any_point_is_rebuilt_from_the_plan_and_git(project: Project, point: str) -> None:
+def test_a_deleted_state_directory_is_rebuilt_from_plan_and_git(project: Project, point: str) -> None:
     killed_at(project, point)
     shutil.rmtree(project.path / ".git/runplan")
     landed_once(project, project.start("finish", "auto"))
@@ -159,9 +151,7 @@ def holding(project: Project, path: str, text: str) -> list[str]:
 
 @pytest.mark.parametrize("forget", [forget_journal, forget_everything])
 @pytest.mark.parametrize("how", ["start", "gc"])
-def test_work_of_a_forgotten_run_is_kept_where_it_can_be_found(
-    project: Project, how: str, forget: Callable[[Project], None]
-) -> None:
+def test_work_of_a_run_without_journal_is_parked(project: Project, how: str, forget: Callable[[Project], None]) -> None:
     """Commits are in `tool.git`, which a person may delete as well; the files of the worktree are there still."""
     killed_at(project, "after WorkTaken")
     tool = project.path / ".git/runplan/tool.git"
@@ -180,7 +170,7 @@ def test_work_of_a_forgotten_run_is_kept_where_it_can_be_found(
         assert holding(project, "1.txt", "1")
 
 
-def test_an_agent_of_a_forgotten_run_is_named_and_not_joined(project: Project, tmp_path: Path) -> None:
+def test_a_start_names_the_running_agent_of_an_unknown_run(project: Project, tmp_path: Path) -> None:
     meanwhile = Meanwhile(tmp_path)
     project.agent(work(*meanwhile.pause("at")))
     running = project.popen("start", "X", "finish", "auto", "--foreground")
@@ -199,3 +189,60 @@ def test_an_agent_of_a_forgotten_run_is_named_and_not_joined(project: Project, t
     assert project.start("finish", "auto").code == 0
     assert project.landed() == ["1", "2"]
     assert holding(project, "1.txt", "1"), "what that agent left in its worktree"
+
+
+KILLS = ["before rename index", "before Landed"]
+
+
+SWAPPED = ("before Landed",)
+
+
+@pytest.fixture
+def two_plans(tmp_path: Path) -> Project:
+    """Plan X with the phases 1 and 3, plan Y with the phase 2."""
+    two_plans = a_project(tmp_path, "1", "3")
+    two_plans.agent(writes("1", "2", "3"))
+    two_plans.plan(a_plan("2").replace("title: X", "title: Y"), "plans/Y.md")
+    return two_plans
+
+
+def killed(two_plans: Project, point: str, *words: str) -> None:
+    ran = two_plans.runplan(*words, TEST_KILL=point)
+    assert ran.code == -9, ran.err
+
+
+def left(two_plans: Project) -> list[str]:
+    """Locks of git and things of ours beside the index."""
+    return [name for name in leftovers(two_plans.repo) if not name.startswith("runplan/")]
+
+
+def is_whole(two_plans: Project, *phases: str) -> None:
+    """Each phase landed once, with its code, and nothing is left of any landing."""
+    assert sorted(two_plans.landed()) == sorted(phases)
+    assert all((two_plans.path / f"{phase}.txt").read_text() == f"{phase}\n" for phase in phases)
+    assert two_plans.repo.status() == ""
+    assert left(two_plans) == []
+
+
+@pytest.mark.parametrize("point", KILLS)
+def test_a_killed_landing_is_completed_by_the_start_of_another_plan(two_plans: Project, point: str) -> None:
+    killed(two_plans, point, "start", "X", "1", "auto", "--foreground")
+    ran = two_plans.runplan("start", "Y", "2", "auto", "--foreground")
+    assert ran.code == 0, ran.err
+    is_whole(two_plans, *(("1", "2") if point in SWAPPED else ("2",)))
+    again = two_plans.runplan("retry", "X")
+    assert again.code == 0, again.err
+    is_whole(two_plans, "1", "2")
+
+
+def test_files_committed_by_the_user_after_a_crash_stay(two_plans: Project) -> None:
+    killed(two_plans, "before rename index", "start", "X", "1", "auto", "--foreground")
+    (two_plans.path / ".git/index.lock").unlink()
+    for lock in ("HEAD.lock", "refs/heads/main.lock"):
+        (two_plans.path / ".git" / lock).unlink(missing_ok=True)
+    two_plans.repo.git("add", "-A")
+    two_plans.repo.git("commit", "-qm", "What lay there")
+    ran = two_plans.runplan("retry", "X")
+    assert two_plans.repo.status() == "", ran.err
+    assert (two_plans.path / "1.txt").read_text() == "1\n"
+    assert left(two_plans) == []

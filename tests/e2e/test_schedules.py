@@ -1,14 +1,18 @@
-"""Schedules in the hands of the daemon: they fire, rest, end, and answer every slot once, whatever happens."""
+"""Schedules fire, pause and end, and every slot is recorded once."""
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
 
+from runplan.daemon.client import Client
+from runplan.daemon.protocol import DaemonStatus, Status
 from runplan.times import iso, parse_iso
 from tests.support.cli import a_plan, processes_of, until
+from tests.support.clocks import Wall
 from tests.support.daemons import (
     approve,
     change_schedule,
@@ -21,17 +25,20 @@ from tests.support.daemons import (
     run_of,
     schedules,
     shell_agent,
+    socket_of,
     states,
     until_runs_are,
     user_settings,
     waits,
 )
-from tests.support.scripts import Meanwhile, set_up, steps, work
+from tests.support.scripts import Meanwhile, steps, work
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.support.cli import Project
+    from tests.support.scripts import Meanwhile
 
 
 def ago(**span: float) -> str:
@@ -50,9 +57,6 @@ def due_soon(project: Project) -> None:
     change_schedule(project, anchor=soon, made=soon)
 
 
-# --- firing ---------------------------------------------------------------------------------------------------
-
-
 def test_a_schedule_without_now_only_schedules(project: Project) -> None:
     before = datetime.now(UTC)
     ran = project.runplan("start", "X", "auto", "every", "4h")
@@ -66,7 +70,7 @@ def test_a_schedule_without_now_only_schedules(project: Project) -> None:
     until(lambda: processes_of(project.home) == [daemon_of(project)])
 
 
-def test_a_schedule_with_now_runs_one_phase_and_stays(project: Project) -> None:
+def test_a_schedule_with_now_runs_one_phase_at_once(project: Project) -> None:
     ran = project.runplan("start", "X", "auto", "every", "4h", "now")
     made, begun = ran.err.splitlines()
     assert made.startswith("runplan: Scheduled plans/X.md every 4h, first at "), "it says both"
@@ -95,7 +99,7 @@ def test_a_scheduled_run_claims_its_issues_and_its_end_names_the_next_time(
     assert f"next {parse_iso(row.next):%H:%M} UTC" in project.runplan("status", "X").out
 
 
-def test_now_without_a_schedule_says_how_to_make_one(project: Project) -> None:
+def test_now_without_a_schedule_is_exit_3(project: Project) -> None:
     ran = project.runplan("now")
     assert (ran.code, ran.last.endswith("runplan start PLAN auto every 4h")) == (3, True), ran.err
     scheduled(project)
@@ -110,7 +114,7 @@ def test_now_without_a_schedule_says_how_to_make_one(project: Project) -> None:
     assert len(schedules(project)) == 1
 
 
-def test_a_slot_that_comes_fires_by_itself(project: Project) -> None:
+def test_a_due_slot_fires(project: Project) -> None:
     scheduled(project)
     due_soon(project)
     with in_foreground(project):
@@ -119,9 +123,7 @@ def test_a_slot_that_comes_fires_by_itself(project: Project) -> None:
     assert (answer, run) == ("fired", run_of(project)["id"])
 
 
-def test_a_slot_that_comes_while_the_plan_is_in_flight_is_a_recorded_skip(
-    project: Project, meanwhile: Meanwhile
-) -> None:
+def test_a_slot_during_a_run_is_recorded_as_skipped(project: Project, meanwhile: Meanwhile) -> None:
     project.agent(steps(*meanwhile.pause("agent"), 'write = "1.txt"'))
     scheduled(project, "now")
     meanwhile.reached("agent")
@@ -134,32 +136,28 @@ def test_a_slot_that_comes_while_the_plan_is_in_flight_is_a_recorded_skip(
     assert project.dispatched() == ["implement", "verify"]
 
 
-# --- what a person was asked ------------------------------------------------------------------------------------
-
-
 WAITS = "phase 1 of plans/X.md needs your approval: runplan approve plans/X.md, or: runplan reject plans/X.md"
+
+
 REJECTED = "phase 1 was rejected"
 
 
-@pytest.mark.parametrize("words", [("now",)], ids=["now"])
-def test_now_leaves_what_waits_for_approval_to_the_person(project: Project, words: tuple[str, ...]) -> None:
+def test_now_does_not_replace_a_pending_approval(project: Project) -> None:
     scheduled(project)
     assert project.runplan("start", "X", "1").code == 0
     until_runs_are(project, "waiting")
-    ran = project.runplan(*words)
+    ran = project.runplan("now")
     assert (ran.code, ran.last) == (4, f"runplan: Not started: {WAITS}"), ran.err
     assert (states(project), project.landed()) == (["waiting"], [])
-    if words == ("now",):
-        assert firings(project) == [("skipped", WAITS)]
+    assert firings(project) == [("skipped", WAITS)]
     assert "RunResumed" not in [kind for kind, _ in project.events()]
     approve(project)
     assert project.landed() == ["1"]
 
 
-@pytest.mark.parametrize("where", ["daemon"])
-def test_a_schedule_rests_after_a_rejection_until_the_person_goes_on(project: Project, where: str) -> None:
+def test_a_rejection_pauses_the_schedule(project: Project) -> None:
     scheduled(project)
-    project.runplan("start", "X", "1", *(["--foreground"] if where == "foreground" else []))
+    project.runplan("start", "X", "1")
     until_runs_are(project, "waiting")
     project.runplan("reject", "X", "-m", "no")
     until_runs_are(project, "stopped")
@@ -177,13 +175,7 @@ def test_a_schedule_rests_after_a_rejection_until_the_person_goes_on(project: Pr
     assert project.landed() == []
 
 
-# --- ending and resting ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("front", ["status: active"])
-def test_a_schedule_ends_when_its_plan_is_complete(project: Project, front: str) -> None:
-    """A plan without front matter is complete when its phases are done."""
-    set_up(project, plan=a_plan("1", "2", front=front))
+def test_a_schedule_ends_when_its_plan_is_complete(project: Project) -> None:
     scheduled(project, "now")
     until_runs_are(project, "done")
     assert len(schedules(project)) == 1
@@ -196,8 +188,7 @@ def test_a_schedule_ends_when_its_plan_is_complete(project: Project, front: str)
     assert (again.code, schedules(project)) == (0, [])
 
 
-@pytest.mark.parametrize("verb", ["retry"])
-def test_a_schedule_rests_when_a_phase_fails_until_a_person_has_looked(project: Project, verb: str) -> None:
+def test_a_failed_phase_pauses_the_schedule_until_retry(project: Project) -> None:
     project.agent(steps("exit = 3"))
     scheduled(project, "now")
     until_runs_are(project, "failed")
@@ -209,41 +200,32 @@ def test_a_schedule_rests_when_a_phase_fails_until_a_person_has_looked(project: 
         until(lambda: firings(project))
         assert firings(project) == [("skipped", "phase 1 failed (agent-failed)")], "no bill every four hours"
         assert states(project) == ["failed"]
-        ran = project.runplan(verb, "X")
+        ran = project.runplan("retry", "X")
         assert ran.code == 0, ran.err
         until(lambda: schedules(project)[0].paused is None)
-        if verb == "retry":
-            until_runs_are(project, "failed", "done")
+        until_runs_are(project, "failed", "done")
 
 
-@pytest.mark.parametrize("taken", ["moved"])
-def test_a_schedule_whose_plan_has_left_the_target_rests_and_is_found_by_its_path(project: Project, taken: str) -> None:
-    """It is not complete; and somebody who asks by the path that the schedule has is answered."""
+def test_a_schedule_whose_plan_was_moved_is_paused_and_can_be_stopped(project: Project) -> None:
     scheduled(project)
-    if taken == "moved":
-        project.repo.git("mv", "plans/X.md", "plans/Y.md")
-        project.repo.git("commit", "-qm", "Rename")
-        why = "plans/X.md is no longer on main"
-    else:
-        project.plan("nothing\n")
-        why = "plans/X.md:1: no phases found"
+    project.repo.git("mv", "plans/X.md", "plans/Y.md")
+    project.repo.git("commit", "-qm", "Rename")
+    why = "plans/X.md is no longer on main"
     assert project.runplan("now").code == 0
     until_runs_are(project, "failed")
     assert str(schedules(project)[0].paused).startswith(why)
     assert why in project.runplan("next").out
     assert why in project.runplan("status").out
     told = project.runplan("status", "plans/X.md")
-    assert (told.code, f"paused: {why}" in told.out) == (0 if taken == "moved" else 2, True), told.err
+    assert (told.code, f"paused: {why}" in told.out) == (0, True), told.err
     for verb in ("logs", "explain"):
         assert project.runplan(verb, "plans/X.md").code == 0, verb
     assert project.runplan("stop", "plans/X.md").last == "runplan: Cancelled the schedule of plans/X.md (every 4h)"
-    if taken == "moved":
-        assert {view["plan"] for view in project.runplan("status", "--json").json} == {"plans/X.md", "plans/Y.md"}
-        assert project.runplan("start", "plans/X.md").code == 3, "what is gone is not begun again"
+    assert {view["plan"] for view in project.runplan("status", "--json").json} == {"plans/X.md", "plans/Y.md"}
+    assert project.runplan("start", "plans/X.md").code == 3
 
 
-def test_a_failure_lays_the_schedule_to_rest_even_if_the_daemon_dies_of_it(project: Project) -> None:
-    """The two are one fact: no death comes between them."""
+def test_a_failure_and_the_pause_of_its_schedule_are_one_transaction(project: Project) -> None:
     project.agent(steps("exit = 3"))
     with in_foreground(project, TEST_KILL="after RunEnded") as daemon:
         assert project.runplan("start", "X", "auto", "every", "4h", "now").code == 0
@@ -253,7 +235,7 @@ def test_a_failure_lays_the_schedule_to_rest_even_if_the_daemon_dies_of_it(proje
     assert row.paused == "phase 1 failed (agent-failed)"
 
 
-def test_a_paused_schedule_does_not_fire_and_goes_on_when_resumed(project: Project) -> None:
+def test_a_paused_schedule_fires_again_after_resume(project: Project) -> None:
     scheduled(project)
     assert project.runplan("pause", "X").code == 0
     due_soon(project)
@@ -271,20 +253,14 @@ def due_soon_again(project: Project) -> None:
     change_schedule(project, anchor=ago(hours=4, seconds=-1.5))
 
 
-@pytest.mark.parametrize("daemon", [True], ids=["daemon"])
-def test_a_stopped_schedule_never_fires(project: Project, *, daemon: bool) -> None:
+def test_a_stop_removes_the_schedule(project: Project) -> None:
     scheduled(project)
-    if not daemon:
-        kill_daemon(project)
     ran = project.runplan("stop", "X")
     assert ran.last == "runplan: Cancelled the schedule of plans/X.md (every 4h)", ran.err
     assert schedules(project) == []
 
 
-# --- while nobody was there -----------------------------------------------------------------------------------
-
-
-def test_what_was_missed_while_off_is_one_run_at_the_start(project: Project) -> None:
+def test_slots_missed_while_off_fire_once(project: Project) -> None:
     scheduled(project)
     kill_daemon(project)
     change_schedule(project, anchor=ago(hours=13), made=ago(hours=13))
@@ -294,7 +270,7 @@ def test_what_was_missed_while_off_is_one_run_at_the_start(project: Project) -> 
     assert project.landed() == ["1"]
 
 
-def test_after_a_reboot_a_daemon_goes_on_with_the_repositories_it_knows(project: Project, meanwhile: Meanwhile) -> None:
+def test_after_a_reboot_the_daemon_continues_its_runs_and_schedules(project: Project, meanwhile: Meanwhile) -> None:
     """Nobody names one to it: neither its schedules nor the run that was under way."""
     project.agent(steps(*meanwhile.pause("agent"), 'write = "1.txt"') + work(phase="2"))
     scheduled(project, "now")
@@ -310,10 +286,7 @@ def test_after_a_reboot_a_daemon_goes_on_with_the_repositories_it_knows(project:
     assert project.landed() == ["1"]
 
 
-# --- keys -----------------------------------------------------------------------------------------------------
-
-
-def test_a_schedule_whose_key_a_restart_has_lost_waits_and_names_it(project: Project, tmp_path: Path) -> None:
+def test_a_scheduled_run_without_its_key_waits_and_names_it(project: Project, tmp_path: Path) -> None:
     """It fires, and the run waits: an agent without its key would only fail."""
     shell_agent(project, tmp_path, 'test "$ROBOT_KEY" = sesame', env='"ROBOT_KEY"')
     ran = project.runplan("start", "X", "auto", "every", "4h", ROBOT_KEY="sesame")
@@ -326,3 +299,87 @@ def test_a_schedule_whose_key_a_restart_has_lost_waits_and_names_it(project: Pro
         assert project.dispatched() == []
         assert project.runplan("resume", "X", ROBOT_KEY="sesame").code == 0
         until_runs_are(project, "done")
+
+
+HOUR = 3600
+
+
+@pytest.fixture
+def wall(project: Project, tmp_path: Path) -> Iterator[Wall]:
+    """A daemon that goes by a clock of its own."""
+    made = Wall(tmp_path)
+    with in_foreground(project, **made.env):
+        yield made
+
+
+def jump(project: Project, wall: Wall, hours: float) -> None:
+    """Let the clock be so far ahead of the real one; the daemon sees it within a minute, or when somebody asks it."""
+    wall.jump_to(int(hours * HOUR))
+    with Client(socket_of(project)) as client:
+        client.call(Status(), DaemonStatus)
+
+
+def also_another(project: Project) -> None:
+    """A plan with a slot every half hour: what the daemon answers of it shows how far it has come with the others."""
+    project.plan(a_plan("9"), name="plans/Y.md")
+    assert project.runplan("start", "Y", "auto", "every", "30m").code == 0
+
+
+def jump_and_wait(project: Project, wall: Wall, hours: float) -> None:
+    """The same, until what is due of all plans has been answered; to where the clock has never been before."""
+    before = len(firings(project, "plans/Y.md"))
+    jump(project, wall, hours)
+    until(lambda: len(firings(project, "plans/Y.md")) > before)
+
+
+def answers(project: Project) -> list[str]:
+    return [answer for answer, _ in firings(project)]
+
+
+def slots(project: Project) -> list[str]:
+    """The moments of what was answered, in that order."""
+    found = project.rows("SELECT slot FROM firings WHERE plan='plans/X.md' ORDER BY rowid")
+    return [json.loads(slot)[0] for (slot,) in found]
+
+
+@pytest.mark.parametrize(("misfire", "told"), [("run-once", ["missed", "fired"])], ids=["run-once"])
+def test_a_clock_jump_forwards_fires_once_and_records_every_slot(
+    project: Project, wall: Wall, misfire: str, told: list[str]
+) -> None:
+    project.settings(f'[run]\nmisfire = "{misfire}"\n')
+    scheduled(project)
+    jump(project, wall, 9)
+    until(lambda: answers(project) == told)
+    until_runs_are(project, *(["done"] if misfire == "run-once" else []))
+    jump(project, wall, 9.5)
+    jump(project, wall, 13)
+    until(lambda: len(answers(project)) == 3)
+    assert slots(project) == sorted({*slots(project)}), "each of them once, in their order"
+
+
+def test_a_clock_jump_backwards_fires_nothing_twice(project: Project, wall: Wall) -> None:
+    also_another(project)
+    scheduled(project)
+    jump(project, wall, 5)
+    until_runs_are(project, "done")
+    for hours in (0, 4.5, 1):
+        jump(project, wall, hours)
+    jump_and_wait(project, wall, 7.9)
+    assert (answers(project), states(project)) == (["fired"], ["done"])
+    jump(project, wall, 9)
+    until_runs_are(project, "done", "done")
+    assert (answers(project), project.landed()) == (["fired", "fired"], ["1", "2"])
+
+
+def test_a_running_agent_survives_a_night_of_sleep(project: Project, wall: Wall, meanwhile: Meanwhile) -> None:
+    """It may run for two hours by its own clock, which stood still; the slots of the night are recorded."""
+    project.agent(work(*meanwhile.pause("agent")) + work(phase="2"))
+    scheduled(project, "now")
+    meanwhile.reached("agent")
+    jump(project, wall, 9)
+    until(lambda: len(answers(project)) == 2)
+    assert firings(project)[-1] == ("skipped", "the plan is in flight")
+    meanwhile.let_on("agent")
+    until_runs_are(project, "done")
+    assert (project.landed(), project.dispatched()) == (["1"], ["implement", "verify"])
+    assert log_of(project, "trouble") == []

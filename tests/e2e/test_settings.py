@@ -1,23 +1,23 @@
-"""Settings are taken up by the daemon that runs; those that cannot be used leave it with what was good before."""
+"""A run keeps the settings of its start; the daemon takes up changed settings without a restart."""
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from runplan.daemon.client import Client
 from runplan.daemon.protocol import DaemonStatus, Status
-from tests.support.cli import SETTINGS, until
+from tests.support.cli import SETTINGS, Project, a_project, copied, until
 from tests.support.daemons import (
     daemon_of,
     in_foreground,
     kill_daemon,
     log_of,
+    none_left,
     schedules,
     several_plans,
     socket_of,
@@ -25,12 +25,14 @@ from tests.support.daemons import (
     until_runs_are,
     user_settings,
 )
-from tests.support.scripts import Meanwhile, steps
+from tests.support.scripts import Meanwhile, steps, work
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.support.cli import Project
+    from tests.support.scripts import Meanwhile
 
 
 def asked(project: Project) -> DaemonStatus:
@@ -43,11 +45,7 @@ def hang_up(project: Project) -> None:
     os.kill(daemon_of(project), signal.SIGHUP)
 
 
-# --- the user's file ------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("by", [hang_up], ids=["hangup"])
-def test_more_runs_at_once_are_let_in_without_a_restart(project: Project, meanwhile: Meanwhile, by: Any) -> None:
+def test_a_raised_max_parallel_takes_effect_without_a_restart(project: Project, meanwhile: Meanwhile) -> None:
     user_settings(project, "[daemon]\nmax_parallel = 1\n")
     first, second = several_plans(project, 2)
     project.agent("".join(steps(*meanwhile.pause(n), f'write = "{n}.txt"', phase=n) for n in ("1", "2")))
@@ -57,7 +55,7 @@ def test_more_runs_at_once_are_let_in_without_a_restart(project: Project, meanwh
     until(lambda: states(project, second) == ["queued"])
     daemon = daemon_of(project)
     user_settings(project, "[daemon]\nmax_parallel = 2\n")
-    by(project)
+    hang_up(project)
     meanwhile.reached("2")
     assert states(project, first) == ["running"]
     for n in ("1", "2"):
@@ -67,7 +65,7 @@ def test_more_runs_at_once_are_let_in_without_a_restart(project: Project, meanwh
     assert daemon_of(project) == daemon
 
 
-def test_who_is_told_of_runs_can_be_changed_without_a_restart(project: Project, tmp_path: Path) -> None:
+def test_a_new_notify_command_takes_effect_without_a_restart(project: Project, tmp_path: Path) -> None:
     told = tmp_path / "told"
     project.runplan("start", "X", "1", "auto", "--wait")
     user_settings(project, f'[notify]\ncommand = "echo $RUNPLAN_NOTICE $RUNPLAN_PLAN >>{told}"\n')
@@ -75,7 +73,7 @@ def test_who_is_told_of_runs_can_be_changed_without_a_restart(project: Project, 
     until(lambda: told.exists() and told.read_text() == "done plans/X.md\n")
 
 
-def test_settings_that_cannot_be_used_are_told_once_and_change_nothing(project: Project, tmp_path: Path) -> None:
+def test_invalid_settings_are_reported_once_and_the_old_ones_stay(project: Project, tmp_path: Path) -> None:
     told = tmp_path / "told"
     good = f'[notify]\ncommand = "echo $RUNPLAN_REASON: $RUNPLAN_TEXT >>{told}"\n'
     user_settings(project, good)
@@ -101,10 +99,7 @@ def test_settings_that_cannot_be_used_are_told_once_and_change_nothing(project: 
     assert daemon_of(project) == daemon
 
 
-# --- the repository's file --------------------------------------------------------------------------------------
-
-
-def test_a_schedule_follows_the_zone_and_what_is_made_of_missed_slots(project: Project) -> None:
+def test_a_schedule_follows_a_changed_timezone_and_misfire(project: Project) -> None:
     assert project.runplan("start", "X", "auto", "every", "day at 9am").code == 0
     project.settings('[run]\ntimezone = "Europe/Berlin"\nmisfire = "skip"\n')
     asked(project)
@@ -113,7 +108,7 @@ def test_a_schedule_follows_the_zone_and_what_is_made_of_missed_slots(project: P
     assert (row.spec, json.loads(row.request)["landing"]) == ("day at 9am", "cherry-pick")
 
 
-def test_what_its_caller_gives_by_variables_ranks_above_the_files_for_a_schedule_too(project: Project) -> None:
+def test_environment_settings_of_a_schedule_rank_above_the_files(project: Project) -> None:
     """Not only until the next look at them, and after a restart as well."""
     project.settings('[run]\ntimezone = "Europe/Berlin"\n')
     made = project.runplan("start", "X", "auto", "every", "day at 9:15", RUNPLAN_RUN_TIMEZONE="Asia/Tokyo")
@@ -130,7 +125,7 @@ def test_what_its_caller_gives_by_variables_ranks_above_the_files_for_a_schedule
         assert schedules(project)[0].zone == "America/New_York", "asked anew without it"
 
 
-def test_a_repository_without_good_settings_is_opened_when_they_are_mended(project: Project) -> None:
+def test_the_daemon_opens_a_repository_when_its_settings_are_fixed(project: Project) -> None:
     assert project.runplan("start", "X", "1", "--wait").code == 4
     os.kill(daemon_of(project), signal.SIGKILL)
     until(lambda: not daemon_of(project))
@@ -145,8 +140,6 @@ def test_a_repository_without_good_settings_is_opened_when_they_are_mended(proje
     daemon.communicate()
 
 
-# --- what a caller has set by variables ---------------------------------------------------------------------------
-
 OTHER = '[agents.other]\nkind = "script"\nscript = "agent.toml"\n'
 
 
@@ -156,9 +149,7 @@ def sent(project: Project, plan: str = "plans/X.md") -> list[str]:
     return [f"{body['role']}:{body['agent']}" for body in started]
 
 
-def test_variables_rank_above_files_for_the_run_that_was_started_with_them(
-    project: Project, meanwhile: Meanwhile
-) -> None:
+def test_environment_settings_hold_for_their_own_run_only(project: Project, meanwhile: Meanwhile) -> None:
     """The files are read anew while it is at work, and another plan is worked by what they say."""
     project.repo.write("runplan.toml", SETTINGS + OTHER)
     first = steps(*meanwhile.pause("agent"), 'write = "1.txt"')
@@ -176,20 +167,130 @@ def test_variables_rank_above_files_for_the_run_that_was_started_with_them(
     assert sent(project, third) == ["implement:robot", "verify:robot"]
 
 
-@pytest.mark.parametrize("restart", [True], ids=["next-daemon"])
-def test_what_its_caller_gave_by_variables_stays_with_the_run(
-    project: Project, meanwhile: Meanwhile, restart: bool
-) -> None:
-    """Also when it fits the files no more, and after a restart."""
+def test_environment_settings_of_a_run_survive_a_restart(project: Project, meanwhile: Meanwhile) -> None:
     project.repo.write("runplan.toml", SETTINGS + OTHER)
     project.repo.write("agent.toml", steps(*meanwhile.pause("agent"), 'write = "1.txt"'))
     project.repo.commit("Set up")
     assert project.runplan("start", "X", "1", "auto", RUNPLAN_AGENTS_VERIFIER="other").code == 0
     meanwhile.reached("agent")
     project.repo.write("runplan.toml", SETTINGS)
-    if restart:
-        kill_daemon(project)
-    with in_foreground(project) if restart else contextlib.nullcontext():
+    kill_daemon(project)
+    with in_foreground(project):
         meanwhile.let_on("agent")
         until_runs_are(project, "done")
     assert sent(project) == ["implement:robot", "verify:other"]
+
+
+CHECKED = f'{SETTINGS}[tests]\ncommand = "echo as-started"\n'
+
+
+OTHER_SETTINGS = SETTINGS.replace('verifier = "robot"', 'verifier = "judge"') + (
+    '[agents.judge]\nkind = "script"\nscript = "judge.toml"\n[tests]\ncommand = "echo edited"\n'
+)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """A project with two phases, to be copied."""
+    project = a_project(tmp_path_factory.mktemp("model"), "1", "2")
+    project.commit_file("judge.toml", "")
+    return project
+
+
+@pytest.fixture
+def project(model: Project, tmp_path: Path) -> Iterator[Project]:
+    made = copied(model, tmp_path)
+    with none_left(made.home):
+        yield made
+
+
+def verifiers(project: Project) -> list[str]:
+    return [body["agent"] for kind, body in project.events() if kind == "DispatchStarted" and body["role"] == "verify"]
+
+
+def checks(project: Project) -> list[str]:
+    """What the test command of each gate and baseline printed, in order."""
+    ids = [body["id"] for kind, body in project.events() if kind == "DispatchStarted" and not body["agent"]]
+    return [(project.path / ".git/runplan/dispatch" / one / "out.log").read_text().strip() for one in ids]
+
+
+def test_edited_settings_do_not_change_a_running_run(project: Project, meanwhile: Meanwhile) -> None:
+    project.repo.write("runplan.toml", CHECKED)
+    project.agent(steps(*meanwhile.pause("agent"), 'write = "1.txt"'))
+    project.repo.commit("Set up")
+    with in_foreground(project):
+        assert project.runplan("start", "X", "1", "auto").code == 0
+        meanwhile.reached("agent")
+        project.repo.write("runplan.toml", OTHER_SETTINGS)
+        user_settings(project, '[run]\nclean = "untracked"\n[tests]\nsummary = "never printed"\n')
+        kill_daemon(project)
+    with in_foreground(project):
+        meanwhile.let_on("agent")
+        until_runs_are(project, "done")
+    assert (verifiers(project), checks(project)) == (["robot"], ["as-started", "as-started"])
+
+
+def test_a_start_uses_the_committed_settings_and_says_so(project: Project) -> None:
+    project.commit_file("runplan.toml", CHECKED)
+    tip = project.repo.head("main")
+    project.repo.write("runplan.toml", OTHER_SETTINGS)
+    ran = project.start("1", "auto")
+    assert ran.code == 0, ran.err
+    told = f"runplan: runplan.toml in the checkout is not committed on main; the version of main ({tip[:12]}) is used\n"
+    assert ran.err.count(told) == 1
+    assert (verifiers(project), checks(project)) == (["robot"], ["as-started", "as-started"])
+    shown = project.runplan("config")
+    assert "is not committed on main" in shown.err
+    assert ("as-started" in shown.out, "edited" in shown.out) == (True, False)
+
+
+def test_an_uncommitted_settings_file_is_used_and_stored_with_the_run(project: Project) -> None:
+    """There is no other version; who first tries runplan need not commit its settings."""
+    project.repo.git("rm", "-q", "--cached", "runplan.toml")
+    project.repo.git("commit", "-qm", "Without settings")
+    project.repo.write("runplan.toml", CHECKED)
+    ran = project.start("1")
+    assert ran.code == 4, ran.err
+    commit = "git add runplan.toml && git commit -m 'Settings of runplan' -- runplan.toml"
+    assert (
+        f"runplan: runplan.toml is not committed on main; the checkout's file is used. To commit it: {commit}"
+        in ran.err
+    )
+    project.repo.write("runplan.toml", OTHER_SETTINGS)
+    project.commit_file("aside.txt", "the target moves, so the candidate is checked anew\n")
+    yes = project.runplan("approve", "X")
+    assert yes.code == 4, yes.err
+    assert project.runplan("approve", "X").code == 0
+    assert (len(checks(project)) > 2, set(checks(project))) == (True, {"as-started"})
+
+
+def test_changed_settings_hold_from_the_next_run_on(project: Project, meanwhile: Meanwhile) -> None:
+    project.repo.write("runplan.toml", CHECKED)
+    project.agent(steps(*meanwhile.pause("agent"), 'write = "1.txt"') + work(phase="2"))
+    project.repo.commit("Set up")
+    with project.running("start", "X", "1", "auto", "--foreground") as running:
+        meanwhile.reached("agent")
+        project.commit_file("runplan.toml", OTHER_SETTINGS)
+        meanwhile.let_on("agent")
+        running.communicate(timeout=90)
+        assert running.returncode == 0
+    assert (set(verifiers(project)), set(checks(project))) == ({"robot"}, {"as-started"})
+    told = "runplan.toml changed on main since the run started; the change holds from the next run on"
+    assert told in project.show("main:reports/plan-x.md")
+    assert project.start("2", "auto").code == 0
+    assert (verifiers(project)[-1], checks(project)[-1]) == ("judge", "edited")
+    assert project.show("main:reports/plan-x.md").count(told) == 1
+
+
+def test_each_scheduled_run_takes_the_settings_of_its_start(project: Project) -> None:
+    project.commit_file("runplan.toml", CHECKED)
+    with in_foreground(project):
+        made = project.runplan("start", "X", "every", "day at 9:15", RUNPLAN_AGENTS_VERIFIER="robot")
+        assert made.code == 0, made.err
+        kill_daemon(project)
+    project.commit_file("runplan.toml", OTHER_SETTINGS)
+    with in_foreground(project):
+        assert project.runplan("now").code == 0
+        until_runs_are(project, "done")
+    assert set(checks(project)) == {"edited"}
+    assert verifiers(project) == ["robot"], "a variable ranks above the files, and is kept with the schedule"

@@ -1,13 +1,17 @@
-"""A daemon that is killed, ended or started anew loses nothing, and starts nothing a second time."""
+"""A daemon that is killed, or whose repository is away for a while, loses nothing and starts nothing twice."""
 
 from __future__ import annotations
 
+import contextlib
 import signal
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
 
+from runplan.daemon.client import Client
+from runplan.daemon.protocol import Answers, Submit
 from runplan.settings.places import state_directory
 from runplan.times import iso, parse_iso
 from tests.support.cli import RUNPLAN, processes_of, until
@@ -19,17 +23,22 @@ from tests.support.daemons import (
     run_of,
     several_plans,
     shell_agent,
+    socket_of,
     states,
     until_runs_are,
     user_settings,
     waits,
 )
+from tests.support.mounts import inside
 from tests.support.scripts import Meanwhile, steps
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.support.cli import Project
+    from tests.support.scripts import Meanwhile
+
 
 NUMBERS = ("1", "2", "3")
 
@@ -60,7 +69,7 @@ def processes_told(place: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("verb", [("start", "P1", "auto")], ids=lambda words: words[0])
-def test_three_runs_in_flight_survive_a_kill_and_land_once(
+def test_three_running_plans_survive_a_killed_daemon_and_land_once(
     project: Project, meanwhile: Meanwhile, tmp_path: Path, verb: tuple[str, ...]
 ) -> None:
     plans = three_in_flight(project, meanwhile, tmp_path)
@@ -84,7 +93,7 @@ def test_three_runs_in_flight_survive_a_kill_and_land_once(
     assert project.leftovers() == []
 
 
-def test_a_polite_end_lets_go_within_seconds_and_agents_live_on(
+def test_after_the_grace_the_daemon_ends_and_its_agents_keep_running(
     project: Project, meanwhile: Meanwhile, tmp_path: Path
 ) -> None:
     user_settings(project, '[daemon]\ngrace = "1s"\n')
@@ -104,10 +113,7 @@ def test_a_polite_end_lets_go_within_seconds_and_agents_live_on(
     assert project.landed() == ["1"]
 
 
-# --- what waits survives ------------------------------------------------------------------------------------
-
-
-def test_a_landing_held_by_an_edited_file_is_looked_at_again_by_itself(project: Project) -> None:
+def test_a_landing_held_by_an_edited_file_is_retried_by_the_daemon(project: Project) -> None:
     project.commit_file("1.txt", "before\n")
     project.repo.write("1.txt", "somebody edits this\n")
     assert project.runplan("start", "X", "1", "auto").code == 0
@@ -144,8 +150,6 @@ def test_a_limit_is_waited_out_over_a_restart(project: Project, tmp_path: Path) 
     assert project.landed() == ["1"]
 
 
-# --- the caller's environment -----------------------------------------------------------------------------------
-
 KEY = "k-5f1c9e-never-written"
 
 
@@ -161,7 +165,7 @@ def with_key(project: Project, place: Path) -> None:
     shell_agent(project, place, f"{knows}\n{waits(place, 'agent')}", knows, env='"ROBOT_KEY"')
 
 
-def test_a_key_of_the_caller_reaches_the_agent_and_no_file(
+def test_an_api_key_of_the_caller_reaches_the_agent_and_no_file(
     project: Project, meanwhile: Meanwhile, tmp_path: Path
 ) -> None:
     with_key(project, tmp_path)
@@ -173,7 +177,7 @@ def test_a_key_of_the_caller_reaches_the_agent_and_no_file(
     assert found_in_files(project.home, project.path) == []
 
 
-def test_what_the_checks_need_of_the_caller_reaches_them_and_no_agent(project: Project, tmp_path: Path) -> None:
+def test_variables_of_tests_env_reach_the_tests_and_no_agent(project: Project, tmp_path: Path) -> None:
     shell_agent(project, tmp_path, 'test -z "$DATABASE_URL"')
     checks = '\n[tests]\ncommand = \'test "$DATABASE_URL" = here\'\nenv = ["DATABASE_URL"]\n'
     with (project.path / "runplan.toml").open("a", encoding="utf-8") as settings:
@@ -183,7 +187,7 @@ def test_what_the_checks_need_of_the_caller_reaches_them_and_no_agent(project: P
     until_runs_are(project, "done")
 
 
-def test_a_run_whose_key_a_restart_has_lost_waits_and_names_it(
+def test_a_run_that_lost_its_key_in_a_restart_waits_and_names_it(
     project: Project, meanwhile: Meanwhile, tmp_path: Path
 ) -> None:
     with_key(project, tmp_path)
@@ -205,19 +209,25 @@ def test_a_run_whose_key_a_restart_has_lost_waits_and_names_it(
     assert found_in_files(project.home, project.path) == []
 
 
-# --- nobody below an agent ----------------------------------------------------------------------------------------
-
-
 VERBS = ("start Y auto", "approve X", "stop", "retry X", "pause X", "resume X", "now", "daemon", "gc", "init")
 
 
-@pytest.mark.parametrize("cleared", [True], ids=["cleared"])
-def test_what_descends_from_an_agent_can_start_approve_and_stop_nothing(
-    project: Project, tmp_path: Path, *, cleared: bool
-) -> None:
+#: A client of the socket that does not use the command.
+RAW = """\
+from pathlib import Path
+from runplan.daemon.client import Client
+from runplan.daemon.protocol import Answers, Submit
+with Client(Path('{socket}')) as client:
+    stop = dict(plan="plans/X.md", verb="stop", arguments=dict(), by="an agent", at="")
+    print(client.call("submit", root='{root}', unstored=[stop]))
+"""
+
+
+def test_processes_of_an_agent_cannot_start_approve_or_stop_runs(project: Project, tmp_path: Path) -> None:
+    """Also with an empty environment."""
     told, calls = tmp_path / "told", tmp_path / "calls.sh"
     home = project.home
-    clear = f"env -i HOME={home} PATH=$PATH XDG_CONFIG_HOME={home}/.config" if cleared else ""
+    clear = f"env -i HOME={home} PATH=$PATH XDG_CONFIG_HOME={home}/.config"
     lines = [f"{RUNPLAN} {verb}" for verb in VERBS]
     said = "".join(f"{line} >>{told} 2>&1; echo code $? >>{told}\n" for line in lines)
     calls.write_text(f"cd {project.path}\n{said}touch {tmp_path}/over\n")
@@ -232,3 +242,92 @@ def test_what_descends_from_an_agent_can_start_approve_and_stop_nothing(
     assert answers.count("does not run inside an agent") == len(VERBS), answers
     assert states(project, "plans/Y.md") == []
     assert project.landed() == ["1"]
+
+
+def an_agent_at_work(project: Project, meanwhile: Meanwhile, place: Path) -> None:
+    shell_agent(project, place, waits(place, "agent"))
+    assert project.runplan("start", "X", "1", "auto").code == 0
+    meanwhile.reached("agent")
+
+
+@contextlib.contextmanager
+def away(project: Project, place: Path) -> Iterator[Path]:
+    """Within the block the repository is elsewhere; in its place nothing is made."""
+    elsewhere = place / "elsewhere"
+    project.path.rename(elsewhere)
+    try:
+        yield elsewhere
+    finally:
+        assert not project.path.exists()
+        elsewhere.rename(project.path)
+
+
+def look(project: Project) -> None:
+    """Let the daemon look at its runs, and wait until it has found that it cannot."""
+    seen = len(log_of(project, "closed"))
+    with Client(socket_of(project)) as client:
+        client.call(Submit(root=str(project.path), common=f"{project.path}/.git"), Answers)
+        until(lambda: len(log_of(project, "closed")) > seen)
+
+
+def sent(place: Path) -> list[str]:
+    """The processes of all who were sent to implement."""
+    return (place / "agent.here").read_text().split()
+
+
+def assert_done_once(project: Project, place: Path) -> None:
+    assert len(sent(place)) == 1
+    assert project.dispatched() == ["implement", "verify"]
+    assert project.landed() == ["1"]
+    assert project.leftovers() == []
+
+
+def test_an_agent_that_runs_while_the_repository_is_away_is_waited_for(
+    project: Project, meanwhile: Meanwhile, tmp_path: Path
+) -> None:
+    an_agent_at_work(project, meanwhile, tmp_path)
+    with away(project, tmp_path):
+        look(project)
+        assert "is not where it was" in log_of(project, "closed")[-1]["error"]
+        look(project)
+        assert int(sent(tmp_path)[0]) in processes_of(project.home)
+    assert run_of(project)["state"] == "running"
+    assert project.runplan("retry", "X").code == 0
+    meanwhile.let_on("agent")
+    until_runs_are(project, "done")
+    assert_done_once(project, tmp_path)
+
+
+def test_an_agent_that_ended_while_the_repository_was_away_is_not_started_again(
+    project: Project, meanwhile: Meanwhile, tmp_path: Path
+) -> None:
+    an_agent_at_work(project, meanwhile, tmp_path)
+    with away(project, tmp_path) as elsewhere:
+        meanwhile.let_on("agent")
+        until(lambda: list(elsewhere.glob(".git/runplan/dispatch/*/exit.json")))
+        look(project)
+    assert project.runplan("retry", "X").code == 0
+    until_runs_are(project, "done")
+    assert_done_once(project, tmp_path)
+
+
+def test_a_run_continues_after_its_disk_was_unmounted_and_mounted_again(
+    project: Project, meanwhile: Meanwhile, tmp_path: Path
+) -> None:
+    disk = replace(project, repo=replace(project.repo, path=tmp_path / "disk"))
+    shell_agent(project, tmp_path, waits(tmp_path, "agent"))
+    project.path.rename(disk.path)
+    project.path.mkdir()
+    mount = 'mount --bind "$1" "$2"', disk.path, project.path
+    with inside(project) as there:
+        there.sh(*mount)
+        assert there.runplan("start", "X", "1", "auto").code == 0
+        meanwhile.reached("agent")
+        there.sh('cd /; umount --lazy "$1"', project.path)
+        look(project)
+        assert list(project.path.iterdir()) == []
+        there.sh(f"cd /; {mount[0]}", *mount[1:])
+        assert there.runplan("retry", "X").code == 0
+        meanwhile.let_on("agent")
+        until_runs_are(disk, "done")
+        assert_done_once(disk, tmp_path)

@@ -1,0 +1,258 @@
+"""The daemon stops in two steps: the first signal lets agents finish, the second ends them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.cli import a_plan, a_project, processes_of, until, with_remote
+from tests.support.daemons import (
+    daemon_of,
+    in_foreground,
+    log_of,
+    none_left,
+    shell_agent,
+    states,
+    until_runs_are,
+    user_settings,
+    waits,
+)
+from tests.support.scripts import Meanwhile, steps, verify, work
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.support.cli import Project
+
+
+LONG = '[daemon]\ngrace = "10m"\n'
+
+
+def drain(project: Project) -> int:
+    """Send the first signal; return the daemon."""
+    daemon, before = daemon_of(project), len(log_of(project, "draining"))
+    os.kill(daemon, signal.SIGTERM)
+    until(lambda: len(log_of(project, "draining")) > before)
+    return daemon
+
+
+def gone(project: Project, daemon: int) -> bool:
+    return daemon not in processes_of(project.home)
+
+
+def in_flight(project: Project, meanwhile: Meanwhile, *words: str) -> None:
+    """A run whose implementer does not end before it is let on."""
+    user_settings(project, LONG)
+    project.agent(steps(*meanwhile.pause("agent"), 'write = "1.txt"') + work(phase="2"))
+    assert project.runplan("start", "X", *(words or ("1", "auto"))).code == 0
+    meanwhile.reached("agent")
+
+
+def test_the_first_signal_starts_nothing_new_and_lets_agents_finish(project: Project, meanwhile: Meanwhile) -> None:
+    in_flight(project, meanwhile)
+    daemon = drain(project)
+    assert states(project) == ["running"]
+    meanwhile.let_on("agent")
+    until(lambda: gone(project, daemon))
+    assert project.dispatched() == ["implement"], "the verifier would be something new"
+    kinds = [kind for kind, _ in project.events()]
+    assert "WorkTaken" in kinds, "what the agent did is recorded"
+    assert states(project) == ["running"]
+    until(lambda: processes_of(project.home) == [])
+    with in_foreground(project):
+        until_runs_are(project, "done")
+    assert project.dispatched() == ["implement", "verify"]
+    assert project.landed() == ["1"]
+
+
+def test_a_verified_change_lands_before_the_daemon_ends(project: Project, meanwhile: Meanwhile) -> None:
+    user_settings(project, LONG)
+    project.agent(work() + verify(*meanwhile.pause("verifier"), "pass_all = true"))
+    assert project.runplan("start", "X", "finish", "auto").code == 0
+    meanwhile.reached("verifier")
+    daemon = drain(project)
+    meanwhile.let_on("verifier")
+    until(lambda: gone(project, daemon))
+    assert project.landed() == ["1"]
+    assert project.dispatched() == ["implement", "verify"], "the second phase is the next daemon's"
+    assert states(project) == ["running"]
+
+
+def test_a_daemon_without_running_agents_ends_at_once(project: Project) -> None:
+    user_settings(project, LONG)
+    assert project.runplan("start", "X", "1", "--wait").code == 4, "it waits for a person"
+    daemon = daemon_of(project)
+    until(lambda: processes_of(project.home) == [daemon])
+    os.kill(daemon, signal.SIGTERM)
+    until(lambda: gone(project, daemon))  # long before the grace is over
+    assert states(project) == ["waiting"]
+
+
+def test_the_second_signal_ends_agents_without_charging_an_attempt(project: Project, meanwhile: Meanwhile) -> None:
+    in_flight(project, meanwhile)
+    daemon = drain(project)
+    os.kill(daemon, signal.SIGTERM)
+    until(lambda: processes_of(project.home) == [])
+    (ended,) = [body for kind, body in project.events() if kind == "DispatchEnded"]
+    assert (ended["ending"], ended["role"]) == ("ended", "implement")
+    assert states(project) == ["running"], "the run itself goes on with the next daemon"
+    meanwhile.let_on("agent")
+    with in_foreground(project):
+        until_runs_are(project, "done")
+    assert project.dispatched() == ["implement", "implement", "verify"]
+    attempts = [body["attempt"] for kind, body in project.events() if kind == "Leased"]
+    assert attempts == [1]
+    assert project.landed() == ["1"]
+
+
+def test_a_draining_daemon_is_shown_by_status_and_refuses_new_runs(project: Project, meanwhile: Meanwhile) -> None:
+    in_flight(project, meanwhile)
+    assert "draining" not in project.runplan("status").out
+    daemon = drain(project)
+    assert f"The daemon (process {daemon}) is draining" in project.runplan("status").out
+    assert project.runplan("status", "X", "--json").json["daemon"]["state"] == "draining"
+    project.plan((project.path / "plans/X.md").read_text(), name="plans/Y.md")
+    for words in (("start", "Y", "1", "auto"), ("resume", "X"), ("retry", "X")):
+        ran = project.runplan(*words)
+        assert ran.code == 5, ran.err
+        assert "the daemon is shutting down and starts nothing new; try again in " in ran.last
+    assert states(project, "plans/Y.md") == []
+    ran = project.runplan("stop", "X")
+    assert (ran.code, "Stopping plans/X.md" in ran.err) == (0, True), "to end something is always possible"
+    until(lambda: gone(project, daemon))
+    assert states(project) == ["stopped"]
+
+
+#: An ssh that hangs while the file `silent` exists.
+SSH = """\
+#!/bin/sh
+for asked; do :; done
+if [ -e "{place}/silent" ]; then
+    echo $$ >>"{place}/called"
+    while [ -e "{place}/silent" ]; do sleep 0.05; done
+    exit 255
+fi
+exec sh -c "$asked"
+"""
+
+
+@pytest.fixture
+def silent_remote(tmp_path: Path) -> Iterator[Project]:
+    """The remote falls silent when the verifier of X has seen its work; the agent of Y goes on until it is let."""
+    with none_left(tmp_path / "home"):
+        made = a_project(tmp_path, "1")
+        user_settings(made, LONG)
+        shell_agent(
+            made, tmp_path, f'[ "$RUNPLAN_PHASE" = 1 ] || {{ {waits(tmp_path, "y")}; }}', f"touch {tmp_path}/silent"
+        )
+        made.commit_file("runplan.toml", (made.path / "runplan.toml").read_text() + '[run]\nlanding = "direct"\n')
+        made.plan(a_plan("2"), name="plans/Y.md")
+        with_remote(made, tmp_path / "there.git")
+        ssh = tmp_path / "ssh"
+        ssh.write_text(SSH.format(place=tmp_path))
+        ssh.chmod(0o755)
+        made.repo.git("config", "core.sshCommand", str(ssh))
+        made.repo.git("remote", "set-url", "origin", f"ssh://example.org{tmp_path}/there.git")
+        yield made
+
+
+def blocked(project: Project, place: Path) -> int:
+    """The daemon, whose worker waits for the remote while an agent of another plan is at work."""
+    assert project.runplan("start", "Y", "2", "auto").code == 0
+    until(lambda: (place / "y.here").exists())
+    assert project.runplan("start", "X", "1", "auto").code == 0
+    until(lambda: (place / "called").exists())
+    return daemon_of(project)
+
+
+def no_git_waits_for_the_remote(project: Project, place: Path) -> bool:
+    called = {int(pid) for pid in (place / "called").read_text().split()}
+    return called.isdisjoint(processes_of(project.home))
+
+
+def test_a_second_signal_ends_agents_and_daemon_although_a_remote_does_not_answer(
+    silent_remote: Project, tmp_path: Path
+) -> None:
+    daemon = blocked(silent_remote, tmp_path)
+    os.kill(daemon, signal.SIGTERM)
+    until(lambda: log_of(silent_remote, "draining"))
+    os.kill(daemon, signal.SIGTERM)
+    until(lambda: processes_of(silent_remote.home) == [])
+    assert no_git_waits_for_the_remote(silent_remote, tmp_path)
+    (ended,) = [body for kind, body in silent_remote.events("plans/Y.md") if kind == "DispatchEnded"]
+    assert ended["ending"] == "ended"
+    assert (states(silent_remote), states(silent_remote, "plans/Y.md")) == (["waiting"], ["running"])
+
+
+BUSY = "runplan: daemon busy (git or network); request queued, you can quit now"
+
+
+def queued(project: Project) -> list[tuple[str, str]]:
+    rows = project.rows("SELECT plan, verb FROM commands WHERE answer IS NULL ORDER BY seq")
+    return [(plan, verb) for plan, verb in rows]
+
+
+def test_a_stop_is_acknowledged_at_once_while_a_remote_does_not_answer(silent_remote: Project, tmp_path: Path) -> None:
+    blocked(silent_remote, tmp_path)
+    began = time.monotonic()
+    stopped = silent_remote.runplan("stop", "X")
+    assert time.monotonic() - began < 30
+    assert (stopped.code, stopped.last, queued(silent_remote)) == (0, BUSY, [("plans/X.md", "stop")])
+    (tmp_path / "silent").unlink()
+    until_runs_are(silent_remote, "stopped")
+    assert (queued(silent_remote), silent_remote.landed()) == ([], [])
+
+
+IDS = ("1", "2", "3")
+
+
+#: Ignores the signal until all three agents have received one.
+DEAF = """\
+trap 'touch "{place}/$RUNPLAN_PHASE.asked"' TERM INT
+    touch "{place}/$RUNPLAN_PHASE.here"
+    until [ -e "{place}/1.asked" ] && [ -e "{place}/2.asked" ] && [ -e "{place}/3.asked" ]; do sleep 0.02 || :; done
+    touch "{place}/$RUNPLAN_PHASE.met"
+    exit 9"""
+
+
+@pytest.fixture
+def three_lanes(tmp_path: Path) -> Iterator[Project]:
+    with none_left(tmp_path / "home"):
+        made = a_project(tmp_path)
+        shell_agent(made, tmp_path, DEAF.format(place=tmp_path))
+        made.commit_file("runplan.toml", (made.path / "runplan.toml").read_text() + "[run]\nparallel = 3\n")
+        yield made
+
+
+def lanes_plan(*ids: str) -> str:
+    """Phases that may go side by side."""
+    rows = "".join(f"| {id_} — Step {id_} | ⬚ | | |\n" for id_ in ids)
+    sections = "".join(f"\n## Phase {id_} — Step {id_}\n\nTouches: {id_}.txt\n" for id_ in ids)
+    return (
+        f"# Plan: X\n\n## Progress Tracker\n\n| Phase | Status | Commit | Notes |\n|---|---|---|---|\n{rows}{sections}"
+    )
+
+
+def all_there(place: Path) -> None:
+    until(lambda: all((place / f"{id_}.here").exists() for id_ in IDS))
+
+
+def assert_ended_together(three_lanes: Project, place: Path, *plans: str) -> None:
+    until(lambda: not any(pid != daemon_of(three_lanes) for pid in processes_of(three_lanes.home)))
+    assert [id_ for id_ in IDS if (place / f"{id_}.met").exists()] == list(IDS), "all asked before the first was killed"
+    bodies = [body for plan in plans for kind, body in three_lanes.events(plan) if kind == "DispatchEnded"]
+    assert [body["ending"] for body in bodies] == ["ended"] * len(IDS)
+
+
+def test_a_stop_ends_the_agents_of_all_lanes_at_the_same_time(three_lanes: Project, tmp_path: Path) -> None:
+    three_lanes.plan(lanes_plan(*IDS))
+    assert three_lanes.runplan("start", "X", "finish", "auto").code == 0
+    all_there(tmp_path)
+    assert three_lanes.runplan("stop", "X").code == 0
+    until_runs_are(three_lanes, "stopped")
+    assert_ended_together(three_lanes, tmp_path, "plans/X.md")

@@ -1,0 +1,228 @@
+"""A plan lands in every kind of repository: worktrees, submodules, LFS, hooks, other places and names."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.cli import Project, Ran, a_project, writes
+from tests.support.repos import Repo, init_repo, make_repo
+from tests.support.sandboxes import obstacle
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+LOCAL = ("-c", "protocol.file.allow=always")
+
+
+def as_user(repo: Repo) -> Repo:
+    repo.git("config", "user.name", "Uma")
+    repo.git("config", "user.email", "uma@example.org")
+    return repo
+
+
+def linked(repo: Repo, place: Path) -> Repo:
+    repo.git("checkout", "-q", "-b", "elsewhere")
+    repo.git("worktree", "add", "-q", str(place), "main")
+    return repo.at(place)
+
+
+def inside_another(repo: Repo, place: Path) -> Repo:
+    outer = make_repo(place, o="o")
+    outer.git(*LOCAL, "submodule", "add", "-q", str(repo.path), "sub")
+    return as_user(outer.at(place / "sub"))
+
+
+def with_another_inside(repo: Repo, place: Path) -> Repo:
+    make_repo(place, o="o")
+    repo.git(*LOCAL, "submodule", "add", "-q", str(place), "sub")
+    repo.commit("Add a submodule")
+    return repo
+
+
+def shallow(repo: Repo, place: Path) -> Repo:
+    repo.git("clone", "-q", "--depth=1", f"file://{repo.path}", str(place))
+    return as_user(repo.at(place))
+
+
+def borrowing(repo: Repo, place: Path) -> Repo:
+    repo.git("clone", "-q", "--shared", str(repo.path), str(place))
+    return as_user(repo.at(place))
+
+
+def sha256(repo: Repo, place: Path) -> Repo:
+    made = init_repo(place, "--object-format=sha256")
+    shutil.copytree(repo.path, place, ignore=shutil.ignore_patterns(".git"), dirs_exist_ok=True)
+    made.commit("Begin")
+    return made
+
+
+def sparse(repo: Repo, place: Path) -> Repo:
+    repo.commit("Add what is left out", **{"out/b.txt": "b\n"})
+    repo.git("sparse-checkout", "set", "plans")
+    assert not (repo.path / "out").exists()
+    return repo
+
+
+def crlf(repo: Repo, place: Path) -> Repo:
+    repo.git("config", "core.autocrlf", "true")
+    repo.git("rm", "-q", "-r", "--cached", ".")
+    repo.git("reset", "-q", "--hard")
+    assert b"\r\n" in (repo.path / "plans/X.md").read_bytes()
+    return repo
+
+
+KINDS = (linked, inside_another, with_another_inside, shallow, borrowing, sha256, sparse, crlf)
+
+
+@pytest.mark.parametrize("make", KINDS)
+def test_a_plan_lands_in_every_kind_of_repository(tmp_path: Path, make: Callable[[Repo, Path], Repo]) -> None:
+    project = a_project(tmp_path, "1")
+    project.agent(writes("1") + '[[phase."1".implement]]\ngit = ["log", "--stat"]\n')
+    repo = make(project.repo, tmp_path / "other")
+    ran = Project(repo=repo, home=project.home).start("finish", "auto")
+    assert ran.code == 0, ran.err
+    assert repo.git("log", "-3", "--format=%s", "main").split("\n")[1] == "Write 1"
+    end = "\r\n" if make is crlf else "\n"
+    assert [(repo.path / f"{one}.txt").read_bytes().decode() for one in "1"] == [f"1{end}"]
+    assert repo.status() == ""
+    assert [ref for ref in repo.refs() if "runplan" in ref] == []
+    repo.git("fsck", "--strict")
+    common = repo.path / repo.git("rev-parse", "--git-common-dir")
+    assert list(common.glob("objects/pack/*.keep")) == []
+    assert list(common.glob("runplan/lanes/*")) == []
+
+
+pytestmark = pytest.mark.skipif(shutil.which("git-lfs") is None, reason="git-lfs is not installed")
+
+
+#: It changes a file that LFS keeps and adds one; both must have been real content before and after a checkout.
+WORK = """\
+set -e
+test "$(cat logo.bin)" = "old logo"
+echo 1 >1.txt; echo "new logo" >logo.bin; echo "a sound" >sound.bin
+"""
+
+
+COMMIT = """\
+git add -A; git commit -qm Work
+rm logo.bin sound.bin; git checkout -q -- .
+test "$(cat logo.bin sound.bin)" = "new logo
+a sound"
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    project = a_project(tmp_path, "1")
+    project.repo.git("lfs", "install", "--local")
+    project.repo.git("lfs", "track", "*.bin")
+    project.repo.commit("Keep the logo", **{"logo.bin": "old logo\n"})
+    return project
+
+
+def works(project: Project, script: str, *words: str, **env: str) -> Ran:
+    """A shell script implements the phase, and the tests look at the content."""
+    project.shell_agent(script, '[tests]\ncommand = "grep -q logo$ logo.bin"\n')
+    return project.start("finish", *words, **env)
+
+
+def stored(project: Project, content: str) -> Path:
+    """Where the user's git-lfs keeps this content."""
+    digest = hashlib.sha256(content.encode()).hexdigest()
+    return project.path / ".git/lfs/objects" / digest[:2] / digest[2:4] / digest
+
+
+def landed(project: Project) -> None:
+    for name, content in (("logo.bin", "new logo\n"), ("sound.bin", "a sound\n")):
+        assert (project.path / name).read_text() == content
+        assert f"oid sha256:{stored(project, content).name}" in project.show(f"main:{name}")
+        assert stored(project, content).read_text() == content
+    assert project.repo.status() == ""
+    assert project.repo.git("lfs", "fsck") == "Git LFS fsck OK"
+    assert project.leftovers() == []
+
+
+def test_files_in_lfs_land(project: Project) -> None:
+    ran = works(project, WORK + COMMIT, "auto")
+    assert ran.code == 0, ran.err
+    landed(project)
+
+
+@pytest.mark.skipif(bool(obstacle()), reason=obstacle())
+def test_files_in_lfs_land_from_a_sandbox(project: Project) -> None:
+    ran = works(project, WORK + COMMIT, "auto", RUNPLAN_AGENTS_SANDBOX="bwrap")
+    assert ran.code == 0, ran.err
+    landed(project)
+
+
+def test_lfs_content_that_was_never_downloaded_stays_a_pointer(project: Project) -> None:
+    project.repo.commit("Keep a film", **{"film.bin": "a film\n"})
+    pointer = project.show("main:film.bin") + "\n"
+    stored(project, "a film\n").unlink()
+    project.repo.write("film.bin", pointer)
+    project.repo.git("add", "film.bin")
+    ran = works(project, WORK + COMMIT, "auto")
+    assert ran.code == 0, ran.err
+    assert (project.path / "film.bin").read_text() == pointer
+    assert project.repo.status() == ""
+    assert project.leftovers() == []
+
+
+INSTALLS = '[run]\nsetup = "git config core.hooksPath .husky"\n'
+
+
+def add_hook(hooked: Project, name: str, more: str = "") -> None:
+    script = f'#!/bin/sh\necho "{name} $PWD" >>{hooked.home}/ran\n{more}\n'
+    hooked.repo.write(f".husky/{name}", script).chmod(0o755)
+
+
+@pytest.fixture
+def hooked(tmp_path: Path) -> Project:
+    """Every hook leaves a line; `commit-msg` refuses each message but those with an issue."""
+    hooked = a_project(tmp_path, "1", "2")
+    for name, more in (("pre-commit", ""), ("commit-msg", 'grep -q "#" "$1"'), ("post-checkout", "")):
+        add_hook(hooked, name, more)
+    hooked.repo.commit("Add hooks")
+    return hooked
+
+
+def ran(hooked: Project) -> list[str]:
+    """The hooks that ran, and where."""
+    file = hooked.home / "ran"
+    return file.read_text().splitlines() if file.exists() else []
+
+
+def test_hooks_of_the_project_run_for_no_agent_and_no_landing(hooked: Project) -> None:
+    add_hook(hooked, "reference-transaction")
+    hooked.repo.commit("Add a hook that runs for every ref")
+    hooked.repo.git("config", "core.hooksPath", ".husky")
+    done = hooked.start("finish", "auto")
+    assert done.code == 0, done.err
+    assert hooked.landed() == ["1", "2"]
+    assert hooked.runplan("undo", "X", "2").code == 0
+    assert ran(hooked) == []
+
+
+def test_hooks_installed_by_setup_run_for_commits_of_agents_only(hooked: Project) -> None:
+    hooked.settings(INSTALLS)
+    hooked.agent((hooked.path / "agent.toml").read_text().replace('"Write ', '"#7: Write '))
+    done = hooked.start("finish", "auto")
+    assert done.code == 0, done.err
+    assert hooked.landed() == ["1", "2"]
+    where = hooked.home / ".cache/runplan/worktrees"
+    assert [line.partition(" ")[0] for line in ran(hooked)] == ["pre-commit", "commit-msg"] * 2
+    assert all(f" {where}/" in line for line in ran(hooked))
+
+
+def test_work_whose_commit_a_hook_refused_is_committed_by_runplan(hooked: Project) -> None:
+    hooked.shell_agent("echo 1 >1.txt; git add .; git commit -qm Work || true", INSTALLS)
+    done = hooked.start("1", "auto")
+    assert done.code == 0, done.err
+    assert hooked.landed() == ["1"]
+    assert [line.partition(" ")[0] for line in ran(hooked)] == ["pre-commit", "commit-msg"]
