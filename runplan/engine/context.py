@@ -1,7 +1,4 @@
-"""The context of a command: the repository around a directory, its settings, its plans, its journal.
-
-Imports the standard library only.
-"""
+"""The context of a command: a repository, its settings, its plans and its journal."""
 
 from __future__ import annotations
 
@@ -11,9 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from runplan import names
-from runplan.errors import RefusedEarly, SettingsError, Unreachable, UsageError
+from runplan.errors import RefusedEarly, Unreachable, UsageError
 from runplan.git.command import borrowing
 from runplan.git.repository import open_repository, require_target
 from runplan.landing import modes
@@ -50,7 +48,7 @@ class RepositoryContext(Struct, frozen=True, kw_only=True):
 
     @property
     def state(self) -> Path:
-        """Where the journal lives: in the common git directory, which `git clean` cannot reach."""
+        """The directory of the journal, in the common git directory, which `git clean` does not touch."""
         return self.repository.common_dir / "runplan"
 
     @property
@@ -59,74 +57,47 @@ class RepositoryContext(Struct, frozen=True, kw_only=True):
 
     @property
     def target(self) -> str:
-        """The ref that shows where the target stands: of the remote, for landings that push."""
+        """The ref of the target: the remote-tracking branch for landings that push."""
         return modes.target_ref(self.settings.run)
 
     @property
     def target_name(self) -> str:
-        """The target as people call it: main, or origin/main."""
+        """The short name of the target: main, or origin/main."""
         return self.target.removeprefix("refs/heads/").removeprefix("refs/remotes/")
 
-    def towards(self, landing: str, *, target: str = "", remote: str = "") -> RepositoryContext:
-        """The same place, seen by somebody who lands this way, and on another branch or remote where one is named."""
+    def with_landing(self, landing: str, *, target: str = "", remote: str = "") -> RepositoryContext:
+        """The context with another landing mode, target or remote."""
         run = self.settings.run
         asked = (landing, target or run.target, remote or run.remote)
         if asked == (run.landing, run.target, run.remote):
             return self
-        from msgspec.structs import replace
-
         landing, target, remote = asked
         there = replace(run, landing=landing, target=target, remote=remote)
         return replace(self, settings=replace(self.settings, run=there))
 
     def for_run(self, started: RunStarted) -> RepositoryContext:
-        """The same place, seen by that run: its settings, and where it lands, were fixed when it started."""
-        at = self._set(recorded(started.settings)) if started.settings else self
-        return at.towards(started.landing, target=started.target, remote=started.remote)
-
-    def _set(self, settings: Settings) -> RepositoryContext:
-        from msgspec.structs import replace
-
-        return replace(self, settings=settings)
+        """The context with the settings and landing of a run, which are fixed when it starts."""
+        at = replace(self, settings=recorded(started.settings)) if started.settings else self
+        return at.with_landing(started.landing, target=started.target, remote=started.remote)
 
     def committed(self) -> Committed | None:
-        """The repository's settings file on the target; None where it has none."""
+        """The settings file on the target; None for none."""
         git = self.repository.git
         tip = git.tip(self.target) or ""
         for name in FILES if tip else ():
-            if (found := git.object(f"{tip}:{self._followed(tip, name)}")) is not None and found.kind == "blob":
+            if (found := git.object(f"{tip}:{name}")) is not None and found.kind == "blob":
                 return Committed(name=name, oid=found.oid, content=found.content, tip=tip)
         return None
 
-    def _followed(self, tip: str, name: str) -> str:
-        """The path of the settings file in that commit: `name`, or the regular file that a link of this name means."""
-        from runplan.git import objects as trees
-
-        git = self.repository.git
-        tree = git.object(f"{tip}^{{tree}}")
-        where, entry = trees.find(git, tree.oid, name) if tree is not None else ("", None)
-        if tree is None or entry is None or where != name or entry.mode != trees.SYMLINK:
-            return name
-        link = git.object(entry.oid)
-        to = os.fsdecode(link.content) if link is not None else ""
-        path = os.path.normpath(os.path.join(os.path.dirname(name), to))  # noqa: PTH120 - a path in the commit
-        reached, found = trees.find(git, tree.oid, path)
-        if reached == path and found is not None and found.mode not in (trees.TREE, trees.SYMLINK, trees.SUBMODULE):
-            return path
-        link_text = f"{name} on {self.target_name} is a symbolic link to {names.shown(to)}"
-        raise SettingsError(
-            f"{link_text}, which is no regular file of the repository; commit the file itself as {name}"
-        )
-
     def with_settings(self) -> RepositoryContext:
-        """The same place with the settings of the checkout."""
-        return self._set(load(self.repository.root, env=self.env, flags={}).settings)
+        """The context with the settings of the checkout."""
+        return replace(self, settings=load(self.repository.root, env=self.env, flags={}).settings)
 
     def with_committed_settings(self) -> RepositoryContext:
-        """The same place with the settings of the target's tip; a file that was never committed is taken as it is."""
-        return self._set(self.settled().settings)
+        """The context with the settings of the target's tip; without a committed file, those of the checkout."""
+        return replace(self, settings=self.committed_settings().settings)
 
-    def settled(self) -> LoadedSettings:
+    def committed_settings(self) -> LoadedSettings:
         """The settings of the target's tip, each with its origin."""
         file = self.committed()
         if file is None:
@@ -135,14 +106,11 @@ class RepositoryContext(Struct, frozen=True, kw_only=True):
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """Where landed work can be found: the target, and the local branch that follows it.
-
-        Without landings that push, what was last seen of a remote says nothing: it may be long gone there.
-        """
+        """The refs that contain landed work: the target, and the local branch that follows it."""
         return tuple(dict.fromkeys((self.target, self.local_target)))
 
     def diff(self, old: str, new: str) -> bytes:
-        """What a commit changes, as the user's git shows it; `new` may not be in the user's repository yet."""
+        """The diff of two commits; `new` may not be in the user's repository yet."""
         objects = borrowing(self.state / "tool.git" / "objects")
         return self.repository.git.run("diff", "--stat", "--patch", old, new, env=objects).out
 
@@ -153,13 +121,13 @@ class RepositoryContext(Struct, frozen=True, kw_only=True):
         return self.local_target, f"refs/remotes/{run.remote}/{run.target}"
 
     def for_plan(self, plan: str, store: Store | None = None) -> RepositoryContext:
-        """The same place, seen by the plan's newest run, while the branch it lands on is there."""
+        """The context with the landing of the plan's newest run, if its target still exists."""
         store = store or self.store()
         newest = store.newest(plan) if store else None
         asked = store.started(newest.id) if store and newest else {}
         if not asked:
             return self
-        there = self.towards(asked["landing"], target=asked["target"], remote=asked["remote"])
+        there = self.with_landing(asked["landing"], target=asked["target"], remote=asked["remote"])
         return there if there is self or self.repository.git.tip(there.target) else self
 
     def tip(self) -> str:
@@ -170,7 +138,7 @@ class RepositoryContext(Struct, frozen=True, kw_only=True):
         return tip
 
     def store(self) -> Store | None:
-        """The journal for reading; None when nothing was ever run here."""
+        """The journal for reading; None when no plan was ever run here."""
         from runplan.store.sqlite import Store
 
         return Store(self.state, writable=False) if Store.exists(self.state) else None
@@ -182,7 +150,7 @@ def open_context(
 ) -> Iterator[RepositoryContext]:
     """The repository around the current directory, with its settings.
 
-    With `warn` broken settings are only warned of, for those who look at runs and stop them.
+    With `warn` broken settings are a warning, for commands that show or stop runs.
     """
 
     def read(root: Path, env: Mapping[str, str]) -> Settings:
@@ -198,7 +166,7 @@ def open_context(
 def context_at(
     cwd: Path, env: Mapping[str, str], settings: Callable[[Path, Mapping[str, str]], Settings]
 ) -> Iterator[RepositoryContext]:
-    """The repository around a directory, as somebody with this environment sees it."""
+    """The repository around a directory, with the settings of this environment."""
     repository = open_repository(cwd, env=env)
     try:
         yield RepositoryContext(cwd=cwd, env=env, repository=repository, settings=settings(repository.root, env))
@@ -207,7 +175,7 @@ def context_at(
 
 
 def refuse_under_agent(verb: str) -> None:
-    """An agent must not start, approve or stop anything."""
+    """Agents may not start, approve or stop runs."""
     if environment().get("RUNPLAN_AGENT"):
         raise RefusedEarly(f"{verb} does not run inside an agent (RUNPLAN_AGENT is set)")
     from runplan.processes import agent_above
@@ -223,7 +191,7 @@ def plan_path(at: RepositoryContext, word: str) -> str:
     """The repository-relative path of the plan that `word` means."""
     root = at.repository.root
     named = Path(os.path.normpath(at.cwd / word))
-    if os.path.isfile(named):  # noqa: PTH113 - a name too long for a file is answered, not raised
+    if os.path.isfile(named):  # noqa: PTH113 - False for a name that is too long
         for top in (root, _checkout_top(at)):
             if named.is_relative_to(top):
                 path = named.relative_to(top).as_posix()
@@ -245,10 +213,9 @@ def _checkout_top(at: RepositoryContext) -> Path:
 
 
 def known_plans(at: RepositoryContext, store: Store | None) -> list[str]:
-    """Every Markdown file under the plans directory, in the checkout or on the target, and what is worked or scheduled.
+    """The Markdown files of the plans directory in the checkout and on the target, and plans with a run or schedule.
 
-    The file of a plan may be taken away while its run goes on: that has to be found to be stopped. A file whose name
-    is not plain text is no plan.
+    The file of a plan may be deleted during its run, which must still be found to be stopped.
     """
     place = at.settings.paths.plans
     directory = at.repository.root / place
@@ -258,7 +225,7 @@ def known_plans(at: RepositoryContext, store: Store | None) -> list[str]:
 
 
 def shown_plans(at: RepositoryContext, store: Store | None) -> list[str]:
-    """The same and every plan that has ever been run, though its file may be gone."""
+    """The same, and every plan that has ever been run."""
     return sorted({*known_plans(at, store), *_ever_run(store)})
 
 
@@ -267,7 +234,7 @@ def _ever_run(store: Store | None) -> list[str]:
 
 
 def _readable(at: RepositoryContext) -> Store | None:
-    """The journal, unless it is damaged: who only means a plan need not hear of that."""
+    """The journal, unless it is damaged, which does not matter for finding a plan."""
     with contextlib.suppress(Unreachable):
         return at.store()
     return None
@@ -294,7 +261,7 @@ def scheduled(at: RepositoryContext) -> list[str]:
 
 
 def kept_plans(at: RepositoryContext) -> list[str]:
-    """The plans that have a schedule, an unfinished run, or a command that waits: it may begin one."""
+    """The plans that have a schedule, an unfinished run or a queued command."""
     store = at.store()
     if store is None:
         return []
@@ -306,7 +273,7 @@ def kept_plans(at: RepositoryContext) -> list[str]:
 
 
 def is_kept(at: RepositoryContext, plan: str) -> bool:
-    """Whether the daemon has a schedule of the plan, or a run of it that has not ended."""
+    """Whether the daemon has a schedule or an unfinished run of the plan."""
     store = at.store()
     if store is None:
         return False
@@ -332,7 +299,7 @@ def _plans_on_target(at: RepositoryContext, place: str) -> Iterator[str]:
 
 
 def slug_of(at: RepositoryContext, plan: str) -> str:
-    """The name of the plan in branch, worktree and report; its first run fixes it."""
+    """The name of the plan in branch, worktree and report, fixed by its first run."""
     store = at.store()
     newest = store.newest(plan) if store else None
     if store is not None and newest is not None:
@@ -341,7 +308,7 @@ def slug_of(at: RepositoryContext, plan: str) -> str:
 
 
 def in_checkout(at: RepositoryContext, path: str, blob: bytes | None) -> str:
-    """Whether the plan in the main checkout is the committed one: same, differs or absent."""
+    """Compare the plan in the checkout with the committed one: same, differs or absent."""
     try:
         content = (at.repository.root / path).read_bytes()
     except FileNotFoundError:
@@ -350,21 +317,21 @@ def in_checkout(at: RepositoryContext, path: str, blob: bytes | None) -> str:
         raise UsageError(f"{path} is a directory; name the plan file in it") from None
     if blob is None or content == blob:
         return "same" if blob is not None else "differs"
-    # Line-end conversion and other filters make the file differ from what is stored, and rightly so.
+    # Line-end conversion and other filters change the file.
     git = at.repository.git
     written = _stored_as(at, path, content)
-    # A checkout that is merely behind the remote, or stands on another branch, holds what it has committed itself.
+    # The checkout may be behind the remote, or on another branch.
     stored = (git.object(f"{ref}:{path}") for ref in (at.target, at.local_target, "HEAD"))
     return "same" if any(one is not None and one.oid == written for one in stored) else "differs"
 
 
 def _stored_as(at: RepositoryContext, path: str, content: bytes) -> str:
-    """The id that git would give a file of the checkout."""
+    """The object id of a file of the checkout."""
     return at.repository.git.run("hash-object", f"--path={path}", "--stdin", stdin=content).text
 
 
 def settings_note(at: RepositoryContext) -> str:
-    """Which version of the settings file a start uses, where the checkout has another; "" where it has the same."""
+    """The version of the settings file that a start uses, if the checkout has another; "" for the same."""
     own, file = repository_file(at.repository.root), at.committed()
     name = own.relative_to(at.repository.root).as_posix() if own is not None else ""
     if file is None and own is not None:

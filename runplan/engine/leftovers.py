@@ -1,8 +1,7 @@
-"""Finds and removes what ended runs left; what an unfinished run uses stays."""
+"""Removes the worktrees, refs and logs of ended runs; those of unfinished runs stay."""
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 from runplan import names
@@ -10,19 +9,17 @@ from runplan.git.removal import Removal
 from runplan.git.repository import refs_snapshot
 from runplan.git.workspace import Workspace
 from runplan.git.worktrees import Worktrees
+from runplan.run import events as e
 from runplan.settings.places import worktree_root
+from runplan.store.journal import recorded
 from runplan.supervise.files import directory_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from runplan.engine.context import RepositoryContext
     from runplan.git.removal import Kept, Removed
     from runplan.store.sqlite import Store
-
-_OF_RUN = """
-SELECT plan, seq, type, body FROM events WHERE run=? AND type IN ('PlanRead', 'DispatchStarted') ORDER BY seq
-"""
 
 
 def collect(at: RepositoryContext, *, dry_run: bool) -> tuple[list[Removed | Kept], list[Removed | Kept]]:
@@ -53,7 +50,7 @@ def _has_refs(at: RepositoryContext) -> bool:
 
 
 def _logs(at: RepositoryContext, removal: Removal, *, dry_run: bool) -> Iterator[Removed | Kept]:
-    """The records of each dispatch: they may go when its run is over and the phase it worked on has landed since."""
+    """The logs of dispatches; they may go when the run has ended and the phase has landed."""
     home = at.state / "dispatch"
     directories = sorted(one for one in home.iterdir() if one.is_dir()) if home.is_dir() else []
     store = at.store()
@@ -64,45 +61,43 @@ def _logs(at: RepositoryContext, removal: Removal, *, dry_run: bool) -> Iterator
         yield removal.log(one, used_by=used_by, landed=landed, dry_run=dry_run)
 
 
-def _dispatched(store: Store, runs: Iterable[str]) -> Iterator[tuple[str, tuple[str, bool]]]:
+def _dispatched(store: Store, runs: set[str]) -> Iterator[tuple[str, tuple[str, bool]]]:
     """The directory of each dispatch, the run that still needs it, and whether its phase has landed since."""
-    going = {row.id for row in store.unfinished()}
-    landings: dict[tuple[str, str], int] = {}  # by plan and phase, the row of the last one
-    for plan, seq, body in store.query("SELECT plan, seq, body FROM events WHERE type='Landed' ORDER BY seq"):
-        landings[str(plan), json.loads(str(body))["phase"]] = int(str(seq))
-    for run in runs:
-        phases: dict[str, str] = {}  # by lane
-        for plan, seq, kind, body in store.query(_OF_RUN, run):
-            told = json.loads(str(body))
-            lane = told.get("lane", "")
-            if kind == "PlanRead":
-                phases[lane] = told["phase"]
+    unfinished = {row.id for row in store.unfinished()}
+    for plan in {plan for run, plan in store.query("SELECT id, plan FROM runs") if run in runs}:
+        landed = {one.event.phase: one.seq for one in store.facts(e.Landed, plan=plan)}
+        phases: dict[tuple[str, str], str] = {}  # by run and lane
+        found: list[e.Recorded[e.PlanRead] | e.Recorded[e.DispatchStarted]] = [*store.facts(e.PlanRead, plan=plan)]
+        found += store.facts(e.DispatchStarted, plan=plan)
+        for one in sorted(found, key=lambda one: one.seq):
+            if isinstance(one.event, e.PlanRead):
+                phases[one.run, one.lane] = one.event.phase
             else:
-                used_by = f"the run {run}" if run in going else ""
-                landed = landings.get((str(plan), phases.get(lane, "")), 0) > int(str(seq))
-                yield directory_name(told["id"]), (used_by, landed)
+                used_by = f"the run {one.run}" if one.run in unfinished else ""
+                has_landed = landed.get(phases.get((one.run, one.lane), ""), 0) > one.seq
+                yield directory_name(one.event.id), (used_by, has_landed)
 
 
 def _made(at: RepositoryContext) -> Iterator[str]:
     """Every branch that a run has made."""
     store = at.store()
-    query = "SELECT DISTINCT json_extract(body, '$.branch') FROM events WHERE type='Leased'"
-    yield from (str(branch) for (branch,) in (store.query(query) if store else []))
+    yield from {one.event.branch for one in store.facts(e.Leased)} if store else ()
 
 
 def _in_use(at: RepositoryContext) -> Iterator[str]:
     """Branches, candidates and worktrees of runs that have not ended."""
-    store = at.store()
+    store, root = at.store(), str(at.repository.root)
     for row in store.unfinished() if store else []:
         slug = ""
         yield from (names.candidate_ref(row.id), names.base_ref(row.id))
-        for fact in store.events(row.id) if store else []:
-            if fact.type == "RunStarted":
-                slug = json.loads(fact.body)["slug"]
-                yield names.worktree_name(str(at.repository.root), slug)
-            elif fact.type == "LanesChosen":
-                for lane, *_ in json.loads(fact.body)["lanes"]:
-                    yield from (names.candidate_ref(row.id, lane), names.base_ref(row.id, lane))
-                    yield names.worktree_name(str(at.repository.root), slug, lane)
-            elif fact.type == "Leased":
-                yield json.loads(fact.body)["branch"]
+        for one in recorded(store, row.id) if store else []:
+            match one.event:
+                case e.RunStarted():
+                    slug = one.event.slug
+                    yield names.worktree_name(root, slug)
+                case e.LanesChosen(lanes=lanes):
+                    for lane, *_ in lanes:
+                        yield from (names.candidate_ref(row.id, lane), names.base_ref(row.id, lane))
+                        yield names.worktree_name(root, slug, lane)
+                case e.Leased(branch=branch):
+                    yield branch

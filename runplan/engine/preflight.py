@@ -1,4 +1,4 @@
-"""Checks before a run: branches, landings, agents and undo."""
+"""Checks before a run. Everything that can be refused is refused before any work."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from runplan import names
 from runplan.agents import invocation
 from runplan.agents.prompts import PLACEHOLDERS, Template
 from runplan.checks import testcommand
-from runplan.errors import RefusedEarly
+from runplan.errors import NotFound, RefusedEarly
 from runplan.git import objects as trees
 from runplan.git.candidate import Candidates
+from runplan.git.trailers import built_upon
 from runplan.git.worktrees import standing
 from runplan.landing import modes
 from runplan.landing.recovery import BOX
@@ -23,16 +26,18 @@ from runplan.run.reasons import Reason
 from runplan.settings.places import user_file, worktree_root
 from runplan.settings.schema import DISPATCHED_ROLES
 from runplan.steps.lease import refused
+from runplan.steps.read_plan import reading
 from runplan.steps.undo import NotUndoable, landing_to_undo
-from runplan.text import command
+from runplan.text import command, committing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from runplan.engine.context import RepositoryContext
-    from runplan.git.command import Git
     from runplan.landing.recovery import Ended
     from runplan.plan.model import Phase, Plan
+    from runplan.run.events import RunStarted
+    from runplan.settings.options import Resolved
     from runplan.store.sqlite import Store
 
 PATIENCE_S = 20.0  #: a landing here takes less, a push may take longer
@@ -57,11 +62,8 @@ def settle_lost_landings(at: RepositoryContext) -> list[str]:
         known = {row.id for row in store.unfinished()} if store else set()
         lander = CherryPick(git, ref=at.local_target, root=at.repository.root, common_dir=common)
         settled = lander.settle()
-        return _notes(settled, is_known=_run(settled) in known)
-
-
-def _run(settled: Ended) -> str:
-    return names.run_of(settled.id.rpartition(".")[0])
+        run = names.run_of(settled.id.rpartition(".")[0])
+        return _notes(settled, is_known=run in known)
 
 
 def _notes(settled: Ended, *, is_known: bool) -> list[str]:
@@ -73,15 +75,88 @@ def _notes(settled: Ended, *, is_known: bool) -> list[str]:
     return [f"{note}; {settled.note}" if settled.note else note]
 
 
-def require_free_worktree(at: RepositoryContext, slug: str) -> None:
-    """Refuse a worktree in which an agent of an unknown run still works."""
+# --- the plan -------------------------------------------------------------------------------------------
+
+
+class NothingToDo(Struct, frozen=True, kw_only=True):
+    """The requested phases are done."""
+
+    why: str
+
+
+def committed_plan(path: str, tip: str, blob: bytes | None, in_checkout: str, *, target: str) -> bytes:
+    """The plan's bytes on the target; `in_checkout` is "same", "differs" or "absent"."""
+    commit = committing(path, f"Plan {names.slug(path)}")
+    if blob is None and in_checkout == "absent":
+        raise NotFound(f"{path}: no such plan on {target} ({tip[:12]})")
+    if blob is None:
+        raise RefusedEarly(f"{Reason.PLAN_NOT_COMMITTED}: {path} is not committed on {target}; run: {commit}")
+    if in_checkout == "differs":
+        raise RefusedEarly(
+            f"{Reason.PLAN_NOT_COMMITTED}: {path} in the checkout differs from {target}; commit it there, run: {commit}"
+        )
+    return blob
+
+
+def phases_to_work(plan: Plan, text: bytes, *, tip: str, options: Resolved, resuming: bool) -> list[str] | NothingToDo:
+    """The phases that a start is about, by the same choice that the run will make."""
+    if options.phase:
+        _phase(plan, options.phase)
+    read = reading(plan, text, tip=tip, wanted=options.phase or "")
+    if read.choice == "all-done" and options.every is not None:
+        return NothingToDo(why=f"{plan.path}: every phase is done; a schedule would have nothing to do")
+    # An interrupted run may have landed the requested phase; it is completed first.
+    if read.choice not in ("next", "all-done") and not resuming:
+        if read.choice in ("complete", "phase-done"):
+            return NothingToDo(why=f"{plan.path}: {read.detail}; nothing to do")
+        raise RefusedEarly(read.detail if read.detail.startswith(plan.path) else f"{plan.path}: {read.detail}")
+    if options.mode == "finish":
+        return [phase.id for phase in plan.phases if phase.status != "done"]
+    return [read.phase] if read.phase else []
+
+
+def _phase(plan: Plan, wanted: str) -> Phase:
+    phase = plan.phase(wanted)
+    if phase is None:
+        raise NotFound(f"{plan.path} has no phase {wanted}; there are: {', '.join(one.id for one in plan.phases)}")
+    return phase
+
+
+def phase_to_undo(at: RepositoryContext, plan: Plan, wanted: str, *, unfinished: RunStarted | None) -> str:
+    """The id of the phase to undo, or a refusal; `unfinished` is a run of the plan that has not ended."""
+    phase = _phase(plan, wanted)
+    if unfinished is not None:
+        if (unfinished.mode, unfinished.wanted) == ("undo", phase.id):
+            return phase.id
+        raise RefusedEarly(
+            f"a run of {plan.path} has not ended; end it first: {command('runplan', 'retry', plan.path)}"
+        )
+    if phase.status != "done":
+        raise RefusedEarly(f"phase {phase.id} of {plan.path} is not done; there is nothing to undo")
+    if upon := built_upon(plan, phase.id):
+        first = command("runplan", "undo", plan.path, upon[0])
+        depend = f"phase {upon[0]} depends" if len(upon) == 1 else f"phases {', '.join(upon)} depend"
+        raise RefusedEarly(f"{depend} on phase {phase.id}; undo {upon[0]} first: {first}")
+    git, common = at.repository.git, at.repository.common_dir
+    candidates = Candidates(git, common_dir=common)
+    found = landing_to_undo(at.tip(), plan, phase, target=at.target_name, objects=git, candidates=candidates)
+    if isinstance(found, NotUndoable):
+        shallow = "; this clone is shallow, and the commit may be further down: git fetch --deepen=100"
+        more = shallow if (common / "shallow").exists() and "--deepen" not in found.why else ""
+        raise RefusedEarly(f"{found.why}{more}")
+    return phase.id
+
+
+# --- the repository -------------------------------------------------------------------------------------
+
+
+def _require_free_worktree(at: RepositoryContext, slug: str) -> None:
+    """Refuse a worktree in which an agent still works whose run is unknown, because the journal was deleted."""
     from runplan.git.removal import processes_inside
     from runplan.processes import MARK, variable
 
     place = worktree_root(at.repository.root, at.settings, at.env) / names.worktree_name(str(at.repository.root), slug)
-    if not place.is_dir():
-        return
-    agents = [str(pid) for pid in processes_inside(place.resolve()) if variable(pid, MARK)]
+    agents = [str(pid) for pid in processes_inside(place.resolve()) if variable(pid, MARK)] if place.is_dir() else []
     if agents:
         raise RefusedEarly(
             f"an agent of an unknown run still works in {place}; wait for it, or end it: kill {' '.join(agents)}"
@@ -89,7 +164,8 @@ def require_free_worktree(at: RepositoryContext, slug: str) -> None:
 
 
 def require_own_branches(at: RepositoryContext, *, plan: str, slug: str, phases: Iterable[str], tip: str) -> None:
-    require_free_worktree(at, slug)
+    """Refuse branches of the user's own where the phases would be worked on."""
+    _require_free_worktree(at, slug)
     git = at.repository.git
     branches = [f"refs/heads/{names.branch(at.settings.run.branch_prefix, slug, phase)}" for phase in phases]
     store = at.store()
@@ -129,18 +205,31 @@ def require_same_history(at: RepositoryContext, plan: str) -> None:
         )
 
 
-def infrastructure(git: Git, tip: str) -> testcommand.Infrastructure:
-    """The test setup of a commit: top-level files, tests/, package.json and Makefile."""
+# --- tests and agents -----------------------------------------------------------------------------------
+
+
+def require_test_command(at: RepositoryContext) -> None:
+    """Refuse a repository with tests and no test command: runplan neither guesses one nor skips the tests."""
+    if at.settings.tests.command:
+        return
+    git, tip = at.repository.git, at.tip()
     top = trees.entries(git, git.commit(tip).tree)
     files = [name for name, entry in top.items() if entry.mode != trees.TREE]
     below = top.get("tests")
     if below is not None and below.mode == trees.TREE:
         files += [f"tests/{name}" for name in trees.entries(git, below.oid)]
+    texts = {name: _text(at, tip, name) if name in files else "" for name in ("package.json", "Makefile")}
+    found = testcommand.find(files, package_json=texts["package.json"], makefile=texts["Makefile"])
+    if found.present:
+        hint = f'; for example: command = "{found.command}"' if found.command else ""
+        raise RefusedEarly(
+            f"the repository has tests ({found.found}) but tests.command is empty; set it in runplan.toml "
+            f"under [tests]{hint}"
+        )
 
-    def text(path: str) -> str:
-        return (git.blob(tip, path) or b"").decode("utf-8", "replace") if path in files else ""
 
-    return testcommand.find(files, package_json=text("package.json"), makefile=text("Makefile"))
+def _text(at: RepositoryContext, tip: str, path: str) -> str:
+    return (at.repository.git.blob(tip, path) or b"").decode("utf-8", "replace")
 
 
 def require_agents(at: RepositoryContext) -> str:
@@ -187,7 +276,7 @@ def _prompt(role: str, at: RepositoryContext) -> Template:
 
 
 def _is_on(at: RepositoryContext, path: str) -> bool:
-    """Whether the target has the file; where a link leads is not known."""
+    """Whether the target has the file, or a link of that name."""
     git = at.repository.git
     _, entry = trees.find(git, git.commit(at.tip()).tree, path)
     return entry is not None and entry.mode not in (trees.TREE, trees.SUBMODULE)
@@ -197,12 +286,12 @@ def test_prerequisites(at: RepositoryContext) -> testcommand.Prerequisites:
     """What the test command lacks in a fresh worktree of the target."""
     git, tip, command = at.repository.git, at.tip(), at.settings.tests.command
     files = trees.entries(git, git.commit(tip).tree)
-    texts = {name: (git.blob(tip, name) or b"").decode("utf-8", "replace") for name in ("package.json", "Makefile")}
+    texts = {name: _text(at, tip, name) for name in ("package.json", "Makefile")}
     root, copied = at.repository.root, at.settings.run.copy
     present = [name for name in ("node_modules",) if (root / name).is_dir()]
     program = testcommand.program_of(command)
     if "/" in program:
-        # run.setup may make it, and run.copy brings it.
+        # run.setup may create it, and run.copy brings it.
         made = bool(at.settings.run.setup or copied) or (program.startswith("/") and (root / program).exists())
         found = made or git.object(f"{tip}:{program.removeprefix('./')}") is not None
     else:
@@ -213,17 +302,6 @@ def test_prerequisites(at: RepositoryContext) -> testcommand.Prerequisites:
         missing_program="" if found or needs else program,
         setup=needs if needs is None or needs[0] not in copied else None,
     )
-
-
-def require_undoable(at: RepositoryContext, plan: Plan, phase: Phase) -> None:
-    """Refuse an undo that is not possible; the error names the commit in the way."""
-    git, common = at.repository.git, at.repository.common_dir
-    candidates = Candidates(git, common_dir=common)
-    found = landing_to_undo(at.tip(), plan, phase, target=at.target_name, objects=git, candidates=candidates)
-    if isinstance(found, NotUndoable):
-        shallow = "; this clone is shallow, and the commit may be further down: git fetch --deepen=100"
-        more = shallow if (common / "shallow").exists() and "--deepen" not in found.why else ""
-        raise RefusedEarly(f"{found.why}{more}")
 
 
 def living_owner(store: Store, plan: str) -> str:

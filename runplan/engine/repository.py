@@ -71,7 +71,7 @@ class OpenRepository(Struct, frozen=True, kw_only=True):
         if asked.settings:
             return asked
         env = {**self.environment(asked.plan), **dict(asked.given)}
-        at = replace(self.context, env=env).towards(asked.landing, target=asked.target, remote=asked.remote)
+        at = replace(self.context, env=env).with_landing(asked.landing, target=asked.target, remote=asked.remote)
         file, at = at.committed(), at.with_committed_settings()
         run = at.settings.run
         return replace(

@@ -37,7 +37,6 @@ class Role(StrEnum):
 WRITERS = (Role.IMPLEMENT, Role.FIX)  #: the roles that change files
 
 GRACE_S = 10.0  #: for a process tree to end on request; its shim kills earlier than that
-LATE_S = 10.0  #: for a shim beyond its limit: the agent's own grace, and to write the exit record
 MAX_OVERLOADS = 5  #: overloaded providers in a row, before the agent counts as failed
 
 OWN = "own"  #: the folder of a dispatch that its agent may write; under a sandbox the only one
@@ -137,16 +136,7 @@ class Return(Struct, frozen=True, kw_only=True):
     usage: Usage = Usage()
 
 
-def left_s(started: DispatchStarted, now: datetime) -> float | None:
-    """Seconds until its shim counts as stuck: at least LATE_S, since a clock may be set ahead; None without a limit."""
-    return max(started.seconds - _passed_s(started, now), 0.0) + LATE_S if started.seconds else None
-
-
 def ran_s(started: DispatchStarted, now: datetime) -> float:
     """The longest time that a lost process can have run."""
-    passed_s = _passed_s(started, now)
+    passed_s = max(0.0, (now - parse_iso(started.at)).total_seconds()) if started.at else 0.0
     return min(passed_s, started.seconds) if started.seconds else passed_s
-
-
-def _passed_s(started: DispatchStarted, now: datetime) -> float:
-    return max(0.0, (now - parse_iso(started.at)).total_seconds()) if started.at else 0.0

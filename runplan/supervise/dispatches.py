@@ -31,7 +31,7 @@ from runplan.supervise.cgroups import Cgroup
 from runplan.supervise.files import DispatchFiles, directory_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Collection
     from pathlib import Path
 
     from runplan.run.dispatch import DispatchStanding, Launch
@@ -65,19 +65,15 @@ _HEADER = struct.Struct("!I")
 class Dispatches:
     """The dispatches of one repository. They live on after it is closed."""
 
-    def __init__(
-        self, directory: Path, *, wakeup: int | None = None, now: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, directory: Path, *, wakeup: int | None = None) -> None:
         """`wakeup` is a descriptor that interrupts `wait` when it becomes readable."""
         self._directory = directory
         self._anchor = Anchor(directory.parent)
         self._wakeup = wakeup
-        self._now = now
         self._spawner: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
         self._made: set[str] = set()  #: dispatches whose directory exists
         self._shims: dict[str, Process] = {}  #: of dispatches started here or adopted
-        self._deadlines: dict[str, float] = {}
         self._announced: set[str] = set()  #: dispatches whose wakeup was seen; each one counts once
 
     def __enter__(self) -> Dispatches:
@@ -185,23 +181,12 @@ class Dispatches:
             self._anchor.require()  # after reading: the repository may have been missing just then
         return files.lost() if known and found == NeverStarted() else found  # its records were removed
 
-    def overdue(self, dispatch: str, *, left_s: float | None) -> bool:
-        """Whether it has run longer than allowed; `left_s` is its remaining time at the first call.
-
-        From then on our own clock counts. Like the shim's it stands still while the machine sleeps.
-        """
-        if left_s is None:
-            return False
-        return self._now() >= self._deadlines.setdefault(dispatch, self._now() + left_s)
-
     def wait(self, ids: Collection[str], *, timeout_s: float | None) -> None:
-        """Return when one has ended, is overdue or has announced something, on a wakeup, or when the time is up."""
-        moments = [self._deadlines[dispatch] for dispatch in ids if dispatch in self._deadlines]
-        moments += [] if timeout_s is None else [self._now() + timeout_s]
-        deadline = min(moments, default=None)
+        """Return when one has ended or has announced something, on a wakeup, or when the time is up."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
-            rest = None if deadline is None else min(LONGEST_SLEEP_S, max(0.0, deadline - self._now()))
-            if self._wait_once(ids, rest) or (deadline is not None and self._now() >= deadline):
+            rest = None if deadline is None else min(LONGEST_SLEEP_S, max(0.0, deadline - time.monotonic()))
+            if self._wait_once(ids, rest) or (deadline is not None and time.monotonic() >= deadline):
                 return
 
     def _wait_once(self, ids: Collection[str], timeout_s: float | None) -> bool:

@@ -61,16 +61,6 @@ def plan_bytes(content: bytes) -> Callable[[Project], object]:
     return write
 
 
-def linked_settings(destination: str) -> Callable[[Project], object]:
-    def link(project: Project) -> None:
-        file = project.path / "runplan.toml"
-        file.rename(project.path / destination)
-        file.symlink_to(destination)
-        project.repo.commit("Link")
-
-    return link
-
-
 def start(*words: str) -> tuple[str, ...]:
     return ("start", *words, "--foreground")
 
@@ -170,11 +160,6 @@ SETTINGS = {
         told="runplan.toml:8: [run] landng: unknown key; did you mean 'landing'?",
     ),
     "invalid TOML": Bad(make=settings("[run\n"), told="runplan.toml:7: invalid TOML"),
-    "a link out of the repository": Bad(
-        make=linked_settings("../real.toml"),
-        told="runplan.toml on main is a symbolic link to ../real.toml, which is no regular file of the repository; "
-        "commit the file itself as runplan.toml",
-    ),
     "target": Bad(
         make=settings('[run]\ntarget = "trunk"\n'),
         told="the target branch trunk does not exist; set run.target to one of: main",
@@ -198,7 +183,7 @@ SETTINGS = {
         make=lambda project: project.repo.commit("Set up", **{"pytest.ini": "[pytest]\n"}),
         told="the repository has tests (pytest.ini) but tests.command is empty; set it in runplan.toml under [tests]",
     ),
-    "worktrees": Bad(code=5, make=settings('[run]\nworktrees = "/proc/none"\n'), told="/proc/none cannot be made: "),
+    "worktrees": Bad(code=5, make=settings('[run]\nworktrees = "/proc/none"\n'), told="/proc/none cannot be created: "),
 }
 
 REPOSITORIES = {
@@ -242,7 +227,7 @@ REPOSITORIES = {
     "journal in the way": Bad(
         code=5,
         make=lambda project: project.repo.write(".git/runplan", ""),
-        told=".git/runplan cannot be made: File exists",
+        told=".git/runplan cannot be created: File exists",
     ),
 }
 

@@ -84,7 +84,7 @@ def test_a_damaged_journal_is_refused_and_the_printed_command_helps(tmp_path: Pa
     DAMAGES[damage](journal(project))
     ran = project.start("finish", "auto")
     assert ran.code == 5, ran.err
-    assert "what is done stands in the plans and in git; move it away and start again: mv " in ran.last
+    assert "landed work is safe in the plans and in git; move it away and start again: mv " in ran.last
     assert project.landed() == []
     helps = ran.last.rpartition("start again: ")[2]
     subprocess.run(shlex.split(helps), check=True)

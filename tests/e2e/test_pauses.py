@@ -239,7 +239,9 @@ def test_a_plan_edited_in_the_checkout_holds_the_landing(project: Project, meanw
 def heard(running: subprocess.Popen[bytes]) -> None:
     """It has been told once."""
     assert running.stderr is not None
-    assert any(line == b"runplan: what runs gets 30s to end; once more ends it now\n" for line in running.stderr)
+    assert any(
+        line == b"runplan: agents have 30s to finish; press Ctrl-C again to end them now\n" for line in running.stderr
+    )
 
 
 def test_a_second_interrupt_ends_the_agents_and_the_next_start_continues(

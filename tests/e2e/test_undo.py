@@ -66,7 +66,7 @@ def test_a_phase_with_landed_dependents_is_not_undone(tmp_path: Path) -> None:
     refused = project.runplan("undo", "X", "1")
     assert (refused.code, refused.last) == (
         2,
-        "runplan: phase 1 is what 2 build upon; first run: runplan undo plans/X.md 2",
+        "runplan: phase 2 depends on phase 1; undo 2 first: runplan undo plans/X.md 2",
     )
     assert project.runplan("undo", "X", "2").code == 0
     assert project.runplan("undo", "X", "1").code == 0
@@ -89,7 +89,7 @@ def test_an_undo_that_conflicts_with_later_work_fails(tmp_path: Path) -> None:
     failed = project.runplan("undo", "X", "1")
     assert (failed.code, failed.last) == (1, "runplan: failed: conflict")
     assert "1.txt" in failed.err
-    assert "next: Revert the phase's commits by hand" in failed.err
+    assert "by hand, and set its row in the plan to todo" in failed.err
     assert project.repo.head("main") == before
     assert project.leftovers() == []
 
@@ -108,7 +108,7 @@ def test_an_undo_is_refused_while_a_run_is_unfinished(landed: Project) -> None:
     refused = landed.runplan("undo", "X", "1")
     assert (refused.code, refused.last) == (
         2,
-        "runplan: a run of plans/X.md has not ended; first let it end: runplan retry plans/X.md",
+        "runplan: a run of plans/X.md has not ended; end it first: runplan retry plans/X.md",
     )
     assert landed.runplan("retry", "X").code == 0
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -41,25 +40,3 @@ def test_what_a_killed_shim_leaves_is_ended_with_it(on: Stage, monkeypatch: pyte
     assert on.dispatches.standing(dispatch) != Running()
     assert gone(child)
     assert processes.marked(dispatch) == []
-
-
-# --- how long it has -------------------------------------------------------------------------------------
-
-
-def test_waiting_ends_when_one_is_overdue(on: Stage) -> None:
-    dispatch = on.sh("sleep 30")
-    begun = time.monotonic()
-    assert not on.dispatches.overdue(dispatch, left_s=0.05)
-
-    on.dispatches.wait([dispatch], timeout_s=None)
-
-    assert 0.05 <= time.monotonic() - begun < 20
-    assert on.dispatches.overdue(dispatch, left_s=0.05)
-    assert on.dispatches.standing(dispatch) == Running()
-
-
-def test_a_limit_of_years_is_waited_for_like_any_other(on: Stage) -> None:
-    dispatch = on.sh("sleep 0.05; exit 4")
-    assert not on.dispatches.overdue(dispatch, left_s=1e9)
-
-    assert on.outcome(dispatch).code == 4

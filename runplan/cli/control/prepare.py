@@ -6,12 +6,15 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from runplan.cli.show import progress
-from runplan.engine import admission, context as contexts
+from runplan.engine import context as contexts
 from runplan.engine.preflight import (
-    infrastructure,
+    NothingToDo,
+    committed_plan,
+    phases_to_work,
     require_landable,
     require_own_branches,
     require_same_history,
+    require_test_command,
     settle_lost_landings,
 )
 from runplan.errors import (
@@ -72,7 +75,7 @@ def with_landing(at: RepositoryContext, words: Sequence[str]) -> RepositoryConte
     """The context with the landing mode of the words, which decides the tip that the plan is read from."""
     options = words_of.resolve(words_of.parse_words(words, phases=None), at.settings)
     modes.require_allowed(options.landing, at.settings.run)
-    return at.towards(options.landing)
+    return at.with_landing(options.landing)
 
 
 def complete_landings(at: RepositoryContext, plan_word: str) -> None:
@@ -98,7 +101,7 @@ def with_target_settings(
     for _ in range(MOST_TARGETS):
         there = with_landing(at.with_committed_settings(), words)
         if like is not None:
-            return there.towards(there.settings.run.landing, target=like.target, remote=like.remote)
+            return there.with_landing(there.settings.run.landing, target=like.target, remote=like.remote)
         if there.target == at.target:
             return there
         require_landable(there)
@@ -113,18 +116,18 @@ def request_for(at: RepositoryContext, plan_word: str, words: Sequence[str]) -> 
     blob = at.repository.git.blob(tip, path)
     resuming = interrupted_run(at, path) is not None
     standing = "same" if resuming and blob is not None else contexts.in_checkout(at, path, blob)
-    text = admission.committed_plan(path, tip, blob, standing, target=at.target_name)
+    text = committed_plan(path, tip, blob, standing, target=at.target_name)
     plan = parse(text, path=path)
     parsed = words_of.parse_words(words, phases=[phase.id for phase in plan.phases])
     options = words_of.resolve(parsed, at.settings)
-    admitted = admission.admit(text, path, tip=tip, options=options, resuming=resuming)
-    if isinstance(admitted, admission.NothingToDo):
-        return admitted.told
-    admission.require_test_command(at.settings, infrastructure(at.repository.git, tip))
+    phases = phases_to_work(plan, text, tip=tip, options=options, resuming=resuming)
+    if isinstance(phases, NothingToDo):
+        return phases.why
+    require_test_command(at)
     asked = run_started(at, path, plan, options)
     require_same_history(at, path)
     if not resuming:
-        require_own_branches(at, plan=path, slug=asked.slug, phases=admission.due(admitted, options), tip=tip)
+        require_own_branches(at, plan=path, slug=asked.slug, phases=phases, tip=tip)
     for remark in plan.remarks:
         progress.warn(f"{path}:{remark.line}: {remark.text}")
     return RunRequest(started=asked)

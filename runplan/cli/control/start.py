@@ -11,9 +11,8 @@ from runplan.agents import prompts
 from runplan.cli.control import execute, prepare
 from runplan.cli.show import progress
 from runplan.cli.verb import Verb, plan_argument
-from runplan.engine import admission
 from runplan.engine.context import open_context, plan_path, refuse_under_agent
-from runplan.engine.preflight import living_owner, require_prompts, require_undoable
+from runplan.engine.preflight import committed_plan, living_owner, phase_to_undo, require_prompts
 from runplan.engine.runs import succeeded
 from runplan.errors import Exit, NotFound, RefusedEarly
 from runplan.landing import modes
@@ -207,18 +206,16 @@ def _undo(at: RepositoryContext, path: str, phase: str) -> Exit:
     at = at.for_plan(path)
     prepare.complete_landings(at, path)
     blob = at.repository.git.blob(at.tip(), path)
-    plan = parse(admission.committed_plan(path, at.tip(), blob, "absent", target=at.target_name), path=path)
+    plan = parse(committed_plan(path, at.tip(), blob, "absent", target=at.target_name), path=path)
     found, store = prepare.unfinished(at, path), at.store()
     if found is not None and store is not None and (owner := living_owner(store, path)):
         return execute.print_declined(path, owner)
-    undone = admission.phase_to_undo(plan, phase, under_way=found[1].started if found else None)
-    if found is None:
-        require_undoable(at, plan, undone)
+    undone = phase_to_undo(at, plan, phase, unfinished=found[1].started if found else None)
     at = at.with_committed_settings().for_plan(path)
     resolved = options.resolve(options.parse_words([], phases=None), at.settings)
     modes.require_allowed(resolved.landing, at.settings.run)
     asked = prepare.run_started(at, path, plan, resolved)
-    asked = replace(asked, mode="undo", wanted=undone.id, auto=True, issues=())
+    asked = replace(asked, mode="undo", wanted=undone, auto=True, issues=())
     return execute.run_here(at, RunRequest(started=asked))
 
 

@@ -68,7 +68,7 @@ def _examine(here: Path) -> Findings:
             settings=settings,
             place=worktree_place(worktree_root(root, settings, env)),
             agents=role_agents(root, settings.agents, env=env),
-            tests=test_prerequisites(at.towards("cherry-pick")) if is_readable else Prerequisites(),
+            tests=test_prerequisites(at.with_landing("cherry-pick")) if is_readable else Prerequisites(),
             settings_error=error,
             settings_note=settings_note(at) if is_readable else "",
             leftovers=[] if error or facts.empty else _removable(),
@@ -94,15 +94,14 @@ def _with_settings(at: RepositoryContext) -> tuple[RepositoryContext, str, str]:
 
 def _refusal(at: RepositoryContext) -> str:
     """Why `start` would refuse every plan; "" for no reason."""
-    from runplan.engine.admission import require_test_command
-    from runplan.engine.preflight import infrastructure, require_agents, require_landable
+    from runplan.engine.preflight import require_agents, require_landable, require_test_command
     from runplan.git.repository import require_workable
 
     settings = at.settings
     try:
         require_landable(at)
         require_workable(at.repository, target=at.target, prefix=settings.run.branch_prefix)
-        require_test_command(settings, infrastructure(at.repository.git, at.tip()))
+        require_test_command(at)
         require_agents(at)
     except RunplanError as error:
         return str(error)

@@ -27,7 +27,7 @@ def _config(args: argparse.Namespace) -> Exit:
     from runplan.engine.context import open_context, settings_note
 
     with open_context() as at:
-        loaded = at.settled()
+        loaded = at.committed_settings()
         if note := settings_note(at):
             print(f"runplan: {note}", file=sys.stderr)
     if args.json:

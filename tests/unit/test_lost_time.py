@@ -1,0 +1,31 @@
+"""The time that a lost process can have run, by the journal."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from runplan.run.dispatch import ran_s
+from runplan.run.events import DispatchStarted
+from runplan.times import iso
+
+THEN = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
+
+
+def begun(*, seconds: float = 60.0, at: str = iso(THEN)) -> DispatchStarted:
+    return DispatchStarted(id="d", role="implement", agent="robot", cycle=1, seconds=seconds, at=at)
+
+
+@pytest.mark.parametrize(
+    ("started", "later_s", "ran"),
+    [
+        (begun(), 45, 45),
+        (begun(), 3600, 60),
+        (begun(), -3600, 0),
+        (begun(seconds=0.0), 3600, 3600),
+    ],
+    ids=["within", "seen late", "clock put back", "no limit"],
+)
+def test_a_lost_process_ran_no_longer_than_its_limit(started: DispatchStarted, later_s: float, ran: float) -> None:
+    assert ran_s(started, THEN + timedelta(seconds=later_s)) == ran
