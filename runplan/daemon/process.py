@@ -124,11 +124,12 @@ class DaemonProcess:
         found, gone = self._known.recall()
         for one in gone:
             self._log.warning("repository-gone", repository=one.root)
-        before = self._all_workers()
         with self._lock:
-            workers = [self._worker_of(one.root, Path(one.common) / "runplan") for one in found]
-        self._services.limit.expect(worker.root for worker in workers if worker not in before)
-        for worker in workers:
+            states = {Path(one.common) / "runplan": one.root for one in found}
+            new = {state: self._new_worker(root, state) for state, root in states.items() if state not in self._workers}
+            self._workers |= new
+        self._services.limit.expect(worker.root for worker in new.values())
+        for worker in self._all_workers():
             worker.wake()
 
     # --- the loop -------------------------------------------------------------------------------------------
@@ -175,21 +176,20 @@ class DaemonProcess:
     # --- workers ------------------------------------------------------------------------------------------
 
     def _worker(self, request: RepositoryRequest) -> DaemonWorker:
-        """The worker of the repository, which is remembered from now on."""
+        """The worker of the repository, one for all its checkouts; the repository is remembered."""
         state = Path(request.common) / "runplan"
         with self._lock:
-            if state not in self._workers:
-                if not Path(request.common, "HEAD").is_file():
-                    raise NotFound(f"{request.common} is not a git repository")
-                self._known.add(common=Path(request.common), root=Path(request.root))
-            return self._worker_of(request.root, state)
+            found = self._workers.get(state)
+            if found is not None and (found.root == request.root or Path(found.root).is_dir()):
+                return found
+            if not Path(request.common, "HEAD").is_file():
+                raise NotFound(f"{request.common} is not a git repository")
+            self._known.add(common=Path(request.common), root=Path(request.root))
+            self._workers[state] = self._new_worker(request.root, state)
+            return self._workers[state]
 
-    def _worker_of(self, root: str, state: Path) -> DaemonWorker:
-        """The one worker of that journal, for every checkout of the repository; call it under the lock."""
-        found = self._workers.get(state)
-        if found is None or not (found.root == root or Path(found.root).is_dir()):  # its checkout was removed
-            self._workers[state] = DaemonWorker(root, state, self._services)
-        return self._workers[state]
+    def _new_worker(self, root: str, state: Path) -> DaemonWorker:
+        return DaemonWorker(root, state, self._services)
 
     def _all_workers(self) -> list[DaemonWorker]:
         with self._lock:
@@ -223,6 +223,7 @@ class DaemonProcess:
         if isinstance(request, protocol.Ping):
             return self._hello()
         self._reload(anew=False)
+        self._tasks.put(lambda: None)  # the main thread checks the clock
         match request:
             case protocol.Metrics():
                 return protocol.MetricsText(self._metrics())
@@ -244,13 +245,8 @@ class DaemonProcess:
     def _hello(self) -> Hello:
         left = in_words(max(0.0, self._deadline - time.monotonic()) + 1)
         refusal = f"the daemon is shutting down and starts nothing new; try again in {left}"
-        holder = self._held.holder
-        return Hello(
-            version=holder.version,
-            pid=os.getpid(),
-            since=holder.since,
-            draining=refusal if self._end_requests else "",
-        )
+        since = self._held.holder.since
+        return Hello(version=__version__, pid=os.getpid(), since=since, draining=refusal if self._end_requests else "")
 
     def _submit(self, request: Submit, connection: Connection) -> Answers:
         """Execute commands: stored ones by number, unstored ones from the request."""

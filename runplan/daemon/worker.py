@@ -420,8 +420,11 @@ class DaemonWorker(RepositoryWorker):
         earliest = self._earliest(None) if self._due is not None else None
         if not self.may_begin() or (earliest is not None and now < earliest):
             return
-        nexts = [self._fire(row, now, repository, runs) for row in repository.schedules.all()]
-        self._due = min(nexts, default=now + NEVER)
+        rows = repository.schedules.all()
+        self._due = min((self._fire(row, now, repository, runs) for row in rows), default=now + NEVER)
+        for cause, plan in list(self._retries):
+            if cause == "schedule" and plan not in (row.plan for row in rows):  # it was cancelled
+                del self._retries[cause, plan]
 
     def _fire(self, row: ScheduleRow, now: datetime, repository: OpenRepository, runs: ActiveRuns) -> datetime:
         key = ("schedule", row.plan)

@@ -96,7 +96,7 @@ def test_a_scheduled_run_claims_its_issues_and_its_end_names_the_next_time(
     until((tmp_path / "noticed").exists)
     assert row.next is not None
     assert f"Next run: {parse_iso(row.next):%Y-%m-%d %H:%M} UTC." in (tmp_path / "noticed").read_text()
-    assert f"next {parse_iso(row.next):%H:%M} UTC" in project.runplan("status", "X").out
+    assert project.runplan("status", "X", "--json").json["schedule"]["next"] == row.next
 
 
 def test_now_without_a_schedule_is_exit_3(project: Project) -> None:
