@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from runplan.landing.recovery import Ended
     from runplan.plan.model import Phase, Plan
     from runplan.run.events import RunStarted
-    from runplan.settings.options import Resolved
+    from runplan.settings.options import Options
     from runplan.store.sqlite import Store
 
 PATIENCE_S = 20.0  #: a landing here takes less, a push may take longer
@@ -98,7 +98,7 @@ def committed_plan(path: str, tip: str, blob: bytes | None, in_checkout: str, *,
     return blob
 
 
-def phases_to_work(plan: Plan, text: bytes, *, tip: str, options: Resolved, resuming: bool) -> list[str] | NothingToDo:
+def phases_to_work(plan: Plan, text: bytes, *, tip: str, options: Options, resuming: bool) -> list[str] | NothingToDo:
     """The phases that a start is about, by the same choice that the run will make."""
     if options.phase:
         _phase(plan, options.phase)

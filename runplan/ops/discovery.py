@@ -47,13 +47,6 @@ class Facts(Struct, frozen=True, kw_only=True):
         return not self.branches
 
 
-class Place(Struct, frozen=True, kw_only=True):
-    """The directory of the worktrees."""
-
-    path: str
-    writable: bool
-
-
 class RoleAgent(Struct, frozen=True, kw_only=True):
     """The agent of a role, and whether its program is installed."""
 
@@ -68,10 +61,10 @@ class RoleAgent(Struct, frozen=True, kw_only=True):
     lacks: str = ""  #: why it cannot reach its provider: no key and no login; "" where that is not known
 
 
-def worktree_place(path: Path) -> Place:
-    """Whether `path` could be created and written; it need not exist."""
+def is_writable(path: Path) -> bool:
+    """Whether the directory `path` could be created and written; it need not exist."""
     nearest = next(each for each in (path, *path.parents) if each.exists())
-    return Place(path=str(path), writable=nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK))
+    return nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)
 
 
 def role_agents(root: Path, agents: AgentsSettings, *, env: Mapping[str, str]) -> tuple[RoleAgent, ...]:

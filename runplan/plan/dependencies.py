@@ -31,9 +31,8 @@ class Depends(Struct, frozen=True):
 
     hard: tuple[str, ...] = ()
     soft: tuple[str, ...] = ()
-    outside: tuple[Quote, ...] = ()  #: sentences about other conditions than phases of this plan
     unknown: tuple[Quote, ...] = ()  #: ids of phases the plan does not have
-    unread: tuple[Quote, ...] = ()  #: sentences that were not understood
+    unread: tuple[Quote, ...] = ()  #: sentences that name no phase of this plan
 
 
 def read_depends(body: Body, *, own: str, known: Mapping[str, str]) -> Depends:
@@ -53,7 +52,7 @@ def _from_prose(paragraphs: list[tuple[int, str]], own: str, known: Mapping[str,
         return Depends()
     hard: dict[str, None] = {}
     soft: dict[str, None] = {}
-    outside, unknown, unread = list[Quote](), list[Quote](), list[Quote]()
+    unknown, unread = list[Quote](), list[Quote]()
     for index, text in paragraphs:
         if prose.says_none(text):
             continue
@@ -62,11 +61,10 @@ def _from_prose(paragraphs: list[tuple[int, str]], own: str, known: Mapping[str,
         soft |= dict.fromkeys(found.soft)
         unknown += [Quote(index + 1, id_) for id_ in found.unknown]
         if not found.phases:
-            sentence = prose.condition(text)
-            (outside if sentence else unread).append(Quote(index + 1, sentence or text[:200]))
+            unread.append(Quote(index + 1, text[:200].rstrip(".")))
     hard.pop(own, None)
     softly = tuple(id_ for id_ in soft if id_ != own and id_ not in hard)
-    return Depends(tuple(hard), softly, tuple(outside), tuple(unknown), tuple(unread))
+    return Depends(tuple(hard), softly, tuple(unknown), tuple(unread))
 
 
 def _from_line(value: str, line: int, own: str, known: Mapping[str, str]) -> Depends:

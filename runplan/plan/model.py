@@ -51,7 +51,6 @@ class Phase(Struct, frozen=True):
     allows: tuple[str, ...]  #: path patterns: where tests may be removed, and guarded files changed
     execution: str  #: "worktree", "direct" or "delegate …"
     items: tuple[Item, ...]
-    outside: tuple[str, ...]  #: dependencies that are no phases, in its own words
 
 
 class Plan(Struct, frozen=True, kw_only=True):
@@ -147,7 +146,6 @@ def _drafts(lines: Lines, layout: Layout) -> Iterator[_Draft]:
             allows=read_paths(body, "allows"),
             execution=execution.how,
             items=read_items(body, title=place.title),
-            outside=tuple(quote.text for quote in depends.outside),
         )
         yield _Draft(phase=phase, depends=depends, execution=execution)
 
@@ -215,11 +213,9 @@ def _about_marks(layout: Layout) -> Iterator[Remark]:
 def _about_phases(drafts: Sequence[_Draft]) -> Iterator[Remark]:
     for draft in drafts:
         id_, depends, execution = draft.phase.id, draft.depends, draft.execution
-        for quote in depends.outside:
-            yield Remark(quote.line, f"phase {id_} does not wait for this, it names no phase: {quote.text}")
         for quote in depends.unread:
-            what = f"phase {id_} does not wait for this, it was not understood: {quote.text}"
-            yield Remark(quote.line, f"{what}; name the phases in a line 'Depends: …'")
+            what = f"phase {id_} does not wait for this, it names no phase: {quote.text}"
+            yield Remark(quote.line, f"{what}; if it should, name the phases in a line 'Depends: …'")
         for quote in depends.unknown:
             yield Remark(quote.line, f"phase {id_} depends on phase {quote.text}, which the plan does not have")
         if execution.unknown:

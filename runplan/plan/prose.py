@@ -161,16 +161,6 @@ _WAITING = _words(r" (?:will|reads?|uses?|consumes?|needs?|requires?|relies|depe
 _AFTER = r"\b(?:after|depends? on|needs?|requires?|relies on|builds on) (?:phases? )?{}(?![\w-]|\.\w)"
 _OTHER_PLAN = re.compile(r"(?:[A-Z0-9]+_[A-Z0-9_]+|[^ ]+\.md|\b[Pp]lan(?: [A-Z])?)(?:'s)? \Z")
 _OF_OTHER_PLAN = re.compile(r"(?:'s)? (?:of|in|from) (?!this\b|the plan\b)(?:[A-Z]|the other|another|[^ ]+\.md)")
-_CONDITION = _words(
-    r"\b(?:merge|land|complete|done|must|release|deploy|approv|branch|pr\b|issue|plan\b|decision|phase)|#[0-9]"
-)
-
-
-def condition(text: str) -> str:
-    """The first sentence of a paragraph without phases, if it sounds like a condition to wait for."""
-    if not _CONDITION.search(_SENTENCE.split(_plain(text), maxsplit=1)[0]):
-        return ""
-    return _SENTENCE.split(text, maxsplit=1)[0].strip()[:200]
 
 
 def read_prose(text: str, *, own: str, known: Mapping[str, str]) -> Prose:

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from runplan.errors import NotFound, UsageError
 from runplan.plan.ids import read_name
@@ -28,30 +29,19 @@ class Mode(StrEnum):
     FINISH = "finish"  #: all that are left
 
 
-class Words(Struct, frozen=True, kw_only=True):
-    """The words after PLAN, parsed."""
+class Options(Struct, frozen=True, kw_only=True):
+    """The words after PLAN; `resolve` adds the settings, and the result is stored with the run."""
 
     phase: str | None = None  #: set exactly when mode is PHASE
     mode: Mode = Mode.NEXT
     auto: bool = False
-    landing: str | None = None
+    landing: str = ""
+    target: str = ""
     every: str | None = None  #: the schedule in its canonical form, without `every`
     now: bool = False
 
 
-class Resolved(Struct, frozen=True, kw_only=True):
-    """The options of a run, resolved once and stored with it."""
-
-    mode: Mode
-    phase: str | None
-    auto: bool
-    landing: str
-    target: str
-    every: str | None
-    now: bool
-
-
-def parse_words(words: Sequence[str], *, phases: Sequence[str] | None) -> Words:
+def parse_words(words: Sequence[str], *, phases: Sequence[str] | None) -> Options:
     """Read the words in any order; while `phases` is unknown (None), any one word may be the phase."""
     left = deque(" ".join(words).split())
     flags: set[str] = set()
@@ -75,26 +65,18 @@ def parse_words(words: Sequence[str], *, phases: Sequence[str] | None) -> Words:
                 named.append(_phase(token, phases))
     _refuse_contradictions(flags, tuple(landings), named, every)
     phase = named[0] if named and every is None else None
-    return Words(
+    return Options(
         phase=phase,
         mode=Mode.FINISH if "finish" in flags else Mode.PHASE if phase else Mode.NEXT,
         auto="auto" in flags or every is not None,
-        landing=next(iter(landings), None),
+        landing=next(iter(landings), ""),
         every=every,
         now="now" in flags,
     )
 
 
-def resolve(words: Words, settings: Settings) -> Resolved:
-    return Resolved(
-        mode=words.mode,
-        phase=words.phase,
-        auto=words.auto,
-        landing=words.landing or settings.run.landing,
-        target=settings.run.target,
-        every=words.every,
-        now=words.now,
-    )
+def resolve(words: Options, settings: Settings) -> Options:
+    return replace(words, landing=words.landing or settings.run.landing, target=settings.run.target)
 
 
 def _refuse_contradictions(flags: set[str], landings: tuple[str, ...], named: list[str], every: str | None) -> None:

@@ -16,7 +16,7 @@ from runplan.errors import GitFailed, RefusedEarly
 from runplan.git.repository import OLDEST_GIT
 from runplan.gitfacts import Identity
 from runplan.ops import discovery as repository
-from runplan.ops.discovery import look_around, role_agents, worktree_place
+from runplan.ops.discovery import is_writable, look_around, role_agents
 from runplan.settings.load import Layer
 from tests.support.repos import USER_EMAIL, USER_NAME, Repo, init_repo, isolated_env, make_repo
 from tests.support.settings import settle
@@ -195,10 +195,10 @@ def test_nothing_else_uses_gitpython() -> None:
 
 
 def test_a_place_that_does_not_exist_yet_is_judged_by_what_does(tmp_path: Path) -> None:
-    assert worktree_place(tmp_path / "a/b/c").writable
+    assert is_writable(tmp_path / "a/b/c")
     assert not (tmp_path / "a").exists()
     program(tmp_path, "file")
-    assert not worktree_place(tmp_path / "file/wt").writable
+    assert not is_writable(tmp_path / "file/wt")
 
 
 def test_each_role_is_looked_for_where_its_kind_lies(tmp_path: Path) -> None:

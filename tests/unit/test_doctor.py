@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from runplan.agents.sandbox import Obstacle
 from runplan.checks.testcommand import Infrastructure, Prerequisites
 from runplan.cli.setup.doctor import Check, Findings, check
 from runplan.gitfacts import Identity
-from runplan.ops.discovery import Facts, Place, RoleAgent
+from runplan.ops.discovery import Facts, RoleAgent
 from runplan.settings.schema import AgentsSettings, CheckSettings, LimitSettings, RunSettings, Settings
 
 FACTS = Facts(
@@ -40,7 +41,8 @@ def agent(**fields: Any) -> RoleAgent:
 HEALTHY = Findings(
     facts=FACTS,
     settings=TESTED,
-    place=Place(path="/home/uma/worktrees", writable=True),
+    worktrees=Path("/home/uma/worktrees"),
+    is_writable=True,
     agents=[agent(role="implementer", agent="claude", program="claude")],
 )
 
@@ -87,7 +89,7 @@ def test_a_healthy_repository_has_no_fault() -> None:
             *("settings", "runplan.toml:3: invalid TOML: Invalid value", "correct it; see runplan config"),
         ),
         (
-            {"place": Place(path="/nope", writable=False)},
+            {"worktrees": Path("/nope"), "is_writable": False},
             *("worktrees", "/nope is not writable", "set run.worktrees to a writable directory"),
         ),
         (

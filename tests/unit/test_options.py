@@ -9,13 +9,13 @@ import pytest
 
 from runplan.errors import NotFound, UsageError
 from runplan.settings.load import Layer
-from runplan.settings.options import Mode, Resolved, Words, parse_words, resolve
+from runplan.settings.options import Mode, Options, parse_words, resolve
 from tests.support.settings import settle
 
 PHASES = ("1", "4a", "4b", "P1.A")
 
 
-def parsed(words: str) -> Words:
+def parsed(words: str) -> Options:
     return parse_words(words.split(), phases=PHASES)
 
 
@@ -28,27 +28,27 @@ def refusal(*words: str, phases: tuple[str, ...] | None = PHASES) -> str:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        pytest.param("finish auto pr", Words(mode=Mode.FINISH, auto=True, landing="pr"), id="A1"),
-        pytest.param("PR auto", Words(auto=True, landing="pr"), id="A2"),
-        pytest.param("finish", Words(mode=Mode.FINISH), id="A4-A5-A10"),
-        pytest.param("FiNiSh AuTo", Words(mode=Mode.FINISH, auto=True), id="A11"),
-        pytest.param("4b every 4h now", Words(auto=True, every="4h", now=True), id="A13"),
-        pytest.param("", Words(), id="nothing"),
-        pytest.param("4b", Words(phase="4b", mode=Mode.PHASE), id="phase"),
-        pytest.param("p1.a direct", Words(phase="P1.A", mode=Mode.PHASE, landing="direct"), id="phase-case"),
-        pytest.param("Cherry-Pick", Words(landing="cherry-pick"), id="cherry-pick"),
-        pytest.param("auto auto pr pr 1 1", Words(phase="1", mode=Mode.PHASE, auto=True, landing="pr"), id="twice"),
-        pytest.param("now", Words(now=True), id="now"),
+        pytest.param("finish auto pr", Options(mode=Mode.FINISH, auto=True, landing="pr"), id="A1"),
+        pytest.param("PR auto", Options(auto=True, landing="pr"), id="A2"),
+        pytest.param("finish", Options(mode=Mode.FINISH), id="A4-A5-A10"),
+        pytest.param("FiNiSh AuTo", Options(mode=Mode.FINISH, auto=True), id="A11"),
+        pytest.param("4b every 4h now", Options(auto=True, every="4h", now=True), id="A13"),
+        pytest.param("", Options(), id="nothing"),
+        pytest.param("4b", Options(phase="4b", mode=Mode.PHASE), id="phase"),
+        pytest.param("p1.a direct", Options(phase="P1.A", mode=Mode.PHASE, landing="direct"), id="phase-case"),
+        pytest.param("Cherry-Pick", Options(landing="cherry-pick"), id="cherry-pick"),
+        pytest.param("auto auto pr pr 1 1", Options(phase="1", mode=Mode.PHASE, auto=True, landing="pr"), id="twice"),
+        pytest.param("now", Options(now=True), id="now"),
     ],
 )
-def test_words_mean_what_they_say(words: str, expected: Words) -> None:
+def test_words_mean_what_they_say(words: str, expected: Options) -> None:
     assert parsed(words) == expected
 
 
 def test_the_order_of_words_does_not_matter() -> None:
     chunks = ("4b", "auto", "pr", "every day at 9am", "now")
     read = {parsed(" ".join(order)) for order in permutations(chunks)}
-    assert read == {Words(auto=True, landing="pr", every="day at 9am", now=True)}
+    assert read == {Options(auto=True, landing="pr", every="day at 9am", now=True)}
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_a_plan_name_that_contains_a_word_is_no_word() -> None:
 
 
 def test_before_the_plan_is_read_one_word_may_be_the_phase() -> None:
-    assert parse_words(["9z"], phases=None) == Words(phase="9z", mode=Mode.PHASE)
+    assert parse_words(["9z"], phases=None) == Options(phase="9z", mode=Mode.PHASE)
     assert "9z and 8: name one phase" in refusal("9z", "8", phases=None)
     assert "status: a command of its own" in refusal("status", phases=None)
 
@@ -120,7 +120,7 @@ def test_ids_that_differ_only_in_case_must_be_written_exactly() -> None:
 # --- with settings -------------------------------------------------------------------------------------
 
 
-def resolved(words: str, **run: Any) -> Resolved:
+def resolved(words: str, **run: Any) -> Options:
     return resolve(parsed(words), settle([Layer(origin="runplan.toml", values={"run": run})]).settings)
 
 
@@ -138,6 +138,6 @@ def test_landing_is_the_word_else_the_setting(words: str, configured: str, landi
 
 
 def test_options_are_resolved_once_and_whole() -> None:
-    assert resolved("4b auto", target="trunk") == Resolved(
+    assert resolved("4b auto", target="trunk") == Options(
         mode=Mode.PHASE, phase="4b", auto=True, landing="cherry-pick", target="trunk", every=None, now=False
     )

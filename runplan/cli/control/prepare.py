@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from runplan.plan.model import Plan
     from runplan.run.rows import RunRow
     from runplan.run.state import RunState
-    from runplan.settings.options import Resolved
+    from runplan.settings.options import Options
     from runplan.store.sqlite import Store
 
 MOST_TARGETS = 3  #: branches whose settings may name another target, in a row
@@ -133,7 +133,7 @@ def request_for(at: RepositoryContext, plan_word: str, words: Sequence[str]) -> 
     return RunRequest(started=asked)
 
 
-def run_started(at: RepositoryContext, path: str, plan: Plan, options: Resolved) -> RunStarted:
+def run_started(at: RepositoryContext, path: str, plan: Plan, options: Options) -> RunStarted:
     return RunStarted(
         plan=path,
         title=plan.title,

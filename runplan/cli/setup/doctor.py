@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from runplan.agents.sandbox import Obstacle
     from runplan.engine.context import RepositoryContext
-    from runplan.ops.discovery import Facts, Place, RoleAgent
+    from runplan.ops.discovery import Facts, RoleAgent
     from runplan.settings.schema import Settings
 
 EXAMPLES = """\
@@ -51,7 +51,7 @@ def _examine(here: Path) -> Findings:
     from runplan.agents.sandbox import obstacle
     from runplan.engine.context import context_at, settings_note
     from runplan.engine.preflight import prompts_in_force, test_prerequisites
-    from runplan.ops.discovery import look_around, role_agents, worktree_place
+    from runplan.ops.discovery import is_writable, look_around, role_agents
     from runplan.settings.load import environment
     from runplan.settings.places import worktree_root
     from runplan.settings.schema import Settings
@@ -62,11 +62,13 @@ def _examine(here: Path) -> Findings:
         # With unusable settings, the rest is judged by the defaults.
         at, error, refusal = _with_settings(at)
         settings, root = at.settings, Path(facts.root)
+        worktrees = worktree_root(root, settings, env)
         is_readable = not error and settings.run.target in facts.branches
         return Findings(
             facts=facts,
             settings=settings,
-            place=worktree_place(worktree_root(root, settings, env)),
+            worktrees=worktrees,
+            is_writable=is_writable(worktrees),
             agents=role_agents(root, settings.agents, env=env),
             tests=test_prerequisites(at.with_landing("cherry-pick")) if is_readable else Prerequisites(),
             settings_error=error,
@@ -146,7 +148,8 @@ class Findings(Struct, frozen=True, kw_only=True):
 
     facts: Facts
     settings: Settings
-    place: Place
+    worktrees: Path
+    is_writable: bool
     agents: Sequence[RoleAgent]
     tests: Prerequisites = Prerequisites()
     settings_error: str = ""
@@ -165,7 +168,7 @@ def check(found: Findings) -> tuple[Check, ...]:
         _settings(found),
         _identity(found.facts),
         _target(found.facts, found.settings.run.target),
-        _worktrees(found.place),
+        _worktrees(found),
         *(_agent(each, in_dollars=found.settings.limits.in_dollars) for each in found.agents),
         _ok("prompts", "; ".join(f"{role}: {file}" for role, file in found.prompts.items()) or "not read"),
         _processes(found.cgroup),
@@ -215,10 +218,10 @@ def _target(facts: Facts, target: str) -> Check:
     return _fail("target", f"there is no branch {target}", remedy + command("git", "branch", target))
 
 
-def _worktrees(place: Place) -> Check:
-    if place.writable:
-        return _ok("worktrees", place.path)
-    return _fail("worktrees", f"{place.path} is not writable", "set run.worktrees to a writable directory")
+def _worktrees(found: Findings) -> Check:
+    if found.is_writable:
+        return _ok("worktrees", str(found.worktrees))
+    return _fail("worktrees", f"{found.worktrees} is not writable", "set run.worktrees to a writable directory")
 
 
 def _agent(found: RoleAgent, *, in_dollars: bool) -> Check:
