@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 from contextlib import contextmanager
@@ -129,8 +130,9 @@ class Remote:
         with self._locked() as fd:
             env = self._env(included)
             ran = git.run(*args, env=env, ok=ANY, timeout_s=self._timeout_s, fds=(fd,), among=CALLS)
-            if ran.code >= 0:  # else it was killed, and may have left lock files
+            if ran.code >= 0:  # else it was killed, and may have left lock files and children
                 os.truncate(fd, 0)
+                fcntl.flock(fd, fcntl.LOCK_UN)  # a credential daemon that it started may keep the file open
         return ran
 
     @contextmanager

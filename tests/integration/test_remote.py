@@ -247,3 +247,18 @@ def test_the_users_own_ssh_is_left_as_it_is(pair: Pair, tmp_path: Path, how: str
 def test_variables_that_turn_git_elsewhere_are_not_passed_on(pair: Pair) -> None:
     caller = {"GIT_DIR": "/nowhere", "GIT_WORK_TREE": "/nowhere", "GIT_CONFIG_COUNT": "x", "GIT_TERMINAL_PROMPT": "1"}
     assert require(pair, caller) == pair.there.head(MAIN)
+
+
+def test_a_daemon_that_a_fetch_starts_does_not_block_the_next_one(
+    pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as a credential cache: it inherits the open files of git."""
+    script = tmp_path / "upload-pack"
+    script.write_text(
+        f'#!/bin/sh\nsleep 5 </dev/null >/dev/null 2>&1 &\necho $! >{tmp_path}/pid\nexec git-upload-pack "$@"\n'
+    )
+    script.chmod(0o755)
+    pair.here.git("config", "remote.origin.uploadpack", str(script))
+    monkeypatch.setattr(remote, "PATIENCE_S", 0.1)
+    assert require(pair) == require(pair) == pair.there.head(MAIN)
+    assert runs(int((tmp_path / "pid").read_text()))
