@@ -64,7 +64,7 @@ class Removal:
         what = str(lane.path)
         with self._worktrees.lock():
             if inside := processes_inside(lane.path):
-                return Kept(what=what, why=f"process {inside[0]} works in it")
+                return Kept(what=what, why=f"process {inside[0]} is running in it")
             if dry_run:
                 uncommitted = lane.is_orphan or (lane.exists and not lane.is_disposable and not lane.state().clean)
                 return Removed(what=what, parked=PARKED if uncommitted else "")
@@ -194,7 +194,7 @@ class Removal:
     def _gc_ref(self, ref: str, *, dry_run: bool, known: bool) -> Removed | Kept:
         tip = self._tool.tip(ref) or self._user.tip(ref)
         if tip is None:
-            return Kept(what=ref, why="it is no commit")
+            return Kept(what=ref, why="not a commit")
         if ref.startswith(BASES):  # only protects the base of a run that has ended
             if not dry_run:
                 self._user.run("update-ref", "--no-deref", "-d", ref, tip, ok=(0, 1, 128))

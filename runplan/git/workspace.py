@@ -1,7 +1,7 @@
 """runplan's own repositories for one project: `tool.git` for its own git work, and one repository per lane.
 
 Both borrow the user's objects (`objects/info/alternates`) and have neither remotes nor credentials. No agent gets
-`tool.git`, so git never obeys an agent there. Facts and measurements: docs/adr/0005-workspace.md.
+`tool.git`, so git never obeys an agent there. Facts and measurements: docs/adr/0005-a-repository-for-agents.md.
 """
 
 from __future__ import annotations

@@ -163,9 +163,8 @@ class Direct:
     def _stays(self, at: Oid, why: str = "", *, how: str = "--ff-only") -> str:
         if not at:
             return ""
-        settled = f": {why}; when that is settled" if why else "; to let it follow"
         pull = self._checkouts.pull(self._local.ref, self._remote.name, how=how)
-        return f"{self._remote.branch} here stays at {at:.7}{settled}: {pull}"
+        return f"your local {self._remote.branch} stays at {at:.7}{f': {why}' if why else ''}; to update it: {pull}"
 
 
 def _moved(tip: Oid) -> Refused:

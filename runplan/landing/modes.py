@@ -69,7 +69,7 @@ def require_allowed(mode: str, run: RunSettings) -> None:
     _available(mode)
     if MODES[mode].uses_remote and run.main_protected:
         raise RefusedEarly(
-            f"protected: {run.target} takes no pushes (run.main_protected); land by cherry-pick "
+            f"protected: {run.target} does not accept pushes (run.main_protected); land by cherry-pick "
             "and push when it is allowed, or ask for the rule to be lifted"
         )
 

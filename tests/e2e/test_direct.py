@@ -88,7 +88,7 @@ def test_a_push_lands_although_an_edited_file_keeps_the_checkout_behind(project:
     assert (project.path / "1.txt").read_text() == "mine, not committed\n"
     assert project.repo.head("main") == before
     assert remote.git("show", "main:1.txt") == "1"
-    assert "main here stays at" in ran.err
+    assert "your local main stays at" in ran.err
     assert f"git -C {project.path} pull --ff-only origin main" in ran.err
     assert [row["status"] for row in project.runplan("status", "X", "--json").json["phases"]] == ["done", "todo"]
 
@@ -112,7 +112,7 @@ def test_main_protected_refuses_a_direct_landing_before_any_work(project: Projec
     project.settings("[run]\nmain_protected = true\n")
     ran = project.start("1", "auto", "direct")
     assert ran.code == 2
-    assert ran.last.startswith("runplan: protected: main takes no pushes (run.main_protected)")
+    assert ran.last.startswith("runplan: protected: main does not accept pushes (run.main_protected)")
     assert remote.head("main") != project.repo.head("main")
     assert project.dispatched() == [] if (project.path / ".git/runplan/journal.db").exists() else True
 

@@ -178,10 +178,10 @@ def test_an_edit_of_the_users_keeps_the_local_branch_where_it_is(pair: Pair) -> 
         answer = direct.land(landing)
         seen = direct.observe(landing)
     assert isinstance(answer, Landed)
-    assert answer.note.startswith(f"main here stays at {old:.7}: a.txt is edited in {pair.here.path}; ")
+    assert answer.note.startswith(f"your local main stays at {old:.7}: a.txt is edited in {pair.here.path}; ")
     pull = f"git -C {pair.here.path} pull --ff-only origin main"
-    assert answer.note.endswith(f"when that is settled: {pull}")
-    assert seen == Landed(tip=new, note=f"main here stays at {old:.7}; to let it follow: {pull}")
+    assert answer.note.endswith(f"; to update it: {pull}")
+    assert seen == Landed(tip=new, note=f"your local main stays at {old:.7}; to update it: {pull}")
     assert (pair.there.head(MAIN), pair.here.head(MAIN)) == (new, old)
     assert files_of(pair.here.path) == before
     assert leftovers(pair.here) == ()
@@ -195,7 +195,7 @@ def stays(pair: Pair) -> str:
         answer = direct.land(landing)
     lock.unlink()
     assert isinstance(answer, Landed)
-    return answer.note.rpartition("when that is settled: ")[2]
+    return answer.note.rpartition("to update it: ")[2]
 
 
 def test_the_command_that_helps_is_for_the_checkout_that_has_the_branch_out(pair: Pair, tmp_path: Path) -> None:
@@ -472,5 +472,5 @@ def test_the_same_landing_as_another_commit_is_seen_and_not_landed_twice(pair: P
     with pair.lander() as direct:
         answer = direct.land(landing)
     pull = f"git -C {pair.here.path} pull --ff-only origin main"
-    assert answer == Landed(tip=slow, note=f"main here stays at {landing.old:.7}; to let it follow: {pull}")
+    assert answer == Landed(tip=slow, note=f"your local main stays at {landing.old:.7}; to update it: {pull}")
     assert pair.landed() == 1

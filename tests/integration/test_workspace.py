@@ -518,7 +518,7 @@ def test_a_worktree_with_a_repository_inside_is_kept(place: Place) -> None:
 def test_a_worktree_that_a_process_works_in_is_kept(place: Place) -> None:
     tree = place.lease()
     with subprocess.Popen(["cat"], cwd=tree.path, stdin=subprocess.PIPE) as process:
-        assert place.removal.worktree("run") == Kept(what=str(tree.path), why=f"process {process.pid} works in it")
+        assert place.removal.worktree("run") == Kept(what=str(tree.path), why=f"process {process.pid} is running in it")
         process.communicate()
     assert isinstance(place.removal.worktree("run"), Removed)
 

@@ -42,7 +42,7 @@ def test_the_mode_decides_which_ref_shows_the_target(mode: str, ref: str, uses_r
     [
         ("cherry-pick", True, ""),
         ("direct", False, ""),
-        ("direct", True, "protected: main takes no pushes (run.main_protected); land by cherry-pick and push"),
+        ("direct", True, "protected: main does not accept pushes (run.main_protected); land by cherry-pick and push"),
         ("pr", False, "landing by pr is not in this version of runplan; use cherry-pick or direct"),
     ],
 )
