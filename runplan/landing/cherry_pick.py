@@ -13,7 +13,7 @@ from runplan.git import objects
 from runplan.git.repository import Checkouts, read_line
 from runplan.landing.lander import Landed, Landing, Pending, Refused, TargetMoved, do_nothing, find
 from runplan.landing.recovery import Box, Ended, Hold, Plan
-from runplan.landing.swap import IndexChanged, RefTransaction, Swap
+from runplan.landing.swap import IndexChanged, Swap, ref_transaction
 from runplan.names import HEADS
 from runplan.polling import until
 from runplan.text import command
@@ -146,10 +146,9 @@ class CherryPick:
                 self._box.lock_index(one)
             if self._checkouts.with_branch(landing.ref):
                 raise IndexChanged  # a checkout has switched to it: begin again
-            with RefTransaction(self._git, landing, name=landing.ref, fd=self._box.fd) as ref:
-                ref.prepare()
+            with ref_transaction(self._git, landing, name=landing.ref, fd=self._box.fd) as commit:
                 self._point("land.swapped")
-                ref.commit()
+                commit()
         finally:
             self._box.end()
         self._point("land.committed")

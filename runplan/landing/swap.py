@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-from contextlib import AbstractContextManager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -25,7 +25,7 @@ from runplan.git.objects import SUBMODULE
 from runplan.landing.recovery import Hold, Plan, put, remove_empty_parents, signature
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from runplan.git.command import Git
     from runplan.git.repository import Checkouts, TargetCheckout
@@ -43,29 +43,22 @@ class IndexChanged(Exception):
     """The user staged something since the index was copied: stage again."""
 
 
-class RefTransaction(AbstractContextManager["RefTransaction"]):
-    """One `update-ref --stdin`. Without `commit`, or when this process dies, it changes nothing."""
+@contextmanager
+def ref_transaction(git: Git, landing: Landing, *, name: str, fd: int) -> Iterator[Callable[[], None]]:
+    """Lock the ref `name`; the function that moves it. Without that call, or when this process dies, it stays."""
+    process = git.start(*_SETTINGS, "update-ref", "-m", f"runplan: land {landing.id}", "--stdin", fds=(fd,))
+    prepare = f"start\nupdate {name} {landing.new} {landing.old}\nprepare\n"
 
-    def __init__(self, git: Git, landing: Landing, *, name: str, fd: int) -> None:
-        words = ("update-ref", "-m", f"runplan: land {landing.id}", "--stdin")
-        self._process = git.start(*_SETTINGS, *words, fds=(fd,))
-        self._name, self._order = name, f"start\nupdate {name} {landing.new} {landing.old}\nprepare\n"
+    def commit() -> None:
+        if not converse(process, "commit\n", b"commit: ok\n"):
+            raise GitFailed(f"git could not move {name}: {close_process(process)}")
 
-    def prepare(self) -> None:
-        """Lock the ref; refused when it is locked, or has another value than the old one."""
-        if not converse(self._process, self._order, b"start: ok\nprepare: ok\n"):
-            raise Hold(f"git cannot lock {self._name}: {self.close()}")
-
-    def commit(self) -> None:
-        """Move the ref: the landing happens here."""
-        if not converse(self._process, "commit\n", b"commit: ok\n"):
-            raise GitFailed(f"git could not move {self._name}: {self.close()}")
-
-    def close(self) -> str:
-        return close_process(self._process)
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    try:
+        if not converse(process, prepare, b"start: ok\nprepare: ok\n"):
+            raise Hold(f"git cannot lock {name}: {close_process(process)}")
+        yield commit
+    finally:
+        close_process(process)
 
 
 class Swap:
@@ -99,25 +92,23 @@ class Swap:
         place = {"root": str(self._root), "git_dir": str(self._checkout.git_dir), "files": str(self._files)}
         self._box.write(plan := Plan(landing=landing, was=was, staged=staged, **place))
         self._point("land.staged")
-        with RefTransaction(self._git, landing, name="HEAD", fd=self._box.fd) as ref:
-            try:
-                self._lock(ref, landing, seen)
+        try:
+            with ref_transaction(self._git, landing, name="HEAD", fd=self._box.fd) as commit:
+                self._lock(landing, seen)
                 self._point("land.prepared")
                 self._swap(changes, plan)
                 self._install_index(seen)
                 self._point("land.swapped")
-                ref.commit()
-            except BaseException:
-                ref.close()
-                if not (ended := self._box.end()).landed:
-                    raise
-                return ended.note
+                commit()
+        except BaseException:
+            if not (ended := self._box.end()).landed:
+                raise
+            return ended.note
         self._point("land.committed")
         return self._box.end().note
 
-    def _lock(self, ref: RefTransaction, landing: Landing, seen: Signature) -> None:
+    def _lock(self, landing: Landing, seen: Signature) -> None:
         """From here on the user's git can neither switch, stage nor commit."""
-        ref.prepare()
         if self._checkouts.branch(self._checkout) != landing.ref:
             raise Hold(f"{self._root} is switching branches")
         self._box.lock_index(self._checkout)
