@@ -68,7 +68,7 @@ def test_status_shows_the_limit_and_when_it_resets(project: Project) -> None:
     assert (view["state"], view["waiting_for"], view["about"]) == ("waiting", "limit", "robot usage limit")
     assert view["wake"] > iso(HERE + timedelta(hours=2))
     told = project.runplan("status", "X").out
-    assert f"{view['wake'][11:16]} UTC (robot usage limit; phase 1, implement)" in told
+    assert "robot usage limit, resets " in told
     assert project.dispatched() == ["implement"]
 
 
@@ -320,13 +320,8 @@ def test_the_usage_of_a_lost_agent_is_recorded(project: Project, limit: str, pri
     assert len(of(project, "DispatchStarted")) <= 2
 
 
-@pytest.mark.parametrize(
-    ("limit", "says"),
-    [
-        ("plan_usd = 0.5", "used up its budget and was ended: limits.plan_usd left $0.50"),
-    ],
-)
-def test_the_budget_that_ended_an_agent_is_named(project: Project, limit: str, says: str) -> None:
+def test_the_budget_that_ended_an_agent_is_named(project: Project) -> None:
+    limit, says = "plan_usd = 0.5", "limits.plan_usd left $0.50"
     set_up(project, agent=steps(SPEND, "sleep = 60"), settings=f"[limits]\n{limit}\n")
     ran = project.start("1", "auto")
     assert (ran.code, ran.last) == (1, "runplan: failed: budget")

@@ -87,7 +87,7 @@ def test_invalid_settings_are_reported_once_and_the_old_ones_stay(project: Proje
         assert asked(project).settings == (f"{file}:4: invalid TOML: Invalid value",)
     hang_up(project)
     until(lambda: told.exists() and told.read_text().endswith("\n"))
-    words = f"{file}:4: invalid TOML: Invalid value; what was set before holds until that is mended."
+    words = f"{file}:4: invalid TOML: Invalid value; the previous settings hold until this is fixed."
     assert told.read_text() == f"settings: {words}\n"
     (error,) = log_of(project, "settings")
     assert (error["level"], f"{file}:4: " in error["words"]) == ("error", True)
@@ -120,7 +120,7 @@ def test_environment_settings_of_a_schedule_rank_above_the_files(project: Projec
     with in_foreground(project):
         assert project.runplan("now").code == 0
         until_runs_are(project, "done")
-        assert " 09:15 JST in " in project.runplan("next").out
+        assert " 09:15 JST (in " in project.runplan("next").out
         assert project.runplan("start", "X", "auto", "every", "day at 9:15").code == 0
         assert schedules(project)[0].zone == "America/New_York", "asked anew without it"
 
@@ -275,7 +275,7 @@ def test_changed_settings_hold_from_the_next_run_on(project: Project, meanwhile:
         running.communicate(timeout=90)
         assert running.returncode == 0
     assert (set(verifiers(project)), set(checks(project))) == ({"robot"}, {"as-started"})
-    told = "runplan.toml changed on main since the run started; the change holds from the next run on"
+    told = "runplan.toml changed on main since the run started; the next run uses the change"
     assert told in project.show("main:reports/plan-x.md")
     assert project.start("2", "auto").code == 0
     assert (verifiers(project)[-1], checks(project)[-1]) == ("judge", "edited")
