@@ -24,24 +24,15 @@ from tests.support.documents import ROOT, fences, read
 from tests.support.surroundings import own_surroundings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-#: The pages that are played, each with the commands that run before its own.
-PAGES = {
-    "docs/tutorial.md": (),
-    "README.md": (
-        "mkdir project && cd project && git init -q -b main",
-        "printf 'test:\\n\\t@python3 -m unittest\\n' >Makefile",
-        "git add . && git commit -qm Start",
-    ),
-}
 LEFT_OUT = "…"
 FILE = re.compile(r"`([\w./-]+)`:\s*\Z")
 #: Parts of the output that differ from run to run, and the word that replaces them before a comparison.
 VARYING = (
     (re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d)?(?:Z| [A-Z]+)?"), "TIME"),
     (re.compile(r"(?:\b[A-Z][a-z]{2} )?\b\d\d:\d\d(?::\d\d)?(?: [A-Z]{3,4})?"), "TIME"),
-    (re.compile(r"\b(?:just now|(?:\d+[dhms] ?)+ago)"), "AGO"),
+    (re.compile(r"\b(?:just now|(?:\d+[dhms] ?)+ago|in (?:\d+[dhms] ?)+)"), "AGO"),
     (re.compile(r"\b(?:\d+d ?)?(?:\d+h ?)?(?:\d+m ?)?\d+(?:\.\d+)?s\b"), "DURATION"),
     (re.compile(r"\br?[0-9a-f]{7,40}\b"), "ID"),
 )
@@ -143,14 +134,51 @@ def a_stage(home: Path) -> Iterator[Stage]:
         end_processes_of(home)
 
 
+def _empty(_stage: Stage) -> None:
+    """The page makes its own repository."""
+
+
+def _with_makefile(stage: Stage) -> None:
+    stage.run("mkdir project && cd project && git init -q -b main")
+    stage.write("Makefile", "test:\n\t@python3 -m unittest\n")
+    stage.run("git add . && git commit -qm Start")
+
+
+def _with_plan(stage: Stage) -> None:
+    """A repository with the plan X, whose phases a script agent works on."""
+    stage.run("mkdir project && cd project && git init -q -b main")
+    stage.write("plans/X.md", "# Plan: Notes\n\n- [ ] Write notes.txt\n- [ ] Write more.txt\n")
+    stage.write("runplan.toml", AGENTS)
+    stage.write("actor.toml", "".join(f'[[phase."{n}".implement]]\nwrite = "{f}"\n' for n, f in NOTES.items()))
+    stage.run("git add . && git commit -qm Start")
+
+
+NOTES = {"1": "notes.txt", "2": "more.txt"}
+AGENTS = """\
+[agents]
+implementer = "actor"
+verifier = "actor"
+
+[agents.actor]
+kind = "script"
+script = "actor.toml"
+"""
+#: The pages that are played, each with the repository in which its commands run.
+PAGES: dict[str, Callable[[Stage], None]] = {
+    "README.md": _with_makefile,
+    "docs/tutorial.md": _empty,
+    "docs/daemon.md": _with_plan,
+    "docs/landing.md": _with_plan,
+}
+
+
 def play(name: str, home: Path) -> list[Step]:
     """The commands of a page, played in this home."""
     text = read(name)
     lines = text.splitlines()
     played: list[Step] = []
     with a_stage(home) as stage:
-        for command in PAGES[name]:
-            stage.run(command)
+        PAGES[name](stage)
         for fence in fences(text):
             named = FILE.search("\n".join(lines[max(fence.line - 3, 0) : fence.line - 1]))
             if fence.language == "console":

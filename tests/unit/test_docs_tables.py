@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import tomllib
 from typing import TYPE_CHECKING
 
 import pytest
@@ -66,6 +67,12 @@ def waited_for(module: ast.Module) -> Iterator[str]:
 def test_the_packages_are_listed_in_the_order_of_imports() -> None:
     listed = [cells[0].strip("`/") for cells in rows(read("docs/architecture.md"), "## Packages")]
     assert listed == list(ORDER)
+
+
+def test_every_dependency_is_listed_with_its_purpose() -> None:
+    listed = {cells[0].strip("`") for cells in rows("\n" + read("docs/dependencies.md"), "# Dependencies")}
+    declared = tomllib.loads(read("pyproject.toml"))["project"]["dependencies"]
+    assert listed == {re.split("[<>=]", dependency)[0] for dependency in declared}
 
 
 def test_the_decisions_are_listed_in_their_order() -> None:
