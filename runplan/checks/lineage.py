@@ -27,8 +27,6 @@ class Foreign(Struct, frozen=True):
 
 
 class Lineage(Struct, frozen=True, kw_only=True):
-    """The commits of a branch since the base of its phase."""
-
     on_base: bool  #: the base is an ancestor of the tip
     foreign: tuple[Foreign, ...] = ()
 

@@ -27,8 +27,6 @@ _COMMENT = re.compile(r"(?<!\\)#.*", re.DOTALL)
 
 
 class Assignment(Struct):
-    """One line that sets a variable."""
-
     name: str
     sign: str  #: the sign before `=`
     value: str
@@ -38,8 +36,6 @@ class Assignment(Struct):
 
 
 class Rule(Struct):
-    """One rule."""
-
     targets: list[str]
     prerequisites: list[str]
     recipe: list[str]  #: without comments, with single blanks
@@ -92,7 +88,6 @@ class Makefile:
         return self.value(".DEFAULT_GOAL") or next(goals, "")
 
     def reached(self, goals: Sequence[str]) -> list[str]:
-        """The targets that make visits for these goals."""
         found: dict[str, None] = {}
         waiting = list(goals)
         while waiting:

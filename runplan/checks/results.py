@@ -27,8 +27,6 @@ _TABLE = re.compile(r"\||\d%[\d,\s>-]*$|^[\s-]*$")
 
 
 class Results(Struct, frozen=True, kw_only=True):
-    """The results of one run of the test command."""
-
     exit_code: int | None  #: None when it did not end by itself
     runner: str  #: "" when there is no known closing summary
     passed: int | None  #: None if unknown
@@ -71,8 +69,6 @@ class PreExisting(Struct, frozen=True, kw_only=True):
 
 
 class Regressed(Struct, frozen=True, kw_only=True):
-    """Something fails that did not fail before."""
-
     names: tuple[str, ...]
     why: str
 
@@ -196,8 +192,6 @@ def _summary_lost(baseline: Results | None, now: Results) -> str:
 
 
 class Summary(Struct, frozen=True):
-    """The closing summary of a runner."""
-
     line: int  #: index of its last line
     passed: int | None  #: None if the runner does not count tests
     failed: int

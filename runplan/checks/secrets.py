@@ -61,12 +61,10 @@ _SIGNED = ("eyJ", rf"eyJ(?<!\w.{{3}}){_WORD % 10}\.eyJ{_LONG_WORD}\.{_WORD % 20}
 
 
 def named_like_secret(path: str) -> bool:
-    """Whether a file of this name usually contains a secret."""
     return _FILES.search(path) is not None
 
 
 def holds_secret(text: str) -> bool:
-    """Whether the text contains a key or a token of a known form."""
     return bool(_spans(text, _KNOWN))
 
 

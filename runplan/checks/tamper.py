@@ -37,8 +37,6 @@ _REMOVES = re.compile(r"\b(?:remov|delet|drop|retir|mov|renam|replac|merg)\w*", 
 
 
 class TamperKind(StrEnum):
-    """The kind of a change that is not permitted."""
-
     BOOKKEEPING = "bookkeeping"  #: the plan, its report or runplan's settings
     REMOVED_TEST = "removed-test"
     WEAKENED_TEST = "weakened-test"
@@ -106,7 +104,6 @@ class Permit(Struct, frozen=True, kw_only=True):
         return not self.touches or covers(self.touches, path) or self.names(path)
 
     def allowed(self, path: str) -> bool:
-        """Whether the phase's Allows: covers the path."""
         return covers(self.allows, path)
 
     def permits_ci(self, path: str) -> bool:
@@ -117,17 +114,14 @@ class Permit(Struct, frozen=True, kw_only=True):
 
 
 def wants_text(path: str) -> bool:
-    """Whether `examine` needs the text of this file."""
     return testfiles.may_hold_tests(path) or testfiles.sets_checks(path)
 
 
 def is_lifecycle(path: str) -> bool:
-    """Whether the file is never committed."""
     return covers(LIFECYCLE, path)
 
 
 def examine(changes: Sequence[FileChange], permit: Permit) -> tuple[Tampering, ...]:
-    """Everything in the changes that the plan does not permit."""
     names_now = frozenset[str]().union(
         *(
             testfiles.test_names(c.after)

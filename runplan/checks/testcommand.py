@@ -82,8 +82,6 @@ _MAKES_VENV = re.compile(r"-m venv|virtualenv|uv (?:sync|venv)|poetry install")
 
 
 class Infrastructure(Struct, frozen=True, kw_only=True):
-    """The tests of a project."""
-
     found: str  #: a file that shows that there are tests; "" for none
     command: str  #: the command that probably runs them; "" if unknown
 
@@ -186,8 +184,6 @@ class Part(Struct, frozen=True):
 
 
 class Weakened(Struct, frozen=True):
-    """One part that was changed."""
-
     path: str
     line: int
     detail: str
@@ -247,8 +243,6 @@ def _only_adds_words(was: str, now: str) -> bool:
 
 
 class _Collector:
-    """Collects what a command runs in one tree."""
-
     def __init__(self, read: Read) -> None:
         self._read = read
         self._found: dict[tuple[str, ...], Part] = {}
@@ -393,7 +387,6 @@ def _join(folder: str, name: str) -> str:
 
 
 def _scripts(text: str) -> dict[str, str]:
-    """The scripts of a package.json."""
     try:
         scripts = json.loads(text.removeprefix("\ufeff"))["scripts"]
         return {str(name): script for name, script in scripts.items() if isinstance(script, str)}

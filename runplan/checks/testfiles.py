@@ -69,7 +69,6 @@ _TIMEOUT = re.compile(rf"(--timeout|test_?timeout|(?<![\w-])timeout){_IS}(\d{{1,
 
 
 def is_test(path: str) -> bool:
-    """Whether the path looks like a file of tests."""
     return covers(_TESTS, path) or _TEST_FOLDER.search(path) is not None
 
 
@@ -105,7 +104,6 @@ def emptied(before: str, after: str) -> frozenset[str]:
 
 
 def skips(text: str) -> int:
-    """The number of skips in the text."""
     return _count(_SKIP, text)
 
 

@@ -58,8 +58,6 @@ _FLAG = re.compile("\u26a0\ufe0f? *Flag", re.IGNORECASE)
 
 
 class Passed(Struct, frozen=True, kw_only=True):
-    """Every item is proven."""
-
     items: tuple[ItemResult, ...]  #: in the order of the phase
     notes: tuple[str, ...] = ()
 

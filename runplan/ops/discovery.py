@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
 
 class Facts(Struct, frozen=True, kw_only=True):
-    """A repository and the machine it is on."""
-
     root: str  #: the main checkout
     git_version: tuple[int, ...]
     branches: tuple[str, ...]  #: short names; none while there is no commit
@@ -191,7 +189,6 @@ def _read(path: Path) -> str:
 
 
 def _ask(git: Git, *args: str) -> str:
-    """The output of a git command that may fail."""
     return str(git.execute(["git", *args], with_exceptions=False))
 
 

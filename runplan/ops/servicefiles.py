@@ -24,8 +24,6 @@ VARIABLES = ("PATH", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME")
 
 
 class Service(Struct, frozen=True, kw_only=True):
-    """How to start the daemon."""
-
     argv: tuple[str, ...]
     env: Mapping[str, str]
     umask: int

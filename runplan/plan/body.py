@@ -44,8 +44,6 @@ class Part(Struct, frozen=True):
 
 
 class Body(Struct, frozen=True):
-    """The lines of one phase."""
-
     lines: Lines
     first: int
     end: int
@@ -81,7 +79,6 @@ class Execution(Struct, frozen=True):
 
 
 def body_of(lines: Lines, first: int, end: int, headings: tuple[Heading, ...]) -> Body:
-    """The body of a phase; `headings` are those within its lines."""
     labels: dict[str, tuple[int, str]] = {}
     for i in range(first, end):
         text = lines.texts[i]

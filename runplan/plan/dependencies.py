@@ -20,15 +20,11 @@ _PHASE = r"(?i:phases? )"
 
 
 class Quote(Struct, frozen=True):
-    """A piece of the Dependencies and its line."""
-
     line: int
     text: str
 
 
 class Depends(Struct, frozen=True):
-    """The dependencies of a phase."""
-
     hard: tuple[str, ...] = ()
     soft: tuple[str, ...] = ()
     unknown: tuple[Quote, ...] = ()  #: ids of phases the plan does not have

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 
 class Status(StrEnum):
-    """The status of a phase in its plan."""
-
     TODO = "todo"
     IN_PROGRESS = "in-progress"
     BLOCKED = "blocked"
@@ -28,8 +26,6 @@ class Status(StrEnum):
 
 
 class Mark(Struct, frozen=True):
-    """A status as it was read."""
-
     status: Status
     known: bool = True  #: False when the text is no known status and counts as todo
 
@@ -106,8 +102,6 @@ class Cell(Struct, frozen=True):
 
 
 class Row(Struct, frozen=True):
-    """A tracker row of one phase."""
-
     at: int  #: line
     name: Named
     status: Cell | None  #: None when the row is too short to have one
@@ -115,8 +109,6 @@ class Row(Struct, frozen=True):
 
 
 class Table(Struct, frozen=True):
-    """The tracker."""
-
     at: int  #: line of the header row
     rows: tuple[Row, ...]
     nameless: tuple[int, ...]  #: lines of rows that do not begin with a phase id
@@ -223,8 +215,6 @@ _BOX = re.compile(r"([ \t]*)(?:[-*+]|[0-9]{1,4}[.)])[ \t]+\[([^\]])\](?=[ \t]|\Z
 
 
 class Section(Struct, frozen=True):
-    """The section of one phase."""
-
     id: str
     title: str
     strong: bool  #: see Named.strong
@@ -292,8 +282,6 @@ _NOT_WORK = re.compile(
 
 
 class Box(Struct, frozen=True):
-    """One item of a checklist that is a phase."""
-
     id: str
     title: str
     at: int  #: line

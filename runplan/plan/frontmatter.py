@@ -21,8 +21,6 @@ _BLOCK = r"[|>][+-]?[0-9]?\Z"
 
 
 class Entry(Struct, frozen=True, kw_only=True):
-    """One key with its value and the place of the value."""
-
     key: str  #: dotted for nested keys
     value: str
     at: int  #: line
@@ -33,8 +31,6 @@ class Entry(Struct, frozen=True, kw_only=True):
 
 
 class FrontMatter(Struct, frozen=True, kw_only=True):
-    """The entries of a front matter, in their order."""
-
     entries: tuple[Entry, ...] = ()
 
     def entry(self, key: str) -> Entry | None:

@@ -88,7 +88,6 @@ def _same_path(word: str, plan: str) -> bool:
 
 
 def is_named(word: str, plan: str) -> bool:
-    """Whether the word is the plan's base name."""
     name = PurePosixPath(plan).name
     return word.lower() in (name.lower(), name.removesuffix(".md").lower())
 

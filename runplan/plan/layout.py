@@ -55,8 +55,6 @@ class Place(Struct, frozen=True):
 
 
 class Layout(Struct, frozen=True):
-    """A plan's phases in tracker order."""
-
     format: Format
     places: tuple[Place, ...]
     remarks: tuple[Remark, ...] = ()

@@ -27,8 +27,6 @@ __all__ = ["Format", "Item", "Kind", "Phase", "Plan", "Remark", "Status", "kind_
 
 
 class Kind(StrEnum):
-    """The kind of a plan file."""
-
     PLAN = "plan"
     CANARY = "canary"
     ISSUE_TRACKER = "issue-tracker"
@@ -54,8 +52,6 @@ class Phase(Struct, frozen=True):
 
 
 class Plan(Struct, frozen=True, kw_only=True):
-    """A parsed plan file."""
-
     path: str
     title: str
     status: str  #: front matter status, "" for none

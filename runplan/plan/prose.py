@@ -106,8 +106,6 @@ def _between(first: str, last: str, known: Mapping[str, str]) -> list[str]:
 
 
 class Prose(Struct, frozen=True):
-    """The phases in a paragraph."""
-
     hard: tuple[str, ...] = ()
     soft: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()  #: ids the plan does not have
@@ -272,7 +270,6 @@ def _without_onward(clause: str) -> str:
 
 
 def _mentions(clause: str) -> Iterator[re.Match[str]]:
-    """The places that name phases of this plan."""
     for mention in _MENTION.finditer(clause):
         before = clause[max(0, mention.start() - 80) : mention.start()]
         if not (_OTHER_PLAN.search(before) or _OF_OTHER_PLAN.match(clause, mention.end())):

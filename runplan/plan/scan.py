@@ -38,7 +38,6 @@ class Lines(Struct, frozen=True, kw_only=True):
     eol: bytes  #: the line end of the first line
 
     def offset(self, index: int, column: int) -> int:
-        """The byte offset of a column of a line."""
         return self.starts[index] + len(self.texts[index][:column].encode())
 
     def start(self, index: int) -> int:

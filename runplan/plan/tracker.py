@@ -119,8 +119,6 @@ def reopen(text: bytes, *, path: str) -> bytes:
 
 
 class Next(Struct, frozen=True, kw_only=True):
-    """This phase is to be worked."""
-
     phase: Phase
 
 
@@ -133,20 +131,14 @@ class AlreadyComplete(Struct, frozen=True, kw_only=True):
 
 
 class NotFound(Struct, frozen=True, kw_only=True):
-    """The plan has only these phases."""
-
     ids: tuple[str, ...]
 
 
 class PhaseDone(Struct, frozen=True, kw_only=True):
-    """The requested phase is done."""
-
     phase: Phase
 
 
 class NeedsPhases(Struct, frozen=True, kw_only=True):
-    """The requested phase waits for others."""
-
     phase: Phase
     missing: tuple[str, ...]
 
@@ -215,8 +207,6 @@ _DONE_TITLE = re.compile(
 
 
 class Fixed(Struct, frozen=True):
-    """A plan with a tracker."""
-
     text: bytes
     notes: tuple[str, ...] = ()  #: which phases are not simply todo, and why
 

@@ -92,13 +92,11 @@ def load(root: Path, *, env: Mapping[str, str], flags: Mapping[str, object]) -> 
 
 
 def load_committed(name: str, content: bytes, *, env: Mapping[str, str]) -> LoadedSettings:
-    """The settings with the committed version of the repository's file."""
     own = _without_user_settings(_parsed(content, name), env)
     return merge([*_user_layers(env), own, *_from_environment(env)])
 
 
 def load_files(root: Path, env: Mapping[str, str]) -> Settings:
-    """The settings of a repository without those of the environment."""
     return merge(file_layers(root, env)).settings
 
 
@@ -137,7 +135,6 @@ def record(settings: Settings) -> str:
 
 @functools.cache
 def recorded(text: str) -> Settings:
-    """The settings from the record of a run."""
     return convert(json.loads(text), Settings)
 
 

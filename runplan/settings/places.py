@@ -33,7 +33,6 @@ def user_file(env: Mapping[str, str]) -> Path:
 
 
 def repository_file(root: Path) -> Path | None:
-    """The settings file of the repository, if it has one."""
     return next((path for name in FILES if (path := root / name).is_file()), None)
 
 

@@ -100,13 +100,10 @@ web_address = must(
 
 
 def about(why: str, rule: Rule | None = None) -> Meta:
-    """The reason of a setting, and its rule."""
     return Meta(description=why, extra={"rule": rule})
 
 
 class RunSettings(Struct, frozen=True, kw_only=True):
-    """How phases are worked on and landed."""
-
     landing: Annotated[str, about("how phases land: cherry-pick, pr or direct", one_of(*LANDINGS))] = "cherry-pick"
     target: Annotated[str, about("branch that receives landings", branch)] = "main"
     remote: Annotated[str, about("remote that pr and direct push to", not_empty)] = "origin"
@@ -153,8 +150,6 @@ class AgentTable(Struct, frozen=True, kw_only=True):
 
 
 class AgentsSettings(Struct, frozen=True, kw_only=True):
-    """The agent of each role."""
-
     implementer: Annotated[str, about("does the work: a built-in kind or an [agents.<name>]", not_empty)] = "claude"
     verifier: Annotated[str, about("judges the work, preferably another agent", not_empty)] = "codex"
     planner: Annotated[str, about("writes plans", not_empty)] = "claude"
@@ -173,8 +168,6 @@ class AgentsSettings(Struct, frozen=True, kw_only=True):
 
 
 class CheckSettings(Struct, frozen=True, kw_only=True):
-    """The project's own checks."""
-
     command: Annotated[str, about("command that proves a phase, e.g. make test; run verbatim, never guessed")] = ""
     timeout_s: Annotated[float, about("a test command that runs longer has failed", not_zero)] = 1800.0
     allow_red_baseline: Annotated[bool, about("start although the tests already fail before any work")] = False
@@ -223,13 +216,10 @@ class LimitSettings(Struct, frozen=True, kw_only=True):
 
     @property
     def in_dollars(self) -> bool:
-        """Whether any scope limits dollars."""
         return any((self.usd, self.phase_usd, self.plan_usd, self.day_usd))
 
 
 class DaemonSettings(Struct, frozen=True, kw_only=True):
-    """How much runs at once, and how it ends."""
-
     max_parallel: Annotated[int, about("runs at the same time on this host", at_least(1))] = 4
     max_parallel_repository: Annotated[int, about("runs at the same time in one repository", at_least(1))] = 3
     grace_s: Annotated[float, about("time for running agents to finish after the first SIGTERM or Ctrl-C")] = 30.0
@@ -243,8 +233,6 @@ class PathSettings(Struct, frozen=True, kw_only=True):
 
 
 class NotifySettings(Struct, frozen=True, kw_only=True):
-    """How a person is notified about runs."""
-
     command: Annotated[str, about("notification command; details in $RUNPLAN_* and as JSON on its input")] = ""
     webhook: Annotated[str, about("address to which the same JSON is posted", web_address)] = ""
     desktop: Annotated[bool, about("show notifications on the desktop of this machine")] = False
@@ -252,8 +240,6 @@ class NotifySettings(Struct, frozen=True, kw_only=True):
 
 
 class Settings(Struct, frozen=True, kw_only=True):
-    """Everything that can be set."""
-
     run: RunSettings = RunSettings()
     agents: AgentsSettings = AgentsSettings()
     tests: CheckSettings = CheckSettings()
@@ -335,7 +321,6 @@ class Key(Struct, frozen=True):
 
 @cache
 def keys_of(section: str, declared: type[Struct]) -> tuple[Key, ...]:
-    """The settings that a class declares."""
     found = []
     for field in fields(declared):
         if metadata := getattr(field.type, "__metadata__", ()):
@@ -370,7 +355,6 @@ def duration(seconds: float) -> str:
 
 
 def nearest(word: str, valid: tuple[str, ...]) -> str:
-    """The valid word that is most similar to `word`."""
     from difflib import get_close_matches  # only an error needs it
 
     return get_close_matches(word.lower(), valid, n=1, cutoff=0.0)[0]

@@ -137,7 +137,6 @@ def _due(row: ScheduleRow, now: datetime) -> Due | None:
 
 
 def slots_after(schedule: Schedule, *, after: datetime, zone: tzinfo, anchor: datetime, seed: str) -> Iterator[Slot]:
-    """All slots later than `after`, in order."""
     after = after.astimezone(UTC)
     if isinstance(schedule, Interval):
         return _elapsed(schedule, anchor, after)

@@ -43,7 +43,6 @@ def toml(value: object) -> str:
 
 
 def defaults_text() -> str:
-    """The text of config/runplan.toml."""
     own = {key.path: key.written for key in KEYS if key.section not in USER_SECTIONS}
     user = [f"# [{section}]\n{_lines(section, {})}" for section in USER_SECTIONS]
     return "\n".join((_document(_DEFAULTS_HEAD, own), _USER_HEAD, *user))

@@ -121,7 +121,6 @@ def _cgroup(env: Mapping[str, str]) -> str:
 
 
 def _removable() -> list[str]:
-    """The leftovers that `runplan gc` would remove."""
     from runplan.engine.context import open_context
     from runplan.engine.leftovers import collect
     from runplan.git.removal import Removed
@@ -135,8 +134,6 @@ def _removable() -> list[str]:
 
 
 class Check(Struct, frozen=True):
-    """The result of one check."""
-
     name: str
     ok: bool
     detail: str
@@ -144,8 +141,6 @@ class Check(Struct, frozen=True):
 
 
 class Findings(Struct, frozen=True, kw_only=True):
-    """Everything that the doctor looked at."""
-
     facts: Facts
     settings: Settings
     worktrees: Path
