@@ -1,27 +1,34 @@
-"""The time of day, and waiting for a moment."""
+"""The system clock, and waiting for a condition."""
 
 from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import TYPE_CHECKING, TypeVar
 
-#: A machine that was asleep has missed its timers: the clock on the wall is looked at again this often.
-LOOK_S = 60.0
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
+T = TypeVar("T")
 
-class Clock(Protocol):
-    def now(self) -> datetime: ...
-
-    def sleep_until(self, moment: datetime) -> None: ...
+RECHECK_S = 60.0  #: a machine that slept has missed its timers, so the clock is read again this often
 
 
 class SystemClock:
-    """The machine's own clock."""
-
     def now(self) -> datetime:
         return datetime.now(UTC)
 
     def sleep_until(self, moment: datetime) -> None:
         while (left := (moment - self.now()).total_seconds()) > 0:
-            time.sleep(min(left, LOOK_S))
+            time.sleep(min(left, RECHECK_S))
+
+
+def until(condition: Callable[[], T], *, within_s: float, every_s: float = 0.01) -> T:
+    """Poll the condition until it is true or the time is up; the last result. It is called at least once.
+
+    Only where no file descriptor and no signal announces the event.
+    """
+    deadline = time.monotonic() + within_s
+    while not (result := condition()) and time.monotonic() < deadline:
+        time.sleep(every_s)
+    return result

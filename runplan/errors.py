@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from enum import IntEnum
 
 
@@ -97,3 +98,42 @@ def error_with(text: str, code: int) -> RunplanError:
     if code in set(Exit):
         error.exit = Exit(code)
     return error
+
+
+# --- errors of the operating system ---------------------------------------------------------------------
+
+#: The system is out of a resource. The work waits for it and does not fail.
+SHORTAGES = {
+    errno.ENOSPC: "free space on the disk",
+    errno.EDQUOT: "free space within your quota",
+    errno.EAGAIN: "end some processes or raise their limit (ulimit -u)",
+    errno.EMFILE: "raise the limit of open files (ulimit -n)",
+    errno.ENFILE: "end processes that hold many files open",
+    errno.ENOMEM: "free some memory",
+}
+REMEDIES = {
+    **SHORTAGES,
+    errno.EROFS: "make it writable",
+    errno.EACCES: "make it writable",
+    errno.EPERM: "make it writable",
+    errno.EIO: "check the disk",
+}
+
+
+def is_shortage(error: BaseException) -> bool:
+    """Whether the system is out of disk space, processes, threads, descriptors or memory."""
+    return _no_thread(error) or (isinstance(error, OSError) and error.errno in SHORTAGES)
+
+
+def refused_by_system(error: BaseException) -> str:
+    """The refused operation and its remedy; "" for any other error."""
+    if _no_thread(error):
+        return f"{error}; {SHORTAGES[errno.EAGAIN]}, then try again"
+    if not isinstance(error, OSError) or error.errno not in REMEDIES:
+        return ""
+    where = f"{error.filename}: " if isinstance(error.filename, str) else ""
+    return f"{where}{error.strerror}; {REMEDIES[error.errno]}, then try again"
+
+
+def _no_thread(error: BaseException) -> bool:
+    return isinstance(error, RuntimeError) and str(error) == "can't start new thread"

@@ -142,7 +142,7 @@ def _guarded(verb: str, words: list[str], *, debug: bool) -> int:
         sys.stderr.close()
         return int(Exit.DONE)
     except Exception as error:  # noqa: BLE001 - the edge of the command: a person gets one line
-        from runplan.resources import refused_by_system
+        from runplan.errors import refused_by_system
 
         if refused := refused_by_system(error):
             _say(refused, debug=debug)

@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from msgspec import convert
 
 from runplan import __version__, processes
+from runplan.clock import until
 from runplan.daemon import service, singleton
 from runplan.daemon.protocol import LONGEST, Done, Drain, Hello, Ping, line_of, peer_of, read_reply
-from runplan.errors import RefusedEarly, Unreachable, error_with
-from runplan.polling import until
-from runplan.resources import refused_by_system
+from runplan.errors import RefusedEarly, Unreachable, error_with, refused_by_system
 from runplan.settings.places import OUTPUT, own_directory, socket_path, state_directory
 
 if TYPE_CHECKING:

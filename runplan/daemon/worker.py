@@ -19,8 +19,7 @@ from runplan.engine import schedules
 from runplan.engine.commands import BEGINNING, CommandsLocked, Environments, Executor
 from runplan.engine.runs import ActiveRuns, end_recorded_agents
 from runplan.engine.worker import RepositoryWorker, Turn
-from runplan.errors import RunplanError, Unreachable
-from runplan.resources import refused_by_system
+from runplan.errors import RunplanError, Unreachable, refused_by_system
 from runplan.run.decide import pause_reason
 from runplan.run.events import RunResumed
 from runplan.run.requests import refused

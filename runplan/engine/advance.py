@@ -13,7 +13,7 @@ from runplan.run.decide import Decision, decide, ends, without_beginnings
 from runplan.run.dispatch import GRACE_S
 from runplan.run.events import WorkRefused
 from runplan.run.reasons import Reason
-from runplan.steps import budget, candidate, finish, judge, land, lease, read_plan, start, undo, watch, work
+from runplan.steps import budget, finish, judge, land, read_plan, start, undo, watch, work
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -41,7 +41,7 @@ class Step(Struct, frozen=True, kw_only=True):
 
 STEPS: dict[type[a.Action], Step] = {
     a.ReadPlan: Step(act=read_plan.read_plan),
-    a.Lease: Step(act=lease.lease),
+    a.Lease: Step(act=work.lease),
     a.Start: Step(act=start.start, already_done=start.already_done),
     a.Await: Step(act=watch.await_end),
     a.Sleep: Step(act=budget.sleep),
@@ -50,9 +50,9 @@ STEPS: dict[type[a.Action], Step] = {
     a.JudgeBaseline: Step(act=judge.judge_baseline),
     a.JudgeGate: Step(act=judge.judge_gate),
     a.JudgeVerdict: Step(act=judge.judge_verdict),
-    a.BuildCandidate: Step(act=candidate.build_candidate),
+    a.BuildCandidate: Step(act=land.build_candidate),
     a.BuildUndo: Step(act=undo.build_undo),
-    a.RebuildBranch: Step(act=lease.rebuild_branch),
+    a.RebuildBranch: Step(act=work.rebuild_branch),
     a.Ask: Step(act=land.ask),
     a.Land: Step(act=land.land, already_done=land.already_done),
     a.End: Step(act=watch.end),

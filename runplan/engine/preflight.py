@@ -25,9 +25,9 @@ from runplan.processes import alive
 from runplan.run.reasons import Reason
 from runplan.settings.places import user_file, worktree_root
 from runplan.settings.schema import DISPATCHED_ROLES
-from runplan.steps.lease import refused
 from runplan.steps.read_plan import reading
 from runplan.steps.undo import NotUndoable, landing_to_undo
+from runplan.steps.work import refused
 from runplan.text import command, committing
 
 if TYPE_CHECKING:

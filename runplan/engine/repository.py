@@ -41,7 +41,6 @@ from runplan.text import command
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from runplan.clock import Clock
     from runplan.engine.context import RepositoryContext
     from runplan.gitfacts import Identity
     from runplan.run.rows import RunRow
@@ -54,7 +53,7 @@ class OpenRepository(Struct, frozen=True, kw_only=True):
     context: RepositoryContext
     user: Identity
     sign: bool
-    clock: Clock
+    clock: SystemClock
     store: Store
     schedules: Schedules
     commands: Commands

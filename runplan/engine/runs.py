@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from runplan.errors import Crashed, Fenced, RunplanError, Unreachable
+from runplan.errors import Crashed, Fenced, RunplanError, Unreachable, refused_by_system
 from runplan.names import base_ref
-from runplan.resources import refused_by_system
 from runplan.run import events as e
 from runplan.run.decide import decide, pending_answer
 from runplan.run.dispatch import GRACE_S

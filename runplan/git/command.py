@@ -406,7 +406,7 @@ def one_line(err: str) -> str:
 
 def remedy_for(words: str) -> str:
     """The remedy for an error of the system in git's output; empty when there is none."""
-    from runplan.resources import REMEDIES  # only a failure needs it
+    from runplan.errors import REMEDIES  # only a failure needs it
 
     found = (remedy for code, remedy in REMEDIES.items() if os.strerror(code) in words)
     return next((f"{remedy}, then try again" for remedy in found), "")

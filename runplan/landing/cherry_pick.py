@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from runplan.clock import until
 from runplan.errors import GitFailed
 from runplan.git import objects
 from runplan.git.repository import Checkouts, read_line
@@ -15,7 +16,6 @@ from runplan.landing.lander import Landed, Landing, Pending, Refused, TargetMove
 from runplan.landing.recovery import Box, Ended, Hold, Plan
 from runplan.landing.swap import IndexChanged, Swap, ref_transaction
 from runplan.names import HEADS
-from runplan.polling import until
 from runplan.text import command
 
 if TYPE_CHECKING:

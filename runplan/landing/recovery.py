@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, convert, to_builtins
 
+from runplan.clock import until
 from runplan.git.repository import TargetCheckout, remove_stale_lock
 from runplan.landing.lander import Landing, find
-from runplan.polling import until
 from runplan.store.files import lock_descriptor, publish, read_file
 
 if TYPE_CHECKING:

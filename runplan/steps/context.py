@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from runplan.agents.invocation import Agents
-    from runplan.clock import Clock
+    from runplan.clock import SystemClock
     from runplan.git.candidate import Candidates
     from runplan.git.command import Git
     from runplan.git.fingerprint import Fingerprints
@@ -43,7 +43,7 @@ class RunContext(Struct, frozen=True, kw_only=True):
     prompts: Mapping[str, str]  #: templates by role
     user: Identity
     sign: bool  #: whether landed commits are signed
-    clock: Clock
+    clock: SystemClock
     store: Store
     objects: Git
     worktrees: Worktrees

@@ -1,24 +1,157 @@
-"""Lands a phase: intent, compare-and-swap, observed. Code, tracker and report land in one ref update."""
+"""Builds the candidate and lands it: intent, compare-and-swap, observed. All lands in one ref update."""
 
 from __future__ import annotations
 
 import functools
 from datetime import timedelta
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, TypeAlias, assert_never
 
-from runplan.git.trailers import add_trailers
+from msgspec.structs import replace
+
+from runplan.errors import PlanUnreadable
+from runplan.git.candidate import Built, Conflicted, NothingLeft
+from runplan.git.trailers import LANDING, PHASE, PLAN, RUN, UNDOES, add_trailers
 from runplan.landing.lander import Landed, Landing, Pending, Refused, TargetMoved
+from runplan.plan import tracker
+from runplan.plan.model import Status, parse
+from runplan.report import text as report
 from runplan.run import events as e
-from runplan.steps.candidate import bookkeeping, landing_id, trailers_of
+from runplan.run.reasons import Reason
+from runplan.steps.account import SHORT, failure_sections, phase_account, undo_account
 from runplan.steps.context import phase_of
+from runplan.text import command
 from runplan.times import iso
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from runplan.run.actions import Ask, Land
+    from runplan.git.objects import Signature
+    from runplan.gitfacts import Commit
+    from runplan.plan.model import Phase, Plan
+    from runplan.run.actions import Ask, BuildCandidate, Land
     from runplan.run.state import PhaseRun, RunState
     from runplan.steps.context import RunContext
+
+Files: TypeAlias = dict[str, bytes]
+
+
+def build_candidate(action: BuildCandidate, state: RunState, context: RunContext) -> Iterator[e.Event]:  # noqa: ARG001
+    phase = phase_of(state)
+    assert phase.work is not None
+    if context.objects.tip(phase.work.head) is None:
+        yield e.WorkRefused(reason=Reason.NO_COMMITS, detail=f"the commits of {phase.work.head[:12]} are gone from git")
+        return
+    onto = context.tip()
+    trailers, by = trailers_of(context, state), context.signature()
+
+    def rewrite(commit: Commit) -> tuple[str, Signature]:
+        author = commit.author if context.settings.run.author == "agent" else context.user
+        message = (phase.read.title or f"Phase {phase.read.phase}") if phase.handovers else commit.message
+        return add_trailers(message, trailers), replace(by, author=author, authored=commit.authored)
+
+    replayed = context.candidates.replay(
+        base=phase.base,
+        head=phase.work.head,
+        onto=onto,
+        rewrite=rewrite,
+        whole=bool(phase.handovers),
+    )
+    match replayed:
+        case Built(commits=commits, tree=tree, patch=patch):
+            context.candidates.anchor(context.mark, commits[-1])
+            onto_tree = context.objects.commit(onto).tree
+            yield e.CandidateBuilt(onto=onto, onto_tree=onto_tree, commits=commits, tree=tree, patch=patch)
+        case Conflicted(paths=paths):
+            yield e.CandidateConflicted(onto=onto, paths=paths)
+        case NothingLeft():
+            yield e.CandidateEmpty(onto=onto)
+        case unreachable:
+            assert_never(unreachable)
+
+
+def landing_id(context: RunContext, state: RunState) -> str:
+    """One per phase of a run, however often its candidate is rebuilt."""
+    return f"{context.mark}.{len(state.landed) + 1}"
+
+
+def trailers_of(context: RunContext, state: RunState) -> tuple[tuple[str, str], ...]:
+    phase = phase_of(state)
+    undoes = phase.candidate.undoes if phase.candidate else ""
+    return (
+        (PLAN, context.plan),
+        (PHASE, phase.read.phase or "complete"),
+        (RUN, context.run),
+        (LANDING, landing_id(context, state)),
+        *([(UNDOES, undoes)] if undoes else []),
+    )
+
+
+def bookkeeping(state: RunState, context: RunContext, onto: str) -> Files | e.WorkRefused | e.LandingHeld:
+    """Plan and report as they land, made from the target's texts; or why they cannot be made."""
+    phase = phase_of(state)
+    text = context.objects.blob(onto, context.plan)
+    if text is None:
+        return _blocked(f"{context.plan} is no longer on the target")
+    try:
+        plan = parse(text, path=context.plan)
+    except PlanUnreadable as error:
+        return _blocked(str(error))
+    row = plan.phase(phase.read.phase) if phase.read.phase else None
+    sections = failure_sections(context.store, context.plan)
+    if phase.read.phase and row is None:
+        return _blocked(f"{context.plan} has no phase {phase.read.phase} any more")
+    if row is not None and phase.read.choice == "undo":
+        if row.status is not Status.DONE:
+            return undone_meanwhile(row.id)
+        text = tracker.set_status(text, path=context.plan, phase=row.id, status=Status.TODO)
+        text = tracker.reopen(text, path=context.plan)
+        return _files(context, onto, plan, text, [*sections, report.undo_section(undo_account(state, context))])
+    if row is not None:
+        if refusal := _refusal(state, context, plan, row):
+            return refusal
+        assert phase.candidate is not None
+        short = phase.candidate.commits[-1][:SHORT]
+        text = tracker.set_status(text, path=context.plan, phase=row.id, status=Status.DONE, commit=short)
+        sections = [*sections, report.phase_section(phase_account(state, context))]
+    if all(other.status is Status.DONE for other in plan.phases if other.id != phase.read.phase):
+        text = tracker.complete(text, path=context.plan, completed=context.iso())
+    return _files(context, onto, plan, text, sections)
+
+
+def _refusal(state: RunState, context: RunContext, plan: Plan, row: Phase) -> e.WorkRefused | e.LandingHeld | None:
+    """An edit of the plan during the run that the landing must not overwrite."""
+    target = context.settings.run.target
+    if row.status is Status.DONE:
+        detail = f"phase {row.id} was marked done on the target meanwhile, so another run has landed it"
+        return e.WorkRefused(reason=Reason.ALREADY_ON_TARGET, detail=detail)
+    if row.text.rstrip() != phase_of(state).read.text.rstrip():
+        why = (
+            f"phase {row.id} was reworded on {target} while it was worked on; restore the wording, "
+            f"or drop this work and begin again: {command('runplan', 'reject', context.plan)}"
+        )
+        return e.LandingHeld(id=landing_id(context, state), why=why)
+    if waits := tracker.missing(plan, row):
+        why = f"phase {row.id} depends on {', '.join(waits)}, which {target} shows as not done"
+        return e.LandingHeld(id=landing_id(context, state), why=why)
+    return None
+
+
+def _files(context: RunContext, onto: str, plan: Plan, text: bytes, sections: list[str]) -> Files:
+    if not sections:
+        return {context.plan: text}
+    before = context.objects.blob(onto, context.report)
+    old = None if before is None else before.decode("utf-8", "surrogateescape")
+    whole = report.prepend(old, plan_title=plan.title, sections=sections)
+    return {context.plan: text, context.report: whole.encode("utf-8", "surrogateescape")}
+
+
+def undone_meanwhile(phase: str) -> e.WorkRefused:
+    return e.WorkRefused(reason=Reason.ALREADY_ON_TARGET, detail=f"phase {phase} was undone on the target meanwhile")
+
+
+def _blocked(detail: str) -> e.WorkRefused:
+    return e.WorkRefused(reason=Reason.BLOCKED, detail=detail)
+
 
 RECENT = timedelta(days=2)  #: older landings of ours do not explain a moved target
 

@@ -15,8 +15,8 @@ from runplan.plan.model import Status, parse
 from runplan.report.text import shortened
 from runplan.run.events import CandidateBuilt, CandidateConflicted, WorkRefused
 from runplan.run.reasons import Reason
-from runplan.steps.candidate import trailers_of, undone_meanwhile
 from runplan.steps.context import phase_of
+from runplan.steps.land import trailers_of, undone_meanwhile
 from runplan.text import command
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from runplan.errors import Unreachable
-from runplan.polling import until
+from runplan.clock import until
+from runplan.errors import Unreachable, is_shortage
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -83,8 +83,6 @@ def read_bounded(path: Path, *, largest: int) -> bytes | None:
     try:
         return path.read_bytes() if path.is_file() and path.stat().st_size <= largest else None
     except OSError as error:
-        from runplan.resources import is_shortage  # only a failure needs it
-
         if is_shortage(error):  # the file is there all the same
             raise
         return None

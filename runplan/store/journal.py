@@ -14,7 +14,7 @@ from runplan.times import iso
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from runplan.clock import Clock
+    from runplan.clock import SystemClock
     from runplan.run.events import Event, Fact, Recorded
     from runplan.store.sqlite import Store
 
@@ -23,7 +23,7 @@ class Journal:
     """The events of one run; `on_event` is called after each is recorded."""
 
     def __init__(
-        self, store: Store, clock: Clock, *, run: str, plan: str, fence: int, on_event: Callable[[Fact], None]
+        self, store: Store, clock: SystemClock, *, run: str, plan: str, fence: int, on_event: Callable[[Fact], None]
     ) -> None:
         self._store = store
         self._clock = clock

@@ -77,7 +77,7 @@ _SAVE_RUN = (
 #: SQLite errors that mean the file is not a valid journal.
 _DAMAGE = ("SQLITE_NOTADB", "SQLITE_CORRUPT", "SQLITE_ERROR", "SQLITE_SCHEMA", "SQLITE_MISMATCH", "SQLITE_CONSTRAINT")
 _REMEDIES = (
-    (("SQLITE_FULL", "SQLITE_IOERR"), "; make room on the disk, then try again"),
+    (("SQLITE_FULL", "SQLITE_IOERR"), "; free space on the disk, then try again"),
     (("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM"), "; make its directory writable, then try again"),
 )
 

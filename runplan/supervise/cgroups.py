@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runplan import processes
-from runplan.polling import until
+from runplan.clock import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection

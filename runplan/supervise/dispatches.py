@@ -20,8 +20,8 @@ from msgspec.structs import replace
 from runplan import processes
 from runplan.agents.context import READING
 from runplan.agents.environment import own_environment
+from runplan.clock import until
 from runplan.errors import Unreachable
-from runplan.polling import until
 from runplan.processes import Process
 from runplan.run.dispatch import OWN, Ending, NeverStarted, Outcome, Running
 from runplan.settings.load import environment

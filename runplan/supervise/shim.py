@@ -25,7 +25,7 @@ from runplan.agents.clis import agent_of
 from runplan.agents.context import READING, WRAP_UP, reached, reading
 from runplan.agents.sandbox import is_sandboxed
 from runplan.checks.secrets import secret_values
-from runplan.resources import is_shortage, refused_by_system
+from runplan.errors import is_shortage, refused_by_system
 from runplan.run.dispatch import OWN, Ending, Outcome
 from runplan.store.files import publish
 from runplan.supervise import cgroups

@@ -212,7 +212,7 @@ def test_on_a_full_disk_a_command_changes_nothing_and_works_when_there_is_space(
         before(scene)
         fill(there, journal)
         ran = there.runplan(verb, "X")
-        assert (ran.code, "nothing was recorded; make room on the disk" in ran.err) == (5, True), ran.err
+        assert (ran.code, "nothing was recorded; free space on the disk" in ran.err) == (5, True), ran.err
         make_room(there, journal)
         ran = there.runplan(verb, "X")
         assert ran.code == 0, ran.err
@@ -500,7 +500,7 @@ def test_a_stop_on_a_full_disk_ends_the_agent_and_says_what_is_not_recorded(
             kill_daemon(project)
         fill(there, journal)
         ran = there.runplan("stop", "X")
-        full = f"{journal}/journal.db: database or disk is full; nothing was recorded; make room on the disk, then try"
+        full = f"{journal}/journal.db: database or disk is full; nothing was recorded; free space on the disk, then try"
         rest = "the daemon keeps the request and executes it when it can" if daemon else "then stop it again"
         assert ran.code == 5
         assert ran.err.splitlines() == [

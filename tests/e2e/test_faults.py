@@ -68,8 +68,8 @@ def refused_then_landed(there: Inside, *, code: int, message: str, settle: Calla
 @pytest.mark.parametrize(
     ("place", "point", "code", "message"),
     [
-        ("journal", "", 5, "No space left on device; make room on the disk, then try again"),
-        ("objects", LANDING, 5, "No space left on device; make room on the disk, then try again"),
+        ("journal", "", 5, "No space left on device; free space on the disk, then try again"),
+        ("objects", LANDING, 5, "No space left on device; free space on the disk, then try again"),
         ("checkout", LANDING, 4, "the landing waits: git cannot update"),
     ],
 )
@@ -94,7 +94,7 @@ def test_an_agent_whose_output_fills_the_disk_is_started_again_when_there_is_spa
         small_disk(there, logs, kilobytes=400)
         ran = there.start("finish", "auto")
         assert ran.code == 5, ran.err
-        assert "No space left on device; make room on the disk" in ran.err
+        assert "No space left on device; free space on the disk" in ran.err
         there.sh('mount -o remount,size=64m "$1"', logs)
         assert there.start("finish", "auto").code == 0
         assert there.sh("git log --format=%s main").splitlines()[:2] == ["x: record phase 1 as done", "Write 1"]

@@ -28,7 +28,7 @@ PURE_MODULES = (
     *("runplan.agents.prompts", "runplan.agents.endings", "runplan.agents.budgets"),
     *("runplan.agents.context", "runplan.report.text"),
     *("runplan.report.notices", "runplan.ops.servicefiles", "runplan.errors", "runplan.names"),
-    *("runplan.text", "runplan.times", "runplan.globs", "runplan.gitfacts", "runplan.resources"),
+    *("runplan.text", "runplan.times", "runplan.globs", "runplan.gitfacts"),
 )
 PURE = {
     "os",

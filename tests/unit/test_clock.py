@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from runplan.polling import until
+from runplan.clock import until
 
 
 def test_the_answer_is_given_as_soon_as_there_is_one() -> None:

@@ -7,13 +7,13 @@ import os
 
 import pytest
 
-from runplan.resources import is_shortage, refused_by_system
+from runplan.errors import is_shortage, refused_by_system
 
 
 @pytest.mark.parametrize(
     ("error", "told", "shortage"),
     [
-        (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/a"), "/a: No space left on device; make room", True),
+        (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/a"), "/a: No space left on device; free space", True),
         (OSError(errno.EAGAIN, os.strerror(errno.EAGAIN)), "Resource temporarily unavailable; end some", True),
         (OSError(errno.EMFILE, os.strerror(errno.EMFILE)), "Too many open files; raise the limit", True),
         (OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)), "Cannot allocate memory; free some", True),
