@@ -233,7 +233,7 @@ class DaemonProcess:
                 return self._follow(request, connection)
             case protocol.Submit():
                 return self._submit(request, connection)
-            case protocol.Lend():
+            case protocol.Environment():
                 self._worker(request).environments.receive(request.name, request.env)
             case protocol.Drain():
                 self._tasks.put(self._hand_over)

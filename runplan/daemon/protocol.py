@@ -48,7 +48,7 @@ class Follow(RepositoryRequest, frozen=True, kw_only=True):
     run: str = ""
 
 
-class Lend(RepositoryRequest, frozen=True, kw_only=True):
+class Environment(RepositoryRequest, frozen=True, kw_only=True):
     """Keep the caller's environment in memory for the command that names it."""
 
     name: str
@@ -63,7 +63,7 @@ class Submit(RepositoryRequest, frozen=True, kw_only=True):
     wait: bool = False  #: until each is answered; else an answer is null after a few seconds
 
 
-AnyRequest: TypeAlias = Ping | Drain | Status | Metrics | Follow | Lend | Submit
+AnyRequest: TypeAlias = Ping | Drain | Status | Metrics | Follow | Environment | Submit
 
 
 class Done(Struct, frozen=True):

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from runplan.agents.environment import for_a_run
 from runplan.clock import SystemClock
 from runplan.daemon.client import HungUp, NotRunning, Silent, connect, reach, wake
-from runplan.daemon.protocol import Answers, Done, Follow, Lend, Submit
+from runplan.daemon.protocol import Answers, Done, Environment, Follow, Submit
 from runplan.daemon.repositories import Repositories
 from runplan.engine.commands import BEGINNING, ENVIRONMENT
 from runplan.errors import Unreachable
@@ -105,7 +105,7 @@ def _with_environment(client: Client, at: RepositoryContext, command: Command) -
         return command
     name = os.urandom(8).hex()
     env = for_a_run(at.env, at.settings.agents, checks=at.settings.tests.env)
-    client.call(Lend(**_where(at), name=name, env=env), Done)
+    client.call(Environment(**_where(at), name=name, env=env), Done)
     return replace(command, arguments={**command.arguments, ENVIRONMENT: name})
 
 

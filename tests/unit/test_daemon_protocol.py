@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from runplan.daemon.protocol import (
+    Environment,
     Follow,
-    Lend,
     Ping,
     Reply,
     Request,
@@ -25,7 +25,7 @@ COMMAND = {"plan": "plans/X.md", "verb": "stop", "arguments": {}, "by": "a perso
     [
         Ping(),
         Follow(root="/r", common="/r/.git", plan="plans/X.md"),
-        Lend(root="/r", common="/r/.git", name="n", env={"ODD": "a\nb\udc80"}),
+        Environment(root="/r", common="/r/.git", name="n", env={"ODD": "a\nb\udc80"}),
         Submit(root="/r", common="/r/.git", commands=(4,), unstored=(COMMAND,), wait=True),
     ],
     ids=lambda one: type(one).__name__,

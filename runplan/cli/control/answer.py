@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
+from runplan.cli.control import execute, prepare
+from runplan.cli.show import progress
+from runplan.cli.terminal import Warnings
 from runplan.cli.verb import Verb, plan_argument
+from runplan.engine.context import open_context, plan_path, refuse_under_agent
 from runplan.errors import Exit, NotFound
+from runplan.run.decide import decide
+from runplan.run.events import Approved, Rejected
+from runplan.run.requests import RunRequest
+from runplan.run.state import awaiting, open_states
 from runplan.text import command, escaped, plain
 
 if TYPE_CHECKING:
@@ -15,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from runplan.engine.context import RepositoryContext
-    from runplan.run.events import Approved, Rejected
     from runplan.run.state import PhaseRun, RunState
 
 SHORT = 12  #: digits of an id
@@ -32,9 +43,6 @@ def _diff_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run_diff(args: argparse.Namespace) -> Exit:
-    from runplan.cli.terminal import Warnings
-    from runplan.engine.context import open_context, plan_path
-
     warnings = Warnings()
     with open_context(warn=warnings.warn) as at:
         view = _view(at, plan_path(at, args.plan), args.phase)
@@ -47,19 +55,15 @@ def _run_diff(args: argparse.Namespace) -> Exit:
 
 def _view(at: RepositoryContext, plan: str, wanted: str | None) -> dict[str, Any]:
     """The change that waits, as data (docs/reference.md)."""
-    from runplan.run.state import fold
-    from runplan.store.journal import recorded
-
-    store = at.store()
-    row = store.interrupted(plan) if store is not None else None
-    state = fold(one.fact for one in recorded(store, row.id)) if store is not None and row is not None else None
-    found = _waiting(state, wanted) if state is not None else None
-    if found is None or row is None or state is None or state.started is None:
+    run = prepare.unfinished(at, plan)
+    found = _waiting(run[1], wanted) if run is not None else None
+    if run is None or found is None:
         which = f"phase {wanted} of {plan}" if wanted else plan
         raise NotFound(f"no change of {which} waits for you; see: {command('runplan', 'status', plan)}")
-    phase, waiting = found
-    assert phase.candidate is not None
+    (row, state), (phase, waiting) = run, found
     candidate = phase.candidate
+    assert candidate is not None
+    assert state.started is not None
     return {
         "plan": plan,
         "phase": phase.read.phase,
@@ -77,9 +81,6 @@ def _view(at: RepositoryContext, plan: str, wanted: str | None) -> dict[str, Any
 
 def _waiting(state: RunState, wanted: str | None) -> tuple[PhaseRun, str] | None:
     """The first phase whose candidate waits for a person, and for what."""
-    from runplan.run.decide import decide
-    from runplan.run.state import open_states
-
     for _, strand in open_states(state):
         phase, waiting = strand.phase, decide(strand).waiting
         if phase is None or phase.candidate is None or waiting not in ("approval", "checkout"):
@@ -156,9 +157,6 @@ def _show(at: RepositoryContext, text: str) -> None:
 
 def _paged(pager: str, text: str, env: dict[str, str]) -> bool:
     """Show the text in the pager; False when there is no such program."""
-    import signal
-    import subprocess
-
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the pager's
     try:
         ran = subprocess.run(["/bin/sh", "-c", pager], input=text.encode("utf-8", "replace"), env=env, check=False)
@@ -171,8 +169,6 @@ def _paged(pager: str, text: str, env: dict[str, str]) -> bool:
 
 
 def _run_approve(args: argparse.Namespace) -> Exit:
-    from runplan.run.events import Approved
-
     return _answer("approve", args.plan, lambda tree: Approved(tree=tree), waits=("approval",))
 
 
@@ -182,22 +178,12 @@ def _reject_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run_reject(args: argparse.Namespace) -> Exit:
-    from runplan.run.events import Rejected
-
     waits = ("approval", "checkout")
     return _answer("reject", args.plan, lambda tree: Rejected(tree=tree, why=args.why), waits=waits)
 
 
 def _answer(verb: str, plan_word: str, answer: Callable[[str], Approved | Rejected], *, waits: Sequence[str]) -> Exit:
     """Record the answer to the change that waits for one of `waits`, and continue the run as it was started."""
-    from msgspec.structs import replace
-
-    from runplan.cli.control import execute, prepare
-    from runplan.cli.show import progress
-    from runplan.engine.context import open_context, plan_path, refuse_under_agent
-    from runplan.run.requests import RunRequest
-    from runplan.run.state import awaiting
-
     refuse_under_agent(verb)
     with open_context() as at:
         path = plan_path(at, plan_word)
