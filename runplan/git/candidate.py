@@ -107,8 +107,8 @@ class Candidates:
         return objects.changes(self._git, self._tree(base), self._tree(head))
 
     def code_key(self, tree: Oid, without: Sequence[str]) -> str:
-        """A hash that two trees share when they differ in the paths `without` only."""
-        return objects.key_without(self._git, tree, without)
+        """The id that the tree would have without these paths; nothing is written."""
+        return ObjectWriter(self._git, None).tree_with(tree, dict.fromkeys(without))
 
     def landed_commits(self, tip: Oid) -> tuple[tuple[Oid, str], ...]:
         """(id, message) of every commit below `tip` with a landing trailer, newest first."""

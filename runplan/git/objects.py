@@ -6,7 +6,6 @@ import contextlib
 import hashlib
 import os
 import zlib
-from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -15,7 +14,7 @@ from runplan.errors import GitFailed, Unreachable
 from runplan.gitfacts import Change, Identity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from runplan.git.command import Git
@@ -120,34 +119,12 @@ def _kind(old: Entry, new: Entry) -> str:
     return "M" if old.mode[:3] == new.mode[:3] else "T"
 
 
-def key_without(git: Git, tree: Oid, without: Sequence[str]) -> str:
-    """A hash that two trees share when they differ in the paths `without` only.
-
-    Reads only the trees along those paths; a directory that holds nothing else counts as absent.
-    """
-    return _key(git, tree, [path.split("/") for path in without]) or sha256(b"").hexdigest()
-
-
-def _key(git: Git, tree: Oid, without: list[list[str]]) -> str:
-    digest = sha256()
-    kept = 0
-    for name, entry in sorted(entries(git, tree).items()):
-        below = [path[1:] for path in without if path[0] == name]
-        if [] in below:
-            continue
-        oid = _key(git, entry.oid, below) if below and entry.mode == TREE else entry.oid
-        if oid:
-            kept += 1
-            digest.update(f"{entry.mode} {oid} ".encode() + os.fsencode(name) + b"\0")
-    return digest.hexdigest() if kept else ""
-
-
 class ObjectWriter:
-    """Writes into the object store of one repository; `git` reads the trees that new ones are made from."""
+    """Writes objects into a repository; without one it only computes their ids. `git` reads existing trees."""
 
-    def __init__(self, git: Git, common_dir: Path) -> None:
+    def __init__(self, git: Git, common_dir: Path | None) -> None:
         self._git = git
-        self._place = common_dir / "objects"
+        self._place = common_dir / "objects" if common_dir else None
 
     def write(self, kind: str, content: bytes, *, like: Oid) -> Oid:
         """Store an object and return its id; `like` is any id of the repository, and shows which hash it uses.
@@ -158,25 +135,12 @@ class ObjectWriter:
         digest = hashlib.sha1(usedforsecurity=False) if len(like) == 40 else hashlib.sha256()
         digest.update(header + content)
         oid = digest.hexdigest()
-        try:
-            self._store(oid, header + content)
-        except OSError as error:
-            raise Unreachable(f"{self._place} cannot be written: {error.strerror}; nothing was landed") from error
+        if self._place is not None:
+            try:
+                _store(f"{self._place}/{oid[:2]}", oid, header + content)
+            except OSError as error:
+                raise Unreachable(f"{self._place} cannot be written: {error.strerror}; nothing was landed") from error
         return oid
-
-    def _store(self, oid: Oid, whole: bytes) -> None:
-        directory = f"{self._place}/{oid[:2]}"
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(directory)  # noqa: PTH102 - seven objects a phase, and pathlib takes as long as the disk
-        # The directory follows the user's umask or core.sharedRepository; the file follows the directory.
-        mode = os.stat(directory).st_mode  # noqa: PTH116
-        draft = os.path.join(directory, f"tmp_obj_{os.getpid()}_{oid[-12:]}")
-        with open(draft, "wb") as file:
-            file.write(zlib.compress(whole, 1))
-            file.flush()
-            os.fchmod(file.fileno(), 0o440 | mode & 0o004 if mode & 0o060 else 0o444)
-            os.fsync(file.fileno())
-        os.replace(draft, f"{directory}/{oid[2:]}")
 
     def tree_with(self, tree: Oid, files: Mapping[str, Entry | None]) -> Oid:
         """The tree with each path of `files` set to its entry, or removed; missing directories are made."""
@@ -219,3 +183,17 @@ def _person(identity: Identity) -> str:
     """Name and address without the characters that end them, which git's own commands drop as well."""
     clean = str.maketrans("", "", "<>\n\0")
     return f"{identity.name.translate(clean)} <{identity.email.translate(clean)}>"
+
+
+def _store(directory: str, oid: Oid, whole: bytes) -> None:
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(directory)  # noqa: PTH102 - seven objects a phase, and pathlib takes as long as the disk
+    # The directory follows the user's umask or core.sharedRepository; the file follows the directory.
+    mode = os.stat(directory).st_mode  # noqa: PTH116
+    draft = os.path.join(directory, f"tmp_obj_{os.getpid()}_{oid[-12:]}")
+    with open(draft, "wb") as file:
+        file.write(zlib.compress(whole, 1))
+        file.flush()
+        os.fchmod(file.fileno(), 0o440 | mode & 0o004 if mode & 0o060 else 0o444)
+        os.fsync(file.fileno())
+    os.replace(draft, f"{directory}/{oid[2:]}")
