@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 MOST_NAMES = 1000
 LANDING_KEEP = "runplan landing"
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
-_TRIES = 50
+_TRIES = 5
 
 
 class BranchStanding(Struct, frozen=True, kw_only=True):
@@ -228,16 +228,8 @@ class Worktrees:
         tip = self.tip(branch)
         if tip is None or tip == base:
             return ""
-        refs = refs_snapshot(self._workspace.common_dir, self._workspace.user)
-        names = (branch, *(f"{branch}-{number}" for number in range(2, MOST_NAMES)))
-        name = next((name for name in names if refs.get(name) == tip), "")
-        if not name:
-            name = next(name for name in names if name not in refs)
-            keep = self._workspace.copy_to_user([tip], without=[base] if base else [])
-            self._workspace.user.update_refs(f"update {name} {tip}")
-            if keep:
-                keep.unlink(missing_ok=True)
-        return name
+        names = [branch, *(f"{branch}-{number}" for number in range(2, MOST_NAMES))]
+        return self._keep_at(names, tip, without=[base] if base else [])
 
     def give_to_user(self, branch: str, *, base: Oid = "") -> None:
         self.publish(branch, base=base)
@@ -272,19 +264,24 @@ class Worktrees:
 
     def park(self, oid: Oid, *, under: str) -> str:
         """Keep a commit below `refs/runplan/parked/<plan>/<phase>/`; the same commit gets the same ref."""
-        workspace, home = self._workspace, parked_under(*under.split("/")[-2:])
-        keep = workspace.copy_to_user([oid], without=[])
+        home = parked_under(*under.split("/")[-2:])
+        return self._keep_at([f"{home}{number}" for number in range(1, MOST_NAMES)], oid)
+
+    def _keep_at(self, names: Sequence[str], oid: Oid, *, without: Sequence[Oid] = ()) -> str:
+        """Make the first free of these refs in the user's repository, unless one of them has the commit already."""
+        user = self._workspace.user
+        keep = self._workspace.copy_to_user([oid], without=without)
         for left in reversed(range(_TRIES)):
-            refs = refs_snapshot(workspace.common_dir, workspace.user)
-            kept = {ref: held for ref, held in refs.items() if ref.startswith(home)}
-            ref = next((ref for ref, held in kept.items() if held == oid), "")
-            if ref:
+            refs = refs_snapshot(self._workspace.common_dir, user)
+            if ref := next((name for name in names if refs.get(name) == oid), ""):
                 break
-            numbers = [int(name) for one in kept if (name := one.removeprefix(home)).isdigit()]
-            ref = f"{home}{max(numbers, default=0) + 1}"
-            # With an empty old value the ref must not exist: two processes that park at once get two numbers.
-            if workspace.user.run("update-ref", "--no-deref", ref, oid, "", ok=(0, 128) if left else (0,)).code == 0:
+            ref = next(name for name in names if name not in refs)
+            try:
+                user.update_refs(f"create {ref} {oid}")
                 break
+            except GitFailed:  # another process may have made it
+                if not left:
+                    raise
         if keep:
             keep.unlink(missing_ok=True)
         return ref
