@@ -13,6 +13,7 @@ from runplan.plan.formats import WRITTEN, Status, cells, read_mark, says_complet
 from runplan.plan.ids import key, read_name
 from runplan.plan.layout import Format, Layout, Place, find_layout, lay_out, outside, what_is_missing
 from runplan.plan.scan import Lines, scan
+from runplan.text import command
 
 if TYPE_CHECKING:
     from runplan.plan.formats import Section
@@ -118,48 +119,14 @@ def reopen(text: bytes, *, path: str) -> bytes:
     return frontmatter.drop(text, path=path, key="completed")
 
 
-class Next(Struct, frozen=True, kw_only=True):
-    phase: Phase
+class NoPhase(Struct, frozen=True):
+    """Why no phase can be worked now: `all-done`, `complete`, `phase-done`, `needs` or `blocked`."""
+
+    choice: str
+    detail: str = ""  #: for people
 
 
-class AllDone(Struct, frozen=True, kw_only=True):
-    """Every phase is done; the plan is not marked complete yet."""
-
-
-class AlreadyComplete(Struct, frozen=True, kw_only=True):
-    """The plan is marked complete."""
-
-
-class NotFound(Struct, frozen=True, kw_only=True):
-    ids: tuple[str, ...]
-
-
-class PhaseDone(Struct, frozen=True, kw_only=True):
-    phase: Phase
-
-
-class NeedsPhases(Struct, frozen=True, kw_only=True):
-    phase: Phase
-    missing: tuple[str, ...]
-
-
-class Obstacle(Struct, frozen=True, kw_only=True):
-    """Why a phase cannot be worked: the phases it waits for; none when a person marked it blocked."""
-
-    phase: str
-    missing: tuple[str, ...]
-
-
-class AllBlocked(Struct, frozen=True, kw_only=True):
-    """Phases are left, and none of them can be worked."""
-
-    why: tuple[Obstacle, ...]
-
-
-Choice: TypeAlias = Next | AllDone | AlreadyComplete | NotFound | PhaseDone | NeedsPhases | AllBlocked
-
-
-def choose(plan: Plan, *, wanted: str | None) -> Choice:
+def choose(plan: Plan, *, wanted: str | None) -> Phase | NoPhase:
     """The requested phase, else the first in tracker order that is not done, not blocked and not waiting.
 
     A phase marked in progress counts as todo: the claims show whether a run works on it, not the plan.
@@ -167,27 +134,36 @@ def choose(plan: Plan, *, wanted: str | None) -> Choice:
     if wanted is not None:
         return _requested(plan, wanted)
     if says_complete(plan.status):
-        return AlreadyComplete()
+        return NoPhase("complete", "the plan is already complete")
     left = [phase for phase in plan.phases if phase.status is not Status.DONE]
     if not left:
-        return AllDone()
+        return NoPhase("all-done")
     for phase in left:
         if phase.status is not Status.BLOCKED and not missing(plan, phase):
-            return Next(phase=phase)
-    return AllBlocked(why=tuple(Obstacle(phase=phase.id, missing=missing(plan, phase)) for phase in left))
+            return phase
+    return NoPhase("blocked", "; ".join(_obstacle(plan, phase) for phase in left))
 
 
-def _requested(plan: Plan, wanted: str) -> Choice:
+def _requested(plan: Plan, wanted: str) -> Phase | NoPhase:
     phase = plan.phase(wanted)
     if phase is None:
-        return NotFound(ids=tuple(phase.id for phase in plan.phases))
+        return NoPhase("blocked", f"there is no phase {wanted}; there are: {', '.join(one.id for one in plan.phases)}")
     if says_complete(plan.status):
-        return AlreadyComplete()
+        return NoPhase("complete", "the plan is already complete")
     if phase.status is Status.DONE:
-        return PhaseDone(phase=phase)
+        commit = f" ({phase.commit})" if phase.commit else ""
+        return NoPhase("phase-done", f"phase {phase.id} is already done{commit}")
     if waits := missing(plan, phase):
-        return NeedsPhases(phase=phase, missing=waits)
-    return Next(phase=phase)
+        statuses = ", ".join(f"{one.id} ({one.status})" for one in plan.phases if one.id in waits)
+        first = command("runplan", "start", plan.path, waits[0])
+        return NoPhase("needs", f"phase {phase.id} depends on {statuses}; first run: {first}")
+    return phase
+
+
+def _obstacle(plan: Plan, phase: Phase) -> str:
+    if waits := missing(plan, phase):
+        return f"phase {phase.id} waits for {', '.join(waits)}"
+    return f"phase {phase.id} is marked blocked; clear its status in the plan to allow work on it"
 
 
 def missing(plan: Plan, phase: Phase) -> tuple[str, ...]:

@@ -9,7 +9,6 @@ from runplan.plan import model as plans, tracker
 from runplan.run.decide import startable
 from runplan.run.events import LanesChosen, PlanRead
 from runplan.run.state import open_lanes
-from runplan.text import command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,26 +55,12 @@ def _free_lanes(state: RunState, running: int) -> int:
 
 def reading(plan: Plan, text: bytes, *, tip: str, wanted: str) -> PlanRead:
     """The next phase of the plan, or why there is none."""
-    match tracker.choose(plan, wanted=wanted or None):
-        case tracker.Next(phase=phase):
-            return _next(plan, phase, tip)
-        case tracker.AllDone():
-            if tracker.complete(text, path=plan.path, completed="") != text:
-                return PlanRead(tip=tip, choice="all-done", title=plan.title)
-            return PlanRead(tip=tip, choice="complete", detail="every phase is done")
-        case tracker.AlreadyComplete():
-            return PlanRead(tip=tip, choice="complete", detail="the plan is already complete")
-        case tracker.PhaseDone(phase=phase):
-            commit = f" ({phase.commit})" if phase.commit else ""
-            return PlanRead(tip=tip, choice="phase-done", detail=f"phase {phase.id} is already done{commit}")
-        case tracker.NeedsPhases(phase=phase, missing=missing):
-            return PlanRead(tip=tip, choice="needs", detail=_needs(plan, phase, missing))
-        case tracker.NotFound(ids=ids):
-            return PlanRead(
-                tip=tip, choice="blocked", detail=f"there is no phase {wanted}; there are: {', '.join(ids)}"
-            )
-        case tracker.AllBlocked(why=why):
-            return PlanRead(tip=tip, choice="blocked", detail="; ".join(_obstacle(one) for one in why))
+    found = tracker.choose(plan, wanted=wanted or None)
+    if not isinstance(found, tracker.NoPhase):
+        return _next(plan, found, tip)
+    if found.choice == "all-done" and tracker.complete(text, path=plan.path, completed="") == text:
+        return PlanRead(tip=tip, choice="complete", detail="every phase is done")
+    return PlanRead(tip=tip, choice=found.choice, detail=found.detail, title=plan.title)
 
 
 def _next(plan: Plan, phase: Phase, tip: str) -> PlanRead:
@@ -102,15 +87,3 @@ def _undo(plan: Plan, *, tip: str, wanted: str) -> PlanRead:
     if phase is None or phase.status is not plans.Status.DONE:
         return PlanRead(tip=tip, choice="complete", detail=f"phase {wanted} is not done; there is nothing to undo")
     return PlanRead(tip=tip, choice="undo", phase=phase.id, title=phase.title, text=phase.text)
-
-
-def _needs(plan: Plan, phase: Phase, missing: tuple[str, ...]) -> str:
-    standing = ", ".join(f"{other} ({found.status})" for other in missing if (found := plan.phase(other)))
-    first = command("runplan", "start", plan.path, missing[0])
-    return f"phase {phase.id} depends on {standing}; first run: {first}"
-
-
-def _obstacle(one: tracker.Obstacle) -> str:
-    if one.missing:
-        return f"phase {one.phase} waits for {', '.join(one.missing)}"
-    return f"phase {one.phase} is marked blocked; clear its status in the plan to allow work on it"

@@ -5,17 +5,7 @@ from __future__ import annotations
 import pytest
 
 from runplan.plan.model import Plan, parse
-from runplan.plan.tracker import (
-    AllBlocked,
-    AllDone,
-    AlreadyComplete,
-    NeedsPhases,
-    Next,
-    NotFound,
-    Obstacle,
-    PhaseDone,
-    choose,
-)
+from runplan.plan.tracker import NoPhase, choose
 from tests.support.plantext import a_plan
 
 
@@ -27,8 +17,8 @@ def plan(cells: str, *, front: str = "", **bodies: str) -> Plan:
 
 def chosen(plan: Plan, wanted: str | None = None) -> str:
     choice = choose(plan, wanted=wanted)
-    assert isinstance(choice, Next)
-    return choice.phase.id
+    assert not isinstance(choice, NoPhase), choice
+    return choice.id
 
 
 @pytest.mark.parametrize(
@@ -53,48 +43,38 @@ def test_a_wish_holds_nobody_back() -> None:
     assert chosen(plan("1⬚ 2⬚", p1="### Dependencies\n\nPhase 2 should be complete.")) == "1"
 
 
-def test_when_every_phase_is_done_the_plan_goes_to_completion() -> None:
-    """E4, D20"""
-    assert choose(plan("1✅ 2✅", front="---\nstatus: active\n---\n"), wanted=None) == AllDone()
+COMPLETE = "---\nstatus: complete\n---\n"
+ACTIVE = "---\nstatus: active\n---\n"
 
 
-def test_a_complete_plan_is_complete_whatever_its_rows_say() -> None:
-    done = plan("1✅ 2⬚", front="---\nstatus: complete\n---\n")
-    assert choose(done, wanted=None) == AlreadyComplete()
-    assert choose(done, wanted="2") == AlreadyComplete()
-
-
-def test_the_phase_asked_for_waits_for_what_it_depends_on() -> None:
-    """E5"""
-    waiting = plan("1✅ 2⬚ 3⬚", p3="Depends: 1, 2")
-    choice = choose(waiting, wanted="3")
-    assert choice == NeedsPhases(phase=waiting.phases[2], missing=("2",))
-
-
-def test_a_blocked_row_is_left_and_said() -> None:
-    """E8"""
-    choice = choose(plan("1✅ 2🔴 3⬚ 4🟡", p3="Depends: 2", p4="Depends: 3"), wanted=None)
-    assert choice == AllBlocked(
-        why=(
-            Obstacle(phase="2", missing=()),
-            Obstacle(phase="3", missing=("2",)),
-            Obstacle(phase="4", missing=("3",)),
-        )
-    )
+@pytest.mark.parametrize(
+    ("found", "wanted", "choice", "detail"),
+    [
+        pytest.param(plan("1✅ 2✅", front=ACTIVE), None, "all-done", "", id="E4, D20"),
+        pytest.param(plan("1✅ 2⬚", front=COMPLETE), None, "complete", "the plan is already complete", id="complete"),
+        pytest.param(plan("1✅ 2⬚", front=COMPLETE), "2", "complete", "the plan is already complete", id="asked for"),
+        pytest.param(
+            plan("1✅ 2⬚ 3⬚", p3="Depends: 1, 2"),
+            *("3", "needs", "phase 3 depends on 2 (todo); first run: runplan start p.md 2"),
+            id="E5",
+        ),
+        pytest.param(
+            plan("1✅ 2🔴 3⬚ 4🟡", p3="Depends: 2", p4="Depends: 3"),
+            *(None, "blocked"),
+            "phase 2 is marked blocked; clear its status in the plan to allow work on it; phase 3 waits for 2; "
+            "phase 4 waits for 3",
+            id="E8",
+        ),
+        pytest.param(plan("1✅ 2⬚"), "9", "blocked", "there is no phase 9; there are: 1, 2", id="D37"),
+        pytest.param(plan("1✅ 2⬚"), "1", "phase-done", "phase 1 is already done", id="done"),
+    ],
+)
+def test_without_a_phase_to_work_the_reason_is_given(found: Plan, wanted: str | None, choice: str, detail: str) -> None:
+    assert choose(found, wanted=wanted) == NoPhase(choice, detail)
 
 
 def test_a_person_may_ask_for_a_blocked_phase() -> None:
     assert chosen(plan("1✅ 2🔴"), "2") == "2"
-
-
-def test_a_phase_that_is_not_there_lists_those_that_are() -> None:
-    """D37"""
-    assert choose(plan("1✅ 2⬚"), wanted="9") == NotFound(ids=("1", "2"))
-
-
-def test_a_phase_that_is_done_is_said_to_be() -> None:
-    done = plan("1✅ 2⬚")
-    assert choose(done, wanted="1") == PhaseDone(phase=done.phases[0])
 
 
 def test_a_phase_is_found_in_any_case() -> None:

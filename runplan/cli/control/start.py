@@ -128,7 +128,7 @@ def _due(plan: Plan, started: RunStarted) -> list[Phase]:
     if started.mode == "finish":
         return [phase for phase in plan.phases if phase.status is not Status.DONE]
     choice = tracker.choose(plan, wanted=started.wanted or None)
-    return [choice.phase] if isinstance(choice, tracker.Next) else []
+    return [] if isinstance(choice, tracker.NoPhase) else [choice]
 
 
 def _describe(at: RepositoryContext, started: RunStarted, phase: Phase) -> str:
