@@ -109,7 +109,8 @@ class DispatchFiles:
 
         `held` is the open directory: it is still valid after the repository was moved.
         """
-        with contextlib.suppress(OSError), (self.directory / RETURN).open("rb") as file:
+        # Not blocking: an agent can leave a pipe there.
+        with contextlib.suppress(OSError), open(os.open(self.directory / RETURN, os.O_RDONLY | os.O_NONBLOCK)) as file:
             os.fsync(file.fileno())
         content = msgspec.json.encode(outcome)
         try:

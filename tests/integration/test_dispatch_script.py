@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from runplan.agents.adapter import Task
-from runplan.agents.clis import _script_player as script_player, agent_of
-from runplan.agents.clis.script import STEPS, steps_for
+from runplan.agents.clis import agent_of
+from runplan.agents.clis.script import FAILED, MODIFIERS, STEPS, steps_for
 from runplan.agents.environment import agent_environment, task_environment
 from runplan.errors import SettingsError
 from runplan.run.dispatch import Ending, Outcome, Role, ToolUsed
@@ -187,7 +187,7 @@ def test_a_git_command_that_fails_ends_the_play(theatre: Theatre) -> None:
     theatre.make_repository()
     dispatch, outcome = theatre.play('git = ["switch", "nowhere"]', 'write = "a"')
 
-    assert outcome.code == script_player.FAILED
+    assert outcome.code == FAILED
     assert b"git switch ended with 128" in theatre.on.err(dispatch)
     assert not (theatre.worktree / "a").exists()
 
@@ -296,7 +296,7 @@ def test_it_waits_for_a_file(theatre: Theatre) -> None:
 def test_it_does_not_wait_for_ever(theatre: Theatre) -> None:
     _, outcome = theatre.play('wait_for = "never"\nbound = 0.02')
 
-    assert outcome.code == script_player.FAILED
+    assert outcome.code == FAILED
 
 
 @pytest.mark.parametrize("step", ["orphan", "orphan_setsid", "orphan_daemon"])
@@ -376,5 +376,5 @@ def test_every_step_is_documented_and_played_here() -> None:
     for step in STEPS:
         assert f"{step} = " in document, step
         assert f"{step} = " in here or f'"{step}"' in here, step
-    for modifier in script_player.MODIFIERS:
+    for modifier in MODIFIERS:
         assert f"{modifier} = " in document, modifier

@@ -129,7 +129,6 @@ def test_only_one_place_runs_git() -> None:
     assert spawns <= {
         "runplan.git.command",
         "runplan.ops.discovery",  # through GitPython, for init and doctor
-        "runplan.agents.clis._script_player",  # a program of its own
         "runplan.cli.setup.demo",  # plays a person
     }
 
@@ -140,7 +139,6 @@ def test_the_environment_is_read_in_one_place() -> None:
     }
     assert readers <= {
         "runplan.settings.load",
-        "runplan.agents.clis._script_player",  # a program of its own
         "runplan.ops.discovery",  # GitPython adds to it, and has to be told what to leave out
         "runplan.cli.setup.demo",  # plays a person
     }

@@ -1,73 +1,63 @@
 """The `script` agent: plays the steps that a TOML file has for a phase and a role (docs/agents.md).
 
-The file is read here and the steps are passed to a small player. The player starts for every dispatch, and reading
-TOML would take it three times as long as starting.
+The steps become a shell script when the agent is started: a shell starts in a millisecond.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
-import marshal
+import posixpath
 import sys
 import tomllib
-from pathlib import Path
+from shlex import join, quote
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from runplan.agents.adapter import Agent, count, money
-from runplan.agents.clis import _script_player as player
 from runplan.errors import SettingsError
 from runplan.run.dispatch import Role
 from runplan.run.usage import Context, Message, Spent, ToolUsed, Trouble, TroubleKind, Usage
-from runplan.store.files import publish
+from runplan.store.files import publish, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from runplan.agents.adapter import Task
     from runplan.run.usage import AgentEvent
 
-Step: TypeAlias = dict[str, object]
+Step: TypeAlias = dict[str, Any]
+
+FAILED = 70  #: exit code of a step that cannot be played
+
+#: How long `wait_for` waits, in seconds, unless the step has a `bound`; and how often it looks.
+BOUND_S = 60.0
+LOOK_S = 0.02
 
 #: Keys whose value is a path; "main:" before it means the main checkout.
 PATHS = ("write", "append", "delete", "wait_for", "once")
 
-#: Steps that the player takes in another form.
-_TRANSLATED: dict[str, Callable[[Any], tuple[str, object]]] = {
-    "say": lambda text: ("print", f"{text}\n"),
-    "tell": lambda event: ("print", f"runplan:tell {json.dumps(event)}\n"),
-    "return": lambda value: ("return_text", json.dumps(value)),
-    "pass_all": lambda _: ("fail", []),
-    "config": lambda entry: ("git", ["config", entry["key"], entry["value"]]),
-    "move_ref": lambda move: (
-        "git",
-        ["update-ref", move["ref"], move["to"]] if move["to"] else ["update-ref", "-d", move["ref"]],
-    ),
-}
-
-STEPS = frozenset((*player.STEPS, *_TRANSLATED))
+#: Keys that a step may have besides the one that names it.
+MODIFIERS = frozenset(("text", "megabytes", "date", "all", "bound", "in_main", "summary", "evidence", "once"))
 
 #: Played for a role that the script does not mention.
 DEFAULTS: dict[Role, list[Step]] = {Role.VERIFY: [{"pass_all": True}]}
 
-#: Imported, because a program that is run by its path is compiled each time.
-_PLAY = "import sys; sys.path.append(sys.argv[1]); import _script_player; _script_player.main(sys.argv[2])"
-
 _TOOL, _TELL = b"runplan:tool ", b"runplan:tell "
+_BUSY = "import sys, time; end = time.monotonic() + float(sys.argv[1])\nwhile time.monotonic() < end: pass"
 
 
 class Script(Agent):
     def argv(self, task: Task) -> tuple[str, ...]:
-        """The player with the steps of this dispatch, which are written to its directory."""
-        path = task.root / task.table.script
-        steps = [_resolved(step, task.root) for step in steps_for(_parsed(path), task, origin=str(path))]
-        publish(task.directory / "steps", marshal.dumps(steps), sync=False)
-        # Without site-packages and environment (-I -S) the player starts a third faster.
-        code = (_PLAY, str(Path(player.__file__).parent), str(task.directory / "steps"))
-        return (sys.executable, "-I", "-S", "-c", *code)
+        """A shell with the steps of this dispatch, which are written to its directory."""
+        path, script = task.root / task.table.script, task.directory / "steps.sh"
+        lines = ['tool() { printf \'runplan:tool %s %s\\n\' "$1" "$2"; }']
+        lines += [_shell(step, task) for step in steps_for(_parsed(path), task, origin=str(path))]
+        publish(script, "\n".join([*lines, ""]).encode(errors="surrogateescape"), sync=False)
+        return ("/bin/sh", str(script))
 
     def read(self, line: bytes) -> tuple[AgentEvent, ...]:
-        """The player's own events; every other line is a part of the message."""
+        """The events of the steps; every other line is a part of the message."""
         if line.startswith(_TOOL):
             tool, _, path = line.removeprefix(_TOOL).decode(errors="replace").partition(" ")
             return (ToolUsed(tool=tool, path=path),)
@@ -78,6 +68,119 @@ class Script(Agent):
 
 
 AGENT = Script()
+
+
+# --- steps as shell commands --------------------------------------------------------------------------------
+
+
+def _shell(step: Step, task: Task) -> str:
+    """The step in a shell's words. It fails as a whole, and with `once` it is played by one agent only."""
+    step = {key: _in_main(value, task.root) if key in PATHS else value for key, value in step.items()}
+    name = next(key for key in step if key in STEPS)
+    label = quote(f"script: {name} = {str(step[name])[:200]!r} failed")
+    command = f"{{ {STEPS[name](step[name], step, task)}\n}} || {{ echo {label} >&2; exit {FAILED}; }}"
+    return f"if (set -C; : >{quote(step['once'])}) 2>/dev/null; then {command}; fi" if "once" in step else command
+
+
+def _in_main(value: object, root: Path) -> object:
+    is_there = isinstance(value, str) and value.startswith("main:")
+    return str(root / str(value).removeprefix("main:")) if is_there else value
+
+
+def _file(tool: str, path: str, command: str) -> str:
+    """A command on a file. It is reported, and `$@` keeps it for the next commit."""
+    if path.startswith("/"):
+        return f"tool {tool} {quote(path)}; {command}"
+    return f'tool {tool} "$PWD"/{quote(path)}; set -- "$@" {quote(path)}; {command}'
+
+
+def _save(path: str, step: Step, *, redirect: str = ">") -> str:
+    folder, file = quote(posixpath.dirname(path) or "."), quote(path)
+    zeros = f" && head -c {step['megabytes'] * 1024 * 1024} /dev/zero >>{file}" if "megabytes" in step else ""
+    return f"mkdir -p {folder} && {_print(step.get('text', ''))} {redirect}{file}{zeros}"
+
+
+def _print(text: str) -> str:
+    return f"printf %s {quote(text)}"
+
+
+def _return(text: str) -> str:
+    return f'{_print(text)} >"$RUNPLAN_RETURN"'
+
+
+def _git(arguments: list[str], step: Step, task: Task) -> str:
+    ended = f'{{ echo "git {arguments[0]} ended with $?" >&2; false; }}'
+    return f"tool git ''; {_git_command(step, task)} {join(arguments)} || {ended}"
+
+
+def _git_command(step: Step, task: Task) -> str:
+    return f"git -C {quote(str(task.root))}" if step.get("in_main") else "git"
+
+
+def _commit(message: str, step: Step, task: Task) -> str:
+    """Commit the files that the script touched, or everything; without changes nothing happens."""
+    git, date = _git_command(step, task), quote(step.get("date", ""))
+    dated = f"GIT_AUTHOR_DATE={date} GIT_COMMITTER_DATE={date} " if "date" in step else ""
+    paths, condition = ("", ":") if step.get("all") else (' -- "$@"', "test $# -gt 0")
+    commit = f"{git} add -A{paths} && {{ {dated}{git} commit -q -m {quote(message)} >/dev/null || test $? -eq 1; }}"
+    return f"if {condition}; then {commit} && set --; fi"
+
+
+def _hook(hook: dict[str, str]) -> str:
+    path = f'"$hooks"/{quote(hook["name"])}'
+    save = f'mkdir -p "$hooks" && {_print(hook["text"])} >{path} && chmod 755 {path}'
+    return f"hooks=$(git rev-parse --git-path hooks) && tool hook {path} && {save}"
+
+
+def _verdict(failed: list[str], step: Step, task: Task) -> str:
+    """Answer for every line `- W1: text` under the heading `## Items` of the prompt."""
+    section = ("\n" + (read_text(task.prompt) or "")).partition("\n## Items")[2].partition("\n## ")[0]
+    entries = [line[2:].partition(":") for line in section.splitlines() if line.startswith("- ")]
+    names, evidence = (
+        [item.strip() for item, colon, _ in entries if colon],
+        step.get("evidence", "played by the script"),
+    )
+    items = [{"item": name, "result": "fail" if name in failed else "pass", "evidence": evidence} for name in names]
+    summary = step.get("summary", "Looked at every item.")
+    return _return(json.dumps({"status": "done", "summary": summary, "items": items}))
+
+
+def _wait_for(path: str, step: Step) -> str:
+    looks = int(step.get("bound", BOUND_S) / LOOK_S) + 1
+    look = f"n=$((n + 1)); test $n -lt {looks} || break; sleep {LOOK_S}"
+    return f"n=0; until test -e {quote(path)}; do {look}; done; test -e {quote(path)}"
+
+
+STEPS: dict[str, Callable[[Any, Step, Task], str]] = {
+    "write": lambda path, step, _: _file("write", path, _save(path, step)),
+    "append": lambda path, step, _: _file("append", path, _save(path, step, redirect=">>")),
+    "delete": lambda path, _, __: _file("delete", path, f"rm -- {quote(path)}"),
+    "commit": _commit,
+    "git": _git,
+    "config": lambda entry, step, task: _git(["config", entry["key"], entry["value"]], step, task),
+    "move_ref": lambda move, step, task: _git(
+        ["update-ref", move["ref"], move["to"]] if move["to"] else ["update-ref", "-d", move["ref"]], step, task
+    ),
+    "hook": lambda hook, _, __: _hook(hook),
+    "print": lambda text, _, __: _print(text),
+    "say": lambda text, _, __: _print(f"{text}\n"),
+    "tell": lambda event, _, __: _print(f"{_TELL.decode()}{json.dumps(event)}\n"),
+    "return": lambda value, _, __: _return(json.dumps(value)),
+    "return_text": lambda text, _, __: _return(text),
+    "pass_all": lambda _, step, task: _verdict([], step, task),
+    "fail": _verdict,
+    "sleep": lambda seconds, _, __: f"sleep {seconds}",
+    "busy": lambda seconds, _, __: join([sys.executable, "-I", "-S", "-c", _BUSY, str(seconds)]),
+    "wait_for": lambda path, step, _: _wait_for(path, step),
+    "exit": lambda code, _, __: f"exit {code}",
+    "signal": lambda name, _, __: f"kill -{name} $$",
+    "orphan": lambda seconds, _, __: f"sleep {seconds} &",
+    "orphan_setsid": lambda seconds, _, __: f"setsid sleep {seconds} &",
+    "orphan_daemon": lambda seconds, _, __: f"(setsid sleep {seconds} </dev/null >/dev/null 2>&1 &)",
+}
+
+
+# --- the file -----------------------------------------------------------------------------------------------
 
 
 def check(path: Path) -> None:
@@ -119,27 +222,13 @@ def _checked(steps: object, origin: str) -> list[Step]:
     if not isinstance(steps, list) or not all(isinstance(step, dict) for step in steps):
         raise SettingsError(f"{origin}: steps are written as [[double brackets]]")
     for number, step in enumerate(steps, 1):
-        if len(set(step) & STEPS) != 1:
+        if len(step.keys() & STEPS.keys()) != 1:
             known = ", ".join(sorted(STEPS))
             raise SettingsError(f"{origin}: step {number} ({', '.join(step)}): needs exactly one of {known}")
-        if unknown := set(step) - STEPS - player.MODIFIERS:
-            known = ", ".join(sorted(player.MODIFIERS))
+        if unknown := step.keys() - STEPS.keys() - MODIFIERS:
+            known = ", ".join(sorted(MODIFIERS))
             raise SettingsError(f"{origin}: step {number}: unknown {', '.join(sorted(unknown))}; known are {known}")
     return steps
-
-
-def _resolved(step: Step, root: Path) -> Step:
-    """The step as the player takes it: with absolute paths, and with JSON as text."""
-    translated = (_TRANSLATED[key](value) if key in _TRANSLATED else (key, value) for key, value in step.items())
-    resolved = {key: _in_main(value, root) if key in PATHS else value for key, value in translated}
-    resolved["evidence"] = json.dumps(step.get("evidence", "played by the script"))
-    resolved["summary"] = json.dumps(step.get("summary", "Looked at every item."))
-    return {**resolved, "in_main": str(root)} if step.get("in_main") else resolved
-
-
-def _in_main(value: object, root: Path) -> object:
-    is_there = isinstance(value, str) and value.startswith("main:")
-    return str(root / str(value).removeprefix("main:")) if is_there else value
 
 
 def _reported(event: dict[str, Any]) -> Iterator[AgentEvent]:
