@@ -1,11 +1,114 @@
-"""What an agent may still use."""
+"""Budgets: the usage of an agent that reports tokens, dollars or neither, and what is left."""
 
 from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, strategies as st
 
-from runplan.agents.budgets import Budget, Cost, GivenOut, Left, UsedUp, left
+from runplan.agents.budgets import Budget, Cost, GivenOut, Left, Price, UsedUp, left, metered, price_of, used_by
+from runplan.agents.clis import agent_of
+from runplan.agents.invocation import unwatched
+from runplan.run.dispatch import Launch, Usage
+from runplan.run.usage import Tally
+from runplan.settings.load import Layer
+from runplan.settings.schema import AgentTable
+from tests.support.samples import outcome_of
+from tests.support.settings import settle
+
+if TYPE_CHECKING:
+    from typing import Any
+
+PRICE = Price(sent=2.0, answered=10.0)
+COMMAND = {"type": "item.completed", "item": {"type": "command_execution", "command": "x" * 40_000}}
+
+
+def launch(**changes: Any) -> Launch:
+    fields: dict[str, Any] = {
+        "id": "r.1",
+        "argv": ("x",),
+        "cwd": "/",
+        "env": {},
+        "stdin": "",
+        "reader": "codex",
+        "wall_s": 1.0,
+        "silence_s": 0.0,
+    }
+    return Launch(**{**fields, **changes})
+
+
+def test_dollars_that_were_told_count_whatever_the_price() -> None:
+    told = Usage(input_tokens=1_000_000, usd=0.5)
+    assert metered(Tally(usage=told), prompt=0, price=PRICE) == told
+
+
+def test_tokens_without_dollars_have_their_price() -> None:
+    told = Usage(input_tokens=1_000_000, output_tokens=100_000)
+    assert metered(Tally(usage=told), prompt=0, price=PRICE).usd == pytest.approx(3.0)
+
+
+def test_what_came_from_a_cache_costs_a_tenth() -> None:
+    told = Usage(input_tokens=1_000_000, cached_tokens=900_000)
+    assert metered(Tally(usage=told), prompt=0, price=PRICE).usd == pytest.approx(0.38)
+
+
+@pytest.mark.parametrize(
+    "last",
+    [[], [{"type": "turn.failed", "error": {"message": "You've hit your usage limit."}}]],
+    ids=["ended", "failed"],
+)
+def test_one_that_told_nothing_has_used_what_went_by_at_least(last: list[dict[str, Any]]) -> None:
+    tally = outcome_of("codex", [json.dumps(event).encode() for event in [COMMAND, *last]]).tally
+    assert metered(tally, prompt=4_000, price=PRICE) == Usage(input_tokens=11_000, usd=0.022)
+
+
+def test_what_was_told_counts_before_any_estimate() -> None:
+    done = {"type": "turn.completed", "usage": {"input_tokens": 7, "output_tokens": 1}}
+    tally = outcome_of("codex", [json.dumps(event).encode() for event in (COMMAND, done)]).tally
+    assert metered(tally, prompt=4_000, price=Price()) == Usage(input_tokens=7, output_tokens=1)
+
+
+def test_a_claude_that_is_ended_is_booked_by_a_guess_that_ends_nobody() -> None:
+    """It keeps to its limit itself, so it cannot have used more than that."""
+    price = price_of(AgentTable(name="claude", kind="claude"), guess=agent_of("claude").guessed_price)
+    told = Tally(usage=Usage(input_tokens=100_000, output_tokens=10_000))
+    sent = launch(usd_in=price.sent, usd_out=price.answered, usd_guessed=price.guessed, usd=2.0)
+    assert used_by(sent, told, sure=True).usd == 0.0
+    assert used_by(sent, told, sure=False).usd == 2.0
+    assert metered(told, prompt=0, price=price).usd == pytest.approx(2.25)
+
+
+def test_a_price_of_the_settings_is_sure() -> None:
+    table = AgentTable(name="claude", kind="claude", usd_per_mtok_in=3.0, usd_per_mtok_out=15.0)
+    assert price_of(table, guess=agent_of("claude").guessed_price) == Price(sent=3.0, answered=15.0)
+
+
+@pytest.mark.parametrize(
+    ("table", "nobody"),
+    [
+        (AgentTable(name="codex", kind="codex"), True),
+        (AgentTable(name="g", kind="gemini"), True),
+        (AgentTable(name="qwen", kind="qwen"), True),
+        (AgentTable(name="codex", kind="codex", usd_per_mtok_in=1.25, usd_per_mtok_out=10.0), False),
+        (AgentTable(name="claude", kind="claude"), False),
+        (AgentTable(name="aider", kind="aider"), False),
+        (AgentTable(name="own", kind="command", argv=("x",)), False),
+    ],
+)
+def test_dollars_that_nobody_could_watch_are_known(table: AgentTable, nobody: bool) -> None:
+    assert unwatched(table) is nobody
+
+
+def test_a_table_says_window_and_price() -> None:
+    values = {"codex": {"context": 400_000, "usd_per_mtok_in": 1.25, "usd_per_mtok_out": 10}}
+    table = settle([Layer(origin="runplan.toml", values={"agents": values})]).settings.agents.agent("codex")
+    assert (table.context, table.usd_per_mtok_in, table.usd_per_mtok_out) == (400_000, 1.25, 10.0)
+
+
+# --- what is left ---------------------------------------------------------------------------------------
+
 
 SCOPES = ("dispatch", "phase", "plan", "day")
 

@@ -1,12 +1,21 @@
-"""What an agent sees of the caller's environment."""
+"""Variables: those an agent gets, those sent to the daemon, and those a run needs."""
 
 from __future__ import annotations
 
 import pytest
 
-from runplan.agents.environment import agent_environment, own_environment
+from runplan.agents.environment import (
+    agent_environment,
+    describe_missing,
+    for_a_run,
+    for_the_daemon,
+    missing,
+    needed_by_a_run,
+    own_environment,
+)
 from runplan.errors import SettingsError
 from runplan.settings.load import Layer
+from runplan.settings.schema import AgentsSettings, AgentTable
 from tests.support.settings import settle
 
 GIT = {
@@ -71,3 +80,129 @@ def test_our_own_processes_beside_an_agent_see_what_an_interpreter_needs() -> No
         )
         == kept
     )
+
+
+# --- sent to the daemon ---------------------------------------------------------------------------------
+
+
+def agents(
+    implementer: str = "claude",
+    verifier: str = "codex",
+    *tables: AgentTable,
+    fallback: str = "",
+    planner: str = "claude",
+) -> AgentsSettings:
+    return AgentsSettings(
+        implementer=implementer,
+        verifier=verifier,
+        planner=planner,
+        fallback=fallback,
+        tables={table.name: table for table in tables},
+    )
+
+
+TRAVELS = """
+    PATH HOME USER SHELL LANG LC_ALL TZ TMPDIR XDG_CONFIG_HOME XDG_RUNTIME_DIR SSH_AUTH_SOCK GIT_ASKPASS GIT_SSH_COMMAND
+    GIT_CONFIG_GLOBAL ANTHROPIC_API_KEY ANTHROPIC_BASE_URL CLAUDE_CONFIG_DIR OPENAI_API_KEY CODEX_HOME https_proxy
+    VIRTUAL_ENV JAVA_HOME RUNPLAN_RUN_LANDING RUNPLAN_TESTS_COMMAND
+"""
+STAYS = """
+    GH_TOKEN GITHUB_TOKEN GITLAB_TOKEN AWS_SECRET_ACCESS_KEY GEMINI_API_KEY DATABASE_URL GIT_DIR GIT_INDEX_FILE
+    GIT_WORK_TREE LD_PRELOAD PYTHONPATH RUNPLAN_AGENT RUNPLAN_DISPATCH RUNPLAN_ROLE RUNPLAN_RUN path
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "travels"), [(name, True) for name in TRAVELS.split()] + [(name, False) for name in STAYS.split()]
+)
+def test_a_name_travels_only_when_it_is_on_the_list(name: str, travels: bool) -> None:
+    assert for_a_run({name: "value"}, agents()) == ({name: "value"} if travels else {})
+
+
+def test_every_agent_of_the_run_gets_its_own_names() -> None:
+    local = AgentTable(name="local", kind="command", argv=("x",), env=("LOCAL_KEY",))
+    caller = {"GEMINI_API_KEY": "g", "LOCAL_KEY": "l", "ANTHROPIC_API_KEY": "a", "OPENAI_API_KEY": "o"}
+
+    sent = for_a_run(caller, agents("local", "script", local, fallback="gemini"))
+
+    assert sent == {"GEMINI_API_KEY": "g", "LOCAL_KEY": "l"}
+
+
+def test_what_is_for_pushing_reaches_no_agent() -> None:
+    caller = dict.fromkeys(("SSH_AUTH_SOCK", "GIT_ASKPASS", "SSH_ASKPASS", "PATH"), "x")
+    sent = for_a_run(caller, agents())
+
+    seen = agent_environment(sent, keep=tuple(sent), settings={})
+
+    assert sent == caller
+    assert set(seen) & set(caller) == {"PATH"}
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("PATH", True),
+        ("XDG_RUNTIME_DIR", True),
+        ("SSH_AUTH_SOCK", True),
+        ("PYTHONPATH", True),
+        ("ANTHROPIC_API_KEY", False),
+        ("RUNPLAN_RUN_LANDING", False),
+        ("RUNPLAN_AGENT", False),
+        ("GH_TOKEN", False),
+    ],
+)
+def test_a_daemon_is_started_without_keys_and_settings(name: str, given: bool) -> None:
+    assert (name in for_the_daemon({name: "x"})) is given
+
+
+def test_only_what_was_sent_is_needed() -> None:
+    sent = {"ANTHROPIC_API_KEY": "a", "PATH": "p", "SSH_AUTH_SOCK": "s", "OPENAI_API_KEY": ""}
+
+    assert needed_by_a_run(sent, agents(), pushes=False) == ("ANTHROPIC_API_KEY",)
+    assert needed_by_a_run(sent, agents(), pushes=True) == ("ANTHROPIC_API_KEY", "SSH_AUTH_SOCK")
+    assert needed_by_a_run({}, agents(), pushes=True) == ()
+
+
+def test_what_a_table_names_is_needed_too() -> None:
+    local = AgentTable(name="local", kind="command", argv=("x",), env=("LOCAL_KEY", "OTHER"))
+
+    assert needed_by_a_run({"LOCAL_KEY": "l"}, agents("local", "local", local), pushes=False) == ("LOCAL_KEY",)
+
+
+def test_after_a_restart_the_missing_are_named_in_order() -> None:
+    names = ("A_KEY", "B_KEY", "C_KEY")
+
+    assert missing(names, at_hand={"B_KEY": "b", "C_KEY": ""}) == ("A_KEY", "C_KEY")
+    assert missing(names, at_hand=dict.fromkeys(names, "x")) == ()
+
+
+def test_the_wait_names_what_is_missing_and_the_command_that_helps() -> None:
+    told = describe_missing(("A_KEY",), plan="plans/x.md")
+
+    assert told.startswith("the daemon restarted and lost $A_KEY")
+    assert told.endswith(": runplan resume plans/x.md")
+    assert describe_missing(("A_KEY", "B_KEY"), plan="x").startswith("the daemon restarted and lost $A_KEY, $B_KEY")
+
+
+def test_what_the_checks_need_travels_and_its_loss_makes_the_run_wait() -> None:
+    caller = {"DATABASE_URL": "postgres://x", "GITHUB_TOKEN": "t", "OTHER": "o"}
+
+    sent = for_a_run(caller, agents(), checks=("DATABASE_URL",))
+
+    assert sent == {"DATABASE_URL": "postgres://x"}
+    assert needed_by_a_run(sent, agents(), pushes=False, checks=("DATABASE_URL", "UNSET")) == ("DATABASE_URL",)
+
+
+def test_settings_given_as_variables_are_kept_with_the_run_and_so_not_needed() -> None:
+    sent = {"RUNPLAN_LIMITS_WALL": "1h", "RUNPLAN_RUN_TARGET": "dev", "RUNPLAN_RUN": "r1"}
+
+    assert needed_by_a_run(sent, agents(), pushes=False) == ()
+
+
+def test_a_run_sends_no_planner_and_needs_none_of_its_keys() -> None:
+    caller = {"ANTHROPIC_API_KEY": "a", "OPENAI_API_KEY": "o"}
+    local = AgentTable(name="local", kind="command", argv=("x",))
+    cast = agents("local", "codex", local, planner="claude")
+
+    assert for_a_run(caller, cast) == {"OPENAI_API_KEY": "o"}
+    assert needed_by_a_run(caller, cast, pushes=False) == ("OPENAI_API_KEY",)
