@@ -70,9 +70,9 @@ class Lane:
         return self.path.is_dir() and any(self.path.iterdir()) and bool(self.base)
 
     @property
-    def intact(self) -> bool:
-        """Whether the agent's view is in order: the link to its repository and the repository itself."""
-        linked = first_line(self.path / ".git") == f"gitdir: {self._theirs}"
+    def is_whole(self) -> bool:
+        """Whether its files are there, and the agent's repository with the link to it."""
+        linked = self.exists and first_line(self.path / ".git") == f"gitdir: {self._theirs}"
         return linked and (self._theirs / "commondir").is_file() and self.has_repository
 
     @property
@@ -86,7 +86,7 @@ class Lane:
 
     def renew(self, base: Oid, *, mirror: Sequence[str]) -> None:
         """Write the refs and configuration of the agent's repository; nothing of an earlier phase stays."""
-        if not (self.exists and self.intact):
+        if not self.is_whole:
             self._make(base)
         self._workspace.refresh(self.repository)
         for name in ("refs", "hooks", "logs", "modules"):

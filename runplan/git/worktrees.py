@@ -131,7 +131,7 @@ class Worktrees:
 
     def _require_whole(self, lane: Lane, commit: Oid) -> bool:
         """Make a missing or broken worktree again; whether that was necessary."""
-        if lane.exists and lane.intact:
+        if lane.is_whole:
             return False
         with self.lock():
             lane.renew(commit, mirror=self._mirror)
