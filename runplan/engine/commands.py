@@ -26,12 +26,6 @@ if TYPE_CHECKING:
     from runplan.run.rows import Command
 
 LOCK_S = 0.5  #: for another process that executes commands
-
-
-class CommandsLocked(Unreachable):
-    """Another process executes commands, or was stopped while it did."""
-
-
 #: Verbs that begin something; a later stop of the plan refuses them while they wait.
 BEGINNING = ("start", "now", "resume")
 ENVIRONMENT = "environment"  #: the argument of a command that names the environment of its caller
@@ -58,7 +52,7 @@ class Environments:
     def of(self, plan: str) -> Mapping[str, str]:
         return self._plans.get(plan, self._own)
 
-    def lend(self, plan: str, command: Command, *, anew: bool) -> Mapping[str, str] | None:
+    def use(self, plan: str, command: Command, *, anew: bool) -> Mapping[str, str] | None:
         """Use the environment sent with the command, on top of the plan's own unless `anew`; the one before."""
         before, sent = self._plans.get(plan), self._sent.get(str(command.arguments.get(ENVIRONMENT)))
         if sent:
@@ -66,11 +60,15 @@ class Environments:
         return before
 
     def restore(self, plan: str, before: Mapping[str, str] | None) -> None:
-        """Undo `lend`."""
+        """Undo `use`."""
         if before is None:
             self._plans.pop(plan, None)
         else:
             self._plans[plan] = before
+
+
+class CommandsLocked(Unreachable):
+    """Another process executes commands, or was stopped while it did."""
 
 
 class Executor:
@@ -183,7 +181,7 @@ class Executor:
             return Answer(run=run, fresh=True)  # executed before a crash, which came before its answer
         request = replace(request, started=replace(request.started, command=command.seq))
         resumes = self._runs.resumes(request)
-        before = self._environments.lend(plan, command, anew=not resumes and request.answer is None)
+        before = self._environments.use(plan, command, anew=not resumes and request.answer is None)
         try:
             if resumes:
                 self._require_keys(plan)
@@ -229,7 +227,7 @@ class Executor:
     def _resume(self, command: Command) -> Answer:
         """Resume the plan and its schedule; a run that lost its keys needs them from this caller."""
         plan = command.plan
-        before = self._environments.lend(plan, command, anew=False)
+        before = self._environments.use(plan, command, anew=False)
         try:
             self._require_keys(plan)
         except RunplanError:
@@ -245,7 +243,7 @@ class Executor:
         plan, now = request.started.plan, self._repository.clock.now()
         self._bring_keys(plan, command)
         if plan not in self._runs.plans:
-            self._environments.lend(plan, command, anew=True)
+            self._environments.use(plan, command, anew=True)
         before = self._schedules.get(plan)
         if before is not None:
             schedules.give_up(before, self._schedules, now, "the schedule was changed")
@@ -271,7 +269,7 @@ class Executor:
         row = self._schedules.get(plan)
         if row is None:
             raise NotFound(f"{plan} has no schedule; make one: runplan start PLAN auto every 4h")
-        before = self._environments.lend(plan, command, anew=False)
+        before = self._environments.use(plan, command, anew=False)
         fired = schedules.fire_early(row, self._runs, self._schedules, self._repository.clock.now())
         if isinstance(fired, Deferred) or fired.declined:
             self._environments.restore(plan, before)
@@ -298,7 +296,7 @@ class Executor:
         state = self._runs.state(plan)
         if state is None or not state.missing or state.started is None:
             return
-        before = self._environments.lend(plan, command, anew=False)
+        before = self._environments.use(plan, command, anew=False)
         if self._repository.missing(state.started):
             self._environments.restore(plan, before)
         else:

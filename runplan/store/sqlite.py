@@ -124,7 +124,7 @@ class Store:
         return (directory / "journal.db").exists()
 
     def _immutable(self) -> str:
-        """In a read-only directory SQLite cannot make its WAL files, unless it is told that the file never changes."""
+        """In a read-only directory SQLite cannot make its WAL files, unless the file is opened as immutable."""
         has_wal = self.path.with_name(f"{self.path.name}-wal").exists()
         return "" if has_wal or os.access(self.path.parent, os.W_OK) else "&immutable=1"
 

@@ -1,4 +1,4 @@
-"""Claims: one owner per plan, known by process; the dead are taken over, the living and the unreadable never."""
+"""A plan has one owner, a process; a dead owner is replaced, a living one never."""
 
 from __future__ import annotations
 
@@ -81,9 +81,9 @@ def row(run: str, *, outcome: str | None = None) -> RunRow:
 # --- taking ---------------------------------------------------------------------------------------------
 
 
-def test_a_plan_whose_claim_finds_no_room_on_the_disk_is_held_by_nobody(store: Store, claims: Claims) -> None:
-    room = store.query("PRAGMA page_count")[0][0]
-    store.query(f"PRAGMA max_page_count={room}")
+def test_a_claim_that_a_full_disk_refuses_leaves_the_plan_free(store: Store, claims: Claims) -> None:
+    pages = store.query("PRAGMA page_count")[0][0]
+    store.query(f"PRAGMA max_page_count={pages}")
     with pytest.raises(Unreachable, match="database or disk is full") as raised:  # which keeps what it has seen
         claims.take_plan(PLAN, run="r" * 10_000, at=NOW)
     store.query("PRAGMA max_page_count=1000000")

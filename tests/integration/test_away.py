@@ -1,4 +1,4 @@
-"""What tells of a run is away for a while: nobody concludes anything from that, and nothing is made in its place."""
+"""While the journal or a dispatch directory is missing, its state is unknown and nothing is created in its place."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def away(place: Path) -> Iterator[Path]:
 # --- dispatches ------------------------------------------------------------------------------------------
 
 
-def test_of_a_dispatch_nobody_here_has_seen_nothing_is_known_until_its_place_is_back(on: Stage) -> None:
+def test_an_adopted_dispatch_is_unknown_while_its_directory_is_missing(on: Stage) -> None:
     dispatch = with_killed_runner(on, WAITS)
     pid_in(on.path / "agent")
     with Dispatches(on.path / "dispatch") as later:
@@ -55,7 +55,7 @@ def test_of_a_dispatch_nobody_here_has_seen_nothing_is_known_until_its_place_is_
         assert later.standing(dispatch) == Running()
 
 
-def test_nor_is_one_taken_for_never_started(on: Stage) -> None:
+def test_a_missing_directory_does_not_mean_never_started(on: Stage) -> None:
     dispatch = on.launch("true").id
     with away(on.path), pytest.raises(Unreachable, match="is not where it was"):
         on.dispatches.standing(dispatch)

@@ -1,4 +1,4 @@
-"""Commands are executed in order and answered once, whatever became of them; a stop counts above all others."""
+"""Commands are executed in order and answered once; a stop overrides earlier starts."""
 
 from __future__ import annotations
 
@@ -173,8 +173,8 @@ def test_a_stop_does_not_wait_and_refuses_the_starts_before_it(bench: Bench) -> 
     bench.runs.ending.add(A)
     first, second, other = bench.queue("start"), bench.queue("start"), bench.queue("start", B)
     stop, after = bench.queue("stop"), bench.queue("start")
-    told = f"{A} was stopped before it began"
-    assert sorted(bench.execute()) == [(first, told), (second, told), (other, ""), (stop, "")]
+    refused = f"{A} was stopped before it began"
+    assert sorted(bench.execute()) == [(first, refused), (second, refused), (other, ""), (stop, "")]
     assert bench.runs.done == [f"begin {B}", f"StopRequested {A}"]
     bench.runs.ending.clear()
     assert bench.execute() == [(after, "")]
@@ -200,7 +200,7 @@ def test_a_run_has_the_keys_that_its_command_names_and_they_are_kept_no_longer(b
         bench.commands.add(start.plan, start.verb, start.arguments, by=start.by, at=start.at)
         bench.execute()
     assert bench.environments.of(A) == KEYS
-    bench.environments.lend(B, start, anew=True)
+    bench.environments.use(B, start, anew=True)
     assert bench.environments.of(B) == {}
 
 
@@ -220,7 +220,7 @@ def test_the_keys_of_a_start_that_a_stop_refuses_are_forgotten(bench: Bench) -> 
     bench.commands.add(start.plan, start.verb, start.arguments, by=start.by, at=start.at)
     bench.queue("stop")
     bench.execute()
-    bench.environments.lend(B, start, anew=True)
+    bench.environments.use(B, start, anew=True)
     assert bench.environments.of(B) == {}
 
 
@@ -270,7 +270,7 @@ def test_a_stop_of_a_run_that_is_somebody_elses_is_refused(bench: Bench, trouble
 
 
 def test_a_pause_that_could_be_neither_stored_nor_recorded_is_kept(bench: Bench) -> None:
-    """Its caller was told so."""
+    """The caller got that answer."""
     waiting = [unstored("pause")]
     bench.runs.trouble = Unreachable("no space left")
     with pytest.raises(Unreachable, match="no space left"):
@@ -284,10 +284,10 @@ def test_what_was_executed_before_a_stop_that_cannot_be_recorded_is_told(bench: 
     start = bench.queue("start", B)
     bench.queue("stop")
     bench.runs.trouble = Unreachable("no space left")
-    told: list[int] = []
+    executed: list[int] = []
     with pytest.raises(Unreachable, match="no space left"):
-        told.extend(command.seq for command, _ in bench.executor.execute_queued([]))
-    assert told == [start]
+        executed.extend(command.seq for command, _ in bench.executor.execute_queued([]))
+    assert executed == [start]
 
 
 def test_a_pause_that_cannot_be_recorded_is_refused(bench: Bench) -> None:
@@ -299,13 +299,13 @@ def test_a_pause_that_cannot_be_recorded_is_refused(bench: Bench) -> None:
 # --- without a daemon -----------------------------------------------------------------------------------
 
 
-def test_a_command_that_another_process_has_executed_is_told_with_its_answer(bench: Bench) -> None:
-    """Two callers without a daemon execute each other's commands, whoever looks first."""
+def test_a_command_that_another_process_has_executed_is_returned_with_its_answer(bench: Bench) -> None:
+    """Two callers without a daemon execute each other's commands."""
     numbers = [bench.queue("pause"), bench.queue("pause", B)]
     ours = [one for one in bench.commands.queued() if one.seq in numbers]
     bench.commands.finish(numbers[0], Answer(lines=("done by another",)))
-    told = LocalWorker().run(ours, bench.executor, bench.repository, cast("ActiveRuns", Idle()))
-    assert [answer.lines for answer in told if answer] == [("done by another",), (f"Paused {B}",)]
+    answers = LocalWorker().run(ours, bench.executor, bench.repository, cast("ActiveRuns", Idle()))
+    assert [answer.lines for answer in answers if answer] == [("done by another",), (f"Paused {B}",)]
 
 
 def test_a_caller_without_a_daemon_begins_nothing_that_others_asked_for(bench: Bench) -> None:

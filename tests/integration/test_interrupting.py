@@ -1,4 +1,4 @@
-"""Who interrupts a run is heard, whatever the kernel makes of it."""
+"""Signals interrupt a run in the foreground."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ with Interruption(30.0) as interruption:
 """
 
 
-def test_a_signal_that_another_thread_is_given_wakes_whoever_waits() -> None:
+def test_a_signal_that_another_thread_receives_ends_the_wait() -> None:
     ran = subprocess.run([sys.executable, "-c", WAITS], capture_output=True, text=True, timeout=60, check=True)
     assert ran.stdout == "True True\n"
 
 
-def test_under_nohup_a_closed_terminal_ends_nothing() -> None:
+def test_under_nohup_a_closed_terminal_does_not_interrupt() -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         with Interruption(30.0) as interruption:

@@ -18,7 +18,7 @@ NOW = "2026-03-01T12:00:00Z"
 ROW = ScheduleRow(plan="plans/X.md", spec="4h", zone="UTC", misfire="run-once", request="{}", anchor=NOW, made=NOW)
 
 
-def test_a_plan_has_one_schedule_which_can_rest_and_go(tmp_path: Path) -> None:
+def test_a_plan_has_one_schedule_that_can_be_paused_and_dropped(tmp_path: Path) -> None:
     with closing(Store(tmp_path)) as store:
         schedules = Schedules(store)
         schedules.put(ROW)
@@ -36,7 +36,7 @@ def test_a_plan_has_one_schedule_which_can_rest_and_go(tmp_path: Path) -> None:
         assert not Schedules(store).pause(ROW.plan, "x")
 
 
-def test_a_slot_is_answered_once_whoever_comes_first(tmp_path: Path) -> None:
+def test_a_slot_is_answered_once(tmp_path: Path) -> None:
     with closing(Store(tmp_path)) as one, closing(Store(tmp_path)) as two:
         Schedules(one).put(ROW)
         fired = FiringRow(plan=ROW.plan, slot="2026-03-01T16:00", at=NOW, answer="fired")
@@ -81,7 +81,7 @@ def test_the_next_slot_is_recorded_until_the_schedule_changes_or_fires(tmp_path:
             assert recorded() is None
 
 
-def test_the_run_that_fails_lays_the_schedule_to_rest_in_the_same_transaction(tmp_path: Path) -> None:
+def test_a_failed_run_pauses_its_schedule_in_the_same_transaction(tmp_path: Path) -> None:
     with closing(Store(tmp_path)) as store:
         Schedules(store).put(ROW)
         Schedules(store).put(replace(ROW, plan="plans/Y.md"))

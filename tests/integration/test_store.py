@@ -1,4 +1,4 @@
-"""The journal: all or nothing, durable once acknowledged, and never read by a version that does not know it."""
+"""The journal is atomic, durable once acknowledged, and of one version."""
 
 from __future__ import annotations
 
@@ -81,13 +81,13 @@ def test_the_start_of_a_run_is_read_as_it_was_recorded(store: Store) -> None:
 
 
 @pytest.mark.parametrize("fence", [0, 2])
-def test_with_another_fence_nothing_at_all_is_recorded(store: Store, fence: int) -> None:
+def test_nothing_is_recorded_with_an_old_fence(store: Store, fence: int) -> None:
     with pytest.raises(Fenced):
         store.append(facts("RunStarted"), row(), fence=fence)
     assert (store.events("r1"), store.newest(PLAN)) == ([], None)
 
 
-def test_a_fact_that_cannot_be_written_takes_the_others_with_it(store: Store) -> None:
+def test_events_are_written_together_or_not_at_all(store: Store) -> None:
     broken = [*facts("RunStarted"), (NOW, "PlanRead", None)]
     with pytest.raises(Unreachable, match="nothing was recorded"):
         store.append(broken, row(), fence=1)  # type: ignore[arg-type]
@@ -95,12 +95,12 @@ def test_a_fact_that_cannot_be_written_takes_the_others_with_it(store: Store) ->
 
 
 def written(store: Store) -> list[str]:
-    """The facts that another process sees."""
+    """The events that another process sees."""
     with closing(sqlite3.connect(store.path)) as looking:
         return [kind for (kind,) in looking.execute("SELECT type FROM events ORDER BY seq")]
 
 
-def test_facts_that_wait_are_written_with_the_next_in_their_order(store: Store) -> None:
+def test_waiting_events_are_written_in_order_with_the_next(store: Store) -> None:
     store.append(facts("First"), row(), fence=1, waits=True)
     store.append(facts("Second"), row(state="waiting"), fence=1, waits=True)
     assert written(store) == []
@@ -110,7 +110,7 @@ def test_facts_that_wait_are_written_with_the_next_in_their_order(store: Store) 
     assert written(store) == ["First", "Second", "Third"]
 
 
-def test_whoever_asks_sees_the_facts_that_wait(store: Store) -> None:
+def test_queries_see_events_that_are_not_written_yet(store: Store) -> None:
     store.append(facts("Queued"), row(), fence=1, waits=True)
     assert store.facts(Admitted, plan=PLAN) == []
     assert written(store) == []  # no query needed it
@@ -121,7 +121,7 @@ def test_whoever_asks_sees_the_facts_that_wait(store: Store) -> None:
     assert newest.state == "waiting"
 
 
-def test_facts_that_wait_stay_when_the_next_cannot_be_written(store: Store) -> None:
+def test_waiting_events_stay_when_a_write_fails(store: Store) -> None:
     store.append(facts("First"), row(), fence=1, waits=True)
     with pytest.raises(Unreachable):
         store.append([(NOW, "Second", None)], row(), fence=1)  # type: ignore[list-item]
@@ -130,7 +130,7 @@ def test_facts_that_wait_stay_when_the_next_cannot_be_written(store: Store) -> N
     assert written(store) == ["First", "Third"]
 
 
-def test_facts_that_wait_are_dropped_when_the_plan_was_taken_over(store: Store) -> None:
+def test_waiting_events_are_dropped_when_the_plan_was_taken_over(store: Store) -> None:
     store.append(facts("First"), row(), fence=1, waits=True)
     with store.transaction():
         store.set_claim("plan", PLAN, run="r2", owner="2:2:b", at=NOW)
@@ -154,8 +154,8 @@ for number in range(100_000):
 """
 
 
-def test_a_writer_killed_at_any_moment_loses_nothing_it_was_told_is_safe(store: Store, tmp_path: Path) -> None:
-    told = 0
+def test_a_killed_writer_loses_no_acknowledged_event(store: Store, tmp_path: Path) -> None:
+    acknowledged = 0
     for wanted in (1, 7, 20):
         with subprocess.Popen(
             [sys.executable, "-c", WRITER, str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE
@@ -164,13 +164,13 @@ def test_a_writer_killed_at_any_moment_loses_nothing_it_was_told_is_safe(store: 
             for _ in range(wanted):
                 process.stdout.readline()
             process.kill()
-            told += wanted + len(process.stdout.read().splitlines())
+            acknowledged += wanted + len(process.stdout.read().splitlines())
         with closing(sqlite3.connect(store.path)) as looking:
             assert looking.execute("PRAGMA integrity_check").fetchone() == ("ok",)
         kinds = [event.type for event in store.events("r1")]
         assert kinds == ["First", "Second", "Third"] * (len(kinds) // 3)
-        assert len(kinds) // 3 - told in (0, 1), "one may have been written that nobody was told of"
-        told = len(kinds) // 3
+        assert len(kinds) // 3 - acknowledged in (0, 1), "one may have been written and not acknowledged"
+        acknowledged = len(kinds) // 3
 
 
 # --- opening --------------------------------------------------------------------------------------------
@@ -239,7 +239,7 @@ def test_a_journal_whose_maker_died_reads_as_empty_and_can_be_made(tmp_path: Pat
         assert writing.runs() == []
 
 
-def test_a_file_that_is_no_journal_is_named_with_what_helps(tmp_path: Path) -> None:
+def test_a_file_that_is_no_journal_is_an_error_with_a_remedy(tmp_path: Path) -> None:
     (tmp_path / "journal.db").write_text("this is not a database, and long enough to be looked at twice\n" * 20)
     with pytest.raises(Unreachable, match=r"journal\.db: file is not a database.*; move it away and start again"):
         Store(tmp_path)
@@ -299,7 +299,7 @@ QUERIES: dict[str, Callable[[Store], object]] = {
 
 
 @pytest.mark.parametrize("name", QUERIES)
-def test_no_question_reads_a_whole_table(many: Store, name: str) -> None:
+def test_every_query_uses_an_index(many: Store, name: str) -> None:
     asked: list[str] = []
     many._db.set_trace_callback(asked.append)
     QUERIES[name](many)

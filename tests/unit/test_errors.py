@@ -1,4 +1,4 @@
-"""A system that is out of something is named with what helps; other errors are not."""
+"""Errors of the operating system come with a remedy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from runplan.errors import is_shortage, refused_by_system
 
 
 @pytest.mark.parametrize(
-    ("error", "told", "shortage"),
+    ("error", "message", "shortage"),
     [
         (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/a"), "/a: No space left on device; free space", True),
         (OSError(errno.EAGAIN, os.strerror(errno.EAGAIN)), "Resource temporarily unavailable; end some", True),
@@ -25,7 +25,7 @@ from runplan.errors import is_shortage, refused_by_system
     ],
     ids=str,
 )
-def test_what_the_system_refuses_is_named_with_what_helps(error: Exception, told: str, shortage: bool) -> None:
+def test_an_error_of_the_system_has_a_remedy(error: Exception, message: str, shortage: bool) -> None:
     words = refused_by_system(error)
-    assert (words.startswith(told), bool(words)) == (True, bool(told))
+    assert (words.startswith(message), bool(words)) == (True, bool(message))
     assert is_shortage(error) is shortage

@@ -1,4 +1,4 @@
-"""Whatever happens in whatever order: no plan has two live runs, and no due slot goes without a record."""
+"""In every order of events a plan has at most one live run, and every due slot is recorded."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Disk:
         self.noted: list[FiringRow] = []  #: firings that no slot asked for
         self.unfinished: dict[str, str] = {}
         self.begun: list[tuple[str, str]] = []  #: plan, run
-        self.dies = False  #: whoever has begun a run is killed before that is recorded
+        self.dies = False  #: the process is killed after it began a run and before that is recorded
 
     # --- the store's own words ---
 
