@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import zlib
 from typing import TYPE_CHECKING
@@ -132,6 +131,8 @@ class ObjectWriter:
         An existing object is written again: that takes as long as a check, and repairs a damaged file.
         """
         header = f"{kind} {len(content)}\0".encode()
+        import hashlib
+
         digest = hashlib.sha1(usedforsecurity=False) if len(like) == 40 else hashlib.sha256()
         digest.update(header + content)
         oid = digest.hexdigest()
