@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import json
 import os
 import re
 from typing import TYPE_CHECKING, Any
@@ -130,11 +129,15 @@ def load_user(env: Mapping[str, str]) -> Settings:
 def record(settings: Settings) -> str:
     """The settings as JSON, for the record of a run; without those of the user, which may contain secrets."""
     values = {section: fields for section, fields in to_builtins(settings).items() if section not in USER_SECTIONS}
+    import json
+
     return json.dumps(values, separators=(",", ":"))
 
 
 @functools.cache
 def recorded(text: str) -> Settings:
+    import json
+
     return convert(json.loads(text), Settings)
 
 
