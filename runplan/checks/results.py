@@ -8,7 +8,8 @@ numbers are bounded.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, TypeAlias
+from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -58,34 +59,18 @@ class Results(Struct, frozen=True, kw_only=True):
         return "failed" if self.red else "passed"
 
 
-class Green(Struct, frozen=True, kw_only=True):
-    """Everything passes."""
+class GateKind(StrEnum):
+    GREEN = "green"  #: everything passes
+    PRE_EXISTING = "pre-existing"  #: the failures existed before the work: this passes, and is noted
+    REGRESSED = "regressed"  #: something fails that did not fail before
+    UNFINISHED = "unfinished"  #: the command did not complete, so its result means nothing
+    BASELINE_RED = "baseline-red"  #: the run before the work cannot be compared with
 
 
-class PreExisting(Struct, frozen=True, kw_only=True):
-    """The failures existed before the work: this passes, and is noted."""
-
-    names: tuple[str, ...]
-
-
-class Regressed(Struct, frozen=True, kw_only=True):
-    names: tuple[str, ...]
-    why: str
-
-
-class Unfinished(Struct, frozen=True, kw_only=True):
-    """The command did not complete, so its result means nothing."""
-
-    why: str
-
-
-class BaselineRed(Struct, frozen=True, kw_only=True):
-    """The run before the work cannot be compared with."""
-
-    why: str
-
-
-GateJudgement: TypeAlias = Green | PreExisting | Regressed | Unfinished | BaselineRed
+class GateJudgement(Struct, frozen=True):
+    kind: GateKind
+    why: str = ""
+    names: tuple[str, ...] = ()  #: of the tests that failed
 
 
 def read_results(output: str, *, exit_code: int | None, summary_pattern: str) -> Results:
@@ -147,28 +132,28 @@ def compare(
     """
     fault = baseline_fault(baseline) if baseline else ""
     if fault and not allow_red_baseline:
-        return BaselineRed(why=fault)
+        return GateJudgement(GateKind.BASELINE_RED, fault)
     if unfinished := now.unfinished or _summary_lost(baseline, now):
-        return Unfinished(why=unfinished)
-    judgement = _judge_red(baseline, now, is_faulty=bool(fault)) if now.red else Green()
+        return GateJudgement(GateKind.UNFINISHED, unfinished)
+    judgement = _judge_red(baseline, now, is_faulty=bool(fault)) if now.red else GateJudgement(GateKind.GREEN)
     lost = 0 if fewer_allowed else _fewer(baseline, now)
-    if lost and not isinstance(judgement, Regressed):
-        return Regressed(names=(), why=f"{lost} fewer passed than before the work")
+    if lost and judgement.kind is not GateKind.REGRESSED:
+        return GateJudgement(GateKind.REGRESSED, f"{lost} fewer passed than before the work")
     return judgement
 
 
-def _judge_red(baseline: Results | None, now: Results, *, is_faulty: bool) -> Regressed | PreExisting:
+def _judge_red(baseline: Results | None, now: Results, *, is_faulty: bool) -> GateJudgement:
     before = baseline.failures if baseline else frozenset()
     new = tuple(sorted(now.failures - before))
     if new and not (is_faulty and not before):
         tests = "1 test fails" if len(new) == 1 else f"{len(new)} tests fail"
-        return Regressed(names=new, why=f"{tests} that did not fail before")
+        return GateJudgement(GateKind.REGRESSED, f"{tests} that did not fail before", new)
     all_known = now.failures and before and len(now.failures) >= (now.failed or 0)
     more_failed = baseline and None not in (baseline.failed, now.failed) and (now.failed or 0) > (baseline.failed or 0)
     if all_known or (is_faulty and not more_failed):
-        return PreExisting(names=tuple(sorted(now.failures)))
+        return GateJudgement(GateKind.PRE_EXISTING, names=tuple(sorted(now.failures)))
     unnamed = f"; {now.failed} failed, {len(now.failures)} named" if now.failed else ""
-    return Regressed(names=(), why=f"exit code {now.exit_code}{unnamed}")
+    return GateJudgement(GateKind.REGRESSED, f"exit code {now.exit_code}{unnamed}")
 
 
 def _fewer(baseline: Results | None, now: Results) -> int:

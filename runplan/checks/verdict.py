@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -57,17 +57,13 @@ _NOTHING = frozenset({"", "n/a", "na", "none", "tbd", "todo", "unknown"})
 _FLAG = re.compile("\u26a0\ufe0f? *Flag", re.IGNORECASE)
 
 
-class Passed(Struct, frozen=True, kw_only=True):
-    items: tuple[ItemResult, ...]  #: in the order of the phase
-    notes: tuple[str, ...] = ()
-
-
-class Failed(Struct, frozen=True, kw_only=True):
-    """Something is not proven; `why` is one line for people."""
-
+class Verdict(Struct, frozen=True):
     items: tuple[ItemResult, ...]  #: every item of the phase, in its order; then other failures
-    why: str
-    notes: tuple[str, ...] = ()
+    why: str = ""  #: why the phase fails, one line for people; "" when it passes
+
+    @property
+    def passed(self) -> bool:
+        return not self.why
 
     @property
     def failed(self) -> tuple[ItemResult, ...]:
@@ -80,10 +76,7 @@ class NoVerdict(Struct, frozen=True, kw_only=True):
     why: str
 
 
-Verdict: TypeAlias = Passed | Failed | NoVerdict
-
-
-def judge(ret: ReadReturn, message: str, items: Sequence[str], *, gates_red: bool) -> Verdict:
+def judge(ret: ReadReturn, message: str, items: Sequence[str], *, gates_red: bool) -> Verdict | NoVerdict:
     """The judgement of the verifier's reply; `items` are the ids it had to answer for."""
     unfit = unfit_reply(message, structured=isinstance(ret, Return) or ret.found)
     if unfit:
@@ -94,14 +87,10 @@ def judge(ret: ReadReturn, message: str, items: Sequence[str], *, gates_red: boo
     others = [result for result in ret.items if result.item not in wanted]
     failed = dict.fromkeys(result.item for result in others if not result.passed)
     answers = (*(_answer(item, ret.items) for item in wanted), *(_answer(item, others) for item in failed))
-    unknown = dict.fromkeys(result.item for result in others)
-    notes = tuple(f"the verifier answers for {item[:NAME]!r}, which is no item of the phase" for item in unknown)
     why = _why_not(ret, message, answers)
-    if why:
-        return Failed(items=answers, why=why, notes=notes)
-    if gates_red:
+    if not why and gates_red:
         return NoVerdict(why="the verifier passes every item while a gate is red")
-    return Passed(items=answers, notes=notes)
+    return Verdict(answers, why)
 
 
 def unfit_reply(message: str, *, structured: bool) -> str:

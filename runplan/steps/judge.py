@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING
 
 from msgspec import convert, to_builtins
 
@@ -96,19 +96,18 @@ def _may_lose_tests(phase: PhaseRun) -> bool:
 
 def _described(judged: results.GateJudgement, now: results.Results, time: int) -> tuple[str, str]:
     again = "; it failed the first time, so something is flaky" if time > 1 else ""
-    match judged:
-        case results.Green():
+    match judged.kind:
+        case results.GateKind.GREEN:
             return "passed", now.line + again
-        case results.PreExisting():
+        case results.GateKind.PRE_EXISTING:
             return "passed", f"{now.line}; these tests failed before the work, too" + again
-        case results.Regressed(why=why, names=names):
-            return "failed", f"{why}: {', '.join(name.split()[0] for name in sorted(names)[:NAMED])}" if names else why
-        case results.Unfinished(why=why):
-            return "unfinished", why
-        case results.BaselineRed(why=why):
-            return "failed", f"the checks on the base: {why}"
-        case unreachable:
-            assert_never(unreachable)
+        case results.GateKind.REGRESSED:
+            names = ", ".join(name.split()[0] for name in judged.names[:NAMED])
+            return "failed", f"{judged.why}: {names}" if names else judged.why
+        case results.GateKind.UNFINISHED:
+            return "unfinished", judged.why
+        case results.GateKind.BASELINE_RED:
+            return "failed", f"the checks on the base: {judged.why}"
 
 
 def _baseline(phase: PhaseRun) -> results.Results | None:
@@ -153,9 +152,9 @@ def judge_verdict(action: JudgeVerdict, state: RunState, context: RunContext) ->
     yield VerdictGiven(
         tree=phase.candidate.tree,
         patch=phase.candidate.patch,
-        passed=isinstance(judged, verdict.Passed),
+        passed=judged.passed,
         items=tuple((item.item, item.passed, item.evidence[:EVIDENCE]) for item in judged.items),
         agent=phase.ended.agent,
         pristine=not left.ignored,
-        why=judged.why if isinstance(judged, verdict.Failed) else "",
+        why=judged.why,
     )

@@ -5,13 +5,9 @@ from __future__ import annotations
 import pytest
 
 from runplan.checks.results import (
-    BaselineRed,
     GateJudgement,
-    Green,
-    PreExisting,
-    Regressed,
+    GateKind,
     Results,
-    Unfinished,
     baseline_fault,
     compare,
     read_results,
@@ -222,7 +218,7 @@ def test_lines_that_say_pass_are_never_counted() -> None:
     """N10"""
     results = read("PASS: a test\n" * 3313 + "3311/3313\n")
     assert (results.passed, results.failed, results.total) == (3311, 2, 3313)
-    assert isinstance(compare(read("3313/3313\n"), results), Regressed)
+    assert compare(read("3313/3313\n"), results).kind is GateKind.REGRESSED
 
 
 @pytest.mark.parametrize(
@@ -243,7 +239,7 @@ def test_output_without_its_closing_summary_is_unfinished(output: str, summary: 
     results = read(output, summary=summary)
     assert not results.finished
     assert why in results.unfinished
-    assert isinstance(compare(None, results), Unfinished)
+    assert compare(None, results).kind is GateKind.UNFINISHED
 
 
 @pytest.mark.parametrize("exit_code", [None, -9])
@@ -313,59 +309,59 @@ RED = results("a", exit_code=1)
 @pytest.mark.parametrize(
     ("baseline", "now", "expected"),
     [
-        pytest.param(GREEN, GREEN, Green, id="green and green"),
-        pytest.param(None, GREEN, Green, id="no baseline, green"),
-        pytest.param(None, RED, Regressed, id="no baseline, red"),
-        pytest.param(GREEN, RED, Regressed, id="a new failure"),
-        pytest.param(RED, RED, PreExisting, id="N11"),
-        pytest.param(RED, GREEN, Green, id="mended"),
-        pytest.param(RED, results("a", "b", exit_code=1), Regressed, id="one more failure"),
-        pytest.param(RED, results("b", exit_code=1), Regressed, id="another failure"),
-        pytest.param(RED, results("a", exit_code=1, failed=2), Regressed, id="a failure without a name"),
-        pytest.param(GREEN, results(passed=9), Regressed, id="a test is gone"),
-        pytest.param(RED, results("a", exit_code=1, passed=9), Regressed, id="red as before, a test is gone"),
-        pytest.param(GREEN, results(passed=11), Green, id="a test more"),
-        pytest.param(GREEN, results(failed=2), Regressed, id="exit 0 with failures in the summary"),
-        pytest.param(GREEN, results(exit_code=2), Regressed, id="red without a failed test"),
-        pytest.param(GREEN, unknown(0), Unfinished, id="the summary is lost"),
-        pytest.param(GREEN, unknown(1), Unfinished, id="red and the summary is lost"),
-        pytest.param(GREEN, results(runner="unittest", passed=3), Unfinished, id="an inner suite's summary"),
-        pytest.param(GREEN, results(runner="unittest", passed=12), Green, id="another runner"),
-        pytest.param(unknown(0), unknown(0), Green, id="nothing known, green"),
-        pytest.param(unknown(0), unknown(1), Regressed, id="nothing known, red"),
-        pytest.param(unknown(1), unknown(1), BaselineRed, id="nothing known, always red"),
-        pytest.param(unknown(1), unknown(0), BaselineRed, id="a baseline that proves nothing"),
-        pytest.param(read("", exit_code=None), GREEN, BaselineRed, id="a baseline that did not finish"),
+        pytest.param(GREEN, GREEN, GateKind.GREEN, id="green and green"),
+        pytest.param(None, GREEN, GateKind.GREEN, id="no baseline, green"),
+        pytest.param(None, RED, GateKind.REGRESSED, id="no baseline, red"),
+        pytest.param(GREEN, RED, GateKind.REGRESSED, id="a new failure"),
+        pytest.param(RED, RED, GateKind.PRE_EXISTING, id="N11"),
+        pytest.param(RED, GREEN, GateKind.GREEN, id="mended"),
+        pytest.param(RED, results("a", "b", exit_code=1), GateKind.REGRESSED, id="one more failure"),
+        pytest.param(RED, results("b", exit_code=1), GateKind.REGRESSED, id="another failure"),
+        pytest.param(RED, results("a", exit_code=1, failed=2), GateKind.REGRESSED, id="a failure without a name"),
+        pytest.param(GREEN, results(passed=9), GateKind.REGRESSED, id="a test is gone"),
+        pytest.param(RED, results("a", exit_code=1, passed=9), GateKind.REGRESSED, id="red as before, a test is gone"),
+        pytest.param(GREEN, results(passed=11), GateKind.GREEN, id="a test more"),
+        pytest.param(GREEN, results(failed=2), GateKind.REGRESSED, id="exit 0 with failures in the summary"),
+        pytest.param(GREEN, results(exit_code=2), GateKind.REGRESSED, id="red without a failed test"),
+        pytest.param(GREEN, unknown(0), GateKind.UNFINISHED, id="the summary is lost"),
+        pytest.param(GREEN, unknown(1), GateKind.UNFINISHED, id="red and the summary is lost"),
+        pytest.param(GREEN, results(runner="unittest", passed=3), GateKind.UNFINISHED, id="an inner suite's summary"),
+        pytest.param(GREEN, results(runner="unittest", passed=12), GateKind.GREEN, id="another runner"),
+        pytest.param(unknown(0), unknown(0), GateKind.GREEN, id="nothing known, green"),
+        pytest.param(unknown(0), unknown(1), GateKind.REGRESSED, id="nothing known, red"),
+        pytest.param(unknown(1), unknown(1), GateKind.BASELINE_RED, id="nothing known, always red"),
+        pytest.param(unknown(1), unknown(0), GateKind.BASELINE_RED, id="a baseline that proves nothing"),
+        pytest.param(read("", exit_code=None), GREEN, GateKind.BASELINE_RED, id="a baseline that did not finish"),
     ],
 )
-def test_results_are_judged_against_the_baseline(
-    baseline: Results | None, now: Results, expected: type[GateJudgement]
-) -> None:
-    assert isinstance(compare(baseline, now), expected)
+def test_results_are_judged_against_the_baseline(baseline: Results | None, now: Results, expected: GateKind) -> None:
+    assert compare(baseline, now).kind is expected
 
 
 @pytest.mark.parametrize(
     ("baseline", "now", "expected"),
     [
-        pytest.param(unknown(1), unknown(1), PreExisting, id="always red"),
-        pytest.param(unknown(1), unknown(0), Green, id="mended"),
-        pytest.param(results(exit_code=1, failed=2), results(exit_code=1, failed=3), Regressed, id="more fail"),
-        pytest.param(RED, results("b", exit_code=1), Regressed, id="names still count"),
+        pytest.param(unknown(1), unknown(1), GateKind.PRE_EXISTING, id="always red"),
+        pytest.param(unknown(1), unknown(0), GateKind.GREEN, id="mended"),
+        pytest.param(
+            results(exit_code=1, failed=2), results(exit_code=1, failed=3), GateKind.REGRESSED, id="more fail"
+        ),
+        pytest.param(RED, results("b", exit_code=1), GateKind.REGRESSED, id="names still count"),
     ],
 )
-def test_a_red_baseline_may_be_allowed(baseline: Results, now: Results, expected: type[GateJudgement]) -> None:
-    assert isinstance(compare(baseline, now, allow_red_baseline=True), expected)
+def test_a_red_baseline_may_be_allowed(baseline: Results, now: Results, expected: GateKind) -> None:
+    assert compare(baseline, now, allow_red_baseline=True).kind is expected
 
 
 def test_fewer_tests_may_be_allowed_by_the_plan() -> None:
-    assert compare(GREEN, results(passed=9), fewer_allowed=True) == Green()
+    assert compare(GREEN, results(passed=9), fewer_allowed=True) == GateJudgement(GateKind.GREEN)
 
 
 def test_the_judgement_names_what_regressed_and_what_failed_before() -> None:
-    assert compare(RED, results("a", "c", "b", exit_code=1)) == Regressed(
-        names=("b", "c"), why="2 tests fail that did not fail before"
+    assert compare(RED, results("a", "c", "b", exit_code=1)) == GateJudgement(
+        GateKind.REGRESSED, names=("b", "c"), why="2 tests fail that did not fail before"
     )
-    assert compare(RED, RED) == PreExisting(names=("a",))
+    assert compare(RED, RED) == GateJudgement(GateKind.PRE_EXISTING, names=("a",))
 
 
 @pytest.mark.parametrize(

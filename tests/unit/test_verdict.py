@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from runplan.checks.returns import Unusable
-from runplan.checks.verdict import STALLED, Failed, NoVerdict, Passed, judge, unfit_reply
+from runplan.checks.verdict import STALLED, NoVerdict, Verdict, judge, unfit_reply
 from runplan.run.dispatch import ItemResult, Return, ReturnStatus
 
 LONG = "I read the diff and the tests, and compared each item with the files it names. " * 5
@@ -20,22 +20,31 @@ def returned(*items: ItemResult, status: ReturnStatus = ReturnStatus.DONE, summa
     return Return(status=status, summary=summary, items=items)
 
 
+def passes(verdict: object) -> bool:
+    return isinstance(verdict, Verdict) and verdict.passed
+
+
+def fails(verdict: object) -> bool:
+    return isinstance(verdict, Verdict) and not verdict.passed
+
+
 def failed_items(verdict: object) -> list[str]:
-    assert isinstance(verdict, Failed), verdict
+    assert isinstance(verdict, Verdict), verdict
+    assert not verdict.passed
     return [result.item for result in verdict.failed]
 
 
 def test_done_with_a_pass_and_evidence_for_every_item_passes_in_the_order_of_the_phase() -> None:
     verdict = judge(returned(stated("C1"), stated("W1")), LONG, ["W1", "C1"], gates_red=False)
-    assert verdict == Passed(items=(stated("W1"), stated("C1")))
+    assert verdict == Verdict((stated("W1"), stated("C1")))
 
 
 def test_a_structured_return_is_itself_the_reply_however_short_the_message() -> None:
-    assert isinstance(judge(returned(stated("W1")), "", ["W1"], gates_red=False), Passed)
+    assert passes(judge(returned(stated("W1")), "", ["W1"], gates_red=False))
 
 
 def test_a_phase_without_items_is_answered_as_a_whole() -> None:
-    assert isinstance(judge(returned(stated("P")), "", [], gates_red=False), Passed)
+    assert passes(judge(returned(stated("P")), "", [], gates_red=False))
     assert failed_items(judge(returned(), "", [], gates_red=False)) == ["P"]
 
 
@@ -59,7 +68,8 @@ def test_what_is_not_proven_is_a_fail(items: list[ItemResult], expected: list[st
 
 def test_a_failed_item_keeps_the_evidence_against_it() -> None:
     verdict = judge(returned(stated("W1", "f.py:3 is a stub", passed=False)), "", ["W1"], gates_red=True)
-    assert isinstance(verdict, Failed)
+    assert isinstance(verdict, Verdict)
+    assert not verdict.passed
     assert verdict.failed == (stated("W1", "f.py:3 is a stub", passed=False),)
     assert verdict.why == "not proven: W1"
 
@@ -68,28 +78,29 @@ def test_a_failed_item_keeps_the_evidence_against_it() -> None:
 def test_any_status_but_done_fails_though_every_item_passes(status: ReturnStatus) -> None:
     verdict = judge(returned(stated("W1"), status=status, summary="scope creep"), "", ["W1"], gates_red=False)
     assert failed_items(verdict) == []
-    assert isinstance(verdict, Failed)
+    assert isinstance(verdict, Verdict)
+    assert not verdict.passed
     assert "scope creep" in verdict.why
 
 
-def test_a_pass_for_an_unknown_id_is_noted() -> None:
+def test_a_pass_for_an_unknown_id_is_ignored() -> None:
     verdict = judge(returned(stated("W1"), stated("W9")), "", ["W1"], gates_red=False)
-    assert verdict == Passed(
-        items=(stated("W1"),), notes=("the verifier answers for 'W9', which is no item of the phase",)
-    )
+    assert verdict == Verdict((stated("W1"),))
 
 
 def test_a_fail_for_an_unknown_id_is_a_fail_with_its_evidence() -> None:
     against = stated("X9", "the build is broken", passed=False)
     verdict = judge(returned(stated("W1"), against, stated("X9")), LONG, ["W1"], gates_red=False)
-    assert isinstance(verdict, Failed)
+    assert isinstance(verdict, Verdict)
+    assert not verdict.passed
     assert verdict.failed == (against,)
     assert verdict.why == "not proven: X9"
 
 
 def test_what_an_unknown_id_is_called_is_bounded() -> None:
     verdict = judge(returned(stated("W1"), stated("X" * 9_999, "", passed=False)), LONG, ["W1"], gates_red=False)
-    assert isinstance(verdict, Failed)
+    assert isinstance(verdict, Verdict)
+    assert not verdict.passed
     assert verdict.failed == (stated("X" * 80, "no reason given", passed=False),)
 
 
@@ -98,7 +109,7 @@ def test_a_pass_while_a_gate_is_red_is_no_verdict() -> None:
 
 
 def test_a_fail_while_a_gate_is_red_stands() -> None:
-    assert isinstance(judge(returned(stated("W1", passed=False)), LONG, ["W1"], gates_red=True), Failed)
+    assert fails(judge(returned(stated("W1", passed=False)), LONG, ["W1"], gates_red=True))
 
 
 @pytest.mark.parametrize(
@@ -138,7 +149,7 @@ def test_a_long_reply_without_a_return_is_no_verdict_and_says_what_is_missing() 
 
 
 @pytest.mark.parametrize(
-    ("message", "summary", "passes"),
+    ("message", "summary", "passed"),
     [
         pytest.param("| setup.py | ⚠️ Flag |", "", False, id="N5 row"),
         pytest.param("There is one ⚠ flag left.", "", False, id="N5 prose"),
@@ -146,6 +157,7 @@ def test_a_long_reply_without_a_return_is_no_verdict_and_says_what_is_missing() 
         pytest.param("A red flag is drawn.", "", True, id="N5 clean"),
     ],
 )
-def test_a_flag_in_the_reply_fails_the_verification(message: str, summary: str, passes: bool) -> None:
+def test_a_flag_in_the_reply_fails_the_verification(message: str, summary: str, passed: bool) -> None:
     verdict = judge(returned(stated("W1"), summary=summary), message, ["W1"], gates_red=False)
-    assert isinstance(verdict, Passed if passes else Failed)
+    assert isinstance(verdict, Verdict)
+    assert verdict.passed is passed
