@@ -128,8 +128,12 @@ class Notifier:
             self._failed("queue", notice, f"{MOST_AT_ONCE} notices are being sent already")
             return
         thread = threading.Thread(target=self._send, args=(notice,), name="notify", daemon=True)
-        thread.start()
-        self._threads.append(thread)
+        try:
+            thread.start()
+        except RuntimeError as error:  # no thread is left
+            self._failed("queue", notice, str(error))
+        else:
+            self._threads.append(thread)
 
     def flush(self, *, within_s: float) -> bool:
         """Wait until everything is sent; False when the time was up before."""
