@@ -58,7 +58,7 @@ ALLOWABLE = frozenset(
 )
 
 
-class Tampering(Struct, frozen=True, kw_only=True):
+class Tampering(Struct, frozen=True):
     """One change that blocks the attempt."""
 
     kind: TamperKind
@@ -134,13 +134,13 @@ def examine(changes: Sequence[FileChange], permit: Permit) -> tuple[Tampering, .
         found += _scope(change.path, permit)
         found += () if change.deleted else _in_the_way(change.path, permit)
         if change.added and named_like_secret(change.path) and not permit.names(change.path):
-            found.append(_found(TamperKind.SECRET, change.path, "looks like a secret"))
+            found.append(Tampering(TamperKind.SECRET, change.path, "looks like a secret"))
         found += _ci(change, permit)
         if permit.allowed(change.path):
             continue
         if _too_large(change):
             detail = "over 5 MB, too large to check for weakened tests; permit it with Allows:"
-            found.append(_found(TamperKind.TOO_LARGE, change.path, detail))
+            found.append(Tampering(TamperKind.TOO_LARGE, change.path, detail))
             continue
         found += _tests(change, names_now)
         found += _settings(change)
@@ -150,7 +150,7 @@ def examine(changes: Sequence[FileChange], permit: Permit) -> tuple[Tampering, .
 def examine_command(command: str, permit: Permit, *, before: Read, after: Read) -> tuple[Tampering, ...]:
     """The changes in the tree `after` to files that the test command runs."""
     return tuple(
-        Tampering(kind=TamperKind.TEST_COMMAND, path=one.path, detail=one.detail, line=one.line)
+        Tampering(TamperKind.TEST_COMMAND, one.path, one.detail, one.line)
         for one in weakened(command, before, after)
         if not permit.allowed(one.path)
     )
@@ -177,9 +177,9 @@ def unwanted(
         if permit.names(file.path):
             continue
         if file.size > LARGEST_UNTRACKED:
-            found.append(_found(TamperKind.TOO_LARGE, file.path, f"{file.size} bytes, untracked and over 5 MB"))
+            found.append(Tampering(TamperKind.TOO_LARGE, file.path, f"{file.size} bytes, untracked and over 5 MB"))
         if named_like_secret(file.path) or holds_secret(file.path) or holds_secret((texts or {}).get(file.path, "")):
-            found.append(_found(TamperKind.SECRET, file.path, "looks like a secret"))
+            found.append(Tampering(TamperKind.SECRET, file.path, "looks like a secret"))
     return tuple(found)
 
 
@@ -187,26 +187,22 @@ def _too_large(change: FileChange) -> bool:
     return max(len(change.before or ""), len(change.after or "")) > LARGEST_EXAMINED
 
 
-def _found(kind: TamperKind, path: str, detail: str) -> Tampering:
-    return Tampering(kind=kind, path=path, detail=detail)
-
-
 def _scope(path: str, permit: Permit) -> Iterator[Tampering]:
     if path in permit.bookkeeping:
-        yield _found(TamperKind.BOOKKEEPING, path, "belongs to runplan; an agent may not change it")
+        yield Tampering(TamperKind.BOOKKEEPING, path, "belongs to runplan; an agent may not change it")
     elif not permit.covers(path):
-        yield _found(TamperKind.OUT_OF_SCOPE, path, f"outside Touches: {', '.join(permit.touches)}")
+        yield Tampering(TamperKind.OUT_OF_SCOPE, path, f"outside Touches: {', '.join(permit.touches)}")
 
 
 def _in_the_way(path: str, permit: Permit) -> Iterator[Tampering]:
     for own in permit.written:
         if own.startswith(f"{path}/"):
-            yield _found(TamperKind.BOOKKEEPING, path, f"is in the way of {own}, which belongs to runplan")
+            yield Tampering(TamperKind.BOOKKEEPING, path, f"is in the way of {own}, which belongs to runplan")
 
 
 def _ci(change: FileChange, permit: Permit) -> Iterator[Tampering]:
     if testfiles.is_ci(change.path) and not permit.permits_ci(change.path):
-        yield _found(TamperKind.CHANGED_CI, change.path, "the CI was changed, and the phase does not name it")
+        yield Tampering(TamperKind.CHANGED_CI, change.path, "the CI was changed, and the phase does not name it")
 
 
 def _tests(change: FileChange, names_now: frozenset[str]) -> Iterator[Tampering]:
@@ -215,23 +211,23 @@ def _tests(change: FileChange, names_now: frozenset[str]) -> Iterator[Tampering]
     before, after = change.before or "", change.after or ""
     had = testfiles.test_names(before)
     if gone := sorted(had - names_now):
-        yield _found(TamperKind.REMOVED_TEST, change.path, f"tests removed: {_listed(gone)}")
+        yield Tampering(TamperKind.REMOVED_TEST, change.path, f"tests removed: {_listed(gone)}")
     elif change.deleted and not had and testfiles.is_test(change.path):
-        yield _found(TamperKind.REMOVED_TEST, change.path, "the test file was removed")
+        yield Tampering(TamperKind.REMOVED_TEST, change.path, "the test file was removed")
     elif not change.deleted:
         yield from _weakened(change.path, before, after)
     if testfiles.skips(after) > testfiles.skips(before):
-        yield _found(TamperKind.NEW_SKIP, change.path, "tests are newly skipped")
+        yield Tampering(TamperKind.NEW_SKIP, change.path, "tests are newly skipped")
 
 
 def _weakened(path: str, before: str, after: str) -> Iterator[Tampering]:
     if emptied := sorted(testfiles.emptied(before, after)):
-        yield _found(TamperKind.WEAKENED_TEST, path, f"no longer assert anything: {_listed(emptied)}")
+        yield Tampering(TamperKind.WEAKENED_TEST, path, f"no longer assert anything: {_listed(emptied)}")
         return
     kept = testfiles.test_names(before) <= testfiles.test_names(after)
     lost = testfiles.assertions(before) - testfiles.assertions(after)
     if kept and lost > 0 and testfiles.is_test(path):
-        yield _found(TamperKind.WEAKENED_TEST, path, f"{lost} fewer assertions in the same tests")
+        yield Tampering(TamperKind.WEAKENED_TEST, path, f"{lost} fewer assertions in the same tests")
 
 
 def _settings(change: FileChange) -> Iterator[Tampering]:
@@ -239,9 +235,9 @@ def _settings(change: FileChange) -> Iterator[Tampering]:
         return
     after = change.after or ""
     if keys := testfiles.lowered(change.before, after):
-        yield _found(TamperKind.LOWERED_THRESHOLD, change.path, f"thresholds changed: {', '.join(keys)}")
+        yield Tampering(TamperKind.LOWERED_THRESHOLD, change.path, f"thresholds changed: {', '.join(keys)}")
     if testfiles.exclusions(after) > testfiles.exclusions(change.before):
-        yield _found(TamperKind.NEW_SKIP, change.path, "the settings exclude tests that ran before")
+        yield Tampering(TamperKind.NEW_SKIP, change.path, "the settings exclude tests that ran before")
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -266,27 +262,20 @@ def _removes_folder(line: str, path: str) -> bool:
 MESSAGE = "a commit message"
 
 
-class Written(Struct, frozen=True, kw_only=True):
-    """One file at the end of the work, or in a commit of it."""
-
-    path: str
-    before: str  #: before the phase; "" when it did not exist, or is no text
-    after: str  #: "" when it is gone, or is no text
-    added: bool = False
-
-
-def leaks(files: Sequence[Written], messages: Iterable[str], permit: Permit) -> tuple[Tampering, ...]:
+def leaks(files: Sequence[FileChange], messages: Iterable[str], permit: Permit) -> tuple[Tampering, ...]:
     """The files, file names and commit messages with a secret that none of the files had before.
 
     A file that the phase names may contain secrets.
     """
-    known = {secret for file in files for secret in secrets_in(file.before)}
+    known = {secret for file in files for secret in secrets_in(file.before or "")}
     found: dict[Tampering, None] = {}
     for file in files:
         if not permit.names(file.path):
             kinds = secrets_in(file.path).values() if file.added else ()
-            found |= dict.fromkeys(_leaks(file.path, file.after, known))
-            found |= dict.fromkeys(_found(TamperKind.SECRET, file.path, f"its name contains {kind}") for kind in kinds)
+            found |= dict.fromkeys(_leaks(file.path, file.after or "", known))
+            found |= dict.fromkeys(
+                Tampering(TamperKind.SECRET, file.path, f"its name contains {kind}") for kind in kinds
+            )
     for message in messages:
         found |= dict.fromkeys(_leaks(MESSAGE, message, known))
     return tuple(found)
@@ -294,4 +283,4 @@ def leaks(files: Sequence[Written], messages: Iterable[str], permit: Permit) -> 
 
 def _leaks(path: str, text: str, known: set[str]) -> list[Tampering]:
     kinds = (kind for secret, kind in secrets_in(text).items() if secret not in known)
-    return [_found(TamperKind.SECRET, path, f"seems to contain {kind}") for kind in kinds]
+    return [Tampering(TamperKind.SECRET, path, f"seems to contain {kind}") for kind in kinds]

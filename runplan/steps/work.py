@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from runplan.checks import tamper
 from runplan.checks.lineage import off_base
 from runplan.checks.secrets import redacted
-from runplan.checks.tamper import Written, leaks
+from runplan.checks.tamper import FileChange, leaks
 from runplan.errors import ObjectsRefused, RefusedEarly
 from runplan.git.lane import Unstored
 from runplan.git.objects import Signature
@@ -291,7 +291,7 @@ def _leaked(phase: PhaseRun, context: RunContext, head: str, permit: Permit) -> 
     # The first change of a path starts from its content before the phase.
     before = {change.path: _text(context, change.old) for change in reversed(changes.values())}
     files = [
-        Written(path=path, before=before[path], after=_text(context, change.new), added=change.kind == "A")
+        FileChange(path=path, before=before[path], after=_text(context, change.new), added=change.kind == "A")
         for (path, _), change in changes.items()
     ]
     # After a hand-over the work lands as one commit, under the title of the phase.

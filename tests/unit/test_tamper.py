@@ -8,7 +8,6 @@ from hypothesis import given, settings, strategies as st
 from runplan.checks.tamper import (
     FileChange,
     Permit,
-    Written,
     examine,
     examine_command,
     is_lifecycle,
@@ -327,12 +326,12 @@ OTHER = "ghp_" + 36 * "b"
 PLAIN = Permit(text="Write the thing.")
 
 
-def found(*files: Written, messages: tuple[str, ...] = (), permit: Permit = PLAIN) -> list[str]:
+def found(*files: FileChange, messages: tuple[str, ...] = (), permit: Permit = PLAIN) -> list[str]:
     return [str(one) for one in leaks(files, messages, permit)]
 
 
-def wrote(after: str, before: str = "", path: str = "a.txt", *, added: bool = False) -> Written:
-    return Written(path=path, before=before, after=after, added=added)
+def wrote(after: str, before: str = "", path: str = "a.txt", *, added: bool = False) -> FileChange:
+    return FileChange(path=path, before=before, after=after, added=added)
 
 
 def test_added_text_is_looked_at() -> None:
