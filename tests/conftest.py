@@ -9,7 +9,7 @@ import signal
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.support.surroundings import own_surroundings
+from tests.support.environment import own_environment
 
 # The same few examples each time. More: pytest --hypothesis-profile=default tests/unit
 settings.register_profile(
@@ -23,9 +23,9 @@ settings.register_profile(
 settings.load_profile("same")
 
 # Before any other module of the tests is imported. The workers of xdist are started later, and inherit it.
-_surroundings = contextlib.ExitStack()
+_environment = contextlib.ExitStack()
 if "PYTEST_XDIST_WORKER" not in os.environ:
-    _surroundings.enter_context(own_surroundings())
+    _environment.enter_context(own_environment())
 
 # A shell may start the tests with these signals ignored; every command under test would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -34,7 +34,7 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def pytest_unconfigure() -> None:
-    _surroundings.close()
+    _environment.close()
 
 
 @pytest.hookimpl(optionalhook=True)

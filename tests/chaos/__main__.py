@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tests.chaos import landings, matrix, proofs, scenes, soak
 from tests.chaos.runners import RUNNERS
-from tests.support.surroundings import own_surroundings
+from tests.support.environment import own_environment
 
 
 class Tally:
@@ -34,7 +34,7 @@ class Tally:
 
 def main() -> int:
     asked = _asked()
-    with own_surroundings():
+    with own_environment():
         return _run(asked)
 
 

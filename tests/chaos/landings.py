@@ -20,8 +20,8 @@ from msgspec import to_builtins
 
 from runplan.landing.lander import Landed, Landing, Pending
 from runplan.landing.recovery import BOX
-from tests.support.landings import MAIN, candidate, files_of, intent, lander, leftovers, snapshot
-from tests.support.repos import Repo, make_repo
+from tests.support.landings import candidate, files_of, intent, lander, leftovers, snapshot
+from tests.support.repos import MAIN, Repo, make_repo
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -39,11 +39,25 @@ def claims(store: Store, tmp_path: Path) -> Claims:
     return Claims(store, tmp_path / "locks")
 
 
+#: A process that claims a plan, prints the result, and holds the claim until its input ends.
+HOLDER = """
+import sys
+from pathlib import Path
+from runplan.store.claims import Claims
+from runplan.store.sqlite import Store
+directory, plan, run = sys.argv[1:]
+claims = Claims(Store(Path(directory)), Path(directory) / "locks")
+standing = claims.take_plan(plan, run=run, at="2026-01-01T00:00:00Z")
+print(type(standing).__name__, claims.me, flush=True)
+sys.stdin.read()
+"""
+
+
 @contextlib.contextmanager
 def holder(place: Path, plan: str = PLAN) -> Iterator[tuple[subprocess.Popen[bytes], str, str]]:
     """A living process, what it got of the plan, and its identity."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.support.holding", str(place), plan, "r-theirs"],
+        [sys.executable, "-c", HOLDER, str(place), plan, "r-theirs"],
         cwd=ROOT,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.cli import Project, a_project
+from tests.support.cli import Meanwhile, Project, a_project
 from tests.support.daemons import none_left
-from tests.support.scripts import Meanwhile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

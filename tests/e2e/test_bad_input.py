@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.cli import Project, a_plan, a_project, copied
+from tests.support.cli import Project, a_plan, a_project, copied, set_up
 from tests.support.repos import init_repo
-from tests.support.scripts import set_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,7 +16,7 @@ from filelock import FileLock
 from runplan import processes
 from runplan.daemon.client import reach
 from runplan.settings.places import state_directory
-from tests.support.cli import RUNPLAN, a_plan, processes_of, until, with_remote
+from tests.support.cli import RUNPLAN, Meanwhile, a_plan, processes_of, until, with_remote, work
 from tests.support.daemons import (
     answering,
     daemon_of,
@@ -32,14 +32,12 @@ from tests.support.daemons import (
     waits,
 )
 from tests.support.mounts import fill, inside, make_room, small_disk
-from tests.support.scripts import Meanwhile, work
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tests.support.cli import Project, Ran
-    from tests.support.scripts import Meanwhile
+    from tests.support.cli import Meanwhile, Project, Ran
 
 
 #: The remote lets the caller wait, and then takes nothing.

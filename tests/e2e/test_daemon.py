@@ -18,7 +18,7 @@ import pytest
 from runplan.daemon.client import Client
 from runplan.daemon.protocol import Answers, Submit
 from runplan.errors import Unreachable
-from tests.support.cli import RUNPLAN, a_plan, ended, processes_of, until
+from tests.support.cli import RUNPLAN, Meanwhile, a_plan, ended, processes_of, steps, until, work
 from tests.support.daemons import (
     answering,
     approve,
@@ -35,8 +35,7 @@ from tests.support.daemons import (
     user_settings,
     waits,
 )
-from tests.support.doors import ROOT
-from tests.support.scripts import Meanwhile, steps, work
+from tests.support.fake_daemon import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -299,7 +298,7 @@ def test_a_waiting_run_is_announced_once_across_daemon_restarts(project: Project
 @contextlib.contextmanager
 def older_daemon(project: Project) -> Iterator[subprocess.Popen[bytes]]:
     """One that does not let go before it is ended, as with an agent that takes its time."""
-    words = [sys.executable, "-m", "tests.support.doors", "0.0.1", "stays"]
+    words = [sys.executable, "-m", "tests.support.fake_daemon", "0.0.1", "stays"]
     with subprocess.Popen(words, env={**project.env, "PYTHONPATH": str(ROOT)}) as older:
         try:
             until(lambda: answering(project) == older.pid)

@@ -14,7 +14,7 @@ from runplan.daemon.client import Client
 from runplan.daemon.protocol import Answers, Submit
 from runplan.settings.places import state_directory
 from runplan.times import iso, parse_iso
-from tests.support.cli import RUNPLAN, processes_of, until
+from tests.support.cli import RUNPLAN, Meanwhile, processes_of, steps, until
 from tests.support.daemons import (
     daemon_of,
     in_foreground,
@@ -30,14 +30,12 @@ from tests.support.daemons import (
     waits,
 )
 from tests.support.mounts import inside
-from tests.support.scripts import Meanwhile, steps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.support.cli import Project
-    from tests.support.scripts import Meanwhile
+    from tests.support.cli import Meanwhile, Project
 
 
 NUMBERS = ("1", "2", "3")

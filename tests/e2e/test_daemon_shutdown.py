@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.cli import a_plan, a_project, processes_of, until, with_remote
+from tests.support.cli import Meanwhile, a_plan, a_project, processes_of, steps, until, verify, with_remote, work
 from tests.support.daemons import (
     daemon_of,
     in_foreground,
@@ -21,7 +21,6 @@ from tests.support.daemons import (
     user_settings,
     waits,
 )
-from tests.support.scripts import Meanwhile, steps, verify, work
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

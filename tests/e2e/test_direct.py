@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.cli import a_project, with_remote
-from tests.support.scripts import Meanwhile, set_up, work
+from tests.support.cli import Meanwhile, a_project, set_up, with_remote, work
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -99,7 +98,7 @@ def test_a_refused_push_fails_as_protected_and_keeps_the_work(project: Project, 
     ran = project.start("1", "auto", "direct")
     assert (ran.code, ran.last) == (1, "runplan: failed: protected")
     assert "GH006: Protected branch update failed" in ran.err
-    assert "next: The target refuses pushes" in ran.err
+    assert "or have the rule lifted" in ran.err
     assert remote.head("main") == before
     assert project.repo.git("show", "runplan/x/1:1.txt") == "1"
     (remote.path / "hooks/pre-receive").unlink()

@@ -13,8 +13,8 @@ from runplan.agents.environment import AGENT_NAME
 from runplan.cli.main import VERBS, module_of
 from tests.support import documents
 from tests.support.cli import Project, a_project, end_processes_of, with_remote, writes
+from tests.support.daemons import a_manager
 from tests.support.documents import DOCUMENTS, anchors, commands, fences, links, read, rows, verbs_named
-from tests.support.services import a_manager
 
 if TYPE_CHECKING:
     from pathlib import Path

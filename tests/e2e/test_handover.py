@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.cli import a_plan, a_project, ended, until
+from tests.support.cli import Meanwhile, a_plan, a_project, ended, fix, set_up, steps, until, verify, work
 from tests.support.daemons import none_left
-from tests.support.scripts import Meanwhile, fix, set_up, steps, verify, work
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

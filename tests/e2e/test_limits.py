@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runplan.times import iso
-from tests.support.cli import a_project, end_processes_of, until
-from tests.support.scripts import Meanwhile, set_up, steps, verify, work
+from tests.support.cli import Meanwhile, a_project, end_processes_of, set_up, steps, until, verify, work
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.cli import Project, a_plan, a_project, killed_at, processes_of, until, writes
+from tests.support.cli import Meanwhile, Project, a_plan, a_project, killed_at, processes_of, until, work, writes
 from tests.support.landings import leftovers
-from tests.support.scripts import Meanwhile, work
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,8 +9,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from runplan.run.reasons import Reason
-from tests.support.cli import Project, a_plan, a_project, copied, writes
-from tests.support.scripts import BUSY_FIXER, assert_nothing_runs, set_up, steps, verify, work
+from tests.support.cli import (
+    BUSY_FIXER,
+    Project,
+    a_plan,
+    a_project,
+    assert_nothing_runs,
+    copied,
+    set_up,
+    steps,
+    verify,
+    work,
+    writes,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,8 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cli import RUNPLAN, Project, a_plan, a_project, copied, ended
-from tests.support.scripts import Meanwhile, assert_nothing_runs, set_up, verify, work
+from tests.support.cli import (
+    RUNPLAN,
+    Meanwhile,
+    Project,
+    a_plan,
+    a_project,
+    assert_nothing_runs,
+    copied,
+    ended,
+    set_up,
+    verify,
+    work,
+)
 
 
 @pytest.fixture(scope="module")

@@ -6,8 +6,21 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.cli import Project, a_plan, a_project, copied, ended, writes
-from tests.support.scripts import Meanwhile, assert_nothing_runs, fix, set_up, steps, verify, work
+from tests.support.cli import (
+    Meanwhile,
+    Project,
+    a_plan,
+    a_project,
+    assert_nothing_runs,
+    copied,
+    ended,
+    fix,
+    set_up,
+    steps,
+    verify,
+    work,
+    writes,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,8 +8,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.cli import RUNPLAN, Project, a_plan, a_project, ended, writes
-from tests.support.scripts import Meanwhile, fix, set_up, steps, verify, work
+from tests.support.cli import (
+    RUNPLAN,
+    Meanwhile,
+    Project,
+    a_plan,
+    a_project,
+    ended,
+    fix,
+    set_up,
+    steps,
+    verify,
+    work,
+    writes,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.cli import Project, Ran, a_project, writes
+from tests.support.mounts import obstacle
 from tests.support.repos import Repo, init_repo, make_repo
-from tests.support.sandboxes import obstacle
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.cli import Project, a_project
-from tests.support.sandboxes import obstacle
+from tests.support.mounts import obstacle
 
 SETTINGS = """\
 [run]

@@ -11,9 +11,9 @@ import pytest
 from runplan.daemon.client import Client
 from runplan.daemon.protocol import DaemonStatus, Status
 from runplan.times import iso, parse_iso
-from tests.support.cli import a_plan, processes_of, until
-from tests.support.clocks import Wall
+from tests.support.cli import Meanwhile, a_plan, processes_of, steps, until, work
 from tests.support.daemons import (
+    Wall,
     approve,
     change_schedule,
     daemon_of,
@@ -31,14 +31,12 @@ from tests.support.daemons import (
     user_settings,
     waits,
 )
-from tests.support.scripts import Meanwhile, steps, work
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.support.cli import Project
-    from tests.support.scripts import Meanwhile
+    from tests.support.cli import Meanwhile, Project
 
 
 def ago(**span: float) -> str:

@@ -14,7 +14,7 @@ import pytest
 
 from runplan.ops.servicefiles import Service, systemd_unit
 from tests.support.cli import RUNPLAN, Ran
-from tests.support.services import a_manager
+from tests.support.daemons import a_manager
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,7 +11,7 @@ import pytest
 
 from runplan.daemon.client import Client
 from runplan.daemon.protocol import DaemonStatus, Status
-from tests.support.cli import SETTINGS, Project, a_project, copied, until
+from tests.support.cli import SETTINGS, Meanwhile, Project, a_project, copied, steps, until, work
 from tests.support.daemons import (
     daemon_of,
     in_foreground,
@@ -25,14 +25,12 @@ from tests.support.daemons import (
     until_runs_are,
     user_settings,
 )
-from tests.support.scripts import Meanwhile, steps, work
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.support.cli import Project
-    from tests.support.scripts import Meanwhile
+    from tests.support.cli import Meanwhile, Project
 
 
 def asked(project: Project) -> DaemonStatus:

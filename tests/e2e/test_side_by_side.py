@@ -5,9 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tests.support.cli import ended, until
+from tests.support.cli import Meanwhile, assert_nothing_runs, ended, set_up, steps, until, verify, work
 from tests.support.daemons import run_of, until_runs_are
-from tests.support.scripts import Meanwhile, assert_nothing_runs, set_up, steps, verify, work
 
 if TYPE_CHECKING:
     from tests.support.cli import Project

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.cli import a_plan, a_project, copied, ended
+from tests.support.cli import Meanwhile, a_plan, a_project, copied, ended, set_up, work
 from tests.support.repos import Repo
-from tests.support.scripts import Meanwhile, set_up, work
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,8 +14,8 @@ from runplan.agents.invocation import Agents, account_of, require_agents
 from runplan.errors import RefusedEarly
 from runplan.run.dispatch import Role
 from runplan.settings.load import Layer
+from tests.support.builders import settle
 from tests.support.samples import FOLDERS, expected
-from tests.support.settings import settle
 
 if TYPE_CHECKING:
     from pathlib import Path

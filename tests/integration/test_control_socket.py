@@ -29,7 +29,7 @@ from runplan.daemon.protocol import (
 from runplan.errors import Exit, NotFound, RefusedEarly, Unreachable
 from runplan.settings.places import socket_path
 from tests.support.dispatching import until
-from tests.support.doors import ROOT, SINCE, Echo, a_door
+from tests.support.fake_daemon import ROOT, SINCE, Echo, a_door
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -120,7 +120,7 @@ def test_an_answer_may_come_later_and_delays_no_other_caller(door: Door) -> None
 
 def test_a_daemon_that_dies_or_is_silent_is_reported(tmp_path: Path) -> None:
     env = {**os.environ, "HOME": str(tmp_path)}
-    command = [sys.executable, "-m", "tests.support.doors", "0.1.0"]
+    command = [sys.executable, "-m", "tests.support.fake_daemon", "0.1.0"]
     with subprocess.Popen(command, env=env, cwd=ROOT) as daemon:
         until(socket_path(env).exists)
         with Client(socket_path(env)) as client:

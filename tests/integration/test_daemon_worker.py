@@ -17,9 +17,8 @@ from runplan.daemon.worker import ConcurrencyLimit, DaemonWorker, Services
 from runplan.engine.context import context_at
 from runplan.engine.repository import open_repository
 from runplan.settings.load import load
-from tests.support.cli import a_project, until
+from tests.support.cli import Meanwhile, a_project, until
 from tests.support.daemons import kill_daemon, none_left, run_of, shell_agent, until_runs_are, waits
-from tests.support.scripts import Meanwhile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

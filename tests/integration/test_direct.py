@@ -14,9 +14,8 @@ from runplan.git.command import Git
 from runplan.landing.direct import Direct
 from runplan.landing.lander import Declined, Landed, LandingAnswer, Refused, TargetMoved
 from tests.support.cli import until
-from tests.support.landings import MAIN, candidate, files_of, leftovers, snapshot
-from tests.support.remotes import TRACKED, Pair, make_pair
-from tests.support.repos import make_repo
+from tests.support.landings import candidate, files_of, leftovers, snapshot
+from tests.support.repos import MAIN, TRACKED, Pair, make_pair, make_repo
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -19,9 +19,9 @@ from runplan.errors import Unreachable
 from runplan.git import remote
 from runplan.landing import cherry_pick, direct
 from runplan.landing.lander import Landed
-from tests.support import dying_direct
-from tests.support.landings import MAIN, candidate, files_of, leftovers
-from tests.support.remotes import TRACKED, Pair, make_pair
+from tests.support import landings
+from tests.support.landings import candidate, files_of, leftovers
+from tests.support.repos import MAIN, TRACKED, Pair, make_pair
 
 if TYPE_CHECKING:
     from runplan.landing.lander import Landing
@@ -51,7 +51,7 @@ def die(pair: Pair, landing: Landing, point: str, *, who: str = "all", verb: str
     """Run a lander that is dead when this returns."""
     words = [str(pair.here.path), point, who, verb, json.dumps(to_builtins(landing))]
     done = subprocess.run(
-        [sys.executable, dying_direct.__file__, *words],
+        [sys.executable, landings.__file__, "die", *words],
         env=pair.here.env | {"PYTHONPATH": str(Path(__file__).parents[2])},
         start_new_session=True,
         stdout=subprocess.DEVNULL,

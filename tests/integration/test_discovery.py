@@ -18,8 +18,8 @@ from runplan.gitfacts import Identity
 from runplan.ops import discovery as repository
 from runplan.ops.discovery import is_writable, look_around, role_agents
 from runplan.settings.load import Layer
+from tests.support.builders import settle
 from tests.support.repos import USER_EMAIL, USER_NAME, Repo, init_repo, isolated_env, make_repo
-from tests.support.settings import settle
 
 if TYPE_CHECKING:
     from runplan.ops.discovery import Facts

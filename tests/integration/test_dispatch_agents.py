@@ -15,8 +15,8 @@ from runplan.run.dispatch import OWN, Ending, Launch, Role
 from runplan.run.usage import Tally
 from runplan.settings.load import Layer
 from tests.support import samples
+from tests.support.builders import settle
 from tests.support.dispatching import Stage, stage
-from tests.support.settings import settle
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

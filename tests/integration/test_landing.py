@@ -16,8 +16,8 @@ from runplan.git.objects import Signature
 from runplan.gitfacts import Identity
 from runplan.landing.cherry_pick import CherryPick
 from runplan.landing.lander import Landed, Pending, Refused, TargetMoved
-from tests.support.landings import MAIN, candidate, files_of, intent, lander, leftovers
-from tests.support.repos import Repo, make_repo
+from tests.support.landings import candidate, files_of, intent, lander, leftovers
+from tests.support.repos import MAIN, Repo, make_repo
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,9 +13,9 @@ import pytest
 
 from runplan.landing.lander import Landed, Pending
 from runplan.landing.recovery import LOCK
-from tests.support.landings import MAIN, candidate, files_of, intent, lander, leftovers, snapshot
+from tests.support.landings import candidate, files_of, intent, lander, leftovers, snapshot
 from tests.support.mounts import way
-from tests.support.repos import Repo, make_repo
+from tests.support.repos import MAIN, Repo, make_repo
 
 if TYPE_CHECKING:
     from runplan.landing.lander import Landing
@@ -65,7 +65,7 @@ def test_killed_at_random_moments_beside_a_user_nothing_is_lost_and_nothing_land
 def test_a_disk_that_becomes_full_leaves_the_checkout_whole_and_the_landing_to_be_retried(
     tmp_path: Path, point: str
 ) -> None:
-    words = [sys.executable, "-m", "tests.support.full_disk_landing", str(tmp_path), point]
+    words = [sys.executable, "-m", "tests.support.landings", "full-disk", str(tmp_path), point]
     done = subprocess.run([*way(), *words], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 

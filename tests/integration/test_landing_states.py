@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runplan.landing.lander import Landed, Pending, Refused, TargetMoved
-from tests.support.landings import MAIN, candidate, files_of, intent, lander, leftovers, snapshot
-from tests.support.repos import Repo, init_repo, make_repo
+from tests.support.landings import candidate, files_of, intent, lander, leftovers, snapshot
+from tests.support.repos import MAIN, Repo, init_repo, make_repo
 
 if TYPE_CHECKING:
     from collections.abc import Callable

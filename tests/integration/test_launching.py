@@ -17,9 +17,9 @@ from runplan.daemon.client import Client
 from runplan.daemon.protocol import Done, Status
 from runplan.errors import RefusedEarly, Unreachable
 from runplan.settings.places import OUTPUT, socket_path, state_directory
+from tests.support.daemons import a_manager
 from tests.support.dispatching import until
-from tests.support.doors import ROOT
-from tests.support.services import a_manager
+from tests.support.fake_daemon import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,7 +31,7 @@ Env = dict[str, str]
 
 
 def argv(version: str, *words: str) -> list[str]:
-    return [sys.executable, "-m", "tests.support.doors", version, *words]
+    return [sys.executable, "-m", "tests.support.fake_daemon", version, *words]
 
 
 @pytest.fixture
@@ -45,7 +45,11 @@ def env(tmp_path: Path) -> Iterator[Env]:
 
 def daemons(env: Env) -> list[int]:
     """Those of this test, also where one still waits for the lock."""
-    ours = (one.pid for one in psutil.process_iter(["cmdline"]) if "tests.support.doors" in (one.info["cmdline"] or ()))
+    ours = (
+        one.pid
+        for one in psutil.process_iter(["cmdline"])
+        if "tests.support.fake_daemon" in (one.info["cmdline"] or ())
+    )
     return [pid for pid in ours if processes.variable(pid, "HOME") == env["HOME"]]
 
 

@@ -11,8 +11,7 @@ from runplan.run.rows import FiringRow, ScheduleRow
 from runplan.store.schedules import Schedules
 from runplan.store.sqlite import Store
 from runplan.times import iso
-from tests.support.journals import NOW, record
-from tests.support.prometheus import read
+from tests.support.builders import NOW, read, record
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,8 +13,8 @@ from runplan.errors import RefusedEarly, Unreachable
 from runplan.git import remote
 from runplan.git.command import Git
 from tests.support.cli import until
-from tests.support.landings import MAIN, leftovers, snapshot
-from tests.support.remotes import TRACKED, Pair, make_pair
+from tests.support.landings import leftovers, snapshot
+from tests.support.repos import MAIN, TRACKED, Pair, make_pair
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

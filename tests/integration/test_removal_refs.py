@@ -10,8 +10,7 @@ import pytest
 
 from runplan.git.removal import Kept, Removed, is_on_target
 from runplan.gitfacts import AGENT
-from tests.support.removals import BRANCH, PARKED, Place, a_place
-from tests.support.repos import Repo, make_repo
+from tests.support.repos import BRANCH, PARKED, Place, Repo, a_place, make_repo
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -14,8 +14,8 @@ from runplan.git.command import Git
 from runplan.git.repository import Checkouts
 from runplan.run.dispatch import Ending, Role
 from tests.support.dispatching import PATIENCE_S, Stage, gone, stage, until
+from tests.support.mounts import obstacle
 from tests.support.repos import init_repo
-from tests.support.sandboxes import obstacle
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,7 +15,7 @@ from runplan.git.repository import open_repository, require_workable
 from runplan.landing.cherry_pick import CherryPick
 from runplan.landing.direct import Direct
 from runplan.landing.lander import Landing
-from tests.support.remotes import Pair, make_pair
+from tests.support.repos import Pair, make_pair
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,7 +16,7 @@ from runplan.daemon.client import Client, NotRunning
 from runplan.errors import RefusedEarly, Unreachable
 from runplan.settings.places import socket_path, state_directory
 from tests.support.dispatching import until
-from tests.support.doors import ROOT, SINCE
+from tests.support.fake_daemon import ROOT, SINCE
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -31,7 +31,7 @@ def take(state: Path, *, wait_s: float = 0.0) -> AbstractContextManager[Held]:
 
 def a_daemon(home: Path, version: str = "0.1.0") -> subprocess.Popen[bytes]:
     env = {"HOME": str(home), "PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
-    return subprocess.Popen([sys.executable, "-m", "tests.support.doors", version], env=env)
+    return subprocess.Popen([sys.executable, "-m", "tests.support.fake_daemon", version], env=env)
 
 
 def test_a_second_daemon_is_refused_and_told_which_one_runs(tmp_path: Path) -> None:

@@ -16,8 +16,7 @@ from runplan.git.workspace import MOST_PACKS
 from runplan.git.worktrees import BranchStanding
 from runplan.gitfacts import AGENT
 from tests.support.dispatching import gone, until
-from tests.support.removals import BRANCH, PARKED, Place, a_place
-from tests.support.repos import Repo, init_repo, make_repo
+from tests.support.repos import BRANCH, PARKED, Place, Repo, a_place, init_repo, make_repo
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.removals import BRANCH, PARKED, Place, a_place
+from tests.support.repos import BRANCH, PARKED, Place, a_place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""The daemon of a project under test: found, watched from outside, and ended."""
+"""The daemon of a project under test, its clock and its service manager."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ import itertools
 import json
 import os
 import resource
+import shutil
 import signal
+import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from msgspec.structs import replace
 
 from runplan.daemon import singleton
@@ -22,7 +25,6 @@ from runplan.store.sqlite import Store
 from tests.support.cli import SETTINGS, a_plan, end_processes_of, processes_of, until
 
 if TYPE_CHECKING:
-    import subprocess
     from collections.abc import Iterator
 
     from runplan.run.rows import ScheduleRow
@@ -184,3 +186,73 @@ def waits(place: Path, name: str) -> str:
     here, go = f"{place}/{name}.here", f'while [ ! -e "{place}/{name}.on" ]; do sleep 0.02; done'
     told = f'{{ cat "{here}" 2>/dev/null || :; echo $$; }} >"{here}.new"; mv "{here}.new" "{here}"'  # never half told
     return f"{told}; {go}"
+
+
+#: Whatever asks the C library for the time is told one that is as many seconds ahead as the file says.
+SOURCE = """\
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+int clock_gettime(clockid_t which, struct timespec *told) {
+    static int (*asked)(clockid_t, struct timespec *);
+    if (!asked) asked = (int (*)(clockid_t, struct timespec *))dlsym(RTLD_NEXT, "clock_gettime");
+    int failed = asked(which, told);
+    if (failed || which != CLOCK_REALTIME) return failed;
+    char text[32] = {0};
+    int file = open("AHEAD", O_RDONLY | O_CLOEXEC);
+    if (file < 0) return 0;
+    if (read(file, text, sizeof text - 1) > 0) told->tv_sec += atol(text);
+    close(file);
+    return 0;
+}
+"""
+
+
+class Wall:
+    """The clock as the processes with `env` see it."""
+
+    def __init__(self, place: Path) -> None:
+        compiler = shutil.which("cc")
+        if compiler is None:
+            pytest.skip("there is no C compiler to make a clock with")
+        self._ahead = place / "ahead"
+        source, self._library = place / "clock.c", place / "clock.so"
+        source.write_text(SOURCE.replace("AHEAD", str(self._ahead)))
+        subprocess.run([compiler, "-shared", "-fPIC", "-o", self._library, source, "-ldl"], check=True)
+        self.jump_to(0)
+
+    @property
+    def env(self) -> dict[str, str]:
+        return {"LD_PRELOAD": str(self._library)}
+
+    def jump_to(self, seconds: int) -> None:
+        """So many seconds ahead of the real one, or behind it."""
+        draft = self._ahead.with_suffix(".new")
+        draft.write_text(str(seconds))
+        draft.replace(self._ahead)
+
+
+#: A file in its home makes it deaf or refuse.
+MANAGER = """\
+#!/bin/sh
+echo "${0##*/} $*" >>"$HOME/told"
+case "$*" in
+  *show-environment*|"print gui/"[0-9]*) test ! -e "$HOME/deaf" ;;
+  *is-active*) test -e "$HOME/active" ;;
+  *enable*--now*|bootstrap*)
+    test ! -e "$HOME/broken" || { echo "Unit is masked." >&2; exit 1; }
+    : >"$HOME/active" ;;
+esac
+"""
+
+
+def a_manager(directory: Path, name: str = "systemctl") -> Path:
+    """The directory, with a program of that name in it."""
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / name).write_text(MANAGER)
+    (directory / name).chmod(0o755)
+    return directory

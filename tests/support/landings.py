@@ -1,23 +1,29 @@
-"""Builders for landings: candidates without a checkout, and everything a user could miss afterwards."""
+"""Builders for landings; as a program, a landing on a disk that becomes full."""
 
 from __future__ import annotations
 
+import json
 import os
-from contextlib import contextmanager
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from runplan.errors import RunplanError
+from runplan.git.command import Git
 from runplan.landing.cherry_pick import CherryPick
+from runplan.landing.direct import Direct
+from runplan.landing.lander import Landed, Landing, Pending
 from runplan.landing.recovery import BOX
+from tests.support.repos import MAIN, make_repo
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
-    from pathlib import Path
 
-    from runplan.landing.lander import Landing
     from tests.support.repos import Repo
-
-MAIN = "refs/heads/main"
 
 
 def candidate(
@@ -100,3 +106,72 @@ def leftovers(repo: Repo) -> tuple[str, ...]:
     found = [*common.rglob("*.lock"), *common.rglob("runplan.*")]
     found += [*common.rglob(BOX)]
     return tuple(sorted(str(path.relative_to(common)) for path in found))
+
+
+def land_on_full_disk(directory: str, point: str) -> None:
+    """Land on a disk that becomes full at a point: nothing of the user's changes, and a retry lands."""
+    place = Path(directory)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "none", str(place)], check=True)
+    repo = make_repo(place / "repo", **{f"{number}.txt": f"{number}\n" for number in range(20)})
+    repo.write("mine.txt", "untracked\n")
+    files: dict[str, str | None] = {f"{number}.txt": "x" * 5000 for number in range(15)}
+    landing = intent(repo, candidate(repo, {**files, "16.txt": None, "new/n.txt": "n\n"}))
+    before, ballast = snapshot(repo), place / "ballast"
+
+    def passed(name: str) -> None:
+        if name == point:
+            with suppress(OSError), ballast.open("wb", buffering=0) as file:
+                while True:
+                    file.write(bytes(4096))
+
+    passed("begin")
+    try:
+        with lander(repo, passed) as cherry_pick:
+            found = cherry_pick.land(landing)
+            answer = found.why if isinstance(found, Pending) else str(found)
+    except RunplanError as error:
+        answer = str(error)
+    ballast.unlink()
+    if repo.head() == landing.old:
+        assert answer.startswith("git cannot"), answer
+        assert snapshot(repo) == before
+    with lander(repo) as cherry_pick:
+        assert cherry_pick.land(landing) == Landed(tip=landing.new)
+    assert repo.status() == "?? mine.txt"
+    assert (place / "repo/mine.txt").read_text() == "untracked\n"
+    assert len(files_of(repo.path)) == 21
+
+
+def die_while_pushing(root: str, at: str, who: str, verb: str, given: str) -> None:
+    """Land by direct push and die by SIGKILL at a point, alone or with every git; children find our pid in LANDER."""
+
+    def die(point: str) -> None:
+        if point == at:
+            os.kill(0 if who == "all" else os.getpid(), signal.SIGKILL)
+
+    fields = json.loads(given)
+    landing = Landing(**fields)
+    env = {**os.environ, "LANDER": str(os.getpid())}
+    with Git(Path(root), env=env) as git:
+        lander = Direct(
+            git,
+            remote="origin",
+            branch="main",
+            root=Path(root),
+            common_dir=Path(root) / ".git",
+            tool=Path(root) / ".git/runplan/tool.git",
+            caller=env,
+            point=die,
+        )
+        if verb == "tip":
+            lander.tip()
+        elif verb == "recover":
+            lander.recover(landing)
+        else:
+            lander.land(landing)
+
+
+PROGRAMS: dict[str, Callable[..., None]] = {"full-disk": land_on_full_disk, "die": die_while_pushing}
+
+if __name__ == "__main__":
+    PROGRAMS[sys.argv[1]](*sys.argv[2:])

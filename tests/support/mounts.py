@@ -1,8 +1,9 @@
-"""Directories that are full or cannot be written, for one command and for nobody else: a mount namespace of its own."""
+"""Full and read-only disks in a mount namespace; whether bubblewrap works."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from runplan.agents import sandbox
 from tests.support import inject
 from tests.support.cli import RUNPLAN, Ran
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.support.cli import Project
+
 
 #: As root a mount namespace is enough; others may be root of a user namespace, where the machine allows that.
 WAYS = (("unshare", "--mount"), ("unshare", "--mount", "--map-root-user"))
@@ -110,3 +113,8 @@ def read_only(there: Inside, directory: Path) -> None:
 
 def writable(there: Inside, directory: Path) -> None:
     there.sh('umount --lazy "$1"', directory)
+
+
+def obstacle() -> str:
+    found = sandbox.obstacle({"PATH": os.environ["PATH"]})
+    return f"the sandbox does not work here: {found.why}" if found else ""

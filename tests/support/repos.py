@@ -1,20 +1,34 @@
-"""Real git repositories for tests, in an environment that knows nothing of the machine's own git settings."""
+"""Git repositories, remotes and workspaces in an environment without git settings of the machine."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from runplan.git.command import Git
+from runplan.git.removal import Removal
+from runplan.git.workspace import Workspace
+from runplan.git.worktrees import Worktrees
+from runplan.landing.direct import Direct
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
+    from runplan.landing.lander import Landing
+
+
+MAIN = "refs/heads/main"
 USER_NAME = "Uma User"
+
+
 USER_EMAIL = "uma@example.org"
+
+
 AGENT_ENV = {
     "GIT_AUTHOR_NAME": "runplan agent",
     "GIT_AUTHOR_EMAIL": "agent@runplan.invalid",
@@ -106,3 +120,126 @@ def make_repo(path: Path, **files: str) -> Repo:
     repo = init_repo(path)
     repo.commit("Start", **(files or {"README.md": "hello\n"}))
     return repo
+
+
+TRACKED = "refs/remotes/origin/main"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pair:
+    """A checkout of main and its origin."""
+
+    here: Repo
+    there: Repo
+
+    @property
+    def tool(self) -> Repo:
+        """The repository beside the checkout that candidates are pushed from; it borrows the checkout's objects."""
+        tool = Repo(path=self.here.path / ".git/runplan/tool.git", env=self.here.env)
+        if not tool.path.exists():
+            init_repo(tool.path, "--bare")
+            (tool.path / "objects/info/alternates").write_text(f"{self.here.path}/.git/objects\n")
+        return tool
+
+    @contextmanager
+    def lander(self, point: Callable[[str], None] = lambda _: None, *, timeout_s: float = 20.0) -> Iterator[Direct]:
+        with self.here.adapter() as git:
+            yield Direct(
+                git,
+                remote="origin",
+                branch="main",
+                root=self.here.path,
+                common_dir=self.here.path / ".git",
+                tool=self.tool.path,
+                caller=self.here.env,
+                point=point,
+                timeout_s=timeout_s,
+            )
+
+    def intent(self, new: str, *, landing: str = "L1") -> Landing:
+        with self.lander() as direct:
+            return direct.prepare(id=landing, old=self.here.head(TRACKED), new=new)
+
+    def hook(self, name: str, words: str) -> Path:
+        """Let the server do this."""
+        path = self.there.path / "hooks" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"#!/bin/sh\n{words}\n")
+        path.chmod(0o755)
+        return path
+
+    def elsewhere(self, **files: str) -> str:
+        """Somebody else's commit on the remote's main; returns it."""
+        other = Repo(path=self.there.path.parent / "other")
+        if not other.path.exists():
+            self.here.git("clone", "-q", str(self.there.path), str(other.path))
+            other.git("config", "user.name", "Otto")
+            other.git("config", "user.email", "otto@example.org")
+        other.git("pull", "-q", "--ff-only")
+        commit = other.commit("Otto's", **files)
+        other.git("push", "-q")
+        return commit
+
+    def landed(self) -> int:
+        """How often the landing L1 is on the remote's main."""
+        return self.there.git("log", "--format=%B", MAIN).count("Runplan-Landing: L1")
+
+
+def make_pair(path: Path, **files: str) -> Pair:
+    there = init_repo(path / "there.git", "--bare")
+    shutil.rmtree(there.path / "hooks", ignore_errors=True)
+    there.git("config", "receive.autogc", "false")
+    here = init_repo(path / "here")
+    here.commit("Start", **files)
+    here.git("remote", "add", "origin", str(there.path))
+    here.git("push", "-q", "-u", "origin", "main")
+    return Pair(here=here, there=there)
+
+
+BRANCH = "refs/heads/runplan/plan/1"
+
+
+PARKED = "refs/runplan/parked/plan/1/1"
+
+
+BASE = "refs/runplan/base/r1"
+
+
+@dataclass(kw_only=True)
+class Place:
+    """The user's repository is `repo`; `lease` lends a worktree as a run would."""
+
+    repo: Repo
+    workspace: Workspace
+    trees: Worktrees
+    removal: Removal
+    base: str
+
+    def lease(self, branch: str = BRANCH, name: str = "run", base: str = "") -> Repo:
+        path = self.trees.lease(name, branch=branch, base=base or self.base, pin="r1")
+        return Repo(path=path, env=self.repo.env | AGENT_ENV)
+
+    def take(self, branch: str = BRANCH, name: str = "run") -> str | None:
+        return self.trees.take(name, branch=branch, base=self.base)
+
+    def refs(self) -> dict[str, str]:
+        """The user's refs without the one that protects the base."""
+        return {name: oid for name, oid in self.repo.refs().items() if name != BASE}
+
+
+@contextmanager
+def a_place(path: Path, repo: Repo | None = None) -> Iterator[Place]:
+    repo = repo or make_repo(path / "repo", **{"a.txt": "a\n", "b.txt": "b\n", ".gitignore": "*.o\n"})
+    common = repo.path / repo.git("rev-parse", "--git-common-dir")
+    state = common / "runplan"
+    state.mkdir()
+    targets = ("refs/heads/main", "refs/remotes/origin/main")
+    with repo.adapter() as git:
+        workspace = Workspace(git, common_dir=common, state=state, root=path / "trees")
+        workspace.prepare()
+        trees = Worktrees(workspace, lock_dir=state / "locks", mirror=targets)
+        removal = Removal(workspace, trees, targets=targets)
+        try:
+            yield Place(repo=repo, workspace=workspace, trees=trees, removal=removal, base=repo.head())
+        finally:
+            workspace.close()

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from tests.support.cli import RUNPLAN, end_processes_of
 from tests.support.documents import ROOT, fences, read
-from tests.support.surroundings import own_surroundings
+from tests.support.environment import own_environment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -219,7 +219,7 @@ def _most_alike(line: str, printed: tuple[str, ...]) -> str:
 
 
 def main() -> None:
-    with own_surroundings():
+    with own_environment():
         for name in PAGES:
             with tempfile.TemporaryDirectory() as place:
                 played = play(name, Path(place) / "uma")

@@ -16,7 +16,7 @@ from runplan.agents.environment import (
 from runplan.errors import SettingsError
 from runplan.settings.load import Layer
 from runplan.settings.schema import AgentsSettings, AgentTable
-from tests.support.settings import settle
+from tests.support.builders import settle
 
 GIT = {
     "GIT_AUTHOR_NAME": "runplan agent",

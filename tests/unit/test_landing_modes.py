@@ -12,7 +12,7 @@ from runplan.errors import RefusedEarly
 from runplan.landing import modes
 from runplan.settings.load import Layer
 from runplan.settings.schema import LANDINGS
-from tests.support.settings import settle
+from tests.support.builders import settle
 
 if TYPE_CHECKING:
     from runplan.settings.schema import RunSettings

@@ -14,8 +14,7 @@ from runplan.run import actions as a, events as e
 from runplan.run.decide import decide, overlap, startable
 from runplan.run.events import Recorded, from_json, name_of, recorded_as, to_json
 from runplan.run.state import RunState, apply, awaiting, failure, fold, open_lanes, running
-from tests.support.machine import Chance, started
-from tests.support.plantext import a_plan
+from tests.support.builders import Chance, a_plan, started
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,7 +10,7 @@ from runplan.run.decide import MAX_MOVES, decide
 from runplan.run.events import from_json, name_of, to_json
 from runplan.run.reasons import Reason
 from runplan.run.state import RunState, apply, fold
-from tests.support.machine import Chance, started
+from tests.support.builders import Chance, started
 
 MANY = 400
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from runplan.report.metrics import Sample, render
-from tests.support.prometheus import read
+from tests.support.builders import read
 
 
 def test_a_name_has_its_help_and_kind_once_above_all_its_numbers() -> None:

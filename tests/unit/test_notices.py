@@ -11,7 +11,7 @@ from runplan.run import events as e
 from runplan.run.decide import Decision
 from runplan.run.state import PhaseRun, RunState
 from runplan.settings.load import Layer
-from tests.support.settings import settle
+from tests.support.builders import settle
 
 WHERE = {"repository": "/home/uma/app", "plan": "plans/x.md", "run": "r1"}
 PHASE = PhaseRun(read=e.PlanRead(tip="0", choice="next", phase="2", title="Two"))

@@ -10,7 +10,7 @@ import pytest
 from runplan.errors import NotFound, UsageError
 from runplan.settings.load import Layer
 from runplan.settings.options import Mode, Options, parse_words, resolve
-from tests.support.settings import settle
+from tests.support.builders import settle
 
 PHASES = ("1", "4a", "4b", "P1.A")
 

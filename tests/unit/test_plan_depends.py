@@ -6,7 +6,7 @@ import pytest
 
 from runplan.errors import PlanUnreadable
 from runplan.plan.model import Phase, parse
-from tests.support.plantext import a_plan, waiting
+from tests.support.builders import a_plan, waiting
 
 
 def last(text: bytes) -> Phase:

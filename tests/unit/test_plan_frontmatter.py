@@ -9,7 +9,7 @@ from runplan.plan import frontmatter
 from runplan.plan.model import parse
 from runplan.plan.scan import scan
 from runplan.plan.tracker import complete
-from tests.support.plantext import a_plan
+from tests.support.builders import a_plan
 
 BLOCK = """---
 name: simple

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from runplan.plan.model import Phase, parse
-from tests.support.plantext import a_plan
+from tests.support.builders import a_plan
 
 
 def phase(body: str) -> Phase:

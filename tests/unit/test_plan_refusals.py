@@ -6,7 +6,7 @@ import pytest
 
 from runplan.errors import PlanUnreadable
 from runplan.plan.model import parse
-from tests.support.plantext import a_plan, tracker
+from tests.support.builders import a_plan, tracker
 
 
 def refusal(text: bytes | str) -> str:

@@ -8,7 +8,7 @@ from runplan.plan.formats import Status, read_commit, read_mark
 from runplan.plan.ids import read_name
 from runplan.plan.model import parse
 from runplan.plan.tracker import set_status
-from tests.support.plantext import a_plan, tracker
+from tests.support.builders import a_plan, tracker
 
 TODO, BUSY, BLOCKED, DONE = Status.TODO, Status.IN_PROGRESS, Status.BLOCKED, Status.DONE
 

@@ -6,7 +6,7 @@ import pytest
 
 from runplan.plan.model import Plan, parse
 from runplan.plan.tracker import NoPhase, choose
-from tests.support.plantext import a_plan
+from tests.support.builders import a_plan
 
 
 def plan(cells: str, *, front: str = "", **bodies: str) -> Plan:

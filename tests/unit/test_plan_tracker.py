@@ -11,7 +11,7 @@ import pytest
 from runplan.errors import PlanUnreadable
 from runplan.plan.model import Format, Status, parse
 from runplan.plan.tracker import add_tracker, reopen, set_status
-from tests.support.plantext import a_plan, tracker
+from tests.support.builders import a_plan, tracker
 
 PLANS = Path(__file__).parent.parent / "plans"
 

@@ -7,7 +7,7 @@ import pytest
 from runplan.agents.sandbox import is_sandboxed, sandboxed
 from runplan.errors import SettingsError
 from runplan.settings.load import Layer
-from tests.support.settings import settle
+from tests.support.builders import settle
 
 
 def test_what_is_writable_lies_on_top_of_what_is_read_only() -> None:

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from runplan.run import events as e
 from runplan.run.decide import pause_reason, pending_answer
 from runplan.run.state import fold
-from tests.support.machine import started
+from tests.support.builders import started
 
 READ = e.PlanRead(tip="c1", choice="next", phase="2")
 BLOCKED = e.PlanRead(tip="c1", choice="blocked", detail="phase 2 waits for 1")

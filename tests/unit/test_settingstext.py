@@ -15,7 +15,7 @@ from runplan.ops.discovery import Facts
 from runplan.settings.load import Layer, record, recorded
 from runplan.settings.schema import KEYS, USER_SECTIONS, NotifySettings
 from runplan.settings.text import defaults_text, toml
-from tests.support.settings import settle
+from tests.support.builders import settle
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = ROOT / "config" / "runplan.toml"

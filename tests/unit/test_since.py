@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from runplan.run import events as e
 from runplan.run.decide import Since, moved
 from runplan.run.state import RunState, apply
-from tests.support.machine import started
+from tests.support.builders import started
 
 BEGUN = replace(started("next", auto=False, test_command=""), daemon=True)
 READ = e.PlanRead(tip="c1", choice="next", phase="1", items=(("W1", "x"),))

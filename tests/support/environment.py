@@ -32,7 +32,7 @@ def pinned(env: Mapping[str, str], home: Path) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def own_surroundings() -> Iterator[None]:
+def own_environment() -> Iterator[None]:
     """Give them to this process, and to all that it starts from now on; at the end their home is removed."""
     home = Path(tempfile.mkdtemp(prefix="runplan-tests-home-"))
     given = pinned(os.environ, home)

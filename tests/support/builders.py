@@ -1,17 +1,118 @@
-"""A world made of chance: answers every action with facts that could have happened."""
+"""Plans, settings, journals, metrics and random runs for unit tests."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+import re
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
 
 from runplan.run import actions as a, events as e
+from runplan.run.rows import RunRow
+from runplan.settings.load import merge
+from runplan.times import iso
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from runplan.run.state import RunState
+    from runplan.settings.load import Layer, LoadedSettings
+    from runplan.store.sqlite import Store
 
     Choose = Callable[[Sequence[str]], str]
+
+
+def tracker(*rows: str, header: str = "| Phase | Status | Commit | Notes |") -> str:
+    """A tracker of the given rows."""
+    return "\n".join(["## Progress Tracker", "", header, "|---|---|---|---|", *rows, "", ""])
+
+
+def a_plan(cells: dict[str, str], bodies: dict[str, str] | None = None, *, front: str = "") -> bytes:
+    """A tracker plan: phase id to status cell, and what stands in the phases."""
+    rows = [f"| {id_} — Phase {id_} | {status} | | |" for id_, status in cells.items()]
+    sections = [f"## Phase {id_} — Title {id_}\n\n{(bodies or {}).get(id_, 'Text.')}\n\n" for id_ in cells]
+    return (front + "# Plan: A plan\n\n" + tracker(*rows) + "".join(sections)).encode()
+
+
+def waiting(dependencies: str, *, own: str = "9", others: str = "1 2 3 3a 4 5") -> bytes:
+    """A plan whose last phase has the given Dependencies."""
+    cells = dict.fromkeys([*others.split(), own], "⬚")
+    return a_plan(cells, {own: f"### Dependencies\n\n{dependencies}\n"})
+
+
+def settle(layers: Sequence[Layer]) -> LoadedSettings:
+    """The layers over the defaults, with the agents there are."""
+    return merge(layers)
+
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+def record(
+    store: Store,
+    run: str,
+    plan: str,
+    *events: tuple[str, dict[str, Any]],
+    now: datetime = NOW,
+    owner: str = "me",
+    **row: Any,
+) -> None:
+    """A run with these events, one a minute, the last a minute ago."""
+    with store.transaction():
+        fence = store.set_claim("plan", plan, run=run, owner=owner, at=iso(now))
+    shown = RunRow(
+        **{
+            "id": run,
+            "plan": plan,
+            "started": iso(now),
+            "state": "running",
+            "phase": "1",
+            "step": "implement",
+            "since": iso(now),
+            "attempt": 1,
+            "outcome": None,
+            "reason": None,
+            "waiting_for": None,
+            "landing": "cherry-pick",
+            **row,
+        }
+    )
+    told = [
+        (iso(now - timedelta(minutes=len(events) - number)), kind, json.dumps(body))
+        for number, (kind, body) in enumerate(events)
+    ]
+    store.append(told, shown, fence=fence)
+
+
+_NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
+
+
+_LABEL = r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\\n]|\\["\\n])*)"'
+
+
+_LINE = re.compile(rf"({_NAME})(?:\{{((?:{_LABEL},?)*)\}})? (\S+)")
+
+
+_HEAD = re.compile(rf"# (?:HELP {_NAME} [^\n]*|TYPE {_NAME} (?:counter|gauge))")
+
+
+def read(text: str) -> list[tuple[str, dict[str, str], float]]:
+    """(name, labels, value) of every line; a line that means nothing is an error."""
+    assert not text or text.endswith("\n")
+    found = []
+    for line in text.split("\n")[:-1]:
+        if line.startswith("#"):
+            assert _HEAD.fullmatch(line), line
+            continue
+        match = _LINE.fullmatch(line)
+        assert match, line
+        labels = {name: _unescaped(value) for name, value in re.findall(_LABEL, match[2] or "")}
+        found.append((match[1], labels, float(match[5])))
+    return found
+
+
+def _unescaped(text: str) -> str:
+    return re.sub(r'\\(["\\n])', lambda match: {"n": "\n"}.get(match[1], match[1]), text)
 
 
 def started(
