@@ -15,8 +15,8 @@ from runplan.run.dispatch import Launch, Usage
 from runplan.run.usage import Tally
 from runplan.settings.load import Layer
 from runplan.settings.schema import AgentTable
+from tests.support.builders import settle
 from tests.support.samples import outcome_of
-from tests.support.settings import settle
 
 if TYPE_CHECKING:
     from typing import Any
