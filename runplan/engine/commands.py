@@ -115,7 +115,7 @@ class Executor:
                 deferred.add(command.plan)
                 continue
             if refused_starts:
-                answer = replace(answer, lines=(*answer.lines, f"{command.plan} was about to begin and does not"))
+                answer = replace(answer, lines=(*answer.lines, f"Cancelled the queued start of {command.plan}"))
             if command.seq:
                 self._finish(command, answer)
             else:

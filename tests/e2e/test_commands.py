@@ -421,7 +421,7 @@ def test_status_shows_a_queued_start_and_why_it_was_refused(project: Project) ->
     assert "Queued: start; the daemon executes it when it responds" in project.runplan("status").out
     assert project.runplan("status", "X", "--json").json["queued"] == "start"
     stopped = project.runplan("stop", "X")
-    assert (stopped.code, "plans/X.md was about to begin and does not" in stopped.err) == (0, True), stopped.err
+    assert (stopped.code, "Cancelled the queued start of plans/X.md" in stopped.err) == (0, True), stopped.err
     seen = project.runplan("status", "X", "--json").json
     assert (seen["queued"], seen["refused"]) == (None, "plans/X.md was stopped before it began")
 
