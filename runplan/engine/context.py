@@ -204,7 +204,7 @@ def plan_path(at: RepositoryContext, word: str) -> str:
     plans = known_plans(at, store)
     if os.path.isdir(named) and not any(is_named(word, plan) for plan in plans):  # noqa: PTH112
         raise UsageError(f"{word} is a directory; name the plan file in it")
-    gone = [plan for plan in _ever_run(store) if plan not in plans]
+    gone = [plan for plan in (store.plans() if store else []) if plan not in plans]
     return find_plan(names.shown(word), plans, place=at.settings.paths.plans, gone=gone)
 
 
@@ -220,17 +220,13 @@ def known_plans(at: RepositoryContext, store: Store | None) -> list[str]:
     place = at.settings.paths.plans
     directory = at.repository.root / place
     found = {path.relative_to(at.repository.root).as_posix() for path in directory.rglob("*.md") if path.is_file()}
-    found = found.union(_plans_on_target(at, place), _plans_on_record(store))
+    found = found.union(_plans_on_target(at, place), store.active_plans() if store else ())
     return sorted(path for path in found if names.is_plain(path))
 
 
 def shown_plans(at: RepositoryContext, store: Store | None) -> list[str]:
     """The same, and every plan that has ever been run."""
-    return sorted({*known_plans(at, store), *_ever_run(store)})
-
-
-def _ever_run(store: Store | None) -> list[str]:
-    return [str(plan) for (plan,) in store.query("SELECT DISTINCT plan FROM runs ORDER BY plan")] if store else []
+    return sorted({*known_plans(at, store), *(store.plans() if store else [])})
 
 
 def _readable(at: RepositoryContext) -> Store | None:
@@ -240,45 +236,32 @@ def _readable(at: RepositoryContext) -> Store | None:
     return None
 
 
-def _plans_on_record(store: Store | None) -> Iterator[str]:
-    if store is None:
-        return
-    from runplan.store.schedules import Schedules
-
-    yield from (row.plan for row in store.unfinished())
-    yield from (row.plan for row in Schedules(store).all())
-
-
 def scheduled(at: RepositoryContext) -> list[str]:
     """The plans of this repository that have a schedule."""
-    store = at.store()
-    if store is None:
-        return []
     from runplan.store.schedules import Schedules
 
-    with contextlib.closing(store):
-        return [row.plan for row in Schedules(store).all()]
+    with _journal(at) as store:
+        return [row.plan for row in Schedules(store).all()] if store else []
 
 
 def kept_plans(at: RepositoryContext) -> list[str]:
     """The plans that have a schedule, an unfinished run or a queued command."""
-    store = at.store()
-    if store is None:
-        return []
-    from runplan.store.commands import Commands
-
-    with contextlib.closing(store):
-        queued = [command.plan for command in Commands(store).queued()]
-        return list(dict.fromkeys([*_plans_on_record(store), *queued]))
+    with _journal(at) as store:
+        return store.active_plans(queued=True) if store else []
 
 
 def is_kept(at: RepositoryContext, plan: str) -> bool:
     """Whether the daemon has a schedule or an unfinished run of the plan."""
+    with _journal(at) as store:
+        has_run = store is not None and store.interrupted(plan) is not None and store.is_daemons(plan)
+    return has_run or plan in scheduled(at)
+
+
+@contextlib.contextmanager
+def _journal(at: RepositoryContext) -> Iterator[Store | None]:
     store = at.store()
-    if store is None:
-        return False
-    with contextlib.closing(store):
-        return plan in _plans_on_record(store) and (plan in scheduled(at) or store.is_daemons(plan))
+    with contextlib.closing(store) if store is not None else contextlib.nullcontext():
+        yield store
 
 
 def _plans_on_target(at: RepositoryContext, place: str) -> Iterator[str]:

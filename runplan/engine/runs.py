@@ -132,23 +132,23 @@ class ActiveRuns:
         """Claim the plan for its unfinished run, or for a new one; None when another process was faster."""
         repository, claims = self._repository, self._repository.claims
         if row is not None:
-            started = repository.started(row)
-            run = row.id
+            run, started = row.id, repository.started(row)
         else:
             assert request is not None
-            started = repository.with_settings(request.started)
-            run = f"r{os.urandom(4).hex()}"
+            run, started = f"r{os.urandom(4).hex()}", repository.with_settings(request.started)
         plan = started.plan
         context = repository.run_context(run=run, started=started)  # a run keeps the target it began with
         claim = claims.take_plan(plan, run=run, at=context.iso())
         if isinstance(claim, HeldByOther):
             return Answer(declined=True, owner=claim.owner, why=claim.why)
         now = self._store.interrupted(plan)
-        too_late = self._too_late(request) if row is None and request is not None else ""
-        if (now and now.id) != (row and row.id) or too_late:
+        if (now and now.id) != (row and row.id):
             # Before we had the claim, another process ended its run, or began one and died.
             claims.release(plan, run=run)
-            return Answer(declined=True, why=too_late) if too_late else None
+            return None
+        if row is None and request is not None and (why := self._too_late(request)):
+            claims.release(plan, run=run)
+            return Answer(declined=True, why=why)
         on_event = functools.partial(self._worker.recorded, plan, run)
         journal = Journal(self._store, repository.clock, run=run, plan=plan, fence=claim.fence, on_event=on_event)
         if row is None or isinstance(claim, Acquired):

@@ -15,7 +15,7 @@ from filelock import Timeout
 
 from runplan import processes
 from runplan.errors import Unreachable
-from runplan.run.rows import UNFINISHED, Acquired, HeldByOther, Reentered
+from runplan.run.rows import Acquired, HeldByOther, Reentered
 from runplan.store.files import file_lock, make_below
 
 if TYPE_CHECKING:
@@ -82,8 +82,7 @@ class Claims:
 
     def _why_foreign(self, run: str, owner: str) -> str:
         """Why an issue belongs to another run; "" when that has ended."""
-        marks = ",".join("?" for _ in UNFINISHED)
-        if self._store.query(f"SELECT 1 FROM runs WHERE id=? AND state IN ({marks})", run, *UNFINISHED):
+        if any(row.id == run for row in self._store.unfinished()):
             return "its run has not ended"
         return "it is alive" if owner != self.me and processes.alive(owner) else ""
 

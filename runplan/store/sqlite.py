@@ -287,6 +287,17 @@ class Store:
     def newest(self, plan: str) -> RunRow | None:
         return next(iter(self.runs(plan, limit=1)), None)
 
+    def plans(self) -> list[str]:
+        """Every plan that was ever run."""
+        return [plan for (plan,) in self.query("SELECT DISTINCT plan FROM runs ORDER BY plan")]
+
+    def active_plans(self, *, queued: bool = False) -> list[str]:
+        """The plans with an unfinished run, a schedule or (`queued`) a queued command."""
+        marks = ",".join("?" for _ in UNFINISHED)
+        query = f"SELECT plan FROM runs WHERE state IN ({marks}) UNION SELECT plan FROM schedules"
+        query += " UNION SELECT plan FROM commands WHERE answer IS NULL" if queued else ""
+        return [plan for (plan,) in self.query(query, *UNFINISHED)]
+
     def interrupted(self, plan: str) -> RunRow | None:
         """The newest run of the plan, if it has not ended."""
         row = self.newest(plan)
