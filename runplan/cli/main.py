@@ -1,4 +1,4 @@
-"""The `runplan` command: finds the verb, imports its module only then, and turns errors into one line and a code."""
+"""The `runplan` command: imports the module of the verb, and turns errors into one line and an exit code."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ import sys
 
 from runplan import __version__
 
-# Only for the type checker: typing is dear to import.
-TYPE_CHECKING = False
+TYPE_CHECKING = False  # typing is slow to import
 if TYPE_CHECKING:
     from argparse import ArgumentParser
     from typing import Any, NoReturn
 
-#: What a verb does, by group. The modules are imported after parsing, so that each costs only what it needs itself.
+#: The verbs by group. Only the module of the given verb is imported.
 GROUPS = {
     "Work on plans": {
         "start": "Work on a plan: its next phase, one phase, or all of it",
@@ -82,37 +81,36 @@ First steps:
   runplan start plans/X.md finish auto --foreground  work on it to its end"""
 
 
-_UNWRITTEN = 5  #: core.errors.Exit.UNREACHABLE, whose import most commands that say so little do without
+_UNWRITTEN = 5  #: errors.Exit.UNREACHABLE, without its import
 
 
 def entry() -> None:
-    """What the installed command calls."""
-    # Nearly all that a command makes is its modules, which stay. Python would look through them for garbage again and
-    # again while they are imported, and once more at the end: a sixth of the time that `status` takes.
+    """The installed command."""
+    # Modules are no garbage. To search them again and again takes a sixth of the time of `status`.
     gc.set_threshold(20_000)
     code = main(sys.argv[1:])
     gc.freeze()
-    sys.exit(_all_said(code))
+    sys.exit(_flushed(code))
 
 
-def _all_said(code: int) -> int:
-    """Let out what was said. Where nobody takes it, Python itself would end with a code that means nothing here."""
+def _flushed(code: int) -> int:
+    """The exit code after the output is written; Python would exit with 120 when that fails."""
     for stream in (sys.stdout, sys.stderr):
         if stream is None or stream.closed:
             continue
         try:
             stream.flush()
         except OSError as error:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())  # it is flushed once more at the end
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())  # Python flushes it again at exit
             if stream is sys.stdout and not isinstance(error, BrokenPipeError):
-                _say(f"what was to be said could not be written: {error.strerror}", debug=False)
+                _say(f"cannot write the output: {error.strerror}", debug=False)
                 code = code or _UNWRITTEN
     return code
 
 
 def main(argv: list[str]) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # file names need not be text
+        sys.stdout.reconfigure(errors="backslashreplace")  # file names may not be UTF-8
     debug = "--debug" in argv
     words = [word for word in argv if word != "--debug"]
     if not words or words[0] in ("-h", "--help", "help"):
@@ -138,10 +136,10 @@ def _guarded(verb: str, words: list[str], *, debug: bool) -> int:
         _say("interrupted", debug=debug)
         return int(Exit.INTERRUPTED)
     except BrokenPipeError:
-        # The reader has gone (`runplan logs | head`): nothing to say, and nobody to say it to.
+        # The reader is gone, as in `runplan logs | head`.
         sys.stderr.close()
         return int(Exit.DONE)
-    except Exception as error:  # noqa: BLE001 - the edge of the command: a person gets one line
+    except Exception as error:  # noqa: BLE001 - the boundary of the command
         from runplan.errors import refused_by_system
 
         if refused := refused_by_system(error):
@@ -151,24 +149,29 @@ def _guarded(verb: str, words: list[str], *, debug: bool) -> int:
         return int(Exit.UNREACHABLE)
 
 
-def _say(told: str, *, debug: bool) -> None:
-    """One line for a person, and the traceback where it is asked for."""
+def _say(text: str, *, debug: bool) -> None:
+    """Print one line, and the traceback with --debug."""
     import contextlib
 
-    if not told.isprintable():  # a branch or a file that an agent named
+    if not text.isprintable():  # the name of a branch or file
         from runplan.text import plain
 
-        told = plain(told)
-    with contextlib.suppress(OSError):  # nobody may be listening any more
+        text = plain(text)
+    with contextlib.suppress(OSError):  # standard error may be closed
         if debug:
             import traceback
 
             traceback.print_exc()
-        print(f"runplan: {told}", file=sys.stderr)
+        print(f"runplan: {text}", file=sys.stderr)
 
 
 def _lines(name: str, group: dict[str, str]) -> str:
-    return "\n".join([f"{name}:", *(f"  {verb:<10} {line}" for verb, line in group.items())])
+    head = f"{name}:"
+    if sys.stdout.isatty():
+        from runplan.cli.terminal import BOLD, Style
+
+        head = Style.of(sys.stdout).paint(head, BOLD)
+    return "\n".join([head, *(f"  {verb:<10} {line}" for verb, line in group.items())])
 
 
 def _run(verb: str, words: list[str]) -> int:
@@ -184,13 +187,13 @@ def _run(verb: str, words: list[str]) -> int:
 
 
 def parser_of(verb: str) -> ArgumentParser:
-    """The parser of a verb's words."""
+    """The argument parser of a verb."""
     import argparse
 
     from runplan.errors import UsageError
 
     class Parser(argparse.ArgumentParser):
-        """Says in one line what is wrong with the words."""
+        """Raises errors as UsageError."""
 
         def error(self, message: str) -> NoReturn:
             raise UsageError(f"{verb}: {message}; see: runplan {verb} --help")
@@ -200,7 +203,7 @@ def parser_of(verb: str) -> ArgumentParser:
         prog=f"runplan {verb}",
         description=f"{VERBS[verb]}.",
         epilog=f"examples:\n{module.EXAMPLES}",
-        # With a width of its own it need not ask the terminal, which costs an import of shutil.
+        # A fixed width saves the import of shutil.
         formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, width=100),
         allow_abbrev=False,
     )

@@ -23,7 +23,7 @@ _SPAN = re.compile(r"((?<!`)(`+)(?!`).{1,2000}?(?<!`)\2(?!`))")
 
 
 def inline(text: str) -> str:
-    """One line of foreign text, to stand last in its block and never first: tags are shown, not obeyed."""
+    """One line of foreign text, not at the start of a block, with its tags escaped."""
     line = flat(text)
     if "\\`" in line:  # an escaped backtick opens no code span; do not reason about the rest
         return line.replace("<", "&lt;")
@@ -35,13 +35,13 @@ def inline(text: str) -> str:
 
 
 def first(text: str) -> str:
-    """One line of foreign text that may also stand first in its block."""
+    """One line of foreign text that may start a block."""
     line = re.sub(r"^(\d+)([.)])", r"\1\\\2", inline(text))
     return f"\\{line}" if line.startswith(("#", ">", "+", "-", "*", "_", "=", "~", "|", "[", "```")) else line
 
 
 def code(text: str) -> str:
-    """A code span that shows the text whatever backticks are in it."""
+    """A code span; its fence is longer than any backticks in the text."""
     line = flat(text)
     longest = max((len(run) for run in re.findall("`+", line)), default=0)
     fence = "`" * (longest + 1)
@@ -50,32 +50,31 @@ def code(text: str) -> str:
 
 
 def cell(text: str) -> str:
-    """Already inline Markdown as a table cell: a pipe, and backslashes before it, lose their meaning."""
+    """Inline Markdown as a table cell, with its pipes escaped."""
     return re.sub(r"(?<!\\)(\\*)\|", lambda pipe: pipe.group(1) * 2 + r"\|", text)
 
 
 def row(*cells: str) -> str:
-    """One table row."""
     return f"| {' | '.join(cell(text) for text in cells)} |"
 
 
 def block(text: str) -> str:
-    """Many lines of foreign text as an indented block, which nothing in it can end."""
+    """Many lines of foreign text as an indented block."""
     lines = (_HIDDEN.sub("", line) for line in encodable(text).strip("\r\n").splitlines())
     return "\n".join(f"    {line}".rstrip() for line in lines)
 
 
 def flat(text: str) -> str:
-    """The text on one line, without what cannot be seen."""
+    """The text on one line, without invisible characters."""
     return " ".join(_HIDDEN.sub("", encodable(text)).split())
 
 
 def encodable(text: str) -> str:
-    """The text without half surrogate pairs, which no file takes."""
+    """The text without lone surrogates, which UTF-8 cannot encode."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
-LONGEST = 300  #: characters that are quoted of a line somebody else wrote; the whole is in git or in a log
+LONGEST = 300  #: characters quoted of one foreign line; git or a log has the whole
 LONGEST_DETAIL = 20_000
 MOST = 100  #: lines of one kind
 NO_TESTS = "Tests: skipped — no test infrastructure"
@@ -84,15 +83,11 @@ _LINES = re.compile(r"[^\n]*\n|[^\n]+")
 
 
 class CommitLine(Struct, frozen=True, kw_only=True):
-    """One landed commit."""
-
     short: str
     subject: str
 
 
 class ItemLine(Struct, frozen=True, kw_only=True):
-    """One work item or criterion, and what proves it."""
-
     id: str
     text: str
     passed: bool
@@ -100,25 +95,21 @@ class ItemLine(Struct, frozen=True, kw_only=True):
 
 
 class GateLine(Struct, frozen=True, kw_only=True):
-    """One command that was run, on which tree, and what came of it."""
-
     name: str  #: "Baseline", "Gate", …
     command: str
-    exit_code: int | None  #: None when it did not end by itself
+    exit_code: int | None  #: None when it was stopped
     tree: str
     result: str  #: one line
 
 
 class VerdictLine(Struct, frozen=True, kw_only=True):
-    """Who verified which tree."""
-
     verifier: str
     tree: str  #: the tree the verifier saw
-    landed_tree: str  #: the code tree that landed; another one when the verdict was carried over
+    landed_tree: str  #: the landed code tree; differs when only the base changed
 
 
 class PhaseAccount(Struct, frozen=True, kw_only=True):
-    """Everything that is told of a phase that landed."""
+    """The section of a landed phase."""
 
     plan: str  #: path in the repository
     phase: str
@@ -128,40 +119,39 @@ class PhaseAccount(Struct, frozen=True, kw_only=True):
     branch: str
     commits: tuple[CommitLine, ...]
     items: tuple[ItemLine, ...]
-    gates: tuple[GateLine, ...]  #: empty: the project has no tests, and the section says so
+    gates: tuple[GateLine, ...]  #: empty when the project has no tests
     verdict: VerdictLine
     warnings: tuple[str, ...] = ()
 
 
 class UndoAccount(Struct, frozen=True, kw_only=True):
-    """Everything that is told of a phase that was taken back."""
+    """The section of a reverted phase."""
 
     plan: str
     phase: str
     title: str
     run: str
-    landing: str  #: the landing that was taken back
+    landing: str  #: the reverted landing
     commits: tuple[CommitLine, ...]  #: its code commits, newest first
 
 
 class FailureAccount(Struct, frozen=True, kw_only=True):
-    """Everything that is told of a run that failed."""
+    """The section of a failed run."""
 
     at: str  #: UTC, "YYYY-MM-DD HH:MM"
     plan: str
     phase: str
     title: str
     run: str
-    attempt: int  #: from 1; tells two failures of one minute apart
+    attempt: int  #: from 1; distinguishes two failures within a minute
     step: str  #: where it failed: "implement", "gate", "verify", "land", …
     reason: Reason
     detail: str  #: any text: failed items, the end of a gate's output
-    state: tuple[str, ...]  #: what was left where, a sentence each
-    resume: str  #: the command that goes on
+    state: tuple[str, ...]  #: sentences about kept work
+    resume: str  #: a command
 
 
 def phase_section(account: PhaseAccount) -> str:
-    """The section of a landed phase."""
     parts = [
         f"## Phase — {inline(f'{account.phase} {account.title}')}",
         _mark(run=account.run, phase=account.phase),
@@ -179,13 +169,12 @@ def phase_section(account: PhaseAccount) -> str:
 
 
 def undo_section(account: UndoAccount) -> str:
-    """The section of a phase that was taken back: which commits, and that nothing was proven anew."""
     parts = [
         f"## Phase Undone — {inline(f'{account.phase} {account.title}')}",
         _mark(run=account.run, phase=account.phase),
         "**Status:** Undone (its changes reverted, its row set back to todo)",
         f"**Plan:** {code(account.plan)}",
-        f"**Landing taken back:** {code(account.landing)}",
+        f"**Landing reverted:** {code(account.landing)}",
         "**Commits reverted:**",
         _commits(account.commits),
         "The checks were not run on the result.",
@@ -194,7 +183,6 @@ def undo_section(account: UndoAccount) -> str:
 
 
 def failure_section(account: FailureAccount) -> str:
-    """The section of a failed run: what, where, why, what is left, and the command that goes on."""
     parts = [
         f"## Run Failed — {flat(account.at)}",
         _mark(run=account.run, phase=account.phase, attempt=str(account.attempt)),
@@ -211,9 +199,9 @@ def failure_section(account: FailureAccount) -> str:
 
 
 def prepend(report: str | None, *, plan_title: str, sections: Sequence[str]) -> str:
-    """The report with the sections on top, the last one uppermost; every other byte stays.
+    """The report with the sections on top, the last one first; all other bytes stay.
 
-    A section that is there already, known by its heading and the mark of its run, is not added again.
+    A section that exists, by its heading and the mark of its run, is not added again.
     """
     text = report or ""
     if _heading(_LINES.findall(text), "# ") is None:
@@ -225,7 +213,7 @@ def prepend(report: str | None, *, plan_title: str, sections: Sequence[str]) -> 
 
 
 def _mark(**names: str) -> str:
-    """A line readers do not see, by which a section is found again."""
+    """An invisible line that identifies a section."""
     plain = (f"{key} {re.sub(r'[^A-Za-z0-9._]+', '-', name)}" for key, name in names.items())
     return f"<!-- runplan: {', '.join(plain)} -->"
 
@@ -240,7 +228,7 @@ def _more(count: int) -> list[str]:
 
 
 def shortened(text: str, most: int = LONGEST) -> str:
-    """No more of a text than that, with a sign that there is more."""
+    """The text, cut with a mark where it is longer."""
     return text if len(text) <= most else f"{text[:most]} […]"
 
 
@@ -280,14 +268,14 @@ def _detail(detail: str) -> list[str]:
 
 
 def _holds(text: str, section: str) -> bool:
-    """Whether the section's heading and mark stand in the text, one after the other."""
+    """Whether the text has the heading and the mark of the section, in this order."""
     wanted = [line for line in section.splitlines() if line.strip()][:2]
     lines = [line for line in text.splitlines() if line.strip()]
     return any(lines[at : at + len(wanted)] == wanted for at in range(len(lines)))
 
 
 def _insert(text: str, section: str) -> str:
-    """The section before the first one of the text, in the line ends the text has."""
+    """The text with the section before its first one, in the line ends of the text."""
     lines = _LINES.findall(text)
     newline = "\r\n" if lines[0].endswith("\r\n") else "\n"
     at = _heading(lines, "## ")
@@ -299,7 +287,7 @@ def _insert(text: str, section: str) -> str:
 
 
 def _heading(lines: list[str], opening: str) -> int | None:
-    """Where the first line with this opening stands, outside fences."""
+    """Index of the first line with this opening, outside fences."""
     fenced = False
     for number, line in enumerate(lines):
         if line.startswith("```"):

@@ -162,7 +162,7 @@ def test_output_to_a_full_disk_is_exit_5(project: Project, words: tuple[str, ...
         )
     assert (ran.returncode, ran.stderr) == (
         5,
-        "runplan: what was to be said could not be written: No space left on device\n",
+        "runplan: cannot write the output: No space left on device\n",
     )
 
 

@@ -87,7 +87,7 @@ def test_programs_get_every_fact_by_name_and_in_plain_bytes() -> None:
     [
         ({"webhook": "example.org/x"}, "[notify] webhook: must begin with https:// or http:// and a host"),
         ({"webhook": "file:///etc/passwd"}, "[notify] webhook: must begin"),
-        ({"on": ["done", "faild"]}, "[notify] on: may contain done, failed, waiting, not 'faild'"),
+        ({"on": ["done", "faild"]}, "[notify] on: must be one of done, failed, waiting, not 'faild'"),
         ({"desktop": "yes"}, "[notify] desktop: "),
     ],
 )

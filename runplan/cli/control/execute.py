@@ -86,7 +86,7 @@ def _follow(at: RepositoryContext, plan: str, run: str) -> Exit:
     """Print the events of the run until it ends or waits for a person; Ctrl-C only detaches."""
     try:
         for event in queue.follow(at, plan, run):
-            progress.tell(event)
+            progress.show(event)
     except KeyboardInterrupt:
         again, stop = command("runplan", "logs", plan, "-f"), command("runplan", "stop", plan)
         raise Interrupted(f"detached; {run} continues. Follow it: {again}; stop it: {stop}") from None
@@ -122,7 +122,7 @@ def run_here(at: RepositoryContext, request: RunRequest) -> Exit:
         prepare.retry_hint(plan),
     ):
         worker = ForegroundWorker(
-            interruption, ask=lambda state: _ask(at, state), show=progress.tell, warn=progress.warn
+            interruption, ask=lambda state: _ask(at, state), show=progress.show, warn=progress.warn
         )
         outcome = worker.run(request, repository)
     match outcome:

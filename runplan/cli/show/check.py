@@ -1,4 +1,4 @@
-"""runplan check: what was understood of a plan file, without running anything."""
+"""runplan check: a plan file as runplan parses it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EXAMPLES = """\
   runplan check plans/X.md --fix        add a tracker to a plan of bare phase sections
   runplan check plans/X.md --strict     warnings are errors (exit 2)"""
 
-LARGEST = 64 * 1024 * 1024  #: bytes read before the parser has a say; it refuses much smaller ones by their size
+LARGEST = 64 * 1024 * 1024  #: bytes read; the parser refuses much smaller files
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,11 +41,11 @@ def run(args: argparse.Namespace) -> Exit:
         from runplan.plan.tracker import add_tracker
 
         fixed = add_tracker(text, path=name)
-        told = "the plan keeps its statuses already; nothing was added"
+        note = "the plan has statuses already; nothing was added"
         if fixed.text != text:
             _replace(file, fixed.text)
-            text, told = fixed.text, "a tracker was added"
-        for line in (told, *fixed.notes):
+            text, note = fixed.text, "a tracker was added"
+        for line in (note, *fixed.notes):
             print(f"runplan: {name}: {line}", file=sys.stderr)
     plan = parse(text, path=name)
     print(json.dumps(_view(plan), ensure_ascii=False, indent=2) if args.json else _table(plan))
@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> Exit:
 
 
 def _file(word: str) -> tuple[Path, str]:
-    """The file that is meant: as given, else as a plan of the repository around us."""
+    """The file as given, else the plan of this repository by that name."""
     given = Path(word)
     if os.path.isdir(given):  # noqa: PTH112 - a name too long for a file is answered, not raised
         raise UsageError(f"{word} is a directory; name the plan file in it")
@@ -80,7 +80,7 @@ def _read(file: Path, name: str) -> bytes:
 
 
 def _replace(file: Path, text: bytes) -> None:
-    """Whole or not at all, with the file's own mode."""
+    """Replace the file atomically, with its mode."""
     draft = file.with_name(f".{file.name}.draft")
     draft.write_bytes(text)
     draft.chmod(file.stat().st_mode & 0o777)
@@ -125,10 +125,10 @@ def _table(plan: Plan) -> str:
     table = [
         "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[4]]) for row in rows
     ]
-    told = [f"{plan.title}  ({plan.path}, statuses in the {plan.format})", "", *table]
+    lines = [f"{plan.title}  ({plan.path}, statuses in the {plan.format})", "", *table]
     if plan.remarks:
-        told += ["", *(f"{plan.path}:{remark.line}: warning: {remark.text}" for remark in plan.remarks)]
-    return "\n".join(told)
+        lines += ["", *(f"{plan.path}:{remark.line}: warning: {remark.text}" for remark in plan.remarks)]
+    return "\n".join(lines)
 
 
 def _items(items: tuple[Any, ...]) -> str:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _COLOURS = {"landed": GREEN, "failed": RED, "verdict": BOLD, "waiting": YELLOW, "approval": YELLOW, "guard": RED}
 
 
-def tell(fact: e.Fact) -> None:
+def show(fact: e.Fact) -> None:
     """Print a fact of the run."""
     lane, event = (f"[{fact.lane}] ", fact.event) if isinstance(fact, e.LaneFact) else ("", fact)
     text = _LIVE.note(lane, event) or sentence(event)

@@ -1,0 +1,80 @@
+"""Delays before something is tried again."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, strategies as st
+
+from runplan.times import (
+    FIRST_BUSY_S,
+    JITTER_S,
+    MARGIN_S,
+    busy_ends,
+    delay_s,
+    is_announced,
+    jitter,
+    limit_ends,
+    look_s,
+)
+
+NOW = 1_800_000_000.0
+
+
+@pytest.mark.parametrize(
+    ("before", "minutes", "said"),
+    [
+        pytest.param(0, 1, True, id="G1"),
+        pytest.param(8, 1, False, id="ninth"),
+        pytest.param(9, 10, True, id="G2-G7"),
+        pytest.param(14, 10, False, id="fifteenth"),
+        pytest.param(15, 30, True, id="sixteenth"),
+        pytest.param(24, 30, False, id="twenty-fifth"),
+        pytest.param(25, 60, True, id="G4"),
+        pytest.param(30, 60, False, id="G5"),
+        pytest.param(10_000, 60, False, id="for-ever"),
+    ],
+)
+def test_the_next_look_is_later_the_more_were_in_vain(before: int, minutes: int, said: bool) -> None:
+    """Whatever the pace was before: it follows from the count alone (G7)."""
+    n = before + 1
+    assert (look_s(n), is_announced(n)) == (60 * minutes, said)
+
+
+def test_a_person_hears_four_times_of_it() -> None:
+    assert [n for n in range(200) if is_announced(n)] == [1, 10, 16, 26]
+
+
+def test_looks_never_become_more_frequent() -> None:
+    waits = [look_s(n) for n in range(200)]
+    assert waits == sorted(waits)
+
+
+def test_a_retry_waits_twice_as_long_each_time_up_to_an_hour() -> None:
+    assert [delay_s(n) for n in (0, 1, 2, 3, 6, 7, 10_000)] == [60, 60, 120, 240, 1920, 3600, 3600]
+    assert [delay_s(n, first_s=2, longest_s=50, factor=5) for n in (1, 2, 3)] == [2, 10, 50]
+
+
+@given(st.floats(-1e6, 1e6), st.integers(1, 100), st.text(max_size=20))
+def test_a_limit_is_waited_out_with_a_margin_and_never_ends_in_the_past(offset: float, times: int, seed: str) -> None:
+    resets = NOW + offset
+    until = limit_ends(resets, now=NOW, times=times, seed=seed)
+    assert max(resets, NOW) + MARGIN_S <= until <= max(resets, NOW) + MARGIN_S + JITTER_S
+
+
+def test_a_limit_whose_end_nobody_names_is_waited_for_longer_each_time_up_to_an_hour() -> None:
+    waits = [limit_ends(None, now=NOW, times=times, seed="x") - NOW for times in range(1, 12)]
+    assert waits == sorted(waits)
+    assert 300 <= waits[0] <= 300 + JITTER_S
+    assert waits[-1] <= 3600.0 + JITTER_S
+
+
+def test_a_busy_provider_is_waited_for_twice_as_long_each_time() -> None:
+    waits = [busy_ends(now=NOW, times=times, seed="x") - NOW for times in range(1, 6)]
+    assert waits == sorted(waits)
+    assert FIRST_BUSY_S <= waits[0] <= 2 * FIRST_BUSY_S
+    assert waits[4] >= 16 * FIRST_BUSY_S
+
+
+def test_jitter_is_the_same_for_the_same_seed_and_spread_over_others() -> None:
+    assert jitter("run.1") == jitter("run.1")
+    assert len({round(jitter(f"run.{number}")) for number in range(50)}) > 25
