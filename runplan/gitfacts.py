@@ -90,16 +90,3 @@ class Untracked(Struct, frozen=True, kw_only=True):
 
     path: str
     size: int  #: bytes
-
-
-class WorktreeState(Struct, frozen=True, kw_only=True):
-    """One status of a worktree."""
-
-    head: Oid
-    changed: tuple[str, ...]  #: tracked paths that differ from HEAD, staged or not
-    untracked: tuple[Untracked, ...]
-    ignored: bool  #: whether there are ignored files
-
-    @property
-    def clean(self) -> bool:
-        return not self.changed and not self.untracked

@@ -19,7 +19,7 @@ from runplan.git.command import Git, configured, failure
 from runplan.git.objects import SYMLINK, Entry, ObjectWriter, Signature, identity_env
 from runplan.git.repository import refs_snapshot
 from runplan.git.workspace import delete_tree, make_writable, write_whole
-from runplan.gitfacts import Identity, Untracked, WorktreeState
+from runplan.gitfacts import Identity, Untracked
 from runplan.store.files import first_line
 
 if TYPE_CHECKING:
@@ -46,6 +46,19 @@ class Unstored(Struct, frozen=True, kw_only=True):
     path: str
     why: str  #: git's error, on one line
     filtered: bool = False  #: a filter of the user's failed on it
+
+
+class WorktreeState(Struct, frozen=True, kw_only=True):
+    """One status of a worktree."""
+
+    head: Oid
+    changed: tuple[str, ...]  #: tracked paths that differ from HEAD, staged or not
+    untracked: tuple[Untracked, ...]
+    ignored: bool  #: whether there are ignored files
+
+    @property
+    def clean(self) -> bool:
+        return not self.changed and not self.untracked
 
 
 class Lane:

@@ -23,9 +23,10 @@ if TYPE_CHECKING:
     from filelock import FileLock
 
     from runplan.git.command import Git
+    from runplan.git.lane import WorktreeState
     from runplan.git.objects import Signature
     from runplan.git.workspace import Workspace
-    from runplan.gitfacts import Oid, WorktreeState
+    from runplan.gitfacts import Oid
 
 MOST_NAMES = 1000
 LANDING_KEEP = "runplan landing"

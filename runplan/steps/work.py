@@ -27,8 +27,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from runplan.checks.tamper import Permit, Tampering
+    from runplan.git.lane import WorktreeState
     from runplan.git.worktrees import BranchStanding
-    from runplan.gitfacts import Change, WorktreeState
+    from runplan.gitfacts import Change
     from runplan.run.actions import Lease, RebuildBranch, TakeWork
     from runplan.run.events import Event
     from runplan.run.state import PhaseRun, RunState
